@@ -1,0 +1,84 @@
+//! What can go wrong between a file and a text.
+
+use crate::sampler;
+
+/// What can go wrong between a file and a text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file is not a readable GGUF file.
+    #[error(transparent)]
+    Gguf(#[from] candor_gguf::Error),
+    /// The file's model cannot be run.
+    #[error(transparent)]
+    Model(#[from] candor_models::Error),
+    /// The file's vocabulary or chat template cannot be used.
+    #[error(transparent)]
+    Tokenizer(#[from] candor_tokenizer::Error),
+    /// The sampling settings make no sense.
+    #[error(transparent)]
+    Sampler(#[from] sampler::Error),
+    /// `CANDOR_ISA` names no instruction set of this machine.
+    #[error(transparent)]
+    Isa(#[from] candor_kernels::UnknownIsa),
+    /// The vocabulary and the embedding disagree.
+    #[error("tokenizer has {tokens} tokens, token_embd.weight has {rows} rows")]
+    VocabularySize {
+        /// Tokens of the vocabulary.
+        tokens: usize,
+        /// Rows of the embedding.
+        rows: usize,
+    },
+    /// The prompt has no tokens at all.
+    #[error("the prompt is empty and the vocabulary adds no BOS token: there is nothing to continue")]
+    EmptyPrompt,
+    /// The prompt does not fit.
+    #[error("the prompt has {prompt} tokens, the context holds {context}")]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Positions of the session.
+        context: usize,
+    },
+    /// The context asked for is longer than the file's sliding window, which is not implemented.
+    #[error("context of {context}: the model's sliding window of {window} is not supported beyond its length")]
+    Window {
+        /// Positions asked for.
+        context: usize,
+        /// The file's window.
+        window: usize,
+    },
+    /// The key-value cache does not fit into memory.
+    #[error("a context of {context} needs {} MB for keys and values, more than can be had", bytes / 1_000_000)]
+    Memory {
+        /// Positions asked for.
+        context: usize,
+        /// Bytes of the cache.
+        bytes: usize,
+    },
+    /// A token id outside of the vocabulary.
+    #[error("token {token} is outside of the vocabulary of {vocab}")]
+    Token {
+        /// The id.
+        token: u32,
+        /// Size of the vocabulary.
+        vocab: usize,
+    },
+    /// The file brings no chat template.
+    #[error("the model has no chat template")]
+    NoChatTemplate,
+    /// The text is too short to be measured.
+    #[error("the text has {tokens} tokens: perplexity needs at least {needed} (twice the context)")]
+    TextTooShort {
+        /// Tokens of the text.
+        tokens: usize,
+        /// Tokens that would do.
+        needed: usize,
+    },
+    /// The computation gave no usable numbers.
+    #[error("the logits at position {position} are not finite: the file is damaged or the computation is wrong")]
+    NotFinite {
+        /// Position of the token whose logits they are.
+        position: usize,
+    },
+}

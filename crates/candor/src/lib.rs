@@ -1,0 +1,41 @@
+//! A local LLM engine for GGUF models.
+//!
+//! ```no_run
+//! use candor::{Message, Model};
+//!
+//! fn main() -> Result<(), candor::Error> {
+//!     let model = Model::open("model.gguf", &Default::default())?;
+//!     let mut session = model.session(&Default::default())?;
+//!     let prompt = model.chat(&[Message::user("Hello, how are you?")])?;
+//!     for piece in session.generate(&prompt, Default::default())? {
+//!         print!("{}", piece?.text);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A [`Model`] is a file whose weights are on a [`Device`]; a [`Session`] is a sequence of tokens with its keys and
+//! values; [`Session::generate`] continues a prompt. Nothing here prints, and nothing starts a thread but the
+//! processor's pool.
+#![forbid(unsafe_code)]
+
+mod error;
+mod generate;
+mod model;
+mod perplexity;
+mod runner;
+pub mod sampler;
+mod session;
+
+pub use candor_gguf as gguf;
+pub use candor_models as models;
+pub use candor_ops as ops;
+pub use candor_tokenizer as tokenizer;
+pub use candor_tokenizer::{ChatTemplate, Message, Tokenizer};
+
+pub use error::Error;
+pub use generate::{ContextShift, GenerateOptions, Generation, Piece, StopReason, Timings};
+pub use model::{Device, LoadOptions, Model};
+pub use perplexity::{Perplexity, perplexity};
+pub use sampler::Sampling;
+pub use session::{Session, SessionOptions};

@@ -1,0 +1,191 @@
+//! Loading a model: the file, its weights on a backend, its vocabulary and chat template.
+
+use std::{path::Path, sync::Arc};
+
+use candor_cpu::{Cpu, CpuOptions};
+use candor_gguf::{ByteOrder, Gguf};
+use candor_kernels::Kernels;
+use candor_models::Config;
+use candor_ops::Reference;
+use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
+
+use crate::{Error, Session, SessionOptions, runner};
+
+/// Where a model runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Device {
+    /// The processor, with the best kernels that it has.
+    #[default]
+    Cpu,
+    /// The readable definition of every operation, in f64 where it sums. Slow, and holds all weights in f32.
+    Reference,
+}
+
+/// How to load a model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadOptions {
+    /// Where to run.
+    pub device: Device,
+    /// Threads of the processor; 0 takes one per physical core.
+    pub threads: usize,
+}
+
+/// A loaded model. Cheap to clone; every clone shares the weights.
+#[derive(Clone)]
+pub struct Model {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    gguf: Gguf,
+    tokenizer: Arc<Tokenizer>,
+    template: Option<Result<ChatTemplate, String>>,
+    loaded: Arc<dyn runner::Loaded>,
+    device: String,
+}
+
+/// The small chat model that the program carries.
+#[cfg(feature = "builtin")]
+static BUILTIN: &[u8] = include_bytes!("../assets/candor-tiny.gguf");
+
+impl Model {
+    /// Opens a GGUF file (any one of its shards), memory-mapped.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds something that cannot be run: the message names it.
+    pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model, Error> {
+        Model::from_gguf(Gguf::open(path)?, options)
+    }
+
+    /// The model that the program carries: small talk, short stories and simple questions.
+    ///
+    /// # Errors
+    /// If `CANDOR_ISA` names no instruction set of this machine.
+    #[cfg(feature = "builtin")]
+    pub fn builtin(options: &LoadOptions) -> Result<Model, Error> {
+        Model::from_gguf(Gguf::from_bytes(bytes::Bytes::from_static(BUILTIN))?, options)
+    }
+
+    /// Loads an opened file.
+    ///
+    /// # Errors
+    /// If the file holds something that cannot be run: the message names it.
+    pub fn from_gguf(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
+        let config = Config::from_gguf(&gguf)?;
+        let tokenizer = Arc::new(Tokenizer::from_metadata(gguf.metadata())?);
+        if tokenizer.vocab_size() > config.vocab {
+            return Err(Error::VocabularySize { tokens: tokenizer.vocab_size(), rows: config.vocab });
+        }
+        let template = gguf.metadata().str("tokenizer.chat_template")?;
+        let template = template.map(|source| ChatTemplate::new(source).map_err(|error| error.to_string()));
+        let (loaded, device) = match options.device {
+            Device::Cpu => {
+                let kernels = Kernels::from_env()?;
+                let cpu = Cpu::new(CpuOptions { threads: options.threads, kernels });
+                let device = format!("cpu, {} kernels, {} threads", kernels.name, cpu.threads());
+                (runner::load(&gguf, cpu)?, device)
+            }
+            Device::Reference => (runner::load(&gguf, Reference::default())?, "reference".to_owned()),
+        };
+        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, loaded, device }) })
+    }
+
+    /// Touches every page of the file's weights, so that reading them from disk happens now and in order.
+    /// `progress` sees bytes done and in all. Does nothing for files that were copied into memory anyway.
+    pub fn prefault(&self, mut progress: impl FnMut(u64, u64)) {
+        const PAGE: usize = 4096;
+        const CHUNK: usize = 16 << 20;
+        let gguf = self.gguf();
+        if gguf.byte_order() != ByteOrder::Little {
+            return;
+        }
+        let total = gguf.tensors().iter().map(|tensor| tensor.bytes).sum();
+        let mut done = 0;
+        for tensor in gguf.tensors() {
+            for chunk in gguf.data(tensor).chunks(CHUNK) {
+                let touched = chunk.iter().step_by(PAGE).fold(0u8, |sum, &byte| sum ^ byte);
+                std::hint::black_box(touched);
+                done += chunk.len() as u64;
+                progress(done, total);
+            }
+        }
+    }
+
+    /// Where the model runs, for people to read: `cpu, avx2 kernels, 8 threads`.
+    pub fn device_label(&self) -> &str {
+        &self.inner.device
+    }
+
+    /// The file.
+    pub fn gguf(&self) -> &Gguf {
+        &self.inner.gguf
+    }
+
+    /// The vocabulary.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.inner.tokenizer
+    }
+
+    /// The dimensions.
+    pub fn config(&self) -> &Config {
+        self.inner.loaded.config()
+    }
+
+    /// The file's chat template, where it has one.
+    ///
+    /// # Errors
+    /// If the template cannot be parsed; the message has the line.
+    pub fn chat_template(&self) -> Result<Option<&ChatTemplate>, Error> {
+        match &self.inner.template {
+            None => Ok(None),
+            Some(Ok(template)) => Ok(Some(template)),
+            Some(Err(_)) => {
+                // Parse again for the error itself, which cannot be cloned.
+                let source = self.gguf().metadata().str("tokenizer.chat_template")?.unwrap_or_default();
+                Err(ChatTemplate::new(source).err().map_or(Error::NoChatTemplate, Error::from))
+            }
+        }
+    }
+
+    /// The text of a conversation in the words of the file's template, ready for [`Model::encode_prompt`].
+    ///
+    /// # Errors
+    /// If the file has no template, or the template raises.
+    pub fn render(&self, messages: &[Message]) -> Result<String, Error> {
+        let template = self.chat_template()?.ok_or(Error::NoChatTemplate)?;
+        Ok(template.render(messages, &self.chat_context())?)
+    }
+
+    /// What templates see besides the messages: BOS and EOS texts, with the opening of an answer asked for.
+    pub fn chat_context(&self) -> ChatContext {
+        let text = |id: Option<u32>| id.and_then(|id| self.tokenizer().token(id)).unwrap_or_default().to_owned();
+        ChatContext {
+            add_generation_prompt: true,
+            bos_token: text(self.tokenizer().bos()),
+            eos_token: text(self.tokenizer().eos()),
+            ..ChatContext::default()
+        }
+    }
+
+    /// Token ids of a conversation.
+    ///
+    /// # Errors
+    /// If the file has no template, or the template raises.
+    pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>, Error> {
+        Ok(self.encode_prompt(&self.render(messages)?))
+    }
+
+    /// Token ids of a prompt: special tokens are recognised, BOS is added as the file says and never twice.
+    pub fn encode_prompt(&self, text: &str) -> Vec<u32> {
+        self.tokenizer().encode(text, Encode::prompt())
+    }
+
+    /// A session: a conversation's keys and values, and room to compute.
+    ///
+    /// # Errors
+    /// If the context does not fit into memory.
+    pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
+        Session::new(self.clone(), &*self.inner.loaded, options)
+    }
+}

@@ -1,0 +1,148 @@
+//! A session: the tokens that a model has seen, their keys and values, and how more are added.
+
+use candor_ops::{KvFormat, Step};
+
+use crate::{Error, Model, runner};
+
+/// The size of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionOptions {
+    /// Positions; 0 takes the length that the model was trained on.
+    pub context: usize,
+    /// Most tokens handed to the model at once.
+    pub batch: usize,
+    /// Most tokens computed at once, bounded by `batch`.
+    pub ubatch: usize,
+    /// Element type of cached keys.
+    pub keys: KvFormat,
+    /// Element type of cached values.
+    pub values: KvFormat,
+}
+
+impl Default for SessionOptions {
+    /// llama.cpp's defaults: the model's context, batches of 2048 in steps of 512, a half-precision cache.
+    fn default() -> Self {
+        SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F16, values: KvFormat::F16 }
+    }
+}
+
+/// Most elements of the logits buffer, 64 MB of floats: bounds the rows whose logits one step gives.
+const LOGITS_ELEMENTS: usize = 1 << 24;
+
+/// A sequence of tokens in a model's memory.
+pub struct Session {
+    model: Model,
+    run: Box<dyn runner::Run>,
+    context: usize,
+    chunk: usize,
+    max_outputs: usize,
+    tokens: Vec<u32>,
+    logits: Vec<f32>,
+}
+
+impl Session {
+    pub(crate) fn new(model: Model, loaded: &dyn runner::Loaded, options: &SessionOptions) -> Result<Session, Error> {
+        let config = loaded.config();
+        let context = if options.context == 0 { config.context } else { options.context };
+        if let Some(window) = config.window.filter(|&window| context > window) {
+            return Err(Error::Window { context, window });
+        }
+        let plan = config.kv_plan(context, 1, options.keys, options.values);
+        // The cache is allocated without touching it; whether the system would give it is asked first.
+        let bytes = plan.checked_bytes().unwrap_or(usize::MAX);
+        if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+            return Err(Error::Memory { context, bytes });
+        }
+        let chunk = options.batch.min(options.ubatch).clamp(1, context);
+        let max_outputs = (LOGITS_ELEMENTS / config.vocab).clamp(1, chunk);
+        let run = loaded.begin(&plan, chunk, max_outputs);
+        Ok(Session { model, run, context, chunk, max_outputs, tokens: Vec::new(), logits: Vec::new() })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Positions in all.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// The tokens seen so far.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Logits of the last token that was evaluated, `[V]`; empty in the beginning and after [`Session::truncate`].
+    pub fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+
+    /// Forgets all but the first `len` tokens.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.tokens.len() {
+            self.tokens.truncate(len);
+            self.logits.clear();
+        }
+    }
+
+    /// Appends tokens and computes the logits of the last one. `proceed` is asked before every step whether to go on,
+    /// with the number of tokens done; `false` leaves the session after what was done.
+    ///
+    /// # Errors
+    /// If the tokens do not fit, or one is outside of the vocabulary.
+    pub fn evaluate(&mut self, tokens: &[u32], mut proceed: impl FnMut(usize) -> bool) -> Result<bool, Error> {
+        self.admit(tokens)?;
+        let mut done = 0;
+        for chunk in tokens.chunks(self.chunk) {
+            if !proceed(done) {
+                return Ok(false);
+            }
+            done += chunk.len();
+            let last = [chunk.len() as u32 - 1];
+            self.step(chunk, if done == tokens.len() { &last } else { &[] });
+        }
+        Ok(true)
+    }
+
+    /// Appends tokens and hands the logits of every one, `[V]`, to `each` with its index.
+    ///
+    /// # Errors
+    /// If the tokens do not fit, or one is outside of the vocabulary.
+    pub fn evaluate_each(&mut self, tokens: &[u32], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
+        self.admit(tokens)?;
+        let vocab = self.model.config().vocab;
+        for (number, chunk) in tokens.chunks(self.max_outputs).enumerate() {
+            let outputs: Vec<u32> = (0..chunk.len() as u32).collect();
+            self.step(chunk, &outputs);
+            for (row, logits) in self.logits.chunks_exact(vocab).enumerate() {
+                each(number * self.max_outputs + row, logits);
+            }
+            let rest = self.logits.len() - vocab;
+            self.logits.drain(..rest);
+        }
+        Ok(())
+    }
+
+    fn admit(&self, tokens: &[u32]) -> Result<(), Error> {
+        let vocab = self.model.config().vocab;
+        if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab) {
+            return Err(Error::Token { token, vocab });
+        }
+        let prompt = self.tokens.len() + tokens.len();
+        if prompt > self.context {
+            return Err(Error::PromptTooLong { prompt, context: self.context });
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, tokens: &[u32], outputs: &[u32]) {
+        let first = self.tokens.len() as u32;
+        let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
+        let sequences = vec![0; tokens.len()];
+        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs };
+        self.run.step(step, &mut self.logits);
+        self.tokens.extend_from_slice(tokens);
+    }
+}

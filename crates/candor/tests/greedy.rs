@@ -1,0 +1,62 @@
+//! Greedy text of trained models against llama.cpp's, token by token.
+
+use candor::{Device, GenerateOptions, LoadOptions, Model, Sampling, SessionOptions, ops::KvFormat};
+use candor_testing::{argmax, fixtures, ids, json, rms_difference};
+
+const EXACT_CACHE: SessionOptions =
+    SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F32, values: KvFormat::F32 };
+
+#[test]
+fn greedy_text_equals_llama_cpp() {
+    let Some(fixtures) = fixtures() else { return };
+    let mut files: Vec<_> = std::fs::read_dir(fixtures.join("models")).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 19, "{files:?}");
+    for file in files {
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        let record = json(&fixtures.join(format!("expected/llamacpp-greedy.{name}.json")));
+        let (prompt, greedy) = (ids(&record["prompt_ids"]), ids(&record["greedy_ids"]));
+        let margins: Vec<f64> = record["margins"].as_array().unwrap().iter().map(|m| m.as_f64().unwrap()).collect();
+
+        let load = |device| Model::open(&file, &LoadOptions { device, ..LoadOptions::default() }).unwrap();
+        let (cpu, reference) = (load(Device::Cpu), load(Device::Reference));
+        assert_eq!(cpu.encode_prompt(record["prompt"].as_str().unwrap()), prompt, "{name}: prompt ids");
+
+        let mut session = cpu.session(&EXACT_CACHE).unwrap();
+        let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+        let options = GenerateOptions { sampling, max_tokens: Some(greedy.len()), ..GenerateOptions::default() };
+        let generated: Vec<u32> =
+            session.generate(&prompt, options).unwrap().filter_map(|piece| piece.unwrap().token).collect();
+        let parted = generated.iter().zip(&greedy).position(|(a, b)| a != b);
+
+        let full = ["f32", "f16", "bf16", "F16"].iter().any(|format| name.ends_with(format));
+        if full {
+            assert_eq!(parted, None, "{name}");
+            assert_eq!(generated.len(), greedy.len(), "{name}");
+            println!("{name:32} all {} tokens", greedy.len());
+            continue;
+        }
+        // A step whose margin is within the noise of 8-bit activations may go either way, and what follows with it.
+        let sequence = [&prompt[..], &greedy].concat();
+        let rows = |model: &Model| {
+            let mut rows = Vec::new();
+            let mut session = model.session(&EXACT_CACHE).unwrap();
+            session.evaluate_each(&sequence, |_, row| rows.push(row.to_vec())).unwrap();
+            rows
+        };
+        let (cpu, reference) = (rows(&cpu), rows(&reference));
+        let near = (0..greedy.len()).find(|&step| {
+            let row = prompt.len() - 1 + step;
+            margins[step] < 4.0 * rms_difference(&cpu[row], &reference[row])
+        });
+        let decided = near.unwrap_or(greedy.len());
+        for step in 0..decided {
+            assert_eq!(argmax(&cpu[prompt.len() - 1 + step]), greedy[step], "{name}: step {step}");
+        }
+        assert!(parted.is_none_or(|step| step >= decided), "{name}: parted at {parted:?}, decided up to {decided}");
+        match near {
+            Some(step) => println!("{name:32} {step} tokens, then a margin of {} within the noise", margins[step]),
+            None => println!("{name:32} all {} tokens", greedy.len()),
+        }
+    }
+}

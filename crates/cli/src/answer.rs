@@ -1,0 +1,128 @@
+//! An answer: the settings that it is generated with, its text to stdout as it comes, and what is said about it.
+
+use std::{io::Write, sync::Arc, sync::atomic::AtomicBool};
+
+use candor::{
+    ContextShift, GenerateOptions, Model, Session, SessionOptions, StopReason, Timings,
+    ops::KvFormat,
+};
+
+use crate::{
+    args::{CacheArgs, CacheFormat, PerformanceArgs, Tunable},
+    errors::Error,
+    output::{Speed, say},
+    text,
+};
+
+/// A finished answer.
+pub struct Answer {
+    pub text: String,
+    pub reason: StopReason,
+    pub timings: Timings,
+    pub seed: u32,
+}
+
+/// A session of the size that the arguments ask for.
+pub fn session(
+    model: &Model,
+    context: u32,
+    cache: &CacheArgs,
+    performance: &PerformanceArgs,
+) -> Result<Session, Error> {
+    let options = SessionOptions {
+        context: context as usize,
+        batch: performance.batch_size as usize,
+        ubatch: performance.ubatch_size as usize,
+        keys: kv_format(cache.cache_type_k),
+        values: kv_format(cache.cache_type_v),
+    };
+    Ok(model.session(&options)?)
+}
+
+/// The library's name of a cache format.
+pub fn kv_format(format: CacheFormat) -> KvFormat {
+    match format {
+        CacheFormat::F32 => KvFormat::F32,
+        CacheFormat::F16 => KvFormat::F16,
+    }
+}
+
+/// How to generate, by the arguments. `prompt` is the number of its tokens, `escape` says how to read texts.
+pub fn options(
+    tunable: &Tunable,
+    prompt: usize,
+    escape: bool,
+    cancel: Arc<AtomicBool>,
+) -> Result<GenerateOptions, Error> {
+    let generation = &tunable.generation;
+    let keep = usize::try_from(generation.keep).unwrap_or(prompt);
+    let stop = generation.reverse_prompt.iter().map(|stop| text::escaped(stop, escape));
+    Ok(GenerateOptions {
+        sampling: tunable.sampling.sampling(|breaker| text::escaped(breaker, escape))?,
+        max_tokens: usize::try_from(generation.predict).ok(),
+        ignore_eos: generation.ignore_eos,
+        stop: stop.filter(|stop| !matches!(stop, Ok(stop) if stop.is_empty())).collect::<Result<_, _>>()?,
+        context_shift: generation.context_shift.then_some(ContextShift { keep }),
+        cancel: Some(cancel),
+    })
+}
+
+/// Generates, and writes each piece of text to `out` as it comes.
+pub fn stream(
+    session: &mut Session,
+    prompt: &[u32],
+    options: GenerateOptions,
+    out: &mut impl Write,
+) -> Result<Answer, Error> {
+    let context = session.context();
+    let mut text = String::new();
+    let mut generation = session.generate(prompt, options)?;
+    while let Some(piece) = generation.next() {
+        let piece = match piece {
+            Ok(piece) => piece,
+            Err(error) => {
+                end_line(&text, out)?;
+                return Err(error.into());
+            }
+        };
+        if !piece.text.is_empty() {
+            out.write_all(piece.text.as_bytes())?;
+            out.flush()?;
+            text.push_str(&piece.text);
+        }
+    }
+    end_line(&text, out)?;
+    let reason = generation.stop_reason().unwrap_or(StopReason::Cancelled);
+    if reason == StopReason::ContextFull {
+        say!("stopped: the context of {context} tokens is full (-c N makes it longer, --context-shift goes on)");
+    }
+    Ok(Answer { text, reason, timings: generation.timings(), seed: generation.seed() })
+}
+
+/// Ends the last line of a text that does not end it itself.
+fn end_line(text: &str, out: &mut impl Write) -> Result<(), Error> {
+    if !text.is_empty() && !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
+}
+
+impl Answer {
+    /// Says how long it took and why it ended.
+    pub fn say_timings(&self) {
+        say!("prompt: {}", Speed(self.timings.prompt_tokens, self.timings.prompt));
+        say!("decode: {}", Speed(self.timings.tokens, self.timings.decode));
+        say!("stopped: {}", reason(self.reason));
+    }
+}
+
+/// The reason in words.
+pub fn reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::EndOfText => "end of text",
+        StopReason::MaxTokens => "-n tokens generated",
+        StopReason::StopText => "reverse prompt",
+        StopReason::ContextFull => "context full",
+        StopReason::Cancelled => "interrupted",
+    }
+}

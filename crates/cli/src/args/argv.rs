@@ -1,0 +1,57 @@
+//! llama.cpp's flags of several letters after one dash (`-sys TEXT`), turned into the long ones that they stand for.
+
+use std::ffi::OsString;
+
+/// One dash, several letters, and the long flag.
+const SINGLE_DASH: &[(&str, &str)] = &[
+    ("-sys", "--system-prompt"),
+    ("-sysf", "--system-prompt-file"),
+    ("-ctk", "--cache-type-k"),
+    ("-ctv", "--cache-type-v"),
+    ("-ub", "--ubatch-size"),
+];
+
+/// Flags whose value may look like a flag: what follows them is left alone.
+const FREE_TEXT: &[&str] =
+    &["-p", "--prompt", "-sys", "--system-prompt", "-r", "--reverse-prompt", "--dry-sequence-breaker"];
+
+/// Replaces the flags with one dash, up to a `--`.
+pub fn long_flags(argv: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut long = Vec::new();
+    let (mut is_value, mut ended) = (false, false);
+    for arg in argv {
+        let text = arg.to_str().unwrap_or_default();
+        let replaced = if is_value || ended { None } else { replacement(text) };
+        ended |= !is_value && text == "--";
+        is_value = !is_value && FREE_TEXT.contains(&text);
+        long.push(replaced.map_or(arg, OsString::from));
+    }
+    long
+}
+
+/// The long form of `-sys` or `-sys=TEXT`.
+fn replacement(arg: &str) -> Option<String> {
+    let (flag, value) = arg.split_once('=').map_or((arg, None), |(flag, value)| (flag, Some(value)));
+    let (_, long) = SINGLE_DASH.iter().find(|(short, _)| *short == flag)?;
+    Some(value.map_or_else(|| (*long).to_owned(), |value| format!("{long}={value}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_dash_flags_become_long_and_values_stay() {
+        for (given, expected) in [
+            ("run -sys x -ub 4", "run --system-prompt x --ubatch-size 4"),
+            ("run -ctk=f16 -ctv f32", "run --cache-type-k=f16 --cache-type-v f32"),
+            ("run -p -sys -sys -sys", "run -p -sys --system-prompt -sys"),
+            ("run -- -sys", "run -- -sys"),
+            ("run -p -- -sys x", "run -p -- --system-prompt x"),
+            ("run -sysx -s 3", "run -sysx -s 3"),
+        ] {
+            let long = long_flags(given.split(' ').map(OsString::from));
+            assert_eq!(long, expected.split(' ').map(OsString::from).collect::<Vec<_>>(), "{given}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! From words to arguments: gives every flag a variable and the configuration file's value, and knows afterwards where
+//! each value came from. What the flags mean is not known here.
+
+use std::{env, ffi::OsString};
+
+use clap::{
+    Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches,
+    builder::BoolishValueParser,
+    error::{ContextKind, ContextValue, ErrorKind},
+    parser::ValueSource,
+};
+
+use super::{Cli, Command, argv};
+use crate::{config::ConfigFile, errors::Error};
+
+/// A command line that was understood.
+pub struct Parsed {
+    /// What to do.
+    pub command: Command,
+    /// Where its values came from.
+    pub line: Line,
+}
+
+/// The words of a command, with the sources of their values.
+pub struct Line {
+    pub command: clap::Command,
+    pub matches: ArgMatches,
+    pub config: ConfigFile,
+}
+
+/// Where a value came from; the later wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The program.
+    Default,
+    /// The configuration file.
+    File,
+    /// A variable of the environment.
+    Variable,
+    /// The command line.
+    Flag,
+}
+
+/// The name of the variable that sets a flag: `--top-k` is set by `CANDOR_TOP_K`.
+pub fn variable(long: &str) -> String {
+    format!("CANDOR_{}", long.to_uppercase().replace('-', "_"))
+}
+
+/// The whole command line: flags, each with its variable.
+pub fn command() -> clap::Command {
+    Cli::command().mut_subcommands(|sub| sub.mut_args(settable))
+}
+
+/// What holds for every flag: its variable (the one of an alias, if only that is set), and a value for those that are
+/// on or off, so that `--raw=false` takes back what a variable or the file says.
+fn settable(mut arg: Arg) -> Arg {
+    let Some(names) = names(&arg) else { return arg };
+    if matches!(arg.get_action(), ArgAction::SetTrue) {
+        arg = on_or_off(arg);
+    }
+    let mut variables = names.iter().map(|name| variable(name));
+    let set = variables.clone().find(|name| env::var_os(name).is_some());
+    match set.or_else(|| variables.next()) {
+        Some(variable) => arg.env(variable).hide_env(true),
+        None => arg,
+    }
+}
+
+/// Lets a flag that is on or off have a value.
+pub fn on_or_off(arg: Arg) -> Arg {
+    arg.action(ArgAction::Set)
+        .num_args(0..=1)
+        .require_equals(true)
+        .value_name("BOOL")
+        .value_parser(BoolishValueParser::new())
+        .default_missing_value("true")
+        .default_value("false")
+        .hide_default_value(true)
+        .hide_possible_values(true)
+}
+
+/// The long names of a flag, its own first; `None` for what has none, and for `--help` and `--version`.
+pub fn names(arg: &Arg) -> Option<Vec<String>> {
+    let long = arg.get_long()?;
+    if matches!(arg.get_id().as_str(), "help" | "version") {
+        return None;
+    }
+    let aliases = arg.get_all_aliases().unwrap_or_default();
+    Some(std::iter::once(long).chain(aliases).map(str::to_owned).collect())
+}
+
+/// Reads the command line, the variables and the configuration file.
+pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> {
+    let argv = argv::long_flags(argv);
+    let plain = command();
+    // The first reading finds wrong usage and requests for help before a wrong configuration file can be in the way.
+    let matches = plain.clone().try_get_matches_from(&argv).map_err(|error| usage(error, &plain))?;
+    let config = match matches.subcommand_name() {
+        Some("completions" | "man") => ConfigFile::default(),
+        Some("config") if wants_path(&matches) => ConfigFile::default(),
+        _ => ConfigFile::load(&plain)?,
+    };
+    let command = config.apply(plain);
+    let matches = command.clone().try_get_matches_from(&argv).map_err(|error| usage(error, &command))?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| usage(error.format(&mut command.clone()), &command))?;
+    let (name, matches) = matches.subcommand().ok_or(Error::NoCommand)?;
+    let sub = command.find_subcommand(name).ok_or(Error::NoCommand)?.clone();
+    Ok(Parsed { command: cli.command, line: Line { command: sub, matches: matches.clone(), config } })
+}
+
+fn wants_path(matches: &ArgMatches) -> bool {
+    let config = matches.subcommand().map(|(_, config)| config);
+    config.and_then(|config| config.get_raw("what")).is_some_and(|mut what| what.any(|what| what == "path"))
+}
+
+/// An error of usage; where the wrong value is a variable's, its name is added.
+fn usage(error: clap::Error, command: &clap::Command) -> Error {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let long = context(ContextKind::InvalidArg).and_then(|arg| {
+        let long = arg.strip_prefix("--")?;
+        Some(long.split([' ', '[', '=']).next()?.to_owned())
+    });
+    let value = context(ContextKind::InvalidValue);
+    let variable = long.zip(value).and_then(|(long, value)| {
+        let args = command.get_subcommands().flat_map(clap::Command::get_arguments);
+        let mut variables = args.filter(|arg| arg.get_long() == Some(&long)).filter_map(Arg::get_env);
+        variables.find(|name| env::var_os(name).is_some_and(|set| set == value.as_str()))
+    });
+    match variable {
+        Some(variable) => Error::Variable {
+            variable: variable.to_string_lossy().into_owned(),
+            problem: first_line(&error),
+        },
+        None => Error::Usage(Box::new(error)),
+    }
+}
+
+/// What an error of usage says, without the help that follows it.
+pub fn first_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+impl Line {
+    /// Where the value of an argument came from.
+    pub fn rank(&self, id: &str) -> Rank {
+        match self.matches.value_source(id) {
+            Some(ValueSource::CommandLine) => Rank::Flag,
+            Some(ValueSource::EnvVariable) => Rank::Variable,
+            Some(_) if self.config.sets(id) => Rank::File,
+            _ => Rank::Default,
+        }
+    }
+
+    /// Of arguments that exclude each other, the one that was given, by the precedence of sources.
+    ///
+    /// # Errors
+    /// If two come from the same source.
+    pub fn exclusive<'i>(&self, ids: &[&'i str]) -> Result<Option<&'i str>, Error> {
+        let mut given: Vec<_> = ids.iter().map(|&id| (self.rank(id), id)).collect();
+        given.retain(|&(rank, _)| rank > Rank::Default);
+        given.sort_by_key(|&(rank, _)| std::cmp::Reverse(rank));
+        match *given {
+            [] => Ok(None),
+            [(first_rank, first), (second_rank, second), ..] if first_rank == second_rank => {
+                let message = format!("{} cannot be used together with {}", self.name(first), self.name(second));
+                Err(self.usage_error(ErrorKind::ArgumentConflict, message))
+            }
+            [(_, first), ..] => Ok(Some(first)),
+        }
+    }
+
+    /// An error of usage, with the usage of the command.
+    pub fn usage_error(&self, kind: ErrorKind, message: impl std::fmt::Display) -> Error {
+        Error::Usage(Box::new(self.command.clone().error(kind, message)))
+    }
+
+    /// How an argument is written.
+    fn name(&self, id: &str) -> String {
+        let arg = self.command.get_arguments().find(|arg| arg.get_id() == id);
+        arg.map_or_else(|| id.to_owned(), ToString::to_string)
+    }
+}

@@ -1,0 +1,255 @@
+//! The state of a conversation, and what each command does to it.
+
+use std::{collections::BTreeMap, io, path::Path, time::Duration};
+
+use candor::{ChatTemplate, Message, Session, StopReason, Timings};
+
+use super::{
+    commands::{self, Command, unquoted},
+    saved::{DEFAULT_FILE, Role, Saved, Turn},
+};
+use crate::{
+    answer,
+    args::{ChatArgs, Line, Tunable},
+    conversation::{render, system_prompt, template_of_file},
+    errors::Error,
+    interrupt::Interrupt,
+    open::{Opened, Source},
+    output::{Speed, say},
+    report,
+    settings::{self, Setting},
+};
+
+/// Whether the conversation goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It does.
+    GoOn,
+    /// The user leaves.
+    Leave,
+}
+
+/// A conversation with a model.
+pub struct Conversation<'a> {
+    args: &'a ChatArgs,
+    interrupt: &'a Interrupt,
+    opened: Opened,
+    template: Option<ChatTemplate>,
+    session: Session,
+    system: Option<String>,
+    turns: Vec<Turn>,
+    tunable: Tunable,
+    settings: Vec<Setting>,
+    totals: Totals,
+}
+
+/// What was done since the beginning.
+#[derive(Default)]
+struct Totals {
+    answers: usize,
+    last: Timings,
+    prompt: (usize, Duration),
+    decode: (usize, Duration),
+}
+
+impl<'a> Conversation<'a> {
+    /// Loads the model and makes sure that it can hold a conversation.
+    pub fn begin(args: &'a ChatArgs, line: &Line, interrupt: &'a Interrupt) -> Result<Self, Error> {
+        let source = Source::of(line, &args.model)?;
+        let template = template_of_file(&args.template)?;
+        let system = system_prompt(line, &args.template)?;
+        let opened = source.open(&args.performance, &args.output)?;
+        let session = open_session(args, &opened, template.as_ref())?;
+        let conversation = Conversation {
+            args,
+            interrupt,
+            opened,
+            template,
+            session,
+            system,
+            turns: Vec::new(),
+            tunable: args.tunable.clone(),
+            settings: settings::effective(line),
+            totals: Totals::default(),
+        };
+        // Wrong settings are found now instead of at the first answer.
+        let options = conversation.options(0)?;
+        if args.output.verbose {
+            let Conversation { opened, session, .. } = &conversation;
+            report::say_setup(opened, session, &options.sampling, &args.context.cache, &args.performance);
+            say!("load: {:.3} s", opened.load.as_secs_f64());
+        }
+        Ok(conversation)
+    }
+
+    /// The name of the model that answers.
+    pub fn model_name(&self) -> String {
+        self.opened.source.name()
+    }
+
+    fn options(&self, prompt: usize) -> Result<candor::GenerateOptions, Error> {
+        let cancel = std::sync::Arc::default();
+        answer::options(&self.tunable, prompt, self.args.template.escape, cancel)
+    }
+
+    /// Answers a message. If that fails, the conversation is as before.
+    pub fn answer(&mut self, message: &str) -> Result<(), Error> {
+        self.turns.push(Turn { role: Role::User, content: message.to_owned() });
+        let answered = self.generate();
+        match &answered {
+            Ok(answer) if !answer.text.is_empty() => {
+                self.turns.push(Turn { role: Role::Assistant, content: answer.text.clone() });
+            }
+            _ => drop(self.turns.pop()),
+        }
+        let answer = answered?;
+        if answer.reason == StopReason::Cancelled {
+            say!("(stopped)");
+        }
+        self.totals.add(answer.timings);
+        if self.args.output.verbose {
+            answer.say_timings();
+        }
+        Ok(())
+    }
+
+    fn generate(&mut self) -> Result<answer::Answer, Error> {
+        let messages: Vec<Message> = self.turns.iter().map(Turn::message).collect();
+        let model = &self.opened.model;
+        let text = render(model, self.template.as_ref(), self.system.as_deref(), &messages)?;
+        let prompt = model.encode_prompt(&text);
+        let mut options = self.options(prompt.len())?;
+        let answering = self.interrupt.answering();
+        options.cancel = Some(answering.cancel());
+        answer::stream(&mut self.session, &prompt, options, &mut io::stdout().lock())
+    }
+
+    /// Does what a command asks for.
+    pub fn act(&mut self, command: Command, argument: &str) -> Result<Flow, Error> {
+        match command {
+            Command::Help => commands::help().iter().for_each(|line| say!("{line}")),
+            Command::Exit => return Ok(Flow::Leave),
+            Command::Clear => {
+                self.turns.clear();
+                say!("the conversation is forgotten");
+            }
+            Command::Save => self.save(file(argument))?,
+            Command::Load => self.load(file(argument))?,
+            Command::Model if argument.is_empty() => say!("{}", self.model_name()),
+            Command::Model => self.change_model(unquoted(argument))?,
+            Command::System => self.system(argument),
+            Command::Set => self.set(argument)?,
+            Command::Stats => self.stats(),
+            Command::Config => self.settings.iter().for_each(|setting| say!("{setting}")),
+        }
+        Ok(Flow::GoOn)
+    }
+
+    fn save(&self, path: &Path) -> Result<(), Error> {
+        let names = Tunable::names();
+        let changeable = self.settings.iter().filter(|setting| names.iter().any(|(name, _)| *name == setting.name));
+        let saved = Saved {
+            candor: env!("CARGO_PKG_VERSION").to_owned(),
+            model: self.model_name(),
+            system: self.system.clone(),
+            messages: self.turns.clone(),
+            settings: changeable.map(|setting| (setting.name.clone(), setting.values.clone())).collect(),
+        };
+        saved.write(path)?;
+        say!("saved {} messages to {}", self.turns.len(), path.display());
+        Ok(())
+    }
+
+    fn load(&mut self, path: &Path) -> Result<(), Error> {
+        let saved = Saved::read(path)?;
+        let mut tunable = self.tunable.clone();
+        let mut changed = BTreeMap::new();
+        for (name, values) in saved.settings.into_iter().filter(|(_, values)| !values.is_empty()) {
+            changed.insert(tunable.set(&name, &values)?, values);
+        }
+        self.tunable = tunable;
+        for (name, values) in changed {
+            self.note_setting(&name, values);
+        }
+        (self.system, self.turns) = (saved.system, saved.messages);
+        say!("loaded {} messages from {}", self.turns.len(), path.display());
+        Ok(())
+    }
+
+    fn change_model(&mut self, path: &str) -> Result<(), Error> {
+        let opened = Source::File(path.into()).open(&self.args.performance, &self.args.output)?;
+        self.session = open_session(self.args, &opened, self.template.as_ref())?;
+        self.opened = opened;
+        say!("{} answers from now on", self.model_name());
+        Ok(())
+    }
+
+    fn system(&mut self, argument: &str) {
+        match (argument, unquoted(argument)) {
+            ("", _) => {}
+            (_, "") => self.system = None,
+            (_, text) => self.system = Some(text.to_owned()),
+        }
+        match &self.system {
+            Some(text) => say!("system prompt: {text}"),
+            None => say!("there is no system prompt"),
+        }
+    }
+
+    fn set(&mut self, argument: &str) -> Result<(), Error> {
+        let (name, value) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+        let names = Tunable::names();
+        if name.is_empty() {
+            for (name, help) in names {
+                let values = self.settings.iter().find(|setting| setting.name == name).map(|setting| &setting.values);
+                say!("  {name:<22} {:<12} {help}", values.map(|values| values.join(", ").escape_debug().to_string()).unwrap_or_default());
+            }
+            return Ok(());
+        }
+        let values = vec![unquoted(value.trim()).to_owned()];
+        let known = if value.is_empty() { self.tunable.clone().set(name, &[])? } else { self.tunable.set(name, &values)? };
+        if !value.is_empty() {
+            self.note_setting(&known, values);
+        }
+        if let Some(setting) = self.settings.iter().find(|setting| setting.name == known) {
+            say!("{setting}");
+        }
+        Ok(())
+    }
+
+    fn note_setting(&mut self, name: &str, values: Vec<String>) {
+        if let Some(setting) = self.settings.iter_mut().find(|setting| setting.name == name)
+            && setting.values != values
+        {
+            (setting.values, setting.source) = (values, settings::Source::Set);
+        }
+    }
+
+    fn stats(&self) {
+        let Totals { answers, last, prompt, decode } = &self.totals;
+        say!("context: {} of {} tokens", self.session.tokens().len(), self.session.context());
+        say!("last answer: prompt {}; decode {}", Speed(last.prompt_tokens, last.prompt), Speed(last.tokens, last.decode));
+        say!("{answers} answers: prompt {}; decode {}", Speed(prompt.0, prompt.1), Speed(decode.0, decode.1));
+    }
+}
+
+/// A session for a conversation with a model, which must have a template.
+fn open_session(args: &ChatArgs, opened: &Opened, template: Option<&ChatTemplate>) -> Result<Session, Error> {
+    if template.is_none() && opened.model.chat_template()?.is_none() {
+        return Err(candor::Error::NoChatTemplate.into());
+    }
+    answer::session(&opened.model, args.context.ctx_size, &args.context.cache, &args.performance)
+}
+
+fn file(argument: &str) -> &Path {
+    Path::new(if argument.is_empty() { DEFAULT_FILE } else { unquoted(argument) })
+}
+
+impl Totals {
+    fn add(&mut self, timings: Timings) {
+        self.answers += 1;
+        self.last = timings;
+        self.prompt = (self.prompt.0 + timings.prompt_tokens, self.prompt.1 + timings.prompt);
+        self.decode = (self.decode.0 + timings.tokens, self.decode.1 + timings.decode);
+    }
+}

@@ -1,0 +1,231 @@
+//! What ends a command: one line for the user, a hint where there is one, and the exit code.
+
+use std::{io, path::PathBuf, process::ExitCode};
+
+use candor::gguf;
+
+/// What ends a command.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line is wrong, or asks for help.
+    #[error("{}", crate::args::parse::first_line(.0))]
+    Usage(Box<clap::Error>),
+    /// No command was given.
+    #[error("no command was given")]
+    NoCommand,
+    /// A variable has a value that its flag does not take.
+    #[error("variable {variable}: {problem}")]
+    Variable {
+        /// The variable.
+        variable: String,
+        /// What is wrong with its value.
+        problem: String,
+    },
+    /// The configuration file is wrong.
+    #[error("{}: {problem}", path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What may be meant.
+        hint: Option<String>,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// There is no model at that path.
+    #[error("{}: {problem}", path.display())]
+    NoModel {
+        /// The path.
+        path: PathBuf,
+        /// No such file, or a directory.
+        problem: &'static str,
+        /// What may be meant.
+        hint: Option<String>,
+    },
+    /// Text that is not UTF-8.
+    #[error("{name}: expected UTF-8, got byte 0x{byte:02x} at offset {offset}")]
+    Utf8 {
+        /// `stdin` or the file.
+        name: String,
+        /// Bytes before it.
+        offset: usize,
+        /// The first byte that is wrong.
+        byte: u8,
+    },
+    /// A backslash that is followed by nothing that it escapes.
+    #[error("escape \\{0} is unknown")]
+    Escape(String),
+    /// There is no prompt.
+    #[error("there is no prompt")]
+    NoPrompt,
+    /// There is no text to measure.
+    #[error("there is no text")]
+    NoText,
+    /// The platform has no folder for the configuration file, or the variable says that there is none.
+    #[error("there is no configuration file: CANDOR_CONFIG is empty, or there is no home folder")]
+    NoConfigPath,
+    /// There is nothing to answer.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// A system prompt has no place in a text that is continued.
+    #[error("a system prompt needs a chat template, and {0}")]
+    SystemPrompt(&'static str),
+    /// A command of a conversation that does not exist.
+    #[error("{typed} is no command")]
+    UnknownCommand {
+        /// What was typed.
+        typed: String,
+        /// What may be meant.
+        near: Option<&'static str>,
+    },
+    /// A setting that does not exist, or cannot be changed between answers.
+    #[error("{name} is no setting that can be changed here")]
+    UnknownSetting {
+        /// What was typed.
+        name: String,
+        /// What may be meant.
+        near: Option<String>,
+    },
+    /// A setting does not take a value.
+    #[error("{0}")]
+    Setting(String),
+    /// A saved conversation that cannot be read.
+    #[error("{}: {error}", path.display())]
+    Saved {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: serde_json::Error,
+    },
+    /// A manual page for a command that does not exist.
+    #[error("{0} is no command of candor")]
+    NoSuchPage(String),
+    /// Ctrl-C cannot be caught.
+    #[error("cannot catch Ctrl-C: {0}")]
+    Interrupt(ctrlc::Error),
+    /// The line editor failed.
+    #[error("terminal: {0}")]
+    Terminal(io::Error),
+    /// Nobody reads the output any more.
+    #[error("the output was closed")]
+    Closed,
+    /// The output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(io::Error),
+    /// The library's.
+    #[error(transparent)]
+    Candor(#[from] candor::Error),
+}
+
+impl From<gguf::Error> for Error {
+    fn from(error: gguf::Error) -> Self {
+        Error::Candor(error.into())
+    }
+}
+
+impl From<candor::tokenizer::Error> for Error {
+    fn from(error: candor::tokenizer::Error) -> Self {
+        Error::Candor(error.into())
+    }
+}
+
+/// Errors of writing to stdout.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Error::Closed,
+            _ => Error::Output(error),
+        }
+    }
+}
+
+impl Error {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Error::Config { hint, .. } | Error::NoModel { hint, .. } => return hint.clone(),
+            Error::UnknownCommand { near, .. } => match near {
+                Some(near) => return Some(format!("is {near} meant?")),
+                None => "/help lists the commands",
+            },
+            Error::UnknownSetting { near, .. } => match near {
+                Some(near) => return Some(format!("is {near} meant?")),
+                None => "/set lists the settings",
+            },
+            Error::Escape(_) => r#"the escapes are \n \t \r \\ \" \' and \x41"#,
+            Error::NoPrompt => "give one with -p TEXT, -f FILE or through a pipe; candor chat starts a conversation",
+            Error::NoText => "give one with -f FILE or through a pipe",
+            Error::EmptyPrompt => "give one with -p TEXT, or --raw to let the model begin a text of its own",
+            Error::SystemPrompt(_) => "--chat-template-file FILE gives the model a template",
+            Error::Candor(candor::Error::EmptyPrompt) => "give one with -p TEXT",
+            Error::Candor(candor::Error::PromptTooLong { .. }) => {
+                "-c N makes the context longer, --context-shift forgets the older half of the text"
+            }
+            Error::Candor(candor::Error::Window { .. } | candor::Error::Memory { .. }) => "-c N makes the context shorter",
+            Error::Candor(candor::Error::NoChatTemplate) => {
+                "candor run --raw continues a text without one; --chat-template-file FILE gives the model a template"
+            }
+            Error::Candor(candor::Error::Tokenizer(candor::tokenizer::Error::TemplateSyntax { .. })) => {
+                "--chat-template-file FILE gives the model another template, --raw goes without"
+            }
+            Error::Candor(candor::Error::TextTooShort { .. }) => "-c N makes the windows shorter",
+            Error::Candor(candor::Error::Isa(_)) => "unset CANDOR_ISA to take the best that the machine has",
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+
+    /// Says what happened on stderr (help on stdout) and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            Error::Usage(error) => {
+                // A closed terminal is no reason to fail differently.
+                let _ = error.print();
+                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+            }
+            Error::Closed => ExitCode::SUCCESS,
+            _ => {
+                self.say();
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// Says what happened on stderr.
+    pub fn say(&self) {
+        crate::output::say!("error: {}", one_line(&self.to_string()));
+        if let Some(hint) = self.hint() {
+            crate::output::say!("hint: {hint}");
+        }
+    }
+}
+
+/// A message on one line, whatever names from a file put into it.
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for c in message.trim_end().chars() {
+        match c {
+            '\n' | '\r' | '\t' => line.push(' '),
+            c if c.is_control() => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_one_line_without_control_characters() {
+        assert_eq!(one_line("a\nb\u{1b}[31mc\n"), "a b\\u{1b}[31mc");
+    }
+}

@@ -1,0 +1,50 @@
+//! The `candor` command: a thin shell over the library. It reads arguments, prints, and knows the terminal.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod args;
+mod chat;
+mod complete;
+mod config;
+mod conversation;
+mod errors;
+mod interrupt;
+mod memory;
+mod near;
+mod open;
+mod output;
+mod perplexity;
+mod report;
+mod run;
+mod settings;
+mod show;
+mod text;
+mod tokenize;
+
+use std::{env, panic, process::ExitCode};
+
+use args::{Command, Parsed};
+use errors::Error;
+
+fn main() -> ExitCode {
+    let show_panic = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        show_panic(info);
+        output::say!("this is a bug of candor {}: please report the lines above", env!("CARGO_PKG_VERSION"));
+    }));
+    run_command().unwrap_or_else(|error| error.report())
+}
+
+fn run_command() -> Result<ExitCode, Error> {
+    let Parsed { command, line } = args::parse::parse(env::args_os())?;
+    match command {
+        Command::Run(args) => run::run(&args, &line),
+        Command::Chat(args) => chat::chat(&args, &line),
+        Command::Show(args) => show::show(&args, &line),
+        Command::Tokenize(args) => tokenize::tokenize(&args, &line),
+        Command::Perplexity(args) => perplexity::perplexity(&args, &line),
+        Command::Config(args) => settings::config(&args, &line),
+        Command::Completions { shell } => complete::completions(shell),
+        Command::Man { command } => complete::man(command.as_deref()),
+    }
+}

@@ -1,0 +1,184 @@
+//! Which model is meant, and loading it: the note that it is the built-in one, hints for wrong paths, the bar.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use candor::{Device, LoadOptions, Model, gguf::Gguf};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::{
+    args::{DeviceName, Line, ModelArgs, OutputArgs, PerformanceArgs, When},
+    errors::Error,
+    near::nearest,
+    output::say,
+};
+
+/// Smaller files are loaded before a bar could be seen.
+const LARGE_BYTES: u64 = 64 << 20;
+
+/// A bar that would be gone before this is not shown.
+const BAR_AFTER: Duration = Duration::from_millis(300);
+
+/// Where a model comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The program itself.
+    BuiltIn,
+    /// A file.
+    File(PathBuf),
+}
+
+/// A loaded model.
+pub struct Opened {
+    pub model: Model,
+    pub source: Source,
+    /// Time that loading took.
+    pub load: Duration,
+}
+
+impl Source {
+    /// The model that the arguments name.
+    ///
+    /// # Errors
+    /// If they name two.
+    pub fn of(line: &Line, args: &ModelArgs) -> Result<Source, Error> {
+        let path = match line.exclusive(&["path", "model"])? {
+            Some("path") => args.path.clone(),
+            _ => args.model.clone(),
+        };
+        Ok(path.map_or(Source::BuiltIn, Source::File))
+    }
+
+    /// The name to show.
+    pub fn name(&self) -> String {
+        match self {
+            Source::BuiltIn => "built-in model".to_owned(),
+            Source::File(path) => path.display().to_string(),
+        }
+    }
+
+    /// The file, without making a model of it.
+    pub fn gguf(&self) -> Result<Gguf, Error> {
+        match self {
+            Source::BuiltIn => {
+                note_built_in();
+                Ok(Model::builtin(&LoadOptions::default())?.gguf().clone())
+            }
+            Source::File(path) => {
+                check(path)?;
+                Ok(Gguf::open(path)?)
+            }
+        }
+    }
+
+    /// Loads the model.
+    pub fn open(self, performance: &PerformanceArgs, output: &OutputArgs) -> Result<Opened, Error> {
+        let device = match performance.device {
+            DeviceName::Cpu => Device::Cpu,
+            DeviceName::Reference => Device::Reference,
+        };
+        let options = LoadOptions { device, threads: performance.threads as usize };
+        let started = Instant::now();
+        let model = match &self {
+            Source::BuiltIn => {
+                note_built_in();
+                Model::builtin(&options)?
+            }
+            Source::File(path) => {
+                check(path)?;
+                let model = Model::open(path, &options)?;
+                read_ahead(&model, output.progress, started);
+                model
+            }
+        };
+        for warning in model.tokenizer().warnings() {
+            say!("warning: {warning}");
+        }
+        Ok(Opened { model, source: self, load: started.elapsed() })
+    }
+}
+
+fn note_built_in() {
+    say!("using the built-in model (name another: candor run MODEL.gguf)");
+}
+
+/// Finds wrong paths, to say more of them than that the system cannot open them.
+fn check(path: &Path) -> Result<(), Error> {
+    let (problem, hint) = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => ("expected a model file, got a directory", models_in(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => ("no such file", sibling(path)),
+        _ => return Ok(()),
+    };
+    Err(Error::NoModel { path: path.to_owned(), problem, hint })
+}
+
+/// The model files of a folder, for a hint.
+fn models_in(folder: &Path) -> Option<String> {
+    const SHOWN: usize = 5;
+    let mut names: Vec<String> = names(folder).into_iter().filter(|name| name.ends_with(".gguf")).collect();
+    names.sort();
+    let more = names.len().saturating_sub(SHOWN);
+    names.truncate(SHOWN);
+    let list = names.join(", ");
+    match (list.is_empty(), more) {
+        (true, _) => Some("it has no .gguf files".to_owned()),
+        (false, 0) => Some(format!("it has {list}")),
+        (false, more) => Some(format!("it has {list} and {more} more")),
+    }
+}
+
+/// The file beside a path that may be meant by it.
+fn sibling(path: &Path) -> Option<String> {
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Some(format!("there is no folder {} either", folder.display()));
+    }
+    let typed = path.file_name().and_then(OsStr::to_str)?;
+    if typed.contains(' ') && path.extension().is_none() {
+        return Some("a prompt is given with -p".to_owned());
+    }
+    let names = names(folder);
+    let near = nearest(typed, names.iter().map(String::as_str))?;
+    Some(format!("is {} meant?", path.with_file_name(near).display()))
+}
+
+/// Names of the files of a folder; none if it cannot be read.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Reads a large file from disk now, under a bar, instead of during the first answer.
+fn read_ahead(model: &Model, when: When, started: Instant) {
+    if when != When::Always && model.gguf().file_bytes() < LARGE_BYTES {
+        return;
+    }
+    let mut bar: Option<ProgressBar> = None;
+    model.prefault(|done, total| {
+        let due = match when {
+            When::Auto => started.elapsed() > BAR_AFTER,
+            When::Always => true,
+            When::Never => false,
+        };
+        if due {
+            bar.get_or_insert_with(|| new_bar(total)).set_position(done);
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+}
+
+/// A bar on stderr; it draws nothing where that is no terminal.
+fn new_bar(total: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("loading {wide_bar} {bytes} of {total_bytes}, {eta} left");
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.tick();
+    bar
+}

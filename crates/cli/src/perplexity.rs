@@ -1,0 +1,46 @@
+//! `candor perplexity`: how well a model predicts a text, measured as llama-perplexity does.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+};
+
+use candor::tokenizer::Encode;
+
+use crate::{
+    answer,
+    args::{Line, PerplexityArgs},
+    errors::Error,
+    open::Source,
+    output::{Speed, say},
+    text,
+};
+
+/// Runs the command.
+pub fn perplexity(args: &PerplexityArgs, line: &Line) -> Result<ExitCode, Error> {
+    let source = Source::of(line, &args.model)?;
+    let text = match &args.file {
+        Some(path) => text::of_file(path)?,
+        None if io::stdin().is_terminal() => return Err(Error::NoText),
+        None => text::of_stdin()?,
+    };
+    let opened = source.open(&args.performance, &args.output)?;
+    let tokens = opened.model.tokenizer().encode(&text::without_last_break(text), Encode { bos: true, specials: false });
+    let mut session = answer::session(&opened.model, args.ctx_size, &args.cache, &args.performance)?;
+    if args.output.verbose {
+        say!("device: {}", opened.model.device_label());
+        say!("text: {} tokens, windows of {}", tokens.len(), args.ctx_size);
+        say!("load: {:.3} s", opened.load.as_secs_f64());
+    }
+    let started = std::time::Instant::now();
+    let result = candor::perplexity(&mut session, &tokens, |so_far, windows| {
+        say!("[{}/{windows}] {:.4}", so_far.windows, so_far.value);
+    })?;
+    if args.output.verbose {
+        say!("prompt: {}", Speed(result.windows * args.ctx_size as usize, started.elapsed()));
+    }
+    let mut out = io::stdout().lock();
+    writeln!(out, "Final estimate: PPL = {:.4} +/- {:.5}", result.value, result.error)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,60 @@
+//! What `--verbose` says of the model and the settings before an answer.
+
+use candor::{Model, Sampling, Session};
+
+use crate::{
+    args::{CacheArgs, CacheFormat, PerformanceArgs},
+    memory,
+    open::Opened,
+    output::{Bytes, Count, say},
+    show::summary,
+};
+
+/// Says what runs, where, and how tokens are chosen.
+pub fn say_setup(
+    opened: &Opened,
+    session: &Session,
+    sampling: &Sampling,
+    cache: &CacheArgs,
+    performance: &PerformanceArgs,
+) {
+    let Opened { model, source, .. } = opened;
+    say!("model: {}, {}", source.name(), in_short(model));
+    say!("device: {}", model.device_label());
+    let (k, v) = (cache.cache_type_k, cache.cache_type_v);
+    let bytes = memory::cache_bytes(model.config(), session.context(), k, v);
+    let size = bytes.map_or_else(|| "unknown".to_owned(), |bytes| Bytes(bytes).to_string());
+    say!("context: {} tokens, cache of {size} (keys {}, values {})", session.context(), name(k), name(v));
+    say!("batch: {} tokens, computed {} at once", performance.batch_size, performance.ubatch_size.min(performance.batch_size));
+    say!("sampling: {}", sampling_line(sampling));
+}
+
+/// Architecture, size and formats on one line.
+fn in_short(model: &Model) -> String {
+    let summary = summary::Summary::of(model.gguf());
+    let architecture = summary.architecture.as_deref().unwrap_or("unknown");
+    format!("{architecture}, {} parameters, {}, {}", Count(summary.parameters), summary.formats_line(), Bytes(summary.tensor_bytes))
+}
+
+fn name(format: CacheFormat) -> &'static str {
+    match format {
+        CacheFormat::F32 => "f32",
+        CacheFormat::F16 => "f16",
+    }
+}
+
+/// Every setting of sampling that is in effect.
+fn sampling_line(sampling: &Sampling) -> String {
+    let json = serde_json::to_value(sampling).unwrap_or_default();
+    let fields = json.as_object().into_iter().flatten();
+    let texts = fields.filter(|(name, _)| name.as_str() != "seed").map(|(name, value)| format!("{name} {}", shown(value)));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// A value in the fewest digits: settings are 32-bit floats, which JSON would show with the digits of 64 bits.
+fn shown(value: &serde_json::Value) -> String {
+    match value.as_f64() {
+        Some(number) if value.is_f64() => (number as f32).to_string(),
+        _ => value.to_string(),
+    }
+}

@@ -1,0 +1,99 @@
+//! `candor run`: answers one prompt, or continues one text.
+
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
+
+use candor::{Message, Model, StopReason, tokenizer::Show};
+use clap::error::ErrorKind;
+
+use crate::{
+    answer,
+    args::{Line, PromptArgs, Rank, RunArgs},
+    conversation,
+    errors::Error,
+    interrupt::{EXIT_CODE, Interrupt},
+    open::{Opened, Source},
+    output::say,
+    report, text,
+};
+
+/// Runs the command.
+pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
+    let interrupt = Interrupt::catch()?;
+    let source = Source::of(line, &args.model)?;
+    if args.prompt.raw && line.rank("chat_template_file") == Rank::Flag {
+        let message = "--raw cannot be used together with --chat-template-file";
+        return Err(line.usage_error(ErrorKind::ArgumentConflict, message));
+    }
+    if args.prompt.raw && line.rank("system_prompt").max(line.rank("system_prompt_file")) == Rank::Flag {
+        return Err(Error::SystemPrompt("--raw goes without"));
+    }
+    let prompt = prompt(&args.prompt, args.template.escape, line)?;
+    let opened = source.open(&args.performance, &args.output)?;
+    let text = full_text(args, line, &opened.model, &prompt)?;
+    let tokens = opened.model.encode_prompt(&text);
+    if args.verbose_prompt {
+        say_prompt(&opened.model, &text, &tokens);
+    }
+
+    let answering = interrupt.answering();
+    let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?;
+    let mut session =
+        answer::session(&opened.model, args.context.ctx_size, &args.context.cache, &args.performance)?;
+    if args.output.verbose {
+        report::say_setup(&opened, &session, &options.sampling, &args.context.cache, &args.performance);
+    }
+    let answer = answer::stream(&mut session, &tokens, options, &mut io::stdout().lock())?;
+    if args.output.verbose {
+        say_timings(&opened, &answer);
+    }
+    Ok(if answer.reason == StopReason::Cancelled { ExitCode::from(EXIT_CODE) } else { ExitCode::SUCCESS })
+}
+
+fn say_timings(opened: &Opened, answer: &answer::Answer) {
+    say!("seed: {}", answer.seed);
+    say!("load: {:.3} s", opened.load.as_secs_f64());
+    answer.say_timings();
+}
+
+/// The prompt: an argument, a file or what comes through a pipe.
+fn prompt(args: &PromptArgs, escape: bool, line: &Line) -> Result<String, Error> {
+    match (line.exclusive(&["prompt", "file"])?, &args.prompt, &args.file) {
+        (Some("prompt"), Some(prompt), _) => text::escaped(prompt, escape),
+        (Some("file"), _, Some(path)) => Ok(text::without_last_break(text::of_file(path)?)),
+        _ if io::stdin().is_terminal() => Err(Error::NoPrompt),
+        _ => Ok(text::without_last_break(text::of_stdin()?)),
+    }
+}
+
+/// What the model sees: the prompt in its chat template's words, or the prompt itself.
+fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result<String, Error> {
+    let template = if args.prompt.raw { None } else { conversation::template_of_file(&args.template)? };
+    let raw = args.prompt.raw || (template.is_none() && model.chat_template()?.is_none());
+    if raw {
+        if !args.prompt.raw && conversation::system_prompt(line, &args.template)?.is_some() {
+            return Err(Error::SystemPrompt("the model has none"));
+        }
+        if prompt.is_empty() {
+            say!("note: the prompt is empty, the model begins a text of its own");
+        }
+        return Ok(prompt.to_owned());
+    }
+    if prompt.trim().is_empty() {
+        return Err(Error::EmptyPrompt);
+    }
+    let system = conversation::system_prompt(line, &args.template)?;
+    conversation::render(model, template.as_ref(), system.as_deref(), &[Message::user(prompt)])
+}
+
+/// Says what the model sees, and the tokens that it sees it as.
+fn say_prompt(model: &Model, text: &str, tokens: &[u32]) {
+    say!("prompt: {text:?}");
+    say!("prompt tokens: {}", tokens.len());
+    for &token in tokens {
+        let piece = model.tokenizer().piece(token, Show::Specials);
+        say!("{token:>6} {:?}", String::from_utf8_lossy(&piece));
+    }
+}

@@ -1,0 +1,94 @@
+//! The context: its size, what happens when it is full, the cache, the batches, the device.
+
+use crate::program::{STORY, candor, story};
+
+fn long_prompt() -> String {
+    "one two three four five ".repeat(8)
+}
+
+#[test]
+fn a_prompt_longer_than_the_context_is_an_error_with_the_numbers() {
+    let prompt = long_prompt();
+    let ids = candor(["tokenize", "--ids", "-p", &prompt]).text();
+    let tokens = ids.split(',').count();
+    for flag in ["-c", "--ctx-size"] {
+        let error = candor(["run", "--raw", flag, "16", "-p", &prompt]).error();
+        let expected = format!("error: the prompt has {tokens} tokens, the context holds 16\nhint: -c N ");
+        assert!(error.starts_with(&expected), "{error}");
+        assert!(error.contains("--context-shift"), "{error}");
+    }
+    let fits = tokens.to_string();
+    let outcome = candor(["run", "--raw", "-c", &fits, "-p", &prompt, "-n", "1", "--ignore-eos"]).outcome();
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+}
+
+#[test]
+fn a_full_context_ends_the_text_unless_it_may_shift() {
+    let full = story(&["-c", "16", "--ignore-eos", "-v"]).outcome();
+    assert_eq!(full.code, 0, "{full:?}");
+    assert!(full.stderr.contains("stopped: the context of 16 tokens is full (-c N makes it longer"), "{full:?}");
+    assert!(full.stderr.ends_with("stopped: context full\n"), "{full:?}");
+    let shifted = story(&["-c", "16", "--ignore-eos", "-v", "-n", "40", "--context-shift"]).outcome();
+    assert!(shifted.stderr.contains("decode: 40 tokens"), "{shifted:?}");
+    // A prompt that is too long is shortened.
+    let long = candor(["run", "--raw", "-c", "16", "--context-shift", "-n", "4", "--ignore-eos", "-p", &long_prompt()]);
+    assert_eq!(long.outcome().code, 0);
+}
+
+#[test]
+fn keep_changes_what_is_remembered() {
+    let text = |args: &[&str]| {
+        story(&[&["-c", "24", "--ignore-eos", "-n", "80", "--temp", "0", "--context-shift"], args].concat()).text()
+    };
+    let (none, some, all) = (text(&[]), text(&["--keep", "4"]), text(&["--keep", "-1"]));
+    assert_eq!(none, text(&["--keep", "0"]));
+    assert!(none != some || none != all, "{none:?}");
+}
+
+#[test]
+fn the_context_and_its_cache_are_what_was_asked_for() {
+    for (args, expected) in [
+        (["-c", "64"].as_slice(), "context: 64 tokens, cache of "),
+        (&["-c", "0"], "context: "),
+        (&["-ctk", "f32", "-ctv", "f16"], " (keys f32, values f16)\n"),
+        (&["--cache-type-k", "f16", "--cache-type-v", "f32"], " (keys f16, values f32)\n"),
+        (&["-b", "8", "-ub", "4"], "batch: 8 tokens, computed 4 at once\n"),
+        (&["--batch-size", "8", "--ubatch-size", "16"], "batch: 8 tokens, computed 8 at once\n"),
+        (&["--device", "reference"], "device: reference\n"),
+        (&["--backend", "reference"], "device: reference\n"),
+        (&["--device", "cpu"], "device: cpu, "),
+        (&["-t", "3"], " 3 threads\n"),
+        (&["--threads", "1"], " 1 threads\n"),
+    ] {
+        let fixed = ["run", "--raw", "-p", STORY, "-n", "2", "--ignore-eos", "-v"];
+        let outcome = candor(fixed.iter().chain(args)).outcome();
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        assert!(outcome.stderr.contains(expected), "{args:?}: {outcome:?}");
+    }
+    let bytes = |args: &[&str]| {
+        let outcome = candor(["run", "--raw", "-p", "a", "-n", "0", "-v"].iter().chain(args)).outcome();
+        let line = outcome.stderr.lines().find(|line| line.starts_with("context: ")).unwrap().to_owned();
+        let size = line.split("cache of ").nth(1).unwrap().split(" (").next().unwrap().to_owned();
+        size
+    };
+    assert_ne!(bytes(&["-ctk", "f32"]), bytes(&[]));
+    assert_ne!(bytes(&["-c", "64"]), bytes(&["-c", "128"]));
+}
+
+#[test]
+fn batches_threads_and_devices_give_the_same_text() {
+    let text = |args: &[&str]| {
+        let fixed = ["run", "--raw", "-p", &long_prompt(), "--temp", "0", "-n", "16", "--ignore-eos", "-ctk", "f32", "-ctv", "f32"];
+        candor(fixed.iter().chain(args)).text()
+    };
+    let expected = text(&["-t", "1"]);
+    assert_eq!(text(&["-t", "2"]), expected);
+    assert_eq!(text(&["-t", "1", "-b", "7", "-ub", "3"]), expected);
+    assert_eq!(text(&["-t", "1", "-ub", "1"]), expected);
+}
+
+#[test]
+fn the_reference_answers_too() {
+    let outcome = candor(["run", "--device", "reference", "-p", "Hello", "-n", "8", "-s", "1"]).outcome();
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+}

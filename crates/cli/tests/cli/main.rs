@@ -1,0 +1,17 @@
+//! The `candor` command as users meet it: every test runs the program and looks at what it printed and how it ended.
+//! They need the built-in model alone; those on other files say so and are skipped without them.
+
+mod config;
+mod context;
+mod conversation;
+mod documents;
+mod faults;
+mod program;
+mod run;
+mod sampling;
+mod show;
+#[cfg(unix)]
+mod signals;
+#[cfg(unix)]
+mod terminal;
+mod tokens;

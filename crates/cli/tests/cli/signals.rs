@@ -1,0 +1,99 @@
+//! Ctrl-C and closed pipes.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::program::{candor, story};
+
+const ENDLESS: &[&str] = &["--ignore-eos", "--context-shift", "--temp", "0"];
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn ctrl_c_ends_an_answer_with_130_and_whole_lines() {
+    let mut program = story(ENDLESS);
+    let mut child = program.spawn();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut text = vec![0; 16];
+    stdout.read_exact(&mut text).unwrap();
+    let sent = Instant::now();
+    interrupt(&child);
+    stdout.read_to_end(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
+    let text = String::from_utf8(text).expect("no half characters");
+    assert!(text.ends_with('\n'), "{text:?}");
+}
+
+#[test]
+fn ctrl_c_before_an_answer_ends_the_program() {
+    // It waits for a prompt that never comes.
+    let mut program = candor(["run"]);
+    program.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.command.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn ctrl_c_in_a_conversation_stops_the_answer_and_not_the_program() {
+    let mut program = candor(["chat"].iter().chain(ENDLESS));
+    program.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdin.write_all(b"Hello\n").unwrap();
+    let mut first = [0; 16];
+    stdout.read_exact(&mut first).unwrap();
+    let rest = std::thread::spawn(move || {
+        let mut rest = Vec::new();
+        stdout.read_to_end(&mut rest).unwrap();
+        rest
+    });
+    interrupt(&child);
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(stderr.by_ref().any(|line| line == "(stopped)"));
+    stdin.write_all(b"/set predict 2\n/stats\nHello again\n").unwrap();
+    drop(stdin);
+    assert!(stderr.by_ref().any(|line| line.starts_with("context: ")));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    rest.join().unwrap();
+}
+
+#[test]
+fn a_closed_stdout_ends_silently() {
+    for args in [ENDLESS, &["-n", "60", "--ignore-eos"]] {
+        let mut program = story(args);
+        let mut child = program.spawn();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 141)), "{:?} {stderr}", output.status);
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+    for args in [["show"].as_slice(), &["show", "--json"], &["tokenize", "-p", "x"], &["man"], &["completions", "zsh"], &["config"], &["--help"]] {
+        let mut program = candor(args);
+        let mut child = program.spawn();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 141)), "{args:?}: {output:?}");
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_closed_stderr_is_no_fault() {
+    let mut program = story(&["-n", "3", "--ignore-eos", "-v"]);
+    let mut child = program.spawn();
+    drop(child.stderr.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!output.stdout.is_empty());
+}

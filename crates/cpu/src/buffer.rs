@@ -1,0 +1,32 @@
+//! Activations.
+
+/// `[rows, width]` floats with room for more rows.
+#[derive(Clone, Debug)]
+pub struct Buf {
+    pub(crate) rows: usize,
+    pub(crate) width: usize,
+    pub(crate) values: Vec<f32>,
+}
+
+impl Buf {
+    pub(crate) fn new(rows: usize, width: usize) -> Buf {
+        Buf { rows: 0, width, values: vec![0.0; rows * width] }
+    }
+
+    /// The rows in flight.
+    pub(crate) fn live(&self) -> &[f32] {
+        &self.values[..self.rows * self.width]
+    }
+
+    pub(crate) fn live_mut(&mut self) -> &mut [f32] {
+        &mut self.values[..self.rows * self.width]
+    }
+
+    pub(crate) fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.width..][..self.width]
+    }
+
+    pub(crate) fn row_mut(&mut self, row: usize) -> &mut [f32] {
+        &mut self.values[row * self.width..][..self.width]
+    }
+}

@@ -1,0 +1,260 @@
+//! The backend: primitives and fusions in terms of kernels and the pool.
+
+use std::sync::Arc;
+
+use candor_kernels::{F32Kernels, Kernels};
+use candor_ops::{Error, Heads, KvPlan, Ops, Prims, Rope, Step, Tensor};
+
+use crate::attention::{QUERIES, Spans, Task};
+use crate::pool::Pool;
+use crate::product::{Inputs, Product, Rounded, Then, multiply};
+use crate::split::Split;
+use crate::turns::{Turns, rotate};
+use crate::{Buf, Kv, Rotation, Weight, physical_cores};
+
+/// Elements that one thread works through before it is worth asking others.
+const PIECE: usize = 16 << 10;
+
+/// How a [`Cpu`] runs.
+#[derive(Clone, Copy)]
+pub struct CpuOptions {
+    /// Threads that work on a pass; 0 takes [`physical_cores`].
+    pub threads: usize,
+    /// The instruction set.
+    pub kernels: &'static Kernels,
+}
+
+impl Default for CpuOptions {
+    fn default() -> Self {
+        CpuOptions { threads: 0, kernels: Kernels::best() }
+    }
+}
+
+/// The CPU backend.
+///
+/// A clone shares the threads and understands the same weights; each session takes its own. Sessions on different
+/// threads of the caller take turns, operation by operation.
+pub struct Cpu {
+    pool: Arc<Pool>,
+    kernels: &'static Kernels,
+    rounded: Rounded,
+    turns: Turns,
+    picked: Vec<f32>,
+    spans: Spans,
+}
+
+impl Clone for Cpu {
+    fn clone(&self) -> Self {
+        Cpu::with(Arc::clone(&self.pool), self.kernels)
+    }
+}
+
+impl Cpu {
+    /// A backend with threads of its own.
+    pub fn new(options: CpuOptions) -> Cpu {
+        let threads = if options.threads == 0 { physical_cores() } else { options.threads };
+        Cpu::with(Arc::new(Pool::new(threads)), options.kernels)
+    }
+
+    fn with(pool: Arc<Pool>, kernels: &'static Kernels) -> Cpu {
+        Cpu {
+            pool,
+            kernels,
+            rounded: Rounded::default(),
+            turns: Turns::default(),
+            picked: Vec::new(),
+            spans: Spans::default(),
+        }
+    }
+
+    /// Threads that work on a pass: as many as were asked for, or as the system gave.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// The instruction set.
+    pub fn kernels(&self) -> &'static Kernels {
+        self.kernels
+    }
+
+    fn f32(&self) -> &'static F32Kernels {
+        &self.kernels.f32
+    }
+
+    fn multiply<const N: usize>(&mut self, products: [Product<'_>; N], x: &Buf) {
+        let x = Inputs { rows: x.rows, cols: x.width, values: x.live() };
+        multiply(products, &x, &mut self.rounded, &self.pool, &self.kernels.f32);
+    }
+
+    /// Calls `f` with pieces of `x` that are whole groups of `group` elements, and the index of their first element.
+    fn pieces(&self, x: &mut Buf, group: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        let size = group * (PIECE / group.max(1)).max(1);
+        self.pool.chunks(x.live_mut(), size, &|index, piece| f(index * size, piece));
+    }
+}
+
+impl Prims for Cpu {
+    type Weight = Weight;
+    type Buf = Buf;
+    type Kv = Kv;
+    type Rope = Rotation;
+    type Snapshot = Vec<f32>;
+
+    fn weight(&mut self, tensor: Tensor) -> Result<Weight, Error> {
+        Weight::new(tensor, self.kernels)
+    }
+
+    fn buffer(&mut self, rows: usize, width: usize) -> Buf {
+        Buf::new(rows, width)
+    }
+
+    fn kv(&mut self, plan: &KvPlan) -> Kv {
+        Kv::new(plan)
+    }
+
+    fn rope_table(&mut self, rope: Rope) -> Rotation {
+        Rotation(Arc::new(rope))
+    }
+
+    fn embed(&mut self, out: &mut Buf, table: &Weight, step: &Step) {
+        out.rows = step.tokens.len();
+        for (t, &token) in step.tokens.iter().enumerate() {
+            table.decode(token as usize, out.row_mut(t));
+        }
+    }
+
+    fn rms_norm(&mut self, out: &mut Buf, x: &Buf, w: &Weight, eps: f32) {
+        out.rows = x.rows;
+        let (width, w, norm) = (x.width, w.vector(), self.f32().rms_norm);
+        self.pieces(out, width, &|first, out| {
+            let x = &x.live()[first..first + out.len()];
+            for (out, x) in out.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+                norm(out, x, w, eps);
+            }
+        });
+    }
+
+    fn head_norm(&mut self, x: &mut Buf, w: &Weight, head_dim: usize, eps: f32) {
+        let (w, norm) = (w.vector(), self.f32().rms_norm);
+        self.pieces(x, head_dim, &|_, piece| {
+            let mut head = vec![0.0; head_dim];
+            for x in piece.chunks_exact_mut(head_dim) {
+                head.copy_from_slice(x);
+                norm(x, &head, w, eps);
+            }
+        });
+    }
+
+    fn matmul(&mut self, out: &mut Buf, x: &Buf, w: &Weight) {
+        self.multiply([Product { out, w, then: Then::Store }], x);
+    }
+
+    fn matmul_rows(&mut self, out: &mut Buf, x: &Buf, w: &Weight, step: &Step) {
+        let mut picked = std::mem::take(&mut self.picked);
+        picked.clear();
+        for &row in step.outputs {
+            picked.extend_from_slice(x.row(row as usize));
+        }
+        let x = Inputs { rows: step.outputs.len(), cols: x.width, values: &picked };
+        multiply([Product { out, w, then: Then::Store }], &x, &mut self.rounded, &self.pool, &self.kernels.f32);
+        self.picked = picked;
+    }
+
+    fn add_bias(&mut self, x: &mut Buf, bias: &Weight) {
+        let (width, bias, add) = (x.width, bias.vector(), self.f32().add);
+        self.pieces(x, width, &|_, piece| piece.chunks_exact_mut(width).for_each(|x| add(x, bias)));
+    }
+
+    fn rope(&mut self, x: &mut Buf, rope: &Rotation, head_dim: usize, step: &Step) {
+        let turns = self.turns.at(rope, step.positions);
+        let (width, pairs, pairing) = (x.width, rope.0.frequencies.len(), rope.0.pairing);
+        let size = width * (PIECE / width.max(1)).max(1);
+        self.pool.chunks(x.live_mut(), size, &|index, piece| {
+            let first = index * size / width;
+            for (t, row) in piece.chunks_exact_mut(width).enumerate() {
+                let turns = &turns[(first + t) * pairs..][..pairs];
+                row.chunks_exact_mut(head_dim).for_each(|head| rotate(head, pairing, turns));
+            }
+        });
+    }
+
+    fn kv_write(&mut self, kv: &mut Kv, layer: usize, k: &Buf, v: &Buf, step: &Step) {
+        for t in 0..k.rows {
+            kv.write(layer, (step.sequences[t], step.positions[t]), k.row(t), v.row(t), self.f32());
+        }
+    }
+
+    fn attend(&mut self, out: &mut Buf, q: &Buf, kv: &Kv, layer: usize, heads: Heads, step: &Step) {
+        out.rows = q.rows;
+        let group = heads.heads / heads.kv_heads;
+        let mut together = group.min(QUERIES);
+        self.spans.cut(step, QUERIES / together);
+        // Query heads that share keys go together, unless that leaves threads without work.
+        let tasks = (self.spans.len() * heads.kv_heads).max(1);
+        if self.threads() > 1 {
+            together = (together / (2 * self.threads()).div_ceil(tasks)).max(1);
+        }
+        let parts = group.div_ceil(together);
+        let (width, spans, kernels) = (out.width, &self.spans, self.kernels);
+        let out = Split::new(out.live_mut(), width);
+        self.pool.run(tasks * parts, &|index| {
+            let (kv_head, part, span) = (index / parts % heads.kv_heads, index % parts, index / parts / heads.kv_heads);
+            let group = part * together..group.min((part + 1) * together);
+            let (first, count) = (kv_head * (heads.heads / heads.kv_heads) + group.start, group.len());
+            let (rows, seen) = spans.get(span);
+            let sequence = step.sequences[rows.start];
+            let kv = kv.head(layer, sequence, kv_head, seen.iter().copied().max().unwrap_or(0));
+            Task { kv, heads, group: count, seen }.run(
+                kernels,
+                |row| &q.row(rows.start + row)[first * heads.key_dim..(first + count) * heads.key_dim],
+                |row| {
+                    let columns = first * heads.value_dim..(first + count) * heads.value_dim;
+                    // SAFETY: each index is run once, and no two have both rows and heads in common.
+                    unsafe { out.cell(rows.start + row, columns) }
+                },
+            );
+        });
+    }
+
+    fn silu(&mut self, x: &mut Buf) {
+        let silu = self.f32().silu;
+        self.pieces(x, 1, &|_, x| silu(x));
+    }
+
+    fn mul(&mut self, x: &mut Buf, y: &Buf) {
+        let mul = self.f32().mul;
+        self.pieces(x, 1, &|first, x| mul(x, &y.live()[first..first + x.len()]));
+    }
+
+    fn add(&mut self, x: &mut Buf, y: &Buf) {
+        let add = self.f32().add;
+        self.pieces(x, 1, &|first, x| add(x, &y.live()[first..first + x.len()]));
+    }
+
+    fn snapshot(&mut self, x: &Buf) -> Vec<f32> {
+        x.live().to_vec()
+    }
+
+    fn download(&mut self, snapshot: &Vec<f32>, out: &mut Vec<f32>) {
+        out.clone_from(snapshot);
+    }
+}
+
+impl Ops for Cpu {
+    fn swiglu(&mut self, gate: &mut Buf, up: &Buf) {
+        let swiglu = self.f32().swiglu;
+        self.pieces(gate, 1, &|first, gate| swiglu(gate, &up.live()[first..first + gate.len()]));
+    }
+
+    fn matmul_add(&mut self, x: &mut Buf, h: &Buf, w: &Weight, _: &mut Buf) {
+        self.multiply([Product { out: x, w, then: Then::Add }], h);
+    }
+
+    fn matmul2(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf) {
+        self.multiply([a, b].map(|(out, w)| Product { out, w, then: Then::Store }), x);
+    }
+
+    fn matmul3(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), c: (&mut Buf, &Weight), x: &Buf) {
+        self.multiply([a, b, c].map(|(out, w)| Product { out, w, then: Then::Store }), x);
+    }
+}

@@ -1,0 +1,343 @@
+//! A pool of threads that share the pieces of one job at a time.
+//!
+//! Handing over costs under a microsecond while the workers are awake: they spin, then yield, and sleep only when
+//! there has been nothing to do for about a millisecond. Pieces are claimed one by one, so a thread that the system
+//! has set aside holds up no more than the piece it is working on; one that has not woken yet holds up nothing.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::{hint, ptr};
+
+use crate::split::Split;
+
+/// Turns of the waiting loop that spin, some 50 microseconds.
+const SPINS: u32 = 1500;
+/// Turns after those that let other threads run, some milliseconds at most.
+const YIELDS: u32 = 1000;
+
+/// Low bits of [`Shared::state`]: workers that take part in the current job.
+const JOINED: u64 = 0xffff;
+/// Bit of [`Shared::state`]: the job takes more workers.
+const OPEN: u64 = 1 << 16;
+/// One job in the high bits of [`Shared::state`], which number the jobs.
+const GENERATION: u64 = 1 << 17;
+/// The state that ends the workers.
+const STOP: u64 = u64::MAX;
+
+thread_local! {
+    /// Whether this thread is inside a piece of a job.
+    static WORKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The pieces of one job. Lives on the stack of the thread that runs it.
+struct Job<'a> {
+    piece: &'a (dyn Fn(usize) + Sync),
+    count: usize,
+    next: AtomicUsize,
+}
+
+impl Job<'_> {
+    /// Runs pieces until none are left.
+    fn work(&self) {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.count {
+                return;
+            }
+            (self.piece)(index);
+        }
+    }
+
+    /// [`Job::work`], handing back a panic.
+    fn work_caught(&self) -> Result<(), Box<dyn Any + Send>> {
+        WORKING.set(true);
+        let result = catch_unwind(AssertUnwindSafe(|| self.work()));
+        WORKING.set(false);
+        result
+    }
+}
+
+/// What the workers see.
+struct Shared {
+    /// The number of the job, whether it is open, and how many workers have joined it.
+    state: AtomicU64,
+    /// The current job; good for workers that have joined it.
+    job: AtomicPtr<Job<'static>>,
+    /// Workers that have left the current job.
+    left: AtomicU64,
+    /// The first panic of a worker.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Workers asleep or about to be.
+    sleepers: Mutex<()>,
+    sleeping: AtomicUsize,
+    wake: Condvar,
+}
+
+/// A pool of threads.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    /// Held by the thread whose job runs.
+    turn: Mutex<()>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing here leaves a value half changed, so a panic elsewhere does not spoil it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One turn of a waiting loop.
+fn relax(turn: &mut u32) {
+    if *turn < SPINS {
+        hint::spin_loop();
+    } else {
+        thread::yield_now();
+    }
+    *turn = turn.saturating_add(1);
+}
+
+impl Shared {
+    /// Waits for a state of another job than `seen`.
+    fn next_state(&self, seen: u64) -> u64 {
+        let fresh = |state: u64| state / GENERATION != seen / GENERATION;
+        let mut turn = 0;
+        while turn < SPINS + YIELDS {
+            let state = self.state.load(Ordering::Acquire);
+            if fresh(state) {
+                return state;
+            }
+            relax(&mut turn);
+        }
+        let mut guard = lock(&self.sleepers);
+        // Sequentially consistent with the store of a new state and the load of `sleeping` after it: either this
+        // thread sees the new state, or that one sees a sleeper and wakes it.
+        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        loop {
+            let state = self.state.load(Ordering::SeqCst);
+            if fresh(state) {
+                self.sleeping.fetch_sub(1, Ordering::SeqCst);
+                return state;
+            }
+            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Publishes a state and wakes whoever sleeps.
+    fn publish(&self, state: u64) {
+        self.state.store(state, Ordering::SeqCst);
+        if self.sleeping.load(Ordering::SeqCst) > 0 {
+            drop(lock(&self.sleepers));
+            self.wake.notify_all();
+        }
+    }
+
+    /// Takes part in a job if it is still open.
+    fn join(&self, mut state: u64) -> bool {
+        let generation = state / GENERATION;
+        while state & OPEN != 0 && state / GENERATION == generation {
+            match self.state.compare_exchange_weak(state, state + 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    fn worker(&self) {
+        let mut state = 0;
+        loop {
+            state = self.next_state(state);
+            if state == STOP {
+                return;
+            }
+            if self.join(state) {
+                let job = self.job.load(Ordering::Acquire);
+                // SAFETY: `Pool::run` stored a pointer to its live job before it opened the state that was joined
+                // here, and does not return before every worker that joined has counted itself in `left`.
+                let job = unsafe { &*job };
+                if let Err(payload) = job.work_caught() {
+                    lock(&self.panic).get_or_insert(payload);
+                }
+                self.left.fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// A pool of `threads`, of which the calling thread of each job is one. Where the system gives fewer, as wasm32
+    /// gives none, the pool has fewer.
+    pub(crate) fn new(threads: usize) -> Pool {
+        let shared = Arc::new(Shared {
+            state: AtomicU64::new(0),
+            job: AtomicPtr::new(ptr::null_mut()),
+            left: AtomicU64::new(0),
+            panic: Mutex::new(None),
+            sleepers: Mutex::new(()),
+            sleeping: AtomicUsize::new(0),
+            wake: Condvar::new(),
+        });
+        let spawn = |index: usize| {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new().name(format!("candor-{index}")).spawn(move || shared.worker()).ok()
+        };
+        let workers = (1..threads.min(JOINED as usize)).map_while(spawn).collect();
+        Pool { shared, workers, turn: Mutex::new(()) }
+    }
+
+    /// Threads that can work on a job.
+    pub(crate) fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Calls `piece` once with every index below `count`, on whichever threads are free, and returns when all have
+    /// returned. Calls from several threads take turns; a call from inside a piece runs on its own thread alone.
+    ///
+    /// # Panics
+    /// If a piece does, after all threads have left the job. Which pieces then have run is not said.
+    pub(crate) fn run(&self, count: usize, piece: &(dyn Fn(usize) + Sync)) {
+        if count <= 1 || self.workers.is_empty() || WORKING.get() {
+            (0..count).for_each(piece);
+            return;
+        }
+        let turn = lock(&self.turn);
+        let job = Job { piece, count, next: AtomicUsize::new(0) };
+        let shared = &*self.shared;
+        shared.job.store(ptr::from_ref(&job).cast_mut().cast(), Ordering::Relaxed);
+        shared.left.store(0, Ordering::Relaxed);
+        let generation = shared.state.load(Ordering::Relaxed) / GENERATION + 1;
+        shared.publish(generation * GENERATION | OPEN);
+        let mine = job.work_caught();
+        let joined = shared.state.fetch_and(!OPEN, Ordering::AcqRel) & JOINED;
+        let mut waited = 0;
+        while shared.left.load(Ordering::Acquire) != joined {
+            relax(&mut waited);
+        }
+        let theirs = lock(&shared.panic).take();
+        drop(turn);
+        if let Some(payload) = mine.err().or(theirs) {
+            resume_unwind(payload);
+        }
+    }
+
+    /// Cuts `values` into pieces of `size` elements, the last one shorter, and calls `piece` with each and its index.
+    pub(crate) fn chunks<T: Send>(&self, values: &mut [T], size: usize, piece: &(dyn Fn(usize, &mut [T]) + Sync)) {
+        let len = values.len();
+        let split = Split::new(values, len);
+        self.run(len.div_ceil(size), &|index| {
+            let columns = index * size..len.min((index + 1) * size);
+            // SAFETY: each index is run once, and the ranges of different indices do not overlap.
+            piece(index, unsafe { split.cell(0, columns) });
+        });
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.publish(STOP);
+        for worker in self.workers.drain(..) {
+            // A worker catches the panics of its pieces, so there is nothing to hear from it.
+            let _ = worker.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn count_runs(pool: &Pool, count: usize) -> Vec<u32> {
+        let runs: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
+        pool.run(count, &|index| {
+            runs[index].fetch_add(1, Ordering::Relaxed);
+        });
+        runs.into_iter().map(AtomicU32::into_inner).collect()
+    }
+
+    #[test]
+    fn every_piece_runs_once() {
+        for threads in [1, 2, 5] {
+            let pool = Pool::new(threads);
+            assert_eq!(pool.threads(), threads);
+            for job in 0..10_000 {
+                let count = job % 7;
+                assert_eq!(count_runs(&pool, count), vec![1; count], "{threads} threads, job {job}");
+            }
+        }
+    }
+
+    #[test]
+    fn workers_wake_from_sleep() {
+        let pool = Pool::new(3);
+        for _ in 0..5 {
+            thread::sleep(Duration::from_millis(20));
+            let arrived = AtomicUsize::new(0);
+            // Each piece waits for the others, so three threads must come.
+            pool.run(3, &|_| {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                while arrived.load(Ordering::SeqCst) < 3 {
+                    thread::yield_now();
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn several_callers_take_turns() {
+        let pool = Pool::new(3);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..2000).for_each(|job| assert_eq!(count_runs(&pool, job % 5), vec![1; job % 5])));
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_comes_back_and_the_pool_lives_on() {
+        let pool = Pool::new(4);
+        for round in 0..200 {
+            let panic = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(8, &|index| assert_ne!(index, round % 8, "piece {index} fails"));
+            }));
+            let payload = panic.expect_err("one piece panics");
+            let message = payload.downcast_ref::<String>().expect("assert_ne formats its message");
+            assert!(message.contains("fails"), "{message}");
+            assert_eq!(count_runs(&pool, 6), [1; 6]);
+        }
+    }
+
+    #[test]
+    fn a_job_within_a_piece_runs_on_its_own_thread() {
+        let pool = Pool::new(3);
+        let sum = AtomicUsize::new(0);
+        pool.run(6, &|outer| {
+            let here = thread::current().id();
+            pool.run(5, &|inner| {
+                assert_eq!(thread::current().id(), here);
+                sum.fetch_add(outer * inner, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(sum.into_inner(), 15 * 10);
+    }
+
+    #[test]
+    fn chunks_cover_a_slice() {
+        let pool = Pool::new(3);
+        for (len, size) in [(0, 4), (1, 4), (4, 4), (9, 4), (1000, 7)] {
+            let mut values = vec![0; len];
+            pool.chunks(&mut values, size, &|index, chunk| {
+                for (i, value) in chunk.iter_mut().enumerate() {
+                    *value += index * size + i + 1;
+                }
+            });
+            assert_eq!(values, (1..=len).collect::<Vec<_>>(), "{len} in chunks of {size}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Weights: matrices where the file has them, vectors as floats.
+
+use candor_kernels::{Kernels, MatKernels};
+use candor_ops::{Error, Tensor};
+
+/// A weight of a model; may be shared by any number of sessions.
+#[derive(Clone)]
+pub struct Weight(pub(crate) Kind);
+
+#[derive(Clone)]
+pub(crate) enum Kind {
+    /// Norms and biases, decoded once.
+    Vector(Vec<f32>),
+    /// Multiplied in its stored form, or decoded row by row where the instruction set has no kernel for it.
+    Matrix { tensor: Tensor, kernels: Option<MatKernels> },
+}
+
+impl Weight {
+    pub(crate) fn new(tensor: Tensor, kernels: &Kernels) -> Result<Weight, Error> {
+        tensor.check()?;
+        if tensor.rows == 1 {
+            let mut values = vec![0.0; tensor.cols];
+            tensor.format.decode(&tensor.bytes, &mut values);
+            return Ok(Weight(Kind::Vector(values)));
+        }
+        let kernels = (kernels.mat)(tensor.format);
+        Ok(Weight(Kind::Matrix { tensor, kernels }))
+    }
+
+    /// The elements of a vector.
+    pub(crate) fn vector(&self) -> &[f32] {
+        match &self.0 {
+            Kind::Vector(values) => values,
+            Kind::Matrix { tensor, .. } => panic!("{} is a matrix where a vector belongs", tensor.name),
+        }
+    }
+
+    /// Outputs of a matrix.
+    pub(crate) fn rows(&self) -> usize {
+        match &self.0 {
+            Kind::Vector(_) => 1,
+            Kind::Matrix { tensor, .. } => tensor.rows,
+        }
+    }
+
+    /// Bytes of a row as it lies in memory.
+    pub(crate) fn row_bytes(&self) -> usize {
+        match &self.0 {
+            Kind::Vector(values) => values.len() * 4,
+            Kind::Matrix { tensor, .. } => tensor.bytes.len() / tensor.rows.max(1),
+        }
+    }
+
+    /// Whether the kernel wants its inputs as 8-bit blocks.
+    pub(crate) fn q8(&self) -> bool {
+        matches!(&self.0, Kind::Matrix { kernels: Some(kernels), .. } if kernels.q8)
+    }
+
+    /// Decodes a row.
+    pub(crate) fn decode(&self, row: usize, out: &mut [f32]) {
+        match &self.0 {
+            Kind::Vector(values) => out.copy_from_slice(values),
+            Kind::Matrix { tensor, .. } => tensor.format.decode(tensor.row(row), out),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! An opened model file, whole or split: what the rest of Candor reads weights and metadata from.
+
+use crate::cursor::ByteOrder;
+use crate::directory::{self, Directory};
+use crate::map::{self, Mapping};
+use crate::{Error, Metadata, TensorInfo, shards};
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A GGUF model: metadata, tensor directory, tensor bytes. Cloning is cheap; clones share the file.
+#[derive(Clone)]
+pub struct Gguf(Arc<Inner>);
+
+struct Inner {
+    version: u32,
+    alignment: u64,
+    metadata: Metadata,
+    tensors: Vec<TensorInfo>,
+    places: HashMap<String, usize>,
+    shards: Vec<Shard>,
+}
+
+struct Shard {
+    file: Bytes,
+    mapping: Option<Mapping>,
+    order: ByteOrder,
+}
+
+/// One parsed file of a model.
+struct Part {
+    file: Bytes,
+    mapping: Option<Mapping>,
+    directory: Directory,
+}
+
+impl Gguf {
+    /// Opens the file at `path` by mapping it into memory; of a split model (`NAME-00001-of-00003.gguf`) all files, given
+    /// any of them.
+    ///
+    /// The file must not be changed while it is open: if another program rewrites it, the weights change under the
+    /// model, and if it is cut short, reading beyond its new end stops the process (SIGBUS). Replacing it by renaming a
+    /// new file over it is safe, and so is deleting it.
+    ///
+    /// # Errors
+    /// Every [`Error`]; each names the path.
+    pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
+        let path = path.as_ref();
+        let part = open_one(path).map_err(|error| error.at(path))?;
+        let split = Split::of(&part.directory.metadata).map_err(|error| error.at(path))?;
+        if split.count <= 1 {
+            return assemble(vec![part]).map_err(|error| error.at(path));
+        }
+        let Split { number: given, count } = split;
+        let Some(stem) = shards::stem(path, given, count) else {
+            return Err(Error::ShardName { number: given, count }.at(path));
+        };
+        let mut parts = Vec::new();
+        let mut opened = Some(part);
+        for number in 1..=count {
+            let path = shards::path(&stem, number, count);
+            let part = match opened.take_if(|_| number == given) {
+                Some(part) => part,
+                None => open_one(&path).map_err(|error| shard_error(error, number, count).at(&path))?,
+            };
+            check_split(&part.directory.metadata, number, count).map_err(|error| error.at(&path))?;
+            parts.push(part);
+        }
+        assemble(parts).map_err(|error| error.at(path))
+    }
+
+    /// A model that is in memory as one file.
+    ///
+    /// # Errors
+    /// Every [`Error`] that is about content.
+    pub fn from_bytes(bytes: Bytes) -> Result<Gguf, Error> {
+        Gguf::from_shards(vec![bytes])
+    }
+
+    /// A model that is in memory as the files of a split, in order.
+    ///
+    /// # Errors
+    /// Every [`Error`] that is about content.
+    pub fn from_shards(files: Vec<Bytes>) -> Result<Gguf, Error> {
+        let count = files.len() as u64;
+        let mut parts = Vec::new();
+        for (number, file) in (1..).zip(files) {
+            let directory = directory::parse(&file)?;
+            check_split(&directory.metadata, number, count)?;
+            parts.push(Part { file, mapping: None, directory });
+        }
+        assemble(parts)
+    }
+
+    /// The version of the format: 2 or 3. Of a split model, as all that follows: of its first file.
+    pub fn version(&self) -> u32 {
+        self.0.version
+    }
+
+    /// The byte order of the file. [`Gguf::data`] is little-endian whatever this is.
+    pub fn byte_order(&self) -> ByteOrder {
+        self.0.shards[0].order
+    }
+
+    /// What the offset of each tensor is a multiple of, in bytes from the start of the data section.
+    pub fn alignment(&self) -> u64 {
+        self.0.alignment
+    }
+
+    /// Bytes of all files together.
+    pub fn file_bytes(&self) -> u64 {
+        self.0.shards.iter().map(|shard| shard.file.len() as u64).sum()
+    }
+
+    /// Number of files: 1 if the model is not split.
+    pub fn shards(&self) -> usize {
+        self.0.shards.len()
+    }
+
+    /// The metadata.
+    pub fn metadata(&self) -> &Metadata {
+        &self.0.metadata
+    }
+
+    /// All tensors, in the order of the directory; of a split model, file by file.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.0.tensors
+    }
+
+    /// The tensor of that name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.0.places.get(name).map(|&place| &self.0.tensors[place])
+    }
+
+    /// Asks the system to read all files ahead of their use, which makes the first pass over a model that is not in the
+    /// page cache faster. Returns at once; nothing happens to a model in memory, or where the system has no such call.
+    pub fn prefetch(&self) {
+        self.0.shards.iter().filter_map(|shard| shard.mapping.as_ref()).for_each(Mapping::prefetch);
+    }
+
+    /// The data of a tensor of this file, little-endian, `tensor.bytes` long. No copy is made of a little-endian file's
+    /// data; a big-endian file's is swapped into a new buffer.
+    ///
+    /// # Panics
+    /// If `tensor` was changed, or is from a file whose tensors lie beyond the end of this one.
+    pub fn data(&self, tensor: &TensorInfo) -> Bytes {
+        let shard = &self.0.shards[tensor.shard];
+        let place = |offset: u64| usize::try_from(offset).expect("inside a file that is in memory");
+        let data = shard.file.slice(place(tensor.start)..place(tensor.end()));
+        match shard.order {
+            ByteOrder::Little => data,
+            ByteOrder::Big => {
+                let mut swapped = data.to_vec();
+                tensor.format.swap_endian(&mut swapped);
+                swapped.into()
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Gguf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gguf")
+            .field("version", &self.version())
+            .field("keys", &self.metadata().len())
+            .field("tensors", &self.tensors().len())
+            .field("shards", &self.shards())
+            .finish_non_exhaustive()
+    }
+}
+
+fn open_one(path: &Path) -> Result<Part, Error> {
+    let (file, mapping) = map::map(path)?;
+    let directory = directory::parse(&file)?;
+    Ok(Part { file, mapping, directory })
+}
+
+/// A missing shard is a fault of the model, not of the path that was given.
+fn shard_error(error: Error, number: u64, count: u64) -> Error {
+    match error {
+        Error::Io { error, .. } if error.kind() == io::ErrorKind::NotFound => Error::ShardMissing { number, count },
+        other => other,
+    }
+}
+
+/// What a file says of its place in a split model; gguf-split writes it into every shard.
+struct Split {
+    /// From 1; the file counts from 0.
+    number: u64,
+    count: u64,
+}
+
+impl Split {
+    fn of(metadata: &Metadata) -> Result<Split, Error> {
+        // Merged files keep the keys with a count of 0.
+        let count = metadata.u32("split.count")?.map_or(1, |count| u64::from(count.max(1)));
+        let number = metadata.u32("split.no")?.map_or(1, |no| u64::from(no) + 1);
+        Ok(Split { number, count })
+    }
+}
+
+fn check_split(metadata: &Metadata, number: u64, count: u64) -> Result<(), Error> {
+    let split = Split::of(metadata)?;
+    if split.count != count {
+        return Err(Error::Shards { what: "metadata split.count", expected: count, got: split.count });
+    }
+    if count > 1 && split.number != number {
+        let (expected, got) = (number - 1, split.number - 1);
+        return Err(Error::Shards { what: "metadata split.no", expected, got });
+    }
+    Ok(())
+}
+
+/// Puts the files of a model together: the metadata of the first, the tensors of all.
+fn assemble(parts: Vec<Part>) -> Result<Gguf, Error> {
+    let mut parts = parts.into_iter();
+    let Some(Part { file, mapping, directory }) = parts.next() else {
+        return Err(Error::Empty);
+    };
+    let Directory { version, order, alignment, metadata, mut tensors } = directory;
+    let mut shards = vec![Shard { file, mapping, order }];
+    for Part { file, mapping, directory } in parts {
+        let shard = shards.len();
+        tensors.extend(directory.tensors.into_iter().map(|tensor| TensorInfo { shard, ..tensor }));
+        shards.push(Shard { file, mapping, order: directory.order });
+    }
+    if let (Some(expected), true) = (metadata.u64("split.tensors.count")?, shards.len() > 1)
+        && expected != tensors.len() as u64
+    {
+        return Err(Error::Shards { what: "tensors in all shards", expected, got: tensors.len() as u64 });
+    }
+    let mut places = HashMap::with_capacity(tensors.len());
+    for (place, tensor) in tensors.iter().enumerate() {
+        if places.insert(tensor.name.clone(), place).is_some() {
+            return Err(Error::DuplicateTensor { tensor: tensor.name.clone() });
+        }
+    }
+    Ok(Gguf(Arc::new(Inner { version, alignment, metadata, tensors, places, shards })))
+}

@@ -1,0 +1,49 @@
+//! Mapping a file into memory: the only unsafe code of this crate.
+
+use crate::Error;
+use bytes::Bytes;
+use memmap2::Mmap;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A mapped file. The mapping ends with the last of its owners, which the `Bytes` made of it are too.
+#[derive(Clone)]
+pub(crate) struct Mapping(Arc<Mmap>);
+
+impl AsRef<[u8]> for Mapping {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Mapping {
+    /// Asks the system to read the file ahead of its use. Advice only: a refusal costs speed and nothing else.
+    pub(crate) fn prefetch(&self) {
+        #[cfg(unix)]
+        let _ = self.0.advise(memmap2::Advice::WillNeed);
+    }
+}
+
+/// The bytes of the file at `path`, mapped read-only; an empty file has no mapping.
+pub(crate) fn map(path: &Path) -> Result<(Bytes, Option<Mapping>), Error> {
+    let open = |error: io::Error| Error::Io { action: "open", error };
+    let about = fs::metadata(path).map_err(open)?;
+    if about.is_dir() {
+        return Err(Error::NotAFile { got: "a directory" });
+    }
+    if !about.is_file() {
+        return Err(Error::NotAFile { got: "a special file" });
+    }
+    let file = File::open(path).map_err(open)?;
+    if about.len() == 0 {
+        return Ok((Bytes::new(), None));
+    }
+    // SAFETY: the mapping is read-only, and it outlives every slice of it, since each shares its ownership.
+    // That nobody truncates or rewrites the file meanwhile cannot be enforced by any system call; `Gguf::open` says so,
+    // and no invariant of this crate rests on the bytes staying as they were when they were checked.
+    let mapping = unsafe { Mmap::map(&file) }.map_err(|error| Error::Io { action: "map into memory", error })?;
+    let mapping = Mapping(Arc::new(mapping));
+    Ok((Bytes::from_owner(mapping.clone()), Some(mapping)))
+}

@@ -1,0 +1,116 @@
+//! Opening paths: what is not a file, and split models with something amiss.
+
+use candor_gguf::{Format, Gguf, Split, Writer};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A fresh folder for one test.
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("the build folder is writable");
+    folder
+}
+
+fn message(path: &Path) -> String {
+    Gguf::open(path).expect_err("refused").to_string()
+}
+
+#[test]
+fn paths_that_are_no_model() {
+    let folder = folder("no-model");
+    let at = |name: &str| folder.join(name);
+    let said = |path: &Path, what: &str| format!("{}: {what}", path.display());
+
+    assert_eq!(message(&folder), said(&folder, "expected a file, got a directory"));
+    fs::write(at("empty"), b"").unwrap();
+    assert_eq!(message(&at("empty")), said(&at("empty"), "not a GGUF file: it is empty"));
+    fs::write(at("short"), b"GGUF\x03\0\0\0\0\0\0\0\0\0\0").unwrap();
+    let short = "number of tensors: expected 8 bytes at offset 8, got 7 before the end of the file";
+    assert_eq!(message(&at("short")), said(&at("short"), short));
+    fs::write(at("text"), b"Once upon a time\n").unwrap();
+    let text = "not a GGUF file: expected \"GGUF\" at the start, got \"Once\" (looks like a text file)";
+    assert_eq!(message(&at("text")), said(&at("text"), text));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_the_system_refuses() {
+    use std::os::unix::fs::PermissionsExt;
+    let null = Path::new("/dev/null");
+    assert_eq!(message(null), "/dev/null: expected a file, got a special file");
+
+    let missing = folder("missing").join("model.gguf");
+    let said = format!("{}: cannot open: No such file or directory (os error 2)", missing.display());
+    assert_eq!(message(&missing), said);
+
+    let path = folder("permission").join("secret.gguf");
+    Writer::new().write_file(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::File::open(&path).is_ok() {
+        println!("skipped: this user (root?) may read every file");
+        return;
+    }
+    assert_eq!(message(&path), format!("{}: cannot open: Permission denied (os error 13)", path.display()));
+}
+
+/// Three shards of one tensor each; their paths.
+fn three(folder: &Path) -> Vec<PathBuf> {
+    let mut writer = Writer::new();
+    writer.insert("general.name", "three");
+    for name in ["a", "b", "c"] {
+        writer.tensor(name, Format::F32, &[4], vec![0; 16]).unwrap();
+    }
+    writer.write_shards(folder.join("m"), Split::Tensors(1)).unwrap()
+}
+
+/// A shard with the given keys and one tensor.
+fn shard(path: &Path, tensor: &str, no: u16, count: u16, tensors: i32) {
+    let mut writer = Writer::new();
+    writer.tensor(tensor, Format::F32, &[4], vec![0; 16]).unwrap();
+    // The writer sets the keys of a split itself: these are written under names of the same length, then renamed.
+    writer.insert("spliT.no", no);
+    writer.insert("spliT.count", count);
+    writer.insert("spliT.tensors.count", tensors);
+    let mut file = writer.to_bytes().unwrap().to_vec();
+    while let Some(at) = file.windows(5).position(|window| window == b"spliT") {
+        file[at + 4] = b't';
+    }
+    fs::write(path, file).unwrap();
+}
+
+#[test]
+fn split_models_with_something_amiss() {
+    let folder = folder("amiss");
+    let said = |path: &Path, what: &str| format!("{}: {what}", path.display());
+
+    let paths = three(&folder);
+    let names: Vec<_> = paths.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"]);
+    assert_eq!(Gguf::open(&paths[2]).unwrap().metadata().str("general.name").unwrap(), Some("three"));
+
+    fs::remove_file(&paths[1]).unwrap();
+    assert_eq!(message(&paths[2]), said(&paths[1], "shard 2 of 3: file is missing"));
+
+    fs::write(&paths[1], b"half a shard").unwrap();
+    let text = "not a GGUF file: expected \"GGUF\" at the start, got \"half\" (looks like a text file)";
+    assert_eq!(message(&paths[0]), said(&paths[1], text));
+
+    shard(&paths[1], "b", 1, 4, 3);
+    assert_eq!(message(&paths[0]), said(&paths[1], "metadata split.count: expected 3, got 4"));
+    shard(&paths[1], "b", 2, 3, 3);
+    assert_eq!(message(&paths[0]), said(&paths[1], "metadata split.no: expected 1, got 2"));
+    shard(&paths[1], "c", 1, 3, 3);
+    assert_eq!(message(&paths[0]), said(&paths[0], "tensor c: is there twice"));
+    shard(&paths[0], "a", 0, 3, 5);
+    shard(&paths[1], "b", 1, 3, 3);
+    assert_eq!(message(&paths[0]), said(&paths[0], "tensors in all shards: expected 5, got 3"));
+
+    let renamed = folder.join("renamed.gguf");
+    fs::copy(&paths[2], &renamed).unwrap();
+    let name = "shard 3 of 3: expected a file name that ends in -00003-of-00003.gguf";
+    assert_eq!(message(&renamed), said(&renamed, name));
+
+    let alone = Gguf::from_bytes(fs::read(&paths[2]).unwrap().into()).expect_err("one of three").to_string();
+    assert_eq!(alone, "metadata split.count: expected 1, got 3");
+}

@@ -1,0 +1,128 @@
+//! Speed of every matrix kernel on one thread: `cargo bench -p candor-kernels -- [TABLE] [FORMAT]`.
+//!
+//! Decode: one input row, weights streamed from memory, GB/s of weight bytes. Prompt: 128 input rows, GMAC/s.
+//! Best of several passes, since other work on the machine only ever slows a pass down.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use candor_kernels::{Activations, Kernels, MatKernels, OutTile, Q8RowMut, Q8Rows};
+use candor_quant::Format;
+
+const COLS: usize = 2048;
+/// Weight rows per call, as a thread pool would deal them out.
+const CHUNK_ROWS: usize = 64;
+/// More than the last cache holds.
+const STREAM_BYTES: usize = 640 << 20;
+/// Weight bytes between two looks at the clock while streaming: under the time slice of a busy machine.
+const WINDOW_BYTES: usize = 4 << 20;
+const PROMPT_ROWS: usize = 1024;
+const PROMPT_INPUTS: [usize; 4] = [2, 4, 32, 128];
+
+/// Inputs in both forms.
+struct Inputs {
+    values: Vec<f32>,
+    quants: Vec<i8>,
+    scales: Vec<f32>,
+    sums: Vec<i16>,
+}
+
+impl Inputs {
+    fn new(rows: usize) -> Inputs {
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let values: Vec<f32> = (0..rows * COLS).map(|_| next()).collect();
+        let (mut quants, mut scales) = (vec![0; values.len()], vec![0.0; values.len() / 32]);
+        let mut sums = vec![0; values.len() / 16];
+        let out = Q8RowMut { quants: &mut quants, scales: &mut scales, sums: &mut sums };
+        (Kernels::best().f32.quantize_q8)(out, &values);
+        Inputs { values, quants, scales, sums }
+    }
+
+    fn rows(&self, kernels: &MatKernels, rows: usize) -> Activations<'_> {
+        if kernels.q8 {
+            Activations::Q8(Q8Rows {
+                cols: COLS,
+                quants: &self.quants[..rows * COLS],
+                scales: &self.scales[..rows * COLS / 32],
+                sums: &self.sums[..rows * COLS / 16],
+            })
+        } else {
+            Activations::F32 { cols: COLS, values: &self.values[..rows * COLS] }
+        }
+    }
+}
+
+/// Seconds per weight row in the best of the windows of `WINDOW_BYTES` that a pass over `rows` rows consists of.
+fn pass(kernels: &MatKernels, format: Format, w: &[u8], rows: usize, x: Activations<'_>, out: &mut [f32]) -> f64 {
+    let x_rows = match x {
+        Activations::F32 { cols, values } => values.len() / cols,
+        Activations::Q8(x) => x.quants.len() / x.cols,
+    };
+    let row_bytes = format.row_bytes(COLS).expect("whole blocks");
+    let window = if x_rows == 1 { (WINDOW_BYTES / row_bytes).next_multiple_of(CHUNK_ROWS) } else { CHUNK_ROWS };
+    let window = window.min(rows);
+    let mut least = f64::INFINITY;
+    for from in (0..rows + 1 - window).step_by(window) {
+        let start = Instant::now();
+        for first in (from..from + window).step_by(CHUNK_ROWS) {
+            let count = CHUNK_ROWS.min(from + window - first);
+            let w = &w[first * row_bytes..][..count * row_bytes];
+            (kernels.mat)(OutTile { values: out, stride: CHUNK_ROWS }, black_box(w), count, x);
+        }
+        black_box(&mut *out);
+        least = least.min(start.elapsed().as_secs_f64() / window as f64);
+    }
+    least
+}
+
+fn best(passes: usize, mut pass: impl FnMut() -> f64) -> f64 {
+    (0..passes).map(|_| pass()).fold(f64::INFINITY, f64::min)
+}
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let is_wanted = |name: &str| wanted.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
+    let tables: Vec<_> = Kernels::available().collect();
+    let one_table = tables.iter().any(|table| is_wanted(table.name));
+    let one_format = Format::ALL.iter().any(|format| is_wanted(format.name()));
+
+    let most = *PROMPT_INPUTS.iter().max().expect("not empty");
+    let inputs = Inputs::new(most);
+    let mut out = vec![0.0; most * CHUNK_ROWS];
+    let mut state = 1u64;
+    let weights: Vec<u8> = (0..STREAM_BYTES / 8)
+        .flat_map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            // The top bit of every 16 off and some exponent bits too: no half in it is infinite or NaN.
+            (state & 0xbbff_bbff_bbff_bbff).to_le_bytes()
+        })
+        .collect();
+    print!("{:8} {:8} {:>12}", "table", "format", "decode GB/s");
+    for inputs in PROMPT_INPUTS {
+        print!(" {:>12}", format!("x{inputs} GMAC/s"));
+    }
+    println!();
+    for table in tables.iter().filter(|table| !one_table || is_wanted(table.name)) {
+        let slow = table.name == "scalar";
+        for &format in Format::ALL.iter().filter(|format| !one_format || is_wanted(format.name())) {
+            let Some(kernels) = (table.mat)(format) else { continue };
+            let row_bytes = format.row_bytes(COLS).expect("whole blocks");
+            let bytes = if slow { STREAM_BYTES / 16 } else { STREAM_BYTES };
+            let rows = bytes / row_bytes;
+            let passes = if slow { 2 } else { 6 };
+            let time = best(passes, || pass(&kernels, format, &weights, rows, inputs.rows(&kernels, 1), &mut out));
+            print!("{:8} {:8} {:12.2}", table.name, format.name(), row_bytes as f64 / time / 1e9);
+            for count in PROMPT_INPUTS {
+                let rows = if slow { PROMPT_ROWS / 8 } else { PROMPT_ROWS };
+                let x = inputs.rows(&kernels, count);
+                let time = best(passes * 4, || pass(&kernels, format, &weights, rows, x, &mut out));
+                print!(" {:12.1}", (COLS * count) as f64 / time / 1e9);
+            }
+            println!();
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! CPU kernels as tables of function pointers, one table per instruction set.
+//!
+//! A [`Kernels`] table is chosen once ([`Kernels::from_env`]); tests run every table that the machine has
+//! ([`Kernels::available`]). Nothing here allocates, starts threads or knows a tensor: kernels see slices.
+
+mod activations;
+mod isa;
+mod lanes;
+mod order;
+mod scalar;
+mod shape;
+mod table;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use activations::{Q8_BLOCK, Q8Row, Q8RowMut, Q8Rows};
+pub use isa::{ISA_VARIABLE, UnknownIsa};
+pub use table::{Activations, F32Kernels, Kernels, MatKernels, OutTile};

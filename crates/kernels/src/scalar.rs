@@ -1,0 +1,76 @@
+//! The table that every machine has: plain Rust, no intrinsics, no `unsafe`. What the others are tested against.
+
+mod float;
+mod k_quants;
+mod legacy;
+mod q8;
+
+use candor_quant::{Format, half};
+
+pub use q8::Minima;
+
+use crate::{F32Kernels, Kernels, MatKernels, lanes};
+
+/// The scalar table.
+pub(crate) static SCALAR: Kernels = Kernels {
+    name: "scalar",
+    f32: F32Kernels {
+        dot: lanes::dot,
+        dot_f16,
+        axpy: lanes::axpy,
+        axpy_f16,
+        scale: lanes::scale,
+        max: lanes::max,
+        exp_sum: lanes::exp_sum,
+        rms_norm: lanes::rms_norm,
+        silu: lanes::silu,
+        swiglu: lanes::swiglu,
+        add: lanes::add,
+        mul: lanes::mul,
+        to_f16,
+        quantize_q8: lanes::quantize_q8,
+    },
+    mat,
+};
+
+fn mat(format: Format) -> Option<MatKernels> {
+    let q8 = |mat| Some(MatKernels { q8: true, mat });
+    let float = |mat| Some(MatKernels { q8: false, mat });
+    match format {
+        Format::F32 => float(float::mat::<float::F32>),
+        Format::F16 => float(float::mat::<float::F16>),
+        Format::Bf16 => float(float::mat::<float::Bf16>),
+        Format::Q4_0 => q8(q8::mat::<legacy::Q4_0>),
+        Format::Q4_1 => q8(q8::mat::<legacy::Q4_1>),
+        Format::Q5_0 => q8(q8::mat::<legacy::Q5_0>),
+        Format::Q5_1 => q8(q8::mat::<legacy::Q5_1>),
+        Format::Q8_0 => q8(q8::mat::<legacy::Q8_0>),
+        Format::Iq4Nl => q8(q8::mat::<legacy::Iq4Nl>),
+        Format::Q2K => q8(q8::mat::<k_quants::Q2K>),
+        Format::Q3K => q8(q8::mat::<k_quants::Q3K>),
+        Format::Q4K => q8(q8::mat::<k_quants::Q4K>),
+        Format::Q5K => q8(q8::mat::<k_quants::Q5K>),
+        Format::Q6K => q8(q8::mat::<k_quants::Q6K>),
+        Format::Iq4Xs => q8(q8::mat::<k_quants::Iq4Xs>),
+        _ => None,
+    }
+}
+
+fn widen(halves: &[u16; lanes::WIDTH]) -> [f32; lanes::WIDTH] {
+    halves.map(half::f16_to_f32)
+}
+
+fn dot_f16(x: &[f32], y: &[u16]) -> f32 {
+    lanes::dot_f16(x, y, widen)
+}
+
+fn axpy_f16(out: &mut [f32], a: f32, x: &[u16]) {
+    lanes::axpy_f16(out, a, x, widen);
+}
+
+fn to_f16(out: &mut [u16], x: &[f32]) {
+    assert_eq!(out.len(), x.len(), "to_f16");
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = half::f32_to_f16(x);
+    }
+}

@@ -1,0 +1,82 @@
+//! What an instruction set provides: one table of function pointers.
+
+use candor_quant::Format;
+
+use crate::{Q8RowMut, Q8Rows};
+
+/// The input of a matrix product, in the form that the weights' kernel wants.
+#[derive(Clone, Copy, Debug)]
+pub enum Activations<'a> {
+    /// `[rows * cols]` floats.
+    F32 {
+        /// Columns of a row.
+        cols: usize,
+        /// Row by row.
+        values: &'a [f32],
+    },
+    /// 8-bit blocks.
+    Q8(Q8Rows<'a>),
+}
+
+/// Where a tile of a product goes: `out[t * stride + o]` for input row `t` and weight row `o`.
+#[derive(Debug)]
+pub struct OutTile<'a> {
+    /// Starts at the tile's first element.
+    pub values: &'a mut [f32],
+    /// Elements from one input row's outputs to the next's.
+    pub stride: usize,
+}
+
+/// The kernels of one weight format.
+#[derive(Clone, Copy)]
+pub struct MatKernels {
+    /// The inputs are 8-bit blocks; otherwise f32.
+    pub q8: bool,
+    /// `out[t][o] = w[o] . x[t]` for `rows` weight rows, back to back in `w`, and every row of `x`.
+    ///
+    /// The value of an element depends on its weight row and input row alone, not on how many are computed together.
+    pub mat: fn(out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>),
+}
+
+/// Loops over f32 slices. Bit-identical in every table: 16 lanes, a fixed reduction tree, no contraction.
+#[derive(Clone, Copy)]
+pub struct F32Kernels {
+    /// Sum of products.
+    pub dot: fn(x: &[f32], y: &[f32]) -> f32,
+    /// Sum of products with half-precision values.
+    pub dot_f16: fn(x: &[f32], y: &[u16]) -> f32,
+    /// `out += a * x`.
+    pub axpy: fn(out: &mut [f32], a: f32, x: &[f32]),
+    /// `out += a * x` with half-precision values.
+    pub axpy_f16: fn(out: &mut [f32], a: f32, x: &[u16]),
+    /// `out *= a`.
+    pub scale: fn(out: &mut [f32], a: f32),
+    /// Largest element; negative infinity when empty.
+    pub max: fn(x: &[f32]) -> f32,
+    /// `x = exp(x - max)`, returning the sum.
+    pub exp_sum: fn(x: &mut [f32], max: f32) -> f32,
+    /// `out = x / sqrt(mean(x^2) + eps) * w`.
+    pub rms_norm: fn(out: &mut [f32], x: &[f32], w: &[f32], eps: f32),
+    /// `x = x / (1 + exp(-x))`.
+    pub silu: fn(x: &mut [f32]),
+    /// `gate = silu(gate) * up`, the same bits as `silu` and `mul` one after the other.
+    pub swiglu: fn(gate: &mut [f32], up: &[f32]),
+    /// `x += y`.
+    pub add: fn(x: &mut [f32], y: &[f32]),
+    /// `x *= y`.
+    pub mul: fn(x: &mut [f32], y: &[f32]),
+    /// Rounds to half precision, ties to even.
+    pub to_f16: fn(out: &mut [u16], x: &[f32]),
+    /// Rounds to 8-bit blocks.
+    pub quantize_q8: fn(out: Q8RowMut<'_>, x: &[f32]),
+}
+
+/// The kernels of one instruction set.
+pub struct Kernels {
+    /// `scalar`, `avx2`, ...: what `CANDOR_ISA` names.
+    pub name: &'static str,
+    /// Loops over floats.
+    pub f32: F32Kernels,
+    /// The kernels of a weight format; `None` where rows are to be decoded to f32 first.
+    pub mat: fn(Format) -> Option<MatKernels>,
+}

@@ -1,0 +1,144 @@
+//! Q4_K and Q5_K: blocks of 256 with 6-bit scales and minima per 32.
+
+use std::arch::x86_64::*;
+
+use candor_quant::Format;
+
+use super::fold::{fold_narrow, negated, transpose, transpose_ps};
+use super::format::{GROUP, Products, Quant};
+use super::narrow::Narrow;
+use super::registers::{load_128, load_256, load_quants, store_256, store_ps};
+use crate::scalar::Minima;
+
+/// Scales and minima of eight blocks, lane = block, from a block of 256 that begins with d, dmin and 12 packed bytes.
+///
+/// The 12 bytes as three words: scales 0-3 with the upper bits of scales 4-7, minima likewise, the lower nibbles of
+/// scales 4-7 and of minima 4-7.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn scales_minima<const N: usize>(w: &[u8; N]) -> (__m256, __m256) {
+    const LOW6: i32 = 0x3f3f_3f3f;
+    const LOW4: i32 = 0x0f0f_0f0f;
+    const UPPER: i32 = 0x3030_3030;
+    let head = load_128(w, 0); // d and dmin, then the three words
+    // Bytes: scales 0-3, scales 4-7, minima 0-3, minima 4-7.
+    let low = _mm_srlv_epi32(_mm_shuffle_epi32::<0b11_10_11_01>(head), _mm_setr_epi32(0, 0, 0, 4));
+    let high = _mm_srli_epi32::<2>(_mm_shuffle_epi32::<0b10_10_01_01>(head));
+    let packed = _mm_or_si128(
+        _mm_and_si128(low, _mm_setr_epi32(LOW6, LOW4, LOW6, LOW4)),
+        _mm_and_si128(high, _mm_setr_epi32(0, UPPER, 0, UPPER)),
+    );
+    let d = _mm_cvtph_ps(head);
+    let scales = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(packed));
+    let minima = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(packed, packed)));
+    (_mm256_mul_ps(_mm256_broadcastss_ps(d), scales), _mm256_mul_ps(_mm256_broadcastss_ps(_mm_movehdup_ps(d)), minima))
+}
+
+/// Scales and minima of eight rows, lane = row.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn unpack_scales<const N: usize, const D: usize>(panel: &mut Narrow<D, 0>, rows: [&[u8; N]; 8]) {
+    let both = rows.map(|row| scales_minima(row));
+    let scales = transpose_ps(both.map(|(scales, _)| scales));
+    let minima = transpose_ps(both.map(|(_, minima)| minima));
+    for j in 0..8 {
+        store_ps(&mut panel.scales[j], scales[j]);
+        store_ps(&mut panel.minima[j], negated(minima[j]));
+    }
+}
+
+/// 32 low nibbles and 32 high nibbles.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn nibbles(bytes: __m256i) -> [__m256i; 2] {
+    let low = _mm256_set1_epi8(15);
+    [_mm256_and_si256(bytes, low), _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), low)]
+}
+
+pub struct Q4K;
+
+impl Quant for Q4K {
+    const FORMAT: Format = Format::Q4K;
+    const MINIMA: Minima = Minima::Whole;
+    type Group = [u8; 144];
+    type Panel = Narrow<8, 0>;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
+        let (scale, minima) = scales_minima(w);
+        let mut products = [_mm256_setzero_si256(); 8];
+        for j in 0..4 {
+            let [low, high] = nibbles(load_256(w, 16 + j * 32));
+            products[2 * j] = _mm256_maddubs_epi16(low, load_quants(x, j * 64));
+            products[2 * j + 1] = _mm256_maddubs_epi16(high, load_quants(x, j * 64 + 32));
+        }
+        Products { sums: fold_narrow(products), scale, minima: [minima; 2] }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
+        unpack_scales(panel, rows);
+        for j in 0..4 {
+            let columns = transpose(rows.map(|row| load_256(row, 16 + j * 32)));
+            for k in 0..8 {
+                let [low, high] = nibbles(columns[k]);
+                store_256(&mut panel.quants[2 * j][k], low);
+                store_256(&mut panel.quants[2 * j + 1][k], high);
+            }
+        }
+    }
+}
+
+/// The bits of a byte of `high` that belong to block `j`, as 16s.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn fifth_bits(high: __m256i, j: usize) -> __m256i {
+    let bit = _mm256_and_si256(high, _mm256_set1_epi8(1i8 << j));
+    // No bit leaves its byte: it is the only one there.
+    match j {
+        0..4 => _mm256_sll_epi16(bit, _mm_cvtsi32_si128(4 - j as i32)),
+        _ => _mm256_srl_epi16(bit, _mm_cvtsi32_si128(j as i32 - 4)),
+    }
+}
+
+pub struct Q5K;
+
+impl Quant for Q5K {
+    const FORMAT: Format = Format::Q5K;
+    const MINIMA: Minima = Minima::Whole;
+    type Group = [u8; 176];
+    type Panel = Narrow<4, 0>;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
+        let (scale, minima) = scales_minima(w);
+        let high = load_256(w, 16);
+        let mut products = [_mm256_setzero_si256(); 8];
+        for j in 0..4 {
+            let [a, b] = nibbles(load_256(w, 48 + j * 32));
+            let a = _mm256_or_si256(a, fifth_bits(high, 2 * j));
+            let b = _mm256_or_si256(b, fifth_bits(high, 2 * j + 1));
+            products[2 * j] = _mm256_maddubs_epi16(a, load_quants(x, j * 64));
+            products[2 * j + 1] = _mm256_maddubs_epi16(b, load_quants(x, j * 64 + 32));
+        }
+        Products { sums: fold_narrow(products), scale, minima: [minima; 2] }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
+        unpack_scales(panel, rows);
+        let high = transpose(rows.map(|row| load_256(row, 16)));
+        for j in 0..4 {
+            let columns = transpose(rows.map(|row| load_256(row, 48 + j * 32)));
+            for k in 0..8 {
+                let [a, b] = nibbles(columns[k]);
+                store_256(&mut panel.quants[2 * j][k], _mm256_or_si256(a, fifth_bits(high[k], 2 * j)));
+                store_256(&mut panel.quants[2 * j + 1][k], _mm256_or_si256(b, fifth_bits(high[k], 2 * j + 1)));
+            }
+        }
+    }
+}

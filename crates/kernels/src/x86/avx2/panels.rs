@@ -1,0 +1,220 @@
+//! Several input rows: weights are unpacked once per panel of 8 or 16 rows and meet every input there. Lane = row.
+
+use std::arch::x86_64::*;
+
+use super::format::{Group, Quant};
+use super::panel::Panel;
+use super::registers::{load_ps, store_ps};
+use crate::order::{LANES, SEGMENT_BLOCKS};
+use crate::scalar::Minima;
+use crate::{OutTile, Q8Rows};
+
+const SEGMENT_GROUPS: usize = SEGMENT_BLOCKS / 8;
+/// Panels side by side: each broadcast of activations meets both.
+const PANELS: usize = 2;
+
+/// Inputs of a tile: with two panels, 8 sums, which leaves registers for what is multiplied.
+const INPUTS: usize = 4;
+
+/// `out[t][o] = w[o] . x[t]` for `rows` weight rows of `row_bytes` and every input.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn panels<Q: Quant>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>) {
+    let mut room =
+        Room { panels: [[Q::Panel::ZERO; SEGMENT_GROUPS]; PANELS], scaled_sums: [[[0.0; SEGMENT_BLOCKS]; 2]; INPUTS] };
+    let x = Inputs {
+        count: x.quants.len() / x.cols,
+        blocks: x.cols / 32,
+        quants: x.quants.as_chunks().0,
+        scales: x.scales,
+        sums: x.sums.as_chunks().0,
+    };
+    let mut first = 0;
+    while first < rows {
+        let count = (rows - first).min(PANELS * 8);
+        let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count };
+        if count > 8 {
+            strip_times::<Q, 2>(out, &strip, &mut room, &x);
+        } else {
+            strip_times::<Q, 1>(out, &strip, &mut room, &x);
+        }
+        first += count;
+    }
+}
+
+/// What is unpacked once and used many times.
+struct Room<P> {
+    panels: [[P; SEGMENT_GROUPS]; PANELS],
+    /// Sums of activations times their scale: of blocks for `Minima::Whole`, of both halves for `Minima::Halves`.
+    scaled_sums: [[[f32; SEGMENT_BLOCKS]; 2]; INPUTS],
+}
+
+/// The inputs, block by block.
+struct Inputs<'a> {
+    /// Input rows.
+    count: usize,
+    /// Blocks of a row.
+    blocks: usize,
+    quants: &'a [[i8; 32]],
+    scales: &'a [f32],
+    sums: &'a [[i16; 2]],
+}
+
+/// Up to 16 weight rows.
+struct Strip<'a> {
+    w: &'a [u8],
+    row_bytes: usize,
+    /// Where they go in the output.
+    first: usize,
+    count: usize,
+}
+
+impl Strip<'_> {
+    /// Row `row`; the last one stands in for rows that are not there.
+    fn row(&self, row: usize) -> &[u8] {
+        &self.w[row.min(self.count - 1) * self.row_bytes..][..self.row_bytes]
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn strip_times<Q: Quant, const P: usize>(
+    out: &mut OutTile<'_>,
+    strip: &Strip<'_>,
+    room: &mut Room<Q::Panel>,
+    x: &Inputs<'_>,
+) {
+    for start in (0..x.blocks).step_by(SEGMENT_BLOCKS) {
+        let blocks = (x.blocks - start).min(SEGMENT_BLOCKS);
+        for (p, panels) in room.panels.iter_mut().enumerate().take(P) {
+            let rows = std::array::from_fn(|r| Q::Group::split(strip.row(p * 8 + r)));
+            unpack::<Q>(panels, rows, start / 8, blocks.div_ceil(8));
+        }
+        let mut t = 0;
+        while t < x.count {
+            let part = Part { start, blocks, t };
+            t += match (x.count - t).min(Q::Panel::INPUTS) {
+                1 => tile::<Q, P, 1>(out, strip, room, x, part),
+                2 => tile::<Q, P, 2>(out, strip, room, x, part),
+                3 => tile::<Q, P, 3>(out, strip, room, x, part),
+                _ => tile::<Q, P, INPUTS>(out, strip, room, x, part),
+            };
+        }
+    }
+}
+
+/// Unpacks `count` groups of eight rows from group `start`; the last one may be the incomplete end of the rows.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn unpack<Q: Quant>(panels: &mut [Q::Panel], rows: [(&[Q::Group], &[u8]); 8], start: usize, count: usize) {
+    for (g, panel) in panels[..count].iter_mut().enumerate() {
+        let mut ends = [Q::Group::PADDING; 8];
+        let groups: [&Q::Group; 8] = if start + g < rows[0].0.len() {
+            rows.map(|(groups, _)| &groups[start + g])
+        } else {
+            for (end, (_, rest)) in ends.iter_mut().zip(rows) {
+                end.bytes()[..rest.len()].copy_from_slice(rest);
+            }
+            ends.each_ref()
+        };
+        // SAFETY: this function has the features that `unpack` asks for.
+        unsafe { Q::unpack(panel, groups) };
+    }
+}
+
+/// Which inputs and blocks a tile takes.
+struct Part {
+    start: usize,
+    blocks: usize,
+    t: usize,
+}
+
+/// Multiplies a segment of up to 16 weight rows with `T` inputs; returns `T`.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn tile<Q: Quant, const P: usize, const T: usize>(
+    out: &mut OutTile<'_>,
+    strip: &Strip<'_>,
+    room: &mut Room<Q::Panel>,
+    x: &Inputs<'_>,
+    part: Part,
+) -> usize {
+    let Room { panels, scaled_sums } = room;
+    let scaled_sums: &mut [_; T] = scaled_sums.first_chunk_mut().expect("a tile has at most INPUTS inputs");
+    let panels: &[_; P] = panels.first_chunk().expect("a tile has at most PANELS panels");
+    let mut quants = [&x.quants[..0]; T];
+    let mut scales = [&x.scales[..0]; T];
+    let mut sums = [&x.sums[..0]; T];
+    for t in 0..T {
+        let first = (part.t + t) * x.blocks + part.start;
+        quants[t] = &x.quants[first..][..part.blocks];
+        scales[t] = &x.scales[first..][..part.blocks];
+        sums[t] = &x.sums[first..][..part.blocks];
+        scale_sums(&mut scaled_sums[t], Q::MINIMA, scales[t], sums[t]);
+    }
+    let mut lanes = [[[_mm256_setzero_ps(); P]; T]; LANES];
+    for b in 0..part.blocks {
+        let (g, j) = (b / 8, b % 8);
+        // SAFETY: this function has the features that `sums` asks for.
+        let products = unsafe { Q::Panel::sums(panels, g, j, &quants, &sums) };
+        for t in 0..T {
+            let scale = _mm256_set1_ps(scales[t][b]);
+            for p in 0..P {
+                let panel = &panels[p][g];
+                let lane = &mut lanes[j][t][p];
+                let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(products[t][p]), load_ps(panel.scale(j)));
+                *lane = _mm256_fmadd_ps(scaled, scale, *lane);
+                if Q::MINIMA != Minima::None {
+                    let sum = _mm256_set1_ps(scaled_sums[t][0][b]);
+                    *lane = _mm256_fmadd_ps(load_ps(panel.minimum(j, 0)), sum, *lane);
+                }
+                if Q::MINIMA == Minima::Halves {
+                    let sum = _mm256_set1_ps(scaled_sums[t][1][b]);
+                    *lane = _mm256_fmadd_ps(load_ps(panel.minimum(j, 1)), sum, *lane);
+                }
+            }
+        }
+    }
+    for t in 0..T {
+        for p in 0..P {
+            let even = _mm256_add_ps(
+                _mm256_add_ps(lanes[0][t][p], lanes[4][t][p]),
+                _mm256_add_ps(lanes[2][t][p], lanes[6][t][p]),
+            );
+            let odd = _mm256_add_ps(
+                _mm256_add_ps(lanes[1][t][p], lanes[5][t][p]),
+                _mm256_add_ps(lanes[3][t][p], lanes[7][t][p]),
+            );
+            let sum = _mm256_add_ps(even, odd);
+            let out = &mut out.values[(part.t + t) * out.stride + strip.first + p * 8..];
+            if let (Some(out), true) = (out.first_chunk_mut::<8>(), strip.count >= p * 8 + 8) {
+                let sum = if part.start == 0 { sum } else { _mm256_add_ps(load_ps(out), sum) };
+                store_ps(out, sum);
+            } else {
+                let mut values = [0.0; 8];
+                store_ps(&mut values, sum);
+                for (out, value) in out.iter_mut().zip(values).take(strip.count - p * 8) {
+                    *out = if part.start == 0 { value } else { *out + value };
+                }
+            }
+        }
+    }
+    T
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn scale_sums(scaled: &mut [[f32; SEGMENT_BLOCKS]; 2], minima: Minima, scales: &[f32], sums: &[[i16; 2]]) {
+    let [first, second] = scaled;
+    match minima {
+        Minima::None => {}
+        Minima::Whole => {
+            for ((first, &scale), &[a, b]) in first.iter_mut().zip(scales).zip(sums) {
+                *first = scale * (i32::from(a) + i32::from(b)) as f32;
+            }
+        }
+        Minima::Halves => {
+            for (((first, second), &scale), &[a, b]) in first.iter_mut().zip(second).zip(scales).zip(sums) {
+                (*first, *second) = (scale * f32::from(a), scale * f32::from(b));
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! One input row: weights are read once, in the file's layout, as fast as memory gives them. Lane = block.
+
+use std::arch::x86_64::*;
+
+use super::fold::tree;
+use super::format::{GROUP, Group, Quant};
+use super::registers::{load_i16, load_ps};
+use crate::Q8Row;
+use crate::order::SEGMENT;
+use crate::scalar::Minima;
+
+/// Bytes that prefetches run ahead; 0 cost a quarter of the speed, 4096 a seventh.
+const AHEAD: usize = 2048;
+const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
+
+/// `out[o] = w[o] . x`.
+///
+/// Rows of the two halves of `w` alternate: two streams from memory are faster than one.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn rows<Q: Quant>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
+    let half = out.len() / 2;
+    let row = |o: usize| &w[o * row_bytes..][..row_bytes];
+    for o in 0..half {
+        let [a, b] = dot::<Q, 2>([row(o), row(o + half)], x);
+        out[o] = a;
+        out[o + half] = b;
+    }
+    if half * 2 < out.len() {
+        let [a] = dot::<Q, 1>([row(half * 2)], x);
+        out[half * 2] = a;
+    }
+}
+
+/// `R` rows times one input.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn dot<Q: Quant, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>) -> [f32; R] {
+    let (quants, quants_rest) = x.quants.as_chunks::<GROUP>();
+    let (scales, scales_rest) = x.scales.as_chunks::<8>();
+    let (sums, sums_rest) = x.sums.as_chunks::<16>();
+    let whole = quants.len();
+    let count = whole + usize::from(!quants_rest.is_empty());
+    let rows = rows.map(Q::Group::split);
+    let groups: [&[Q::Group]; R] = std::array::from_fn(|r| &rows[r].0[..whole]);
+    let mut totals = [0.0; R];
+    for start in (0..count).step_by(SEGMENT_GROUPS) {
+        let end = count.min(start + SEGMENT_GROUPS);
+        let mut lanes = [_mm256_setzero_ps(); R];
+        for g in start..end.min(whole) {
+            for r in 0..R {
+                prefetch(&groups[r][g]);
+                lanes[r] = step::<Q>(lanes[r], &groups[r][g], &quants[g], &scales[g], &sums[g]);
+            }
+        }
+        if end > whole {
+            let blocks = scales_rest.len();
+            let live = _mm256_cmpgt_epi32(_mm256_set1_epi32(blocks as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+            let (quants, scales, sums) = (padded(quants_rest), padded(scales_rest), padded(sums_rest));
+            for r in 0..R {
+                let mut group = Q::Group::PADDING;
+                group.bytes()[..rows[r].1.len()].copy_from_slice(rows[r].1);
+                let next = step::<Q>(lanes[r], &group, &quants, &scales, &sums);
+                lanes[r] = _mm256_blendv_ps(lanes[r], next, _mm256_castsi256_ps(live));
+            }
+        }
+        for r in 0..R {
+            let sum = tree(lanes[r]);
+            totals[r] = if start == 0 { sum } else { totals[r] + sum };
+        }
+    }
+    totals
+}
+
+/// The end of a row and zeros.
+fn padded<T: Copy + Default, const N: usize>(rest: &[T]) -> [T; N] {
+    let mut group = [T::default(); N];
+    group[..rest.len()].copy_from_slice(rest);
+    group
+}
+
+/// Adds eight blocks to eight lanes.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn step<Q: Quant>(lanes: __m256, w: &Q::Group, quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16]) -> __m256 {
+    let (scales, sums) = (load_ps(scales), load_i16(sums));
+    // SAFETY: this function has the features that `products` asks for.
+    let products = unsafe { Q::products(w, quants, sums) };
+    let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(products.sums), products.scale);
+    let lanes = _mm256_fmadd_ps(scaled, scales, lanes);
+    let times_sums = |sums| _mm256_mul_ps(scales, _mm256_cvtepi32_ps(sums));
+    match Q::MINIMA {
+        Minima::None => lanes,
+        Minima::Whole => {
+            let sums = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+            _mm256_fnmadd_ps(products.minima[0], times_sums(sums), lanes)
+        }
+        Minima::Halves => {
+            let first = _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(sums));
+            let second = _mm256_srai_epi32::<16>(sums);
+            let lanes = _mm256_fnmadd_ps(products.minima[0], times_sums(first), lanes);
+            _mm256_fnmadd_ps(products.minima[1], times_sums(second), lanes)
+        }
+    }
+}
+
+/// Asks for the bytes [`AHEAD`] of a group.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn prefetch<G>(group: &G) {
+    let ahead = std::ptr::from_ref(group).cast::<i8>().wrapping_add(AHEAD);
+    for line in 0..size_of::<G>().div_ceil(64) {
+        // An address that is not there does nothing.
+        _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 64));
+    }
+}

@@ -1,0 +1,206 @@
+//! Random weights and activations that bite: every sub-block scale and minimum different, zero, negative, subnormal
+//! and infinite scales, the full range of quants, slices at odd addresses.
+
+use candor_kernels::{Kernels, Q8RowMut, Q8Rows};
+use candor_quant::{Format, half};
+
+/// A generator of numbers from a seed that failures print.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn bits(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as u32 ^ (self.0 >> 51) as u32
+    }
+
+    /// -1..1
+    pub fn signed(&mut self) -> f32 {
+        (self.bits() & 0xff_ffff) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+/// Where the halves of a block are (its scales), and where the 8-bit scales of Q6_K.
+fn halves(format: Format) -> &'static [usize] {
+    match format {
+        Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::Iq4Nl | Format::Iq4Xs => &[0],
+        Format::Q4_1 | Format::Q5_1 | Format::Q4K | Format::Q5K => &[0, 2],
+        Format::Q2K => &[80, 82],
+        Format::Q3K => &[108],
+        Format::Q6K => &[208],
+        _ => &[],
+    }
+}
+
+/// Weight rows, one byte off any alignment.
+#[derive(Clone)]
+pub struct Weights {
+    pub format: Format,
+    pub rows: usize,
+    pub cols: usize,
+    shifted: Vec<u8>,
+}
+
+/// Random bytes with sensible scales, some of them zero, negative or subnormal.
+pub fn weights(format: Format, rows: usize, cols: usize, random: &mut Random) -> Weights {
+    weights_with(format, rows, cols, random, |random| match random.bits() % 8 {
+        0 => 0x0000,
+        1 => 0x8000 | (random.bits() % 1024) as u16,
+        2 => (random.bits() % 1024) as u16,
+        _ => half::f32_to_f16(random.signed() * 0.1),
+    })
+}
+
+/// As [`weights`] with scales 1 or -2 and minima 0.
+pub fn unit_weights(format: Format, rows: usize, cols: usize, random: &mut Random) -> Weights {
+    let mut w = weights_with(format, rows, cols, random, |random| if random.bits() % 2 == 0 { 0x3c00 } else { 0xc000 });
+    if let &[_, minimum] = halves(format) {
+        for block in w.shifted[1..].chunks_exact_mut(format.block_bytes()) {
+            block[minimum..minimum + 2].fill(0);
+        }
+    }
+    w
+}
+
+fn weights_with(
+    format: Format,
+    rows: usize,
+    cols: usize,
+    random: &mut Random,
+    mut scale: impl FnMut(&mut Random) -> u16,
+) -> Weights {
+    let bytes = rows * format.row_bytes(cols).expect("whole blocks");
+    let mut shifted: Vec<u8> = (0..bytes + 1).map(|_| random.bits() as u8).collect();
+    for block in shifted[1..].chunks_exact_mut(format.block_bytes()) {
+        match format {
+            Format::F32 => block.copy_from_slice(&random.signed().to_le_bytes()),
+            Format::F16 => block.copy_from_slice(&half::f32_to_f16(random.signed()).to_le_bytes()),
+            Format::Bf16 => block.copy_from_slice(&half::f32_to_bf16(random.signed()).to_le_bytes()),
+            _ => {
+                for &at in halves(format) {
+                    block[at..at + 2].copy_from_slice(&scale(random).to_le_bytes());
+                }
+            }
+        }
+    }
+    Weights { format, rows, cols, shifted }
+}
+
+impl Weights {
+    pub fn bytes(&self) -> &[u8] {
+        &self.shifted[1..]
+    }
+
+    pub fn row(&self, row: usize) -> Weights {
+        let bytes = self.bytes().len() / self.rows;
+        let shifted = self.shifted[row * bytes..(row + 1) * bytes + 1].to_vec();
+        Weights { rows: 1, shifted, ..*self }
+    }
+
+    pub fn decode(&self) -> Vec<f32> {
+        let mut out = vec![0.0; self.rows * self.cols];
+        let bytes = self.bytes().len() / self.rows;
+        for (row, out) in self.bytes().chunks_exact(bytes).zip(out.chunks_exact_mut(self.cols)) {
+            self.format.decode(row, out);
+        }
+        out
+    }
+
+    /// What the magnitudes of `scale * quant` exceed those of the weights by: minima times inputs.
+    pub fn minima_size(&self, row: usize, x: &[f64]) -> f64 {
+        let minimum_at = match *halves(self.format) {
+            [_, minimum] => minimum,
+            _ => return 0.0,
+        };
+        let bytes = self.bytes().len() / self.rows;
+        let blocks = self.bytes()[row * bytes..][..bytes].chunks_exact(self.format.block_bytes());
+        let per_block = blocks.zip(x.chunks_exact(self.format.block_len())).map(|(block, x)| {
+            let minimum = half::f16_to_f32(u16::from_le_bytes([block[minimum_at], block[minimum_at + 1]]));
+            // 6-bit factors at most; no factor for Q4_1 and Q5_1.
+            let factor = if self.format.block_len() == 256 { 63.0 } else { 1.0 };
+            2.0 * factor * f64::from(minimum.abs()) * x.iter().map(|x| x.abs()).sum::<f64>()
+        });
+        per_block.sum()
+    }
+
+    /// Makes the scale of a row's first block infinite.
+    pub fn poison_row(&mut self, row: usize) {
+        let bytes = self.bytes().len() / self.rows;
+        let at = 1 + row * bytes + halves(self.format)[0];
+        self.shifted[at..at + 2].copy_from_slice(&0x7c00u16.to_le_bytes());
+    }
+}
+
+/// Input rows in both forms.
+pub struct Inputs {
+    pub cols: usize,
+    pub values: Vec<f32>,
+    pub quants: Vec<i8>,
+    pub scales: Vec<f32>,
+    pub sums: Vec<i16>,
+}
+
+impl Inputs {
+    /// Random numbers of widely different sizes, rounded by the scalar table.
+    pub fn new(rows: usize, cols: usize, random: &mut Random) -> Inputs {
+        let values: Vec<f32> = (0..rows * cols)
+            .map(|i| {
+                let outlier = if random.bits() % 50 == 0 { 30.0 } else { 1.0 };
+                if i / 32 % 7 == 5 { 0.0 } else { random.signed() * outlier }
+            })
+            .collect();
+        let (mut quants, mut scales) = (vec![0; values.len()], vec![0.0; values.len() / 32]);
+        let mut sums = vec![0; values.len() / 16];
+        let out = Q8RowMut { quants: &mut quants, scales: &mut scales, sums: &mut sums };
+        (Kernels::scalar().f32.quantize_q8)(out, &values);
+        Inputs { cols, values, quants, scales, sums }
+    }
+
+    /// Scales of 1, quants at and near both ends of -127..=127 in one block of 32 of each row, zeros elsewhere.
+    pub fn extreme(rows: usize, cols: usize, seed: u64, random: &mut Random) -> Inputs {
+        let mut x = Inputs::new(rows, cols, random);
+        x.scales.fill(1.0);
+        for (i, quant) in x.quants.iter_mut().enumerate() {
+            let block = (i / cols + seed as usize) % (cols / 32);
+            if i % cols / 32 != block {
+                *quant = 0;
+                continue;
+            }
+            *quant = match (seed % 4, i / cols % 2) {
+                (0, 0) => 127,
+                (0, _) => -127,
+                (1, _) => [127, -127][i % 2],
+                (2, _) => [127, -127][random.bits() as usize % 2],
+                _ => (random.bits() % 255) as i8 as i16 as i8,
+            }
+            .max(-127);
+        }
+        for (sum, quants) in x.sums.iter_mut().zip(x.quants.chunks_exact(16)) {
+            *sum = quants.iter().map(|&q| i16::from(q)).sum();
+        }
+        x
+    }
+
+    pub fn q8(&self, rows: std::ops::Range<usize>) -> Q8Rows<'_> {
+        let part = |per_row: usize| rows.start * per_row..rows.end * per_row;
+        Q8Rows {
+            cols: self.cols,
+            quants: &self.quants[part(self.cols)],
+            scales: &self.scales[part(self.cols / 32)],
+            sums: &self.sums[part(self.cols / 16)],
+        }
+    }
+
+    /// What the kernels see of a row.
+    pub fn exact(&self, row: usize, q8: bool) -> Vec<f64> {
+        (row * self.cols..(row + 1) * self.cols)
+            .map(|i| match q8 {
+                true => f64::from(self.quants[i]) * f64::from(self.scales[i / 32]),
+                false => f64::from(self.values[i]),
+            })
+            .collect()
+    }
+}

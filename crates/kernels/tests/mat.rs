@@ -1,0 +1,185 @@
+//! Every matrix kernel of every table against an f64 product of decoded weights, and against its own one-row path.
+
+mod cases;
+
+use candor_kernels::{Activations, Kernels, MatKernels, OutTile, Q8Rows};
+use candor_quant::Format;
+use cases::{Inputs, Random, Weights, weights};
+
+/// Products of every weight row with every input, `[input][row]`, computed in one call.
+fn product(kernels: &MatKernels, w: &Weights, x: &Inputs, inputs: std::ops::Range<usize>) -> Vec<f32> {
+    let count = inputs.len();
+    let stride = w.rows + 3;
+    let mut values = vec![f32::NAN; count * stride];
+    let activations = if kernels.q8 {
+        Activations::Q8(x.q8(inputs))
+    } else {
+        Activations::F32 { cols: x.cols, values: &x.values[inputs.start * x.cols..inputs.end * x.cols] }
+    };
+    (kernels.mat)(OutTile { values: &mut values, stride }, w.bytes(), w.rows, activations);
+    values.chunks(stride).flat_map(|row| row[..w.rows].to_vec()).collect()
+}
+
+/// The exact product of one weight row and one input, and the sum of the terms' magnitudes.
+fn exact(w: &[f32], x: &[f64]) -> (f64, f64) {
+    w.iter().zip(x).fold((0.0, 0.0), |(sum, size), (&w, &x)| {
+        let term = f64::from(w) * x;
+        (sum + term, size + term.abs())
+    })
+}
+
+fn formats(table: &Kernels) -> impl Iterator<Item = (Format, MatKernels)> {
+    Format::ALL.iter().filter_map(|&format| (table.mat)(format).map(|kernels| (format, kernels)))
+}
+
+/// Blocks of 32, or of the format where these are longer.
+fn columns(format: Format, blocks: usize) -> usize {
+    blocks * format.block_len().max(32)
+}
+
+#[test]
+fn every_row_of_every_table_is_the_product() {
+    for table in Kernels::available() {
+        for (format, kernels) in formats(table) {
+            for (blocks, rows, inputs) in
+                [(1, 1, 1), (1, 3, 2), (2, 7, 3), (3, 8, 4), (4, 9, 5), (5, 16, 1), (5, 17, 6), (7, 5, 9), (41, 2, 2)]
+            {
+                let cols = columns(format, blocks);
+                let seed = (blocks * 1000 + rows * 10 + inputs) as u64;
+                let random = &mut Random::new(seed);
+                let w = weights(format, rows, cols, random);
+                let x = Inputs::new(inputs, cols, random);
+                let got = product(&kernels, &w, &x, 0..inputs);
+                let decoded = w.decode();
+                for t in 0..inputs {
+                    let values = x.exact(t, kernels.q8);
+                    for o in 0..rows {
+                        let (sum, size) = exact(&decoded[o * cols..][..cols], &values);
+                        // Each term meets at most: its scale product, the product with the input's scale, and the
+                        // additions of its lane, of the tree and of the segments; a minimum cancels against its sum,
+                        // which is why `minima_size` counts.
+                        let roundings = 8.0 + cols as f64 / 8.0;
+                        let bound = roundings * f64::from(f32::EPSILON) * (size + w.minima_size(o, &values));
+                        let got = f64::from(got[t * rows + o]);
+                        assert!(
+                            (got - sum).abs() <= bound + f64::from(f32::MIN_POSITIVE),
+                            "{} {format} cols {cols} rows {rows} inputs {inputs} seed {seed}: out[{t}][{o}] is {got}, \
+                             expected {sum} +- {bound}",
+                            table.name
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_element_does_not_depend_on_what_else_is_computed() {
+    for table in Kernels::available() {
+        for (format, kernels) in formats(table) {
+            for (blocks, rows, inputs) in [(1, 2, 2), (3, 9, 3), (5, 25, 9), (9, 33, 7), (37, 16, 4)] {
+                let cols = columns(format, blocks);
+                let seed = (blocks * 1000 + rows * 10 + inputs) as u64;
+                let random = &mut Random::new(seed);
+                let w = weights(format, rows, cols, random);
+                let x = Inputs::new(inputs, cols, random);
+                let together = product(&kernels, &w, &x, 0..inputs);
+                for t in 0..inputs {
+                    let row = product(&kernels, &w, &x, t..t + 1);
+                    for o in 0..rows {
+                        let alone = product(&kernels, &w.row(o), &x, t..t + 1)[0];
+                        let case = format!("{} {format} cols {cols} seed {seed} out[{t}][{o}]", table.name);
+                        assert_eq!(together[t * rows + o].to_bits(), row[o].to_bits(), "{case}: batch and row");
+                        assert_eq!(row[o].to_bits(), alone.to_bits(), "{case}: row and element");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_agree_bit_for_bit_on_quantized_weights() {
+    for table in Kernels::available().skip(1) {
+        for (format, kernels) in formats(table).filter(|(_, kernels)| kernels.q8) {
+            let scalar = (Kernels::scalar().mat)(format).expect("scalar has every row");
+            for (blocks, rows, inputs) in [(1, 3, 1), (2, 9, 2), (5, 11, 5), (8, 8, 1), (40, 5, 3)] {
+                let cols = columns(format, blocks);
+                let seed = (blocks * 1000 + rows * 10 + inputs) as u64;
+                let random = &mut Random::new(seed);
+                let w = weights(format, rows, cols, random);
+                let x = Inputs::new(inputs, cols, random);
+                let bits =
+                    |kernels| product(kernels, &w, &x, 0..inputs).into_iter().map(f32::to_bits).collect::<Vec<_>>();
+                assert_eq!(
+                    bits(&kernels),
+                    bits(&scalar),
+                    "{} {format} cols {cols} rows {rows} seed {seed}",
+                    table.name
+                );
+            }
+        }
+    }
+}
+
+/// With weight scales of a power of two, minima of 0, input scales of 1 and inputs in one block of 32, every float
+/// operation is exact: what comes out is the integer sum, which is below 2^24.
+#[test]
+fn integer_sums_are_exact_over_the_full_range() {
+    for table in Kernels::available() {
+        for (format, kernels) in formats(table).filter(|(_, kernels)| kernels.q8) {
+            for seed in 0..20 {
+                let random = &mut Random::new(seed);
+                let cols = columns(format, 1);
+                let w = cases::unit_weights(format, 9, cols, random);
+                let x = Inputs::extreme(5, cols, seed, random);
+                let got = product(&kernels, &w, &x, 0..5);
+                let decoded = w.decode();
+                for t in 0..5 {
+                    for o in 0..9 {
+                        let (sum, _) = exact(&decoded[o * cols..][..cols], &x.exact(t, true));
+                        let got = f64::from(got[t * 9 + o]);
+                        assert_eq!(got, sum, "{} {format} seed {seed} out[{t}][{o}]", table.name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_scales_spread_to_their_outputs_alone() {
+    for table in Kernels::available() {
+        for (format, kernels) in formats(table).filter(|(_, kernels)| kernels.q8) {
+            let random = &mut Random::new(3);
+            let cols = columns(format, 2);
+            let mut w = weights(format, 9, cols, random);
+            w.poison_row(4);
+            let mut x = Inputs::new(5, cols, random);
+            x.scales[3 * cols / 32 + 1] = f32::NAN;
+            for inputs in [0..5, 2..3, 3..4] {
+                let first = inputs.start;
+                for (i, value) in product(&kernels, &w, &x, inputs).into_iter().enumerate() {
+                    let (t, o) = (first + i / 9, i % 9);
+                    let bad = t == 3 || o == 4;
+                    assert_eq!(!value.is_finite(), bad, "{} {format} out[{t}][{o}] = {value}", table.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn empty_products_write_nothing() {
+    for table in Kernels::available() {
+        for (format, kernels) in formats(table) {
+            let x = Activations::Q8(Q8Rows { cols: 256, quants: &[], scales: &[], sums: &[] });
+            let x = if kernels.q8 { x } else { Activations::F32 { cols: 256, values: &[] } };
+            let w = vec![0; format.row_bytes(256).expect("whole blocks") * 3];
+            let mut values = [7.0; 3];
+            (kernels.mat)(OutTile { values: &mut values, stride: 3 }, &w, 3, x);
+            assert_eq!(values, [7.0; 3], "{} {format}", table.name);
+        }
+    }
+}

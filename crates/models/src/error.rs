@@ -1,0 +1,58 @@
+//! Why a file's model cannot be run.
+
+/// Why a file's model cannot be run. Every message names the tensor, key or architecture it is about.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file's metadata is missing something or has it in the wrong type.
+    #[error(transparent)]
+    Gguf(#[from] candor_gguf::Error),
+    /// The backend refused a weight, or the shapes do not belong together.
+    #[error(transparent)]
+    Ops(#[from] candor_ops::Error),
+    /// No wiring knows this architecture.
+    #[error("architecture {name} is not supported (supported: {})", known.join(", "))]
+    UnknownArchitecture {
+        /// The file's `general.architecture`.
+        name: String,
+        /// What can be run.
+        known: Vec<&'static str>,
+    },
+    /// A required key is absent.
+    #[error("metadata key {0} is missing")]
+    MissingKey(String),
+    /// A key's value makes no sense.
+    #[error("metadata key {key}: expected {expected}, got {got}")]
+    BadValue {
+        /// The key.
+        key: String,
+        /// What would do.
+        expected: String,
+        /// What was found.
+        got: String,
+    },
+    /// The file asks for something that the wiring does not do.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A required tensor is absent.
+    #[error("tensor {0} is missing")]
+    MissingTensor(String),
+    /// A tensor's dimensions are not the ones that the configuration implies.
+    #[error("tensor {name}: expected {expected:?}, got {got:?}")]
+    TensorShape {
+        /// The tensor.
+        name: String,
+        /// Dimensions in GGUF's order, row length first.
+        expected: Vec<u64>,
+        /// Dimensions found.
+        got: Vec<u64>,
+    },
+    /// The file has weights that the wiring would leave out.
+    #[error("tensor {first} has no place in this architecture ({count} such tensors): the result would be wrong")]
+    UnusedTensors {
+        /// The first of them.
+        first: String,
+        /// How many there are.
+        count: usize,
+    },
+}

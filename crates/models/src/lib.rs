@@ -1,0 +1,15 @@
+//! Model wirings: one file per way of connecting operations, and one table of the architectures that use them.
+//!
+//! A wiring reads its configuration and weights from a GGUF file and runs on any backend. Nothing here knows which
+//! backend that is, what a tokenizer is, or how text is sampled.
+#![forbid(unsafe_code)]
+
+mod decoder;
+mod error;
+mod registry;
+mod rope;
+mod weights;
+
+pub use decoder::{Config, Decoder, Pass, Scratch};
+pub use error::Error;
+pub use registry::{ARCHITECTURES, Architecture};

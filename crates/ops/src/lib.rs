@@ -1,0 +1,27 @@
+//! The vocabulary of a forward pass, and the backends that compute nothing new.
+//!
+//! [`Prims`] are the operations that every backend provides, [`Ops`] the fusions whose default bodies are their
+//! definitions, [`Step`] everything that varies from one call to the next, [`Tap`] the place where values are
+//! observed. [`Reference`] is the readable definition of each primitive, [`Plain`] switches fusions off and
+//! [`Shapes`] checks dimensions and counts work. Nothing here knows a model, a file or a thread.
+#![forbid(unsafe_code)]
+
+mod kv;
+mod plain;
+mod prims;
+mod reference;
+mod rope;
+mod shapes;
+mod step;
+mod tap;
+mod tensor;
+
+pub use kv::{KvFormat, KvPlan};
+pub use plain::Plain;
+pub use prims::{Heads, Ops, Prims};
+pub use reference::Reference;
+pub use rope::{Pairing, Rope};
+pub use shapes::{Shapes, Work};
+pub use step::Step;
+pub use tap::{Recorder, Tap, Tapped};
+pub use tensor::{Error, Tensor};

@@ -1,0 +1,112 @@
+//! The operations of a forward pass. Outputs come first and are `&mut`, inputs are `&`, numbers come last.
+
+use crate::{Error, KvPlan, Rope, Step, Tensor};
+
+/// How attention heads are laid out in a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heads {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; `heads` is a multiple of it.
+    pub kv_heads: usize,
+    /// Width of one query or key head.
+    pub key_dim: usize,
+    /// Width of one value head.
+    pub value_dim: usize,
+    /// Factor on the scores before the softmax, usually `1 / sqrt(key_dim)`.
+    pub scale: f32,
+}
+
+/// The primitives that a backend provides.
+///
+/// `T` is the number of rows in flight: [`Prims::embed`] sets it to the step's tokens, [`Prims::matmul_rows`] to its
+/// outputs, and every other operation gives its output as many rows as its input has. Operations return nothing:
+/// shapes are checked once at load by running the model on [`crate::Shapes`].
+pub trait Prims {
+    /// A matrix or vector of the model.
+    type Weight;
+    /// Activations, `[T, width]`.
+    type Buf;
+    /// Keys and values of the positions seen so far.
+    type Kv;
+    /// Rotary frequencies made ready for this backend.
+    type Rope;
+    /// A copy of a buffer, taken in the order of the operations.
+    type Snapshot;
+
+    /// Takes over a weight.
+    ///
+    /// # Errors
+    /// If the backend cannot run the tensor's format, or cannot hold it.
+    fn weight(&mut self, tensor: Tensor) -> Result<Self::Weight, Error>;
+    /// A buffer for up to `rows` rows of `width` elements.
+    fn buffer(&mut self, rows: usize, width: usize) -> Self::Buf;
+    /// An empty cache.
+    fn kv(&mut self, plan: &KvPlan) -> Self::Kv;
+    /// Makes rotary frequencies ready.
+    fn rope_table(&mut self, rope: Rope) -> Self::Rope;
+
+    /// `out[t] = table[tokens[t]]`, `[T, D]`.
+    fn embed(&mut self, out: &mut Self::Buf, table: &Self::Weight, step: &Step);
+    /// `out[t] = x[t] / sqrt(mean(x[t]^2) + eps) * w` (Zhang and Sennrich 2019).
+    fn rms_norm(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, eps: f32);
+    /// RMS norm of each run of `head_dim` elements, in place, all with the same `w` of `head_dim`.
+    fn head_norm(&mut self, x: &mut Self::Buf, w: &Self::Weight, head_dim: usize, eps: f32);
+    /// `out[t] = w @ x[t]`: `[T, in]` to `[T, out]`, the matrix stored as `[out][in]`.
+    fn matmul(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight);
+    /// [`Prims::matmul`] of only the rows in `step.outputs`.
+    fn matmul_rows(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, step: &Step);
+    /// `x[t] += bias`.
+    fn add_bias(&mut self, x: &mut Self::Buf, bias: &Self::Weight);
+    /// Rotates the pairs of each head of `head_dim` by the angle of the row's position, in place (Su et al. 2021).
+    fn rope(&mut self, x: &mut Self::Buf, rope: &Self::Rope, head_dim: usize, step: &Step);
+    /// Stores the rows of `k` and `v` at their sequences and positions.
+    fn kv_write(&mut self, kv: &mut Self::Kv, layer: usize, k: &Self::Buf, v: &Self::Buf, step: &Step);
+    /// Causal attention of each row over positions `0..=positions[t]` of its sequence; query head `h` reads
+    /// key and value head `h / (heads / kv_heads)`.
+    fn attend(&mut self, out: &mut Self::Buf, q: &Self::Buf, kv: &Self::Kv, layer: usize, heads: Heads, step: &Step);
+    /// `x = x / (1 + exp(-x))`.
+    fn silu(&mut self, x: &mut Self::Buf);
+    /// `x *= y`, element by element.
+    fn mul(&mut self, x: &mut Self::Buf, y: &Self::Buf);
+    /// `x += y`, element by element.
+    fn add(&mut self, x: &mut Self::Buf, y: &Self::Buf);
+
+    /// A copy of the rows in flight, `[T, width]`; taking it changes nothing else.
+    fn snapshot(&mut self, x: &Self::Buf) -> Self::Snapshot;
+    /// Reads a snapshot row by row into `out`, replacing what was there.
+    fn download(&mut self, snapshot: &Self::Snapshot, out: &mut Vec<f32>);
+}
+
+/// Fusions: the default body *is* the meaning. A backend may override it, and [`crate::Plain`] switches that off.
+pub trait Ops: Prims {
+    /// `gate = silu(gate) * up`.
+    fn swiglu(&mut self, gate: &mut Self::Buf, up: &Self::Buf) {
+        self.silu(gate);
+        self.mul(gate, up);
+    }
+
+    /// `x += w @ h`. `product` is room for the product, undefined afterwards.
+    fn matmul_add(&mut self, x: &mut Self::Buf, h: &Self::Buf, w: &Self::Weight, product: &mut Self::Buf) {
+        self.matmul(product, h, w);
+        self.add(x, product);
+    }
+
+    /// Two products of the same input.
+    fn matmul2(&mut self, a: (&mut Self::Buf, &Self::Weight), b: (&mut Self::Buf, &Self::Weight), x: &Self::Buf) {
+        self.matmul(a.0, x, a.1);
+        self.matmul(b.0, x, b.1);
+    }
+
+    /// Three products of the same input.
+    fn matmul3(
+        &mut self,
+        a: (&mut Self::Buf, &Self::Weight),
+        b: (&mut Self::Buf, &Self::Weight),
+        c: (&mut Self::Buf, &Self::Weight),
+        x: &Self::Buf,
+    ) {
+        self.matmul2(a, b, x);
+        self.matmul(c.0, x, c.1);
+    }
+}

@@ -1,0 +1,43 @@
+//! Observing named values while a model runs.
+
+use crate::Prims;
+
+/// Sees each named value of a forward pass. With `()` no trace of it is left in the compiled program.
+pub trait Tap<B: Prims> {
+    /// `name` is llama.cpp's name of the value, `layer` its layer where it has one.
+    fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf);
+}
+
+impl<B: Prims> Tap<B> for () {
+    #[inline(always)]
+    fn tap(&mut self, _: &mut B, _: &'static str, _: Option<usize>, _: &B::Buf) {}
+}
+
+/// One observed value.
+#[derive(Clone, Debug)]
+pub struct Tapped<S> {
+    /// llama.cpp's name of the value.
+    pub name: &'static str,
+    /// Its layer, where it has one.
+    pub layer: Option<usize>,
+    /// The value.
+    pub value: S,
+}
+
+/// Records every value as a snapshot.
+pub struct Recorder<B: Prims> {
+    /// The values in the order of their computation.
+    pub values: Vec<Tapped<B::Snapshot>>,
+}
+
+impl<B: Prims> Default for Recorder<B> {
+    fn default() -> Self {
+        Recorder { values: Vec::new() }
+    }
+}
+
+impl<B: Prims> Tap<B> for Recorder<B> {
+    fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf) {
+        self.values.push(Tapped { name, layer, value: ops.snapshot(x) });
+    }
+}

@@ -1,0 +1,58 @@
+//! MXFP4 and NVFP4: elements are 4-bit floats (E2M1) that share a scale without a sign.
+//!
+//! ggml keeps twice the element's value in its table and half the scale, so both stay exact.
+
+use super::{Codec, decode_blocks};
+
+/// Twice the value of each E2M1 number. The negative zero is a plain one, as in ggml.
+const VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// `scale: e8m0, quants: [u8; 16]` laid out as in Q4_0; value = (2^(scale - 127) / 2) * VALUES\[q\].
+/// Source: OCP Microscaling Formats 1.0. Its NaN scale (255) is 2^128 in ggml, and here.
+pub(crate) const MXFP4: Codec = Codec {
+    decode: |bytes, out| {
+        decode_blocks(bytes, out, |block: &[u8; 17], out: &mut [f32; 32]| {
+            look_up(half_e8m0(block[0]), &block[1..], out)
+        });
+    },
+    encode: None,
+    words: &[],
+};
+
+/// `scales: [e4m3; 4], quants: [u8; 32]`; value = (scale / 2) * VALUES\[q\]. Four groups of 16 elements: 8 bytes, low
+/// nibbles first. The NaN scale (127) is 0 in ggml, and here; the sign bit of a scale is ignored.
+pub(crate) const NVFP4: Codec = Codec {
+    decode: |bytes, out| {
+        decode_blocks(bytes, out, |block: &[u8; 36], out: &mut [f32; 64]| {
+            for (group, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+                look_up(half_e4m3(block[group]), &block[4 + 8 * group..][..8], out);
+            }
+        });
+    },
+    encode: None,
+    words: &[],
+};
+
+#[inline(always)]
+fn look_up(scale: f32, quants: &[u8], out: &mut [f32]) {
+    let (low, high) = out.split_at_mut(quants.len());
+    for ((q, low), high) in quants.iter().zip(low).zip(high) {
+        *low = scale * f32::from(VALUES[usize::from(q & 15)]);
+        *high = scale * f32::from(VALUES[usize::from(q >> 4)]);
+    }
+}
+
+/// Half of 2^(e - 127); the two smallest are subnormal.
+fn half_e8m0(e: u8) -> f32 {
+    f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
+}
+
+/// Half of an E4M3 number (bias 7), its sign bit ignored.
+fn half_e4m3(byte: u8) -> f32 {
+    if byte == 0x7f {
+        return 0.0;
+    }
+    let (exponent, mantissa) = (u32::from(byte >> 3) & 15, f32::from(byte & 7));
+    let power = |e: u32| f32::from_bits(e << 23); // 2^(e - 127)
+    if exponent == 0 { mantissa * power(127 - 10) } else { (1.0 + mantissa / 8.0) * power(exponent + 127 - 8) }
+}

@@ -1,0 +1,90 @@
+//! Whole rows: the public operations on bytes, with their length checks. The blocks themselves live in `formats/`.
+
+use std::fmt;
+
+use crate::Format;
+
+impl Format {
+    /// Decodes a row of little-endian blocks to `out.len()` floats.
+    ///
+    /// Bit-exact with the `gguf` Python package, whose order of float operations is followed. Integers and
+    /// 64-bit floats are rounded to the nearest `f32`. This serves every format that has no kernel of its own.
+    ///
+    /// # Panics
+    /// When `bytes.len()` is not [`row_bytes`](Format::row_bytes) of `out.len()`.
+    pub fn decode(self, bytes: &[u8], out: &mut [f32]) {
+        self.check_lengths(bytes.len(), out.len());
+        (self.codec().decode)(bytes, out);
+    }
+
+    /// Encodes a row of floats to little-endian blocks, or says that this format has no encoder here.
+    ///
+    /// Bit-exact with the `gguf` Python package for finite values. A NaN makes its whole block decode to NaN
+    /// (F32, F16 and BF16: its own element); blocks whose scale underflows to a reciprocal of infinity become zeros.
+    ///
+    /// # Errors
+    /// [`Unsupported`] for every format but F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1.
+    ///
+    /// # Panics
+    /// When `bytes.len()` is not [`row_bytes`](Format::row_bytes) of `values.len()`.
+    pub fn encode(self, values: &[f32], bytes: &mut [u8]) -> Result<(), Unsupported> {
+        self.check_lengths(bytes.len(), values.len());
+        let encode = self.codec().encode.ok_or(Unsupported(self))?;
+        encode(values, bytes);
+        Ok(())
+    }
+
+    /// Whether [`encode`](Format::encode) works for this format.
+    pub const fn can_encode(self) -> bool {
+        self.codec().encode.is_some()
+    }
+
+    /// Turns a little-endian row into a big-endian one, in place, or back.
+    ///
+    /// Reversed is each field that ggml reads as a number of more than one byte: scales, packed words, the high bits
+    /// of Q5_0 and Q5_1. Grids, nibbles and 6-bit scales are bytes in either order.
+    ///
+    /// # Panics
+    /// When `bytes` is not a whole number of blocks.
+    pub fn swap_endian(self, bytes: &mut [u8]) {
+        let size = self.block_bytes();
+        assert!(bytes.len().is_multiple_of(size), "{self}: expected blocks of {size} bytes, got {}", bytes.len());
+        for words in self.codec().words {
+            if words.width == size {
+                words.reverse(bytes); // plain numbers: the row is one run of words
+            } else {
+                bytes.chunks_exact_mut(size).for_each(|block| words.reverse_in(block));
+            }
+        }
+    }
+
+    fn check_lengths(self, bytes: usize, elements: usize) {
+        let length = self.block_len();
+        match self.row_bytes(elements) {
+            None => panic!("{self}: expected rows of whole blocks of {length} elements, got {elements} elements"),
+            Some(expected) if expected != bytes => {
+                panic!("{self}: expected {expected} bytes for {elements} elements, got {bytes}")
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Writes ggml's name.
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The error of [`Format::encode`]: this format can be decoded only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsupported(pub Format);
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: no encoder for this format", self.0)
+    }
+}
+
+impl std::error::Error for Unsupported {}

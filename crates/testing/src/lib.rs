@@ -1,0 +1,90 @@
+//! For tests only: where fixtures are, how their files are read, and how far two results lie apart.
+//!
+//! Everything here panics with a message: it runs inside of tests.
+#![forbid(unsafe_code)]
+
+mod tiny;
+
+pub use tiny::{Random, Tiny};
+
+use std::{fs, path::Path, path::PathBuf};
+
+/// The folder of shared fixtures: `CANDOR_FIXTURES`, or `../shared/fixtures` beside the workspace.
+/// Prints a reason and returns `None` where it is missing, so that a test can return.
+pub fn fixtures() -> Option<PathBuf> {
+    let folder = std::env::var_os("CANDOR_FIXTURES")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures")), PathBuf::from);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!("skipped: no fixtures at {} (set CANDOR_FIXTURES)", folder.display());
+    None
+}
+
+/// A JSON file.
+///
+/// # Panics
+/// If it cannot be read.
+pub fn json(path: &Path) -> serde_json::Value {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Token ids of a JSON array.
+///
+/// # Panics
+/// If it is not one.
+pub fn ids(value: &serde_json::Value) -> Vec<u32> {
+    let items = value.as_array().unwrap_or_else(|| panic!("expected an array of ids, got {value}"));
+    items.iter().map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok()).expect("an id")).collect()
+}
+
+/// The values of a little-endian float32 NumPy file in C order (NumPy's format specification, version 1 and 2).
+///
+/// # Panics
+/// If it is no such file.
+pub fn npy(path: &Path) -> Vec<f32> {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(&bytes[..6], b"\x93NUMPY", "{}", path.display());
+    let (start, length) = match bytes[6] {
+        1 => (10, usize::from(u16::from_le_bytes([bytes[8], bytes[9]]))),
+        _ => (12, u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) as usize),
+    };
+    let header = String::from_utf8_lossy(&bytes[start..start + length]);
+    assert!(header.contains("'<f4'") && header.contains("'fortran_order': False"), "{header}");
+    let (values, rest) = bytes[start + length..].as_chunks::<4>();
+    assert!(rest.is_empty());
+    values.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()
+}
+
+/// Normalised mean squared error: the mean square of the difference over that of the reference.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn nmse(got: &[f32], reference: &[f32]) -> f64 {
+    assert_eq!(got.len(), reference.len(), "lengths differ");
+    let square = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
+    let difference = square(&mut got.iter().zip(reference).map(|(&a, &b)| f64::from(a) - f64::from(b)));
+    difference / square(&mut reference.iter().map(|&value| f64::from(value)))
+}
+
+/// Root mean square of the difference.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn rms_difference(a: &[f32], b: &[f32]) -> f64 {
+    assert_eq!(a.len(), b.len(), "lengths differ");
+    let sum: f64 = a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum();
+    (sum / a.len() as f64).sqrt()
+}
+
+/// The index of the largest value, the first of equals.
+pub fn argmax(values: &[f32]) -> u32 {
+    let mut best = 0;
+    for (index, value) in values.iter().enumerate() {
+        if *value > values[best] {
+            best = index;
+        }
+    }
+    best as u32
+}

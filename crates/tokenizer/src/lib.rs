@@ -1,0 +1,30 @@
+//! Text to token ids and back, and chat templates, from the metadata of a GGUF file alone.
+//!
+//! [`Tokenizer`] has the SPM (`llama`) and BPE (`gpt2`) vocabularies, with the ids that llama.cpp gives; [`ChatTemplate`]
+//! renders a conversation the way Hugging Face's `apply_chat_template` does. Nothing here reads files or clocks, or
+//! knows what a model does with the ids.
+#![forbid(unsafe_code)]
+
+mod bpe;
+mod byte_alphabet;
+mod chat;
+mod class;
+mod deepseek_letters;
+mod error;
+mod kind;
+mod load;
+mod merge;
+mod partition;
+mod pre;
+mod scan;
+mod specials;
+mod spm;
+mod stream;
+mod tokenizer;
+mod vocab;
+mod words;
+
+pub use chat::{ChatContext, ChatTemplate, CivilTime, Message};
+pub use error::Error;
+pub use stream::StreamDecoder;
+pub use tokenizer::{Encode, Show, Tokenizer};

@@ -1,0 +1,76 @@
+//! Ids to text as they come. A character may be spread over several tokens, so text is held back until it is whole. It
+//! does not know where generation stops.
+
+use std::borrow::Borrow;
+
+use crate::tokenizer::{Show, Tokenizer};
+
+/// Decodes a stream of ids. The pieces of text together are [`Tokenizer::decode`] of the ids; none ends within a
+/// character. `T` is a `&Tokenizer` or an `Arc<Tokenizer>`.
+pub struct StreamDecoder<T> {
+    tokenizer: T,
+    show: Show,
+    /// Bytes of a character that is not whole yet: fewer than four between calls.
+    pending: Vec<u8>,
+    /// Whether a space at the start of the next token is the one that encoding puts there.
+    drop_space: bool,
+}
+
+impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
+    /// A decoder at the beginning of a text or of an answer: the space that the vocabulary puts before it is dropped.
+    pub fn new(tokenizer: T) -> Self {
+        let drop_space = tokenizer.borrow().adds_space_after(None);
+        StreamDecoder { tokenizer, show: Show::Text, pending: Vec::new(), drop_space }
+    }
+
+    /// A decoder in the middle of a text, after a prompt that it continues: a space at its start is shown.
+    pub fn continuing(tokenizer: T) -> Self {
+        StreamDecoder { tokenizer, show: Show::Text, pending: Vec::new(), drop_space: false }
+    }
+
+    /// Chooses whether control tokens are shown; by default they are not.
+    pub fn show(self, show: Show) -> Self {
+        StreamDecoder { show, ..self }
+    }
+
+    /// The text that token `id` completes: nothing, one or more whole characters.
+    pub fn push(&mut self, id: u32) -> String {
+        let tokenizer = self.tokenizer.borrow();
+        let piece = tokenizer.piece(id, self.show);
+        let special = tokenizer.adds_space_after(Some(id));
+        let text = match piece.strip_prefix(b" ") {
+            Some(rest) if self.drop_space && !special => rest,
+            _ => &piece,
+        };
+        self.pending.extend_from_slice(text);
+        self.drop_space = special;
+        self.whole()
+    }
+
+    /// What is left at the end: nothing, or U+FFFD for a character that never became whole.
+    pub fn finish(&mut self) -> String {
+        let text = String::from_utf8_lossy(&self.pending).into_owned();
+        self.pending.clear();
+        text
+    }
+
+    /// Takes everything from `pending` that later bytes cannot change.
+    fn whole(&mut self) -> String {
+        let mut text = String::new();
+        let mut rest = self.pending.as_slice();
+        while let Err(error) = std::str::from_utf8(rest) {
+            let (valid, after) = rest.split_at(error.valid_up_to());
+            text.push_str(&String::from_utf8_lossy(valid));
+            rest = after;
+            let Some(bad) = error.error_len() else { break };
+            text.push(char::REPLACEMENT_CHARACTER);
+            rest = &rest[bad..];
+        }
+        if let Ok(valid) = std::str::from_utf8(rest) {
+            text.push_str(valid);
+            rest = &[];
+        }
+        self.pending = rest.to_vec();
+        text
+    }
+}

@@ -1,0 +1,36 @@
+//! The chores of this repository, run as `cargo xtask`: what CI checks, and random models of real shapes.
+
+mod check;
+mod synth;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask check [--no-test]
+       cargo xtask synth SHAPE FORMAT [-o FILE]
+
+check  does what CI does: rustfmt, clippy, rustdoc, tests, wasm32; stops at the first failure
+synth  writes a GGUF file with random weights, by default target/synth/SHAPE-FORMAT.gguf";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done: Result<(), Box<dyn Error>> = match args[..] {
+        ["check"] => check::run(true),
+        ["check", "--no-test"] => check::run(false),
+        ["synth", shape, format] => synth::run(shape, format, None),
+        ["synth", shape, format, "-o", file] => synth::run(shape, format, Some(file.as_ref())),
+        _ => {
+            eprintln!("{USAGE}\n\n{}", synth::choices());
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

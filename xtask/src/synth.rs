@@ -1,0 +1,152 @@
+//! `cargo xtask synth`: a GGUF file that llama.cpp loads and that has a real model's shapes, formats and vocabulary
+//! size, but random weights. For measuring speed and memory, not for reading what it writes.
+
+mod mix;
+mod shape;
+mod vocabulary;
+mod weights;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use candor_gguf::{Format, Writer};
+
+use mix::{MIXES, Mix, Role};
+use shape::{SHAPES, Shape};
+use weights::Spread;
+
+/// The names that `run` takes, for the usage text.
+pub fn choices() -> String {
+    let shapes: Vec<_> = SHAPES.iter().map(|shape| shape.name).collect();
+    let formats: Vec<_> = MIXES.iter().map(|mix| mix.name).collect();
+    format!("shapes: {}\nformats: {}", shapes.join(" "), formats.join(" "))
+}
+
+/// Writes a model of the named shape and format to `file`.
+pub fn run(shape: &str, format: &str, file: Option<&Path>) -> Result<(), Box<dyn Error>> {
+    let shape =
+        SHAPES.iter().find(|s| s.name == shape).ok_or_else(|| format!("{shape}: no such shape\n{}", choices()))?;
+    let mix =
+        MIXES.iter().find(|m| m.name == format).ok_or_else(|| format!("{format}: no such format\n{}", choices()))?;
+    let file = match file {
+        Some(file) => file.to_owned(),
+        None => default_file(shape, mix)?,
+    };
+    let begun = Instant::now();
+    model(shape, mix)?.write_file(&file)?;
+    let megabytes = fs::metadata(&file)?.len() as f64 / 1e6;
+    println!("{}: {megabytes:.1} MB in {:.1} s", file.display(), begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn default_file(shape: &Shape, mix: &Mix) -> Result<PathBuf, Box<dyn Error>> {
+    let folder = crate::check::root().join("target").join("synth");
+    fs::create_dir_all(&folder)?;
+    Ok(folder.join(format!("{}-{}.gguf", shape.name, mix.name)))
+}
+
+/// Metadata and tensors; the latter are made when they are written.
+fn model(shape: &'static Shape, mix: &'static Mix) -> Result<Writer, Box<dyn Error>> {
+    let mut writer = Writer::new();
+    shape.describe(&mut writer);
+    writer.insert("general.file_type", mix.file_type);
+    writer.insert("general.quantization_version", 2u32);
+    vocabulary::describe(&mut writer, shape.vocab);
+
+    if let Some(factors) = shape.rope_factors() {
+        let bytes: Vec<u8> = factors.iter().flat_map(|factor| factor.to_le_bytes()).collect();
+        writer.tensor("rope_freqs.weight", Format::F32, &[factors.len() as u64], bytes)?;
+    }
+    let (dim, ffn, vocab) = (shape.dim, shape.ffn, shape.vocab as u64);
+    let (q, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+    let model = mix::Model { layers: shape.layers, grouped: shape.heads / shape.kv_heads, tied: shape.tied };
+    let mut add = |name: String, role: Option<Role>, shape: &[u64], spread: Spread| {
+        let format = role.map_or(Format::F32, |role| mix.format(role, model));
+        let elements = shape.iter().product::<u64>() as usize;
+        let seed = name.clone();
+        writer.tensor_from(&name, format, shape, move || Ok(weights::make(format, elements, spread, &seed).into()))
+    };
+
+    // Unit variance in, unit variance out, so that activations neither fade nor grow; the head spreads logits by 3, as
+    // trained models do.
+    let keep = |inputs: u64| Spread { mean: 0.0, deviation: 1.0 / (inputs as f32).sqrt() };
+    let head = Spread { mean: 0.0, deviation: 3.0 / (dim as f32).sqrt() };
+    let norm = Spread { mean: 1.0, deviation: 0.1 };
+    add("token_embd.weight".into(), Some(Role::Embedding), &[dim, vocab], if shape.tied { head } else { keep(dim) })?;
+    for layer in 0..shape.layers {
+        let mut part = |part: &str, role: Option<Role>, shape: &[u64], spread| {
+            add(format!("blk.{layer}.{part}.weight"), role, shape, spread)
+        };
+        part("attn_norm", None, &[dim], norm)?;
+        part("attn_q", Some(Role::Other), &[dim, q], keep(dim))?;
+        part("attn_k", Some(Role::Other), &[dim, kv], keep(dim))?;
+        part("attn_v", Some(Role::Value(layer)), &[dim, kv], keep(dim))?;
+        part("attn_output", Some(Role::AttentionOutput), &[q, dim], keep(q))?;
+        part("ffn_norm", None, &[dim], norm)?;
+        part("ffn_gate", Some(Role::Other), &[dim, ffn], keep(dim))?;
+        part("ffn_up", Some(Role::Other), &[dim, ffn], keep(dim))?;
+        part("ffn_down", Some(Role::Down(layer)), &[ffn, dim], keep(ffn))?;
+    }
+    add("output_norm.weight".into(), None, &[dim], norm)?;
+    if !shape.tied {
+        add("output.weight".into(), Some(Role::Head), &[dim, vocab], head)?;
+    }
+    Ok(writer)
+}
+
+#[cfg(test)]
+mod tests {
+    use candor_gguf::Gguf;
+
+    use super::*;
+
+    #[test]
+    fn tiny_models_of_every_format_are_whole() {
+        let shape = &SHAPES[0];
+        assert_eq!(shape.name, "tiny");
+        for mix in MIXES {
+            let file = Gguf::from_bytes(model(shape, mix).unwrap().to_bytes().unwrap()).unwrap();
+            assert_eq!(file.tensors().len(), 3 + 9 * shape.layers as usize, "{}", mix.name);
+            for tensor in file.tensors() {
+                let mut values = vec![0.0; tensor.elements() as usize];
+                tensor.format.decode(&file.data(tensor), &mut values);
+                let least = values.iter().copied().fold(f32::INFINITY, f32::min);
+                let greatest = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                assert!(values.iter().all(|v| v.is_finite()), "{} {}", mix.name, tensor.name);
+                assert!(least < greatest && greatest < 2.0, "{} {}: {least} {greatest}", mix.name, tensor.name);
+            }
+            let tokens = file.metadata().strings("tokenizer.ggml.tokens").unwrap().expect("a vocabulary");
+            assert_eq!(tokens.len(), shape.vocab as usize);
+        }
+    }
+
+    #[test]
+    fn every_shape_has_whole_blocks_in_every_format() {
+        for shape in SHAPES {
+            for mix in MIXES {
+                model(shape, mix).unwrap();
+            }
+        }
+    }
+
+    /// Llama 3.2 has 64 pairs; its published file begins with ones and ends with the whole factor.
+    #[test]
+    fn rope_factors_go_from_one_to_all() {
+        let shape = SHAPES.iter().find(|shape| shape.name == "llama3.2-3b").unwrap();
+        let factors = shape.rope_factors().unwrap();
+        assert_eq!((factors.len(), factors[0], factors[63]), (64, 1.0, 32.0));
+        assert!(factors.is_sorted());
+    }
+
+    #[test]
+    fn unknown_names_are_told_with_the_choices() {
+        for (shape, format, expected) in
+            [("huge", "f32", "huge: no such shape\n"), ("tiny", "q9", "q9: no such format\n")]
+        {
+            let error = run(shape, format, None).unwrap_err().to_string();
+            assert!(error.starts_with(expected) && error.contains("tinyllama") && error.contains("q4_k_m"), "{error}");
+        }
+    }
+}
