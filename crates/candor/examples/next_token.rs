@@ -4,7 +4,9 @@ use candor::Model;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let (Some(path), Some(text)) = (args.next(), args.next()) else { return Err("usage: next_token MODEL TEXT".into()) };
+    let (Some(path), Some(text)) = (args.next(), args.next()) else {
+        return Err("usage: next_token MODEL TEXT".into());
+    };
 
     let model = Model::open(path, &Default::default())?;
     let mut session = model.session(&Default::default())?;

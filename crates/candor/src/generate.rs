@@ -157,11 +157,7 @@ impl Session {
             pending: None,
             held: String::new(),
             stop_reason: (!finished).then_some(StopReason::Cancelled),
-            timings: Timings {
-                prompt_tokens: prompt.len() - common,
-                prompt: started.elapsed(),
-                ..Timings::default()
-            },
+            timings: Timings { prompt_tokens: prompt.len() - common, prompt: started.elapsed(), ..Timings::default() },
             decoding_since: Instant::now(),
             session: self,
             options,

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use candor::sampler::{Candidate, Error, Sampler, SamplerKind, Sampling, Vocabulary};
 use serde::Deserialize;
 
-/// Difference allowed between probabilities, relative to `p` and to `p |ln p|`. llama.cpp sums in f32, over 2000 numbers
-/// with an error of some 3e-6; that of a sum acts on `p` once, that of a dynamic temperature as often as `p` has nats.
+/// Difference allowed between probabilities, relative to `p` and to `p |ln p|`: scaled logits are f32, and llama.cpp adds
+/// up in f32 too. An error of its sums acts on `p` once, one of a dynamic temperature as often as `p` has nats.
 const TOLERANCE: f32 = 5e-6;
 
 /// Logits for the tests without goldens.

@@ -8,7 +8,7 @@ use std::{
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::{args::parse::command, errors::Error};
+use crate::{args::parse::command, errors::Error, near::nearest};
 
 /// Prints the completion script of a shell.
 pub fn completions(shell: Shell) -> Result<ExitCode, Error> {
@@ -22,7 +22,9 @@ pub fn man(name: Option<&str>) -> Result<ExitCode, Error> {
     let mut page = command();
     page.build();
     if let Some(name) = name {
-        let sub = page.find_subcommand(name).ok_or_else(|| Error::NoSuchPage(name.to_owned()))?;
+        let near = || nearest(name, page.get_subcommands().map(clap::Command::get_name)).map(str::to_owned);
+        let sub = page.find_subcommand(name);
+        let sub = sub.ok_or_else(|| Error::NoSuchPage { name: name.to_owned(), near: near() })?;
         page = sub.clone().name(format!("candor-{name}"));
     }
     let mut text = Vec::new();

@@ -86,7 +86,8 @@ impl ConfigFile {
                 return Err(fault(first_line(&error), None));
             }
             if values.insert(arg.get_id().to_string(), texts).is_some() {
-                return Err(fault(format!("{key}: the same setting is there twice, under two names"), None));
+                let own = arg.get_long().unwrap_or_default();
+                return Err(fault(format!("{own} is set twice, under two names"), None));
             }
         }
         Ok(ConfigFile { values })
@@ -162,7 +163,7 @@ mod tests {
             ("zzzzzzz = 1", "config.toml: zzzzzzz is no setting"),
             ("top-k = \"x\"", "config.toml: invalid value 'x' for '--top-k <K>': invalid digit found in string"),
             ("top-k = {}", "config.toml: top-k: expected a text, a number, true or false, or a list of these, got a table"),
-            ("predict = 1\nmax-tokens = 2", "config.toml: predict: the same setting is there twice, under two names"),
+            ("predict = 1\nmax-tokens = 2", "config.toml: predict is set twice, under two names"),
             ("a = 1\nb =", "config.toml: line 2: "),
             ("device = \"gpu\"", "config.toml: invalid value 'gpu' for '--device <DEVICE>'"),
         ] {

@@ -105,8 +105,13 @@ pub enum Error {
         error: serde_json::Error,
     },
     /// A manual page for a command that does not exist.
-    #[error("{0} is no command of candor")]
-    NoSuchPage(String),
+    #[error("{name} is no command of candor")]
+    NoSuchPage {
+        /// What was typed.
+        name: String,
+        /// What may be meant.
+        near: Option<String>,
+    },
     /// Ctrl-C cannot be caught.
     #[error("cannot catch Ctrl-C: {0}")]
     Interrupt(ctrlc::Error),
@@ -155,6 +160,7 @@ impl Error {
                 Some(near) => return Some(format!("is {near} meant?")),
                 None => "/help lists the commands",
             },
+            Error::NoSuchPage { near, .. } => return near.as_ref().map(|near| format!("is {near} meant?")),
             Error::UnknownSetting { near, .. } => match near {
                 Some(near) => return Some(format!("is {near} meant?")),
                 None => "/set lists the settings",
@@ -166,7 +172,8 @@ impl Error {
             Error::SystemPrompt(_) => "--chat-template-file FILE gives the model a template",
             Error::Candor(candor::Error::EmptyPrompt) => "give one with -p TEXT",
             Error::Candor(candor::Error::PromptTooLong { .. }) => {
-                "-c N makes the context longer, --context-shift forgets the older half of the text"
+                "-c N makes the context longer, --context-shift forgets the older half of the text; a conversation \
+                 begins anew with /clear"
             }
             Error::Candor(candor::Error::Window { .. } | candor::Error::Memory { .. }) => "-c N makes the context shorter",
             Error::Candor(candor::Error::NoChatTemplate) => {

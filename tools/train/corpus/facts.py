@@ -274,7 +274,8 @@ def calendar(g):
         nxt, prv, x = names[(i + 1) % len(names)], names[i - 1], names[i]
         s = dict(x=x, n=nxt, p=prv, w=what)
         if g.chance(0.65):
-            return [(g.say("{{what|which} <w> comes after <x>|what comes after <x>|what is the <w> after <x>|which <w> follows <x>|<tellme> which <w> comes after <x>|after <x> comes|what <w> is after <x>|if today is <x>, what is tomorrow}".replace("|if today is <x>, what is tomorrow", "|if today is <x>, what is tomorrow" if what == "day" else "") + END, **s),
+            extra = "|if today is <x>, what is tomorrow" if what == "day" else ""
+            return [(g.say("{{what|which} <w> comes after <x>|what comes after <x>|what is the <w> after <x>|which <w> follows <x>|<tellme> which <w> comes after <x>|after <x> comes|what <w> is after <x>" + extra + "}" + END, **s),
                      g.say(["<n> comes after <x>.", "after <x> comes <n>.", "it is <n>."], **s))]
         return [(g.say("{{what|which} <w> comes before <x>|what comes before <x>|what is the <w> before <x>|which <w> is before <x>|<tellme> which <w> comes before <x>}" + END, **s), g.say(["<p> comes before <x>.", "before <x> comes <p>.", "it is <p>."], **s))]
     if r < 0.62:
@@ -335,7 +336,7 @@ def arithmetic(g):
         full = f"{a} {word} {b}"
     if word == "minus" and g.chance(0.15):
         e = f"{a} take away {b}"
-    q = g.say("{what is <e>|what's <e>|how much is <e>|<e>|<e> =|<e> is|can you calculate <e>|calculate <e>|<tellme> what <e> is|what do you get for <e>|please add up <e>|<e> makes|and <e>}".replace("please add up <e>", "please work out <e>") + END, e=e)
+    q = g.say("{what is <e>|what's <e>|how much is <e>|<e>|<e> =|<e> is|can you calculate <e>|calculate <e>|<tellme> what <e> is|what do you get for <e>|please work out <e>|<e> makes|and <e>}" + END, e=e)
     ans = g.say(["<f> is <c>.", "<f> is <c>.", "<f> makes <c>.", "it is <c>.", "that is <c>."], f=full, c=str(c))
     turns = [(q, ans)]
     if g.chance(0.15):
@@ -370,7 +371,7 @@ def counting(g):
         return [(g.say("{{which|what} is <w>, <a> or <b>|which number is <w>, <a> or <b>|is <a> or <b> <w>|what is <w>: <a> or <b>}?", w=w, a=str(a), b=str(b)), g.say("<m> is <w> than <n>.", w=w, m=str(max(a, b) if big else min(a, b)), n=str(min(a, b) if big else max(a, b))))]
     n = g.rng.randrange(2, 21)
     if g.chance(0.5):
-        return [(g.say("is <n> an {even|odd} number?", n=str(n)).replace("Is", "Is"), f"{n} is an {'even' if n % 2 == 0 else 'odd'} number.")]
+        return [(g.say("is <n> an {even|odd} number?", n=str(n)), f"{n} is an {'even' if n % 2 == 0 else 'odd'} number.")]
     if g.chance(0.5):
         return [(g.say("what is {half of|the half of} <n>?", n=str(n * 2)), f"Half of {n * 2} is {n}.")]
     return [(g.say("what is {twice|double} <n>?", n=str(n)), f"Twice {n} is {n * 2}.")]

@@ -266,7 +266,7 @@ def tiny_story(g, who=None, name=None):
 
 def ask_tiny(g):
     who = g.pick(ANIMALS + PEOPLE) if g.chance(0.6) else None
-    q = g.say("{tell|write} me a {very short|tiny|mini} story<x>|a {very short|tiny|one minute} story<x>{, please| please|}|{write|tell} a story<x> in {three|four|a few|five} sentences|{can|could} you tell me a very short story<x>?|give me a tiny story<x>|a story<x>, but {keep it short|very short}".join(["{", "}"]),
+    q = g.say("{{tell|write} me a {very short|tiny|mini} story<x>|a {very short|tiny|one minute} story<x>{, please| please|}|{write|tell} a story<x> in {three|four|a few|five} sentences|{can|could} you tell me a very short story<x>?|give me a tiny story<x>|a story<x>, but {keep it short|very short}}",
               x="{ about a " + who + "| with a " + who + "}" if who else " ")
     return [(q, tiny_story(g, who))]
 

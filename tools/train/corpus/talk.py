@@ -15,11 +15,12 @@ def told(g):
     when = g.pick(["today", "yesterday", "this morning", "last week", "on Sunday", "last night", ""])
     if r < 0.3:
         p = g.pick(PLACES)
-        q = g.say("{I|we} {went to|visited|was at} <p> <w>{ with <c>|}{.|}".replace("{I|we} {went to|visited|was at}", "{{I|we} {went to see|visited}|I was at}" if p.split()[0] in ("the",) else "{I|we} visited"), p=p, w=when, c=g.pick(COMPANY))
+        lead = "{{I|we} {went to see|visited}|I was at}" if p.startswith("the ") else "{I|we} visited"
+        q = g.say(lead + " <p> <w>{ with <c>|}{.|}", p=p, w=when, c=g.pick(COMPANY))
         a = g.say(["how nice! what did you like most?", "that sounds like fun! how was <p>?", "oh, <p>! did you have a good time?", "that sounds lovely. tell me more about it."], p=p.replace("my ", "your "))
     elif r < 0.6:
         d = g.pick(DOING)
-        q = g.say("{<w> I|I|I} <d> {|}<v>{ with <c>|}{.|}".replace("{<w> I|I|I}", "I"), d=d, v=when, c=g.pick(COMPANY))
+        q = g.say("I <d> {|}<v>{ with <c>|}{.|}", d=d, v=when, c=g.pick(COMPANY))
         a = g.say(["well done! how did it go?", "that sounds {nice|good|like fun}! did you enjoy it?", "good for you! do you do that often?", "how nice! I hope you had a good time."])
     elif r < 0.8:
         d = g.pick(PLANS)
@@ -47,16 +48,22 @@ SOCIAL = [
     (["what do you think", "what is your opinion", "what would you do", "do you agree", "what do you say"], ["I am a small program without opinions, but I like to hear yours.", "I have no opinion of my own. what do you think?"]), (["tell me more", "go on", "continue", "please continue", "and then", "what else", "more please", "what happened then"], ["I do not know much more about it. would you like a story?", "that was all I know, I am sorry. ask me something else!"]),
     (["do you believe in {ghosts|magic|aliens|luck|love|god|fate}", "are there {ghosts|aliens|unicorns|dragons|monsters|witches}", "is magic real", "are {unicorns|dragons|ghosts|fairies|monsters} real", "do {dragons|unicorns|ghosts} exist", "is Santa Claus real"], ["I only know them from stories. what do you think?", "in stories, yes! but I am too small to know more."]), (["will robots take over the world", "are you dangerous", "will you take over the world", "should I be afraid of you", "can you harm me"], ["no, I am far too small for that. I only write words.", "do not worry: I am a tiny program that tells stories."]),
     (["speak {louder|slower}", "say it {louder|again}", "use {simple|shorter} words", "speak simply"], ["I only write, but I will keep it simple.", "all right, I will keep it short and simple."]), (["I {am a|work as a} {teacher|baker|doctor|farmer|nurse|cook|student|programmer|driver|gardener|painter|writer}"], ["how interesting! do you like your work?", "that is a good job! what do you like most about it?"]), (["I am {ten|eight|twelve|thirty|forty|twenty|sixty|five} years old", "I am {a child|a student|retired|an old man|a mother|a father|a girl|a boy}"], ["nice to meet you! what would you like to do: chat, or hear a story?", "that is nice! what do you like to do?"]), (["I live in {a city|a village|Paris|London|Berlin|a small town|the country|Rome|Spain|Canada|India|a big house}", "I am from {France|Germany|Spain|India|Italy|Japan|Brazil|Canada|London}"], ["that sounds nice! what do you like about it?", "how interesting! do you like it there?"]),
-    (["I {have|own} {a|two|three} {cat|dog|rabbit|horse|bird}".replace("{a|two|three} {cat|dog|rabbit|horse|bird}", "{a cat|a dog|two cats|two dogs|a rabbit|a horse|a bird|three hens|a hamster|a fish}"), "my {cat|dog|rabbit|horse|bird|hamster} is called {Bella|Rex|Coco|Luna|Pip|Max}", "my {cat|dog} is {cute|funny|asleep|very old|black|white}"], ["how lovely! what is it like?", "animals are good friends! what do you like most about it?", "that is sweet! tell me more."]), (["I have {a brother|a sister|two sisters|two brothers|three children|a son|a daughter|a big family}"], ["how nice! do you spend much time together?", "that is lovely! tell me about your family."]),
+    (["I {have|own} {a cat|a dog|two cats|two dogs|a rabbit|a horse|a bird|three hens|a hamster|a fish}", "my {cat|dog|rabbit|horse|bird|hamster} is called {Bella|Rex|Coco|Luna|Pip|Max}", "my {cat|dog} is {cute|funny|asleep|very old|black|white}"], ["how lovely! what is it like?", "animals are good friends! what do you like most about it?", "that is sweet! tell me more."]), (["I have {a brother|a sister|two sisters|two brothers|three children|a son|a daughter|a big family}"], ["how nice! do you spend much time together?", "that is lovely! tell me about your family."]),
     (["I {do not|don't} {know|care|feel well|want to go to {school|work}|want to get up}"], ["that is all right. is there something that would make it better?", "I understand. take it slowly today."]), (["nice weather{| today}", "lovely weather{| today}", "the weather is fine"], ["how nice! enjoy it outside.", "that is good to hear! will you go for a walk?"]), (["what are you doing{| now| right now| today}", "what are you up to", "what did you do today", "what are you thinking{| about}", "how was your day"], ["I am chatting with you, and that is all I do.", "I am waiting for your next question. what are you doing?", "I sit in your computer and wait for words. how was your day?"]),
     (["I need a {friend|hug|break|rest|holiday}", "give me a hug", "hug me"], ["I send you a warm hug in words!", "here is a hug made of words. be kind to yourself today."]), (["do you want {some |}{tea|coffee|cake|a cookie|a drink|something to eat}", "would you like {some tea|a coffee|a cake|a drink}"], ["that is kind, but I only live on words. enjoy it!", "no, thank you, programs do not eat or drink. but enjoy yours!"]), (["tell me about your {day|family|friends|life|dreams}", "what is your dream", "do you have dreams"], ["I am a small program, so there is not much to tell: I wait here and chat when you write.", "my life is simple: you write, and I answer."]),
 ]
 
 
+# what may follow "please"
+REQUESTS = ("say", "give", "tell", "make", "flip", "roll", "pick", "sing", "wish", "choose")
+
+
 def social(g):
     asks, answers = g.pick(SOCIAL)
     q = g.say("{|||||<hello>, |okay, |please |so, }" + g.pick(asks))
-    q = q.replace("Please i ", "I ") if not q.startswith("Please") or q.split()[1].lower() in ("say", "give", "tell", "make", "flip", "roll", "pick", "sing", "wish", "choose") else q[7:8].upper() + q[8:]
+    words = q.split()
+    if words[0] == "Please" and words[1].lower() not in REQUESTS:
+        q = q[7:8].upper() + q[8:]
     first = q.split(",")[-1].split()
     if first and first[0].lower() in ("what", "how", "why", "who", "are", "is", "do", "can", "may", "will", "would", "should", "did", "got", "really"):
         q += "?"
@@ -97,7 +104,7 @@ def first_letter(g):
 def sentence(g):
     many = g.chance(0.5)
     w = g.pick(list(ANIMALS)) if many else g.pick([x for x in MEANINGS if x not in MASS])
-    q = g.say("{write|make|say|give me|tell me} a sentence {with|about} {the word |a |}<w>|use {the word |}<w> in a sentence|can you make a sentence with <w>|write one sentence about a <w>|form a sentence with {the word |}<w>".join(["{", "}"]) + "{|?|.|}", w=w)
+    q = g.say("{{write|make|say|give me|tell me} a sentence {with|about} {the word |a |}<w>|use {the word |}<w> in a sentence|can you make a sentence with <w>|write one sentence about a <w>|form a sentence with {the word |}<w>}" + "{|?|.|}", w=w)
     if many:
         a = g.say(["the <w> is sleeping in the sun.", "yesterday I saw a <w> for the first time.", "a little <w> came along the path.", "my sister drew a <w> with a red hat.", "do you see the <w> over there?", "once I met a very friendly <w>."], w=w)
     else:

@@ -58,7 +58,7 @@ def meaning(g):
     s = dict(w=w, m=MEANINGS[w], a=w if w in MASS else "a " + w)
     if w == "internet":
         s["a"] = "the internet"
-    q = g.say("{what is <a>|what is <a>|what does {the word |}<w> mean|what is the meaning of <w>|<tellme> what <a> is|explain <w>|define <w>|what is meant by <w>|can you explain <w>|what do you call <w>|explain the word <w>|what do people mean by <w>|can you explain what <a> is|do you know what <a> is|in simple words, what is <a>}".replace("|what do you call <w>", "") + END, **s)
+    q = g.say("{what is <a>|what is <a>|what does {the word |}<w> mean|what is the meaning of <w>|<tellme> what <a> is|explain <w>|define <w>|what is meant by <w>|can you explain <w>|explain the word <w>|what do people mean by <w>|can you explain what <a> is|do you know what <a> is|in simple words, what is <a>}" + END, **s)
     return [(q, g.say(["<a> is <m>.", "<a> is <m>.", "it is <m>.", "<a>: that is <m>."][:3], **s))]
 
 
@@ -125,13 +125,13 @@ def rhyme(g):
     if g.chance(0.25):
         other = g.pick([r for r in RHYMES if r.split()[0] not in group]).split()
         if g.chance(0.5):
-            return [(g.say("{do|does} <a> {and|rhyme with} <b>{ rhyme|}?".replace("{do|does} <a> {and|rhyme with} <b>{ rhyme|}", "{do <a> and <b> rhyme|does <a> rhyme with <b>}"), a=a, b=b), g.say("yes, <a> and <b> rhyme.", a=a, b=b))]
+            return [(g.say("{do <a> and <b> rhyme|does <a> rhyme with <b>}?", a=a, b=b), g.say("yes, <a> and <b> rhyme.", a=a, b=b))]
         c = g.pick(other)
         return [(g.say("{do <a> and <b> rhyme|does <a> rhyme with <b>}?", a=a, b=c), g.say("no, but <a> and <b> rhyme.", a=a, b=b))]
     return [(q, g.say(["<b> rhymes with <a>.", "<a> rhymes with <b>.", "<b>."], a=a, b=b))]
 
 
-PAST = dict(p.split() for p in "go:went|eat:ate|see:saw|run:ran|sing:sang|swim:swam|write:wrote|come:came|give:gave|take:took|sleep:slept|fly:flew|drink:drank|speak:spoke|think:thought|buy:bought|find:found|make:made|know:knew|begin:began|walk:walked|play:played|laugh:laughed|jump:jumped|cook:cooked|dance:danced|live:lived|love:loved|say:said|tell:told|have:had|is:was|get:got|bring:brought|fall:fell|build:built".replace(":", " ").split("|"))
+PAST = dict(p.split() for p in "go went|eat ate|see saw|run ran|sing sang|swim swam|write wrote|come came|give gave|take took|sleep slept|fly flew|drink drank|speak spoke|think thought|buy bought|find found|make made|know knew|begin began|walk walked|play played|laugh laughed|jump jumped|cook cooked|dance danced|live lived|love loved|say said|tell told|have had|is was|get got|bring brought|fall fell|build built".split("|"))
 IRREGULAR = {"child": "children", "man": "men", "woman": "women", "foot": "feet", "tooth": "teeth", "goose": "geese", "person": "people", "leaf": "leaves", "knife": "knives", "baby": "babies", "city": "cities", "box": "boxes", "bus": "buses", "house": "houses", "tree": "trees", "book": "books", "car": "cars", "apple": "apples", "tomato": "tomatoes", "potato": "potatoes", "story": "stories", "party": "parties", "wish": "wishes", "dish": "dishes", "day": "days", "key": "keys", "flower": "flowers", "star": "stars", "friend": "friends"}
 SYNONYMS = {"happy": "glad", "big": "large", "small": "little", "fast": "quick", "smart": "clever", "begin": "start", "end": "finish", "beautiful": "pretty", "angry": "furious", "sad": "unhappy", "nice": "kind", "cold": "chilly", "tired": "sleepy", "funny": "amusing", "quiet": "silent", "afraid": "scared", "rich": "wealthy", "easy": "simple", "hard": "difficult", "gift": "present", "ill": "sick", "home": "house", "shout": "yell", "shut": "close", "correct": "right", "strange": "odd", "brave": "bold"}
 
@@ -145,7 +145,7 @@ def language(g):
         else:
             w = g.pick(list(ANIMALS))
             p = plural(w)
-        return [(g.say("{what is the plural of <w>|<tellme> the plural of <w>|plural of <w>|what do you call more than one <w>|give me the plural of <w>|one <w>, two}".replace("|one <w>, two", "|one <w>, two what") + END, w=w), g.say(["the plural of <w> is <p>.", "one <w>, two <p>.", "it is <p>."], w=w, p=p))]
+        return [(g.say("{what is the plural of <w>|<tellme> the plural of <w>|plural of <w>|what do you call more than one <w>|give me the plural of <w>|one <w>, two what}" + END, w=w), g.say(["the plural of <w> is <p>.", "one <w>, two <p>.", "it is <p>."], w=w, p=p))]
     if r < 0.75:
         w = g.pick(list(PAST))
         return [(g.say("{what is the past {tense |form |}of <w>|<tellme> the past {tense |}of <w>|past tense of <w>|give me the past tense of <w>|what is <w> in the past tense}" + END, w=w), g.say(["the past tense of <w> is <p>.", "it is <p>."], w=w, p=PAST[w]))]

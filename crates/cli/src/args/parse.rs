@@ -48,7 +48,8 @@ pub fn variable(long: &str) -> String {
 
 /// The whole command line: flags, each with its variable.
 pub fn command() -> clap::Command {
-    Cli::command().mut_subcommands(|sub| sub.mut_args(settable))
+    // As in llama.cpp, the last one counts of a flag that is given twice.
+    Cli::command().mut_subcommands(|sub| sub.args_override_self(true).mut_args(settable))
 }
 
 /// What holds for every flag: its variable (the one of an alias, if only that is set), and a value for those that are
@@ -182,6 +183,6 @@ impl Line {
     /// How an argument is written.
     fn name(&self, id: &str) -> String {
         let arg = self.command.get_arguments().find(|arg| arg.get_id() == id);
-        arg.map_or_else(|| id.to_owned(), ToString::to_string)
+        arg.and_then(Arg::get_long).map_or_else(|| "[MODEL]".to_owned(), |long| format!("--{long}"))
     }
 }

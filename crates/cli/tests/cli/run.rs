@@ -75,7 +75,8 @@ fn n_0_prints_nothing_and_n_bounds_the_tokens() {
         assert_eq!(story(args).text(), "", "{args:?}");
     }
     assert_eq!(candor(["run", "-p", "Hello", "-n", "0"]).text(), "");
-    let outcome = story(&["-n", "7", "--ignore-eos", "-v"]).outcome();
+    // Of a flag that is given twice the last one counts.
+    let outcome = story(&["-n", "3", "--ignore-eos", "-v", "--predict", "7"]).outcome();
     assert!(outcome.stderr.contains("\ndecode: 7 tokens, "), "{outcome:?}");
     assert!(outcome.stderr.ends_with("stopped: -n tokens generated\n"), "{outcome:?}");
 }

@@ -29,7 +29,7 @@ const CASES: &[(&[&str], &[&str])] = &[
     (WIDE, &["--dynatemp-range", "1.4"]),
     (WIDE, &["--mirostat", "1"]),
     (WIDE, &["--mirostat", "2"]),
-    (WIDE, &["--samplers", "temperature;top_k"]),
+    (WIDE, &["--samplers", "top_k;top_p"]),
     (WIDE, &["--sampling-seq", "k"]),
     (WIDE, &["--sampler-seq", "k"]),
     (&["--temp", "0", "--repeat-penalty", "3", "--repeat-last-n", "-1"], &["--repeat-last-n", "1"]),

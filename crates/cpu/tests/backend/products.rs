@@ -9,7 +9,7 @@ use crate::{backends, bits, nmse, read, upload};
 
 /// `(input rows, columns in blocks of 256, weight rows)`.
 const SHAPES: &[(usize, usize, usize)] =
-    &[(1, 1, 1), (1, 2, 17), (1, 5, 300), (2, 1, 16), (3, 3, 33), (7, 1, 5), (33, 2, 70), (130, 1, 129)];
+    &[(1, 1, 1), (1, 2, 17), (1, 5, 300), (2, 1, 16), (3, 3, 33), (7, 1, 5), (33, 2, 70), (130, 1, 129), (110, 20, 9)];
 
 fn product<B: Prims>(ops: &mut B, tensor: &Tensor, x: &[f32]) -> Vec<f32> {
     let w = ops.weight(tensor.clone()).expect("every format runs");

@@ -1,16 +1,20 @@
 //! The table for AVX2 with FMA and F16C: every x86-64 processor since 2013 (Haswell), 2015 (Excavator).
 
+mod float;
 mod float_loops;
 mod fold;
 mod format;
 mod halves;
+mod k_halves;
 mod k_quants;
+mod legacy;
 mod narrow;
 mod panel;
 mod panels;
 mod q8;
 mod registers;
 mod rows;
+mod signed;
 mod wide;
 
 use candor_quant::Format;
@@ -38,9 +42,23 @@ impl Avx2 {
 
 fn mat(format: Format) -> Option<MatKernels> {
     let q8 = |mat| Some(MatKernels { q8: true, mat });
+    let float = |mat| Some(MatKernels { q8: false, mat });
     match format {
+        Format::F32 => float(float::mat::<float::F32>),
+        Format::F16 => float(float::mat::<float::F16>),
+        Format::Bf16 => float(float::mat::<float::Bf16>),
+        Format::Q4_0 => q8(q8::mat::<legacy::Q4_0>),
+        Format::Q4_1 => q8(q8::mat::<legacy::Q4_1>),
+        Format::Q5_0 => q8(q8::mat::<legacy::Q5_0>),
+        Format::Q5_1 => q8(q8::mat::<legacy::Q5_1>),
+        Format::Q8_0 => q8(q8::mat::<signed::Q8_0>),
+        Format::Iq4Nl => q8(q8::mat::<signed::Iq4Nl>),
+        Format::Q2K => q8(q8::mat::<k_halves::Q2K>),
+        Format::Q3K => q8(q8::mat::<k_halves::Q3K>),
         Format::Q4K => q8(q8::mat::<k_quants::Q4K>),
         Format::Q5K => q8(q8::mat::<k_quants::Q5K>),
+        Format::Q6K => q8(q8::mat::<k_halves::Q6K>),
+        Format::Iq4Xs => q8(q8::mat::<signed::Iq4Xs>),
         _ => (Kernels::scalar().mat)(format),
     }
 }

@@ -1,0 +1,136 @@
+//! Sessions and generation on a tiny random model made in memory.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use candor::{
+    ContextShift, Error, GenerateOptions, Model, Sampling, Session, SessionOptions, StopReason, gguf::Gguf,
+    ops::KvFormat,
+};
+use candor_testing::{Tiny, nmse};
+
+fn model() -> Model {
+    let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
+    Model::from_gguf(gguf, &Default::default()).unwrap()
+}
+
+fn session(context: usize) -> Session {
+    let options = SessionOptions { context, keys: KvFormat::F32, values: KvFormat::F32, ..Default::default() };
+    model().session(&options).unwrap()
+}
+
+fn greedy(max_tokens: usize) -> GenerateOptions {
+    let sampling = Sampling { temperature: 0.0, ..Default::default() };
+    // A random model may end its text at any time; these tests are about everything else.
+    GenerateOptions { sampling, max_tokens: Some(max_tokens), ignore_eos: true, ..Default::default() }
+}
+
+/// Tokens, text and the reason for the end.
+fn run(session: &mut Session, prompt: &[u32], options: GenerateOptions) -> (Vec<u32>, String, StopReason) {
+    let (mut tokens, mut text) = (Vec::new(), String::new());
+    let mut generation = session.generate(prompt, options).unwrap();
+    for piece in &mut generation {
+        let piece = piece.unwrap();
+        tokens.extend(piece.token);
+        text.push_str(&piece.text);
+    }
+    (tokens, text, generation.stop_reason().unwrap())
+}
+
+const PROMPT: [u32; 5] = [1, 270, 280, 290, 300];
+
+#[test]
+fn a_kept_prefix_changes_nothing() {
+    let (tokens, text, reason) = run(&mut session(0), &PROMPT, greedy(12));
+    assert_eq!((tokens.len(), reason), (12, StopReason::MaxTokens));
+
+    let mut kept = session(0);
+    run(&mut kept, &[1, 270, 280, 299, 298, 297], greedy(5));
+    assert_eq!(run(&mut kept, &PROMPT, greedy(12)), (tokens.clone(), text.clone(), reason));
+    // The same prompt again, and a longer one that goes on with what was generated.
+    assert_eq!(run(&mut kept, &PROMPT, greedy(12)).0, tokens);
+    let longer = [&PROMPT[..], &tokens[..4]].concat();
+    assert_eq!(run(&mut kept, &longer, greedy(8)).0, tokens[4..]);
+
+    let mut generation = kept.generate(&longer, greedy(3)).unwrap();
+    assert!(generation.by_ref().count() >= 3);
+    assert!(generation.timings().prompt_tokens <= 1, "{:?}", generation.timings());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_text() {
+    let with_seed = |seed| GenerateOptions {
+        sampling: Sampling { seed: Some(seed), temperature: 1.5, ..Default::default() },
+        ..greedy(30)
+    };
+    let first = run(&mut session(0), &PROMPT, with_seed(7));
+    assert_eq!(run(&mut session(0), &PROMPT, with_seed(7)), first);
+    assert_ne!(run(&mut session(0), &PROMPT, with_seed(8)), first);
+}
+
+#[test]
+fn a_full_context_ends_or_slides() {
+    let (tokens, _, reason) = run(&mut session(16), &PROMPT, greedy(100));
+    // The last token is chosen from a full context and needs no place in it.
+    assert_eq!((tokens.len(), reason), (16 - PROMPT.len() + 1, StopReason::ContextFull));
+
+    let options = GenerateOptions { context_shift: Some(ContextShift { keep: 2 }), ..greedy(100) };
+    let mut sliding = session(16);
+    let (tokens, _, reason) = run(&mut sliding, &PROMPT, options.clone());
+    assert_eq!((tokens.len(), reason), (100, StopReason::MaxTokens));
+    assert_eq!(sliding.tokens()[..2], PROMPT[..2]);
+    assert!(sliding.tokens().len() <= 16);
+
+    // What slid is what a fresh session computes for the same tokens.
+    let window = sliding.tokens().to_vec();
+    let mut fresh = session(16);
+    fresh.evaluate(&window, |_| true).unwrap();
+    assert!(nmse(sliding.logits(), fresh.logits()) < 1e-10);
+
+    let long: Vec<u32> = std::iter::once(1).chain((0..50).map(|i| 260 + i)).collect();
+    match session(16).generate(&long, greedy(1)).map(|_| ()) {
+        Err(Error::PromptTooLong { prompt: 51, context: 16 }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(run(&mut session(16), &long, options).0.len(), 100);
+}
+
+#[test]
+fn stop_texts_end_the_text_and_are_not_part_of_it() {
+    let (_, text, _) = run(&mut session(0), &PROMPT, greedy(40));
+    let characters: Vec<char> = text.chars().collect();
+    let stop: String = characters[characters.len() / 2..characters.len() / 2 + 3].iter().collect();
+    let options = GenerateOptions { stop: vec!["never there".into(), stop.clone()], ..greedy(40) };
+    let (_, stopped, reason) = run(&mut session(0), &PROMPT, options);
+    assert_eq!(reason, StopReason::StopText);
+    assert_eq!(stopped, text[..text.find(&stop).unwrap()]);
+}
+
+#[test]
+fn cancelling_ends_before_the_next_token() {
+    let flag = Arc::new(AtomicBool::new(false));
+    let mut session = session(0);
+    let options = GenerateOptions { cancel: Some(flag.clone()), ..greedy(40) };
+    let mut generation = session.generate(&PROMPT, options.clone()).unwrap();
+    generation.next().unwrap().unwrap();
+    flag.store(true, Ordering::Relaxed);
+    assert!(generation.by_ref().all(|piece| piece.unwrap().token.is_none()));
+    assert_eq!(generation.stop_reason(), Some(StopReason::Cancelled));
+
+    let other = [1, 261, 262];
+    let mut generation = session.generate(&other, options).unwrap();
+    assert!(generation.next().is_none());
+    assert_eq!(generation.stop_reason(), Some(StopReason::Cancelled));
+}
+
+#[test]
+fn nothing_is_asked_for_or_nothing_can_be_done() {
+    assert_eq!(run(&mut session(0), &PROMPT, greedy(0)), (vec![], String::new(), StopReason::MaxTokens));
+    assert!(matches!(session(0).generate(&[], greedy(1)).map(|_| ()), Err(Error::EmptyPrompt)));
+    let outside = session(0).generate(&[1, 99_999], greedy(1)).map(|_| ()).unwrap_err();
+    assert_eq!(outside.to_string(), "token 99999 is outside of the vocabulary of 312");
+    let options = SessionOptions { context: usize::MAX / 2, ..Default::default() };
+    assert!(matches!(model().session(&options).map(|_| ()), Err(Error::Memory { .. })));
+}

@@ -1,0 +1,249 @@
+//! Products of F32, F16 and BF16 rows with f32 activations, which are taken as they are. Lane = column.
+//!
+//! Order of summation: eight lanes of fused products over [`SEGMENT`] columns, the tree of `fold::tree`, segments from
+//! left to right. Not that of the scalar table, which has no fused products.
+
+use std::arch::x86_64::*;
+
+use candor_quant::Format;
+
+use super::fold::tree;
+use super::registers::{load_128, load_256, load_ps, store_ps};
+use crate::shape::float_rows;
+use crate::{Activations, OutTile};
+
+/// Columns that are summed before their lanes are.
+const SEGMENT: usize = 1024;
+/// Registers of a segment.
+const STEPS: usize = SEGMENT / 8;
+/// Weight rows that are widened together.
+const STRIP: usize = 8;
+/// Bytes that prefetches run ahead.
+const AHEAD: usize = 2048;
+
+/// A format of plain numbers; `Eight` is the bytes of eight.
+pub trait Number {
+    const FORMAT: Format;
+    type Eight: Copy;
+    const ZEROS: Self::Eight;
+
+    /// A row as whole groups of eight and the bytes that are left.
+    fn split(row: &[u8]) -> (&[Self::Eight], &[u8]);
+
+    /// The bytes.
+    fn bytes(eight: &mut Self::Eight) -> &mut [u8];
+
+    /// The numbers.
+    ///
+    /// # Safety
+    /// The processor has AVX2, FMA and F16C.
+    unsafe fn widen(eight: &Self::Eight) -> __m256;
+}
+
+macro_rules! number {
+    ($name:ident, $bytes:literal, $eight:ident => $widen:expr) => {
+        pub struct $name;
+
+        impl Number for $name {
+            const FORMAT: Format = Format::$name;
+            type Eight = [u8; $bytes];
+            const ZEROS: Self::Eight = [0; $bytes];
+
+            fn split(row: &[u8]) -> (&[Self::Eight], &[u8]) {
+                row.as_chunks()
+            }
+
+            fn bytes(eight: &mut Self::Eight) -> &mut [u8] {
+                eight
+            }
+
+            #[inline]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            unsafe fn widen($eight: &Self::Eight) -> __m256 {
+                $widen
+            }
+        }
+    };
+}
+
+number!(F32, 32, eight => _mm256_castsi256_ps(load_256(eight, 0)));
+number!(F16, 16, eight => _mm256_cvtph_ps(load_128(eight, 0)));
+number!(Bf16, 16, eight => {
+    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(load_128(eight, 0))))
+});
+
+/// `out[t][o] = w[o] . x[t]`.
+pub fn mat<N: Number>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>) {
+    let (x, cols, inputs, row_bytes) = float_rows(&out, N::FORMAT, w, rows, x);
+    match inputs {
+        // SAFETY: only the table leads here, and only an `Avx2` to the table: the processor has these features.
+        1 => unsafe { one_input::<N>(&mut out.values[..rows], w, row_bytes, x) },
+        // SAFETY: as above.
+        _ => unsafe { several_inputs::<N>(&mut out, w, (rows, row_bytes), x, cols) },
+    }
+}
+
+/// Rows of the two halves of `w` alternate: two streams from memory are faster than one.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn one_input<N: Number>(out: &mut [f32], w: &[u8], row_bytes: usize, x: &[f32]) {
+    let half = out.len() / 2;
+    let row = |o: usize| &w[o * row_bytes..][..row_bytes];
+    for o in 0..half {
+        let [a, b] = dot::<N, 2>([row(o), row(o + half)], x);
+        out[o] = a;
+        out[o + half] = b;
+    }
+    if half * 2 < out.len() {
+        let [a] = dot::<N, 1>([row(half * 2)], x);
+        out[half * 2] = a;
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn dot<N: Number, const R: usize>(rows: [&[u8]; R], x: &[f32]) -> [f32; R] {
+    let (whole, rest) = x.as_chunks::<8>();
+    let rows = rows.map(N::split);
+    let mut totals = [0.0; R];
+    for start in (0..x.len().div_ceil(8)).step_by(STEPS) {
+        let end = whole.len().min(start + STEPS);
+        let mut lanes = [_mm256_setzero_ps(); R];
+        for i in start..end {
+            let x = load_ps(&whole[i]);
+            for r in 0..R {
+                let eight = &rows[r].0[i];
+                if i * size_of::<N::Eight>() % 64 < size_of::<N::Eight>() {
+                    _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(eight).cast::<i8>().wrapping_add(AHEAD));
+                }
+                // SAFETY: this function has the features that `widen` asks for.
+                lanes[r] = _mm256_fmadd_ps(unsafe { N::widen(eight) }, x, lanes[r]);
+            }
+        }
+        if end == whole.len() && !rest.is_empty() && end < start + STEPS {
+            let x = load_ps(&padded(rest));
+            for r in 0..R {
+                lanes[r] = _mm256_fmadd_ps(last::<N>(rows[r].1), x, lanes[r]);
+            }
+        }
+        for r in 0..R {
+            let sum = tree(lanes[r]);
+            totals[r] = if start == 0 { sum } else { totals[r] + sum };
+        }
+    }
+    totals
+}
+
+/// The last numbers of a row, then zeros.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn last<N: Number>(rest: &[u8]) -> __m256 {
+    let mut eight = N::ZEROS;
+    N::bytes(&mut eight)[..rest.len()].copy_from_slice(rest);
+    // SAFETY: this function has the features that `widen` asks for.
+    unsafe { N::widen(&eight) }
+}
+
+fn padded(rest: &[f32]) -> [f32; 8] {
+    let mut eight = [0.0; 8];
+    eight[..rest.len()].copy_from_slice(rest);
+    eight
+}
+
+/// Strips of weights are widened once and meet every input in tiles of 2 rows by 4 inputs.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn several_inputs<N: Number>(
+    out: &mut OutTile<'_>,
+    w: &[u8],
+    (rows, row_bytes): (usize, usize),
+    x: &[f32],
+    cols: usize,
+) {
+    let inputs = x.len() / cols;
+    let mut wide = [[[0.0; 8]; STEPS]; STRIP];
+    for first in (0..rows).step_by(STRIP) {
+        let count = (rows - first).min(STRIP);
+        for start in (0..cols).step_by(SEGMENT) {
+            let columns = (cols - start).min(SEGMENT);
+            for (r, wide) in wide.iter_mut().enumerate().take(count) {
+                let bytes = size_of::<N::Eight>() / 8;
+                let row = &w[(first + r) * row_bytes..][start * bytes..][..columns * bytes];
+                widen_row::<N>(wide, row);
+            }
+            let mut t = 0;
+            while t < inputs {
+                let mut r = 0;
+                let taken = (inputs - t).min(4);
+                while r < count {
+                    let place = Place { out: first + r, t, cols, start, columns };
+                    let pair = [&wide[r], &wide[(r + 1) % STRIP]];
+                    match (count - r, taken) {
+                        (1, 1) => tile::<1, 1>(out, [pair[0]], x, place),
+                        (1, 2) => tile::<1, 2>(out, [pair[0]], x, place),
+                        (1, 3) => tile::<1, 3>(out, [pair[0]], x, place),
+                        (1, _) => tile::<1, 4>(out, [pair[0]], x, place),
+                        (_, 1) => tile::<2, 1>(out, pair, x, place),
+                        (_, 2) => tile::<2, 2>(out, pair, x, place),
+                        (_, 3) => tile::<2, 3>(out, pair, x, place),
+                        (_, _) => tile::<2, 4>(out, pair, x, place),
+                    }
+                    r += 2;
+                }
+                t += taken;
+            }
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn widen_row<N: Number>(wide: &mut [[f32; 8]; STEPS], row: &[u8]) {
+    let (whole, rest) = N::split(row);
+    for (wide, eight) in wide.iter_mut().zip(whole) {
+        // SAFETY: this function has the features that `widen` asks for.
+        store_ps(wide, unsafe { N::widen(eight) });
+    }
+    if !rest.is_empty() {
+        store_ps(&mut wide[whole.len()], last::<N>(rest));
+    }
+}
+
+/// Where a tile is: its first output row and input, and its columns.
+#[derive(Clone, Copy)]
+struct Place {
+    out: usize,
+    t: usize,
+    cols: usize,
+    start: usize,
+    columns: usize,
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn tile<const R: usize, const T: usize>(out: &mut OutTile<'_>, w: [&[[f32; 8]; STEPS]; R], x: &[f32], place: Place) {
+    let Place { out: o, t: first, cols, start, columns } = place;
+    let mut whole: [&[[f32; 8]]; T] = [&[]; T];
+    let mut rest: [&[f32]; T] = [&[]; T];
+    for t in 0..T {
+        (whole[t], rest[t]) = x[(first + t) * cols + start..][..columns].as_chunks();
+    }
+    let steps = (columns / 8).min(STEPS);
+    let whole = whole.map(|whole| &whole[..steps]);
+    let mut lanes = [[_mm256_setzero_ps(); T]; R];
+    for i in 0..steps {
+        for r in 0..R {
+            let w = load_ps(&w[r][i]);
+            for t in 0..T {
+                lanes[r][t] = _mm256_fmadd_ps(w, load_ps(&whole[t][i]), lanes[r][t]);
+            }
+        }
+    }
+    for r in 0..R {
+        for t in 0..T {
+            if !rest[t].is_empty() {
+                lanes[r][t] = _mm256_fmadd_ps(load_ps(&w[r][steps]), load_ps(&padded(rest[t])), lanes[r][t]);
+            }
+            let sum = tree(lanes[r][t]);
+            let value = &mut out.values[(first + t) * out.stride + o + r];
+            *value = if start == 0 { sum } else { *value + sum };
+        }
+    }
+}

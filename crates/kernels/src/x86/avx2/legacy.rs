@@ -1,0 +1,234 @@
+//! Q4_0, Q4_1, Q5_0 and Q5_1: unsigned weights of 4 or 5 bits with a scale, and a minimum or offset, per block of 32.
+//!
+//! Nibbles hold element `i` low and element `i + 16` high.
+
+use std::arch::x86_64::*;
+
+use candor_quant::Format;
+
+use super::fold::{fold_narrow, negated, transpose, transpose_ps};
+use super::format::{GROUP, Products, Quant};
+use super::k_quants::nibbles;
+use super::narrow::Narrow;
+use super::registers::{load_128, load_256, load_quants, store_256, store_ps};
+use crate::scalar::Minima;
+
+/// Half-precision numbers `stride` bytes apart.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn halves_at<const N: usize>(w: &[u8; N], first: usize, stride: usize) -> __m256 {
+    let at = |j: usize| i16::from_le_bytes([w[first + j * stride], w[first + j * stride + 1]]);
+    _mm256_cvtph_ps(_mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)))
+}
+
+/// Stores the scales of eight rows from those of eight blocks of each.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn unpack_scales(scales: &mut [[f32; 8]; 8], rows: [__m256; 8]) {
+    for (scales, column) in scales.iter_mut().zip(transpose_ps(rows)) {
+        store_ps(scales, column);
+    }
+}
+
+/// 16 bytes of nibbles as 32 weights.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn four_bits<const N: usize>(w: &[u8; N], at: usize) -> __m256i {
+    let bytes = load_128(w, at);
+    _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16::<4>(bytes), bytes), _mm256_set1_epi8(15))
+}
+
+/// Bit `i` of 32 as a 16 in byte `i`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn spread(bits: i32) -> __m256i {
+    let byte = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+    let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), byte);
+    sixteens(bytes, _mm256_set1_epi64x(0x8040_2010_0804_0201u64 as i64))
+}
+
+/// 16 in each byte that has the bit of `mask`, 0 elsewhere.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn sixteens(bytes: __m256i, mask: __m256i) -> __m256i {
+    let set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, mask), mask);
+    _mm256_and_si256(set, _mm256_set1_epi8(16))
+}
+
+/// The 32 fifth bits at `at`.
+#[inline]
+fn bits_at<const N: usize>(w: &[u8; N], at: usize) -> i32 {
+    i32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]])
+}
+
+/// Unpacks the nibbles of eight rows of eight blocks.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn unpack_nibbles<const N: usize, const D: usize, const O: i16>(
+    panel: &mut Narrow<D, O>,
+    rows: [&[u8; N]; 8],
+    first: usize,
+    stride: usize,
+) {
+    for block in (0..8).step_by(2) {
+        let at = first + block * stride;
+        let two = rows.map(|row| _mm256_set_m128i(load_128(row, at + stride), load_128(row, at)));
+        for (k, column) in transpose(two).into_iter().enumerate() {
+            let [low, high] = nibbles(column);
+            let quants = &mut panel.quants[block + k / 4];
+            store_256(&mut quants[k % 4], low);
+            store_256(&mut quants[k % 4 + 4], high);
+        }
+    }
+}
+
+/// Adds the fifth bits of eight rows of eight blocks.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn unpack_fifth_bits<const N: usize, const D: usize, const O: i16>(
+    panel: &mut Narrow<D, O>,
+    rows: [&[u8; N]; 8],
+    first: usize,
+    stride: usize,
+) {
+    for (block, quants) in panel.quants.iter_mut().enumerate() {
+        let [a, b, c, d, e, f, g, h] = rows.map(|row| bits_at(row, first + block * stride));
+        let bits = _mm256_setr_epi32(a, b, c, d, e, f, g, h);
+        for (k, quants) in quants.iter_mut().enumerate() {
+            // Columns 4k to 4k + 3 have a nibble of bits: its byte to all four bytes of the lane, one bit for each.
+            let byte = (k / 2) as i32;
+            let lanes = _mm256_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12);
+            let order =
+                _mm256_mullo_epi32(_mm256_add_epi32(lanes, _mm256_set1_epi32(byte)), _mm256_set1_epi32(0x0101_0101));
+            let mask = if k % 2 == 0 { 0x0804_0201 } else { 0x8040_2010u32 as i32 };
+            let fifth = sixteens(_mm256_shuffle_epi8(bits, order), _mm256_set1_epi32(mask));
+            let low = load_256(quants, 0);
+            store_256(quants, _mm256_or_si256(low, fifth));
+        }
+    }
+}
+
+/// `sums` less `offset` times the sums of 32 activations.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn reduced(sums: __m256i, x_sums: __m256i, offset: i16) -> __m256i {
+    _mm256_sub_epi32(sums, _mm256_madd_epi16(x_sums, _mm256_set1_epi16(offset)))
+}
+
+/// 4 bits less 8: d, 16 bytes.
+pub struct Q4_0;
+
+impl Quant for Q4_0 {
+    const FORMAT: Format = Format::Q4_0;
+    const MINIMA: Minima = Minima::None;
+    type Group = [u8; 8 * 18];
+    type Panel = Narrow<8, 8>;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
+        let mut products = [_mm256_setzero_si256(); 8];
+        for j in 0..8 {
+            products[j] = _mm256_maddubs_epi16(four_bits(w, j * 18 + 2), load_quants(x, j * 32));
+        }
+        let sums = reduced(fold_narrow(products), x_sums, 8);
+        Products { sums, scale: halves_at(w, 0, 18), minima: [_mm256_setzero_ps(); 2] }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
+        unpack_scales(&mut panel.scales, rows.map(|row| halves_at(row, 0, 18)));
+        unpack_nibbles(panel, rows, 2, 18);
+    }
+}
+
+/// 4 bits and a minimum: d, m, 16 bytes.
+pub struct Q4_1;
+
+impl Quant for Q4_1 {
+    const FORMAT: Format = Format::Q4_1;
+    const MINIMA: Minima = Minima::Whole;
+    type Group = [u8; 8 * 20];
+    type Panel = Narrow<8, 0>;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
+        let mut products = [_mm256_setzero_si256(); 8];
+        for j in 0..8 {
+            products[j] = _mm256_maddubs_epi16(four_bits(w, j * 20 + 4), load_quants(x, j * 32));
+        }
+        let minima = [negated(halves_at(w, 2, 20)); 2];
+        Products { sums: fold_narrow(products), scale: halves_at(w, 0, 20), minima }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
+        unpack_scales(&mut panel.scales, rows.map(|row| halves_at(row, 0, 20)));
+        unpack_scales(&mut panel.minima, rows.map(|row| halves_at(row, 2, 20)));
+        unpack_nibbles(panel, rows, 4, 20);
+    }
+}
+
+/// 5 bits less 16: d, 4 bytes of fifth bits, 16 bytes.
+pub struct Q5_0;
+
+impl Quant for Q5_0 {
+    const FORMAT: Format = Format::Q5_0;
+    const MINIMA: Minima = Minima::None;
+    type Group = [u8; 8 * 22];
+    type Panel = Narrow<4, 16>;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
+        let mut products = [_mm256_setzero_si256(); 8];
+        for j in 0..8 {
+            let quants = _mm256_or_si256(four_bits(w, j * 22 + 6), spread(bits_at(w, j * 22 + 2)));
+            products[j] = _mm256_maddubs_epi16(quants, load_quants(x, j * 32));
+        }
+        let sums = reduced(fold_narrow(products), x_sums, 16);
+        Products { sums, scale: halves_at(w, 0, 22), minima: [_mm256_setzero_ps(); 2] }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
+        unpack_scales(&mut panel.scales, rows.map(|row| halves_at(row, 0, 22)));
+        unpack_nibbles(panel, rows, 6, 22);
+        unpack_fifth_bits(panel, rows, 2, 22);
+    }
+}
+
+/// 5 bits and a minimum: d, m, 4 bytes of fifth bits, 16 bytes.
+pub struct Q5_1;
+
+impl Quant for Q5_1 {
+    const FORMAT: Format = Format::Q5_1;
+    const MINIMA: Minima = Minima::Whole;
+    type Group = [u8; 8 * 24];
+    type Panel = Narrow<4, 0>;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
+        let mut products = [_mm256_setzero_si256(); 8];
+        for j in 0..8 {
+            let quants = _mm256_or_si256(four_bits(w, j * 24 + 8), spread(bits_at(w, j * 24 + 4)));
+            products[j] = _mm256_maddubs_epi16(quants, load_quants(x, j * 32));
+        }
+        let minima = [negated(halves_at(w, 2, 24)); 2];
+        Products { sums: fold_narrow(products), scale: halves_at(w, 0, 24), minima }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
+        unpack_scales(&mut panel.scales, rows.map(|row| halves_at(row, 0, 24)));
+        unpack_scales(&mut panel.minima, rows.map(|row| halves_at(row, 2, 24)));
+        unpack_nibbles(panel, rows, 8, 24);
+        unpack_fifth_bits(panel, rows, 4, 24);
+    }
+}
