@@ -2,10 +2,7 @@
 
 use std::{io::Write, sync::Arc, sync::atomic::AtomicBool};
 
-use candor::{
-    ContextShift, GenerateOptions, Model, Session, SessionOptions, StopReason, Timings,
-    ops::KvFormat,
-};
+use candor::{ContextShift, GenerateOptions, Model, Session, SessionOptions, StopReason, Timings, ops::KvFormat};
 
 use crate::{
     args::{CacheArgs, CacheFormat, PerformanceArgs, Tunable},
@@ -77,7 +74,7 @@ pub fn stream(
     let context = session.context();
     let mut text = String::new();
     let mut generation = session.generate(prompt, options)?;
-    while let Some(piece) = generation.next() {
+    for piece in generation.by_ref() {
         let piece = match piece {
             Ok(piece) => piece,
             Err(error) => {

@@ -162,7 +162,10 @@ mod tests {
             ("tempp = 1", "config.toml: tempp is no setting; is temp meant?"),
             ("zzzzzzz = 1", "config.toml: zzzzzzz is no setting"),
             ("top-k = \"x\"", "config.toml: invalid value 'x' for '--top-k <K>': invalid digit found in string"),
-            ("top-k = {}", "config.toml: top-k: expected a text, a number, true or false, or a list of these, got a table"),
+            (
+                "top-k = {}",
+                "config.toml: top-k: expected a text, a number, true or false, or a list of these, got a table",
+            ),
             ("predict = 1\nmax-tokens = 2", "config.toml: predict is set twice, under two names"),
             ("a = 1\nb =", "config.toml: line 2: "),
             ("device = \"gpu\"", "config.toml: invalid value 'gpu' for '--device <DEVICE>'"),

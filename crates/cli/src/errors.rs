@@ -175,7 +175,9 @@ impl Error {
                 "-c N makes the context longer, --context-shift forgets the older half of the text; a conversation \
                  begins anew with /clear"
             }
-            Error::Candor(candor::Error::Window { .. } | candor::Error::Memory { .. }) => "-c N makes the context shorter",
+            Error::Candor(candor::Error::Window { .. } | candor::Error::Memory { .. }) => {
+                "-c N makes the context shorter"
+            }
             Error::Candor(candor::Error::NoChatTemplate) => {
                 "candor run --raw continues a text without one; --chat-template-file FILE gives the model a template"
             }

@@ -2,8 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs,
-    io,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -160,17 +159,21 @@ fn read_ahead(model: &Model, when: When, started: Instant) {
     }
     let mut bar: Option<ProgressBar> = None;
     model.prefault(|done, total| {
-        let due = match when {
-            When::Auto => started.elapsed() > BAR_AFTER,
-            When::Always => true,
-            When::Never => false,
-        };
-        if due {
+        if is_due(when, started.elapsed()) {
             bar.get_or_insert_with(|| new_bar(total)).set_position(done);
         }
     });
     if let Some(bar) = bar {
         bar.finish_and_clear();
+    }
+}
+
+/// Whether to show a bar after so long.
+fn is_due(when: When, waited: Duration) -> bool {
+    match when {
+        When::Auto => waited > BAR_AFTER,
+        When::Always => true,
+        When::Never => false,
     }
 }
 
@@ -181,4 +184,19 @@ fn new_bar(total: u64) -> ProgressBar {
     let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.tick();
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_comes_after_a_while() {
+        let (soon, late) = (Duration::from_millis(1), Duration::from_secs(1));
+        for (when, at_once, then) in
+            [(When::Auto, false, true), (When::Always, true, true), (When::Never, false, false)]
+        {
+            assert_eq!((is_due(when, soon), is_due(when, late)), (at_once, then), "{when:?}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::{
     errors::Error,
     open::Source,
     output::{Speed, say},
-    text,
+    report, text,
 };
 
 /// Runs the command.
@@ -25,10 +25,11 @@ pub fn perplexity(args: &PerplexityArgs, line: &Line) -> Result<ExitCode, Error>
         None => text::of_stdin()?,
     };
     let opened = source.open(&args.performance, &args.output)?;
-    let tokens = opened.model.tokenizer().encode(&text::without_last_break(text), Encode { bos: true, specials: false });
+    let tokens =
+        opened.model.tokenizer().encode(&text::without_last_break(text), Encode { bos: true, specials: false });
     let mut session = answer::session(&opened.model, args.ctx_size, &args.cache, &args.performance)?;
     if args.output.verbose {
-        say!("device: {}", opened.model.device_label());
+        report::say_model(&opened, &session, &args.cache, &args.performance);
         say!("text: {} tokens, windows of {}", tokens.len(), args.ctx_size);
         say!("load: {:.3} s", opened.load.as_secs_f64());
     }

@@ -10,14 +10,8 @@ use crate::{
     show::summary,
 };
 
-/// Says what runs, where, and how tokens are chosen.
-pub fn say_setup(
-    opened: &Opened,
-    session: &Session,
-    sampling: &Sampling,
-    cache: &CacheArgs,
-    performance: &PerformanceArgs,
-) {
+/// Says what runs, and where.
+pub fn say_model(opened: &Opened, session: &Session, cache: &CacheArgs, performance: &PerformanceArgs) {
     let Opened { model, source, .. } = opened;
     say!("model: {}, {}", source.name(), in_short(model));
     say!("device: {}", model.device_label());
@@ -25,15 +19,31 @@ pub fn say_setup(
     let bytes = memory::cache_bytes(model.config(), session.context(), k, v);
     let size = bytes.map_or_else(|| "unknown".to_owned(), |bytes| Bytes(bytes).to_string());
     say!("context: {} tokens, cache of {size} (keys {}, values {})", session.context(), name(k), name(v));
-    say!("batch: {} tokens, computed {} at once", performance.batch_size, performance.ubatch_size.min(performance.batch_size));
-    say!("sampling: {}", sampling_line(sampling));
+    say!(
+        "batch: {} tokens, computed {} at once",
+        performance.batch_size,
+        performance.ubatch_size.min(performance.batch_size)
+    );
+}
+
+/// Says how tokens are chosen: every setting that is in effect.
+pub fn say_sampling(sampling: &Sampling) {
+    let json = serde_json::to_value(sampling).unwrap_or_default();
+    let fields = json.as_object().into_iter().flatten().filter(|(name, _)| name.as_str() != "seed");
+    let texts: Vec<String> = fields.map(|(name, value)| format!("{name} {}", shown(value))).collect();
+    say!("sampling: {}", texts.join(", "));
 }
 
 /// Architecture, size and formats on one line.
 fn in_short(model: &Model) -> String {
     let summary = summary::Summary::of(model.gguf());
     let architecture = summary.architecture.as_deref().unwrap_or("unknown");
-    format!("{architecture}, {} parameters, {}, {}", Count(summary.parameters), summary.formats_line(), Bytes(summary.tensor_bytes))
+    format!(
+        "{architecture}, {} parameters, {}, {}",
+        Count(summary.parameters),
+        summary.formats_line(),
+        Bytes(summary.tensor_bytes)
+    )
 }
 
 fn name(format: CacheFormat) -> &'static str {
@@ -41,14 +51,6 @@ fn name(format: CacheFormat) -> &'static str {
         CacheFormat::F32 => "f32",
         CacheFormat::F16 => "f16",
     }
-}
-
-/// Every setting of sampling that is in effect.
-fn sampling_line(sampling: &Sampling) -> String {
-    let json = serde_json::to_value(sampling).unwrap_or_default();
-    let fields = json.as_object().into_iter().flatten();
-    let texts = fields.filter(|(name, _)| name.as_str() != "seed").map(|(name, value)| format!("{name} {}", shown(value)));
-    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// A value in the fewest digits: settings are 32-bit floats, which JSON would show with the digits of 64 bits.

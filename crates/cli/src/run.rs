@@ -40,10 +40,10 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
 
     let answering = interrupt.answering();
     let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?;
-    let mut session =
-        answer::session(&opened.model, args.context.ctx_size, &args.context.cache, &args.performance)?;
+    let mut session = answer::session(&opened.model, args.context.ctx_size, &args.context.cache, &args.performance)?;
     if args.output.verbose {
-        report::say_setup(&opened, &session, &options.sampling, &args.context.cache, &args.performance);
+        report::say_model(&opened, &session, &args.context.cache, &args.performance);
+        report::say_sampling(&options.sampling);
     }
     let answer = answer::stream(&mut session, &tokens, options, &mut io::stdout().lock())?;
     if args.output.verbose {

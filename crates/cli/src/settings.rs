@@ -35,7 +35,9 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Start(Rank::Flag, _) => f.write_str("flag"),
-            Source::Start(Rank::Variable, variable) => write!(f, "variable {}", variable.as_deref().unwrap_or_default()),
+            Source::Start(Rank::Variable, variable) => {
+                write!(f, "variable {}", variable.as_deref().unwrap_or_default())
+            }
             Source::Start(Rank::File, _) => f.write_str("file"),
             Source::Start(Rank::Default, _) => f.write_str("default"),
             Source::Set => f.write_str("/set"),

@@ -93,7 +93,8 @@ mod tests {
             assert_eq!(escaped(text, true).unwrap(), expected, "{text}");
             assert_eq!(escaped(text, false).unwrap(), text, "{text}");
         }
-        for (wrong, shown) in [(r"a\q", "q"), (r"\", ""), (r"\x4", "x4"), (r"\xff", "xff"), ("\\x\u{e9}1", "x\u{e9}1")] {
+        for (wrong, shown) in [(r"a\q", "q"), (r"\", ""), (r"\x4", "x4"), (r"\xff", "xff"), ("\\x\u{e9}1", "x\u{e9}1")]
+        {
             assert_eq!(escaped(wrong, true).unwrap_err().to_string(), format!("escape \\{shown} is unknown"));
         }
     }

@@ -104,7 +104,7 @@ pub struct ModelArgs {
     /// Model file (GGUF; of a split model any one file); the built-in model if left out
     #[arg(value_name = "MODEL")]
     pub path: Option<PathBuf>,
-    /// The same as a flag
+    /// The model file, as the argument
     #[arg(short = 'm', long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
 }
@@ -200,9 +200,9 @@ pub struct CacheArgs {
 /// Element formats of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheFormat {
-    /// 32-bit floats.
+    // 32-bit floats.
     F32,
-    /// Half-precision floats.
+    // Half-precision floats.
     F16,
 }
 
@@ -230,9 +230,9 @@ pub struct PerformanceArgs {
 /// Names of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DeviceName {
-    /// The processor.
+    // The processor.
     Cpu,
-    /// The readable definition of every operation.
+    // The readable definition of every operation.
     Reference,
 }
 
@@ -251,11 +251,11 @@ pub struct OutputArgs {
 /// When to show something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum When {
-    /// Where it helps.
+    // Where it helps.
     Auto,
-    /// In any case.
+    // In any case.
     Always,
-    /// In no case.
+    // In no case.
     Never,
 }
 
@@ -326,7 +326,7 @@ pub struct PerplexityArgs {
 /// `candor config`.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// What to print
+    /// The settings that `candor run` would have, or the path of the configuration file
     #[arg(default_value = "show")]
     pub what: ConfigWhat,
 }
@@ -334,8 +334,8 @@ pub struct ConfigArgs {
 /// What `candor config` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConfigWhat {
-    /// Every setting of `candor run` with its value and where it comes from.
+    // Every setting of `candor run` with its value and where it comes from.
     Show,
-    /// Where the configuration file is looked for.
+    // Where the configuration file is looked for.
     Path,
 }

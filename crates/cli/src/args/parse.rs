@@ -131,10 +131,9 @@ fn usage(error: clap::Error, command: &clap::Command) -> Error {
         variables.find(|name| env::var_os(name).is_some_and(|set| set == value.as_str()))
     });
     match variable {
-        Some(variable) => Error::Variable {
-            variable: variable.to_string_lossy().into_owned(),
-            problem: first_line(&error),
-        },
+        Some(variable) => {
+            Error::Variable { variable: variable.to_string_lossy().into_owned(), problem: first_line(&error) }
+        }
         None => Error::Usage(Box::new(error)),
     }
 }

@@ -76,7 +76,8 @@ impl<'a> Conversation<'a> {
         let options = conversation.options(0)?;
         if args.output.verbose {
             let Conversation { opened, session, .. } = &conversation;
-            report::say_setup(opened, session, &options.sampling, &args.context.cache, &args.performance);
+            report::say_model(opened, session, &args.context.cache, &args.performance);
+            report::say_sampling(&options.sampling);
             say!("load: {:.3} s", opened.load.as_secs_f64());
         }
         Ok(conversation)
@@ -202,12 +203,16 @@ impl<'a> Conversation<'a> {
         if name.is_empty() {
             for (name, help) in names {
                 let values = self.settings.iter().find(|setting| setting.name == name).map(|setting| &setting.values);
-                say!("  {name:<22} {:<12} {help}", values.map(|values| values.join(", ").escape_debug().to_string()).unwrap_or_default());
+                say!(
+                    "  {name:<22} {:<12} {help}",
+                    values.map(|values| values.join(", ").escape_debug().to_string()).unwrap_or_default()
+                );
             }
             return Ok(());
         }
         let values = vec![unquoted(value.trim()).to_owned()];
-        let known = if value.is_empty() { self.tunable.clone().set(name, &[])? } else { self.tunable.set(name, &values)? };
+        let known =
+            if value.is_empty() { self.tunable.clone().set(name, &[])? } else { self.tunable.set(name, &values)? };
         if !value.is_empty() {
             self.note_setting(&known, values);
         }
@@ -228,7 +233,11 @@ impl<'a> Conversation<'a> {
     fn stats(&self) {
         let Totals { answers, last, prompt, decode } = &self.totals;
         say!("context: {} of {} tokens", self.session.tokens().len(), self.session.context());
-        say!("last answer: prompt {}; decode {}", Speed(last.prompt_tokens, last.prompt), Speed(last.tokens, last.decode));
+        say!(
+            "last answer: prompt {}; decode {}",
+            Speed(last.prompt_tokens, last.prompt),
+            Speed(last.tokens, last.decode)
+        );
         say!("{answers} answers: prompt {}; decode {}", Speed(prompt.0, prompt.1), Speed(decode.0, decode.1));
     }
 }

@@ -39,7 +39,11 @@ impl Input {
     pub fn new() -> Input {
         let terminal = io::stdin().is_terminal();
         let capable = io::stdout().is_terminal() && env::var_os("TERM").is_none_or(|term| term != "dumb");
-        if terminal && capable { Input::Editor(Box::new(editor())) } else { Input::Lines { prompt: terminal, bytes: 0 } }
+        if terminal && capable {
+            Input::Editor(Box::new(editor()))
+        } else {
+            Input::Lines { prompt: terminal, bytes: 0 }
+        }
     }
 
     /// Whether a person is typing.

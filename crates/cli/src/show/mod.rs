@@ -58,7 +58,11 @@ fn head(gguf: &Gguf, source: &Source, args: &ShowArgs, out: &mut impl Write) -> 
     let shards = if gguf.shards() > 1 { format!(" in {} files", gguf.shards()) } else { String::new() };
     row(out, "size", format_args!("{} ({} bytes){shards}", Bytes(gguf.file_bytes()), grouped(gguf.file_bytes())))?;
     let order = order(gguf);
-    row(out, "container", format_args!("GGUF version {}, {order}, aligned to {} bytes", gguf.version(), gguf.alignment()))?;
+    row(
+        out,
+        "container",
+        format_args!("GGUF version {}, {order}, aligned to {} bytes", gguf.version(), gguf.alignment()),
+    )?;
     row(out, "architecture", summary.architecture.as_deref().unwrap_or("not said"))?;
     if let Some(name) = &summary.name {
         row(out, "name", name.escape_debug())?;
@@ -73,7 +77,8 @@ fn head(gguf: &Gguf, source: &Source, args: &ShowArgs, out: &mut impl Write) -> 
         Ok(tokenizer) => vocabulary(tokenizer, out)?,
         Err(error) => row(out, "tokenizer", format_args!("not usable: {error}"))?,
     }
-    let template = usage.template.as_ref().map_or("no".to_owned(), |text| format!("yes ({} characters)", text.chars().count()));
+    let template =
+        usage.template.as_ref().map_or("no".to_owned(), |text| format!("yes ({} characters)", text.chars().count()));
     row(out, "chat template", template)?;
     if let Some(memory) = usage.memory(&summary, args.ctx_size as usize) {
         memory_rows(&memory, out)?;
@@ -121,7 +126,8 @@ fn vocabulary(tokenizer: &Tokenizer, out: &mut impl Write) -> Result<(), Error> 
 
 fn memory_rows(memory: &Memory, out: &mut impl Write) -> Result<(), Error> {
     let Memory { context, weights, cache, buffers } = memory;
-    let size = |bytes: &Option<u64>| bytes.map_or_else(|| "more than any machine has".to_owned(), |b| Bytes(b).to_string());
+    let size =
+        |bytes: &Option<u64>| bytes.map_or_else(|| "more than any machine has".to_owned(), |b| Bytes(b).to_string());
     let [half, single] = cache.each_ref().map(size);
     row(out, "memory", format_args!("weights {}, buffers {}", Bytes(*weights), Bytes(*buffers)))?;
     row(out, "", format_args!("cache of {context} tokens {half} (f16) or {single} (f32)"))?;

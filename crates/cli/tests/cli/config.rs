@@ -63,7 +63,8 @@ fn every_flag_has_a_variable_and_a_key_of_the_file() {
 fn a_flag_wins_over_a_variable_and_that_over_the_file() {
     let count = |program: crate::program::Program| {
         let outcome = program.outcome();
-        let line = outcome.stderr.lines().find(|line| line.starts_with("decode: ")).unwrap_or_else(|| panic!("{outcome:?}"));
+        let line =
+            outcome.stderr.lines().find(|line| line.starts_with("decode: ")).unwrap_or_else(|| panic!("{outcome:?}"));
         line.split_whitespace().nth(1).unwrap().to_owned()
     };
     let run = |args: &[&str]| story(&[&["-v", "--ignore-eos"], args].concat());
@@ -101,7 +102,8 @@ fn of_two_that_exclude_each_other_the_nearer_source_wins() {
         let outcome = program.outcome();
         assert!(outcome.stderr.starts_with(&format!("model: {path}, ")), "{outcome:?}");
     }
-    let outcome = candor(["run", "--raw", "-p", "flag", "-n", "0", "--verbose-prompt"]).config("file = \"x\"").outcome();
+    let outcome =
+        candor(["run", "--raw", "-p", "flag", "-n", "0", "--verbose-prompt"]).config("file = \"x\"").outcome();
     assert!(outcome.stderr.contains("prompt: \"flag\"\n"), "{outcome:?}");
     // A system prompt of the file is no reason to refuse --raw.
     let outcome = candor(["run", "--raw", "-p", "x", "-n", "0"]).config("system-prompt = \"be kind\"").outcome();
@@ -123,7 +125,8 @@ fn faults_of_file_and_variable_are_named() {
     let error = candor(["chat"]).config("temp = \n").error();
     assert!(error.contains("config.toml: line 1: "), "{error}");
     let error = candor(["run", "-p", "x"]).env("CANDOR_TOP_K", "many").error();
-    let expected = "error: variable CANDOR_TOP_K: invalid value 'many' for '--top-k <K>': invalid digit found in string";
+    let expected =
+        "error: variable CANDOR_TOP_K: invalid value 'many' for '--top-k <K>': invalid digit found in string";
     assert_eq!(error, expected);
     let error = candor(["run", "-p", "x"]).env("CANDOR_CONFIG", "no/such/file.toml").error();
     assert!(error.starts_with("error: no/such/file.toml: "), "{error}");
@@ -141,7 +144,12 @@ fn the_file_is_found_in_the_platforms_folder() {
     let path = std::path::Path::new(path.trim_end());
     assert!(path.ends_with("config.toml"), "{path:?}");
     assert_eq!(candor(["config", "path"]).env("CANDOR_CONFIG", "/x/y.toml").text(), "/x/y.toml\n");
-    assert!(candor(["config", "path"]).env("CANDOR_CONFIG", "").error().starts_with("error: there is no configuration file"));
+    assert!(
+        candor(["config", "path"])
+            .env("CANDOR_CONFIG", "")
+            .error()
+            .starts_with("error: there is no configuration file")
+    );
     if cfg!(windows) {
         return;
     }

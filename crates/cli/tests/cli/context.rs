@@ -48,8 +48,8 @@ fn keep_changes_what_is_remembered() {
 #[test]
 fn the_context_and_its_cache_are_what_was_asked_for() {
     for (args, expected) in [
-        (["-c", "64"].as_slice(), "context: 64 tokens, cache of "),
-        (&["-c", "0"], "context: "),
+        (["-c", "32"].as_slice(), "context: 32 tokens, cache of "),
+        (&["--ctx-size", "48"], "context: 48 tokens, cache of "),
         (&["-ctk", "f32", "-ctv", "f16"], " (keys f32, values f16)\n"),
         (&["--cache-type-k", "f16", "--cache-type-v", "f32"], " (keys f16, values f32)\n"),
         (&["-b", "8", "-ub", "4"], "batch: 8 tokens, computed 4 at once\n"),
@@ -60,16 +60,23 @@ fn the_context_and_its_cache_are_what_was_asked_for() {
         (&["-t", "3"], " 3 threads\n"),
         (&["--threads", "1"], " 1 threads\n"),
     ] {
-        let fixed = ["run", "--raw", "-p", STORY, "-n", "2", "--ignore-eos", "-v"];
-        let outcome = candor(fixed.iter().chain(args)).outcome();
-        assert_eq!(outcome.code, 0, "{outcome:?}");
-        assert!(outcome.stderr.contains(expected), "{args:?}: {outcome:?}");
+        for (command, text) in [("run", STORY.to_owned()), ("chat", STORY.to_owned()), ("perplexity", STORY.repeat(30))]
+        {
+            let length: &[&str] = if command == "perplexity" { &[] } else { &["-n", "2"] };
+            let words = [command, "-v", "-c", "64"].iter().chain(length).chain(args);
+            let outcome = candor(words).stdin(text).outcome();
+            assert_eq!(outcome.code, 0, "{outcome:?}");
+            assert!(outcome.stderr.contains(expected), "{command:?} {args:?}: {outcome:?}");
+        }
     }
+    let own = candor(["show", "--json"]).text();
+    let own: serde_json::Value = serde_json::from_str(&own).unwrap();
+    let outcome = story(&["-c", "0", "-n", "0", "-v"]).outcome();
+    assert!(outcome.stderr.contains(&format!("context: {} tokens", own["dimensions"]["context"])), "{outcome:?}");
     let bytes = |args: &[&str]| {
         let outcome = candor(["run", "--raw", "-p", "a", "-n", "0", "-v"].iter().chain(args)).outcome();
         let line = outcome.stderr.lines().find(|line| line.starts_with("context: ")).unwrap().to_owned();
-        let size = line.split("cache of ").nth(1).unwrap().split(" (").next().unwrap().to_owned();
-        size
+        line.split("cache of ").nth(1).unwrap().split(" (").next().unwrap().to_owned()
     };
     assert_ne!(bytes(&["-ctk", "f32"]), bytes(&[]));
     assert_ne!(bytes(&["-c", "64"]), bytes(&["-c", "128"]));
@@ -78,13 +85,28 @@ fn the_context_and_its_cache_are_what_was_asked_for() {
 #[test]
 fn batches_threads_and_devices_give_the_same_text() {
     let text = |args: &[&str]| {
-        let fixed = ["run", "--raw", "-p", &long_prompt(), "--temp", "0", "-n", "16", "--ignore-eos", "-ctk", "f32", "-ctv", "f32"];
-        candor(fixed.iter().chain(args)).text()
+        let fixed = "run --raw --temp 0 -n 16 --ignore-eos -ctk f32 -ctv f32".split(' ');
+        candor(fixed.chain(args.iter().copied())).stdin(long_prompt()).text()
     };
     let expected = text(&["-t", "1"]);
     assert_eq!(text(&["-t", "2"]), expected);
     assert_eq!(text(&["-t", "1", "-b", "7", "-ub", "3"]), expected);
     assert_eq!(text(&["-t", "1", "-ub", "1"]), expected);
+}
+
+#[test]
+fn the_instruction_set_can_be_capped() {
+    let capped = |isa: &str| story(&["-n", "1", "--ignore-eos", "-v"]).env("CANDOR_ISA", isa);
+    let outcome = capped("scalar").outcome();
+    assert!(outcome.stderr.contains("device: cpu, scalar kernels, "), "{outcome:?}");
+    let error = capped("abacus").error();
+    assert!(error.contains("abacus") && error.contains("\nhint: unset CANDOR_ISA"), "{error}");
+}
+
+#[test]
+fn a_context_beyond_all_memory_is_refused() {
+    let error = story(&["-c", "4294967295"]).error();
+    assert!(error.contains("hint: -c N makes the context shorter"), "{error}");
 }
 
 #[test]

@@ -44,9 +44,10 @@ fn every_name_of_every_command_works() {
     }
     for name in ["/help", "/?", "/h"] {
         let outcome = chat(&[], &[name]);
-        for command in
-            ["/help", "/?", "/exit", "/bye", "/clear", "/save", "/load", "/model", "/system", "/set", "/stats", "/config"]
-        {
+        for command in [
+            "/help", "/?", "/exit", "/bye", "/clear", "/save", "/load", "/model", "/system", "/set", "/stats",
+            "/config",
+        ] {
             assert!(outcome.stderr.contains(command), "{name}: {outcome:?}");
         }
         assert_eq!(outcome.stdout, "");
@@ -98,12 +99,10 @@ fn messages_of_several_lines() {
 
 #[test]
 fn settings_change_between_answers() {
-    let outcome = chat(&["--ignore-eos", "-v"], &["Hello", "/set predict 3", "Hello", "/set max-tokens 4", "Hello", "/config"]);
-    let counts: Vec<&str> = outcome
-        .stderr
-        .lines()
-        .filter_map(|line| line.strip_prefix("decode: ")?.split_whitespace().next())
-        .collect();
+    let outcome =
+        chat(&["--ignore-eos", "-v"], &["Hello", "/set predict 3", "Hello", "/set max-tokens 4", "Hello", "/config"]);
+    let counts: Vec<&str> =
+        outcome.stderr.lines().filter_map(|line| line.strip_prefix("decode: ")?.split_whitespace().next()).collect();
     assert_eq!(counts, ["12", "3", "4"], "{outcome:?}");
     assert!(outcome.stderr.contains("predict               4                      (/set)\n"), "{outcome:?}");
     for (line, expected) in [
@@ -148,7 +147,8 @@ fn a_conversation_is_saved_and_goes_on() {
     assert!(outcome.stderr.ends_with("loaded 2 messages from candor-chat.json\n"), "{outcome:?}");
 
     let spoilt = folder.path().join("spoilt.json");
-    fs::write(&spoilt, "{\"candor\":\"0.1.0\",\"model\":\"x\",\"messages\":[],\"settings\":{\"tepm\":[\"1\"]}}").unwrap();
+    fs::write(&spoilt, "{\"candor\":\"0.1.0\",\"model\":\"x\",\"messages\":[],\"settings\":{\"tepm\":[\"1\"]}}")
+        .unwrap();
     let no = |path: &str, expected: &str| {
         let outcome = chat(&[], &[&format!("/load {path}")]);
         assert!(outcome.code == 1 && outcome.stderr.contains(expected), "{outcome:?}");
@@ -221,5 +221,8 @@ fn a_conversation_that_outgrows_the_context_says_so_and_goes_on() {
 #[test]
 fn invalid_utf8_ends_the_conversation_with_one_line() {
     let error = candor(["chat", "-n", "2"]).stdin(b"/stats\n\xff\n").outcome();
-    assert!(error.code == 1 && error.stderr.ends_with("error: stdin: expected UTF-8, got byte 0xff at offset 7\n"), "{error:?}");
+    assert!(
+        error.code == 1 && error.stderr.ends_with("error: stdin: expected UTF-8, got byte 0xff at offset 7\n"),
+        "{error:?}"
+    );
 }

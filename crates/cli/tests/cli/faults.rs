@@ -95,9 +95,8 @@ fn every_truncation_is_refused() {
 #[test]
 fn wrong_headers_and_counts() {
     let folder = tempfile::tempdir().unwrap();
-    let header = |at: usize, new: &[u8]| {
-        refused(&changed(&folder, |bytes| bytes[at..at + new.len()].copy_from_slice(new)))
-    };
+    let header =
+        |at: usize, new: &[u8]| refused(&changed(&folder, |bytes| bytes[at..at + new.len()].copy_from_slice(new)));
     let error = header(4, &1u32.to_le_bytes());
     assert!(error.ends_with("GGUF version: expected 2 or 3, got 1 (files of 2023 must be converted again)"), "{error}");
     let error = header(4, &9u32.to_le_bytes());
@@ -112,14 +111,22 @@ fn wrong_headers_and_counts() {
 fn metadata_that_makes_no_sense() {
     let folder = tempfile::tempdir().unwrap();
     for (key, value, expected) in [
-        ("general.architecture", Value::from("mamba9000"), "error: architecture mamba9000 is not supported (supported: llama, "),
+        (
+            "general.architecture",
+            Value::from("mamba9000"),
+            "error: architecture mamba9000 is not supported (supported: llama, ",
+        ),
         ("general.architecture", Value::from(7u32), "general.architecture: expected string, got u32"),
         ("tokenizer.ggml.model", Value::from("words"), "tokenizer.ggml.model: unknown tokenizer \"words\""),
         ("llama.block_count", Value::from("two"), "llama.block_count: expected u32, got string"),
         ("llama.block_count", Value::from(3u32), "blk.2."),
         ("llama.embedding_length", Value::from(0u32), "llama.embedding_length: expected a positive number, got 0"),
         ("llama.embedding_length", Value::from(64u32), "tensor "),
-        ("llama.attention.head_count_kv", Value::from(3u32), "llama.attention.head_count_kv: expected a divisor of 4, got 3"),
+        (
+            "llama.attention.head_count_kv",
+            Value::from(3u32),
+            "llama.attention.head_count_kv: expected a divisor of 4, got 3",
+        ),
         ("llama.expert_count", Value::from(8u32), "mixture of experts is not supported"),
         ("tokenizer.ggml.scores", Value::Array(Array::F32(vec![0.0])), "tokenizer.ggml.scores: "),
     ] {
@@ -197,7 +204,7 @@ fn a_file_without_permission_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = changed(&folder, |_| {});
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&path).is_ok() {
         eprintln!("skipped: this user may read every file");
         return;
@@ -212,7 +219,10 @@ fn a_template_that_is_wrong_is_an_error_with_its_line() {
     let path = with(&folder, "tokenizer.chat_template", "{% for m in messages %}\n{{ m.content }\n{% endfor %}");
     let error = refused(&path);
     assert!(error.starts_with("error: chat template line 2: "), "{error}");
-    assert!(error.ends_with("hint: --chat-template-file FILE gives the model another template, --raw goes without"), "{error}");
+    assert!(
+        error.ends_with("hint: --chat-template-file FILE gives the model another template, --raw goes without"),
+        "{error}"
+    );
     let raw = candor(["run", path.to_str().unwrap(), "--raw", "-p", "a", "-n", "1"]).outcome();
     assert_eq!(raw.code, 0, "{raw:?}");
     let path = with(&folder, "tokenizer.chat_template", "{{ raise_exception('no') }}");

@@ -97,8 +97,7 @@ fn without_a_template_or_with_raw_the_text_is_continued() {
     let prompt = |args: &[&str]| {
         let outcome = candor(["run", "-n", "0", "--verbose-prompt", "-p", "Hi"].iter().chain(args)).outcome();
         assert_eq!(outcome.code, 0, "{outcome:?}");
-        let line = outcome.stderr.lines().find(|line| line.starts_with("prompt: ")).unwrap().to_owned();
-        line
+        outcome.stderr.lines().find(|line| line.starts_with("prompt: ")).unwrap().to_owned()
     };
     assert_eq!(prompt(&["--raw"]), "prompt: \"Hi\"");
     assert_eq!(prompt(&["--no-chat-template"]), "prompt: \"Hi\"");
@@ -219,8 +218,13 @@ fn ignore_eos_goes_on_where_the_model_would_end() {
 #[test]
 fn verbose_says_what_ran_and_how_fast() {
     let outcome = story(&["-n", "3", "--ignore-eos", "--verbose"]).outcome();
-    let starts =
-        ["using the built-in model", "model: built-in model, llama, ", "device: cpu, ", "context: ", "batch: 2048 tokens"];
+    let starts = [
+        "using the built-in model",
+        "model: built-in model, llama, ",
+        "device: cpu, ",
+        "context: ",
+        "batch: 2048 tokens",
+    ];
     let rest = ["sampling: temperature 0.8, ", "seed: ", "load: 0.", "prompt: ", "decode: 3 tokens, ", "stopped: "];
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     assert_eq!(lines.len(), starts.len() + rest.len(), "{outcome:?}");

@@ -63,8 +63,10 @@ fn json_has_the_same() {
     let tensors = all["tensors"].as_array().unwrap();
     assert_eq!(tensors[0]["name"], "token_embd.weight");
     assert_eq!(tensors[0]["shape"], serde_json::json!([32, Tiny::VOCAB]));
-    let parameters: u64 =
-        tensors.iter().map(|t| t["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).product::<u64>()).sum();
+    let parameters: u64 = tensors
+        .iter()
+        .map(|t| t["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).product::<u64>())
+        .sum();
     assert_eq!(all["parameters"], parameters);
     // 2 layers of 2 heads of width 8, keys and values, 2 bytes each.
     assert_eq!(all["memory"]["context"], 64);

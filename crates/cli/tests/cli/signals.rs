@@ -78,7 +78,15 @@ fn a_closed_stdout_ends_silently() {
         assert!(matches!(output.status.code(), Some(0 | 141)), "{:?} {stderr}", output.status);
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
-    for args in [["show"].as_slice(), &["show", "--json"], &["tokenize", "-p", "x"], &["man"], &["completions", "zsh"], &["config"], &["--help"]] {
+    for args in [
+        ["show"].as_slice(),
+        &["show", "--json"],
+        &["tokenize", "-p", "x"],
+        &["man"],
+        &["completions", "zsh"],
+        &["config"],
+        &["--help"],
+    ] {
         let mut program = candor(args);
         let mut child = program.spawn();
         drop(child.stdout.take());

@@ -251,7 +251,8 @@ fn colours_are_left_out_where_they_are_not_wanted() {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         // A colour is a sequence of numbers, not 0, that ends in m.
         let starts = text.split("\x1b[").skip(1).filter_map(|rest| rest.split_once('m'));
-        let mut colours = starts.filter(|(numbers, _)| numbers.bytes().all(|byte| byte.is_ascii_digit() || byte == b';'));
+        let mut colours =
+            starts.filter(|(numbers, _)| numbers.bytes().all(|byte| byte.is_ascii_digit() || byte == b';'));
         colours.any(|(numbers, _)| !matches!(numbers, "" | "0"))
     };
     assert!(coloured(&[]));

@@ -84,13 +84,19 @@ fn perplexity_reads_files_and_stdin_and_its_window_can_be_chosen() {
     assert_eq!(run(&["-f", "-"]).stdout, from_file.stdout);
     assert_eq!(run(&[]).stdout, from_file.stdout);
     assert_ne!(candor(["perplexity", "-c", "32"].iter().chain(&file)).text(), from_file.stdout);
-    let windows = |outcome: &crate::program::Outcome| outcome.stderr.lines().filter(|line| line.starts_with('[')).count();
+    let windows =
+        |outcome: &crate::program::Outcome| outcome.stderr.lines().filter(|line| line.starts_with('[')).count();
     assert!(windows(&from_file) > 2, "{from_file:?}");
     let verbose = run(&["-v"]);
     for start in ["device: cpu", "text: ", "load: ", "prompt: "] {
         assert!(verbose.stderr.lines().any(|line| line.starts_with(start)), "{start}: {verbose:?}");
     }
-    assert!(candor(["perplexity", "--device", "reference", "-c", "32", "-v"].iter().chain(&file)).outcome().stderr.contains("device: reference"));
+    assert!(
+        candor(["perplexity", "--device", "reference", "-c", "32", "-v"].iter().chain(&file))
+            .outcome()
+            .stderr
+            .contains("device: reference")
+    );
     let error = candor(["perplexity", "-c", "512"]).stdin("too short").error();
     assert!(error.starts_with("error: the text has ") && error.ends_with("-c N makes the windows shorter"), "{error}");
 }

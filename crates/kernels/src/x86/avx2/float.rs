@@ -13,11 +13,13 @@ use crate::shape::float_rows;
 use crate::{Activations, OutTile};
 
 /// Columns that are summed before their lanes are.
-const SEGMENT: usize = 1024;
+const SEGMENT: usize = 512;
 /// Registers of a segment.
 const STEPS: usize = SEGMENT / 8;
 /// Weight rows that are widened together.
-const STRIP: usize = 8;
+const STRIP: usize = 6;
+/// Inputs of a tile.
+const INPUTS: usize = 4;
 /// Bytes that prefetches run ahead.
 const AHEAD: usize = 2048;
 
@@ -148,7 +150,11 @@ fn padded(rest: &[f32]) -> [f32; 8] {
     eight
 }
 
-/// Strips of weights are widened once and meet every input in tiles of 2 rows by 4 inputs.
+/// A segment of a row.
+type Segment = [[f32; 8]; STEPS];
+
+/// Strips of weights are widened once and meet every input in tiles of 3 rows by 4 inputs: twelve sums, since eight wait
+/// for each other.
 #[target_feature(enable = "avx2,fma,f16c")]
 fn several_inputs<N: Number>(
     out: &mut OutTile<'_>,
@@ -157,37 +163,32 @@ fn several_inputs<N: Number>(
     x: &[f32],
     cols: usize,
 ) {
-    let inputs = x.len() / cols;
+    let bytes = size_of::<N::Eight>() / 8;
     let mut wide = [[[0.0; 8]; STEPS]; STRIP];
+    let mut ends = [[[0.0; 8]; STEPS]; INPUTS];
     for first in (0..rows).step_by(STRIP) {
         let count = (rows - first).min(STRIP);
         for start in (0..cols).step_by(SEGMENT) {
             let columns = (cols - start).min(SEGMENT);
             for (r, wide) in wide.iter_mut().enumerate().take(count) {
-                let bytes = size_of::<N::Eight>() / 8;
-                let row = &w[(first + r) * row_bytes..][start * bytes..][..columns * bytes];
-                widen_row::<N>(wide, row);
+                widen_row::<N>(wide, &w[(first + r) * row_bytes + start * bytes..][..columns * bytes]);
             }
-            let mut t = 0;
-            while t < inputs {
-                let mut r = 0;
-                let taken = (inputs - t).min(4);
-                while r < count {
-                    let place = Place { out: first + r, t, cols, start, columns };
-                    let pair = [&wide[r], &wide[(r + 1) % STRIP]];
-                    match (count - r, taken) {
-                        (1, 1) => tile::<1, 1>(out, [pair[0]], x, place),
-                        (1, 2) => tile::<1, 2>(out, [pair[0]], x, place),
-                        (1, 3) => tile::<1, 3>(out, [pair[0]], x, place),
-                        (1, _) => tile::<1, 4>(out, [pair[0]], x, place),
-                        (_, 1) => tile::<2, 1>(out, pair, x, place),
-                        (_, 2) => tile::<2, 2>(out, pair, x, place),
-                        (_, 3) => tile::<2, 3>(out, pair, x, place),
-                        (_, _) => tile::<2, 4>(out, pair, x, place),
+            for (t, x) in x.chunks(cols * INPUTS).enumerate() {
+                let place = Place { row: first, input: t * INPUTS, start, columns };
+                let inputs = x.len() / cols;
+                let mut whole = [&[[0.0; 8]; STEPS]; INPUTS];
+                if columns == SEGMENT {
+                    for (whole, x) in whole.iter_mut().zip(x.chunks_exact(cols)) {
+                        *whole = x[start..].as_chunks().0.first_chunk().expect("a segment is left of the row");
                     }
-                    r += 2;
+                } else {
+                    for (end, x) in ends.iter_mut().zip(x.chunks_exact(cols)) {
+                        end.as_flattened_mut()[..columns].copy_from_slice(&x[start..]);
+                        end.as_flattened_mut()[columns..].fill(0.0);
+                    }
+                    whole = ends.each_ref();
                 }
-                t += taken;
+                strip_times(out, &wide[..count], &whole[..inputs], place);
             }
         }
     }
@@ -195,7 +196,7 @@ fn several_inputs<N: Number>(
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn widen_row<N: Number>(wide: &mut [[f32; 8]; STEPS], row: &[u8]) {
+fn widen_row<N: Number>(wide: &mut Segment, row: &[u8]) {
     let (whole, rest) = N::split(row);
     for (wide, eight) in wide.iter_mut().zip(whole) {
         // SAFETY: this function has the features that `widen` asks for.
@@ -206,44 +207,61 @@ fn widen_row<N: Number>(wide: &mut [[f32; 8]; STEPS], row: &[u8]) {
     }
 }
 
-/// Where a tile is: its first output row and input, and its columns.
+/// Where a strip's products go, and the columns that they are of.
 #[derive(Clone, Copy)]
 struct Place {
-    out: usize,
-    t: usize,
-    cols: usize,
+    row: usize,
+    input: usize,
     start: usize,
     columns: usize,
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn tile<const R: usize, const T: usize>(out: &mut OutTile<'_>, w: [&[[f32; 8]; STEPS]; R], x: &[f32], place: Place) {
-    let Place { out: o, t: first, cols, start, columns } = place;
-    let mut whole: [&[[f32; 8]]; T] = [&[]; T];
-    let mut rest: [&[f32]; T] = [&[]; T];
-    for t in 0..T {
-        (whole[t], rest[t]) = x[(first + t) * cols + start..][..columns].as_chunks();
+fn strip_times(out: &mut OutTile<'_>, w: &[Segment], x: &[&Segment], place: Place) {
+    for (i, w) in w.chunks(3).enumerate() {
+        let place = Place { row: place.row + i * 3, ..place };
+        match w {
+            [a, b, c] => rows_times(out, [a, b, c], x, place),
+            [a, b] => rows_times(out, [a, b], x, place),
+            [a] => rows_times(out, [a], x, place),
+            _ => {}
+        }
     }
-    let steps = (columns / 8).min(STEPS);
-    let whole = whole.map(|whole| &whole[..steps]);
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn rows_times<const R: usize>(out: &mut OutTile<'_>, w: [&Segment; R], x: &[&Segment], place: Place) {
+    match *x {
+        [a, b, c, d] => tile(out, w, [a, b, c, d], place),
+        [a, b, c] => tile(out, w, [a, b, c], place),
+        [a, b] => tile(out, w, [a, b], place),
+        [a] => tile(out, w, [a], place),
+        _ => {}
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn tile<const R: usize, const T: usize>(out: &mut OutTile<'_>, w: [&Segment; R], x: [&Segment; T], place: Place) {
     let mut lanes = [[_mm256_setzero_ps(); T]; R];
-    for i in 0..steps {
+    for i in 0..place.columns.div_ceil(8).min(STEPS) {
+        let mut weights = [_mm256_setzero_ps(); R];
         for r in 0..R {
-            let w = load_ps(&w[r][i]);
-            for t in 0..T {
-                lanes[r][t] = _mm256_fmadd_ps(w, load_ps(&whole[t][i]), lanes[r][t]);
+            weights[r] = load_ps(&w[r][i]);
+        }
+        for t in 0..T {
+            let x = load_ps(&x[t][i]);
+            for r in 0..R {
+                lanes[r][t] = _mm256_fmadd_ps(weights[r], x, lanes[r][t]);
             }
         }
     }
-    for r in 0..R {
-        for t in 0..T {
-            if !rest[t].is_empty() {
-                lanes[r][t] = _mm256_fmadd_ps(load_ps(&w[r][steps]), load_ps(&padded(rest[t])), lanes[r][t]);
-            }
+    for t in 0..T {
+        let out = &mut out.values[(place.input + t) * out.stride + place.row..][..R];
+        for r in 0..R {
             let sum = tree(lanes[r][t]);
-            let value = &mut out.values[(first + t) * out.stride + o + r];
-            *value = if start == 0 { sum } else { *value + sum };
+            out[r] = if place.start == 0 { sum } else { out[r] + sum };
         }
     }
 }

@@ -6,7 +6,6 @@ use std::arch::x86_64::*;
 use candor_quant::Format;
 
 use super::panel::Panel;
-use crate::scalar::Minima;
 
 /// Columns that the kernels take at a time: eight blocks of 32.
 pub const GROUP: usize = 256;
@@ -17,7 +16,7 @@ pub struct Products {
     pub sums: __m256i,
     /// What the sums are to be multiplied with.
     pub scale: __m256,
-    /// What times the activations' sums is to be subtracted; the second for `Minima::Halves` alone.
+    /// What times the activations' sums is to be subtracted; the second for panels with `Minima::Halves` alone.
     pub minima: [__m256; 2],
 }
 
@@ -26,7 +25,6 @@ pub struct Products {
 /// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
 pub trait Quant {
     const FORMAT: Format;
-    const MINIMA: Minima;
     /// The bytes of 256 columns.
     type Group: Group;
     /// Eight rows of 256 columns, unpacked.

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::panel::{Columns, Panel, pair, step, unroll};
 use super::registers::{load_i16, store_i16};
+use crate::scalar::Minima;
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
 /// `DEPTH` products of two are added as i16: 4 for up to 3 bits, 2 for 6 (2 * 2 * 63 * 127 < 2^15).
@@ -42,6 +43,7 @@ impl<const DEPTH: usize, const OFFSET: i16> Panel for Halves<DEPTH, OFFSET> {
         scale: [0.0; 8],
         minima: [[[0.0; 8]; 2]; 8],
     };
+    const MINIMA: Minima = if OFFSET == 0 { Minima::Halves } else { Minima::None };
     const INPUTS: usize = 2;
 
     #[inline]

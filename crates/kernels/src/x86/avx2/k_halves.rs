@@ -8,7 +8,6 @@ use super::fold::{fold_middle_halves, fold_narrow_halves, join, negated, transpo
 use super::format::{GROUP, Products, Quant};
 use super::halves::Halves;
 use super::registers::{load_128, load_256, load_quants, store_256, store_ps};
-use crate::scalar::Minima;
 
 /// The half-precision number at `at`, in every lane.
 #[inline]
@@ -76,7 +75,6 @@ fn factors_2(w: &[u8; 84]) -> __m128i {
 
 impl Quant for Q2K {
     const FORMAT: Format = Format::Q2K;
-    const MINIMA: Minima = Minima::Halves;
     type Group = [u8; 84];
     type Panel = Halves<4, 0>;
 
@@ -142,7 +140,6 @@ fn third_bits(high: __m256i, j: usize) -> __m256i {
 
 impl Quant for Q3K {
     const FORMAT: Format = Format::Q3K;
-    const MINIMA: Minima = Minima::None;
     type Group = [u8; 110];
     type Panel = Halves<4, 4>;
 
@@ -201,7 +198,6 @@ fn six_bits(a: __m256i, b: __m256i, upper: __m256i) -> [__m256i; 4] {
 
 impl Quant for Q6K {
     const FORMAT: Format = Format::Q6K;
-    const MINIMA: Minima = Minima::None;
     type Group = [u8; 210];
     type Panel = Halves<2, 32>;
 

@@ -8,7 +8,6 @@ use super::fold::{fold_narrow, negated, transpose, transpose_ps};
 use super::format::{GROUP, Products, Quant};
 use super::narrow::Narrow;
 use super::registers::{load_128, load_256, load_quants, store_256, store_ps};
-use crate::scalar::Minima;
 
 /// Scales and minima of eight blocks, lane = block, from a block of 256 that begins with d, dmin and 12 packed bytes.
 ///
@@ -59,7 +58,6 @@ pub struct Q4K;
 
 impl Quant for Q4K {
     const FORMAT: Format = Format::Q4K;
-    const MINIMA: Minima = Minima::Whole;
     type Group = [u8; 144];
     type Panel = Narrow<8, 0>;
 
@@ -107,7 +105,6 @@ pub struct Q5K;
 
 impl Quant for Q5K {
     const FORMAT: Format = Format::Q5K;
-    const MINIMA: Minima = Minima::Whole;
     type Group = [u8; 176];
     type Panel = Narrow<4, 0>;
 

@@ -11,7 +11,6 @@ use super::format::{GROUP, Products, Quant};
 use super::k_quants::nibbles;
 use super::narrow::Narrow;
 use super::registers::{load_128, load_256, load_quants, store_256, store_ps};
-use crate::scalar::Minima;
 
 /// Half-precision numbers `stride` bytes apart.
 #[inline]
@@ -120,7 +119,6 @@ pub struct Q4_0;
 
 impl Quant for Q4_0 {
     const FORMAT: Format = Format::Q4_0;
-    const MINIMA: Minima = Minima::None;
     type Group = [u8; 8 * 18];
     type Panel = Narrow<8, 8>;
 
@@ -148,7 +146,6 @@ pub struct Q4_1;
 
 impl Quant for Q4_1 {
     const FORMAT: Format = Format::Q4_1;
-    const MINIMA: Minima = Minima::Whole;
     type Group = [u8; 8 * 20];
     type Panel = Narrow<8, 0>;
 
@@ -177,7 +174,6 @@ pub struct Q5_0;
 
 impl Quant for Q5_0 {
     const FORMAT: Format = Format::Q5_0;
-    const MINIMA: Minima = Minima::None;
     type Group = [u8; 8 * 22];
     type Panel = Narrow<4, 16>;
 
@@ -207,7 +203,6 @@ pub struct Q5_1;
 
 impl Quant for Q5_1 {
     const FORMAT: Format = Format::Q5_1;
-    const MINIMA: Minima = Minima::Whole;
     type Group = [u8; 8 * 24];
     type Panel = Narrow<4, 0>;
 

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::panel::{Columns, Panel, pair, step, unroll};
+use crate::scalar::Minima;
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
 /// `DEPTH` products of two are added as i16: 8 for 4 bits (8 * 2 * 15 * 127 < 2^15), 4 for 5.
@@ -16,6 +17,7 @@ pub struct Narrow<const DEPTH: usize, const OFFSET: i16> {
 
 impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSET> {
     const ZERO: Self = Narrow { quants: [[[0; 32]; 8]; 8], scales: [[0.0; 8]; 8], minima: [[0.0; 8]; 8] };
+    const MINIMA: Minima = if OFFSET == 0 { Minima::Whole } else { Minima::None };
     const INPUTS: usize = 4;
 
     #[inline]

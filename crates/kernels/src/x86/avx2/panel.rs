@@ -7,6 +7,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::registers::load_256;
+use crate::scalar::Minima;
 
 /// Repeats a block for a constant from 0 to 7: as a loop it would stay one.
 macro_rules! unroll {
@@ -28,6 +29,8 @@ pub type Columns = [u8; 32];
 /// Eight unpacked rows of 256 columns.
 pub trait Panel: Copy {
     const ZERO: Self;
+    /// Which minima there are.
+    const MINIMA: Minima;
     /// Inputs per tile that leave registers for what is multiplied: 2 or 4.
     const INPUTS: usize;
 

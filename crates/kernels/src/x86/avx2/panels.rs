@@ -93,10 +93,10 @@ fn strip_times<Q: Quant, const P: usize>(
         while t < x.count {
             let part = Part { start, blocks, t };
             t += match (x.count - t).min(Q::Panel::INPUTS) {
-                1 => tile::<Q, P, 1>(out, strip, room, x, part),
-                2 => tile::<Q, P, 2>(out, strip, room, x, part),
-                3 => tile::<Q, P, 3>(out, strip, room, x, part),
-                _ => tile::<Q, P, INPUTS>(out, strip, room, x, part),
+                1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part),
+                2 => tile::<Q::Panel, P, 2>(out, strip, room, x, part),
+                3 => tile::<Q::Panel, P, 3>(out, strip, room, x, part),
+                _ => tile::<Q::Panel, P, INPUTS>(out, strip, room, x, part),
             };
         }
     }
@@ -129,11 +129,14 @@ struct Part {
 }
 
 /// Multiplies a segment of up to 16 weight rows with `T` inputs; returns `T`.
+///
+/// Knows the kind of panel and not the format, so that each `Panel::sums` has one caller and becomes part of it: as a
+/// call for every block it cost a tenth.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn tile<Q: Quant, const P: usize, const T: usize>(
+fn tile<B: Panel, const P: usize, const T: usize>(
     out: &mut OutTile<'_>,
     strip: &Strip<'_>,
-    room: &mut Room<Q::Panel>,
+    room: &mut Room<B>,
     x: &Inputs<'_>,
     part: Part,
 ) -> usize {
@@ -148,13 +151,13 @@ fn tile<Q: Quant, const P: usize, const T: usize>(
         quants[t] = &x.quants[first..][..part.blocks];
         scales[t] = &x.scales[first..][..part.blocks];
         sums[t] = &x.sums[first..][..part.blocks];
-        scale_sums(&mut scaled_sums[t], Q::MINIMA, scales[t], sums[t]);
+        scale_sums(&mut scaled_sums[t], B::MINIMA, scales[t], sums[t]);
     }
     let mut lanes = [[[_mm256_setzero_ps(); P]; T]; LANES];
     for b in 0..part.blocks {
         let (g, j) = (b / 8, b % 8);
         // SAFETY: this function has the features that `sums` asks for.
-        let products = unsafe { Q::Panel::sums(panels, g, j, &quants, &sums) };
+        let products = unsafe { B::sums(panels, g, j, &quants, &sums) };
         for t in 0..T {
             let scale = _mm256_set1_ps(scales[t][b]);
             for p in 0..P {
@@ -162,11 +165,11 @@ fn tile<Q: Quant, const P: usize, const T: usize>(
                 let lane = &mut lanes[j][t][p];
                 let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(products[t][p]), load_ps(panel.scale(j)));
                 *lane = _mm256_fmadd_ps(scaled, scale, *lane);
-                if Q::MINIMA != Minima::None {
+                if B::MINIMA != Minima::None {
                     let sum = _mm256_set1_ps(scaled_sums[t][0][b]);
                     *lane = _mm256_fmadd_ps(load_ps(panel.minimum(j, 0)), sum, *lane);
                 }
-                if Q::MINIMA == Minima::Halves {
+                if B::MINIMA == Minima::Halves {
                     let sum = _mm256_set1_ps(scaled_sums[t][1][b]);
                     *lane = _mm256_fmadd_ps(load_ps(panel.minimum(j, 1)), sum, *lane);
                 }

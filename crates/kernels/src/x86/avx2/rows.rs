@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::fold::tree;
 use super::format::{GROUP, Group, Quant};
+use super::panel::Panel;
 use super::registers::{load_i16, load_ps};
 use crate::Q8Row;
 use crate::order::SEGMENT;
@@ -88,7 +89,7 @@ fn step<Q: Quant>(lanes: __m256, w: &Q::Group, quants: &[i8; GROUP], scales: &[f
     let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(products.sums), products.scale);
     let lanes = _mm256_fmadd_ps(scaled, scales, lanes);
     let times_sums = |sums| _mm256_mul_ps(scales, _mm256_cvtepi32_ps(sums));
-    match Q::MINIMA {
+    match Q::Panel::MINIMA {
         Minima::None => lanes,
         Minima::Whole => {
             let sums = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));

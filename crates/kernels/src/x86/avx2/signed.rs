@@ -9,7 +9,7 @@ use super::format::{GROUP, Products, Quant};
 use super::legacy::halves_at;
 use super::registers::{load_128, load_256, load_quants, store_ps};
 use super::wide::Wide;
-use crate::scalar::{IQ4_VALUES, Minima};
+use crate::scalar::IQ4_VALUES;
 
 /// Products of two, i16. Exact for weights down to -128, since no activation is: 2 * 128 * 127 < 2^15.
 #[inline]
@@ -67,7 +67,6 @@ pub struct Q8_0;
 
 impl Quant for Q8_0 {
     const FORMAT: Format = Format::Q8_0;
-    const MINIMA: Minima = Minima::None;
     type Group = [u8; 8 * 34];
     type Panel = Wide;
 
@@ -99,7 +98,6 @@ pub struct Iq4Nl;
 
 impl Quant for Iq4Nl {
     const FORMAT: Format = Format::Iq4Nl;
-    const MINIMA: Minima = Minima::None;
     type Group = [u8; 8 * 18];
     type Panel = Wide;
 
@@ -141,7 +139,6 @@ fn scales_xs(w: &[u8; 136]) -> __m256 {
 
 impl Quant for Iq4Xs {
     const FORMAT: Format = Format::Iq4Xs;
-    const MINIMA: Minima = Minima::None;
     type Group = [u8; 136];
     type Panel = Wide;
 

@@ -7,6 +7,7 @@ use std::arch::x86_64::*;
 
 use super::panel::{Columns, Panel, pair, step, unroll};
 use super::registers::store_256;
+use crate::scalar::Minima;
 
 /// Weights plus 128 as low and high nibbles.
 #[derive(Clone, Copy)]
@@ -31,6 +32,7 @@ impl Wide {
 
 impl Panel for Wide {
     const ZERO: Self = Wide { quants: [[[[0; 32]; 8]; 2]; 8], scales: [[0.0; 8]; 8] };
+    const MINIMA: Minima = Minima::None;
     const INPUTS: usize = 4;
 
     #[inline]
