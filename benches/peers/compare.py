@@ -63,9 +63,9 @@ def candor(binary, model, threads, prompt, tokens, isa):
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         raise SystemExit(done.stderr)
-    number = lambda label: float(re.search(rf"{label}\D*?([\d.]+) tok/s", done.stderr)[1])
-    load = re.search(r"load\D*?([\d.]+) ms", done.stderr)
-    return number("prompt"), number("decode"), float(load[1]) / 1000
+    number = lambda pattern: float(re.search(pattern, done.stderr, re.MULTILINE)[1])
+    speeds = [number(rf"^{label}: .* ([\d.]+) tok/s") for label in ("prompt", "decode")]
+    return *speeds, number(r"^load: ([\d.]+) s")
 
 
 def main():

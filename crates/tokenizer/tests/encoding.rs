@@ -24,6 +24,14 @@ fn check(tokenizer: &Tokenizer, cases: &[Case]) {
 }
 
 #[test]
+fn tokenizers_and_templates_are_shared_between_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Tokenizer>();
+    shared::<StreamDecoder<Arc<Tokenizer>>>();
+    shared::<candor_tokenizer::ChatTemplate>();
+}
+
+#[test]
 fn spm_joins_by_score_and_falls_back_to_bytes() {
     check(
         &load(&spm()),

@@ -238,7 +238,7 @@ impl<'a> Conversation<'a> {
             Speed(last.prompt_tokens, last.prompt),
             Speed(last.tokens, last.decode)
         );
-        say!("{answers} answers: prompt {}; decode {}", Speed(prompt.0, prompt.1), Speed(decode.0, decode.1));
+        say!("answers: {answers}; prompt {}; decode {}", Speed(prompt.0, prompt.1), Speed(decode.0, decode.1));
     }
 }
 

@@ -63,7 +63,7 @@ fn the_context_and_its_cache_are_what_was_asked_for() {
         for (command, text) in [("run", STORY.to_owned()), ("chat", STORY.to_owned()), ("perplexity", STORY.repeat(30))]
         {
             let length: &[&str] = if command == "perplexity" { &[] } else { &["-n", "2"] };
-            let words = [command, "-v", "-c", "64"].iter().chain(length).chain(args);
+            let words = [&[command, "-v", "-c", "64"], length, args].concat();
             let outcome = candor(words).stdin(text).outcome();
             assert_eq!(outcome.code, 0, "{outcome:?}");
             assert!(outcome.stderr.contains(expected), "{command:?} {args:?}: {outcome:?}");

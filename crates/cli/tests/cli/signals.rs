@@ -37,9 +37,13 @@ fn ctrl_c_before_an_answer_ends_the_program() {
     let mut program = candor(["run"]);
     program.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = program.command.spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    // Waiting for the end would close it, and with it the prompt would be empty.
+    let stdin = child.stdin.take();
+    // Long enough for the program to begin to catch signals on a busy machine.
+    std::thread::sleep(Duration::from_secs(1));
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(stdin);
 }
 
 #[test]
