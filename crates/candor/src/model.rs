@@ -86,7 +86,7 @@ impl Model {
                 let device = format!("cpu, {} kernels, {} threads", kernels.name, cpu.threads());
                 (runner::load(&gguf, cpu)?, device)
             }
-            Device::Reference => (runner::load(&gguf, Reference::default())?, "reference".to_owned()),
+            Device::Reference => (runner::load(&gguf, Reference)?, "reference".to_owned()),
         };
         Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, loaded, device }) })
     }

@@ -57,7 +57,7 @@ fn cases() -> Vec<(String, std::path::PathBuf, Vec<u32>)> {
 #[test]
 fn chunks_of_any_size_give_the_same_bits_on_reference() {
     for (name, path, tokens) in cases() {
-        let (model, ops) = load(&path, Reference::default());
+        let (model, ops) = load(&path, Reference);
         let whole = logits(&model, &ops, &tokens, tokens.len());
         for chunk in [1, 3, 7] {
             assert!(same_bits(&whole, &logits(&model, &ops, &tokens, chunk)), "{name}: chunks of {chunk}");

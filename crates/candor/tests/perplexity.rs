@@ -3,21 +3,24 @@
 use candor::{LoadOptions, Model, SessionOptions, perplexity};
 use candor_testing::fixtures;
 
-#[test]
-fn perplexity_equals_llama_cpp() {
+/// Compares the models that `chosen` picks. One thread each: the tests run side by side.
+fn compare(chosen: impl Fn(&str) -> bool) {
     let Some(fixtures) = fixtures() else { return };
     let table = std::fs::read_to_string(fixtures.join("expected/llamacpp-ppl.tsv")).unwrap();
     let mut failures = Vec::new();
     for line in table.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [name, text, "c256", estimate] = fields[..] else { panic!("unexpected line {line:?}") };
+        if !chosen(name) {
+            continue;
+        }
         let path = fixtures.join(format!("models/{name}.gguf"));
         if !path.exists() {
             println!("{name}: skipped, the table has it but fixtures/models does not");
             continue;
         }
         let expected: f64 = estimate.split("PPL = ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-        let model = Model::open(path, &LoadOptions::default()).unwrap();
+        let model = Model::open(path, &LoadOptions { threads: 1, ..LoadOptions::default() }).unwrap();
         let text = std::fs::read_to_string(fixtures.join(format!("text/{text}.txt"))).unwrap();
         let mut session = model.session(&SessionOptions { context: 256, ..SessionOptions::default() }).unwrap();
         let got = perplexity(&mut session, &model.encode_prompt(&text), |_, _| ()).unwrap().value;
@@ -29,4 +32,19 @@ fn perplexity_equals_llama_cpp() {
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[test]
+fn small_models_have_the_perplexity_of_llama_cpp() {
+    compare(|name| !name.contains("wide256"));
+}
+
+#[test]
+fn wide_k_quants_have_the_perplexity_of_llama_cpp() {
+    compare(|name| name.contains("wide256") && name.contains('K'));
+}
+
+#[test]
+fn other_wide_models_have_the_perplexity_of_llama_cpp() {
+    compare(|name| name.contains("wide256") && !name.contains('K'));
 }

@@ -10,6 +10,7 @@ use candor_kernels::{Activations, Kernels, OutTile};
 use candor_ops::{Heads, Step};
 use candor_quant::Format;
 
+use crate::buffer::room;
 use crate::kv::{Head, Run};
 
 /// Query heads of one task, over all its rows.
@@ -86,8 +87,7 @@ impl Task<'_> {
             (0..self.seen.len()).for_each(|row| queries.extend_from_slice(query(row)));
             let positions = self.seen.iter().copied().max().unwrap_or(0);
             let count = self.seen.len() * self.group;
-            scores.resize(scores.len().max(count * positions), 0.0);
-            let scores = &mut scores[..count * positions];
+            let scores = room(scores, count * positions);
             self.score(scores, queries, positions, kernels);
             for (row, scores) in scores.chunks_exact_mut(self.group * positions).enumerate() {
                 let (out, seen) = (out(row), self.seen[row]);
@@ -145,12 +145,12 @@ impl Mix<'_> {
     }
 }
 
-/// Numbers a kernel can read as a file's bytes.
-trait Plain: Copy {}
-impl Plain for f32 {}
-impl Plain for u16 {}
+/// What a kernel can read as a file's bytes.
+trait Number: Copy {}
+impl Number for f32 {}
+impl Number for u16 {}
 
-fn little_endian<T: Plain>(values: &[T]) -> &[u8] {
+fn little_endian<T: Number>(values: &[T]) -> &[u8] {
     const { assert!(cfg!(target_endian = "little"), "kernels read numbers as files hold them") };
     // SAFETY: floats and integers have no padding, any byte is valid as u8, and the length is theirs in bytes.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }

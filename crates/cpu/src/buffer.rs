@@ -1,4 +1,4 @@
-//! Activations.
+//! Activations, and scratch memory for them.
 
 /// `[rows, width]` floats with room for more rows.
 #[derive(Clone, Debug)]
@@ -29,4 +29,12 @@ impl Buf {
     pub(crate) fn row_mut(&mut self, row: usize) -> &mut [f32] {
         &mut self.values[row * self.width..][..self.width]
     }
+}
+
+/// The first `len` elements of scratch memory that only ever grows; what they hold is left over.
+pub(crate) fn room<T: Copy + Default>(scratch: &mut Vec<T>, len: usize) -> &mut [T] {
+    if scratch.len() < len {
+        scratch.resize(len, T::default());
+    }
+    &mut scratch[..len]
 }

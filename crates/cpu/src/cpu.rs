@@ -7,7 +7,7 @@ use candor_ops::{Error, Heads, KvPlan, Ops, Prims, Rope, Step, Tensor};
 
 use crate::attention::{QUERIES, Spans, Task};
 use crate::pool::Pool;
-use crate::product::{Inputs, Product, Rounded, Then, multiply};
+use crate::product::{Inputs, Product, Then, Workspace, multiply};
 use crate::split::Split;
 use crate::turns::{Turns, rotate};
 use crate::{Buf, Kv, Rotation, Weight, physical_cores};
@@ -37,7 +37,7 @@ impl Default for CpuOptions {
 pub struct Cpu {
     pool: Arc<Pool>,
     kernels: &'static Kernels,
-    rounded: Rounded,
+    work: Workspace,
     turns: Turns,
     picked: Vec<f32>,
     spans: Spans,
@@ -60,7 +60,7 @@ impl Cpu {
         Cpu {
             pool,
             kernels,
-            rounded: Rounded::default(),
+            work: Workspace::default(),
             turns: Turns::default(),
             picked: Vec::new(),
             spans: Spans::default(),
@@ -83,7 +83,7 @@ impl Cpu {
 
     fn multiply<const N: usize>(&mut self, products: [Product<'_>; N], x: &Buf) {
         let x = Inputs { rows: x.rows, cols: x.width, values: x.live() };
-        multiply(products, &x, &mut self.rounded, &self.pool, &self.kernels.f32);
+        multiply(products, &x, &mut self.work, &self.pool, &self.kernels.f32);
     }
 
     /// Calls `f` with pieces of `x` that are whole groups of `group` elements, and the index of their first element.
@@ -156,7 +156,7 @@ impl Prims for Cpu {
             picked.extend_from_slice(x.row(row as usize));
         }
         let x = Inputs { rows: step.outputs.len(), cols: x.width, values: &picked };
-        multiply([Product { out, w, then: Then::Store }], &x, &mut self.rounded, &self.pool, &self.kernels.f32);
+        multiply([Product { out, w, then: Then::Store }], &x, &mut self.work, &self.pool, &self.kernels.f32);
         self.picked = picked;
     }
 

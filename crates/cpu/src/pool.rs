@@ -210,7 +210,7 @@ impl Pool {
         shared.job.store(ptr::from_ref(&job).cast_mut().cast(), Ordering::Relaxed);
         shared.left.store(0, Ordering::Relaxed);
         let generation = shared.state.load(Ordering::Relaxed) / GENERATION + 1;
-        shared.publish(generation * GENERATION | OPEN);
+        shared.publish((generation * GENERATION) | OPEN);
         let mine = job.work_caught();
         let joined = shared.state.fetch_and(!OPEN, Ordering::AcqRel) & JOINED;
         let mut waited = 0;
@@ -274,10 +274,12 @@ mod tests {
     }
 
     #[test]
-    fn workers_wake_from_sleep() {
+    fn idle_workers_sleep_and_wake() {
         let pool = Pool::new(3);
         for _ in 0..5 {
-            thread::sleep(Duration::from_millis(20));
+            while pool.shared.sleeping.load(Ordering::SeqCst) < 2 {
+                thread::sleep(Duration::from_millis(1));
+            }
             let arrived = AtomicUsize::new(0);
             // Each piece waits for the others, so three threads must come.
             pool.run(3, &|_| {
@@ -301,14 +303,24 @@ mod tests {
 
     #[test]
     fn a_panic_comes_back_and_the_pool_lives_on() {
-        let pool = Pool::new(4);
+        let pool = Pool::new(3);
+        let caller = thread::current().id();
         for round in 0..200 {
+            let arrived = AtomicUsize::new(0);
             let panic = catch_unwind(AssertUnwindSafe(|| {
-                pool.run(8, &|index| assert_ne!(index, round % 8, "piece {index} fails"));
+                // Each piece waits for the others: every thread has one.
+                pool.run(3, &|_| {
+                    arrived.fetch_add(1, Ordering::SeqCst);
+                    while arrived.load(Ordering::SeqCst) < 3 {
+                        thread::yield_now();
+                    }
+                    let mine = thread::current().id() == caller;
+                    assert_ne!(mine, round % 2 == 0, "a piece fails");
+                });
             }));
-            let payload = panic.expect_err("one piece panics");
+            let payload = panic.expect_err("the caller's piece panics, or those of both workers");
             let message = payload.downcast_ref::<String>().expect("assert_ne formats its message");
-            assert!(message.contains("fails"), "{message}");
+            assert!(message.contains("a piece fails"), "{message}");
             assert_eq!(count_runs(&pool, 6), [1; 6]);
         }
     }

@@ -1,30 +1,29 @@
 //! Matrix products: inputs rounded once where the weights want it, weight rows dealt out in chunks.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use candor_kernels::{Activations, F32Kernels, OutTile, Q8_BLOCK, Q8RowMut, Q8Rows};
 
-use crate::buffer::Buf;
+use crate::buffer::{Buf, room};
 use crate::pool::Pool;
 use crate::split::Split;
 use crate::weight::{Kind, Weight};
 
 /// Weight rows per chunk are a multiple of this: kernels take several at once, and it fills a cache line of outputs.
 const ROWS_MULTIPLE: usize = 16;
-/// Weight bytes per chunk that keep the cost of claiming chunks invisible.
-const CHUNK_BYTES: usize = 64 << 10;
-/// Weight rows per chunk when there are many input rows.
-const CHUNK_ROWS: usize = 64;
-/// Chunks per thread that let threads finish together.
-const CHUNKS_PER_THREAD: usize = 4;
-/// Bytes of inputs worked through per chunk at a time, so that they stay in the second-level cache.
-const INPUT_BYTES: usize = 512 << 10;
+/// Weight bytes times input rows per chunk that are worth handing to another thread.
+const CHUNK_BYTES: usize = 16 << 10;
+/// Outputs per chunk, so that they stay in the second-level cache.
+const CHUNK_OUTPUTS: usize = 64 << 10;
+/// Bytes of inputs worked through per chunk at a time, for the same reason.
+const INPUT_BYTES: usize = 1 << 20;
 /// Rows decoded at a time where there is no kernel.
 const DECODED_ROWS: usize = 8;
 
-/// Room for inputs rounded to 8 bits, kept from one product to the next.
+/// Inputs rounded to 8 bits.
 #[derive(Default)]
-pub(crate) struct Rounded {
+struct Rounded {
     quants: Vec<i8>,
     scales: Vec<f32>,
     sums: Vec<i16>,
@@ -56,7 +55,20 @@ struct Part<'a> {
     out: Split<'a, f32>, // [T, out]
     w: &'a Weight,
     then: Then,
-    chunk_rows: usize,
+}
+
+/// Some weight rows of one product: what a thread does at a time.
+#[derive(Clone, Debug, PartialEq)]
+struct Chunk {
+    part: usize,
+    rows: Range<usize>,
+}
+
+/// What products keep from one to the next: their inputs rounded to 8 bits, and their chunks.
+#[derive(Default)]
+pub(crate) struct Workspace {
+    rounded: Rounded,
+    chunks: Vec<Chunk>,
 }
 
 /// What all parts share.
@@ -79,12 +91,9 @@ thread_local! {
 impl Rounded {
     fn fill(&mut self, x: &Inputs<'_>, pool: &Pool, f32: &F32Kernels) {
         let (rows, cols) = (x.rows, x.cols);
-        self.quants.resize(rows * cols, 0);
-        self.scales.resize(rows * cols / Q8_BLOCK, 0.0);
-        self.sums.resize(rows * cols / 16, 0);
-        let quants = Split::new(&mut self.quants, cols);
-        let scales = Split::new(&mut self.scales, cols / Q8_BLOCK);
-        let sums = Split::new(&mut self.sums, cols / 16);
+        let quants = Split::new(room(&mut self.quants, rows * cols), cols);
+        let scales = Split::new(room(&mut self.scales, rows * cols / Q8_BLOCK), cols / Q8_BLOCK);
+        let sums = Split::new(room(&mut self.sums, rows * cols / 16), cols / 16);
         pool.run(rows, &|row| {
             // SAFETY: each row is rounded once, and no two rows overlap.
             let out = unsafe {
@@ -113,25 +122,22 @@ impl Work<'_> {
     /// Some of the input rows, in the form that the weights want.
     fn some(&self, first: usize, rows: usize, q8: bool) -> Activations<'_> {
         let Inputs { cols, values, .. } = *self.x;
-        match q8 {
-            true => Activations::Q8(self.rounded.some(first, rows, cols)),
-            false => Activations::F32 { cols, values: &values[first * cols..(first + rows) * cols] },
+        if q8 {
+            return Activations::Q8(self.rounded.some(first, rows, cols));
         }
+        Activations::F32 { cols, values: &values[first * cols..(first + rows) * cols] }
     }
 
-    /// Computes one chunk of a part's weight rows for every input row.
-    fn chunk(&self, part: &Part<'_>, index: usize) {
-        let first = index * part.chunk_rows;
-        let columns = first..part.w.rows().min(first + part.chunk_rows);
-        let (inputs, outputs) = (self.x.rows, columns.len());
+    /// Computes one chunk for every input row.
+    fn chunk(&self, part: &Part<'_>, columns: Range<usize>) {
+        let (inputs, first, outputs) = (self.x.rows, columns.start, columns.len());
         SCRATCH.with_borrow_mut(|Scratch { tile, decoded }| {
             if inputs == 1 && part.then == Then::Store {
                 // SAFETY: each chunk is run once, and no two chunks have columns in common.
                 let out = unsafe { part.out.cell(0, columns) };
                 return self.tile(out, part.w, first, outputs, decoded);
             }
-            tile.resize(tile.len().max(inputs * outputs), 0.0);
-            let tile = &mut tile[..inputs * outputs];
+            let tile = room(tile, inputs * outputs);
             self.tile(tile, part.w, first, outputs, decoded);
             for (t, values) in tile.chunks_exact(outputs).enumerate() {
                 // SAFETY: as above.
@@ -148,7 +154,7 @@ impl Work<'_> {
     fn tile(&self, out: &mut [f32], w: &Weight, first: usize, outputs: usize, decoded: &mut Vec<f32>) {
         let Inputs { rows: inputs, cols, values } = *self.x;
         let Kind::Matrix { tensor, kernels: Some(kernels) } = &w.0 else {
-            decoded.resize(decoded.len().max(DECODED_ROWS * cols), 0.0);
+            let decoded = room(decoded, DECODED_ROWS * cols);
             for start in (0..outputs).step_by(DECODED_ROWS) {
                 let decoded = &mut decoded[..DECODED_ROWS.min(outputs - start) * cols];
                 for (i, row) in decoded.chunks_exact_mut(cols).enumerate() {
@@ -172,38 +178,94 @@ impl Work<'_> {
     }
 }
 
-/// Weight rows per chunk: enough to make claiming cheap, few enough to go round.
-fn chunk_rows(w: &Weight, inputs: usize, threads: usize) -> usize {
-    let wanted = if inputs == 1 { CHUNK_BYTES / w.row_bytes().max(1) } else { CHUNK_ROWS };
-    let fair = w.rows().div_ceil(threads * CHUNKS_PER_THREAD);
-    let rows = if threads == 1 { wanted } else { wanted.min(fair) };
-    rows.max(1).next_multiple_of(ROWS_MULTIPLE)
+/// Cuts the weights of products into chunks of whole rows, large ones first: long runs of memory are read fastest, and
+/// small chunks at the end let the threads finish together.
+fn deal(chunks: &mut Vec<Chunk>, weights: &[&Weight], inputs: usize, threads: usize) {
+    chunks.clear();
+    let shares = if threads == 1 { 1 } else { 2 * threads };
+    let mut left: usize = weights.iter().map(|w| w.rows() * w.row_bytes()).sum();
+    for (part, w) in weights.iter().enumerate() {
+        let bytes = w.row_bytes().max(1);
+        let (least, most) = (CHUNK_BYTES / (bytes * inputs), CHUNK_OUTPUTS / inputs);
+        let mut first = 0;
+        while first < w.rows() {
+            let rows = (left / shares / bytes).min(most).max(least).max(1).next_multiple_of(ROWS_MULTIPLE);
+            let rows = rows.min(w.rows() - first);
+            chunks.push(Chunk { part, rows: first..first + rows });
+            first += rows;
+            left -= rows * w.row_bytes();
+        }
+    }
 }
 
 /// Computes products of the same inputs in one parallel section.
 pub(crate) fn multiply<const N: usize>(
     products: [Product<'_>; N],
     x: &Inputs<'_>,
-    rounded: &mut Rounded,
+    Workspace { rounded, chunks }: &mut Workspace,
     pool: &Pool,
     f32: &F32Kernels,
 ) {
-    if products.iter().any(|product| product.w.q8()) {
+    let weights = products.each_ref().map(|product| product.w);
+    if weights.iter().any(|w| w.q8()) {
         rounded.fill(x, pool, f32);
     }
     let parts = products.map(|Product { out, w, then }| {
         out.rows = x.rows;
         let width = out.width;
-        Part { out: Split::new(out.live_mut(), width), w, then, chunk_rows: chunk_rows(w, x.rows, pool.threads()) }
+        Part { out: Split::new(out.live_mut(), width), w, then }
     });
-    let chunks = parts.each_ref().map(|part| part.w.rows().div_ceil(part.chunk_rows));
+    deal(chunks, &weights, x.rows.max(1), pool.threads());
     let work = Work { x, rounded, f32 };
-    pool.run(chunks.iter().sum(), &|mut index| {
-        for (part, &chunks) in parts.iter().zip(&chunks) {
-            if index < chunks {
-                return work.chunk(part, index);
-            }
-            index -= chunks;
-        }
+    pool.run(chunks.len(), &|index| {
+        let Chunk { part, rows } = &chunks[index];
+        work.chunk(&parts[*part], rows.clone());
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use candor_kernels::Kernels;
+    use candor_ops::Tensor;
+    use candor_quant::Format;
+
+    use super::*;
+
+    fn weight(rows: usize, cols: usize) -> Weight {
+        let tensor = Tensor { name: "w".into(), format: Format::I8, rows, cols, bytes: vec![0; rows * cols].into() };
+        Weight::new(tensor, Kernels::scalar()).expect("the right number of bytes")
+    }
+
+    #[test]
+    fn chunks_shrink_towards_the_end() {
+        let mut chunks = Vec::new();
+        deal(&mut chunks, &[&weight(2048, 2048)], 1, 2);
+        let rows: Vec<usize> = chunks.iter().map(|chunk| chunk.rows.len()).collect();
+        assert_eq!((rows[0], rows.last()), (512, Some(&16)), "{rows:?}");
+        assert!(rows.is_sorted_by(|a, b| a >= b), "{rows:?}");
+        deal(&mut chunks, &[&weight(2048, 2048)], 1, 1);
+        assert_eq!(chunks, [Chunk { part: 0, rows: 0..2048 }], "one thread reads in one go");
+    }
+
+    #[test]
+    fn chunks_cover_every_row_once() {
+        for (inputs, threads) in [(1, 1), (1, 2), (1, 7), (2, 2), (33, 1), (512, 2), (512, 64)] {
+            let shapes = [(2048, 2048), (5, 256), (32_000, 32), (17, 16_384)];
+            let weights = shapes.map(|(rows, cols)| weight(rows, cols));
+            let mut chunks = vec![Chunk { part: 9, rows: 0..9 }];
+            deal(&mut chunks, &weights.each_ref(), inputs, threads);
+            let case = format!("{inputs} inputs, {threads} threads: {chunks:?}");
+            let mut next = (0, 0);
+            for Chunk { part, rows } in &chunks {
+                if next.1 == shapes[next.0].0 {
+                    next = (next.0 + 1, 0);
+                }
+                assert_eq!((*part, rows.start), next, "{case}");
+                assert!(!rows.is_empty() && rows.len() * inputs <= CHUNK_OUTPUTS + ROWS_MULTIPLE * inputs, "{case}");
+                next.1 = rows.end;
+            }
+            assert_eq!(next, (3, 17), "{case}");
+            assert!(chunks.len() >= threads, "{case}");
+        }
+    }
 }

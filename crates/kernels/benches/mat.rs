@@ -79,6 +79,22 @@ fn pass(kernels: &MatKernels, format: Format, w: &[u8], rows: usize, x: Activati
     least
 }
 
+/// Random bytes without infinite or NaN halves; of plain numbers, rows of `values`: random bits would be subnormal now
+/// and then, which costs a processor a hundred cycles each.
+fn weights(format: Format, bytes: usize, values: &[f32]) -> Vec<u8> {
+    if format.can_encode() && format.block_len() == 1 {
+        let mut row = vec![0; format.row_bytes(COLS).expect("whole blocks")];
+        format.encode(&values[..COLS], &mut row).expect("can_encode said so");
+        return row.repeat(bytes / row.len());
+    }
+    let mut state = 1u64;
+    let words = (0..bytes / 8).map(|_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state & 0xbbff_bbff_bbff_bbff).to_le_bytes()
+    });
+    words.flatten().collect()
+}
+
 fn best(passes: usize, mut pass: impl FnMut() -> f64) -> f64 {
     (0..passes).map(|_| pass()).fold(f64::INFINITY, f64::min)
 }
@@ -93,14 +109,6 @@ fn main() {
     let most = *PROMPT_INPUTS.iter().max().expect("not empty");
     let inputs = Inputs::new(most);
     let mut out = vec![0.0; most * CHUNK_ROWS];
-    let mut state = 1u64;
-    let mut weights: Vec<u8> = (0..STREAM_BYTES / 8)
-        .flat_map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            // The top bit of every 16 off and some exponent bits too: no half in it is infinite or NaN.
-            (state & 0xbbff_bbff_bbff_bbff).to_le_bytes()
-        })
-        .collect();
     print!("{:8} {:8} {:>12}", "table", "format", "decode GB/s");
     for inputs in PROMPT_INPUTS {
         print!(" {:>12}", format!("x{inputs} GMAC/s"));
@@ -108,16 +116,11 @@ fn main() {
     println!();
     for table in tables.iter().filter(|table| !one_table || is_wanted(table.name)) {
         let slow = table.name == "scalar";
-        for &format in Format::ALL.iter().rev().filter(|format| !one_format || is_wanted(format.name())) {
+        for &format in Format::ALL.iter().filter(|format| !one_format || is_wanted(format.name())) {
             let Some(kernels) = (table.mat)(format) else { continue };
             let row_bytes = format.row_bytes(COLS).expect("whole blocks");
-            if !kernels.q8 {
-                // Random bits would be subnormal floats now and then, which cost a processor a hundred cycles each.
-                let mut row = vec![0; row_bytes];
-                format.encode(&inputs.values[..COLS], &mut row).expect("plain numbers have an encoder");
-                weights.chunks_exact_mut(row_bytes).for_each(|weights| weights.copy_from_slice(&row));
-            }
             let bytes = if slow { STREAM_BYTES / 16 } else { STREAM_BYTES };
+            let weights = weights(format, bytes, &inputs.values);
             let rows = bytes / row_bytes;
             let passes = if slow { 2 } else { 6 };
             let time = best(passes, || pass(&kernels, format, &weights, rows, inputs.rows(&kernels, 1), &mut out));

@@ -11,8 +11,12 @@ pub const WIDTH: usize = 16;
 const ROUNDER: f32 = 12_582_912.0;
 
 /// Adds the lanes: halves onto each other, then the order in which registers of 8 fold.
+///
+/// The black box keeps the tree out of the loop before it: seeing both, the compiler (1.95) cuts the lanes into the
+/// pairs of the tree, at half the speed.
 #[inline(always)]
 fn tree(lanes: [f32; WIDTH]) -> f32 {
+    let lanes = std::hint::black_box(lanes);
     crate::order::tree(std::array::from_fn(|i| lanes[i] + lanes[i + 8]))
 }
 
@@ -199,7 +203,7 @@ pub fn exp(x: f32) -> f32 {
     let p = p * r + 8.333_452e-3;
     let p = p * r + 4.166_579_6e-2;
     let p = p * r + 1.666_666_5e-1;
-    let p = p * r + 5.000_000_1e-1;
+    let p = p * r + 0.5;
     let p = p * (r * r) + r + 1.0;
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32);
     let half = n >> 1;
@@ -207,7 +211,15 @@ pub fn exp(x: f32) -> f32 {
     p * power(half) * power(n.wrapping_sub(half))
 }
 
-/// Rounds to 8-bit blocks: scale = largest magnitude / 127, ties to even.
+/// Whole numbers that the largest magnitude of a block may become. On normally distributed values the best of eight has
+/// 18 % less squared error than always 127; four would have 14 %, sixteen 20 %.
+const LEVELS: [f32; 8] = [127.0, 126.0, 125.0, 124.0, 123.0, 122.0, 121.0, 120.0];
+/// Squared error of a block, in units of its scale, below which other scales are not tried: rounding noise of blocks
+/// that are whole multiples of their scale.
+const EXACT: f32 = 1e-3;
+
+/// Rounds to 8-bit blocks, ties to even. The scale is the largest magnitude divided by whichever of [`LEVELS`] gives the
+/// least squared error.
 ///
 /// A block that holds NaN or an infinity gets a NaN scale. A block whose scale would be subnormal (all magnitudes below
 /// 1.5e-36) becomes zero.
@@ -229,7 +241,7 @@ pub fn quantize_q8(out: Q8RowMut<'_>, x: &[f32]) {
             largest[i] = a.max(b);
         }
         let largest = f32::from_bits(largest.into_iter().fold(0, u32::max));
-        let exact = largest / 127.0;
+        let exact = largest / best_level(x, largest);
         let (kept, inverse) = if exact >= f32::MIN_POSITIVE { (exact, 1.0 / exact) } else { (0.0, 0.0) };
         let finite = largest.is_finite();
         *scale = if finite { kept } else { f32::NAN };
@@ -245,6 +257,32 @@ pub fn quantize_q8(out: Q8RowMut<'_>, x: &[f32]) {
         }
         *sums = [sum(&quants[..16]), sum(&quants[16..])];
     }
+}
+
+/// Lane = level: the errors of all levels need no reduction.
+#[inline(always)]
+fn best_level(x: &[f32; Q8_BLOCK], largest: f32) -> f32 {
+    let inverses = LEVELS.map(|level| level / largest);
+    let mut squares = [[0f32; LEVELS.len()]; 2];
+    for pair in x.as_chunks::<2>().0 {
+        for (squares, x) in squares.iter_mut().zip(pair) {
+            for (square, inverse) in squares.iter_mut().zip(inverses) {
+                let scaled = x * inverse;
+                let off = scaled - ((scaled + ROUNDER) - ROUNDER);
+                *square += off * off;
+            }
+        }
+    }
+    let (mut best, mut least) = (LEVELS[0], squares[0][0] + squares[1][0]);
+    // Also false where the error is NaN: blocks of zeros, infinities or NaN.
+    if least > EXACT {
+        for (i, &level) in LEVELS.iter().enumerate() {
+            let scale = LEVELS[0] / level;
+            let error = (squares[0][i] + squares[1][i]) * (scale * scale);
+            (best, least) = if error < least { (level, error) } else { (best, least) };
+        }
+    }
+    best
 }
 
 #[inline(always)]

@@ -10,6 +10,7 @@ mod order;
 mod scalar;
 mod shape;
 mod table;
+mod weights;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

@@ -7,9 +7,6 @@ mod q8;
 
 use candor_quant::{Format, half};
 
-pub use legacy::IQ4_VALUES;
-pub use q8::Minima;
-
 use crate::{F32Kernels, Kernels, MatKernels, lanes};
 
 /// The scalar table.

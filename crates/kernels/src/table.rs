@@ -51,9 +51,9 @@ pub struct F32Kernels {
     pub axpy_f16: fn(out: &mut [f32], a: f32, x: &[u16]),
     /// `out *= a`.
     pub scale: fn(out: &mut [f32], a: f32),
-    /// Largest element; negative infinity when empty.
+    /// Largest element, NaN left out; negative infinity when empty.
     pub max: fn(x: &[f32]) -> f32,
-    /// `x = exp(x - max)`, returning the sum.
+    /// `x = exp(x - max)`, returning the sum. Within 1 unit in the last place; NaN spreads to the sum.
     pub exp_sum: fn(x: &mut [f32], max: f32) -> f32,
     /// `out = x / sqrt(mean(x^2) + eps) * w`.
     pub rms_norm: fn(out: &mut [f32], x: &[f32], w: &[f32], eps: f32),
@@ -67,7 +67,11 @@ pub struct F32Kernels {
     pub mul: fn(x: &mut [f32], y: &[f32]),
     /// Rounds to half precision, ties to even.
     pub to_f16: fn(out: &mut [u16], x: &[f32]),
-    /// Rounds to 8-bit blocks.
+    /// Rounds to 8-bit blocks, ties to even: the largest magnitude becomes the whole number of 120 to 127 that gives the
+    /// least squared error.
+    ///
+    /// A block with NaN or an infinity gets a NaN scale, so that every product with it is NaN; one whose scale would be
+    /// subnormal (magnitudes below 1.5e-36) becomes zero.
     pub quantize_q8: fn(out: Q8RowMut<'_>, x: &[f32]),
 }
 

@@ -11,11 +11,7 @@ fn product(kernels: &MatKernels, w: &Weights, x: &Inputs, inputs: std::ops::Rang
     let count = inputs.len();
     let stride = w.rows + 3;
     let mut values = vec![f32::NAN; count * stride];
-    let activations = if kernels.q8 {
-        Activations::Q8(x.q8(inputs))
-    } else {
-        Activations::F32 { cols: x.cols, values: &x.values[inputs.start * x.cols..inputs.end * x.cols] }
-    };
+    let activations = if kernels.q8 { Activations::Q8(x.q8(inputs)) } else { x.f32(inputs) };
     (kernels.mat)(OutTile { values: &mut values, stride }, w.bytes(), w.rows, activations);
     values.chunks(stride).flat_map(|row| row[..w.rows].to_vec()).collect()
 }
@@ -32,9 +28,12 @@ fn formats(table: &Kernels) -> impl Iterator<Item = (Format, MatKernels)> {
     Format::ALL.iter().filter_map(|&format| (table.mat)(format).map(|kernels| (format, kernels)))
 }
 
-/// Blocks of 32, or of the format where these are longer.
+/// Blocks of 32, or of the format where these are longer; for plain numbers not a multiple of anything.
 fn columns(format: Format, blocks: usize) -> usize {
-    blocks * format.block_len().max(32)
+    match format.block_len() {
+        1 => blocks * 32 - 5,
+        length => blocks * length,
+    }
 }
 
 #[test]
@@ -157,7 +156,7 @@ fn bad_scales_spread_to_their_outputs_alone() {
             let mut w = weights(format, 9, cols, random);
             w.poison_row(4);
             let mut x = Inputs::new(5, cols, random);
-            x.scales[3 * cols / 32 + 1] = f32::NAN;
+            x.set_scale(3 * cols / 32 + 1, f32::NAN);
             for inputs in [0..5, 2..3, 3..4] {
                 let first = inputs.start;
                 for (i, value) in product(&kernels, &w, &x, inputs).into_iter().enumerate() {
@@ -180,6 +179,10 @@ fn empty_products_write_nothing() {
             let mut values = [7.0; 3];
             (kernels.mat)(OutTile { values: &mut values, stride: 3 }, &w, 3, x);
             assert_eq!(values, [7.0; 3], "{} {format}", table.name);
+            let x = Inputs::new(3, 256, &mut Random::new(1));
+            let x = if kernels.q8 { Activations::Q8(x.q8(0..3)) } else { x.f32(0..3) };
+            (kernels.mat)(OutTile { values: &mut values, stride: 3 }, &[], 0, x);
+            assert_eq!(values, [7.0; 3], "{} {format} without weights", table.name);
         }
     }
 }

@@ -7,7 +7,7 @@ use candor_testing::Tiny;
 
 fn load(writer: Writer) -> Result<(), Error> {
     let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
-    Decoder::load(&gguf, &mut Reference::default()).map(|_| ())
+    Decoder::load(&gguf, &mut Reference).map(|_| ())
 }
 
 /// A tiny model with some tensors replaced (by another shape) or left out.

@@ -8,7 +8,7 @@ use candor_testing::Tiny;
 /// The logits of a pass over three tokens, all rows.
 fn run<P: Tap<Reference>>(tap: &mut P) -> Vec<f32> {
     let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
-    let mut ops = Reference::default();
+    let mut ops = Reference;
     let model = Decoder::load(&gguf, &mut ops).unwrap();
     let mut scratch = model.scratch(&mut ops, 3, 3);
     let mut kv = ops.kv(&model.config().kv_plan(3, 1, KvFormat::F32, KvFormat::F32));
@@ -56,6 +56,6 @@ fn names_come_in_the_order_of_computation() {
     assert_eq!(observed.len(), 3 * Tiny::VOCAB);
     assert!(observed.iter().zip(&unobserved).all(|(a, b)| a.to_bits() == b.to_bits()));
     let mut last = Vec::new();
-    Reference::default().download(&recorder.values.last().unwrap().value, &mut last);
+    Reference.download(&recorder.values.last().unwrap().value, &mut last);
     assert_eq!(last, observed);
 }

@@ -18,7 +18,7 @@ impl Random {
     pub fn float(&mut self) -> f32 {
         let sum: i64 = (0..4).map(|_| (self.next() >> 40) as i64 - (1 << 23)).sum();
         let x = sum as f32 / (1 << 23) as f32;
-        if self.next() % 97 == 0 { x * 20.0 } else { x }
+        if self.next().is_multiple_of(97) { x * 20.0 } else { x }
     }
 
     pub fn floats(&mut self, len: usize) -> Vec<f32> {

@@ -4,8 +4,8 @@
 
 use candor_quant::Format;
 
-use super::legacy::IQ4_VALUES;
-use super::q8::{Block, Blocks, Minima, f16_at};
+use super::q8::{Block, Blocks, f16_at};
+use crate::weights::{IQ4_VALUES, Minima};
 
 /// 2 bits; 4-bit scale and minimum per 16.
 pub struct Q2K;

@@ -4,10 +4,8 @@
 
 use candor_quant::Format;
 
-use super::q8::{Block, Blocks, Minima, f16_at};
-
-/// The 16 weights of IQ4_NL and IQ4_XS.
-pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+use super::q8::{Block, Blocks, f16_at};
+use crate::weights::{IQ4_VALUES, Minima};
 
 /// 4 bits less 8.
 pub struct Q4_0;

@@ -4,6 +4,7 @@ use candor_quant::Format;
 
 use crate::order::{LANES, SEGMENT, SEGMENT_BLOCKS, fma, tree};
 use crate::shape::q8_rows;
+use crate::weights::Minima;
 use crate::{Activations, OutTile, Q8Row};
 
 /// 32 weights: `w[i] = scale * factors[i / 16] * quants[i] - minima[i / 16]`.
@@ -12,21 +13,12 @@ pub struct Block {
     pub quants: [i8; 32],
     pub factors: [i32; 2],
     pub scale: f32,
+    /// Of both halves; a minimum of the whole block is in both.
     pub minima: [f32; 2],
 }
 
 impl Block {
     const ZERO: Block = Block { quants: [0; 32], factors: [1; 2], scale: 0.0, minima: [0.0; 2] };
-}
-
-/// Which minima the blocks of a format have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Minima {
-    None,
-    /// One for the block: both fields hold it.
-    Whole,
-    /// One for each half.
-    Halves,
 }
 
 /// A format whose rows are sequences of blocks of 32.

@@ -1,4 +1,8 @@
 //! The table for AVX2 with FMA and F16C: every x86-64 processor since 2013 (Haswell), 2015 (Excavator).
+#![allow(
+    clippy::needless_range_loop,
+    reason = "the index of a register tile meets several arrays, with constant bounds"
+)]
 
 mod float;
 mod float_loops;

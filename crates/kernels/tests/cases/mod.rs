@@ -1,7 +1,7 @@
 //! Random weights and activations that bite: every sub-block scale and minimum different, zero, negative, subnormal
 //! and infinite scales, the full range of quants, slices at odd addresses.
 
-use candor_kernels::{Kernels, Q8RowMut, Q8Rows};
+use candor_kernels::{Activations, Kernels, Q8RowMut, Q8Rows};
 use candor_quant::{Format, half};
 
 /// A generator of numbers from a seed that failures print.
@@ -56,7 +56,13 @@ pub fn weights(format: Format, rows: usize, cols: usize, random: &mut Random) ->
 
 /// As [`weights`] with scales 1 or -2 and minima 0.
 pub fn unit_weights(format: Format, rows: usize, cols: usize, random: &mut Random) -> Weights {
-    let mut w = weights_with(format, rows, cols, random, |random| if random.bits() % 2 == 0 { 0x3c00 } else { 0xc000 });
+    let mut w = weights_with(
+        format,
+        rows,
+        cols,
+        random,
+        |random| if random.bits().is_multiple_of(2) { 0x3c00 } else { 0xc000 },
+    );
     if let &[_, minimum] = halves(format) {
         for block in w.shifted[1..].chunks_exact_mut(format.block_bytes()) {
             block[minimum..minimum + 2].fill(0);
@@ -134,28 +140,31 @@ impl Weights {
     }
 }
 
-/// Input rows in both forms.
+/// Input rows in both forms, each one element off the start of its buffer.
 pub struct Inputs {
-    pub cols: usize,
-    pub values: Vec<f32>,
-    pub quants: Vec<i8>,
-    pub scales: Vec<f32>,
-    pub sums: Vec<i16>,
+    cols: usize,
+    values: Vec<f32>,
+    quants: Vec<i8>,
+    scales: Vec<f32>,
+    sums: Vec<i16>,
 }
 
 impl Inputs {
-    /// Random numbers of widely different sizes, rounded by the scalar table.
+    /// Random numbers of widely different sizes, rounded by the scalar table where whole blocks allow.
     pub fn new(rows: usize, cols: usize, random: &mut Random) -> Inputs {
-        let values: Vec<f32> = (0..rows * cols)
+        let values: Vec<f32> = (0..rows * cols + 1)
             .map(|i| {
-                let outlier = if random.bits() % 50 == 0 { 30.0 } else { 1.0 };
+                let outlier = if random.bits().is_multiple_of(50) { 30.0 } else { 1.0 };
                 if i / 32 % 7 == 5 { 0.0 } else { random.signed() * outlier }
             })
             .collect();
-        let (mut quants, mut scales) = (vec![0; values.len()], vec![0.0; values.len() / 32]);
-        let mut sums = vec![0; values.len() / 16];
-        let out = Q8RowMut { quants: &mut quants, scales: &mut scales, sums: &mut sums };
-        (Kernels::scalar().f32.quantize_q8)(out, &values);
+        let count = rows * cols;
+        let (mut quants, mut scales) = (vec![0; count + 1], vec![0.0; count / 32 + 1]);
+        let mut sums = vec![0; count / 16 + 1];
+        if cols.is_multiple_of(32) {
+            let out = Q8RowMut { quants: &mut quants[1..], scales: &mut scales[1..], sums: &mut sums[1..] };
+            (Kernels::scalar().f32.quantize_q8)(out, &values[1..]);
+        }
         Inputs { cols, values, quants, scales, sums }
     }
 
@@ -163,7 +172,7 @@ impl Inputs {
     pub fn extreme(rows: usize, cols: usize, seed: u64, random: &mut Random) -> Inputs {
         let mut x = Inputs::new(rows, cols, random);
         x.scales.fill(1.0);
-        for (i, quant) in x.quants.iter_mut().enumerate() {
+        for (i, quant) in x.quants[1..].iter_mut().enumerate() {
             let block = (i / cols + seed as usize) % (cols / 32);
             if i % cols / 32 != block {
                 *quant = 0;
@@ -174,18 +183,22 @@ impl Inputs {
                 (0, _) => -127,
                 (1, _) => [127, -127][i % 2],
                 (2, _) => [127, -127][random.bits() as usize % 2],
-                _ => (random.bits() % 255) as i8 as i16 as i8,
-            }
-            .max(-127);
+                _ => (random.bits() as i8).max(-127),
+            };
         }
-        for (sum, quants) in x.sums.iter_mut().zip(x.quants.chunks_exact(16)) {
+        for (sum, quants) in x.sums[1..].iter_mut().zip(x.quants[1..].chunks_exact(16)) {
             *sum = quants.iter().map(|&q| i16::from(q)).sum();
         }
         x
     }
 
+    /// Sets a scale, counted over all rows.
+    pub fn set_scale(&mut self, index: usize, scale: f32) {
+        self.scales[1 + index] = scale;
+    }
+
     pub fn q8(&self, rows: std::ops::Range<usize>) -> Q8Rows<'_> {
-        let part = |per_row: usize| rows.start * per_row..rows.end * per_row;
+        let part = |per_row: usize| 1 + rows.start * per_row..1 + rows.end * per_row;
         Q8Rows {
             cols: self.cols,
             quants: &self.quants[part(self.cols)],
@@ -194,12 +207,17 @@ impl Inputs {
         }
     }
 
+    pub fn f32(&self, rows: std::ops::Range<usize>) -> Activations<'_> {
+        let values = &self.values[1 + rows.start * self.cols..1 + rows.end * self.cols];
+        Activations::F32 { cols: self.cols, values }
+    }
+
     /// What the kernels see of a row.
     pub fn exact(&self, row: usize, q8: bool) -> Vec<f64> {
         (row * self.cols..(row + 1) * self.cols)
             .map(|i| match q8 {
-                true => f64::from(self.quants[i]) * f64::from(self.scales[i / 32]),
-                false => f64::from(self.values[i]),
+                true => f64::from(self.quants[1 + i]) * f64::from(self.scales[1 + i / 32]),
+                false => f64::from(self.values[1 + i]),
             })
             .collect()
     }

@@ -25,6 +25,8 @@ pub struct Products {
 /// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
 pub trait Quant {
     const FORMAT: Format;
+    /// Up to this many inputs are quicker one after the other than by panels.
+    const FEW_INPUTS: usize = 1;
     /// The bytes of 256 columns.
     type Group: Group;
     /// Eight rows of 256 columns, unpacked.

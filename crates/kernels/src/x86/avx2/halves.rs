@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::panel::{Columns, Panel, pair, step, unroll};
 use super::registers::{load_i16, store_i16};
-use crate::scalar::Minima;
+use crate::weights::Minima;
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
 /// `DEPTH` products of two are added as i16: 4 for up to 3 bits, 2 for 6 (2 * 2 * 63 * 127 < 2^15).
@@ -44,7 +44,6 @@ impl<const DEPTH: usize, const OFFSET: i16> Panel for Halves<DEPTH, OFFSET> {
         minima: [[[0.0; 8]; 2]; 8],
     };
     const MINIMA: Minima = if OFFSET == 0 { Minima::Halves } else { Minima::None };
-    const INPUTS: usize = 2;
 
     #[inline]
     fn scale(&self, _: usize) -> &[f32; 8] {
@@ -70,11 +69,7 @@ impl<const DEPTH: usize, const OFFSET: i16> Panel for Halves<DEPTH, OFFSET> {
         let mut total = sums;
         unroll!(K, {
             let columns = std::array::from_fn(|p| &panels[p][group].quants[block][K]);
-            if K % DEPTH == 0 {
-                step::<K, true, P, T>(&mut sums, columns, x_at);
-            } else {
-                step::<K, false, P, T>(&mut sums, columns, x_at);
-            }
+            step::<K, DEPTH, P, T>(&mut sums, columns, x_at);
             if K % DEPTH == DEPTH - 1 {
                 for p in 0..P {
                     let factors = load_i16(&panels[p][group].factors[block][K / 4]);

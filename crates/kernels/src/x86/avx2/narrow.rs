@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::panel::{Columns, Panel, pair, step, unroll};
-use crate::scalar::Minima;
+use crate::weights::Minima;
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
 /// `DEPTH` products of two are added as i16: 8 for 4 bits (8 * 2 * 15 * 127 < 2^15), 4 for 5.
@@ -18,7 +18,6 @@ pub struct Narrow<const DEPTH: usize, const OFFSET: i16> {
 impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSET> {
     const ZERO: Self = Narrow { quants: [[[0; 32]; 8]; 8], scales: [[0.0; 8]; 8], minima: [[0.0; 8]; 8] };
     const MINIMA: Minima = if OFFSET == 0 { Minima::Whole } else { Minima::None };
-    const INPUTS: usize = 4;
 
     #[inline]
     fn scale(&self, block: usize) -> &[f32; 8] {
@@ -45,11 +44,7 @@ impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSET> {
         let mut total = sums;
         unroll!(K, {
             let columns = std::array::from_fn(|p| &panels[p][group].quants[block][K]);
-            if K % DEPTH == 0 {
-                step::<K, true, P, T>(&mut sums, columns, x_at);
-            } else {
-                step::<K, false, P, T>(&mut sums, columns, x_at);
-            }
+            step::<K, DEPTH, P, T>(&mut sums, columns, x_at);
             if K % DEPTH == DEPTH - 1 {
                 for t in 0..T {
                     for p in 0..P {

@@ -7,7 +7,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::registers::load_256;
-use crate::scalar::Minima;
+use crate::weights::Minima;
 
 /// Repeats a block for a constant from 0 to 7: as a loop it would stay one.
 macro_rules! unroll {
@@ -31,8 +31,6 @@ pub trait Panel: Copy {
     const ZERO: Self;
     /// Which minima there are.
     const MINIMA: Minima;
-    /// Inputs per tile that leave registers for what is multiplied: 2 or 4.
-    const INPUTS: usize;
 
     /// What the integer sums of a block are to be multiplied with, lane = row.
     fn scale(&self, block: usize) -> &[f32; 8];
@@ -54,10 +52,11 @@ pub trait Panel: Copy {
     ) -> [[__m256i; P]; T];
 }
 
-/// Sums of products of two, i16: of columns `4K` of each panel with each input, added to `sums` unless `FIRST`.
+/// Sums of products of two, i16: of columns `4K` of each panel with each input, added to `sums` but for the first of
+/// every `DEPTH`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn step<const K: usize, const FIRST: bool, const P: usize, const T: usize>(
+pub fn step<const K: usize, const DEPTH: usize, const P: usize, const T: usize>(
     sums: &mut [[__m256i; P]; T],
     columns: [&Columns; P],
     x: [&[i8; 32]; T],
@@ -66,7 +65,7 @@ pub fn step<const K: usize, const FIRST: bool, const P: usize, const T: usize>(
         let x = broadcast(x[t], K);
         for p in 0..P {
             let products = _mm256_maddubs_epi16(load_256(columns[p], 0), x);
-            sums[t][p] = keep(if FIRST { products } else { _mm256_add_epi16(sums[t][p], products) });
+            sums[t][p] = keep(if K.is_multiple_of(DEPTH) { products } else { _mm256_add_epi16(sums[t][p], products) });
         }
     }
 }

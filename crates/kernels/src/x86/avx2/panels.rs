@@ -4,9 +4,10 @@ use std::arch::x86_64::*;
 
 use super::format::{Group, Quant};
 use super::panel::Panel;
-use super::registers::{load_ps, store_ps};
+use super::registers::{load_i16, load_ps, store_ps};
+use super::rows::{half_sums, whole_sums};
 use crate::order::{LANES, SEGMENT_BLOCKS};
-use crate::scalar::Minima;
+use crate::weights::Minima;
 use crate::{OutTile, Q8Rows};
 
 const SEGMENT_GROUPS: usize = SEGMENT_BLOCKS / 8;
@@ -92,7 +93,7 @@ fn strip_times<Q: Quant, const P: usize>(
         let mut t = 0;
         while t < x.count {
             let part = Part { start, blocks, t };
-            t += match (x.count - t).min(Q::Panel::INPUTS) {
+            t += match x.count - t {
                 1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part),
                 2 => tile::<Q::Panel, P, 2>(out, strip, room, x, part),
                 3 => tile::<Q::Panel, P, 3>(out, strip, room, x, part),
@@ -207,17 +208,27 @@ fn tile<B: Panel, const P: usize, const T: usize>(
 #[target_feature(enable = "avx2,fma,f16c")]
 fn scale_sums(scaled: &mut [[f32; SEGMENT_BLOCKS]; 2], minima: Minima, scales: &[f32], sums: &[[i16; 2]]) {
     let [first, second] = scaled;
-    match minima {
-        Minima::None => {}
-        Minima::Whole => {
-            for ((first, &scale), &[a, b]) in first.iter_mut().zip(scales).zip(sums) {
-                *first = scale * (i32::from(a) + i32::from(b)) as f32;
+    let ((scales, scales_rest), (sums, sums_rest)) = (scales.as_chunks::<8>(), sums.as_chunks::<8>());
+    let groups = first.as_chunks_mut::<8>().0.iter_mut().zip(second.as_chunks_mut::<8>().0);
+    for (((first, second), scales), sums) in groups.zip(scales).zip(sums) {
+        let sums = sums.as_flattened().first_chunk().expect("eight pairs are sixteen");
+        let (scales, sums) = (load_ps(scales), load_i16(sums));
+        match minima {
+            Minima::None => {}
+            Minima::Whole => store_ps(first, whole_sums(scales, sums)),
+            Minima::Halves => {
+                let [a, b] = half_sums(scales, sums);
+                store_ps(first, a);
+                store_ps(second, b);
             }
         }
-        Minima::Halves => {
-            for (((first, second), &scale), &[a, b]) in first.iter_mut().zip(second).zip(scales).zip(sums) {
-                (*first, *second) = (scale * f32::from(a), scale * f32::from(b));
-            }
+    }
+    let at = scales.len() * 8;
+    for (i, (&scale, &[a, b])) in scales_rest.iter().zip(sums_rest).enumerate() {
+        match minima {
+            Minima::None => {}
+            Minima::Whole => first[at + i] = scale * f32::from(a + b),
+            Minima::Halves => (first[at + i], second[at + i]) = (scale * f32::from(a), scale * f32::from(b)),
         }
     }
 }

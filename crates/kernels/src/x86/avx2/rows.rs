@@ -8,7 +8,7 @@ use super::panel::Panel;
 use super::registers::{load_i16, load_ps};
 use crate::Q8Row;
 use crate::order::SEGMENT;
-use crate::scalar::Minima;
+use crate::weights::Minima;
 
 /// Bytes that prefetches run ahead; 0 cost a quarter of the speed, 4096 a seventh.
 const AHEAD: usize = 2048;
@@ -88,20 +88,32 @@ fn step<Q: Quant>(lanes: __m256, w: &Q::Group, quants: &[i8; GROUP], scales: &[f
     let products = unsafe { Q::products(w, quants, sums) };
     let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(products.sums), products.scale);
     let lanes = _mm256_fmadd_ps(scaled, scales, lanes);
-    let times_sums = |sums| _mm256_mul_ps(scales, _mm256_cvtepi32_ps(sums));
     match Q::Panel::MINIMA {
         Minima::None => lanes,
-        Minima::Whole => {
-            let sums = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-            _mm256_fnmadd_ps(products.minima[0], times_sums(sums), lanes)
-        }
+        Minima::Whole => _mm256_fnmadd_ps(products.minima[0], whole_sums(scales, sums), lanes),
         Minima::Halves => {
-            let first = _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(sums));
-            let second = _mm256_srai_epi32::<16>(sums);
-            let lanes = _mm256_fnmadd_ps(products.minima[0], times_sums(first), lanes);
-            _mm256_fnmadd_ps(products.minima[1], times_sums(second), lanes)
+            let [first, second] = half_sums(scales, sums);
+            let lanes = _mm256_fnmadd_ps(products.minima[0], first, lanes);
+            _mm256_fnmadd_ps(products.minima[1], second, lanes)
         }
     }
+}
+
+/// Scales of eight blocks of activations times their sums.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn whole_sums(scales: __m256, sums: __m256i) -> __m256 {
+    let sums = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+    _mm256_mul_ps(scales, _mm256_cvtepi32_ps(sums))
+}
+
+/// Scales of eight blocks of activations times the sums of their first and of their second halves.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn half_sums(scales: __m256, sums: __m256i) -> [__m256; 2] {
+    let first = _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(sums));
+    let second = _mm256_srai_epi32::<16>(sums);
+    [_mm256_mul_ps(scales, _mm256_cvtepi32_ps(first)), _mm256_mul_ps(scales, _mm256_cvtepi32_ps(second))]
 }
 
 /// Asks for the bytes [`AHEAD`] of a group.

@@ -9,7 +9,7 @@ use super::format::{GROUP, Products, Quant};
 use super::legacy::halves_at;
 use super::registers::{load_128, load_256, load_quants, store_ps};
 use super::wide::Wide;
-use crate::scalar::IQ4_VALUES;
+use crate::weights::IQ4_VALUES;
 
 /// Products of two, i16. Exact for weights down to -128, since no activation is: 2 * 128 * 127 < 2^15.
 #[inline]
@@ -67,6 +67,7 @@ pub struct Q8_0;
 
 impl Quant for Q8_0 {
     const FORMAT: Format = Format::Q8_0;
+    const FEW_INPUTS: usize = 4;
     type Group = [u8; 8 * 34];
     type Panel = Wide;
 

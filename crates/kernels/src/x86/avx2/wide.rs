@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use super::panel::{Columns, Panel, pair, step, unroll};
 use super::registers::store_256;
-use crate::scalar::Minima;
+use crate::weights::Minima;
 
 /// Weights plus 128 as low and high nibbles.
 #[derive(Clone, Copy)]
@@ -33,7 +33,6 @@ impl Wide {
 impl Panel for Wide {
     const ZERO: Self = Wide { quants: [[[[0; 32]; 8]; 2]; 8], scales: [[0.0; 8]; 8] };
     const MINIMA: Minima = Minima::None;
-    const INPUTS: usize = 4;
 
     #[inline]
     fn scale(&self, block: usize) -> &[f32; 8] {
@@ -64,11 +63,7 @@ impl Panel for Wide {
             let mut sums = [[_mm256_setzero_si256(); P]; T];
             unroll!(K, {
                 let columns = std::array::from_fn(|p| &panels[p][group].quants[block][nibble][K]);
-                if K == 0 {
-                    step::<K, true, P, T>(&mut sums, columns, x_at);
-                } else {
-                    step::<K, false, P, T>(&mut sums, columns, x_at);
-                }
+                step::<K, 8, P, T>(&mut sums, columns, x_at);
             });
             for t in 0..T {
                 for p in 0..P {

@@ -1,0 +1,14 @@
+//! What every table has to know of the formats' weights, beyond the layout of their bytes.
+
+/// Which minima the blocks of 32 of a format have: `w = scale * quant - minimum`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Minima {
+    None,
+    /// One for the block.
+    Whole,
+    /// One for each half.
+    Halves,
+}
+
+/// The 16 weights of IQ4_NL and IQ4_XS.
+pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];

@@ -1,0 +1,46 @@
+//! Which tables there are and how one is named.
+
+use candor_kernels::{ISA_VARIABLE, Kernels};
+
+#[test]
+fn tables_have_distinct_names_that_find_them() {
+    let names: Vec<_> = Kernels::available().map(|table| table.name).collect();
+    assert_eq!(names[0], "scalar");
+    for (i, name) in names.iter().enumerate() {
+        assert!(!names[..i].contains(name), "{names:?}");
+        assert_eq!(Kernels::named(name).unwrap().name, *name);
+    }
+}
+
+#[test]
+fn an_unknown_name_is_an_error_that_lists_what_there_is() {
+    let message = Kernels::named("avx9").unwrap_err().to_string();
+    assert!(message.contains("\"avx9\""), "{message}");
+    for table in Kernels::available() {
+        assert!(message.contains(table.name), "{message}");
+    }
+}
+
+/// The variable belongs to the process: a child is asked.
+#[test]
+fn the_variable_names_the_table() {
+    if let Ok(expected) = std::env::var("EXPECTED_TABLE") {
+        match Kernels::from_env() {
+            Ok(table) => assert_eq!(table.name, expected),
+            Err(error) => assert_eq!(format!("{error}"), expected),
+        }
+        return;
+    }
+    let last = Kernels::available().last().unwrap().name;
+    let error = Kernels::named("sse9").unwrap_err().to_string();
+    for (value, expected) in [("scalar", "scalar"), ("", last), (last, last), ("sse9", &error)] {
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["the_variable_names_the_table", "--exact"])
+            .env(ISA_VARIABLE, value)
+            .env("EXPECTED_TABLE", expected)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status();
+        assert!(status.unwrap().success(), "{ISA_VARIABLE}={value:?}, expected {expected}");
+    }
+}
