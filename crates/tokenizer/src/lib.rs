@@ -3,6 +3,15 @@
 //! [`Tokenizer`] has the SPM (`llama`) and BPE (`gpt2`) vocabularies, with the ids that llama.cpp gives; [`ChatTemplate`]
 //! renders a conversation the way Hugging Face's `apply_chat_template` does. Nothing here reads files or clocks, or
 //! knows what a model does with the ids.
+//!
+//! ```
+//! use candor_tokenizer::{ChatContext, ChatTemplate, Message};
+//!
+//! let template = ChatTemplate::new("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>")?;
+//! let prompt = template.render(&[Message::user("Hello!")], &ChatContext::default())?;
+//! assert_eq!(prompt, "<user>Hello!<assistant>");
+//! # Ok::<(), candor_tokenizer::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod bpe;
