@@ -14,11 +14,11 @@ import torch.nn.functional as F
 class Config:
     vocab: int = 2048
     context: int = 512
-    dim: int = 128
+    dim: int = 192
     layers: int = 6
-    heads: int = 4
-    kv_heads: int = 2
-    ffn: int = 384
+    heads: int = 6
+    kv_heads: int = 3
+    ffn: int = 512
     rope_base: float = 10000.0
     eps: float = 1e-5
 

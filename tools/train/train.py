@@ -107,6 +107,7 @@ def main():
     ap.add_argument("--batch", type=int, default=6, help="rows per step")
     ap.add_argument("--lr", type=float, default=0.02, help="of the matrices (Muon)")
     ap.add_argument("--lr-rest", type=float, default=0.003, help="of embeddings and norms (AdamW)")
+    ap.add_argument("--init", type=Path, help="checkpoint.pt of an earlier run to go on from, with a fresh optimizer")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--threads", type=int, default=2)
     ap.add_argument("--eager", action="store_true", help="do not compile the model")
@@ -120,6 +121,8 @@ def main():
     train = Rows(args.data, "train", cfg.context, args.seed)
     held = Rows(args.data, "held", cfg.context, args.seed)
     model = Model(cfg)
+    if args.init:
+        model.load_state_dict(torch.load(args.init)["model"])
     count = sum(p.numel() for p in model.parameters())
 
     matrices = [p for n, p in model.named_parameters() if n.startswith("blk.") and p.dim() == 2]

@@ -7,7 +7,7 @@ mod tiny;
 
 pub use tiny::{Random, Tiny};
 
-use std::{fs, path::Path, path::PathBuf};
+use std::{fs, io::Write, path::Path, path::PathBuf};
 
 /// The folder of shared fixtures: `CANDOR_FIXTURES`, or `../shared/fixtures` beside the workspace.
 /// Prints a reason and returns `None` where it is missing, so that a test can return.
@@ -17,7 +17,8 @@ pub fn fixtures() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    eprintln!("skipped: no fixtures at {} (set CANDOR_FIXTURES)", folder.display());
+    // Not `eprintln!`: the test harness would keep it to itself.
+    let _ = writeln!(std::io::stderr(), "skipped: no fixtures at {} (set CANDOR_FIXTURES)", folder.display());
     None
 }
 

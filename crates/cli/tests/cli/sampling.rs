@@ -6,6 +6,9 @@ use crate::program::story;
 
 /// A base so wide that every restriction shows.
 const WIDE: &[&str] = &["--temp", "1.5", "--top-k", "0", "--top-p", "1", "--min-p", "0", "-s", "7"];
+/// The same with a temperature that follows the entropy.
+const WIDE_DYNATEMP: &[&str] =
+    &["--dynatemp-range", "1.4", "--temp", "1.5", "--top-k", "0", "--top-p", "1", "--min-p", "0", "-s", "7"];
 /// Always the likeliest token.
 const GREEDY: &[&str] = &["--temp", "0"];
 
@@ -37,7 +40,7 @@ const CASES: &[(&[&str], &[&str])] = &[
     (&["--temp", "0", "--repeat-penalty", "3", "--repeat-last-n", "-1"], &["--repeat-last-n", "1"]),
     (&["--temp", "0.3", "-s", "7"], &["--xtc-probability", "1"]),
     (&["--temp", "0.3", "-s", "7", "--xtc-probability", "1"], &["--xtc-threshold", "0.5"]),
-    (&["--dynatemp-range", "1.4", "--temp", "1.5", "-s", "7"], &["--dynatemp-exp", "4"]),
+    (WIDE_DYNATEMP, &["--dynatemp-exp", "4"]),
     (&["--mirostat", "2", "-s", "7"], &["--mirostat-ent", "1"]),
     (&["--mirostat", "2", "-s", "7", "--mirostat-ent", "1"], &["--mirostat-lr", "1"]),
     // At temperature 0 the text repeats, or is made to: a strong bias makes two tokens come again and again.
