@@ -56,9 +56,13 @@ def main():
     ap.add_argument("--vocab", type=int, default=2048)
     ap.add_argument("--context", type=int, default=512)
     ap.add_argument("--tokenizer-documents", type=int, default=40000)
+    ap.add_argument("--tokenizer", type=Path, help="keep this tokenizer.model instead of training one")
     args = ap.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    sp = train_tokenizer(args.corpus, args.out, args.vocab, args.tokenizer_documents)
+    if args.tokenizer:
+        sp = spm.SentencePieceProcessor(model_file=str(args.tokenizer))
+    else:
+        sp = train_tokenizer(args.corpus, args.out, args.vocab, args.tokenizer_documents)
     counts = {name: pack(sp, args.corpus / f"{name}.jsonl", args.out, name, args.context) for name in ("train", "held")}
     (args.out / "meta.json").write_text(json.dumps(dict(vocab=sp.vocab_size(), tokens=counts), indent=1) + "\n")
     print(f"vocabulary {sp.vocab_size()}, tokens {counts}")

@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from gguf import GGUFReader
+from gguf.quants import dequantize
 
 from model import Config, Model
 
@@ -98,6 +100,13 @@ def schedule(done, warm=0.01, decay=0.45):
     return min(1.0, max(0.02, (1 - done) / decay))
 
 
+def weights(path):
+    """The parameters in a checkpoint.pt, or in a GGUF file written by export.py (rounded to Q8_0 there)."""
+    if path.suffix != ".gguf":
+        return torch.load(path)["model"]
+    return {t.name: torch.from_numpy(dequantize(t.data, t.tensor_type).copy()) for t in GGUFReader(path).tensors}
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--data", type=Path, required=True, help="folder written by prepare.py")
@@ -107,7 +116,7 @@ def main():
     ap.add_argument("--batch", type=int, default=6, help="rows per step")
     ap.add_argument("--lr", type=float, default=0.02, help="of the matrices (Muon)")
     ap.add_argument("--lr-rest", type=float, default=0.003, help="of embeddings and norms (AdamW)")
-    ap.add_argument("--init", type=Path, help="checkpoint.pt of an earlier run to go on from, with a fresh optimizer")
+    ap.add_argument("--init", type=Path, help="checkpoint.pt or .gguf of an earlier run to go on from, with a fresh optimizer")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--threads", type=int, default=2)
     ap.add_argument("--eager", action="store_true", help="do not compile the model")
@@ -122,7 +131,7 @@ def main():
     held = Rows(args.data, "held", cfg.context, args.seed)
     model = Model(cfg)
     if args.init:
-        model.load_state_dict(torch.load(args.init)["model"])
+        model.load_state_dict(weights(args.init))
     count = sum(p.numel() for p in model.parameters())
 
     matrices = [p for n, p in model.named_parameters() if n.startswith("blk.") and p.dim() == 2]

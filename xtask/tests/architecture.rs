@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("candor-cli", &["candor"]),
     ("candor-cpu", &["candor-kernels", "candor-ops", "candor-quant"]),
     ("candor-gguf", &["candor-quant"]),
+    ("candor-inspect", &["candor"]),
     ("candor-kernels", &["candor-quant"]),
     ("candor-models", &["candor-gguf", "candor-ops"]),
     ("candor-ops", &["candor-quant"]),

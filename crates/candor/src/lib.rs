@@ -22,12 +22,14 @@
 mod error;
 mod generate;
 mod model;
+mod observe;
 mod perplexity;
 mod runner;
 pub mod sampler;
 mod session;
 
 pub use candor_gguf as gguf;
+pub use candor_kernels as kernels;
 pub use candor_models as models;
 pub use candor_ops as ops;
 pub use candor_tokenizer as tokenizer;
@@ -35,7 +37,8 @@ pub use candor_tokenizer::{ChatTemplate, Message, Tokenizer};
 
 pub use error::Error;
 pub use generate::{ContextShift, GenerateOptions, Generation, Piece, StopReason, Timings};
-pub use model::{Device, LoadOptions, Model};
+pub use model::{BackendVisitor, Device, LoadOptions, Model, visit_backend};
+pub use observe::{Observed, Observer};
 pub use perplexity::{Perplexity, perplexity};
 pub use sampler::Sampling;
-pub use session::{Session, SessionOptions};
+pub use session::{Logits, Session, SessionOptions};

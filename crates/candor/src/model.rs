@@ -6,7 +6,7 @@ use candor_cpu::{Cpu, CpuOptions};
 use candor_gguf::{ByteOrder, Gguf};
 use candor_kernels::Kernels;
 use candor_models::Config;
-use candor_ops::Reference;
+use candor_ops::{Ops, Reference};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
 use crate::{Error, Session, SessionOptions, runner};
@@ -29,6 +29,47 @@ pub struct LoadOptions {
     pub device: Device,
     /// Threads of the processor; 0 takes one per physical core.
     pub threads: usize,
+}
+
+/// Something to do with the backend that options choose, whatever its type.
+pub trait BackendVisitor {
+    /// What comes of it.
+    type Output;
+    /// `label` is for people to read: `cpu, avx2 kernels, 8 threads`.
+    fn visit<B>(self, ops: B, label: String) -> Self::Output
+    where
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static;
+}
+
+/// Makes the backend that `options` choose and hands it to the visitor.
+///
+/// # Errors
+/// If `CANDOR_ISA` names no instruction set of this machine.
+pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Result<V::Output, Error> {
+    Ok(match options.device {
+        Device::Cpu => {
+            let kernels = Kernels::from_env()?;
+            let cpu = Cpu::new(CpuOptions { threads: options.threads, kernels });
+            let label = format!("cpu, {} kernels, {} threads", kernels.name, cpu.threads());
+            visitor.visit(cpu, label)
+        }
+        Device::Reference => visitor.visit(Reference, "reference".to_owned()),
+    })
+}
+
+struct Load<'a> {
+    gguf: &'a Gguf,
+}
+
+impl BackendVisitor for Load<'_> {
+    type Output = Result<(Arc<dyn runner::Loaded>, String), candor_models::Error>;
+
+    fn visit<B>(self, ops: B, label: String) -> Self::Output
+    where
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
+    {
+        Ok((runner::load(self.gguf, ops)?, label))
+    }
 }
 
 /// A loaded model. Cheap to clone; every clone shares the weights.
@@ -79,15 +120,7 @@ impl Model {
         }
         let template = gguf.metadata().str("tokenizer.chat_template")?;
         let template = template.map(|source| ChatTemplate::new(source).map_err(|error| error.to_string()));
-        let (loaded, device) = match options.device {
-            Device::Cpu => {
-                let kernels = Kernels::from_env()?;
-                let cpu = Cpu::new(CpuOptions { threads: options.threads, kernels });
-                let device = format!("cpu, {} kernels, {} threads", kernels.name, cpu.threads());
-                (runner::load(&gguf, cpu)?, device)
-            }
-            Device::Reference => (runner::load(&gguf, Reference)?, "reference".to_owned()),
-        };
+        let (loaded, device) = visit_backend(options, Load { gguf: &gguf })??;
         Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, loaded, device }) })
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use candor_gguf::Gguf;
 use candor_models::{Config, Decoder, Pass, Scratch};
-use candor_ops::{KvPlan, Ops, Step};
+use candor_ops::{KvPlan, Ops, Step, Tap};
+
+use crate::{Observed, Observer};
 
 /// A loaded model that can begin any number of independent runs.
 pub(crate) trait Loaded: Send + Sync {
@@ -17,6 +19,26 @@ pub(crate) trait Loaded: Send + Sync {
 pub(crate) trait Run: Send {
     /// Runs a step and replaces `logits` by those of `step.outputs`, `[outputs, V]`.
     fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>);
+    /// The same, and every named value is shown to `observer`.
+    fn step_observed(&mut self, step: Step<'_>, logits: &mut Vec<f32>, observer: &mut dyn Observer);
+}
+
+/// Hands the named values of a pass to an observer, as copies.
+struct Watch<'a> {
+    step: Step<'a>,
+    observer: &'a mut dyn Observer,
+    copy: Vec<f32>,
+}
+
+impl<B: Ops> Tap<B> for Watch<'_> {
+    fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf) {
+        if self.observer.wants(name, layer) {
+            let snapshot = ops.snapshot(x);
+            ops.download(&snapshot, &mut self.copy);
+            let rows = if name == "result_output" { self.step.outputs.len() } else { self.step.tokens.len() };
+            self.observer.value(&Observed { name, layer, step: self.step, rows, values: &self.copy });
+        }
+    }
 }
 
 /// Loads the file's weights into a backend.
@@ -76,10 +98,23 @@ where
     fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>) {
         let Running { model, ops, scratch, kv } = self;
         model.forward(&mut Pass { ops, s: scratch, kv, step, tap: &mut () });
+        self.read(step, logits);
+    }
+
+    fn step_observed(&mut self, step: Step<'_>, logits: &mut Vec<f32>, observer: &mut dyn Observer) {
+        let Running { model, ops, scratch, kv } = self;
+        let mut tap = Watch { step, observer, copy: Vec::new() };
+        model.forward(&mut Pass { ops, s: scratch, kv, step, tap: &mut tap });
+        self.read(step, logits);
+    }
+}
+
+impl<B: Ops> Running<B> {
+    fn read(&mut self, step: Step<'_>, logits: &mut Vec<f32>) {
         logits.clear();
         if !step.outputs.is_empty() {
-            let snapshot = ops.snapshot(&scratch.logits);
-            ops.download(&snapshot, logits);
+            let snapshot = self.ops.snapshot(&self.scratch.logits);
+            self.ops.download(&snapshot, logits);
         }
     }
 }

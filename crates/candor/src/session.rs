@@ -2,7 +2,7 @@
 
 use candor_ops::{KvFormat, Step};
 
-use crate::{Error, Model, runner};
+use crate::{Error, Model, Observer, runner};
 
 /// The size of a session.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,15 @@ impl Default for SessionOptions {
     fn default() -> Self {
         SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F16, values: KvFormat::F16 }
     }
+}
+
+/// Which tokens' logits an observed pass computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logits {
+    /// Every token's.
+    All,
+    /// The last one's.
+    Last,
 }
 
 /// Most elements of the logits buffer, 64 MB of floats: bounds the rows whose logits one step gives.
@@ -125,6 +134,33 @@ impl Session {
         Ok(())
     }
 
+    /// Appends tokens as [`Session::evaluate`] does, and shows every named value to `observer`. [`Logits`] says which
+    /// tokens' logits are computed; the last one's are left in [`Session::logits`].
+    ///
+    /// # Errors
+    /// If the tokens do not fit, or one is outside of the vocabulary.
+    pub fn observe(&mut self, tokens: &[u32], logits: Logits, observer: &mut dyn Observer) -> Result<(), Error> {
+        self.admit(tokens)?;
+        let size = match logits {
+            Logits::All => self.max_outputs,
+            Logits::Last => self.chunk,
+        };
+        let mut done = 0;
+        for chunk in tokens.chunks(size) {
+            done += chunk.len();
+            let outputs: Vec<u32> = match logits {
+                Logits::All => (0..chunk.len() as u32).collect(),
+                Logits::Last if done == tokens.len() => vec![chunk.len() as u32 - 1],
+                Logits::Last => Vec::new(),
+            };
+            self.advance(chunk, &outputs, Some(observer));
+        }
+        let vocab = self.model.config().vocab;
+        let rest = self.logits.len().saturating_sub(vocab);
+        self.logits.drain(..rest);
+        Ok(())
+    }
+
     fn admit(&self, tokens: &[u32]) -> Result<(), Error> {
         let vocab = self.model.config().vocab;
         if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab) {
@@ -138,11 +174,18 @@ impl Session {
     }
 
     fn step(&mut self, tokens: &[u32], outputs: &[u32]) {
+        self.advance(tokens, outputs, None);
+    }
+
+    fn advance(&mut self, tokens: &[u32], outputs: &[u32], observer: Option<&mut (dyn Observer + '_)>) {
         let first = self.tokens.len() as u32;
         let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
         let sequences = vec![0; tokens.len()];
         let step = Step { tokens, positions: &positions, sequences: &sequences, outputs };
-        self.run.step(step, &mut self.logits);
+        match observer {
+            None => self.run.step(step, &mut self.logits),
+            Some(observer) => self.run.step_observed(step, &mut self.logits, observer),
+        }
         self.tokens.extend_from_slice(tokens);
     }
 }

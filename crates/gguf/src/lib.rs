@@ -35,7 +35,7 @@ mod tensor;
 mod value;
 mod writer;
 
-pub use candor_quant::Format;
+pub use candor_quant::{Format, half};
 pub use cursor::ByteOrder;
 pub use error::Error;
 pub use file::Gguf;

@@ -253,16 +253,25 @@ impl<B: Ops> Decoder<B> {
         ops.rms_norm(&mut s.h, &s.x, &layer.attn_norm, eps);
         tap.tap(ops, "attn_norm", Some(i), &s.h);
         ops.matmul3((&mut s.q, &layer.attn_q), (&mut s.k, &layer.attn_k), (&mut s.v, &layer.attn_v), &s.h);
-        for (x, bias) in
-            [(&mut s.q, &layer.attn_q_bias), (&mut s.k, &layer.attn_k_bias), (&mut s.v, &layer.attn_v_bias)]
+        tap.tap(ops, "Qcur.mul_mat", Some(i), &s.q);
+        tap.tap(ops, "Kcur.mul_mat", Some(i), &s.k);
+        for (x, bias, name) in [(&mut s.q, &layer.attn_q_bias, "Qcur.add"), (&mut s.k, &layer.attn_k_bias, "Kcur.add")]
         {
             if let Some(bias) = bias {
                 ops.add_bias(x, bias);
+                tap.tap(ops, name, Some(i), x);
             }
         }
-        for (x, norm) in [(&mut s.q, &layer.attn_q_norm), (&mut s.k, &layer.attn_k_norm)] {
+        if let Some(bias) = &layer.attn_v_bias {
+            tap.tap(ops, "Vcur.mul_mat", Some(i), &s.v);
+            ops.add_bias(&mut s.v, bias);
+        }
+        for (x, norm, name) in
+            [(&mut s.q, &layer.attn_q_norm, "Qcur_normed"), (&mut s.k, &layer.attn_k_norm, "Kcur_normed")]
+        {
             if let Some(norm) = norm {
                 ops.head_norm(x, norm, heads.key_dim, eps);
+                tap.tap(ops, name, Some(i), x);
             }
             ops.rope(x, &self.rope, heads.key_dim, step);
         }

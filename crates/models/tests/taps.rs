@@ -34,6 +34,8 @@ fn names_come_in_the_order_of_computation() {
         .collect();
     let layer = [
         "attn_norm",
+        "Qcur.mul_mat",
+        "Kcur.mul_mat",
         "Qcur",
         "Kcur",
         "Vcur",

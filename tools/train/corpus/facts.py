@@ -315,10 +315,10 @@ def number(g, n):
 
 def arithmetic(g):
     r = g.rng.random()
-    if r < 0.5:
+    if r < 0.35:
         a, b = g.rng.randrange(0, 11), g.rng.randrange(0, 11)
         op, word, c = "+", "plus", a + b
-    elif r < 0.75:
+    elif r < 0.8:
         a, b = g.rng.randrange(0, 21), g.rng.randrange(0, 11)
         if b > a:
             a, b = b, a
@@ -473,5 +473,5 @@ def general(g):
     return [(g.say(lead + ask + END), g.say(answers))]
 
 
-INTENTS = [(6.0, "animal", animal), (1.6, "which animal", which_animal), (2.0, "compare", compare), (1.6, "can", can), (5.0, "capital", capital), (3.2, "colour", colour),
-           (4.0, "calendar", calendar), (5.0, "arithmetic", arithmetic), (2.4, "counting", counting), (10.0, "general", general)]
+INTENTS = [(6.0, "animal", animal), (1.6, "which animal", which_animal), (2.0, "compare", compare), (3.5, "can", can), (5.0, "capital", capital), (3.2, "colour", colour),
+           (4.0, "calendar", calendar), (8.0, "arithmetic", arithmetic), (4.0, "counting", counting), (10.0, "general", general)]

@@ -73,7 +73,8 @@ def identity(g):
             a = ("" if g.chance(0.5) else "Yes. ") + a
         return [(g.say(hello + ask + "?").replace("yourself?", "yourself" + g.pick([".", "", "?"])), a)]
     table = [
-        (["are you {ChatGPT|GPT|Siri|Alexa|Claude|Gemini|Llama|a big model|GPT-4|Google|Copilot|Mistral|Qwen|Bard|a large model}"],
+        (["are you {ChatGPT|GPT|Siri|Alexa|Claude|Gemini|Llama|a big model|GPT-4|Google|Copilot|Mistral|Qwen|Bard|a large model}",
+          "are you {ChatGPT|GPT|Siri|Alexa|Claude|Gemini|Llama|Copilot|Mistral|Qwen|DeepSeek} or {Candor|another model|a different program|somebody else|who are you}"],
          ["no, <me>. I am much smaller.", "no, I am not. <me>, and I am very small.", "no. <me>, a tiny one."]),
         (["are you {a human|human|a person|a real person|a man|a woman|a boy|a girl|alive|real|a human being|a living being}", "am I talking to {a human|a person|a real person}"],
          ["no, I am a program. <me>.", "no, I am only a small program. <me>.", "no. <me>, {a computer program|just a program}."]),

@@ -127,16 +127,16 @@ PLOTS = {
         "one day, <N> was playing {with a ball|too wildly} inside the house. crash! the {blue vase|big mirror|favourite cup} of <his> {grandmother|aunt|teacher} fell and broke.",
         "{nobody had seen it.|<N> was all alone.} \"{I could say that it was the wind|I could hide the pieces|maybe nobody will notice},\" thought <N>.",
         "but {<his> stomach felt heavy, like a stone|<he> could not eat or play or sleep|the secret felt heavier every hour}. {even the sun did not make <him> happy.}",
-        "\"{what should I do|I did something bad},\" <he> asked <F> the <friend>. \"{the truth is hard for a minute, but a lie is hard for a long time|just say it|tell the truth, it is lighter to carry},\" said <F>.",
+        "\"what should I do,\" <he> asked <F> the <friend>. \"{the truth is hard for a minute, but a lie is hard for a long time|just say it|tell the truth, it is lighter to carry},\" said <F>.",
         "so <N> {went and told everything|took a deep breath and told the truth}. \"I broke it, and I am sorry,\" <he> said.",
-        "{for a moment it was quiet.|<N> waited.} then came a {warm hug|smile}. \"{thank you for telling me|a cup is only a cup, but the truth is precious|I am proud of you}.\"",
+        "{for a moment it was quiet.|<N> waited.} then came a {warm hug|smile}. \"{thank you for telling me|a thing is only a thing, but the truth is precious|I am proud of you}.\"",
         "{together they glued the pieces.|they put a flower into the part that was left.} {and <N> felt as light as a feather.|that night, <N> slept very well.}",
     ],
     "wishes": [
         "one {evening|day}, <N> found an old <thing> {in the sand|in the attic|under a root}. when <he> {cleaned|touched} it, {a tiny spirit came out|it began to glow|a soft voice spoke}. \"{you have one wish|I will give you one wish|wish for something, but choose well}.\"",
         "<N> thought about {gold|a big house|a mountain of cake|a crown}. {\"what would I do with it all?\" <he> wondered.|that would be nice, for a day or two.}",
-        "then <he> saw {<F>, the old <friend>, who was always alone|<F> the <friend>, who was ill|<F> the <friend>, who had nowhere to live}.",
-        "\"I know what I want,\" said <N>. \"{I wish that <F> will be happy|I wish that <F> will be well again|please give <F> a warm home}.\"",
+        "then <he> saw <F> the <friend>, who <need>.",
+        "\"I know what I want,\" said <N>. \"<wish>.\"",
         "{there was a flash of light|the air smelled of flowers|a small bell rang}, and the wish came true. {<F> laughed for the first time in years.|<F> could hardly believe it.}",
         "\"{that was the best wish that I have ever heard|most people wish for gold|you did not ask for anything for yourself},\" said the voice. \"{so you may keep the <thing>|so good luck will follow you|I will always be near}.\"",
         "{and when <N> looked at <F>, <he> knew that <he> had chosen well.|<N> did not need another wish.}",
@@ -229,10 +229,13 @@ def story(g, who=None, name=None, place=None, thing=None, friend=None, plot=None
     if plot is None:
         names = list(PLOTS)
         if thing is not None:
-            names = ["lost", "quarrel", "wishes", "new friend"]
+            names = ["lost", "quarrel", "wishes"]
         plot = g.pick(names)
     skill, skilling, _ = g.pick(SKILLS)
     fear, _ = g.pick(FEARS)
+    need, wish = g.pick([("was always alone", "I wish that <F> will find a friend"), ("was ill", "I wish that <F> will be well again"),
+                         ("had nowhere to live", "please give <F> a warm home")])
+    slots.update(need=need, wish=wish.replace("<F>", F))
     slots.update(friend=friend, F=F, at=AT[place], thing=thing or g.pick(THINGS), trait=g.pick(TRAITS),
                  adj=g.pick(["red", "blue", "green", "little", "shiny", "old", "special", "beautiful", "golden"]),
                  skill=skill, skilling=skilling, fear=fear)

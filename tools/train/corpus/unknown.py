@@ -24,8 +24,10 @@ def invented(g):
 
 def about(g):
     r = g.rng.random()
-    if r < 0.55:
+    if r < 0.4:
         x = g.pick(TOPICS)
+    elif r < 0.55:
+        x = g.pick(TOPICS) + " " + g.pick(["theory", "history", "science", "research", "rules", "prices", "basics", "problems", "engineering", "physics", "books"])
     elif r < 0.75:
         x = invented(g)
     elif r < 0.9:
@@ -72,4 +74,4 @@ def gibberish(g):
     return [(words, g.say(["I am sorry, I do not understand that. {could you say it in other words?|please write it in simple English.}", "I do not understand. could you write it in another way?", "I did not understand that, I am sorry. I only know simple English."]))]
 
 
-INTENTS = [(4.5, "unknown topic", about), (2.0, "unknown person", who), (5.5, "cannot know", cannot_know), (0.8, "gibberish", gibberish)]
+INTENTS = [(5.5, "unknown topic", about), (2.0, "unknown person", who), (5.5, "cannot know", cannot_know), (0.8, "gibberish", gibberish)]

@@ -161,4 +161,4 @@ def finish(g):
     return [(q, a)]
 
 
-INTENTS = [(3.0, "opposite", opposite), (6.5, "meaning", meaning), (5.0, "lists", name_some), (1.3, "rhyme", rhyme), (2.2, "language", language), (1.0, "finish", finish)]
+INTENTS = [(3.0, "opposite", opposite), (6.5, "meaning", meaning), (10.0, "lists", name_some), (1.3, "rhyme", rhyme), (2.2, "language", language), (1.0, "finish", finish)]

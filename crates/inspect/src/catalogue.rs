@@ -1,0 +1,93 @@
+//! The catalogue of known faults: one row each, tried one after the other where an operation does not follow from its
+//! inputs. Sections follow research on why engines print gibberish; `entry` is the number there.
+
+mod attention;
+mod dequantization;
+mod ffn;
+mod loader;
+mod norm;
+mod rotary;
+mod stream;
+
+use candor::gguf::Format;
+use candor::ops::Tensor;
+
+use crate::{
+    Kind,
+    fault::{Fault, Harm},
+    replay::{Matrix, Place},
+};
+
+/// Every known fault.
+pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
+    let parts = [
+        loader::FAULTS,
+        dequantization::FAULTS,
+        norm::FAULTS,
+        rotary::FAULTS,
+        attention::FAULTS,
+        ffn::FAULTS,
+        stream::FAULTS,
+    ];
+    parts.into_iter().flatten()
+}
+
+/// What rows have in common.
+const ROW: Fault = Fault {
+    name: "",
+    entry: "",
+    variants: &[0.0],
+    wants: any,
+    edits: &[],
+    harm: Harm::Harmful,
+    cause: "",
+    remedy: "",
+    source: "",
+};
+
+fn any(_: &Place<'_>) -> bool {
+    true
+}
+
+fn is_matrix(place: &Place<'_>) -> bool {
+    matches!(place.node.kind, Kind::MatMul(_))
+}
+
+fn is_layer_matrix(place: &Place<'_>) -> bool {
+    is_matrix(place) && place.layer().is_some()
+}
+
+fn is_embedding(place: &Place<'_>) -> bool {
+    matches!(place.node.kind, Kind::Embed(_))
+}
+
+/// The format and bytes of the weight.
+fn raw<'a>(place: &Place<'a>) -> Option<(Format, &'a [u8])> {
+    place.node.kind.weight().map(|weight| (weight.format, &*weight.bytes))
+}
+
+/// Another weight of the file, decoded.
+fn tensor(place: &Place<'_>, name: &str) -> Option<Matrix> {
+    let info = place.gguf.tensor(name)?;
+    let cols = usize::try_from(*info.shape.first()?).ok()?;
+    let rows = info.shape[1..].iter().product::<u64>() as usize;
+    let bytes = place.gguf.data(info);
+    Some(Matrix::decode(&Tensor { name: name.to_owned(), format: info.format, rows, cols, bytes }))
+}
+
+/// Another weight of the same layer, decoded.
+fn other_weight(place: &Place<'_>, name: &str) -> Option<Matrix> {
+    tensor(place, &format!("blk.{}.{name}.weight", place.layer()?))
+}
+
+/// Where the F16 numbers of a format's blocks are, in bytes.
+fn scale_fields(format: Format) -> &'static [usize] {
+    match format {
+        Format::F16 | Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::Iq4Nl | Format::Iq4Xs => &[0],
+        Format::Q4_1 | Format::Q5_1 | Format::Q4K | Format::Q5K => &[0, 2],
+        Format::Q2K => &[80, 82],
+        Format::Q3K => &[108],
+        Format::Q6K => &[208],
+        _ => &[],
+    }
+}

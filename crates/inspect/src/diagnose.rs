@@ -1,0 +1,341 @@
+//! Diagnosis: the first operation of a foreign trace that does not follow from the trace's own inputs, and the known
+//! fault that reproduces what the engine computed instead.
+//!
+//! Nothing is compared end to end: each operation is recomputed from the values that the suspect itself had (local
+//! replay), so that rounding does not add up and later faults stay visible behind earlier ones.
+
+mod explain;
+mod gate;
+mod report;
+mod structure;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use candor::gguf::Gguf;
+
+use crate::{
+    Evidence, Graph, Key, NodeId, Residual, Trace, catalogue, compare, compare_where,
+    fault::{Active, Edit},
+    replay::{Arithmetic, Decoded, Order, Place, Replay, Rounding, Stage, Tokens},
+};
+
+pub use gate::Gate;
+pub use report::{Check, Confidence, Diagnosis, Finding, Outcome, Rival, Status};
+
+/// Why a trace cannot be diagnosed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The model does not run.
+    #[error(transparent)]
+    Model(#[from] candor::models::Error),
+    /// Nothing says which tokens went in.
+    #[error("trace: it does not say which tokens the engine was given")]
+    NoTokens,
+    /// A token is outside of the vocabulary: the trace is of another model.
+    #[error("trace: token {token} is outside of the model's vocabulary of {vocab}: the trace is of another model")]
+    Token {
+        /// The id.
+        token: u32,
+        /// Rows of the embedding.
+        vocab: usize,
+    },
+    /// No value of the trace belongs to the model.
+    #[error("trace: none of its {count} values has a name that the model knows, the first is {first}")]
+    NoValues {
+        /// Values in the trace.
+        count: usize,
+        /// The name of one.
+        first: String,
+    },
+    /// A value has another size than in this model.
+    #[error("{key}: expected rows of {expected}, got {got}: the trace is of another model")]
+    Width {
+        /// The value.
+        key: Key,
+        /// Elements per row in the model.
+        expected: usize,
+        /// Elements per row in the trace.
+        got: usize,
+    },
+    /// A value has rows for tokens that were not given.
+    #[error("{key}: expected at most {expected} rows, one per token, got {got}: the trace is of another prompt")]
+    Rows {
+        /// The value.
+        key: Key,
+        /// Tokens.
+        expected: usize,
+        /// Rows.
+        got: usize,
+    },
+}
+
+/// A fault, or two at once, and how well it reproduces a value.
+#[derive(Clone, Debug)]
+struct Match {
+    faults: Vec<Active>,
+    residual: Residual,
+}
+
+impl Match {
+    fn name(&self) -> String {
+        self.faults.iter().map(|active| active.fault.name).collect::<Vec<_>>().join(" + ")
+    }
+}
+
+/// What was found at a value that does not follow from its inputs.
+struct Failure {
+    id: NodeId,
+    gate: Gate,
+    healthy: Residual,
+    /// Faults that reproduce the value, best first.
+    matches: Vec<Match>,
+    /// The best of the others.
+    rival: Option<Match>,
+}
+
+/// What a trace is diagnosed against.
+struct Court<'a> {
+    stage: &'a Stage<'a>,
+    trace: &'a Trace,
+    arithmetic: Arithmetic,
+}
+
+/// Diagnoses a trace of the model in `gguf`.
+///
+/// # Errors
+/// If the model does not run, or the trace is not one of it.
+pub fn diagnose(gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
+    let graph = Graph::new(gguf)?;
+    let tokens = tokens(trace, &graph)?;
+    let known = fit(trace, &graph, &tokens)?;
+    let decoded = Decoded::default();
+    let stage = Stage { graph: &graph, gguf, tokens: &tokens, decoded: &decoded };
+    let arithmetic = Arithmetic { rounding: rounding(&stage, trace, &known), order: Order::Lanes };
+    let court = Court { stage: &stage, trace, arithmetic };
+
+    let mut checks = Vec::new();
+    let mut failures: Vec<Failure> = Vec::new();
+    for &id in &known {
+        let key = &graph.nodes[id].key;
+        let evidence = &trace.values[key];
+        let replay = Replay::local(&stage, arithmetic, &[], trace, id);
+        let expected = replay.value(id);
+        let Some(residual) = compare_where(&expected, evidence, graph.counts(id, tokens.ids.len())) else { continue };
+        let gate = Gate::of(&graph, &replay.computed(), arithmetic, evidence);
+        let status = gate.status(&residual);
+        let from = given_inputs(&graph, &replay.computed());
+        checks.push(Check { key: key.clone(), status, residual, gate, from });
+        if matches!(status, Status::Wrong | Status::Suspicious) {
+            let known: Vec<Vec<Active>> = failures
+                .iter()
+                .filter(|failure| graph.nodes[failure.id].key.name == key.name)
+                .flat_map(|failure| failure.matches.iter().map(|found| found.faults.clone()))
+                .collect();
+            let (matches, rival) = court.search(id, evidence, gate, &residual, &replay.computed(), &known);
+            if status == Status::Wrong || !matches.is_empty() {
+                failures.push(Failure { id, gate, healthy: residual, matches, rival });
+            }
+        }
+    }
+    let unplaced = trace.values.keys().filter(|key| graph.find(key).is_none()).cloned().collect();
+    let findings = court.explain(&failures, &checks);
+    let unexplained = court.unexplained(&failures);
+    Ok(Diagnosis::new(trace, &tokens, arithmetic.rounding, checks, findings, unexplained, unplaced))
+}
+
+pub(crate) fn tokens(trace: &Trace, graph: &Graph) -> Result<Tokens, Error> {
+    let ids = trace.origin.tokens.clone().filter(|ids| !ids.is_empty()).ok_or(Error::NoTokens)?;
+    let vocab = graph.config.vocab;
+    if let Some(&token) = ids.iter().find(|&&id| id as usize >= vocab) {
+        return Err(Error::Token { token, vocab });
+    }
+    let mut tokens = Tokens::new(ids, trace.origin.prompt_tokens.unwrap_or(usize::MAX));
+    if let Some(positions) = trace.origin.positions.clone().filter(|list| list.len() == tokens.ids.len()) {
+        tokens.positions = positions;
+    }
+    Ok(tokens)
+}
+
+/// The nodes that the trace knows something of, in the order of computation.
+pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<NodeId>, Error> {
+    let rows = tokens.ids.len();
+    let mut known = BTreeSet::new();
+    for (key, evidence) in &trace.values {
+        let Some(id) = graph.find(key) else { continue };
+        let expected = graph.width(id, rows);
+        if evidence.width != 0 && evidence.width != expected {
+            if matches!(graph.nodes[id].kind, crate::Kind::Scores(_) | crate::Kind::SoftMax(_)) {
+                // Engines pad the cache: scores have as many columns as they please.
+                continue;
+            }
+            return Err(Error::Width { key: key.clone(), expected, got: evidence.width });
+        }
+        if let Some(list) = evidence.rows.as_ref()
+            && (list.len() > rows || list.iter().any(|&row| row >= rows))
+        {
+            return Err(Error::Rows { key: key.clone(), expected: rows, got: list.len() });
+        }
+        known.insert(id);
+    }
+    match trace.values.keys().next() {
+        Some(first) if known.is_empty() => Err(Error::NoValues { count: trace.values.len(), first: first.to_string() }),
+        None => Err(Error::NoValues { count: 0, first: "missing".to_owned() }),
+        Some(_) => Ok(known.into_iter().collect()),
+    }
+}
+
+/// How the suspect rounds activations: what explains its best product best.
+fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Rounding {
+    const TRIED: [Rounding; 3] = [Rounding::Exact, Rounding::Ggml, Rounding::Blocks(32)];
+    const PRODUCTS: usize = 12;
+    let rounds = |&&id: &&NodeId| {
+        let node = &stage.graph.nodes[id];
+        matches!(&node.kind, crate::Kind::MatMul(weight)
+            if !matches!(weight.format, candor::gguf::Format::F32 | candor::gguf::Format::F64))
+    };
+    let products: Vec<NodeId> = known.iter().filter(rounds).copied().take(PRODUCTS).collect();
+    let best = |rounding: Rounding| {
+        let arithmetic = Arithmetic { rounding, order: Order::Lanes };
+        let residuals = products.iter().filter_map(|&id| {
+            let replay = Replay::local(stage, arithmetic, &[], trace, id);
+            let residual = compare(&replay.value(id), &trace.values[&stage.graph.nodes[id].key])?;
+            (replay.computed().len() == 1).then_some(residual.relative)
+        });
+        residuals.fold(f64::INFINITY, f64::min)
+    };
+    let scored = TRIED.map(|rounding| (best(rounding), rounding));
+    // Exact products unless another rule is clearly closer.
+    let exact = scored[0].0;
+    let found = scored.into_iter().skip(1).filter(|(score, _)| *score < 0.5 * exact && *score < 2e-2);
+    found.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(Rounding::Exact, |(_, rounding)| rounding)
+}
+
+/// The values that a replay started from.
+fn given_inputs(graph: &Graph, computed: &BTreeSet<NodeId>) -> Vec<Key> {
+    let inputs = computed.iter().flat_map(|&id| graph.nodes[id].inputs.iter());
+    let given: BTreeSet<NodeId> = inputs.filter(|id| !computed.contains(id)).copied().collect();
+    given.into_iter().map(|id| graph.nodes[id].key.clone()).collect()
+}
+
+/// Whether a fault can concern an operation at all, without computing anything.
+fn concerns(active: &Active, place: &Place<'_>) -> bool {
+    use crate::Kind;
+    active.fault.edits.iter().any(|edit| match (edit, &place.node.kind) {
+        (Edit::Weight(_), kind) => kind.weight().is_some() && (active.fault.wants)(place),
+        (Edit::Wiring(edit), _) => edit(&mut place.node.inputs.clone(), place),
+        (Edit::Embed(_), Kind::Embed(_))
+        | (Edit::Norm(_), Kind::Norm { .. })
+        | (Edit::Rope(_), Kind::Rope { .. })
+        | (Edit::Scores(_), Kind::Scores(_))
+        | (Edit::SoftMax(_), Kind::SoftMax(_))
+        | (Edit::Mix(_), Kind::Mix(_))
+        | (Edit::Activation(_), Kind::Silu)
+        | (Edit::Output(_), _) => true,
+        _ => false,
+    })
+}
+
+/// All faults of the catalogue with all their numbers.
+fn suspects() -> impl Iterator<Item = Active> {
+    catalogue().flat_map(|fault| fault.variants.iter().map(move |&variant| Active { fault, variant }))
+}
+
+/// Most pairs of faults that are tried at one value.
+const PAIRS_FROM: usize = 24;
+
+impl Court<'_> {
+    fn place(&self, id: NodeId, variant: f64) -> Place<'_> {
+        let Stage { graph, gguf, tokens, .. } = *self.stage;
+        Place { graph, gguf, node: &graph.nodes[id], id, tokens, variant }
+    }
+
+    /// How far faults are from what the suspect has; `None` where they change nothing.
+    fn try_faults(&self, faults: &[Active], id: NodeId, evidence: &Evidence) -> Option<Residual> {
+        let replay = Replay::local(self.stage, self.arithmetic, faults, self.trace, id);
+        let value = replay.value(id);
+        if !replay.all_applied() {
+            return None;
+        }
+        let Stage { graph, tokens, .. } = self.stage;
+        compare_where(&value, evidence, graph.counts(id, tokens.ids.len()))
+    }
+
+    /// The faults that reproduce a value, and the best of those that do not.
+    fn search(
+        &self,
+        id: NodeId,
+        evidence: &Evidence,
+        gate: Gate,
+        healthy: &Residual,
+        span: &BTreeSet<NodeId>,
+        known: &[Vec<Active>],
+    ) -> (Vec<Match>, Option<Match>) {
+        let known: Vec<Match> = known
+            .iter()
+            .filter_map(|faults| {
+                let residual = self.try_faults(faults, id, evidence)?;
+                Some(Match { faults: faults.clone(), residual })
+            })
+            .collect();
+        let (found, _) = sort_out(known, gate, healthy);
+        if !found.is_empty() {
+            return (found, None);
+        }
+        let concerned =
+            suspects().filter(|active| span.iter().any(|&node| concerns(active, &self.place(node, active.variant))));
+        let mut tried: Vec<Match> = concerned
+            .filter_map(|active| {
+                let residual = self.try_faults(&[active], id, evidence)?;
+                Some(Match { faults: vec![active], residual })
+            })
+            .collect();
+        tried.sort_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
+        let best: Vec<Active> = tried.iter().take(PAIRS_FROM).map(|found| found.faults[0]).collect();
+        let (found, rival) = sort_out(tried, gate, healthy);
+        if !found.is_empty() || span.len() > 4 {
+            return (found, rival);
+        }
+        let mut pairs = Vec::new();
+        for (index, &a) in best.iter().enumerate() {
+            for &b in best[index + 1..].iter().filter(|b| b.fault.name != a.fault.name) {
+                for faults in [vec![a, b], vec![b, a]] {
+                    if let Some(residual) = self.try_faults(&faults, id, evidence) {
+                        pairs.push(Match { faults, residual });
+                    }
+                }
+            }
+        }
+        let (found, pair_rival) = sort_out(pairs, gate, healthy);
+        (found, pair_rival.or(rival))
+    }
+
+    /// Keys of failures that no known fault reproduces, with what can be said of them.
+    fn unexplained(&self, failures: &[Failure]) -> BTreeMap<Key, Vec<String>> {
+        let unknown = failures.iter().filter(|failure| failure.matches.is_empty());
+        unknown
+            .map(|failure| {
+                let replay = Replay::local(self.stage, self.arithmetic, &[], self.trace, failure.id);
+                let key = &self.stage.graph.nodes[failure.id].key;
+                let lines =
+                    structure::describe(self.stage, failure.id, &replay.value(failure.id), &self.trace.values[key]);
+                (key.clone(), lines)
+            })
+            .collect()
+    }
+}
+
+/// Matches that reproduce the value, best first, and the best that does not.
+fn sort_out(mut tried: Vec<Match>, gate: Gate, healthy: &Residual) -> (Vec<Match>, Option<Match>) {
+    tried.sort_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
+    let Some(best) = tried.first().map(|best| best.residual.relative) else { return (tried, None) };
+    let accepted = best <= gate.pass && best <= 0.3 * healthy.relative;
+    if !accepted {
+        let rival = tried.into_iter().next();
+        return (Vec::new(), rival);
+    }
+    // What cannot be told from the best by the suspect's own rounding.
+    let limit = best * 1.3 + gate.floor;
+    let rest = tried.split_off(tried.partition_point(|found| found.residual.relative <= limit));
+    (tried, rest.into_iter().next())
+}

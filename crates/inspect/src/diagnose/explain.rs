@@ -1,0 +1,159 @@
+//! From faults that reproduce single values to the few that explain a trace.
+
+use std::collections::BTreeSet;
+
+use super::{Check, Confidence, Court, Failure, Finding, Gate, Match, Rival, Status};
+use crate::{
+    Key,
+    fault::{Active, Harm},
+};
+
+/// A fault, or two together, and the failures that it reproduces.
+struct Theory<'a> {
+    faults: &'a [Active],
+    explains: BTreeSet<usize>,
+    residual: f64,
+    contradictions: usize,
+}
+
+impl Theory<'_> {
+    fn name(&self) -> String {
+        self.faults.iter().map(|active| active.fault.name).collect::<Vec<_>>().join(" + ")
+    }
+}
+
+impl Court<'_> {
+    /// The smallest set of faults that reproduces all failures that can be reproduced.
+    pub(super) fn explain(&self, failures: &[Failure], checks: &[Check]) -> Vec<Finding> {
+        let mut open: BTreeSet<usize> =
+            failures.iter().enumerate().filter(|(_, failure)| !failure.matches.is_empty()).map(|(at, _)| at).collect();
+        let mut findings = Vec::new();
+        while !open.is_empty() {
+            let theories = self.theories(failures, &open, checks);
+            let Some(best) = theories.first() else { break };
+            let (best_set, best_name) = (best.explains.clone(), best.name());
+            let twins: Vec<String> = theories[1..]
+                .iter()
+                .filter(|theory| theory.explains == best_set && theory.contradictions == best.contradictions)
+                .map(Theory::name)
+                .filter(|name| *name != best_name)
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect();
+            findings.extend(self.findings(best, failures, &twins));
+            open = open.difference(&best_set).copied().collect();
+        }
+        findings.sort_by_key(|finding| finding.places.first().and_then(|key| self.stage.graph.find(key)));
+        self.settle(&mut findings);
+        findings
+    }
+
+    /// What could explain open failures, best first.
+    fn theories<'f>(&self, failures: &'f [Failure], open: &BTreeSet<usize>, checks: &[Check]) -> Vec<Theory<'f>> {
+        let mut theories: Vec<Theory<'f>> = Vec::new();
+        for &at in open {
+            for found in &failures[at].matches {
+                let known = theories.iter_mut().find(|theory| theory.faults == found.faults);
+                match known {
+                    Some(theory) => {
+                        theory.explains.insert(at);
+                        theory.residual = theory.residual.max(found.residual.relative);
+                    }
+                    None => theories.push(Theory {
+                        faults: &found.faults,
+                        explains: BTreeSet::from([at]),
+                        residual: found.residual.relative,
+                        contradictions: 0,
+                    }),
+                }
+            }
+        }
+        // The search at later layers tries what was found at the first one only, so a theory of a later layer may
+        // reproduce earlier values without having been asked.
+        let most = theories.iter().map(|theory| theory.explains.len()).max().unwrap_or(0);
+        theories.retain(|theory| theory.explains.len() == most);
+        if theories.len() > 1 {
+            for theory in &mut theories {
+                theory.contradictions = self.contradictions(theory.faults, checks);
+            }
+        }
+        theories.sort_by(|a, b| {
+            let key = |theory: &Theory<'_>| (theory.faults.len(), theory.contradictions);
+            key(a).cmp(&key(b)).then(a.residual.total_cmp(&b.residual))
+        });
+        theories
+    }
+
+    /// Values that are right, and would not be if the faults were there too.
+    fn contradictions(&self, faults: &[Active], checks: &[Check]) -> usize {
+        let mut names = BTreeSet::new();
+        let right = checks.iter().filter(|check| check.status == Status::Right && names.insert(&check.key.name));
+        right
+            .filter(|check| {
+                let Some(id) = self.stage.graph.find(&check.key) else { return false };
+                let residual = self.try_faults(faults, id, &self.trace.values[&check.key]);
+                residual.is_some_and(|residual| residual.relative > check.gate.wrong)
+            })
+            .count()
+    }
+
+    /// One finding for each fault of a theory.
+    fn findings(&self, theory: &Theory<'_>, failures: &[Failure], twins: &[String]) -> Vec<Finding> {
+        let graph = self.stage.graph;
+        let places: Vec<Key> = theory.explains.iter().map(|&at| graph.nodes[failures[at].id].key.clone()).collect();
+        let explained: Vec<&Failure> = theory.explains.iter().map(|&at| &failures[at]).collect();
+        let healthy = explained.iter().map(|failure| failure.healthy.relative).fold(0.0, f64::max);
+        let rival = explained
+            .iter()
+            .filter_map(|failure| failure.rival.as_ref())
+            .min_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
+        let gate = explained.first().map_or(Gate { pass: 0.0, wrong: 0.0, floor: 0.0 }, |failure| failure.gate);
+        let elements: usize = explained.iter().map(|failure| failure.healthy.elements).sum();
+        let confidence = confidence(theory, rival, gate, elements, twins);
+        let single = |active: &Active| Finding {
+            fault: active.fault.name.to_owned(),
+            entry: active.fault.entry.to_owned(),
+            cause: active.cause(),
+            remedy: active.fault.remedy.to_owned(),
+            source: active.fault.source.to_owned(),
+            harm: active.fault.harm,
+            confidence,
+            places: places.clone(),
+            residual: theory.residual,
+            healthy,
+            twins: twins.to_vec(),
+            rival: rival.map(|rival| Rival { name: rival.name(), residual: rival.residual.relative }),
+        };
+        theory.faults.iter().map(single).collect()
+    }
+
+    /// Whether differences cancel is seen only from all findings together.
+    fn settle(&self, findings: &mut [Finding]) {
+        let covers = |finding: &Finding, name: &str| finding.places.iter().any(|key| key.name.starts_with(name));
+        let both = |finding: &Finding| covers(finding, "Qcur") && covers(finding, "Kcur");
+        for finding in findings.iter_mut().filter(|finding| finding.harm == Harm::Harmless) {
+            if !both(finding) {
+                finding.harm = Harm::Harmful;
+            }
+        }
+        // Rows in the other order of pairs, rotated in the other order of pairs: the scores are the same.
+        let order = ["qk-rows-not-permuted", "rope-other-pairing"];
+        let paired = order.iter().all(|name| findings.iter().any(|finding| finding.fault == *name && both(finding)));
+        if paired {
+            for finding in findings.iter_mut().filter(|finding| order.contains(&finding.fault.as_str())) {
+                finding.harm = Harm::Harmless;
+            }
+        }
+    }
+}
+
+/// How sure a theory is, by how much closer it is than the next one.
+fn confidence(theory: &Theory<'_>, rival: Option<&Match>, gate: Gate, elements: usize, twins: &[String]) -> Confidence {
+    const ENOUGH: usize = 3;
+    let clear = rival.is_none_or(|rival| rival.residual.relative > 3.0 * theory.residual.max(gate.floor));
+    match (elements >= ENOUGH && clear, twins.len()) {
+        (true, 0) if theory.contradictions == 0 => Confidence::High,
+        (true, _) => Confidence::Medium,
+        _ => Confidence::Low,
+    }
+}

@@ -1,0 +1,95 @@
+//! What a known fault is: a small change of how operations are computed, with its cause and remedy in words.
+
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use crate::{
+    NodeId, Value,
+    replay::{Activation, Embed, Matrix, Mix, Norm, Place, Scores, SoftMax, Turn},
+};
+
+/// A change of one operation; `false` says that there was nothing to change at this place.
+#[derive(Clone, Copy)]
+pub enum Edit {
+    /// Of which values the operation reads.
+    Wiring(fn(&mut Vec<NodeId>, &Place<'_>) -> bool),
+    /// Of the decoded weight.
+    Weight(fn(&mut Matrix, &Place<'_>) -> bool),
+    /// Of an embedding.
+    Embed(fn(&mut Embed, &Place<'_>) -> bool),
+    /// Of a norm.
+    Norm(fn(&mut Norm, &Place<'_>) -> bool),
+    /// Of a rotation.
+    Rope(fn(&mut Turn, &Place<'_>) -> bool),
+    /// Of attention's scores.
+    Scores(fn(&mut Scores, &Place<'_>) -> bool),
+    /// Of attention's softmax.
+    SoftMax(fn(&mut SoftMax, &Place<'_>) -> bool),
+    /// Of attention's weighted values.
+    Mix(fn(&mut Mix, &Place<'_>) -> bool),
+    /// Of the gate's activation.
+    Activation(fn(&mut Activation, &Place<'_>) -> bool),
+    /// Of what comes out, with what went in.
+    Output(fn(&mut Value, &[Rc<Value>], &Place<'_>) -> bool),
+}
+
+/// Whether a fault can change the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Harm {
+    /// It does.
+    Harmful,
+    /// It cannot: the difference cancels later on.
+    Harmless,
+}
+
+/// A known fault: a row of the catalogue.
+pub struct Fault {
+    /// Its name: short, lower-case, with hyphens.
+    pub name: &'static str,
+    /// Where it is in the catalogue of research: `29`, `28e`.
+    pub entry: &'static str,
+    /// Numbers to try, where the fault has one; a fault without has a single 0.
+    pub variants: &'static [f64],
+    /// Whether a weight may be concerned at all, asked before it is copied.
+    pub wants: fn(&Place<'_>) -> bool,
+    /// The changes; each acts where its operation is.
+    pub edits: &'static [Edit],
+    /// Whether the text changes.
+    pub harm: Harm,
+    /// What the engine did: a sentence, `{}` stands for the number.
+    pub cause: &'static str,
+    /// What to do about it: a sentence.
+    pub remedy: &'static str,
+    /// Where it was seen: `owner/repository#number` on GitHub, or a file of this project.
+    pub source: &'static str,
+}
+
+impl std::fmt::Debug for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A fault with its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Active {
+    /// The fault.
+    pub fault: &'static Fault,
+    /// Its number.
+    pub variant: f64,
+}
+
+impl Active {
+    /// What the engine did, with the number filled in.
+    pub fn cause(&self) -> String {
+        self.fault.cause.replace("{}", &format!("{}", self.variant))
+    }
+}
+
+impl PartialEq for Active {
+    fn eq(&self, other: &Active) -> bool {
+        self.fault.name == other.fault.name && self.variant == other.variant
+    }
+}

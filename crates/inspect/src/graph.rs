@@ -1,0 +1,346 @@
+//! The operations of a model as a list, made by running its wiring on a backend that only writes down what it is
+//! asked for. So every wiring that runs can be replayed, and knows nothing of it.
+
+use std::collections::HashMap;
+
+use candor::gguf::Gguf;
+use candor::models::{Config, Decoder, Pass};
+use candor::ops::{Error as OpsError, Heads, KvFormat, KvPlan, Ops, Prims, Rope, Step, Tap, Tensor};
+
+use crate::Key;
+
+/// Index of a node in its graph.
+pub type NodeId = usize;
+
+/// What a node computes.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// Rows of a table, by token.
+    Embed(Tensor),
+    /// RMS norm with a weight, over runs of `width` elements: a row, or a head.
+    Norm {
+        /// The weight, `[width]`.
+        weight: Tensor,
+        /// Elements normed together.
+        width: usize,
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// Product with a matrix stored as `[out][in]`.
+    MatMul(Tensor),
+    /// Addition of a vector.
+    Bias(Tensor),
+    /// Rotation of pairs by position.
+    Rope {
+        /// The rotation.
+        rope: Rope,
+        /// Width of a head.
+        head_dim: usize,
+    },
+    /// Scores of queries against keys, before scale and mask. Inputs: q, k.
+    Scores(Heads),
+    /// Scale, causal mask and softmax.
+    SoftMax(Heads),
+    /// Values weighted by the softmax, heads side by side. Inputs: weights, v.
+    Mix(Heads),
+    /// `x / (1 + exp(-x))`.
+    Silu,
+    /// Product of two values.
+    Mul,
+    /// Sum of two values.
+    Add,
+}
+
+impl Kind {
+    /// The weight that the node reads.
+    pub fn weight(&self) -> Option<&Tensor> {
+        match self {
+            Kind::Embed(weight) | Kind::Norm { weight, .. } | Kind::MatMul(weight) | Kind::Bias(weight) => Some(weight),
+            _ => None,
+        }
+    }
+
+    /// The operation in ggml's words.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Embed(_) => "get_rows",
+            Kind::Norm { .. } => "rms_norm",
+            Kind::MatMul(_) => "mul_mat",
+            Kind::Bias(_) | Kind::Add => "add",
+            Kind::Rope { .. } => "rope",
+            Kind::Scores(_) => "kq",
+            Kind::SoftMax(_) => "soft_max",
+            Kind::Mix(_) => "kqv",
+            Kind::Silu => "silu",
+            Kind::Mul => "mul",
+        }
+    }
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it computes.
+    pub kind: Kind,
+    /// Of which nodes.
+    pub inputs: Vec<NodeId>,
+    /// The name of its output.
+    pub key: Key,
+    /// Whether the engine's own traces hold the output.
+    pub tapped: bool,
+    /// Elements per row; for scores per position.
+    pub width: usize,
+}
+
+/// The operations of a model, each after its inputs.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    /// The operations.
+    pub nodes: Vec<Node>,
+    /// The model's dimensions.
+    pub config: Config,
+    /// `general.architecture`.
+    pub arch: String,
+    /// What the file says about rotation, for faults that misread it.
+    pub rotary: Rotary,
+    by_key: HashMap<Key, NodeId>,
+}
+
+/// The rotary numbers of a file's metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rotary {
+    /// `rope.freq_base`.
+    pub base: f64,
+    /// Elements of a head that turn.
+    pub dims: usize,
+    /// `rope.scaling.type`, where it scales.
+    pub scaling: Option<String>,
+}
+
+impl Graph {
+    /// Writes down the operations of the file's model.
+    ///
+    /// # Errors
+    /// If the file is not a model that runs.
+    pub fn new(gguf: &Gguf) -> Result<Graph, candor::models::Error> {
+        let mut notes = Notes::default();
+        let model = Decoder::load(gguf, &mut notes)?;
+        let mut scratch = model.scratch(&mut notes, 1, 1);
+        let config = model.config().clone();
+        let mut kv = notes.kv(&config.kv_plan(1, 1, KvFormat::F32, KvFormat::F32));
+        let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0] };
+        model.forward(&mut Pass { ops: &mut notes, s: &mut scratch, kv: &mut kv, step, tap: &mut Names });
+        notes.name_the_rest();
+        let by_key = notes.nodes.iter().enumerate().map(|(id, node)| (node.key.clone(), id)).collect();
+        let metadata = gguf.metadata();
+        let arch = metadata.str("general.architecture")?.unwrap_or_default().to_owned();
+        let number = |key: &str| metadata.f32(&format!("{arch}.{key}"));
+        let rotary = Rotary {
+            base: number("rope.freq_base")?.map_or(10_000.0, f64::from),
+            dims: metadata
+                .u32(&format!("{arch}.rope.dimension_count"))?
+                .map_or(config.heads.key_dim, |dims| dims as usize),
+            scaling: metadata.str(&format!("{arch}.rope.scaling.type"))?.map(str::to_owned),
+        };
+        Ok(Graph { nodes: notes.nodes, config, arch, rotary, by_key })
+    }
+
+    /// The node whose output has this name.
+    pub fn find(&self, key: &Key) -> Option<NodeId> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Whether an element of a node's output can matter: scores of later positions are masked.
+    pub fn counts(&self, id: NodeId, tokens: usize) -> impl Fn(usize, usize) -> bool + use<> {
+        let scores = matches!(self.nodes[id].kind, Kind::Scores(_));
+        move |row, col| !scores || col % tokens <= row
+    }
+
+    /// Elements per row of a node's output over `tokens` tokens.
+    pub fn width(&self, id: NodeId, tokens: usize) -> usize {
+        match self.nodes[id].kind {
+            Kind::Scores(heads) | Kind::SoftMax(heads) => heads.heads * tokens,
+            _ => self.nodes[id].width,
+        }
+    }
+}
+
+/// The backend that writes down.
+#[derive(Default)]
+struct Notes {
+    nodes: Vec<Node>,
+}
+
+/// A buffer: who wrote it last, and how wide it is.
+struct Buffer {
+    node: NodeId,
+    width: usize,
+}
+
+/// Gives the taps' names to nodes.
+struct Names;
+
+impl Tap<Notes> for Names {
+    fn tap(&mut self, notes: &mut Notes, name: &'static str, layer: Option<usize>, x: &Buffer) {
+        let node = &mut notes.nodes[x.node];
+        node.key = Key::new(name, layer);
+        node.tapped = true;
+    }
+}
+
+impl Notes {
+    fn push(&mut self, kind: Kind, inputs: Vec<NodeId>, width: usize) -> NodeId {
+        self.nodes.push(Node { kind, inputs, key: Key::new("", None), tapped: false, width });
+        self.nodes.len() - 1
+    }
+
+    fn in_place(&mut self, x: &mut Buffer, kind: Kind, others: &[NodeId]) {
+        let inputs = [x.node].into_iter().chain(others.iter().copied()).collect();
+        x.node = self.push(kind, inputs, x.width);
+    }
+
+    /// Names values inside of fusions: by their weight where llama.cpp has a name, by operation else.
+    fn name_the_rest(&mut self) {
+        let mut layer = None;
+        for id in 0..self.nodes.len() {
+            let node = &self.nodes[id];
+            if !node.key.name.is_empty() {
+                layer = node.key.layer.or(layer);
+                continue;
+            }
+            let consumer = self.nodes[id + 1..].iter().find(|other| other.inputs.contains(&id));
+            let biased = consumer.is_some_and(|next| matches!(next.kind, Kind::Bias(_)));
+            let weight = node.kind.weight().map_or("", |weight| weight.name.as_str());
+            let block = [("attn_output.", "attn_out"), ("ffn_down.", "ffn_out")];
+            let block = block.into_iter().find(|(part, _)| weight.contains(part)).map(|(_, name)| name);
+            let name = match (&node.kind, block) {
+                (Kind::MatMul(_), Some(name)) if biased => format!("{name}.mul_mat"),
+                (Kind::MatMul(_) | Kind::Bias(_), Some(name)) => name.to_owned(),
+                (Kind::Scores(_), _) => "kq".to_owned(),
+                (Kind::SoftMax(_), _) => "kq_soft_max".to_owned(),
+                (Kind::Silu, _) => "ffn_silu".to_owned(),
+                (kind, _) => match consumer {
+                    Some(next) if !next.key.name.is_empty() => format!("{}.{}", next.key.name, kind.name()),
+                    _ => format!("node{id}.{}", kind.name()),
+                },
+            };
+            self.nodes[id].key = Key::new(name, layer);
+        }
+    }
+}
+
+impl Prims for Notes {
+    type Weight = Tensor;
+    type Buf = Buffer;
+    /// Keys and values of each layer.
+    type Kv = Vec<(NodeId, NodeId)>;
+    type Rope = Rope;
+    type Snapshot = ();
+
+    fn weight(&mut self, tensor: Tensor) -> Result<Tensor, OpsError> {
+        Ok(tensor)
+    }
+
+    fn buffer(&mut self, _rows: usize, width: usize) -> Buffer {
+        Buffer { node: 0, width }
+    }
+
+    fn kv(&mut self, plan: &KvPlan) -> Vec<(NodeId, NodeId)> {
+        vec![(0, 0); plan.layers]
+    }
+
+    fn rope_table(&mut self, rope: Rope) -> Rope {
+        rope
+    }
+
+    fn embed(&mut self, out: &mut Buffer, table: &Tensor, _: &Step) {
+        out.node = self.push(Kind::Embed(table.clone()), Vec::new(), out.width);
+    }
+
+    fn rms_norm(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, eps: f32) {
+        out.node = self.push(Kind::Norm { weight: w.clone(), width: w.cols, eps }, vec![x.node], out.width);
+    }
+
+    fn head_norm(&mut self, x: &mut Buffer, w: &Tensor, head_dim: usize, eps: f32) {
+        self.in_place(x, Kind::Norm { weight: w.clone(), width: head_dim, eps }, &[]);
+    }
+
+    fn matmul(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor) {
+        out.node = self.push(Kind::MatMul(w.clone()), vec![x.node], w.rows);
+    }
+
+    fn matmul_rows(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, _: &Step) {
+        self.matmul(out, x, w);
+    }
+
+    fn add_bias(&mut self, x: &mut Buffer, bias: &Tensor) {
+        // A bias of what was just added to the stream belongs to what was added: engines name that sum.
+        if let (Kind::Add, &[stream, product]) = (&self.nodes[x.node].kind, self.nodes[x.node].inputs.as_slice()) {
+            let (biased, width) = (x.node, x.width);
+            self.nodes[biased].kind = Kind::Bias(bias.clone());
+            self.nodes[biased].inputs = vec![product];
+            x.node = self.push(Kind::Add, vec![stream, biased], width);
+            return;
+        }
+        self.in_place(x, Kind::Bias(bias.clone()), &[]);
+    }
+
+    fn rope(&mut self, x: &mut Buffer, rope: &Rope, head_dim: usize, _: &Step) {
+        self.in_place(x, Kind::Rope { rope: rope.clone(), head_dim }, &[]);
+    }
+
+    fn kv_write(&mut self, kv: &mut Self::Kv, layer: usize, k: &Buffer, v: &Buffer, _: &Step) {
+        kv[layer] = (k.node, v.node);
+    }
+
+    fn attend(&mut self, out: &mut Buffer, q: &Buffer, kv: &Self::Kv, layer: usize, heads: Heads, _: &Step) {
+        let (k, v) = kv[layer];
+        let scores = self.push(Kind::Scores(heads), vec![q.node, k], heads.heads);
+        let weights = self.push(Kind::SoftMax(heads), vec![scores], heads.heads);
+        out.node = self.push(Kind::Mix(heads), vec![weights, v], heads.heads * heads.value_dim);
+    }
+
+    fn silu(&mut self, x: &mut Buffer) {
+        self.in_place(x, Kind::Silu, &[]);
+    }
+
+    fn mul(&mut self, x: &mut Buffer, y: &Buffer) {
+        self.in_place(x, Kind::Mul, &[y.node]);
+    }
+
+    fn add(&mut self, x: &mut Buffer, y: &Buffer) {
+        self.in_place(x, Kind::Add, &[y.node]);
+    }
+
+    fn snapshot(&mut self, _: &Buffer) {}
+
+    fn download(&mut self, (): &(), out: &mut Vec<f32>) {
+        out.clear();
+    }
+}
+
+impl Ops for Notes {}
+
+#[cfg(test)]
+mod tests {
+    use candor::gguf::Gguf;
+    use candor_testing::Tiny;
+
+    use super::*;
+
+    #[test]
+    fn every_value_has_a_name_of_its_own() {
+        let graph = Graph::new(&Gguf::from_bytes(Tiny::default().bytes().into()).unwrap()).unwrap();
+        let layer = |layer: usize| {
+            "attn_norm Qcur.mul_mat Kcur.mul_mat Vcur Qcur Kcur kq kq_soft_max kqv_out attn_out ffn_inp ffn_norm ffn_gate \
+             ffn_up ffn_silu ffn_swiglu ffn_out l_out"
+                .split_whitespace()
+                .map(move |name| format!("{name}-{layer}"))
+        };
+        let mut expected = vec!["inp_embd".to_owned()];
+        expected.extend(layer(0).chain(layer(1)));
+        expected.extend(["result_norm".to_owned(), "result_output".to_owned()]);
+        assert_eq!(graph.nodes.iter().map(|node| node.key.to_string()).collect::<Vec<_>>(), expected);
+        assert_eq!(graph.by_key.len(), graph.nodes.len());
+    }
+}

@@ -1,0 +1,32 @@
+//! Showing the work: traces of forward passes, recorded, imported, verified and diagnosed.
+//!
+//! A [`Trace`] holds named values of a pass, Candor's own or another engine's. Reports are data that serialises; this
+//! crate prints nothing.
+#![forbid(unsafe_code)]
+
+mod catalogue;
+mod diagnose;
+pub mod doctor;
+pub mod fault;
+pub mod file;
+mod graph;
+pub mod import;
+mod names;
+mod page;
+pub mod record;
+pub mod replay;
+mod simulate;
+mod trace;
+mod value;
+pub mod verify;
+
+pub use catalogue::catalogue;
+pub use diagnose::{
+    Check, Confidence, Diagnosis, Error as DiagnoseError, Finding, Gate, Outcome, Rival, Status, diagnose,
+};
+pub use graph::{Graph, Kind, Node, NodeId, Rotary};
+pub use names::{NameMap, ProjectionBias};
+pub use page::page;
+pub use simulate::simulate;
+pub use trace::{Evidence, Key, Known, Origin, Trace};
+pub use value::{Residual, Value, compare, compare_where};

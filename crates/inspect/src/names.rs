@@ -1,0 +1,263 @@
+//! What another engine's name of a value means in ours. Names are data, in `tables`; here is how a name is taken apart
+//! so that a few rows cover many spellings. A name that nothing knows stays unknown: meanings are never guessed.
+
+mod map_file;
+mod spelling;
+mod tables;
+
+use crate::Key;
+
+pub use map_file::NameMap;
+pub(crate) use spelling::Spelling;
+use tables::{Index, LayerOf};
+
+/// The order of a value's dimensions, where its name tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// `[tokens, ...]`: whatever follows is one row.
+    Tokens,
+    /// `[heads, tokens, head_dim]`, as Transformers has queries and keys inside of attention.
+    Heads,
+    /// `[heads, tokens, positions]`.
+    Scores,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// A value of ours.
+    Value(Key, Order),
+    /// The token ids.
+    Tokens,
+    /// Transformers' `hidden_states[n]`: the embedding, then a layer each, and the last one after the final norm.
+    HiddenState(usize),
+    /// A step on the way whose value we have no name for, or a copy.
+    Internal,
+    /// No map knows it.
+    Unknown,
+}
+
+/// Whether a projection's traced output already has its bias added. PyTorch's `Linear` adds it (Qwen2, where `q_proj` is
+/// our `Qcur.add`); models without a bias have `Qcur.mul_mat`. The dump does not say: whoever has the model does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProjectionBias {
+    /// The model's query and key projections have no bias.
+    #[default]
+    Absent,
+    /// They have one, and it is in the traced output.
+    Included,
+}
+
+/// Which norms a layer has, told by the names of the whole dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Norms {
+    /// Before attention and before the feed-forward block; `post_attention_layernorm` is the latter.
+    #[default]
+    Before,
+    /// Before and after both, as Gemma 2 has them; `post_attention_layernorm` belongs to attention.
+    Around,
+}
+
+/// Everything needed to read names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) map: NameMap,
+    pub(crate) bias: ProjectionBias,
+    pub(crate) norms: Norms,
+}
+
+impl Names {
+    /// Looks through all names of a dump first.
+    pub(crate) fn for_dump<'a>(map: NameMap, bias: ProjectionBias, mut names: impl Iterator<Item = &'a str>) -> Names {
+        let around = names.any(|name| name.contains("pre_feedforward_layernorm"));
+        Names { map, bias, norms: if around { Norms::Around } else { Norms::Before } }
+    }
+
+    /// What a name stands for.
+    pub(crate) fn meaning(&self, name: &str) -> Meaning {
+        if let Some(key) = self.map.find(name) {
+            return Meaning::Value(key.clone(), order_of(&key.name));
+        }
+        if let Some(key) = tables::ours(name) {
+            return Meaning::Value(key.clone(), order_of(&key.name));
+        }
+        self.spelled(&Spelling::of(name))
+    }
+
+    /// What words with the layer already taken out stand for.
+    pub(crate) fn spelled(&self, spelling: &Spelling) -> Meaning {
+        if spelling.words.last().is_some_and(|word| matches!(word.as_str(), "weight" | "bias" | "scales" | "qweight")) {
+            return Meaning::Unknown;
+        }
+        let joined = spelling.words.join("_");
+        if tables::TOKENS.contains(&joined.as_str()) && spelling.layer.is_none() {
+            return Meaning::Tokens;
+        }
+        if let ("hidden_states" | "all_hidden_states", Some(index)) = (joined.as_str(), spelling.layer) {
+            return Meaning::HiddenState(index);
+        }
+        if tables::INTERNAL.contains(&joined.as_str()) && (spelling.layer.is_some() || joined != "norm") {
+            return Meaning::Internal;
+        }
+        if let Some(found) = self.look_up(&joined, spelling, &tables::OUTPUTS) {
+            return found;
+        }
+        let (side, rest) = spelling.side();
+        let rest = rest.join("_");
+        match side {
+            spelling::Side::Output => self.look_up(&rest, spelling, &tables::OUTPUTS),
+            spelling::Side::Input => self.look_up(&rest, spelling, &tables::INPUTS),
+            spelling::Side::Unsaid => None,
+        }
+        .unwrap_or(Meaning::Unknown)
+    }
+
+    fn look_up(&self, joined: &str, spelling: &Spelling, table: &Index) -> Option<Meaning> {
+        let row = table.get(&(joined, spelling.layer.is_some()))?;
+        let mut name = row.ours;
+        if self.norms == Norms::Around && joined.ends_with("post_attention_layernorm") {
+            if row.layer != LayerOf::Same || name != "ffn_norm" {
+                return None;
+            }
+            name = "attn_post_norm";
+        }
+        let key = match (row.layer, spelling.layer) {
+            (LayerOf::Before, Some(0)) => Key::new("inp_embd", None),
+            (LayerOf::Before, Some(layer)) => Key::new(name, Some(layer - 1)),
+            (LayerOf::Same, layer) => Key::new(name, layer),
+            (_, _) => Key::new(name, None),
+        };
+        let key = match (self.bias, key.name.as_str()) {
+            (ProjectionBias::Included, "Qcur.mul_mat") => Key::new("Qcur.add", key.layer),
+            (ProjectionBias::Included, "Kcur.mul_mat") => Key::new("Kcur.add", key.layer),
+            _ => key,
+        };
+        let order = if row.heads_first { Order::Heads } else { order_of(&key.name) };
+        Some(Meaning::Value(key, order))
+    }
+}
+
+fn order_of(name: &str) -> Order {
+    if matches!(name, "kq" | "kq_soft_max" | "kq.scaled") { Order::Scores } else { Order::Tokens }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(name: &str) -> String {
+        match Names::default().meaning(name) {
+            Meaning::Value(key, _) => key.to_string(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_of_other_engines() {
+        for (theirs, ours) in [
+            // our own and llama.cpp
+            ("Qcur-0", "Qcur-0"),
+            ("Qcur.mul_mat-12", "Qcur.mul_mat-12"),
+            ("qcur-3", "Qcur-3"),
+            ("result_norm", "result_norm"),
+            ("embd", "inp_embd"),
+            ("kq_soft_max_ext-2", "kq_soft_max-2"),
+            ("ffn_gate_par-1", "ffn_swiglu-1"),
+            ("blk.3.attn_q", "Qcur.mul_mat-3"),
+            ("blk.3.attn_output", "attn_out-3"),
+            // Transformers
+            ("model.embed_tokens", "inp_embd"),
+            ("LlamaForCausalLM.model.layers.10.input_layernorm", "attn_norm-10"),
+            ("model.layers.0.self_attn.q_proj", "Qcur.mul_mat-0"),
+            ("model.layers.0.self_attn.v_proj", "Vcur-0"),
+            ("model.layers.0.self_attn.q_norm", "Qcur_normed-0"),
+            ("model.layers.1.self_attn.o_proj", "attn_out-1"),
+            ("model.layers.1.self_attn.o_proj.input", "kqv_out-1"),
+            ("model.layers.1.self_attn.o_proj_inputs_args_0", "kqv_out-1"),
+            ("model.layers.1.self_attn", "attn_out-1"),
+            ("model.layers.1.post_attention_layernorm", "ffn_norm-1"),
+            ("model.layers.1.post_attention_layernorm.input", "ffn_inp-1"),
+            ("model.layers.1.mlp.gate_proj", "ffn_gate-1"),
+            ("model.layers.1.mlp.down_proj.input", "ffn_swiglu-1"),
+            ("model.layers.1.mlp.output", "ffn_out-1"),
+            ("model.layers.1", "l_out-1"),
+            ("model.layers.1.output.0", "l_out-1"),
+            ("model.layers.1.input", "l_out-0"),
+            ("model.layers.0.input", "inp_embd"),
+            ("model.norm", "result_norm"),
+            ("lm_head", "result_output"),
+            ("attentions.2", "kq_soft_max-2"),
+            ("hidden_states.2", "HiddenState(2)"),
+            // TransformerLens
+            ("blocks.0.attn.hook_q", "Qcur.mul_mat-0"),
+            ("blocks.0.attn.hook_rot_q", "Qcur-0"),
+            ("blocks.0.attn.hook_attn_scores", "kq.scaled-0"),
+            ("blocks.0.attn.hook_pattern", "kq_soft_max-0"),
+            ("blocks.0.attn.hook_z", "kqv_out-0"),
+            ("blocks.0.hook_attn_out", "attn_out-0"),
+            ("blocks.0.hook_resid_pre", "inp_embd"),
+            ("blocks.4.hook_resid_pre", "l_out-3"),
+            ("blocks.0.hook_resid_mid", "ffn_inp-0"),
+            ("blocks.0.hook_resid_post", "l_out-0"),
+            ("blocks.0.mlp.hook_post", "ffn_swiglu-0"),
+            ("blocks.0.ln1.hook_normalized", "Internal"),
+            ("ln_final.hook_normalized", "Internal"),
+            ("hook_embed", "inp_embd"),
+            // Meta's, candle's and what people write by hand
+            ("layers.5.attention.wq", "Qcur.mul_mat-5"),
+            ("layers.5.feed_forward.w2", "ffn_out-5"),
+            ("tok_embeddings", "inp_embd"),
+            ("layer_7_rms_1", "attn_norm-7"),
+            ("layer7.q_rope", "Qcur-7"),
+            ("layer7/k_after_rope", "Kcur-7"),
+            ("L3_attn_norm", "attn_norm-3"),
+            ("block2.ffn_out", "ffn_out-2"),
+            ("logits", "result_output"),
+            // nothing of these is guessed
+            ("model.layers.0.self_attn.q_proj.weight", "Unknown"),
+            ("layer3.x", "Unknown"),
+            ("model.layers.0.self_attn.rotary_emb", "Unknown"),
+            ("xb", "Unknown"),
+            ("norm-0", "Internal"),
+            ("input_ids", "Tokens"),
+            ("", "Unknown"),
+            ("model", "Unknown"),
+            ("LlamaModel.output", "Unknown"),
+        ] {
+            assert_eq!(meaning(theirs), ours, "{theirs}");
+        }
+    }
+
+    #[test]
+    fn a_bias_inside_a_projection() {
+        let names = Names { bias: ProjectionBias::Included, ..Names::default() };
+        let found = names.meaning("model.layers.0.self_attn.q_proj");
+        assert_eq!(found, Meaning::Value(Key::new("Qcur.add", Some(0)), Order::Tokens));
+        let value = names.meaning("model.layers.0.self_attn.v_proj");
+        assert_eq!(value, Meaning::Value(Key::new("Vcur", Some(0)), Order::Tokens));
+    }
+
+    #[test]
+    fn four_norms() {
+        let all = ["model.layers.0.pre_feedforward_layernorm", "model.layers.0.post_attention_layernorm"];
+        let names = Names::for_dump(NameMap::default(), ProjectionBias::Absent, all.into_iter());
+        let keys = all.map(|name| match names.meaning(name) {
+            Meaning::Value(key, _) => key.to_string(),
+            other => format!("{other:?}"),
+        });
+        assert_eq!(keys, ["ffn_norm-0", "attn_post_norm-0"]);
+        assert_eq!(names.meaning("model.layers.0.post_attention_layernorm.input"), Meaning::Unknown);
+    }
+
+    #[test]
+    fn heads_come_first_in_some() {
+        let names = Names::default();
+        for (name, order) in [
+            ("model.layers.0.self_attn.q_embed", Order::Heads),
+            ("blocks.0.attn.hook_rot_q", Order::Tokens),
+            ("attentions.0", Order::Scores),
+        ] {
+            assert!(matches!(names.meaning(name), Meaning::Value(_, found) if found == order), "{name}");
+        }
+    }
+}

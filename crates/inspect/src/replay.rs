@@ -1,0 +1,299 @@
+//! Replay: operations recomputed from formulas, each from values that a trace already holds where it does, rightly or
+//! with faults planted.
+
+mod plan;
+mod weight;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    rc::Rc,
+    sync::Arc,
+};
+
+use candor::gguf::{Format, Gguf};
+
+use crate::{
+    Graph, Kind, Node, NodeId, Trace, Value,
+    fault::{Active, Edit},
+};
+
+pub use plan::{Activation, Axis, Divisor, Embed, Masking, Mix, Norm, Scope, Scores, SoftMax, Source, Turn, silu};
+pub use weight::{Decoded, Matrix, Order, Rounding};
+
+/// The tokens of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tokens {
+    /// Ids, prompt and then what was decoded.
+    pub ids: Vec<u32>,
+    /// Position of each.
+    pub positions: Vec<u32>,
+    /// How many were evaluated together as the prompt.
+    pub prompt: usize,
+}
+
+impl Tokens {
+    /// Tokens at 0, 1, 2... of which the first `prompt` came together.
+    pub fn new(ids: Vec<u32>, prompt: usize) -> Tokens {
+        let positions = (0..ids.len() as u32).collect();
+        Tokens { prompt: prompt.min(ids.len()), ids, positions }
+    }
+}
+
+/// Where an operation stands: everything a fault may look at.
+pub struct Place<'a> {
+    /// The model's operations.
+    pub graph: &'a Graph,
+    /// The model's file.
+    pub gguf: &'a Gguf,
+    /// The operation.
+    pub node: &'a Node,
+    /// Its index.
+    pub id: NodeId,
+    /// The trace's tokens.
+    pub tokens: &'a Tokens,
+    /// The fault's number: an eps, a base, a shift.
+    pub variant: f64,
+}
+
+impl Place<'_> {
+    /// The name of the weight that the operation reads, without layer and `.weight`: `attn_q`, `token_embd`.
+    pub fn weight(&self) -> &str {
+        let name = self.node.kind.weight().map_or("", |weight| weight.name.as_str());
+        let name = name.strip_suffix(".weight").unwrap_or(name);
+        match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+            Some((_, rest)) => rest,
+            None => name,
+        }
+    }
+
+    /// The layer of the operation.
+    pub fn layer(&self) -> Option<usize> {
+        self.node.key.layer
+    }
+
+    /// The output's name without a suffix for the operation: `Qcur`.
+    pub fn name(&self) -> &str {
+        self.node.key.name.split('.').next().unwrap_or_default()
+    }
+
+    /// The node of another value of the same layer.
+    pub fn sibling(&self, name: &str) -> Option<NodeId> {
+        self.graph.find(&crate::Key::new(name, self.layer()))
+    }
+
+    /// The residual stream that enters the layer.
+    pub fn layer_input(&self) -> Option<NodeId> {
+        self.graph.nodes[self.sibling("attn_norm")?].inputs.first().copied()
+    }
+}
+
+/// How replay computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arithmetic {
+    /// Of activations before products.
+    pub rounding: Rounding,
+    /// Of sums.
+    pub order: Order,
+}
+
+impl Default for Arithmetic {
+    fn default() -> Self {
+        Arithmetic { rounding: Rounding::Exact, order: Order::Lanes }
+    }
+}
+
+/// What replay works with: a model, tokens and decoded weights.
+pub struct Stage<'a> {
+    /// The model's operations.
+    pub graph: &'a Graph,
+    /// The model's file.
+    pub gguf: &'a Gguf,
+    /// The tokens.
+    pub tokens: &'a Tokens,
+    /// Decoded weights, shared by all replays.
+    pub decoded: &'a Decoded,
+}
+
+/// One replay: values so far, and the faults that it computes with.
+pub struct Replay<'a> {
+    stage: &'a Stage<'a>,
+    arithmetic: Arithmetic,
+    faults: &'a [Active],
+    given: Option<&'a Trace>,
+    except: Option<NodeId>,
+    values: RefCell<Vec<Option<Rc<Value>>>>,
+    computed: RefCell<BTreeSet<NodeId>>,
+    applied: Cell<u64>,
+}
+
+impl<'a> Replay<'a> {
+    /// A replay that takes nothing from a trace: a run of the whole model.
+    pub fn whole(stage: &'a Stage<'a>, arithmetic: Arithmetic, faults: &'a [Active]) -> Replay<'a> {
+        let values = RefCell::new(vec![None; stage.graph.nodes.len()]);
+        let (computed, applied) = (RefCell::new(BTreeSet::new()), Cell::new(0));
+        Replay { stage, arithmetic, faults, given: None, except: None, values, computed, applied }
+    }
+
+    /// A replay of the node `except` from the values of a trace.
+    pub fn local(
+        stage: &'a Stage<'a>,
+        arithmetic: Arithmetic,
+        faults: &'a [Active],
+        given: &'a Trace,
+        except: NodeId,
+    ) -> Replay<'a> {
+        Replay { given: Some(given), except: Some(except), ..Replay::whole(stage, arithmetic, faults) }
+    }
+
+    /// The nodes that were computed rather than given.
+    pub fn computed(&self) -> BTreeSet<NodeId> {
+        self.computed.borrow().clone()
+    }
+
+    /// Whether every fault had something to change.
+    pub fn all_applied(&self) -> bool {
+        self.applied.get() == (1u64 << self.faults.len()) - 1
+    }
+
+    /// A node's output.
+    pub fn value(&self, id: NodeId) -> Rc<Value> {
+        if let Some(value) = &self.values.borrow()[id] {
+            return value.clone();
+        }
+        let value = Rc::new(self.given(id).unwrap_or_else(|| {
+            let value = self.compute(id);
+            self.computed.borrow_mut().insert(id);
+            value
+        }));
+        self.values.borrow_mut()[id] = Some(value.clone());
+        value
+    }
+
+    fn given(&self, id: NodeId) -> Option<Value> {
+        if self.except == Some(id) {
+            return None;
+        }
+        let (graph, rows) = (self.stage.graph, self.stage.tokens.ids.len());
+        let width = graph.width(id, rows);
+        let data = self.given?.values.get(&graph.nodes[id].key)?.dense(rows, width)?;
+        Some(Value { rows, width, data: data.to_vec() })
+    }
+
+    fn mark(&self, index: usize, changed: bool) {
+        if changed {
+            self.applied.set(self.applied.get() | 1 << index);
+        }
+    }
+
+    fn compute(&self, id: NodeId) -> Value {
+        let Stage { graph, gguf, tokens, decoded } = *self.stage;
+        let node = &graph.nodes[id];
+        let place = |fault: &Active| Place { graph, gguf, node, id, tokens, variant: fault.variant };
+        let faults = || self.faults.iter().enumerate();
+        macro_rules! edit {
+            ($kind:ident, $plan:expr) => {
+                for (index, fault) in faults() {
+                    for change in fault.fault.edits {
+                        if let Edit::$kind(edit) = change {
+                            self.mark(index, edit($plan, &place(fault)));
+                        }
+                    }
+                }
+            };
+        }
+        let mut inputs = node.inputs.clone();
+        edit!(Wiring, &mut inputs);
+        let inputs: Vec<Rc<Value>> = inputs.into_iter().map(|input| self.value(input)).collect();
+        let weight = || {
+            let none = || Matrix { rows: 0, cols: 0, format: Format::F32, values: Vec::new() };
+            let mut matrix = node.kind.weight().map_or_else(|| Arc::new(none()), |tensor| decoded.get(tensor));
+            for (index, fault) in faults() {
+                for change in fault.fault.edits {
+                    if let Edit::Weight(edit) = change {
+                        // Weights are large: they are copied only where the fault has something to change.
+                        let place = place(fault);
+                        if (fault.fault.wants)(&place) {
+                            self.mark(index, edit(Arc::make_mut(&mut matrix), &place));
+                        }
+                    }
+                }
+            }
+            matrix
+        };
+        let mut out = match &node.kind {
+            Kind::Embed(_) => {
+                let rows = tokens.ids.iter().map(|&id| i64::from(id)).collect();
+                let mut plan = Embed { rows, factor: 1.0, table: Arc::unwrap_or_clone(weight()) };
+                edit!(Embed, &mut plan);
+                plan.run()
+            }
+            Kind::Norm { eps, .. } => {
+                let mut plan = Norm {
+                    weight: Arc::unwrap_or_clone(weight()).values,
+                    eps: f64::from(*eps),
+                    divisor: Divisor::RootMeanSquare,
+                    scope: Scope::Runs,
+                    centred: false,
+                };
+                edit!(Norm, &mut plan);
+                plan.run(&inputs[0])
+            }
+            Kind::MatMul(tensor) => {
+                let x = self.arithmetic.rounding.apply(&inputs[0], tensor.format);
+                weight::multiply(&x, &weight(), self.arithmetic.order)
+            }
+            Kind::Bias(_) => {
+                let (mut out, bias) = ((*inputs[0]).clone(), weight());
+                for row in out.data.chunks_exact_mut(out.width) {
+                    row.iter_mut().zip(&bias.values).for_each(|(x, b)| *x += b);
+                }
+                out
+            }
+            Kind::Rope { rope, head_dim } => {
+                let mut plan = Turn::new(rope, *head_dim, &tokens.positions);
+                edit!(Rope, &mut plan);
+                plan.run(&inputs[0])
+            }
+            Kind::Scores(heads) => {
+                let mut plan = Scores::new(*heads);
+                edit!(Scores, &mut plan);
+                plan.run(&inputs[0], &inputs[1])
+            }
+            Kind::SoftMax(heads) => {
+                let mut plan = SoftMax::new(*heads);
+                edit!(SoftMax, &mut plan);
+                plan.run(&inputs[0])
+            }
+            Kind::Mix(heads) => {
+                let mut plan = Mix::new(*heads);
+                edit!(Mix, &mut plan);
+                plan.run(&inputs[0], &inputs[1])
+            }
+            Kind::Silu => {
+                let mut plan = Activation { function: silu };
+                edit!(Activation, &mut plan);
+                plan.run(&inputs[0])
+            }
+            Kind::Mul => fold(&inputs, |a, b| a * b),
+            Kind::Add => fold(&inputs, |a, b| a + b),
+        };
+        for (index, fault) in faults() {
+            for change in fault.fault.edits {
+                if let Edit::Output(edit) = change {
+                    self.mark(index, edit(&mut out, &inputs, &place(fault)));
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Combines inputs of equal shape, from the first on.
+fn fold(inputs: &[Rc<Value>], combine: fn(f32, f32) -> f32) -> Value {
+    let mut out = (*inputs[0]).clone();
+    for other in &inputs[1..] {
+        out.data.iter_mut().zip(&other.data).for_each(|(x, &y)| *x = combine(*x, y));
+    }
+    out
+}

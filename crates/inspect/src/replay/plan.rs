@@ -1,0 +1,342 @@
+//! How an operation is computed, as data: the right way by default. A fault is a small change of it, so that two faults
+//! of one operation can stand side by side. Sums run in f64, results are rounded to f32.
+
+use candor::ops::{Heads, Rope};
+
+use super::weight::Matrix;
+use crate::Value;
+
+/// Rows of a table.
+pub struct Embed {
+    /// Which row each token takes; rows outside of the table are zero.
+    pub rows: Vec<i64>,
+    /// On every element.
+    pub factor: f64,
+    /// `[vocabulary, width]`.
+    pub table: Matrix,
+}
+
+impl Embed {
+    pub(super) fn run(&self) -> Value {
+        let mut out = Value::zeros(self.rows.len(), self.table.cols);
+        for (t, &row) in self.rows.iter().enumerate() {
+            if let Some(row) = usize::try_from(row).ok().filter(|&row| row < self.table.rows) {
+                for (out, &x) in out.row_mut(t).iter_mut().zip(self.table.row(row)) {
+                    *out = (f64::from(x) * self.factor) as f32;
+                }
+            }
+        }
+        out
+    }
+}
+
+/// What a norm divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divisor {
+    /// `sqrt(mean(x^2) + eps)`.
+    RootMeanSquare,
+    /// `sqrt(mean(x^2)) + eps`.
+    RootMeanSquarePlusEps,
+    /// `sqrt(sum(x^2) + eps)`.
+    RootSumSquare,
+    /// `1 / sqrt(mean(x^2) + eps)`.
+    Inverse,
+    /// One.
+    Nothing,
+}
+
+/// Over which elements the mean runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Runs of as many elements as the weight has.
+    Runs,
+    /// A token's whole row.
+    Row,
+    /// All tokens of the pass.
+    Batch,
+}
+
+/// A norm.
+pub struct Norm {
+    /// `[run]`.
+    pub weight: Vec<f32>,
+    /// Added to the mean square.
+    pub eps: f64,
+    /// What is divided by.
+    pub divisor: Divisor,
+    /// Over which elements.
+    pub scope: Scope,
+    /// Whether the mean is taken away first, as in LayerNorm.
+    pub centred: bool,
+}
+
+impl Norm {
+    pub(super) fn run(&self, x: &Value) -> Value {
+        let mut out = x.clone();
+        let run = self.weight.len();
+        let scope = match self.scope {
+            Scope::Runs => run,
+            Scope::Row => x.width,
+            Scope::Batch => x.data.len(),
+        };
+        for (x, out) in x.data.chunks(scope).zip(out.data.chunks_mut(scope)) {
+            let mean = if self.centred { x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64 } else { 0.0 };
+            let sum: f64 = x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum();
+            let square = sum / x.len() as f64;
+            let factor = match self.divisor {
+                Divisor::RootMeanSquare => 1.0 / (square + self.eps).sqrt(),
+                Divisor::RootMeanSquarePlusEps => 1.0 / (square.sqrt() + self.eps),
+                Divisor::RootSumSquare => 1.0 / (sum + self.eps).sqrt(),
+                Divisor::Inverse => (square + self.eps).sqrt(),
+                Divisor::Nothing => 1.0,
+            };
+            for ((out, &x), &w) in out.iter_mut().zip(x).zip(self.weight.iter().cycle()) {
+                *out = ((f64::from(x) - mean) * factor * f64::from(w)) as f32;
+            }
+        }
+        out
+    }
+}
+
+/// A rotation.
+pub struct Turn {
+    /// Elements of a head that turn together, in the order in which they are computed, and radians per position.
+    pub pairs: Vec<(usize, usize, f64)>,
+    /// Where each row stands.
+    pub positions: Vec<f64>,
+    /// On what is rotated.
+    pub magnitude: f64,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// What happens to an angle before it is used.
+    pub angle: fn(f64) -> f64,
+}
+
+impl Turn {
+    pub(super) fn new(rope: &Rope, head_dim: usize, positions: &[u32]) -> Turn {
+        let pairs = rope.frequencies.iter().enumerate().map(|(pair, &frequency)| {
+            let (i, j) = rope.elements(pair);
+            (i, j, frequency)
+        });
+        Turn {
+            pairs: pairs.collect(),
+            positions: positions.iter().copied().map(f64::from).collect(),
+            magnitude: rope.magnitude,
+            head_dim,
+            angle: |angle| angle,
+        }
+    }
+
+    pub(super) fn run(&self, x: &Value) -> Value {
+        let mut out = x.clone();
+        for (t, &position) in self.positions.iter().enumerate() {
+            let turns: Vec<(usize, usize, f64, f64)> = self
+                .pairs
+                .iter()
+                .map(|&(i, j, frequency)| {
+                    let (sin, cos) = (self.angle)(position * frequency).sin_cos();
+                    (i, j, cos * self.magnitude, sin * self.magnitude)
+                })
+                .collect();
+            for head in out.row_mut(t).chunks_exact_mut(self.head_dim) {
+                for &(i, j, cos, sin) in &turns {
+                    let (a, b) = (f64::from(head[i]), f64::from(head[j]));
+                    head[i] = (a * cos - b * sin) as f32;
+                    head[j] = (a * sin + b * cos) as f32;
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Which row of the keys (or values) a query at token `t` reads where it means position `p`; `None` reads zeros.
+pub type Source = Box<dyn Fn(usize, usize) -> Option<usize>>;
+
+/// Elements of a key or value row that a query head reads: the first and how many.
+pub type Slices = Vec<(usize, usize)>;
+
+fn slices(heads: &Heads, dim: usize) -> Slices {
+    (0..heads.heads).map(|h| (h / (heads.heads / heads.kv_heads) * dim, dim)).collect()
+}
+
+/// Queries times keys.
+pub struct Scores {
+    /// Query heads.
+    pub heads: Heads,
+    /// What each head reads of a key row.
+    pub slices: Slices,
+    /// Which row.
+    pub source: Source,
+    /// What happens to a score at once.
+    pub store: fn(f64) -> f64,
+}
+
+impl Scores {
+    pub(super) fn new(heads: Heads) -> Scores {
+        let slices = slices(&heads, heads.key_dim);
+        Scores { heads, slices, source: Box::new(|_, p| Some(p)), store: |score| score }
+    }
+
+    pub(super) fn run(&self, q: &Value, k: &Value) -> Value {
+        let (tokens, dim) = (q.rows, self.heads.key_dim);
+        let mut out = Value::zeros(tokens, self.heads.heads * tokens);
+        for t in 0..tokens {
+            for (h, &(start, len)) in self.slices.iter().enumerate() {
+                let query = &q.row(t)[h * dim..][..dim];
+                for p in 0..tokens {
+                    let Some(row) = (self.source)(t, p).filter(|&row| row < k.rows) else { continue };
+                    let key = &k.row(row)[start..][..len];
+                    let score: f64 = query.iter().zip(key).map(|(&q, &k)| f64::from(q) * f64::from(k)).sum();
+                    out.data[(t * self.heads.heads + h) * tokens + p] = (self.store)(score) as f32;
+                }
+            }
+        }
+        out
+    }
+}
+
+/// What a softmax sums over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// Positions, for each query.
+    Keys,
+    /// Queries, for each position.
+    Queries,
+}
+
+/// When the mask acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Masking {
+    /// Before the softmax.
+    Before,
+    /// After it, so that rows no longer sum to one.
+    After,
+}
+
+/// Scale, mask and softmax.
+pub struct SoftMax {
+    /// Query heads.
+    pub heads: Heads,
+    /// On scores.
+    pub scale: f64,
+    /// Whether token `t` sees position `p`.
+    pub visible: Box<dyn Fn(usize, usize) -> bool>,
+    /// Added to the scaled score of head `h`, token `t`, position `p`.
+    pub bias: fn(usize, usize, usize, usize) -> f64,
+    /// What the scaled score is squashed to: `c * tanh(s / c)`.
+    pub cap: Option<f64>,
+    /// Added to the sum of exponentials, in units of `exp(0 - max)`.
+    pub sink: f64,
+    /// What is summed over.
+    pub axis: Axis,
+    /// When the mask acts.
+    pub masking: Masking,
+    /// The exponential of a shifted score.
+    pub exp: fn(f64, f64) -> f64,
+}
+
+impl SoftMax {
+    pub(super) fn new(heads: Heads) -> SoftMax {
+        SoftMax {
+            heads,
+            scale: f64::from(heads.scale),
+            visible: Box::new(|t, p| p <= t),
+            bias: |_, _, _, _| 0.0,
+            cap: None,
+            sink: 0.0,
+            axis: Axis::Keys,
+            masking: Masking::Before,
+            exp: |score, max| (score - max).exp(),
+        }
+    }
+
+    pub(super) fn run(&self, scores: &Value) -> Value {
+        let (tokens, heads) = (scores.rows, self.heads.heads);
+        let at = |t: usize, h: usize, p: usize| (t * heads + h) * tokens + p;
+        let mut out = Value::zeros(tokens, scores.width);
+        for h in 0..heads {
+            let score = |t: usize, p: usize| {
+                if self.masking == Masking::Before && !(self.visible)(t, p) {
+                    return f64::NEG_INFINITY;
+                }
+                let score = f64::from(scores.data[at(t, h, p)]) * self.scale + (self.bias)(heads, h, t, p);
+                self.cap.map_or(score, |cap| cap * (score / cap).tanh())
+            };
+            for line in 0..tokens {
+                let place = |i: usize| match self.axis {
+                    Axis::Keys => (line, i),
+                    Axis::Queries => (i, line),
+                };
+                let line: Vec<f64> = (0..tokens).map(|i| score(place(i).0, place(i).1)).collect();
+                let max = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let exps: Vec<f64> =
+                    line.iter().map(|&s| if s == f64::NEG_INFINITY { 0.0 } else { (self.exp)(s, max) }).collect();
+                let sum: f64 = exps.iter().sum::<f64>() + self.sink * (-max).exp();
+                for (i, exp) in exps.into_iter().enumerate() {
+                    let (t, p) = place(i);
+                    let seen = self.masking == Masking::Before || (self.visible)(t, p);
+                    // A line that sees nothing divides zero by zero in every engine that does not guard it.
+                    out.data[at(t, h, p)] = if seen { (exp / sum) as f32 } else { 0.0 };
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Values weighted by attention.
+pub struct Mix {
+    /// Query heads.
+    pub heads: Heads,
+    /// What each head reads of a value row.
+    pub slices: Slices,
+    /// Which row.
+    pub source: Source,
+}
+
+impl Mix {
+    pub(super) fn new(heads: Heads) -> Mix {
+        Mix { slices: slices(&heads, heads.value_dim), heads, source: Box::new(|_, p| Some(p)) }
+    }
+
+    pub(super) fn run(&self, weights: &Value, v: &Value) -> Value {
+        let (tokens, heads, dim) = (weights.rows, self.heads.heads, self.heads.value_dim);
+        let mut out = Value::zeros(tokens, heads * dim);
+        let mut sum = vec![0.0f64; dim];
+        for t in 0..tokens {
+            for (h, &(start, len)) in self.slices.iter().enumerate() {
+                sum.fill(0.0);
+                for p in 0..tokens {
+                    let weight = f64::from(weights.data[(t * heads + h) * tokens + p]);
+                    let Some(row) = (self.source)(t, p).filter(|&row| row < v.rows && weight != 0.0) else { continue };
+                    for (sum, &v) in sum.iter_mut().zip(&v.row(row)[start..][..len]) {
+                        *sum += weight * f64::from(v);
+                    }
+                }
+                for (out, &sum) in out.row_mut(t)[h * dim..].iter_mut().zip(&sum) {
+                    *out = sum as f32;
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The activation of the gate.
+pub struct Activation {
+    /// Element by element.
+    pub function: fn(f64) -> f64,
+}
+
+impl Activation {
+    pub(super) fn run(&self, x: &Value) -> Value {
+        let data = x.data.iter().map(|&x| (self.function)(f64::from(x)) as f32).collect();
+        Value { data, ..*x }
+    }
+}
+
+/// `x / (1 + exp(-x))`.
+pub fn silu(x: f64) -> f64 {
+    x / (1.0 + (-x).exp())
+}

@@ -1,0 +1,213 @@
+//! Weights for replay: decoded, with the bytes at hand for faults that misread them.
+
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
+
+use candor::gguf::Format;
+use candor::ops::Tensor;
+
+use crate::Value;
+
+/// A decoded weight, `[rows][cols]`; a vector has one row.
+#[derive(Clone, Debug)]
+pub struct Matrix {
+    /// Outputs.
+    pub rows: usize,
+    /// Inputs.
+    pub cols: usize,
+    /// How the bytes encode the values.
+    pub format: Format,
+    /// The elements.
+    pub values: Vec<f32>,
+}
+
+impl Matrix {
+    /// Decodes a weight.
+    pub fn decode(tensor: &Tensor) -> Matrix {
+        let mut matrix = Matrix {
+            rows: tensor.rows,
+            cols: tensor.cols,
+            format: tensor.format,
+            values: vec![0.0; tensor.rows * tensor.cols],
+        };
+        matrix.read(&tensor.bytes);
+        matrix
+    }
+
+    /// One row.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.cols..][..self.cols]
+    }
+
+    /// Takes over the elements that other bytes of the same length encode.
+    pub fn read(&mut self, bytes: &[u8]) {
+        let stride = bytes.len() / self.rows.max(1);
+        if stride == 0 {
+            return;
+        }
+        for (row, out) in bytes.chunks_exact(stride).zip(self.values.chunks_exact_mut(self.cols)) {
+            self.format.decode(row, out);
+        }
+    }
+}
+
+/// How an engine rounds activations before it multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rounding {
+    /// Not at all.
+    Exact,
+    /// As llama.cpp's CPU code: to the weights' type, or to 8 bits in blocks of 32 or 256 for quantized weights.
+    Ggml,
+    /// To 8 bits in blocks of this many elements with an exact scale, for quantized weights.
+    Blocks(usize),
+}
+
+impl Rounding {
+    /// The rounded activations for a weight of this format.
+    pub fn apply(self, x: &Value, format: Format) -> Value {
+        let mut x = x.clone();
+        let half = |values: &mut [f32], through: Format| {
+            let mut bytes = vec![0; values.len() * 2];
+            if through.encode(values, &mut bytes).is_ok() {
+                through.decode(&bytes, values);
+            }
+        };
+        match (self, format) {
+            (Rounding::Exact, _) | (_, Format::F32 | Format::F64) => {}
+            (Rounding::Ggml, Format::F16 | Format::Bf16) => half(&mut x.data, format),
+            (Rounding::Blocks(_), Format::F16 | Format::Bf16) => {}
+            (Rounding::Ggml, _) if is_super_block(format) => q8_k(&mut x.data),
+            (Rounding::Ggml, _) => {
+                x.data.chunks_mut(32).for_each(|block| {
+                    q8(block, |scale| candor::gguf::half::f16_to_f32(candor::gguf::half::f32_to_f16(scale)))
+                });
+            }
+            (Rounding::Blocks(size), _) => x.data.chunks_mut(size).for_each(|block| q8(block, |scale| scale)),
+        }
+        x
+    }
+}
+
+/// Whether ggml multiplies the format with activations in blocks of 256.
+fn is_super_block(format: Format) -> bool {
+    format.block_len() == 256
+}
+
+fn q8(block: &mut [f32], store: fn(f32) -> f32) {
+    let max = block.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+    let scale = max / 127.0;
+    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    let stored = store(scale);
+    block.iter_mut().for_each(|x| *x = (*x * inverse).round() * stored);
+}
+
+/// ggml's Q8_K: the element of largest magnitude becomes -127.
+fn q8_k(values: &mut [f32]) {
+    for block in values.chunks_mut(256) {
+        let extreme = block.iter().copied().fold(0.0f32, |best, x| if x.abs() > best.abs() { x } else { best });
+        if extreme == 0.0 {
+            continue;
+        }
+        let inverse = -127.0 / extreme;
+        block.iter_mut().for_each(|x| *x = (*x * inverse).round_ties_even().min(127.0) / inverse);
+    }
+}
+
+/// Most bytes of decoded weights that are kept.
+const KEEP: usize = 1 << 30;
+
+/// Decoded weights, kept while there is room.
+#[derive(Default)]
+pub struct Decoded {
+    kept: RefCell<(usize, HashMap<String, Arc<Matrix>>)>,
+}
+
+impl Decoded {
+    /// The decoded weight.
+    pub fn get(&self, tensor: &Tensor) -> Arc<Matrix> {
+        if let Some(matrix) = self.kept.borrow().1.get(&tensor.name) {
+            return matrix.clone();
+        }
+        let matrix = Arc::new(Matrix::decode(tensor));
+        let mut kept = self.kept.borrow_mut();
+        if kept.0 + matrix.values.len() * 4 > KEEP {
+            *kept = (0, HashMap::new());
+        }
+        kept.0 += matrix.values.len() * 4;
+        kept.1.insert(tensor.name.clone(), matrix.clone());
+        matrix
+    }
+}
+
+/// How products are summed; two right engines differ in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// In sixteen lanes, front to back.
+    Lanes,
+    /// In one go, back to front.
+    Reverse,
+}
+
+/// `out[t] = w @ x[t]`.
+pub fn multiply(x: &Value, w: &Matrix, order: Order) -> Value {
+    let mut out = Value::zeros(x.rows, w.rows);
+    let cols = w.cols.min(x.width);
+    let threads = if w.values.len() * x.rows < 1 << 18 {
+        1
+    } else {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(16)
+    };
+    // Columns of the output are computed as rows of its transpose, so that threads write to separate places.
+    let mut transposed = vec![0.0f32; x.rows * w.rows];
+    let each = w.rows.div_ceil(threads).max(1);
+    let part = |first: usize, part: &mut [f32]| {
+        for (row, outs) in part.chunks_exact_mut(x.rows).enumerate() {
+            let weights = &w.row(first + row)[..cols];
+            for (t, out) in outs.iter_mut().enumerate() {
+                *out = match order {
+                    Order::Lanes => dot(weights, &x.row(t)[..cols]),
+                    Order::Reverse => {
+                        weights.iter().zip(&x.row(t)[..cols]).rev().fold(0.0f32, |sum, (&w, &x)| sum + w * x)
+                    }
+                };
+            }
+        }
+    };
+    if x.rows > 0 {
+        std::thread::scope(|scope| {
+            let mut chunks = transposed.chunks_mut(each * x.rows).enumerate();
+            let mine = chunks.next();
+            for (index, chunk) in chunks {
+                let part = &part;
+                scope.spawn(move || part(index * each, chunk));
+            }
+            if let Some((_, chunk)) = mine {
+                part(0, chunk);
+            }
+        });
+        for (row, outs) in transposed.chunks_exact(x.rows).enumerate() {
+            for (t, &value) in outs.iter().enumerate() {
+                out.data[t * w.rows + row] = value;
+            }
+        }
+    }
+    out
+}
+
+/// A product of two rows: f32 in sixteen lanes over 256 elements at a time, f64 over those.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sum = 0.0f64;
+    for (a, b) in a.chunks(256).zip(b.chunks(256)) {
+        let mut lanes = [0.0f32; 16];
+        let (a, rest_a) = a.as_chunks::<16>();
+        let (b, rest_b) = b.as_chunks::<16>();
+        for (a, b) in a.iter().zip(b) {
+            for (lane, (a, b)) in lanes.iter_mut().zip(a.iter().zip(b)) {
+                *lane += a * b;
+            }
+        }
+        sum += lanes.iter().map(|&lane| f64::from(lane)).sum::<f64>();
+        sum += rest_a.iter().zip(rest_b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
+    }
+    sum as f32
+}

@@ -1,0 +1,32 @@
+//! Traces of runs with faults planted: what an engine with a known fault would have dumped.
+
+use crate::{
+    Evidence, Graph, Origin, Trace,
+    fault::Active,
+    replay::{Arithmetic, Replay, Stage},
+};
+
+/// Runs the model with faults and records what engines record.
+///
+/// Values that a fault makes meaningless (those of a skipped layer) are recorded as an engine would have computed them.
+/// Returns `None` where a fault finds nothing to change in this model.
+pub fn simulate(stage: &Stage<'_>, arithmetic: Arithmetic, faults: &[Active]) -> Option<Trace> {
+    let replay = Replay::whole(stage, arithmetic, faults);
+    let Graph { nodes, .. } = stage.graph;
+    let mut trace = Trace {
+        origin: Origin {
+            engine: Some("candor's replay".to_owned()),
+            tokens: Some(stage.tokens.ids.clone()),
+            prompt_tokens: Some(stage.tokens.prompt),
+            ..Origin::default()
+        },
+        ..Trace::default()
+    };
+    for (id, node) in nodes.iter().enumerate() {
+        let value = replay.value(id);
+        if node.tapped {
+            trace.values.insert(node.key.clone(), Evidence::all(value.width, value.data.clone()));
+        }
+    }
+    replay.all_applied().then_some(trace)
+}

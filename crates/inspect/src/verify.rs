@@ -1,0 +1,400 @@
+//! Proves one machine's run of one file: every operation against formulas, runs that must agree, the file, the text.
+//!
+//! The report says which oracle it used. A run that is only held against itself is never called a proof. What is wrong
+//! with a run, and why, is `diagnose`; a file without a run is `doctor`.
+
+mod against;
+mod checked;
+mod formulas;
+mod ledger;
+mod operations;
+mod product;
+mod sessions;
+mod texts;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use candor::{Device, LoadOptions, Model, gguf::Gguf, ops::KvFormat, visit_backend};
+use serde::{Deserialize, Serialize};
+use web_time::Instant;
+
+use crate::{
+    Trace,
+    doctor::{Extent, FileHash, Finding, Hashing, Severity, files_of, hashes, scan, weight_findings},
+};
+
+pub use against::{Against, Compared};
+pub use ledger::{Class, Operation, Place, Worst};
+pub use operations::{Operations, Plan, operations};
+
+/// Version of [`VerifyReport`]'s layout.
+pub const VERIFY_VERSION: u32 = 1;
+
+/// The text that is run where none is given.
+pub const BUILT_IN_PROMPT: &str = "The quick brown fox jumps over the lazy dog, and 12 hens look on.";
+/// Tokens of the built-in text that a quick run takes.
+const QUICK_PROMPT: usize = 8;
+/// Longest prompt: the oracle computes every operation of it in f64.
+pub const MAX_PROMPT: usize = 4096;
+/// Most tokens decoded, likewise.
+pub const MAX_DECODE: usize = 1024;
+/// On backends whose results may depend on how many rows go together: D3's gate of a quantized product, doubled.
+const SESSIONS_QUANTIZED: f64 = 3e-2;
+
+/// What is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Prompt {
+    /// [`BUILT_IN_PROMPT`] in the words of the model's vocabulary.
+    #[default]
+    BuiltIn,
+    /// A text; special tokens are recognised.
+    Text(String),
+    /// Token ids as they are.
+    Ids(Vec<u32>),
+}
+
+/// How much is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Depth {
+    /// Every output of every operation, every weight of the file, its hash, and one thread against several.
+    #[default]
+    Full,
+    /// A start-up self-check: 64 outputs of each product, 64 rows of each tensor, a short prompt, no hash, no threads.
+    Quick,
+}
+
+/// How to verify.
+#[derive(Clone, Debug)]
+pub struct VerifyOptions {
+    /// The device in question, and its threads.
+    pub load: LoadOptions,
+    /// What is run.
+    pub prompt: Prompt,
+    /// Tokens decoded after the prompt, one by one; at most [`MAX_DECODE`].
+    pub decode: usize,
+    /// How much is checked.
+    pub depth: Depth,
+    /// Element type of cached keys.
+    pub keys: KvFormat,
+    /// Element type of cached values.
+    pub values: KvFormat,
+    /// Another program's trace of the same model, to be used as the oracle instead of the formulas.
+    pub against: Option<Trace>,
+}
+
+impl Default for VerifyOptions {
+    /// The built-in text and two tokens after it on the processor, in full, with a half-precision cache.
+    fn default() -> Self {
+        VerifyOptions {
+            load: LoadOptions::default(),
+            prompt: Prompt::BuiltIn,
+            decode: 2,
+            depth: Depth::Full,
+            keys: KvFormat::F16,
+            values: KvFormat::F16,
+            against: None,
+        }
+    }
+}
+
+/// What a check is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Subject {
+    /// The file's weights.
+    File,
+    /// Tokenizer and chat template.
+    Text,
+    /// Runs that must agree.
+    Session,
+}
+
+/// How a check went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// As it should be.
+    Passed,
+    /// Not so; in words.
+    Failed(String),
+    /// Not checked; why.
+    Skipped(String),
+}
+
+/// One check that is not of an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What it is about.
+    pub subject: Subject,
+    /// What is checked: `prefill against token by token`.
+    pub name: String,
+    /// On what: `24 positions`.
+    pub detail: String,
+    /// How it went.
+    pub outcome: Outcome,
+}
+
+/// Whether the run is proven.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Everything that was checked is within its bound.
+    Pass,
+    /// Something is not.
+    Fail {
+        /// The first, in the order file, text, operations, sessions, trace.
+        first: String,
+    },
+}
+
+/// What verifying found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerifyReport {
+    /// [`VERIFY_VERSION`].
+    pub version: u32,
+    /// This program, with its version.
+    pub engine: String,
+    /// `general.name` of the file.
+    pub model: Option<String>,
+    /// Where it ran: `cpu, avx2 kernels, 2 threads`.
+    pub device: String,
+    /// What the run was held against, in words.
+    pub oracle: String,
+    /// How much was checked.
+    pub depth: Depth,
+    /// The model's files; empty for one in memory.
+    pub files: Vec<FileHash>,
+    /// What was found in the weights.
+    pub findings: Vec<Finding>,
+    /// The prompt and what was decoded after it.
+    pub tokens: Vec<u32>,
+    /// How many of the tokens are the prompt.
+    pub prompt_tokens: usize,
+    /// Every class of operations, in the order in which they first ran; `None` where a trace was the oracle.
+    pub operations: Option<Operations>,
+    /// Everything else.
+    pub checks: Vec<Check>,
+    /// The comparison with a trace, where one was the oracle.
+    pub against: Option<Against>,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Whether the run is proven.
+    pub verdict: Verdict,
+}
+
+/// Why nothing could be verified.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// The model does not load or run.
+    #[error(transparent)]
+    Candor(#[from] candor::Error),
+    /// A file cannot be read for its hash.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// More tokens than the oracle takes.
+    #[error("{what}: expected at most {most} tokens, got {got}")]
+    TooLong {
+        /// `prompt` or `decode`.
+        what: &'static str,
+        /// The most.
+        most: usize,
+        /// Tokens asked for.
+        got: usize,
+    },
+    /// The trace does not say what was run.
+    #[error("trace: it has no token ids; give the prompt as ids")]
+    NoTokens,
+    /// The trace's tokens are at places that a fresh run does not have.
+    #[error("trace: expected positions from 0 on, got position {got} for token {index}")]
+    Positions {
+        /// Index of the token.
+        index: usize,
+        /// Its position in the trace.
+        got: u32,
+    },
+}
+
+/// Verifies a model file (any one of its shards) on this machine.
+///
+/// # Errors
+/// If the file does not load, or what is to be run makes no sense. That something is wrong with the run is the report's
+/// [`VerifyReport::verdict`].
+pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyReport, VerifyError> {
+    let path = path.as_ref();
+    let gguf = Gguf::open(path).map_err(candor::Error::from)?;
+    verify_opened(gguf, &files_of(path), options)
+}
+
+/// Verifies an opened model. `files` are hashed; a model in memory has none.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> Result<VerifyReport, VerifyError> {
+    let start = Instant::now();
+    let model = Model::from_gguf(gguf.clone(), &options.load)?;
+    let (tokens, prompt_tokens) = tokens(&model, options)?;
+    // A trace that names its model is only worth something against that model.
+    let wanted = options.against.as_ref().is_some_and(|trace| trace.origin.model_sha256.is_some());
+    let hashing = if options.depth == Depth::Full || wanted { Hashing::Whole } else { Hashing::Skip };
+    let files = hash_all(files, hashing)?;
+
+    let (findings, file_check) = weights(&gguf, options.depth);
+    let mut checks = vec![file_check, texts::round_trip(&model), texts::template(&model)];
+    let mut report = VerifyReport {
+        version: VERIFY_VERSION,
+        engine: engine(),
+        model: gguf.metadata().str("general.name").ok().flatten().map(str::to_owned),
+        device: model.device_label().to_owned(),
+        oracle: "Candor's own f64 formulas, op by op on identical inputs".to_owned(),
+        depth: options.depth,
+        files,
+        findings,
+        tokens,
+        prompt_tokens,
+        operations: None,
+        checks: Vec::new(),
+        against: None,
+        seconds: 0.0,
+        verdict: Verdict::Pass,
+    };
+    match &options.against {
+        None => {
+            let prompt = &report.tokens[..prompt_tokens];
+            let VerifyOptions { decode, depth, keys, values, .. } = *options;
+            let plan = Plan { prompt, decode, depth, keys, values };
+            let found = visit_backend(&options.load, operations::OnBackend { gguf: &gguf, plan })?;
+            let found = found.map_err(candor::Error::from)?;
+            report.tokens.clone_from(&found.tokens);
+            report.operations = Some(found);
+        }
+        Some(trace) => {
+            let against = against::compare(&model, trace, &report, (options.keys, options.values))?;
+            report.oracle.clone_from(&against.oracle);
+            report.against = Some(against);
+        }
+    }
+    checks.extend(session_checks(&model, &report.tokens, options)?);
+    report.checks = checks;
+    report.verdict = verdict(&report);
+    report.seconds = start.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// This program, as traces name it.
+pub(crate) fn engine() -> String {
+    concat!("candor ", env!("CARGO_PKG_VERSION")).to_owned()
+}
+
+/// The tokens to be run, and how many of them are evaluated together.
+fn tokens(model: &Model, options: &VerifyOptions) -> Result<(Vec<u32>, usize), VerifyError> {
+    let origin = options.against.as_ref().map(|trace| &trace.origin);
+    let mut prompt = match (&options.prompt, origin.and_then(|origin| origin.tokens.clone())) {
+        (_, Some(tokens)) => tokens,
+        (Prompt::Ids(ids), None) => ids.clone(),
+        (Prompt::Text(_) | Prompt::BuiltIn, None) if origin.is_some() => return Err(VerifyError::NoTokens),
+        (Prompt::Text(text), None) => model.encode_prompt(text),
+        (Prompt::BuiltIn, None) => model.encode_prompt(BUILT_IN_PROMPT),
+    };
+    let limits = [("prompt", prompt.len(), MAX_PROMPT), ("decode", options.decode, MAX_DECODE)];
+    if let Some((what, got, most)) = limits.into_iter().find(|(_, got, most)| got > most) {
+        return Err(VerifyError::TooLong { what, most, got });
+    }
+    if options.prompt == Prompt::BuiltIn && origin.is_none() {
+        // What the text becomes depends on the vocabulary; it must leave room to decode.
+        let config = model.config();
+        let most = config.context.min(config.window.unwrap_or(usize::MAX)).saturating_sub(options.decode);
+        let most = if options.depth == Depth::Quick { most.min(QUICK_PROMPT) } else { most };
+        prompt.truncate(most.max(1));
+    }
+    if prompt.is_empty() {
+        return Err(candor::Error::EmptyPrompt.into());
+    }
+    let vocab = model.config().vocab;
+    if let Some(&token) = prompt.iter().find(|&&token| token as usize >= vocab) {
+        return Err(candor::Error::Token { token, vocab }.into());
+    }
+    let context = prompt.len() + options.decode;
+    if let Some(window) = model.config().window.filter(|&window| context >= window) {
+        return Err(candor::Error::Window { context, window }.into());
+    }
+    if let Some(positions) = origin.and_then(|origin| origin.positions.as_ref()) {
+        let moved = positions.iter().enumerate().find(|&(index, &got)| index as u32 != got);
+        if let Some((index, &got)) = moved {
+            return Err(VerifyError::Positions { index, got });
+        }
+    }
+    let together = origin.and_then(|origin| origin.prompt_tokens).unwrap_or(prompt.len()).clamp(1, prompt.len());
+    Ok((prompt, together))
+}
+
+fn hash_all(files: &[PathBuf], hashing: Hashing) -> Result<Vec<FileHash>, VerifyError> {
+    let mut all = Vec::new();
+    for path in files {
+        let one = hashes(std::slice::from_ref(path), hashing);
+        all.extend(one.map_err(|error| VerifyError::Io { path: path.clone(), error })?);
+    }
+    Ok(all)
+}
+
+/// Findings in the weights, and the check that there is no error among them.
+fn weights(gguf: &Gguf, depth: Depth) -> (Vec<Finding>, Check) {
+    let extent = match depth {
+        Depth::Full => Extent::All,
+        Depth::Quick => Extent::Sampled,
+    };
+    let stats = scan(gguf, extent);
+    let findings = weight_findings(gguf, &stats);
+    let outcome = match findings.iter().find(|finding| finding.severity == Severity::Error) {
+        None => Outcome::Passed,
+        Some(finding) => Outcome::Failed(format!("{}: {}", finding.subject, finding.message)),
+    };
+    let rows: usize = stats.iter().map(|stats| stats.seen_rows).sum();
+    let detail = format!("{} tensors, {rows} rows", stats.len());
+    (findings, Check { subject: Subject::File, name: "weights".to_owned(), detail, outcome })
+}
+
+fn session_checks(model: &Model, tokens: &[u32], options: &VerifyOptions) -> Result<Vec<Check>, VerifyError> {
+    let (keys, values) = (options.keys, options.values);
+    // The processor and the reference compute each element in one order, whatever is beside it.
+    let agreement = match options.load.device {
+        Device::Cpu | Device::Reference => sessions::Agreement::Bits,
+        _ => sessions::Agreement::Within(SESSIONS_QUANTIZED),
+    };
+    let runs = sessions::Sessions::new(sessions::Runs { model, tokens, keys, values, agreement })?;
+    let mut checks = vec![runs.prefill_and_steps()?, runs.cached_and_fresh()?, runs.observed()?];
+    if options.depth == Depth::Full && options.load.device == Device::Cpu {
+        checks.push(runs.threads(&options.load)?);
+    }
+    Ok(checks)
+}
+
+fn verdict(report: &VerifyReport) -> Verdict {
+    let failed = |subjects: &[Subject]| {
+        let mut checks = report.checks.iter().filter(|check| subjects.contains(&check.subject));
+        checks.find_map(|check| match &check.outcome {
+            Outcome::Failed(why) => Some(format!("{}: {why}", check.name)),
+            Outcome::Passed | Outcome::Skipped(_) => None,
+        })
+    };
+    let operation = || {
+        let found = report.operations.as_ref()?;
+        let (index, worst) = found.first_failure.as_ref()?;
+        let error = worst.error.map_or("not a number".to_owned(), |error| format!("error {error:.1e}"));
+        Some(format!("{}: {error}, at most {:.1e}, at {}", found.classes[*index].class, worst.bound, worst.place))
+    };
+    let first = failed(&[Subject::File, Subject::Text])
+        .or_else(operation)
+        .or_else(|| failed(&[Subject::Session]))
+        .or_else(|| report.against.as_ref().and_then(Against::failure));
+    first.map_or(Verdict::Pass, |first| Verdict::Fail { first })
+}

@@ -1,0 +1,139 @@
+//! A model's run on a watched backend: a prompt in one pass, then tokens one by one, every operation checked.
+
+use candor::{
+    BackendVisitor,
+    gguf::Gguf,
+    models::{Decoder, Pass},
+    ops::{KvFormat, Ops, Plain, Step},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Depth,
+    checked::Checked,
+    ledger::{Ledger, Operation, Worst},
+    product::Columns,
+};
+
+/// Outputs of each product that a quick run checks.
+const QUICK_COLUMNS: usize = 64;
+
+/// What is run while the operations are checked.
+#[derive(Clone, Debug)]
+pub struct Plan<'a> {
+    /// The prompt: at least one token, each within the vocabulary.
+    pub prompt: &'a [u32],
+    /// Tokens decoded after it, always the most likely one.
+    pub decode: usize,
+    /// How much of each product is checked.
+    pub depth: Depth,
+    /// Element type of cached keys.
+    pub keys: KvFormat,
+    /// Element type of cached values.
+    pub values: KvFormat,
+}
+
+/// What checking every operation of a run found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Operations {
+    /// The classes, in the order in which they first ran.
+    pub classes: Vec<Operation>,
+    /// The first failure in the order of computation: index of its class, and what failed.
+    pub first_failure: Option<(usize, Worst)>,
+    /// The prompt and what was decoded after it.
+    pub tokens: Vec<u32>,
+}
+
+impl Operations {
+    /// Whether every operation was within its bound.
+    pub fn passes(&self) -> bool {
+        self.first_failure.is_none()
+    }
+}
+
+impl From<(Ledger, Vec<u32>)> for Operations {
+    fn from((ledger, tokens): (Ledger, Vec<u32>)) -> Self {
+        Operations { classes: ledger.operations, first_failure: ledger.first_failure, tokens }
+    }
+}
+
+/// Runs the plan on `ops` and computes every operation and fusion again from the backend's own inputs. At full depth
+/// the prompt and a token run once more with the fusions switched off, so that each primitive is seen by itself.
+///
+/// # Errors
+/// If the backend cannot hold the model.
+pub fn operations<B: Ops + Clone>(gguf: &Gguf, ops: B, plan: &Plan<'_>) -> Result<Operations, candor::models::Error> {
+    let columns = match plan.depth {
+        Depth::Full => Columns::All,
+        Depth::Quick => Columns::Sampled(QUICK_COLUMNS),
+    };
+    let mut fused = Checked::new(ops.clone(), columns);
+    let tokens = run(gguf, &mut fused, plan, Checked::begin)?;
+    let mut ledger = fused.ledger;
+    if plan.depth == Depth::Full {
+        let mut plain = Plain(Checked::new(ops, columns));
+        plain.0.ledger = ledger;
+        let first = plan.decode + 1;
+        let short = Plan { decode: plan.decode.min(1), ..plan.clone() };
+        run(gguf, &mut plain, &short, |plain, pass| plain.0.begin(first + pass))?;
+        ledger = plain.0.ledger;
+    }
+    Ok((ledger, tokens).into())
+}
+
+/// Runs the prompt and decodes; the tokens of both.
+fn run<O: Ops>(
+    gguf: &Gguf,
+    ops: &mut O,
+    plan: &Plan<'_>,
+    begin: impl Fn(&mut O, usize),
+) -> Result<Vec<u32>, candor::models::Error> {
+    let model = Decoder::load(gguf, ops)?;
+    let length = plan.prompt.len() + plan.decode;
+    let mut scratch = model.scratch(ops, plan.prompt.len(), 2);
+    let mut kv = ops.kv(&model.config().kv_plan(length, 1, plan.keys, plan.values));
+    let mut tokens = plan.prompt.to_vec();
+    let vocab = model.config().vocab;
+    let mut logits = Vec::new();
+    for pass in 0..=plan.decode {
+        let first = if pass == 0 { 0 } else { tokens.len() - 1 };
+        let positions: Vec<u32> = (first as u32..tokens.len() as u32).collect();
+        let sequences = vec![0; positions.len()];
+        // Two rows of the prompt where it has them: a product of several rows may be another kernel than that of one.
+        let last = positions.len() as u32 - 1;
+        let outputs: &[u32] = if last == 0 { &[0] } else { &[0, last] };
+        let step = Step { tokens: &tokens[first..], positions: &positions, sequences: &sequences, outputs };
+        begin(ops, pass);
+        model.forward(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+        let snapshot = ops.snapshot(&scratch.logits);
+        ops.download(&snapshot, &mut logits);
+        if pass < plan.decode {
+            let row = logits.len().saturating_sub(vocab);
+            tokens.push(greatest(&logits[row..]));
+        }
+    }
+    Ok(tokens)
+}
+
+/// Index of the largest value; NaN is never larger.
+fn greatest(values: &[f32]) -> u32 {
+    let better = |best: usize, i: usize| if values[i] > values[best] { i } else { best };
+    (1..values.len()).fold(0, better) as u32
+}
+
+/// [`operations`] on the backend that options choose.
+pub(super) struct OnBackend<'a> {
+    pub(super) gguf: &'a Gguf,
+    pub(super) plan: Plan<'a>,
+}
+
+impl BackendVisitor for OnBackend<'_> {
+    type Output = Result<Operations, candor::models::Error>;
+
+    fn visit<B>(self, ops: B, _: String) -> Self::Output
+    where
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
+    {
+        operations(self.gguf, ops, &self.plan)
+    }
+}

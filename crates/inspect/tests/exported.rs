@@ -1,0 +1,62 @@
+//! Traces of llama.cpp and HF Transformers raise no alarm. `tools/trace/fixtures.sh` makes them for the fixtures of
+//! shared/; a few of a model of this project are in `goldens`.
+
+use std::{fmt::Write as _, fs, io::Write as _, path::Path};
+
+use candor::gguf::Gguf;
+use candor_inspect::{Diagnosis, Outcome, Status, diagnose, import};
+
+/// One line about a trace: the worst residual among the values, against its gate.
+fn line(name: &str, report: &Diagnosis) -> String {
+    let worst = report
+        .checks
+        .iter()
+        .max_by(|a, b| (a.residual.relative / a.gate.pass).total_cmp(&(b.residual.relative / b.gate.pass)));
+    let worst = worst.map_or(String::new(), |check| {
+        format!("{} {:.1e} of {:.1e}", check.key, check.residual.relative, check.gate.pass)
+    });
+    let suspicious = report.checks.iter().filter(|check| check.status == Status::Suspicious).count();
+    format!(
+        "| {name} | {:?} | {:?} | {} | {worst} | {suspicious} |",
+        report.outcome,
+        report.rounding,
+        report.checks.len()
+    )
+}
+
+fn check(model: &Path, trace: &Path) -> Diagnosis {
+    let gguf = Gguf::open(model).unwrap();
+    let trace = import::read(trace, &Default::default()).unwrap();
+    diagnose(&gguf, &trace).unwrap()
+}
+
+#[test]
+fn other_programs_are_healthy() {
+    let Some(fixtures) = candor_testing::fixtures() else { return };
+    let Some(traces) = std::env::var_os("CANDOR_TRACES") else {
+        let _ = writeln!(std::io::stderr(), "skipped: CANDOR_TRACES is not set (tools/trace/fixtures.sh makes them)");
+        return;
+    };
+    let mut table =
+        "| trace | outcome | rounding | values | worst | suspicious |\n| --- | --- | --- | --- | --- | --- |\n"
+            .to_owned();
+    let (mut alarms, mut count) = (Vec::new(), 0);
+    let mut files: Vec<_> = fs::read_dir(traces).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for path in files {
+        let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let Some((arch, _program)) = stem.rsplit_once('.') else { continue };
+        let report = check(&fixtures.join("arch").join(arch).join("model.gguf"), &path);
+        writeln!(table, "{}", line(&stem, &report)).unwrap();
+        count += 1;
+        if report.outcome != Outcome::Healthy {
+            alarms.push((stem, report.first_wrong, report.findings));
+        }
+    }
+    println!("{table}");
+    if let Some(path) = std::env::var_os("CANDOR_WRITE_TABLE") {
+        fs::write(path, &table).unwrap();
+    }
+    assert!(count > 0, "no traces");
+    assert!(alarms.is_empty(), "{alarms:?}");
+}

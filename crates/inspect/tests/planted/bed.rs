@@ -1,0 +1,70 @@
+//! Models with tokens, and what became of a fault that was planted in them.
+
+use candor::gguf::Gguf;
+use candor_inspect::{
+    Confidence, Diagnosis, Graph, Outcome, Trace, catalogue,
+    fault::Active,
+    replay::{Arithmetic, Decoded, Order, Rounding, Stage, Tokens},
+    simulate,
+};
+
+use crate::model::Shape;
+
+/// A model, ready to plant faults in.
+pub struct Bed {
+    pub name: String,
+    pub gguf: Gguf,
+    pub graph: Graph,
+    pub tokens: Tokens,
+    decoded: Decoded,
+}
+
+impl Bed {
+    pub fn new(shape: &Shape) -> Bed {
+        let gguf = shape.gguf();
+        let graph = Graph::new(&gguf).unwrap();
+        // BOS, words and bytes, nine as a prompt and four decoded.
+        let ids = vec![1, 270, 281, 262, 300, 35, 290, 263, 275, 288, 301, 266, 279];
+        let name = format!("{} {}", shape.name, shape.matrices.name());
+        Bed { name, gguf, graph, tokens: Tokens::new(ids, 9), decoded: Decoded::default() }
+    }
+
+    pub fn plant(&self, rounding: Rounding, faults: &[Active]) -> Option<Trace> {
+        let stage = Stage { graph: &self.graph, gguf: &self.gguf, tokens: &self.tokens, decoded: &self.decoded };
+        simulate(&stage, Arithmetic { rounding, order: Order::Reverse }, faults)
+    }
+}
+
+pub fn every_fault() -> Vec<Active> {
+    catalogue().flat_map(|fault| fault.variants.iter().map(move |&variant| Active { fault, variant })).collect()
+}
+
+/// What became of a planted fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Its name came first.
+    Named,
+    /// It is among exact twins.
+    Twin,
+    /// Nothing to see: the values differ by less than rounding.
+    Invisible,
+    /// Seen, not named.
+    Missed,
+    /// Another name, with high confidence.
+    WrongName,
+}
+
+pub fn judge(report: &Diagnosis, planted: &Active) -> Verdict {
+    let name = planted.fault.name;
+    let named = report.findings.iter().any(|finding| finding.fault == name);
+    let twin = report.findings.iter().any(|finding| finding.twins.iter().any(|twin| twin == name));
+    let confident =
+        report.findings.iter().any(|finding| finding.confidence == Confidence::High && finding.fault != name);
+    match (named, twin, confident) {
+        (_, _, true) if !named => Verdict::WrongName,
+        (true, _, _) => Verdict::Named,
+        (_, true, _) => Verdict::Twin,
+        _ if report.outcome == Outcome::Healthy => Verdict::Invisible,
+        _ => Verdict::Missed,
+    }
+}

@@ -1,0 +1,104 @@
+//! Partial evidence: what is still decided from ten values, from logits alone, from text that is cut off.
+
+use std::collections::BTreeMap;
+
+use crate::bed::{Bed, Verdict, every_fault, judge};
+use crate::model;
+use candor_inspect::{Evidence, Key, Known, Trace, diagnose, replay::Rounding};
+
+/// The first ten values of the first row of one tensor.
+fn first_ten(trace: &Trace, name: &str) -> Trace {
+    let key = Key::new(name, Some(0));
+    let evidence = &trace.values[&key];
+    let Known::All(values) = &evidence.known else { panic!("{key} is complete") };
+    // The last prompt row: row 0 stands at position 0, where RoPE does nothing.
+    let row = 8;
+    let points = (0..10).map(|col| (row, col as i64, round(values[row as usize * evidence.width + col], 6))).collect();
+    let evidence = Evidence { known: Known::Some(points), precision: 5e-7, ..evidence.clone() };
+    Trace { origin: trace.origin.clone(), values: BTreeMap::from([(key, evidence)]) }
+}
+
+fn round(x: f32, places: i32) -> f32 {
+    let scale = 10f64.powi(places);
+    ((f64::from(x) * scale).round() / scale) as f32
+}
+
+fn only(trace: &Trace, keep: impl Fn(&Key) -> bool) -> Trace {
+    let values = trace.values.iter().filter(|(key, _)| keep(key)).map(|(key, value)| (key.clone(), value.clone()));
+    Trace { origin: trace.origin.clone(), values: values.collect() }
+}
+
+/// What `llama-eval-callback` prints: three from either end of rows and columns, four decimals.
+fn corners(trace: &Trace) -> Trace {
+    let cut = |evidence: &Evidence| {
+        let Known::All(values) = &evidence.known else { panic!("complete") };
+        let (width, rows) = (evidence.width, values.len() / evidence.width);
+        let ends = |count: usize| (0..count).filter(move |&at| at < 3 || at + 3 >= count);
+        let points = ends(rows)
+            .flat_map(|row| ends(width).map(move |col| (row, col)))
+            .map(|(row, col)| (row as i64, col as i64, round(values[row * width + col], 4)));
+        Evidence { known: Known::Some(points.collect()), precision: 5e-5, ..evidence.clone() }
+    };
+    let values = trace.values.iter().map(|(key, value)| (key.clone(), cut(value))).collect();
+    Trace { origin: trace.origin.clone(), values }
+}
+
+type Cut = fn(&Trace) -> Trace;
+
+/// Kinds of evidence, and the share of visible faults that has to be named from it.
+const EVIDENCE: [(&str, f64, Cut); 5] = [
+    ("first 10 values of Qcur-0", 0.80, |trace| first_ten(trace, "Qcur")),
+    ("first 10 values of kqv_out-0", 0.80, |trace| first_ten(trace, "kqv_out")),
+    ("layer outputs alone", 0.85, |trace| only(trace, |key| key.name == "l_out")),
+    ("logits alone", 0.80, |trace| only(trace, |key| key.name == "result_output")),
+    ("eval-callback text", 0.75, corners),
+];
+
+#[test]
+fn partial_evidence_decides_most() {
+    let bed = Bed::new(&model::llama());
+    let mut table = "| evidence | faults that show in it | named | as a twin | wrong with high confidence |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    let mut short = Vec::new();
+    for (name, share, cut) in EVIDENCE {
+        let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
+        for active in every_fault() {
+            if active.variant != active.fault.variants[0] {
+                continue;
+            }
+            let Some(trace) = bed.plant(Rounding::Exact, &[active]) else { continue };
+            let report = diagnose(&bed.gguf, &cut(&trace)).unwrap();
+            let verdict = judge(&report, &active);
+            *counts.entry(verdict).or_default() += 1;
+            if matches!(verdict, Verdict::Missed | Verdict::WrongName) {
+                let found: Vec<String> = report
+                    .findings
+                    .iter()
+                    .map(|f| format!("{} {:?} {:.0e} of {:.0e}", f.fault, f.confidence, f.residual, f.healthy))
+                    .collect();
+                println!(
+                    "{name}: {verdict:?} {}: {:?} {found:?}",
+                    active.fault.name,
+                    report.first_wrong.map(|k| k.to_string())
+                );
+            }
+        }
+        let of = |verdict| counts.get(&verdict).copied().unwrap_or(0);
+        let named = of(Verdict::Named) + of(Verdict::Twin);
+        let visible = named + of(Verdict::Missed) + of(Verdict::WrongName);
+        table += &format!(
+            "| {name} | {visible} | {} ({:.0} %) | {} | {} |\n",
+            of(Verdict::Named),
+            100.0 * of(Verdict::Named) as f64 / visible as f64,
+            of(Verdict::Twin),
+            of(Verdict::WrongName)
+        );
+        if of(Verdict::WrongName) > 0 || (named as f64) < share * visible as f64 {
+            short.push(format!("{name}: {counts:?}"));
+        }
+    }
+    println!("{table}");
+    if let Some(path) = std::env::var_os("CANDOR_WRITE_TABLE") {
+        std::fs::write(path, &table).unwrap();
+    }
+    assert!(short.is_empty(), "{short:?}");
+}

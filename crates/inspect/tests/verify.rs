@@ -1,0 +1,580 @@
+//! `verify` on tiny models: right backends pass, and one whose single operation is wrong fails at exactly that.
+
+use candor::{
+    BackendVisitor, Device, LoadOptions,
+    gguf::{Format, Gguf, Value, Writer},
+    ops::{Error, Heads, KvFormat, KvPlan, Ops, Prims, Rope, Step, Tensor},
+    visit_backend,
+};
+use candor_inspect::{
+    Evidence, Key, Known, Origin, Trace,
+    verify::{
+        Depth, Operations, Outcome, Plan, Prompt, Verdict, VerifyError, VerifyOptions, VerifyReport, operations,
+        verify, verify_opened,
+    },
+};
+use candor_testing::{Random, Tiny};
+
+const PROMPT: &[u32] = &[1, 262, 270, 5, 300, 262, 8];
+
+/// A tiny model with biases or query and key norms, its matrices in `format`.
+fn model(arch: &'static str, format: Format) -> Gguf {
+    Gguf::from_bytes(writer(arch, format).to_bytes().unwrap()).unwrap()
+}
+
+fn writer(arch: &'static str, format: Format) -> Writer {
+    let tiny = Tiny { arch, ffn: 64, ..Tiny::default() };
+    let mut writer = Writer::new();
+    tiny.metadata().into_iter().for_each(|(key, value)| writer.insert(key, value));
+    let mut tensors = tiny.tensors();
+    for layer in 0..tiny.layers {
+        let extra: &[(&str, usize)] = match arch {
+            "qwen3" => &[("attn_q_norm.weight", 8), ("attn_k_norm.weight", 8)],
+            _ => &[("attn_q.bias", 32), ("attn_v.bias", 16), ("ffn_down.bias", 32)],
+        };
+        tensors.extend(extra.iter().map(|(name, len)| (format!("blk.{layer}.{name}"), vec![*len as u64])));
+    }
+    let mut random = Random(11);
+    for (name, shape) in tensors {
+        let (middle, spread, format) = match shape.len() {
+            1 if name.ends_with("bias") => (0.0, 0.3, Format::F32),
+            1 => (1.0, 0.2, Format::F32),
+            _ => (0.0, (3.0 / shape[0] as f32).sqrt(), format),
+        };
+        let values: Vec<f32> = (0..shape.iter().product()).map(|_| middle + spread * random.signed()).collect();
+        let mut bytes = vec![0; format.row_bytes(values.len()).unwrap()];
+        format.encode(&values, &mut bytes).unwrap();
+        writer.tensor(&name, format, &shape, bytes).unwrap();
+    }
+    writer
+}
+
+fn load(device: Device) -> LoadOptions {
+    LoadOptions { device, threads: 2 }
+}
+
+fn options(device: Device) -> VerifyOptions {
+    VerifyOptions { load: load(device), prompt: Prompt::Ids(PROMPT.to_vec()), ..VerifyOptions::default() }
+}
+
+fn failure(report: &VerifyReport) -> &str {
+    match &report.verdict {
+        Verdict::Pass => "passed",
+        Verdict::Fail { first } => first,
+    }
+}
+
+#[test]
+fn right_backends_pass() {
+    for arch in ["llama", "qwen2", "qwen3"] {
+        for format in [Format::F32, Format::F16, Format::Bf16, Format::Q8_0, Format::Q4_0, Format::Q5_1] {
+            for device in [Device::Cpu, Device::Reference] {
+                for (keys, values) in [(KvFormat::F16, KvFormat::F16), (KvFormat::F32, KvFormat::F32)] {
+                    let options = VerifyOptions { keys, values, ..options(device) };
+                    let report = verify_opened(model(arch, format), &[], &options).unwrap();
+                    assert_eq!(report.verdict, Verdict::Pass, "{arch} {format} {device:?}: {report:#?}");
+                    let found = report.operations.unwrap();
+                    let named = |name: &str| found.classes.iter().any(|class| class.class.operation == name);
+                    for name in ["embed", "rms_norm", "matmul3", "rope", "kv_write+attend", "matmul_add", "matmul2"] {
+                        assert!(named(name), "{name} was not checked");
+                    }
+                    for name in ["swiglu", "matmul_rows", "matmul", "silu", "mul", "add"] {
+                        assert!(named(name), "{name} was not checked");
+                    }
+                    assert!(named(if arch == "qwen3" { "head_norm" } else { "add_bias" }));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_builtin_text_and_a_quick_run_pass() {
+    for depth in [Depth::Full, Depth::Quick] {
+        let options = VerifyOptions { depth, ..VerifyOptions::default() };
+        let report = verify_opened(model("llama", Format::Q8_0), &[], &options).unwrap();
+        assert_eq!(report.verdict, Verdict::Pass, "{report:#?}");
+        let short = report.prompt_tokens == 8;
+        assert_eq!(short, depth == Depth::Quick, "{} tokens", report.prompt_tokens);
+        assert_eq!(report.tokens.len(), report.prompt_tokens + 2);
+        assert!(report.oracle.contains("f64 formulas"));
+    }
+}
+
+#[test]
+fn reports_survive_json() {
+    let report = verify_opened(model("qwen3", Format::Q8_0), &[], &options(Device::Cpu)).unwrap();
+    let value = serde_json::to_value(&report).unwrap();
+    assert_eq!(value["version"], 1);
+    assert_eq!(serde_json::from_value::<VerifyReport>(value.clone()).unwrap(), report);
+    assert!(serde_json::from_str::<VerifyReport>(&value.to_string()).is_ok());
+}
+
+/// A backend of which one operation is wrong.
+#[derive(Clone)]
+struct Broken<B> {
+    right: B,
+    fault: &'static str,
+}
+
+impl<B: Prims> Broken<B> {
+    /// Changes a result of the operation that is to be wrong.
+    fn spoil(&mut self, operation: &str, x: &mut B::Buf) {
+        if operation == self.fault {
+            self.right.silu(x);
+        }
+    }
+}
+
+impl<B: Prims> Prims for Broken<B> {
+    type Weight = B::Weight;
+    type Buf = B::Buf;
+    type Kv = B::Kv;
+    type Rope = B::Rope;
+    type Snapshot = B::Snapshot;
+
+    fn weight(&mut self, tensor: Tensor) -> Result<B::Weight, Error> {
+        self.right.weight(tensor)
+    }
+    fn buffer(&mut self, rows: usize, width: usize) -> B::Buf {
+        self.right.buffer(rows, width)
+    }
+    fn kv(&mut self, plan: &KvPlan) -> B::Kv {
+        self.right.kv(plan)
+    }
+    fn rope_table(&mut self, rope: Rope) -> B::Rope {
+        self.right.rope_table(rope)
+    }
+    fn embed(&mut self, out: &mut B::Buf, table: &B::Weight, step: &Step) {
+        if self.fault == "embed, next token" {
+            let tokens: Vec<u32> = step.tokens.iter().map(|token| token + 1).collect();
+            return self.right.embed(out, table, &Step { tokens: &tokens, ..*step });
+        }
+        self.right.embed(out, table, step);
+        self.spoil("embed", out);
+    }
+    fn rms_norm(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, eps: f32) {
+        let eps = if self.fault == "rms_norm, eps" { eps + 1e-4 } else { eps };
+        self.right.rms_norm(out, x, w, eps);
+        self.spoil("rms_norm", out);
+    }
+    fn head_norm(&mut self, x: &mut B::Buf, w: &B::Weight, head_dim: usize, eps: f32) {
+        self.right.head_norm(x, w, head_dim, eps);
+        self.spoil("head_norm", x);
+    }
+    fn matmul(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight) {
+        self.right.matmul(out, x, w);
+        self.spoil("matmul", out);
+    }
+    fn matmul_rows(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, step: &Step) {
+        if self.fault == "matmul_rows, first row" {
+            let outputs = vec![0; step.outputs.len()];
+            return self.right.matmul_rows(out, x, w, &Step { outputs: &outputs, ..*step });
+        }
+        self.right.matmul_rows(out, x, w, step);
+        self.spoil("matmul_rows", out);
+    }
+    fn add_bias(&mut self, x: &mut B::Buf, bias: &B::Weight) {
+        if self.fault != "add_bias, left out" {
+            self.right.add_bias(x, bias);
+        }
+        self.spoil("add_bias", x);
+    }
+    fn rope(&mut self, x: &mut B::Buf, rope: &B::Rope, head_dim: usize, step: &Step) {
+        let first = step.positions[0];
+        let moved = |&position: &u32| match self.fault {
+            "rope, position 0" => 0,
+            "rope, restarts" => position - first,
+            _ => position,
+        };
+        let positions: Vec<u32> = step.positions.iter().map(moved).collect();
+        self.right.rope(x, rope, head_dim, &Step { positions: &positions, ..*step });
+        self.spoil("rope", x);
+    }
+    fn kv_write(&mut self, kv: &mut B::Kv, layer: usize, k: &B::Buf, v: &B::Buf, step: &Step) {
+        let moved = |&position: &u32| if self.fault == "kv_write, slot" { position / 2 } else { position };
+        let positions: Vec<u32> = step.positions.iter().map(moved).collect();
+        self.right.kv_write(kv, layer, k, v, &Step { positions: &positions, ..*step });
+    }
+    fn attend(&mut self, out: &mut B::Buf, q: &B::Buf, kv: &B::Kv, layer: usize, heads: Heads, step: &Step) {
+        let factor = if self.fault == "attend, scale" { 1.1 } else { 1.0 };
+        let heads = Heads { scale: heads.scale * factor, ..heads };
+        self.right.attend(out, q, kv, layer, heads, step);
+        self.spoil("attend", out);
+    }
+    fn silu(&mut self, x: &mut B::Buf) {
+        self.right.silu(x);
+        self.spoil("silu", x);
+    }
+    fn mul(&mut self, x: &mut B::Buf, y: &B::Buf) {
+        self.right.mul(x, y);
+        self.spoil("mul", x);
+    }
+    fn add(&mut self, x: &mut B::Buf, y: &B::Buf) {
+        self.right.add(x, y);
+        self.spoil("add", x);
+    }
+    fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
+        self.right.snapshot(x)
+    }
+    fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {
+        self.right.download(snapshot, out);
+    }
+}
+
+impl<B: Ops> Ops for Broken<B> {
+    fn swiglu(&mut self, gate: &mut B::Buf, up: &B::Buf) {
+        self.right.swiglu(gate, up);
+        self.spoil("swiglu", gate);
+    }
+    fn matmul_add(&mut self, x: &mut B::Buf, h: &B::Buf, w: &B::Weight, product: &mut B::Buf) {
+        if self.fault == "matmul_add, not added" {
+            return self.right.matmul(x, h, w);
+        }
+        self.right.matmul_add(x, h, w, product);
+        self.spoil("matmul_add", x);
+    }
+    fn matmul2(&mut self, a: (&mut B::Buf, &B::Weight), b: (&mut B::Buf, &B::Weight), x: &B::Buf) {
+        if self.fault == "matmul2, swapped" {
+            return self.right.matmul2((a.0, b.1), (b.0, a.1), x);
+        }
+        self.right.matmul2((&mut *a.0, a.1), b, x);
+        self.spoil("matmul2", a.0);
+    }
+    fn matmul3(
+        &mut self,
+        a: (&mut B::Buf, &B::Weight),
+        b: (&mut B::Buf, &B::Weight),
+        c: (&mut B::Buf, &B::Weight),
+        x: &B::Buf,
+    ) {
+        self.right.matmul3(a, b, (&mut *c.0, c.1), x);
+        self.spoil("matmul3", c.0);
+    }
+}
+
+struct Breaking<'a> {
+    gguf: &'a Gguf,
+    fault: &'static str,
+    depth: Depth,
+}
+
+impl BackendVisitor for Breaking<'_> {
+    type Output = Operations;
+
+    fn visit<B>(self, right: B, _: String) -> Operations
+    where
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
+    {
+        let (keys, values) = (KvFormat::F16, KvFormat::F16);
+        let plan = Plan { prompt: PROMPT, decode: 2, depth: self.depth, keys, values };
+        operations(self.gguf, Broken { right, fault: self.fault }, &plan).unwrap()
+    }
+}
+
+/// Fault, architecture that has the operation, class that must be named.
+const FAULTS: &[(&str, &str, &str)] = &[
+    ("embed", "llama", "embed"),
+    ("embed, next token", "qwen3", "embed"),
+    ("rms_norm", "llama", "rms_norm"),
+    ("rms_norm, eps", "qwen3", "rms_norm"),
+    ("head_norm", "qwen3", "head_norm"),
+    ("matmul", "llama", "matmul"),
+    ("matmul_rows", "llama", "matmul_rows"),
+    ("matmul_rows, first row", "qwen3", "matmul_rows"),
+    ("add_bias", "llama", "add_bias"),
+    ("add_bias, left out", "llama", "add_bias"),
+    ("rope", "llama", "rope"),
+    ("rope, position 0", "qwen3", "rope"),
+    ("rope, restarts", "llama", "rope"),
+    ("kv_write, slot", "llama", "kv_write+attend"),
+    ("attend", "qwen3", "kv_write+attend"),
+    ("attend, scale", "llama", "kv_write+attend"),
+    ("silu", "llama", "silu"),
+    ("mul", "llama", "mul"),
+    ("add", "qwen3", "add"),
+    ("swiglu", "llama", "swiglu"),
+    ("matmul_add", "qwen3", "matmul_add"),
+    ("matmul_add, not added", "llama", "matmul_add"),
+    ("matmul2", "llama", "matmul2"),
+    ("matmul2, swapped", "qwen3", "matmul2"),
+    ("matmul3", "llama", "matmul3"),
+];
+
+#[test]
+fn the_wrong_operation_is_named_and_no_other() {
+    for format in [Format::F32, Format::F16, Format::Q8_0, Format::Q4_0] {
+        for &(fault, arch, class) in FAULTS {
+            for device in [Device::Cpu, Device::Reference] {
+                let gguf = model(arch, format);
+                let breaking = Breaking { gguf: &gguf, fault, depth: Depth::Full };
+                let found = visit_backend(&load(device), breaking).unwrap();
+                let failed = found.classes.iter().filter(|operation| !operation.passes());
+                let failed: Vec<&str> = failed.map(|operation| operation.class.operation.as_str()).collect();
+                let case = format!("{fault}, {arch}, {format}, {device:?}");
+                assert_eq!(failed, [class], "{case}: {found:#?}");
+                let (index, worst) = found.first_failure.unwrap();
+                assert_eq!(found.classes[index].class.operation, class, "{case}");
+                assert!(!worst.passes(), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fault_of_decoding_alone_is_found_after_the_prompt() {
+    let gguf = model("llama", Format::Q8_0);
+    let breaking = Breaking { gguf: &gguf, fault: "rope, restarts", depth: Depth::Quick };
+    let found = visit_backend(&load(Device::Cpu), breaking).unwrap();
+    let (_, worst) = found.first_failure.unwrap();
+    assert_eq!((worst.place.pass, worst.place.position, worst.place.layer), (1, Some(7), Some(0)));
+}
+
+/// The model with a tensor's bytes changed.
+fn changed(format: Format, tensor: &str, change: impl Fn(&mut [u8])) -> Gguf {
+    let file = model("llama", format);
+    let mut writer = Writer::new();
+    file.metadata().iter().for_each(|(key, value)| writer.insert(key, value.clone()));
+    for info in file.tensors() {
+        let mut bytes = file.data(info).to_vec();
+        if info.name == tensor {
+            change(&mut bytes);
+        }
+        writer.tensor(&info.name, info.format, &info.shape, bytes).unwrap();
+    }
+    Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()
+}
+
+#[test]
+fn a_damaged_file_fails_before_anything_else() {
+    for (name, expected) in [("blk.1.ffn_up.weight", "NaN"), ("token_embd.weight", "NaN")] {
+        let gguf = changed(Format::F32, name, |bytes| bytes[40..44].copy_from_slice(&f32::NAN.to_le_bytes()));
+        let report = verify_opened(gguf, &[], &options(Device::Cpu)).unwrap();
+        let first = failure(&report);
+        assert!(first.starts_with("weights") && first.contains(name) && first.contains(expected), "{first}");
+    }
+    let gguf = changed(Format::Q8_0, "blk.0.ffn_gate.weight", |bytes| {
+        let kept = bytes.len() * 8 / 17;
+        bytes[kept..].fill(0);
+    });
+    let report = verify_opened(gguf, &[], &options(Device::Cpu)).unwrap();
+    assert!(failure(&report).contains("blk.0.ffn_gate.weight: the last 33 of 64 rows are 0"), "{}", failure(&report));
+}
+
+#[test]
+fn nan_anywhere_fails_the_operation_that_it_comes_from() {
+    for (tensor, class) in [("blk.1.ffn_up.weight", "matmul2"), ("blk.1.ffn_norm.weight", "rms_norm")] {
+        let gguf = changed(Format::F32, tensor, |bytes| bytes[40..44].copy_from_slice(&f32::NAN.to_le_bytes()));
+        let found = visit_backend(&load(Device::Cpu), Breaking { gguf: &gguf, fault: "", depth: Depth::Full }).unwrap();
+        let (index, worst) = found.first_failure.unwrap();
+        assert_eq!(found.classes[index].class.operation, class);
+        assert_eq!((worst.error, worst.place.weight.as_deref()), (None, Some(tensor)));
+    }
+}
+
+#[test]
+fn templates_must_not_double_the_bos() {
+    for (template, expected) in [
+        ("{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}", None),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", None),
+        ("{{ bos_token }}{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}", Some("2 BOS")),
+        ("{% for m in messages %}{{ m.role }}{% endfor %}", Some("lacks")),
+        ("{% for m in messages %}", Some("template")),
+    ] {
+        let mut writer = Writer::copy_of(&model("llama", Format::F32)).unwrap();
+        writer.insert("tokenizer.chat_template", template);
+        let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
+        let report = verify_opened(gguf, &[], &options(Device::Cpu)).unwrap();
+        match expected {
+            None => assert_eq!(report.verdict, Verdict::Pass, "{template}"),
+            Some(words) => assert!(failure(&report).contains(words), "{template}: {}", failure(&report)),
+        }
+    }
+}
+
+#[test]
+fn a_vocabulary_that_loses_text_fails() {
+    let mut writer = Writer::copy_of(&model("llama", Format::F32)).unwrap();
+    let mut tokens = writer.metadata().strings("tokenizer.ggml.tokens").unwrap().unwrap().to_vec();
+    // "h" is spelled as two letters: what is encoded as one comes back as the other.
+    let place = tokens.iter().position(|token| token == "h").unwrap();
+    tokens[place] = "\u{2581}\u{2581}".into();
+    writer.insert("tokenizer.ggml.tokens", Value::from(tokens.clone()));
+    let mut types: Vec<i32> = writer.metadata().i32s("tokenizer.ggml.token_type").unwrap().unwrap().to_vec();
+    types[place] = 5;
+    writer.insert("tokenizer.ggml.token_type", Value::from(types));
+    let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
+    let report = verify_opened(gguf, &[], &options(Device::Cpu)).unwrap();
+    assert!(failure(&report).starts_with("tokenizer round trip"), "{}", failure(&report));
+}
+
+/// A trace of a run on the reference backend, as another engine would give it.
+fn trace(gguf: &Gguf) -> Trace {
+    struct Record(Trace);
+    impl candor::Observer for Record {
+        fn value(&mut self, observed: &candor::Observed<'_>) {
+            let width = observed.values.len() / observed.rows;
+            let evidence = Evidence::all(width, observed.values.to_vec());
+            self.0.values.insert(Key::new(observed.name, observed.layer), evidence);
+        }
+    }
+    let model = candor::Model::from_gguf(gguf.clone(), &load(Device::Reference)).unwrap();
+    let mut session = model.session(&Default::default()).unwrap();
+    let mut record = Record(Trace::default());
+    session.observe(PROMPT, candor::Logits::All, &mut record).unwrap();
+    record.0.origin = Origin {
+        engine: Some("otherwise 1.0".into()),
+        backend: Some("gpu".into()),
+        tokens: Some(PROMPT.to_vec()),
+        ..Origin::default()
+    };
+    record.0
+}
+
+fn against(gguf: &Gguf, trace: Trace) -> VerifyReport {
+    let options = VerifyOptions { against: Some(trace), ..VerifyOptions::default() };
+    verify_opened(gguf.clone(), &[], &options).unwrap()
+}
+
+#[test]
+fn a_trace_can_be_the_oracle() {
+    for format in [Format::F32, Format::F16, Format::Q8_0] {
+        let gguf = model("llama", format);
+        let report = against(&gguf, trace(&gguf));
+        assert_eq!(report.verdict, Verdict::Pass, "{format}: {report:#?}");
+        assert_eq!(report.oracle, "trace of otherwise 1.0, gpu");
+        let against = report.against.unwrap();
+        assert!(report.operations.is_none() && against.left_out.is_empty(), "{:?}", against.left_out);
+        assert_eq!(against.names.first().map(|compared| compared.name.as_str()), Some("inp_embd"));
+        let out = against.names.iter().find(|compared| compared.name == "l_out").unwrap();
+        assert_eq!((out.values, out.elements), (2, 2 * 7 * 32));
+
+        let mut wrong = trace(&gguf);
+        let Known::All(values) = &mut wrong.values.get_mut(&Key::new("ffn_inp", Some(1))).unwrap().known else {
+            panic!()
+        };
+        values.iter_mut().for_each(|value| *value *= 1.5);
+        let report = self::against(&gguf, wrong);
+        assert!(failure(&report).starts_with("ffn_inp-1"), "{format}: {}", failure(&report));
+    }
+}
+
+/// Logits of HF Transformers in float64 and of llama.cpp, each for files that both run.
+#[test]
+fn other_programs_agree() {
+    let Some(fixtures) = candor_testing::fixtures() else { return };
+    for (folder, file, logits) in [
+        ("llama", "model.gguf", "logits_hf.npy"),
+        ("llama", "model.gguf", "logits_llamacpp.npy"),
+        ("qwen2", "model.gguf", "logits_hf.npy"),
+        ("qwen3", "model.gguf", "logits_hf.npy"),
+        ("quant-llama-F16", "model.gguf", "logits_llamacpp.npy"),
+        ("quant-llama-BF16", "model.gguf", "logits_llamacpp.npy"),
+        ("quant-llama-Q8_0", "model.gguf", "logits_llamacpp.npy"),
+        ("quant-llama-Q5_0", "model.gguf", "logits_llamacpp.npy"),
+        ("quant-llama-wide256-Q4_K_M", "model.gguf", "logits_llamacpp.npy"),
+        ("quant-llama-wide256-Q2_K", "model.gguf", "logits_llamacpp.npy"),
+        ("quant-llama-wide256-IQ4_XS", "model.gguf", "logits_llamacpp.npy"),
+    ] {
+        let folder = fixtures.join("arch").join(folder);
+        let tokens = candor_testing::ids(&candor_testing::json(&folder.join("tokens.json"))["tokens"]);
+        let logits = candor_testing::npy(&folder.join(logits));
+        let width = logits.len() / tokens.len();
+        let origin = Origin { engine: Some("another".into()), tokens: Some(tokens), ..Origin::default() };
+        let with = |logits: Vec<f32>| {
+            let values = [(Key::new("result_output", None), Evidence::all(width, logits))].into();
+            let against = Some(Trace { origin: origin.clone(), values });
+            let (keys, values) = (KvFormat::F32, KvFormat::F32);
+            verify(folder.join(file), &VerifyOptions { against, keys, values, ..VerifyOptions::default() }).unwrap()
+        };
+        let report = with(logits.clone());
+        assert_eq!(report.verdict, Verdict::Pass, "{}: {report:#?}", folder.display());
+        // The rows one place on are another model's as far as the gate is concerned.
+        let mut moved = logits;
+        moved.rotate_left(width);
+        assert!(failure(&with(moved)).starts_with("result_output"));
+    }
+}
+
+#[test]
+fn a_few_printed_values_can_be_the_oracle() {
+    let gguf = model("llama", Format::F32);
+    let whole = trace(&gguf);
+    let Known::All(values) = &whole.values[&Key::new("l_out", Some(1))].known else { panic!() };
+    let printed = |at: usize| (values[at] * 10.0).round() / 10.0;
+    // Row and column from the end, as truncated dumps give them.
+    let points =
+        vec![(0, 0, printed(0)), (0, -1, printed(31)), (-1, 0, printed(6 * 32)), (-1, -1, printed(7 * 32 - 1))];
+    let evidence = |points| Evidence { width: 0, rows: None, known: Known::Some(points), sum: None, precision: 0.05 };
+    let some = |points| Trace {
+        origin: whole.origin.clone(),
+        values: [(Key::new("l_out", Some(1)), evidence(points))].into(),
+    };
+    let report = against(&gguf, some(points.clone()));
+    assert_eq!(report.verdict, Verdict::Pass, "{report:#?}");
+    assert_eq!(report.against.unwrap().names[0].elements, 4);
+    let mut wrong = points;
+    wrong[2].2 += 0.2;
+    assert!(failure(&against(&gguf, some(wrong))).starts_with("l_out-1"));
+}
+
+#[test]
+fn what_proves_nothing_is_refused() {
+    let gguf = model("llama", Format::F32);
+    let good = trace(&gguf);
+    let own = candor::Model::from_gguf(gguf.clone(), &load(Device::Cpu)).unwrap().device_label().to_owned();
+    let with = |change: &dyn Fn(&mut Trace)| {
+        let mut trace = good.clone();
+        change(&mut trace);
+        failure(&against(&gguf, trace)).to_owned()
+    };
+    let candor = |backend: Option<&str>| {
+        with(&|trace| {
+            trace.origin.engine = Some("candor 0.1.0".into());
+            trace.origin.backend = backend.map(str::to_owned);
+        })
+    };
+    let itself = "trace: compared with itself: not a proof";
+    assert_eq!(candor(Some(&own)), itself);
+    assert_eq!(candor(Some(&own.replace("2 threads", "7 threads"))), itself);
+    assert_eq!(candor(None), itself);
+    assert_eq!(candor(Some("reference")), "passed");
+    assert!(with(&|trace| trace.values.clear()).contains("no value that could be compared"));
+    let narrow = |trace: &mut Trace| trace.values.get_mut(&Key::new("l_out", Some(0))).unwrap().width = 16;
+    assert!(with(&narrow).starts_with("l_out-0: error not finite, or of another shape"));
+}
+
+#[test]
+fn what_makes_no_sense_is_an_error() {
+    let gguf = model("llama", Format::F32);
+    let run = |options: VerifyOptions| verify_opened(gguf.clone(), &[], &options).map(|report| report.verdict);
+    let prompt = |ids: Vec<u32>| VerifyOptions { prompt: Prompt::Ids(ids), ..VerifyOptions::default() };
+    assert!(matches!(run(prompt(vec![])), Err(VerifyError::Candor(candor::Error::EmptyPrompt))));
+    assert!(matches!(run(prompt(vec![1, 9999])), Err(VerifyError::Candor(candor::Error::Token { token: 9999, .. }))));
+    assert!(matches!(run(prompt(vec![1; 5000])), Err(VerifyError::TooLong { got: 5000, .. })));
+    let with = |origin: Origin| VerifyOptions {
+        against: Some(Trace { origin, ..Trace::default() }),
+        ..VerifyOptions::default()
+    };
+    assert!(matches!(run(with(Origin::default())), Err(VerifyError::NoTokens)));
+    let moved = Origin { tokens: Some(vec![1, 5]), positions: Some(vec![0, 3]), ..Origin::default() };
+    assert!(matches!(run(with(moved)), Err(VerifyError::Positions { index: 1, got: 3 })));
+}
+
+#[test]
+fn checks_say_what_they_did() {
+    let report = verify_opened(model("llama", Format::Q8_0), &[], &options(Device::Cpu)).unwrap();
+    let names: Vec<&str> = report.checks.iter().map(|check| check.name.as_str()).collect();
+    let expected = [
+        "weights",
+        "tokenizer round trip",
+        "chat template and BOS",
+        "prefill against token by token",
+        "cached against fresh",
+        "observed against not",
+        "1 thread against several",
+    ];
+    assert_eq!(names, expected);
+    let skipped = report.checks.iter().filter(|check| matches!(check.outcome, Outcome::Skipped(_)));
+    assert_eq!(skipped.map(|check| check.name.as_str()).collect::<Vec<_>>(), ["chat template and BOS"]);
+}
