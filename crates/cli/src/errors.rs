@@ -4,6 +4,11 @@ use std::{io, path::PathBuf, process::ExitCode};
 
 use candor::gguf;
 
+use crate::inspect::error as inspect;
+
+/// The exit code of a command that was to give a verdict and could not.
+const UNDECIDED: u8 = 2;
+
 /// What ends a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -127,6 +132,12 @@ pub enum Error {
     /// The library's.
     #[error(transparent)]
     Candor(#[from] candor::Error),
+    /// Of tracing, diagnosing or verifying.
+    #[error(transparent)]
+    Inspect(#[from] inspect::Error),
+    /// A command whose exit code is a verdict did not get to one.
+    #[error(transparent)]
+    Undecided(Box<Error>),
 }
 
 impl From<gguf::Error> for Error {
@@ -152,10 +163,20 @@ impl From<io::Error> for Error {
 }
 
 impl Error {
+    /// As the end of a command whose exit code is a verdict.
+    pub fn undecided(self) -> Error {
+        match self {
+            Error::Usage(_) | Error::Closed => self,
+            error => Error::Undecided(Box::new(error)),
+        }
+    }
+
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Error::Config { hint, .. } | Error::NoModel { hint, .. } => return hint.clone(),
+            Error::Inspect(error) => return error.hint(),
+            Error::Undecided(error) => return error.hint(),
             Error::UnknownCommand { near, .. } => match near {
                 Some(near) => return Some(format!("is {near} meant?")),
                 None => "/help lists the commands",
@@ -200,6 +221,10 @@ impl Error {
                 ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
             }
             Error::Closed => ExitCode::SUCCESS,
+            Error::Undecided(_) => {
+                self.say();
+                ExitCode::from(UNDECIDED)
+            }
             _ => {
                 self.say();
                 ExitCode::FAILURE

@@ -8,11 +8,13 @@ mod complete;
 mod config;
 mod conversation;
 mod errors;
+mod inspect;
 mod interrupt;
 mod memory;
 mod near;
 mod open;
 mod output;
+mod paint;
 mod perplexity;
 mod report;
 mod run;
@@ -43,6 +45,12 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Show(args) => show::show(&args, &line),
         Command::Tokenize(args) => tokenize::tokenize(&args, &line),
         Command::Perplexity(args) => perplexity::perplexity(&args, &line),
+        Command::Trace(args) => inspect::trace::trace(&args, &line),
+        Command::Logits(args) => inspect::logits::logits(&args, &line),
+        // What these print is a verdict, with exit codes 0 and 1: not to get to one is something else.
+        Command::Diagnose(args) => inspect::diagnose::diagnose(&args, &line).map_err(Error::undecided),
+        Command::Verify(args) => inspect::verify::verify(&args, &line).map_err(Error::undecided),
+        Command::Doctor(args) => inspect::doctor::doctor(&args, &line).map_err(Error::undecided),
         Command::Config(args) => settings::config(&args, &line),
         Command::Completions { shell } => complete::completions(shell),
         Command::Man { command } => complete::man(command.as_deref()),

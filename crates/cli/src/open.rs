@@ -7,11 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use candor::{Device, LoadOptions, Model, gguf::Gguf};
+use candor::{LoadOptions, Model, gguf::Gguf};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
-    args::{DeviceName, Line, ModelArgs, OutputArgs, PerformanceArgs, When},
+    args::{Line, ModelArgs, OutputArgs, PerformanceArgs, When},
     errors::Error,
     near::nearest,
     output::say,
@@ -77,11 +77,7 @@ impl Source {
 
     /// Loads the model.
     pub fn open(self, performance: &PerformanceArgs, output: &OutputArgs) -> Result<Opened, Error> {
-        let device = match performance.device {
-            DeviceName::Cpu => Device::Cpu,
-            DeviceName::Reference => Device::Reference,
-        };
-        let options = LoadOptions { device, threads: performance.threads as usize };
+        let options = performance.place.load();
         let started = Instant::now();
         let model = match &self {
             Source::BuiltIn => {
@@ -107,7 +103,7 @@ fn note_built_in() {
 }
 
 /// Finds wrong paths, to say more of them than that the system cannot open them.
-fn check(path: &Path) -> Result<(), Error> {
+pub fn check(path: &Path) -> Result<(), Error> {
     let (problem, hint) = match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => ("expected a model file, got a directory", models_in(path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => ("no such file", sibling(path)),
@@ -132,7 +128,7 @@ fn models_in(folder: &Path) -> Option<String> {
 }
 
 /// The file beside a path that may be meant by it.
-fn sibling(path: &Path) -> Option<String> {
+pub fn sibling(path: &Path) -> Option<String> {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         return Some(format!("there is no folder {} either", folder.display()));

@@ -1,4 +1,5 @@
-//! Texts from the user: arguments, files, stdin; UTF-8 and escapes are checked here. What they are for is not known.
+//! Texts from the user: arguments, files, stdin; UTF-8 and escapes are checked here, and put back to show bytes that may
+//! not be text. What they are for is not known.
 
 use std::{
     fs,
@@ -77,6 +78,24 @@ fn unknown(rest: &str, chars: usize) -> Error {
     Error::Escape(rest.chars().take(chars).collect())
 }
 
+/// A piece between quotes, on one line; a byte that is no character by itself as `\xE2`.
+pub fn quoted(piece: &[u8]) -> String {
+    let mut text = String::from("'");
+    for chunk in piece.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' => text.push(c),
+                c => text.extend(c.escape_debug()),
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02X}"));
+        }
+    }
+    text.push('\'');
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,5 +129,19 @@ mod tests {
     fn the_first_byte_that_is_not_utf8_is_named() {
         let error = utf8(b"ab\xff".to_vec(), "stdin").unwrap_err();
         assert_eq!(error.to_string(), "stdin: expected UTF-8, got byte 0xff at offset 2");
+    }
+
+    #[test]
+    fn pieces_are_quoted() {
+        for (piece, expected) in [
+            (b" the".as_slice(), "' the'"),
+            (b"it's", r"'it\'s'"),
+            (b"\"\n", "'\"\\n'"),
+            (b"\xe2\x82", r"'\xE2\x82'"),
+            ("\u{e9}".as_bytes(), "'\u{e9}'"),
+            (b"", "''"),
+        ] {
+            assert_eq!(quoted(piece), expected);
+        }
     }
 }

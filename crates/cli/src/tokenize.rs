@@ -35,46 +35,9 @@ pub fn tokenize(args: &TokenizeArgs, line: &Line) -> Result<ExitCode, Error> {
         writeln!(out, "[{}]", list.join(", "))?;
     } else {
         for id in ids {
-            writeln!(out, "{id:>6}  {}", quoted(&tokenizer.piece(id, Show::Specials)))?;
+            writeln!(out, "{id:>6}  {}", text::quoted(&tokenizer.piece(id, Show::Specials)))?;
         }
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A piece between quotes, on one line; a byte that is no character by itself as `\xE2`.
-fn quoted(piece: &[u8]) -> String {
-    let mut text = String::from("'");
-    for chunk in piece.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '"' => text.push(c),
-                c => text.extend(c.escape_debug()),
-            }
-        }
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02X}"));
-        }
-    }
-    text.push('\'');
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_quoted() {
-        for (piece, expected) in [
-            (b" the".as_slice(), "' the'"),
-            (b"it's", r"'it\'s'"),
-            (b"\"\n", "'\"\\n'"),
-            (b"\xe2\x82", r"'\xE2\x82'"),
-            ("\u{e9}".as_bytes(), "'\u{e9}'"),
-            (b"", "''"),
-        ] {
-            assert_eq!(quoted(piece), expected);
-        }
-    }
 }

@@ -9,12 +9,15 @@ mod gate;
 mod report;
 mod structure;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use candor::gguf::Gguf;
 
 use crate::{
-    Evidence, Graph, Key, NodeId, Residual, Trace, catalogue, compare, compare_where,
+    Evidence, Graph, Key, NodeId, Residual, Trace, Value, catalogue, compare, compare_where,
     fault::{Active, Edit},
     replay::{Arithmetic, Decoded, Order, Place, Replay, Rounding, Stage, Tokens},
 };
@@ -99,6 +102,20 @@ struct Court<'a> {
     stage: &'a Stage<'a>,
     trace: &'a Trace,
     arithmetic: Arithmetic,
+    /// The trace's values, and what follows from them where it has none.
+    healthy: &'a Replay<'a>,
+}
+
+/// A value that is looked at: what it should be, and what it was computed from.
+struct Case<'a> {
+    id: NodeId,
+    evidence: &'a Evidence,
+    gate: Gate,
+    residual: Residual,
+    /// The operations that had to be computed, for want of their outputs in the trace.
+    span: BTreeSet<NodeId>,
+    expected: Value,
+    inputs: Vec<Rc<Value>>,
 }
 
 /// Diagnoses a trace of the model in `gguf`.
@@ -112,27 +129,21 @@ pub fn diagnose(gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
     let decoded = Decoded::default();
     let stage = Stage { graph: &graph, gguf, tokens: &tokens, decoded: &decoded };
     let arithmetic = Arithmetic { rounding: rounding(&stage, trace, &known), order: Order::Lanes };
-    let court = Court { stage: &stage, trace, arithmetic };
+    let healthy = Replay::given(&stage, arithmetic, trace);
+    let court = Court { stage: &stage, trace, arithmetic, healthy: &healthy };
 
     let mut checks = Vec::new();
     let mut failures: Vec<Failure> = Vec::new();
     for &id in &known {
+        let Some(case) = court.case(id) else { continue };
         let key = &graph.nodes[id].key;
-        let evidence = &trace.values[key];
-        let replay = Replay::local(&stage, arithmetic, &[], trace, id);
-        let expected = replay.value(id);
-        let Some(residual) = compare_where(&expected, evidence, graph.counts(id, tokens.ids.len())) else { continue };
-        let gate = Gate::of(&graph, &replay.computed(), arithmetic, evidence);
+        let Case { gate, residual, .. } = case;
         let status = gate.status(&residual);
-        let from = given_inputs(&graph, &replay.computed());
-        checks.push(Check { key: key.clone(), status, residual, gate, from });
+        checks.push(Check { key: key.clone(), status, residual, gate, from: given_inputs(&graph, &case.span) });
         if matches!(status, Status::Wrong | Status::Suspicious) {
-            let known: Vec<Vec<Active>> = failures
-                .iter()
-                .filter(|failure| graph.nodes[failure.id].key.name == key.name)
-                .flat_map(|failure| failure.matches.iter().map(|found| found.faults.clone()))
-                .collect();
-            let (matches, rival) = court.search(id, evidence, gate, &residual, &replay.computed(), &known);
+            let before = failures.iter().filter(|failure| graph.nodes[failure.id].key.name == key.name);
+            let before = before.flat_map(|failure| failure.matches.iter().map(|found| found.faults.clone()));
+            let (matches, rival) = court.search(&case, &before.collect::<Vec<_>>());
             if status == Status::Wrong || !matches.is_empty() {
                 failures.push(Failure { id, gate, healthy: residual, matches, rival });
             }
@@ -241,8 +252,11 @@ fn suspects() -> impl Iterator<Item = Active> {
     catalogue().flat_map(|fault| fault.variants.iter().map(move |&variant| Active { fault, variant }))
 }
 
-/// Most pairs of faults that are tried at one value.
+/// Of how many single faults, the closest ones, pairs are tried.
 const PAIRS_FROM: usize = 24;
+
+/// Most operations in a row for which pairs are tried.
+const PAIRS_WITHIN: usize = 4;
 
 impl Court<'_> {
     fn place(&self, id: NodeId, variant: f64) -> Place<'_> {
@@ -250,63 +264,84 @@ impl Court<'_> {
         Place { graph, gguf, node: &graph.nodes[id], id, tokens, variant }
     }
 
-    /// How far faults are from what the suspect has; `None` where they change nothing.
-    fn try_faults(&self, faults: &[Active], id: NodeId, evidence: &Evidence) -> Option<Residual> {
-        let replay = Replay::local(self.stage, self.arithmetic, faults, self.trace, id);
-        let value = replay.value(id);
-        if !replay.all_applied() {
-            return None;
-        }
+    /// A value of the trace beside what follows from its inputs; `None` where the two have nothing in common.
+    fn case(&self, id: NodeId) -> Option<Case<'_>> {
         let Stage { graph, tokens, .. } = self.stage;
-        compare_where(&value, evidence, graph.counts(id, tokens.ids.len()))
+        let evidence = &self.trace.values[&graph.nodes[id].key];
+        let (expected, inputs) = self.healthy.recompute(id);
+        let residual = compare_where(&expected, evidence, graph.counts(id, tokens.ids.len()))?;
+        let span = self.span(id);
+        let gate = Gate::of(graph, &span, self.arithmetic, evidence);
+        Some(Case { id, evidence, gate, residual, span, expected, inputs })
     }
 
-    /// The faults that reproduce a value, and the best of those that do not.
-    fn search(
-        &self,
-        id: NodeId,
-        evidence: &Evidence,
-        gate: Gate,
-        healthy: &Residual,
-        span: &BTreeSet<NodeId>,
-        known: &[Vec<Active>],
-    ) -> (Vec<Match>, Option<Match>) {
-        let known: Vec<Match> = known
-            .iter()
-            .filter_map(|faults| {
-                let residual = self.try_faults(faults, id, evidence)?;
-                Some(Match { faults: faults.clone(), residual })
-            })
-            .collect();
-        let (found, _) = sort_out(known, gate, healthy);
+    /// The operations between the trace's complete values and a node.
+    fn span(&self, id: NodeId) -> BTreeSet<NodeId> {
+        let Stage { graph, tokens, .. } = self.stage;
+        let rows = tokens.ids.len();
+        let (mut span, mut open) = (BTreeSet::from([id]), vec![id]);
+        while let Some(next) = open.pop() {
+            for &input in &graph.nodes[next].inputs {
+                let evidence = self.trace.values.get(&graph.nodes[input].key);
+                let given = evidence.is_some_and(|evidence| evidence.dense(rows, graph.width(input, rows)).is_some());
+                if !given && span.insert(input) {
+                    open.push(input);
+                }
+            }
+        }
+        span
+    }
+
+    /// How far faults are from what the suspect has; `None` where they change nothing.
+    fn try_faults(&self, faults: &[Active], case: &Case<'_>) -> Option<Residual> {
+        let Stage { graph, tokens, .. } = self.stage;
+        let counts = graph.counts(case.id, tokens.ids.len());
+        let edits = || faults.iter().flat_map(|active| active.fault.edits.iter().map(move |edit| (active, edit)));
+        if case.span.len() == 1 && edits().all(|(_, edit)| matches!(edit, Edit::Output(_))) {
+            // What comes out is changed: no need to compute it anew.
+            let mut value = case.expected.clone();
+            let mut changed = vec![false; faults.len()];
+            for (index, active) in faults.iter().enumerate() {
+                for edit in active.fault.edits {
+                    if let Edit::Output(edit) = edit {
+                        changed[index] |= edit(&mut value, &case.inputs, &self.place(case.id, active.variant));
+                    }
+                }
+            }
+            return changed.into_iter().all(|changed| changed).then(|| compare_where(&value, case.evidence, counts))?;
+        }
+        let replay = Replay::local(self.stage, self.arithmetic, faults, self.trace, case.id);
+        let value = replay.value(case.id);
+        replay.all_applied().then(|| compare_where(&value, case.evidence, counts))?
+    }
+
+    /// The faults that reproduce a value, and the best of those that do not; `known` are faults found before at values
+    /// of this name.
+    fn search(&self, case: &Case<'_>, known: &[Vec<Active>]) -> (Vec<Match>, Option<Match>) {
+        let attempt = |faults: Vec<Active>| {
+            let residual = self.try_faults(&faults, case)?;
+            Some(Match { faults, residual })
+        };
+        let (found, _) = sort_out(known.iter().cloned().filter_map(attempt).collect(), case);
         if !found.is_empty() {
             return (found, None);
         }
-        let concerned =
-            suspects().filter(|active| span.iter().any(|&node| concerns(active, &self.place(node, active.variant))));
-        let mut tried: Vec<Match> = concerned
-            .filter_map(|active| {
-                let residual = self.try_faults(&[active], id, evidence)?;
-                Some(Match { faults: vec![active], residual })
-            })
-            .collect();
+        let concerned = suspects()
+            .filter(|active| case.span.iter().any(|&node| concerns(active, &self.place(node, active.variant))));
+        let mut tried: Vec<Match> = concerned.filter_map(|active| attempt(vec![active])).collect();
         tried.sort_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
         let best: Vec<Active> = tried.iter().take(PAIRS_FROM).map(|found| found.faults[0]).collect();
-        let (found, rival) = sort_out(tried, gate, healthy);
-        if !found.is_empty() || span.len() > 4 {
+        let (found, rival) = sort_out(tried, case);
+        if !found.is_empty() || case.span.len() > PAIRS_WITHIN {
             return (found, rival);
         }
         let mut pairs = Vec::new();
         for (index, &a) in best.iter().enumerate() {
             for &b in best[index + 1..].iter().filter(|b| b.fault.name != a.fault.name) {
-                for faults in [vec![a, b], vec![b, a]] {
-                    if let Some(residual) = self.try_faults(&faults, id, evidence) {
-                        pairs.push(Match { faults, residual });
-                    }
-                }
+                pairs.extend([vec![a, b], vec![b, a]].into_iter().filter_map(attempt));
             }
         }
-        let (found, pair_rival) = sort_out(pairs, gate, healthy);
+        let (found, pair_rival) = sort_out(pairs, case);
         (found, pair_rival.or(rival))
     }
 
@@ -326,16 +361,16 @@ impl Court<'_> {
 }
 
 /// Matches that reproduce the value, best first, and the best that does not.
-fn sort_out(mut tried: Vec<Match>, gate: Gate, healthy: &Residual) -> (Vec<Match>, Option<Match>) {
+fn sort_out(mut tried: Vec<Match>, case: &Case<'_>) -> (Vec<Match>, Option<Match>) {
     tried.sort_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
     let Some(best) = tried.first().map(|best| best.residual.relative) else { return (tried, None) };
-    let accepted = best <= gate.pass && best <= 0.3 * healthy.relative;
+    let accepted = best <= case.gate.pass && best <= 0.3 * case.residual.relative;
     if !accepted {
         let rival = tried.into_iter().next();
         return (Vec::new(), rival);
     }
     // What cannot be told from the best by the suspect's own rounding.
-    let limit = best * 1.3 + gate.floor;
+    let limit = best * 1.3 + case.gate.floor;
     let rest = tried.split_off(tried.partition_point(|found| found.residual.relative <= limit));
     (tried, rest.into_iter().next())
 }

@@ -5,6 +5,7 @@
 
 mod cell;
 mod data;
+mod given;
 mod text;
 
 use candor::gguf::Gguf;
@@ -13,8 +14,9 @@ use crate::{
     Check, DiagnoseError, Diagnosis, Graph, Key, Kind, NodeId, Trace, Value, diagnose,
     replay::{Arithmetic, Decoded, Order, Replay, Stage},
 };
-use cell::{Budget, Cell, Shape};
+use cell::{Budget, Cell};
 use data::{Data, Line, Place, Verdict};
+use given::{Given, Shape};
 
 const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
@@ -136,6 +138,8 @@ impl<'a> Sketch<'a> {
         let rows = tokens.ids.len();
         let (width, heads) = (graph.width(id, rows), heads(graph, id));
         let shape = Shape { rows, prompt: tokens.prompt, width, heads };
+        let counts = graph.counts(id, rows);
+        let given = Given { evidence, expected: expected.as_deref(), counts: &counts, shape };
         let worst = check.map(|check| check.residual.worst);
         Place {
             key: &node.key,
@@ -144,7 +148,7 @@ impl<'a> Sketch<'a> {
             inputs: node.inputs.iter().map(|&input| &graph.nodes[input].key).collect(),
             check,
             exact: evidence.precision == 0.0,
-            cell: Cell::new(evidence, expected.as_deref(), shape, worst, self.budget),
+            cell: Cell::new(given, worst, self.budget),
         }
     }
 

@@ -120,7 +120,7 @@ pub struct Replay<'a> {
     stage: &'a Stage<'a>,
     arithmetic: Arithmetic,
     faults: &'a [Active],
-    given: Option<&'a Trace>,
+    trace: Option<&'a Trace>,
     except: Option<NodeId>,
     values: RefCell<Vec<Option<Rc<Value>>>>,
     computed: RefCell<BTreeSet<NodeId>>,
@@ -132,7 +132,7 @@ impl<'a> Replay<'a> {
     pub fn whole(stage: &'a Stage<'a>, arithmetic: Arithmetic, faults: &'a [Active]) -> Replay<'a> {
         let values = RefCell::new(vec![None; stage.graph.nodes.len()]);
         let (computed, applied) = (RefCell::new(BTreeSet::new()), Cell::new(0));
-        Replay { stage, arithmetic, faults, given: None, except: None, values, computed, applied }
+        Replay { stage, arithmetic, faults, trace: None, except: None, values, computed, applied }
     }
 
     /// A replay of the node `except` from the values of a trace.
@@ -143,7 +143,18 @@ impl<'a> Replay<'a> {
         given: &'a Trace,
         except: NodeId,
     ) -> Replay<'a> {
-        Replay { given: Some(given), except: Some(except), ..Replay::whole(stage, arithmetic, faults) }
+        Replay { trace: Some(given), except: Some(except), ..Replay::whole(stage, arithmetic, faults) }
+    }
+
+    /// A replay that takes from a trace whatever it holds completely; [`Replay::recompute`] asks it for single nodes.
+    pub fn given(stage: &'a Stage<'a>, arithmetic: Arithmetic, trace: &'a Trace) -> Replay<'a> {
+        Replay { trace: Some(trace), ..Replay::whole(stage, arithmetic, &[]) }
+    }
+
+    /// A node's output from its inputs, even where the trace holds it, and those inputs.
+    pub fn recompute(&self, id: NodeId) -> (Value, Vec<Rc<Value>>) {
+        let inputs = self.stage.graph.nodes[id].inputs.iter().map(|&input| self.value(input)).collect();
+        (self.compute(id), inputs)
     }
 
     /// The nodes that were computed rather than given.
@@ -161,7 +172,7 @@ impl<'a> Replay<'a> {
         if let Some(value) = &self.values.borrow()[id] {
             return value.clone();
         }
-        let value = Rc::new(self.given(id).unwrap_or_else(|| {
+        let value = Rc::new(self.taken(id).unwrap_or_else(|| {
             let value = self.compute(id);
             self.computed.borrow_mut().insert(id);
             value
@@ -170,13 +181,13 @@ impl<'a> Replay<'a> {
         value
     }
 
-    fn given(&self, id: NodeId) -> Option<Value> {
+    fn taken(&self, id: NodeId) -> Option<Value> {
         if self.except == Some(id) {
             return None;
         }
         let (graph, rows) = (self.stage.graph, self.stage.tokens.ids.len());
         let width = graph.width(id, rows);
-        let data = self.given?.values.get(&graph.nodes[id].key)?.dense(rows, width)?;
+        let data = self.trace?.values.get(&graph.nodes[id].key)?.dense(rows, width)?;
         Some(Value { rows, width, data: data.to_vec() })
     }
 

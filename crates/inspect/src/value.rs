@@ -35,7 +35,7 @@ impl Value {
 pub struct Residual {
     /// Root of the summed squared difference over that of the expected values: 0 is equal, 1.4 unrelated.
     pub relative: f64,
-    /// Elements compared.
+    /// Elements compared that are finite on both sides.
     pub elements: usize,
     /// Row and column of the largest difference.
     pub worst: (usize, usize),
@@ -91,6 +91,7 @@ pub fn compare_where(expected: &Value, evidence: &Evidence, counts: impl Fn(usiz
 
 #[derive(Default)]
 struct Sums {
+    seen: usize,
     elements: usize,
     difference: f64,
     expected: f64,
@@ -102,7 +103,7 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, at: (usize, usize), got: f32, want: f32, precision: f64) {
-        self.elements += 1;
+        self.seen += 1;
         let (got, want) = (f64::from(got), f64::from(want));
         if !got.is_finite() || !want.is_finite() {
             let same = got.is_nan() == want.is_nan() && (got.is_nan() || got == want);
@@ -112,6 +113,7 @@ impl Sums {
             }
             return;
         }
+        self.elements += 1;
         let difference = ((got - want).abs() - precision).max(0.0);
         if difference > self.worst.0 {
             self.worst = (difference, at);
@@ -123,13 +125,13 @@ impl Sums {
     }
 
     fn finish(self, precision: f64) -> Option<Residual> {
-        if self.elements == 0 {
+        if self.seen == 0 {
             return None;
         }
         // Where nothing is expected, a difference is as large as what is there.
         let scale = if self.expected > 0.0 { self.expected } else { self.got.max(f64::MIN_POSITIVE) };
         let relative = if self.contradiction { f64::INFINITY } else { (self.difference / scale).sqrt() };
-        let mean = (self.expected / self.elements as f64).sqrt();
+        let mean = (self.expected / self.elements.max(1) as f64).sqrt();
         Some(Residual {
             relative,
             elements: self.elements,

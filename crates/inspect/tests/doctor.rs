@@ -344,6 +344,9 @@ fn what_looks_odd_and_is_right() {
 
     let never = Model::new(Format::F32).values("token_embd", |i, x| if i / 32 == 7 { 0.0 } else { x }).doctor();
     expect(&never, Severity::Fine, "token_embd.weight", "1 of 312 rows are 0", "never occurred");
+    // A scale of zero is not subnormal.
+    let never = Model::new(Format::Q8_0).values("token_embd", |i, x| if i / 32 == 7 { 0.0 } else { x }).doctor();
+    assert_eq!(never.findings.len(), 1, "{:#?}", never.findings);
 }
 
 #[test]

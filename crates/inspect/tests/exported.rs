@@ -1,7 +1,12 @@
 //! Traces of llama.cpp and HF Transformers raise no alarm. `tools/trace/fixtures.sh` makes them for the fixtures of
 //! shared/; a few of a model of this project are in `goldens`.
 
-use std::{fmt::Write as _, fs, io::Write as _, path::Path};
+use std::{
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use candor::gguf::Gguf;
 use candor_inspect::{Diagnosis, Outcome, Status, diagnose, import};
@@ -59,4 +64,23 @@ fn other_programs_are_healthy() {
     }
     assert!(count > 0, "no traces");
     assert!(alarms.is_empty(), "{alarms:?}");
+}
+
+#[test]
+fn golden_traces_are_healthy() {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens"));
+    for model in ["llama-f32", "qwen3-f32", "llama-q8_0"] {
+        for program in ["llamacpp", "transformers"] {
+            let name = format!("{model}.{program}");
+            let trace = folder.join(format!("{name}.safetensors"));
+            let report = check(&folder.join(format!("{model}.gguf")), &trace);
+            println!("{}", line(&name, &report));
+            assert_eq!(report.outcome, Outcome::Healthy, "{name}: {:?} {:?}", report.first_wrong, report.findings);
+            assert!(report.findings.is_empty() && report.unexplained.is_empty(), "{name}: {:?}", report.findings);
+            assert!(report.unplaced.is_empty(), "{name}: {:?}", report.unplaced);
+            assert!(report.checks.len() > 30, "{name}: only {} values checked", report.checks.len());
+            // Another program rounds otherwise, so not even the best is without a residual.
+            assert!(report.checks.iter().any(|check| check.residual.relative > 0.0), "{name}: compared with itself");
+        }
+    }
 }

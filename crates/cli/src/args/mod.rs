@@ -1,16 +1,20 @@
-//! The command line as types: every command and every flag but those of sampling. Nothing here acts on them.
+//! The command line as types: every command and every flag but those of sampling and inspection. Nothing here acts on
+//! them.
 //!
 //! Flags carry llama.cpp's names. Variables are not written here: [`parse`] gives each flag its own.
 
 pub mod argv;
+pub mod inspect;
 pub mod parse;
 pub mod sampling;
 
 use std::path::PathBuf;
 
+use candor::{Device, LoadOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use parse::{Line, Parsed, Rank};
 pub use sampling::SamplingArgs;
 
@@ -44,6 +48,18 @@ pub enum Command {
     /// Measure how well a model predicts a text
     #[command(after_help = SETTINGS_NOTE)]
     Perplexity(PerplexityArgs),
+    /// Record the values that a model computes on its way to an answer
+    #[command(after_help = SETTINGS_NOTE)]
+    Trace(TraceArgs),
+    /// Print the likeliest next tokens with their logits and probabilities
+    #[command(after_help = SETTINGS_NOTE)]
+    Logits(LogitsArgs),
+    /// Find the first wrong operation in another engine's dump, and the fault behind it
+    Diagnose(DiagnoseArgs),
+    /// Prove that this machine computes a model rightly
+    Verify(VerifyArgs),
+    /// Examine a model file
+    Doctor(DoctorArgs),
     /// Print the settings in effect and where they come from
     Config(ConfigArgs),
     /// Print a completion script for a shell
@@ -210,13 +226,8 @@ pub enum CacheFormat {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Performance")]
 pub struct PerformanceArgs {
-    /// Where to compute: the processor, or the slow reference implementation
-    #[arg(long, value_name = "DEVICE", default_value = "cpu", visible_alias = "backend")]
-    pub device: DeviceName,
-    /// Threads; 0 takes one per physical core
-    #[arg(short, long, value_name = "N", default_value = "0")]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
-    pub threads: u32,
+    #[command(flatten)]
+    pub place: DeviceArgs,
     /// Most tokens of a prompt handed over at once
     #[arg(short, long, value_name = "N", default_value = "2048")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -225,6 +236,30 @@ pub struct PerformanceArgs {
     #[arg(long, value_name = "N", default_value = "512")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub ubatch_size: u32,
+}
+
+/// Where to compute.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Performance")]
+pub struct DeviceArgs {
+    /// Where to compute: the processor, or the slow reference implementation
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", visible_alias = "backend")]
+    pub device: DeviceName,
+    /// Threads; 0 takes one per physical core
+    #[arg(short, long, value_name = "N", default_value = "0")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub threads: u32,
+}
+
+impl DeviceArgs {
+    /// The library's words for it.
+    pub fn load(&self) -> LoadOptions {
+        let device = match self.device {
+            DeviceName::Cpu => Device::Cpu,
+            DeviceName::Reference => Device::Reference,
+        };
+        LoadOptions { device, threads: self.threads as usize }
+    }
 }
 
 /// Names of devices.

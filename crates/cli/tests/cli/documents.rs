@@ -4,7 +4,21 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 8] = ["run", "chat", "show", "tokenize", "perplexity", "config", "completions", "man"];
+const COMMANDS: [&str; 13] = [
+    "run",
+    "chat",
+    "show",
+    "tokenize",
+    "perplexity",
+    "trace",
+    "logits",
+    "diagnose",
+    "verify",
+    "doctor",
+    "config",
+    "completions",
+    "man",
+];
 
 /// The flags of a command's help, long and short.
 fn flags(command: &str) -> BTreeSet<String> {

@@ -6,6 +6,8 @@ mod context;
 mod conversation;
 mod documents;
 mod faults;
+mod inspect;
+mod inspect_run;
 mod program;
 mod run;
 mod sampling;

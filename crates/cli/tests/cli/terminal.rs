@@ -261,6 +261,23 @@ fn colours_are_left_out_where_they_are_not_wanted() {
 }
 
 #[test]
+fn reports_have_colours_on_a_terminal_where_they_are_wanted() {
+    for (variables, coloured) in [
+        ([].as_slice(), true),
+        (&[("NO_COLOR", "1")], false),
+        (&[("NO_COLOR", "")], true),
+        (&[("TERM", "dumb")], false),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let mut terminal = Terminal::start(home.path(), "diagnose --list", variables);
+        terminal.expect("known faults");
+        let printed = terminal.printed.clone();
+        assert_eq!(terminal.end(), 0);
+        assert_eq!(printed.lock().unwrap().contains(&0x1b), coloured, "{variables:?}");
+    }
+}
+
+#[test]
 fn run_without_a_prompt_on_a_terminal_hints() {
     let home = tempfile::tempdir().unwrap();
     for args in ["run", "tokenize", "perplexity"] {

@@ -20,9 +20,25 @@ fn cut(w: &mut Matrix, elements: usize) -> bool {
     changed
 }
 
-/// Elements that so many bytes hold.
-fn elements_in(format: Format, bytes: f64) -> usize {
-    (bytes / format.block_bytes() as f64) as usize * format.block_len()
+/// Loads only so many bytes; the rest stays zero, of the block where they end too.
+fn load(w: &mut Matrix, place: &Place<'_>, bytes: usize) -> bool {
+    let Some((format, data)) = raw(place) else { return false };
+    let (block, len) = (format.block_bytes(), format.block_len());
+    let whole = bytes / block;
+    let changed = cut(w, whole * len);
+    if let (Some(partial), Some(values)) =
+        (data.get(whole * block..(whole + 1) * block), w.values.get_mut(whole * len..(whole + 1) * len))
+    {
+        let mut partial = partial.to_vec();
+        partial[bytes % block..].fill(0);
+        format.decode(&partial, values);
+    }
+    changed
+}
+
+/// Whether the loader of matrices reads it: products and the embedding.
+fn is_table(place: &Place<'_>) -> bool {
+    is_matrix(place) || is_embedding(place)
 }
 
 /// Reorders the rows of each of `heads` heads between halves and neighbours; forward is what llama.cpp's converter does.
@@ -175,11 +191,10 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "size-half-byte-per-element",
         entry: "5",
-        wants: is_matrix,
-        edits: &[Edit::Weight(|w, _| {
-            let bytes = w.values.len() as f64 / 2.0;
-            let format = w.format;
-            cut(w, elements_in(format, bytes))
+        wants: is_table,
+        edits: &[Edit::Weight(|w, place| {
+            let bytes = w.values.len() / 2;
+            load(w, place, bytes)
         })],
         cause: "the loader takes half a byte per element, so the tail of each tensor is never loaded and stays zero",
         remedy: "a tensor's bytes are elements / block length * block bytes of its format (Q8_0: 34 bytes per 32)",
@@ -189,10 +204,10 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "size-one-byte-per-element",
         entry: "5",
-        wants: is_matrix,
-        edits: &[Edit::Weight(|w, _| {
-            let (bytes, format) = (w.values.len() as f64, w.format);
-            cut(w, elements_in(format, bytes))
+        wants: is_table,
+        edits: &[Edit::Weight(|w, place| {
+            let bytes = w.values.len();
+            load(w, place, bytes)
         })],
         cause: "the loader takes one byte per element, so the tail of each tensor stays zero",
         remedy: "compute a tensor's bytes from the block size of its format",
@@ -203,14 +218,14 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "size-block-too-small",
         entry: "5",
         variants: &[1.0, 2.0, 30.0],
-        wants: is_matrix,
+        wants: is_table,
         edits: &[Edit::Weight(|w, place| {
-            let format = w.format;
-            if format.block_len() == 1 || format.block_bytes() as f64 <= place.variant {
+            let (format, missing) = (w.format, place.variant as usize);
+            if format.block_len() == 1 || format.block_bytes() <= missing {
                 return false;
             }
-            let blocks = (w.values.len() / format.block_len()) as f64;
-            cut(w, elements_in(format, blocks * (format.block_bytes() as f64 - place.variant)))
+            let blocks = w.values.len() / format.block_len();
+            load(w, place, blocks * (format.block_bytes() - missing))
         })],
         cause: "the loader believes that a block has {} bytes fewer than it has, so the last rows of each tensor stay zero",
         remedy: "check the block size of the format: Q8_0 has 34 bytes, Q4_0 18, Q8_K 292",

@@ -13,6 +13,8 @@ struct Theory<'a> {
     faults: &'a [Active],
     explains: BTreeSet<usize>,
     residual: f64,
+    /// Finite elements that agree.
+    elements: usize,
     contradictions: usize,
 }
 
@@ -58,11 +60,13 @@ impl Court<'_> {
                     Some(theory) => {
                         theory.explains.insert(at);
                         theory.residual = theory.residual.max(found.residual.relative);
+                        theory.elements += found.residual.elements;
                     }
                     None => theories.push(Theory {
                         faults: &found.faults,
                         explains: BTreeSet::from([at]),
                         residual: found.residual.relative,
+                        elements: found.residual.elements,
                         contradictions: 0,
                     }),
                 }
@@ -91,7 +95,7 @@ impl Court<'_> {
         right
             .filter(|check| {
                 let Some(id) = self.stage.graph.find(&check.key) else { return false };
-                let residual = self.try_faults(faults, id, &self.trace.values[&check.key]);
+                let residual = self.case(id).and_then(|case| self.try_faults(faults, &case));
                 residual.is_some_and(|residual| residual.relative > check.gate.wrong)
             })
             .count()
@@ -108,8 +112,7 @@ impl Court<'_> {
             .filter_map(|failure| failure.rival.as_ref())
             .min_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
         let gate = explained.first().map_or(Gate { pass: 0.0, wrong: 0.0, floor: 0.0 }, |failure| failure.gate);
-        let elements: usize = explained.iter().map(|failure| failure.healthy.elements).sum();
-        let confidence = confidence(theory, rival, gate, elements, twins);
+        let confidence = confidence(theory, rival, gate, twins);
         let single = |active: &Active| Finding {
             fault: active.fault.name.to_owned(),
             entry: active.fault.entry.to_owned(),
@@ -148,10 +151,10 @@ impl Court<'_> {
 }
 
 /// How sure a theory is, by how much closer it is than the next one.
-fn confidence(theory: &Theory<'_>, rival: Option<&Match>, gate: Gate, elements: usize, twins: &[String]) -> Confidence {
+fn confidence(theory: &Theory<'_>, rival: Option<&Match>, gate: Gate, twins: &[String]) -> Confidence {
     const ENOUGH: usize = 3;
     let clear = rival.is_none_or(|rival| rival.residual.relative > 3.0 * theory.residual.max(gate.floor));
-    match (elements >= ENOUGH && clear, twins.len()) {
+    match (theory.elements >= ENOUGH && clear, twins.len()) {
         (true, 0) if theory.contradictions == 0 => Confidence::High,
         (true, _) => Confidence::Medium,
         _ => Confidence::Low,

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::text::Floats;
-use crate::{Evidence, Known, Value};
+use super::{
+    given::{Given, Shape, each},
+    text::Floats,
+};
 
 /// Bins of a histogram.
 const BINS: usize = 40;
@@ -21,19 +23,6 @@ pub(super) struct Budget {
     pub rows: usize,
     /// Most bars of a chart by token.
     pub bars: usize,
-}
-
-/// Where a value stands.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    /// Tokens of the trace.
-    pub rows: usize,
-    /// Tokens of them that were the prompt.
-    pub prompt: usize,
-    /// Elements per row.
-    pub width: usize,
-    /// Heads side by side in a row; 1 where it has none.
-    pub heads: usize,
 }
 
 /// Statistics over the known elements.
@@ -187,50 +176,17 @@ impl Bar {
     }
 }
 
-/// Calls with token, column and element for everything that is known and within the value.
-fn each(evidence: &Evidence, shape: Shape, mut visit: impl FnMut(usize, usize, f32)) {
-    let token = |row: usize| match &evidence.rows {
-        Some(rows) => rows.get(row).copied(),
-        None => Some(row),
-    };
-    match &evidence.known {
-        Known::All(values) => {
-            for (index, row) in values.chunks_exact(shape.width.max(1)).enumerate() {
-                if let Some(at) = token(index).filter(|&at| at < shape.rows) {
-                    row.iter().enumerate().for_each(|(col, &x)| visit(at, col, x));
-                }
-            }
-        }
-        Known::Some(points) => {
-            let rows = evidence.rows.as_ref().map_or(shape.rows, Vec::len) as i64;
-            let from_end = |at: i64, count: i64| usize::try_from(if at < 0 { at + count } else { at }).ok();
-            for &(row, col, x) in points {
-                let at = from_end(row, rows).and_then(token).filter(|&at| at < shape.rows);
-                let col = from_end(col, shape.width as i64).filter(|&col| col < shape.width);
-                if let (Some(at), Some(col)) = (at, col) {
-                    visit(at, col, x);
-                }
-            }
-        }
-    }
-}
-
 impl Cell {
     /// The cell of a value; `worst` is the place that must be among what is shown.
-    pub(super) fn new(
-        evidence: &Evidence,
-        expected: Option<&Value>,
-        shape: Shape,
-        worst: Option<(usize, usize)>,
-        budget: Budget,
-    ) -> Cell {
+    pub(super) fn new(given: Given<'_>, worst: Option<(usize, usize)>, budget: Budget) -> Cell {
+        let Given { evidence, expected, shape, .. } = given;
         let want_at = |row: usize, col: usize| expected.map(|value| value.row(row)[col]);
         let per_head = shape.width.checked_div(shape.heads).unwrap_or(0).max(1);
         let (mut got, mut want) = (Sums::default(), Sums::default());
         let mut by_row = vec![Bar::default(); shape.rows];
         let mut by_head = vec![Bar::default(); shape.heads];
         let mut worst_pair = None;
-        each(evidence, shape, |row, col, x| {
+        each(given, |row, col, x| {
             let y = want_at(row, col);
             got.add(x);
             y.into_iter().for_each(|y| want.add(y));
@@ -249,10 +205,10 @@ impl Cell {
             heads: shape.heads,
             got: got.moments(),
             want: expected.map(|_| want.moments()),
-            histogram: histogram(evidence, expected, shape, (&got, &want)),
+            histogram: histogram(given, (&got, &want)),
             by_row: grouped(lengths(&by_row), budget.bars),
             by_head: (shape.heads > 1).then(|| grouped(lengths(&by_head), budget.bars)),
-            sample: sample(evidence, expected, shape, &chosen(&known, shape, worst, budget.rows)),
+            sample: sample(given, &chosen(&known, shape, worst, budget.rows)),
             known_rows: known.len(),
             worst: worst_pair,
         }
@@ -267,7 +223,8 @@ fn grouped(values: Vec<f32>, most: usize) -> Bars {
     Bars { group, values: Floats(values) }
 }
 
-fn histogram(evidence: &Evidence, expected: Option<&Value>, shape: Shape, sums: (&Sums, &Sums)) -> Option<Histogram> {
+fn histogram(given: Given<'_>, sums: (&Sums, &Sums)) -> Option<Histogram> {
+    let expected = given.expected;
     let sides = [sums.0, sums.1].into_iter().filter(|sums| sums.finite > 0);
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -285,7 +242,7 @@ fn histogram(evidence: &Evidence, expected: Option<&Value>, shape: Shape, sums: 
     }
     let bin = |x: f64| (((x - low) / (high - low) * BINS as f64) as usize).min(BINS - 1);
     let (mut got, mut want) = (vec![0u32; BINS], vec![0u32; BINS]);
-    each(evidence, shape, |row, col, x| {
+    each(given, |row, col, x| {
         if x.is_finite() {
             got[bin(f64::from(x))] += 1;
         }
@@ -311,9 +268,10 @@ fn chosen(known: &[usize], shape: Shape, worst: Option<(usize, usize)>, most: us
     rows
 }
 
-fn sample(evidence: &Evidence, expected: Option<&Value>, shape: Shape, rows: &BTreeSet<usize>) -> Vec<Row> {
+fn sample(given: Given<'_>, rows: &BTreeSet<usize>) -> Vec<Row> {
+    let expected = given.expected;
     let mut found: BTreeMap<usize, Vec<(usize, f32)>> = rows.iter().map(|&row| (row, Vec::new())).collect();
-    each(evidence, shape, |row, col, x| {
+    each(given, |row, col, x| {
         if let Some(elements) = found.get_mut(&row)
             && elements.len() < SHOWN
         {
@@ -333,8 +291,13 @@ fn sample(evidence: &Evidence, expected: Option<&Value>, shape: Shape, rows: &BT
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Evidence, Known, Value};
 
     const BUDGET: Budget = Budget { rows: 3, bars: 4 };
+
+    fn given<'a>(evidence: &'a Evidence, expected: Option<&'a Value>, shape: Shape) -> Given<'a> {
+        Given { evidence, expected, counts: &|_, _| true, shape }
+    }
 
     fn shape(rows: usize, width: usize, heads: usize) -> Shape {
         Shape { rows, prompt: rows / 2, width, heads }
@@ -344,7 +307,7 @@ mod tests {
     fn residuals_are_by_token_and_by_head() {
         let expected = Value { rows: 2, width: 4, data: vec![1.0; 8] };
         let evidence = Evidence::all(4, vec![1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0]);
-        let cell = Cell::new(&evidence, Some(&expected), shape(2, 4, 2), Some((1, 2)), BUDGET);
+        let cell = Cell::new(given(&evidence, Some(&expected), shape(2, 4, 2)), Some((1, 2)), BUDGET);
         assert_eq!(cell.by_row.values.0, [0.0, 0.5f32.sqrt()]);
         assert_eq!(cell.by_head.unwrap().values.0, [0.0, 0.5f32.sqrt()]);
         assert_eq!(cell.worst, Some((1, 2, Floats(vec![2.0, 1.0]))));
@@ -356,7 +319,8 @@ mod tests {
         let expected = Value { rows: 1, width: 100, data: vec![0.0; 100] };
         let mut values = vec![0.0; 100];
         (values[0], values[1]) = (1000.0, f32::NAN);
-        let cell = Cell::new(&Evidence::all(100, values), Some(&expected), shape(1, 100, 1), None, BUDGET);
+        let evidence = Evidence::all(100, values);
+        let cell = Cell::new(given(&evidence, Some(&expected), shape(1, 100, 1)), None, BUDGET);
         let histogram = cell.histogram.unwrap();
         assert_eq!(histogram.got.iter().sum::<u32>(), 99);
         assert_eq!(histogram.want.unwrap().iter().sum::<u32>(), 100);
@@ -377,16 +341,26 @@ mod tests {
     fn the_worst_row_is_always_shown() {
         for worst in [0, 7, 19] {
             let evidence = Evidence::all(1, vec![0.5; 20]);
-            let cell = Cell::new(&evidence, None, shape(20, 1, 1), Some((worst, 0)), BUDGET);
+            let cell = Cell::new(given(&evidence, None, shape(20, 1, 1)), Some((worst, 0)), BUDGET);
             assert!(cell.sample.iter().any(|row| row.row == worst) && cell.sample.len() == 3);
         }
+    }
+
+    #[test]
+    fn what_is_masked_is_neither_counted_nor_shown() {
+        let expected = Value { rows: 2, width: 2, data: vec![1.0, 0.0, 1.0, 1.0] };
+        let evidence = Evidence::all(2, vec![1.0, f32::NAN, 1.0, 1.0]);
+        let masked = Given { counts: &|row, col| col <= row, ..given(&evidence, Some(&expected), shape(2, 2, 1)) };
+        let cell = Cell::new(masked, None, BUDGET);
+        assert_eq!((cell.by_row.values.0, cell.got.count, cell.got.nan), (vec![0.0, 0.0], 3, 0));
+        assert_eq!(cell.sample[0].got.0, [1.0]);
     }
 
     #[test]
     fn single_elements_keep_their_columns() {
         let points = vec![(0, -1, 9.0), (0, 0, 7.0), (-1, 1, 8.0), (5, 0, 1.0), (0, 9, 1.0)];
         let evidence = Evidence { known: Known::Some(points), ..Evidence::all(3, vec![0.0; 6]) };
-        let cell = Cell::new(&evidence, None, shape(2, 3, 1), None, BUDGET);
+        let cell = Cell::new(given(&evidence, None, shape(2, 3, 1)), None, BUDGET);
         let got: Vec<_> = cell.sample.iter().map(|row| (row.row, row.cols.clone(), row.got.0.clone())).collect();
         assert_eq!(got, [(0, Some(vec![0, 2]), vec![7.0, 9.0]), (1, Some(vec![1]), vec![8.0])]);
         assert_eq!(cell.got.count, 3, "what lies outside is left out");

@@ -131,7 +131,7 @@ function statistics(place) {
     el("th", { scope: "row", title: title || undefined }, name), el("td", {}, show(got, field)), want ? el("td", {}, show(want, field)) : ""));
   const found = place.check?.residual;
   const all = data.tokens.count * place.width;
-  const ofAll = (n) => (n === all ? "all of them" : `of ${count(all)}`);
+  const ofAll = (n) => (n === all ? "all of them" : `of ${count(all)}${masked(place) ? ", without what is masked" : ""}`);
   const extra = found ? [
     ["cosine", number(found.cosine, 6), "1 is the same direction"],
     ["length ratio", number(found.ratio, 5), "suspect's over expected"],
@@ -153,6 +153,11 @@ function worstPlace(place) {
   const [row, col, pair] = place.worst;
   const [got, want] = floats(pair);
   return [`${number(got)} for ${number(want)}`, el("span", { class: "aside-note" }, `${token(row)}, element ${col}${headOf(place, col)}`)];
+}
+
+/** Whether the causal mask hides a part of the value. */
+function masked(place) {
+  return place.operation === "kq";
 }
 
 /** Where an element is among heads. */
@@ -179,12 +184,14 @@ function values(place) {
   const cols = row.cols ?? Array.from(got, (_, index) => index);
   const scale = place.want ? place.want.rms : 0;
   const off = (index) => want && !(Math.abs(got[index] - want[index]) <= Math.max(place.check?.gate.wrong ?? 0, 1e-6) * scale) && !Object.is(got[index], want[index]);
-  const lines = cols.map((col, index) => el("tr", {}, el("th", { scope: "row" }, String(col)),
+  const each = Math.max(Math.floor(place.width / place.heads), 1);
+  const lines = cols.map((col, index) => el("tr", {}, el("th", { scope: "row" }, place.heads > 1 ? `${Math.floor(col / each)} : ${col % each}` : String(col)),
     el("td", {}, number(got[index], 5)), want ? el("td", {}, number(want[index], 5)) : "", want ? el("td", { class: off(index) ? "off" : undefined }, number(got[index] - want[index], 2)) : ""));
-  const columns = want ? ["element", "suspect", "expected", "difference"] : ["element", "value"];
+  const name = place.heads > 1 ? (["kq", "soft_max"].includes(place.operation) ? "head : position" : "head : element") : "element";
+  const columns = want ? [name, "suspect", "expected", "difference"] : [name, "value"];
   const left = place.known_rows - place.sample.length;
   const note = [
-    row.cols ? `The ${several(got.length, "element")} that the dump has of this row.` : `The first ${got.length} of ${several(place.width, "element")}.`,
+    masked(place) ? `The first ${several(got.length, "element")} that the mask leaves.` : row.cols ? `The ${several(got.length, "element")} that the dump has of this row.` : `The first ${got.length} of ${several(place.width, "element")}.`,
     left > 0 ? ` ${several(left, "more row")} ${left === 1 ? "is" : "are"} left out of this page.` : "",
     place.exact ? "" : " The dump prints few digits.",
     want ? " Differences beyond the gate are marked." : "",

@@ -111,7 +111,10 @@ pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
         return TextCheck::not_checkable(NAME, "the text that the engine made of the conversation is unknown", decides);
     };
     if *rendered == expected {
-        return TextCheck::right(NAME, format!("{} characters, as the file's template gives", rendered.chars().count()));
+        return TextCheck::right(
+            NAME,
+            format!("{} characters, as the file's template gives", rendered.chars().count()),
+        );
     }
     if let Some(bos) = scene.tokenizer.bos().and_then(|bos| scene.tokenizer.token(bos))
         && scene.tokenizer.add_bos()
@@ -128,9 +131,7 @@ pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
         Some(explanation) => explanation.cause.clone(),
         None => "the rendered conversation is not what the file's template gives".to_owned(),
     };
-    TextCheck::wrong(NAME, sentence)
-        .differing(Difference::of_texts(&expected, rendered))
-        .explained(explanations)
+    TextCheck::wrong(NAME, sentence).differing(Difference::of_texts(&expected, rendered)).explained(explanations)
 }
 
 /// The text that the conversation should have become, or why it is not known.
@@ -162,17 +163,14 @@ fn bare(scene: &Scene<'_>, messages: &[Message]) -> Vec<Variant<String>> {
     let last = texts.last().copied().unwrap_or_default();
     let mut variants = vec![Variant::new(" (the last message alone)", last.to_owned())];
     if texts.len() > 1 {
-        let joints = [(" (in lines)", "\n"), (" (with empty lines)", "\n\n"), (" (with spaces)", " "), (" (joined)", "")];
+        let joints =
+            [(" (in lines)", "\n"), (" (with empty lines)", "\n\n"), (" (with spaces)", " "), (" (joined)", "")];
         variants.extend(joints.map(|(label, joint)| Variant::new(label, texts.join(joint))));
     }
     variants
 }
 
-fn with_context(
-    scene: &Scene<'_>,
-    messages: &[Message],
-    change: impl Fn(&mut ChatContext),
-) -> Vec<Variant<String>> {
+fn with_context(scene: &Scene<'_>, messages: &[Message], change: impl Fn(&mut ChatContext)) -> Vec<Variant<String>> {
     let mut context = scene.chat_context();
     change(&mut context);
     let text = scene.template().filter(|_| !scene.said.messages.is_empty());
@@ -189,10 +187,12 @@ fn without_tokens(scene: &Scene<'_>, messages: &[Message]) -> Vec<Variant<String
             context.eos_token.clear();
         }),
     ];
-    let labelled = |(label, change): (&str, Change)| {
-        with_context(scene, messages, change).into_iter().map(move |variant| Variant::new(label, variant.value))
-    };
-    changes.into_iter().flat_map(labelled).collect()
+    let mut variants = Vec::new();
+    for (label, change) in changes {
+        let texts = with_context(scene, messages, change).into_iter();
+        variants.extend(texts.map(|variant| Variant::new(label, variant.value)));
+    }
+    variants
 }
 
 /// The template over other messages than it should have got.

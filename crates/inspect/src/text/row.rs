@@ -39,19 +39,24 @@ impl<T> Variant<T> {
     }
 }
 
+/// The ways in which a fault shows.
+pub(super) type Ways<T> = Vec<Variant<T>>;
+
 /// What the faulty engine did in place of the right thing. A mutation that does not apply gives nothing; one that gives
 /// what is right anyway is dropped by whoever asks.
 pub(super) enum Mutation {
     /// Messages to text.
-    Render(fn(&Scene<'_>, &[Message]) -> Vec<Variant<String>>),
+    Render(fn(&Scene<'_>, &[Message]) -> Ways<String>),
     /// Text to ids, BOS and EOS not added yet.
-    Tokenize(fn(&Scene<'_>, &str) -> Vec<Variant<Vec<u32>>>),
+    Tokenize(fn(&Scene<'_>, &str) -> Ways<Vec<u32>>),
     /// Ids without BOS and EOS to a prompt.
-    Frame(fn(&Scene<'_>, &[u32]) -> Vec<Variant<Vec<u32>>>),
+    Frame(fn(&Scene<'_>, &[u32]) -> Ways<Vec<u32>>),
     /// A prompt cut to the length that the suspect has; the ids are the whole prompt's and the suspect's.
-    Cut(fn(&Scene<'_>, &[u32], &[u32]) -> Vec<Variant<Vec<u32>>>),
+    Cut(fn(&Scene<'_>, &[u32], &[u32]) -> Ways<Vec<u32>>),
     /// Ids that follow from no text: what speaks for it.
     Ids(fn(&Scene<'_>, &str, &[u32]) -> Option<String>),
+    /// More tokens than there is room for: what speaks for it.
+    Overflow(fn(&Scene<'_>) -> Option<String>),
     /// The tokens that may be chosen at a step.
     Choose(fn(&Scene<'_>, &Step<'_>) -> Option<Vec<u32>>),
     /// Other settings, told from the given ones by how likely the chosen tokens are.
@@ -61,7 +66,7 @@ pub(super) enum Mutation {
     /// What the printed text has that it should not.
     Leak(fn(&Scene<'_>, &str) -> Option<String>),
     /// Ids to text.
-    Decode(fn(&Scene<'_>, &[u32]) -> Vec<Variant<String>>),
+    Decode(fn(&Scene<'_>, &[u32]) -> Ways<String>),
     /// What is wrong with logits whatever the model: what speaks for it.
     Logits(fn(&Scene<'_>) -> Option<String>),
 }

@@ -3,7 +3,7 @@
 
 use std::{
     cell::{OnceCell, RefCell},
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     rc::Rc,
 };
 
@@ -68,7 +68,7 @@ impl<'a> Scene<'a> {
         self.tokenizer.is_control(id) || self.kinds.get(id as usize).is_some_and(|kind| SPECIAL.contains(kind))
     }
 
-    fn is_byte(&self, id: u32) -> bool {
+    pub fn is_byte(&self, id: u32) -> bool {
         self.kinds.get(id as usize) == Some(&BYTE)
     }
 
@@ -171,11 +171,6 @@ impl<'a> Scene<'a> {
     /// A conversation in the words of the file's template.
     pub fn render(&self, messages: &[Message]) -> Option<String> {
         self.template()?.render(messages, &self.chat_context()).ok()
-    }
-
-    /// Logits by the place of the token that they follow, and ids before and including it.
-    pub fn logits(&self) -> &'a BTreeMap<usize, Vec<f32>> {
-        &self.said.logits
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bed;
 mod catalogue;
+mod harmless;
 mod model;
 mod pairs;
 mod partial;

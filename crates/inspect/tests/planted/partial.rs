@@ -102,3 +102,19 @@ fn partial_evidence_decides_most() {
     }
     assert!(short.is_empty(), "{short:?}");
 }
+
+#[test]
+fn values_that_are_not_numbers_prove_nothing() {
+    // A mutant that gives NaN where the suspect has NaN reproduces it, and says nothing.
+    let bed = Bed::new(&model::llama());
+    let mut trace = only(&bed.plant(Rounding::Exact, &[]).unwrap(), |key| key.name == "Qcur");
+    for evidence in trace.values.values_mut() {
+        if let Known::All(values) = &mut evidence.known {
+            values.fill(f32::NAN);
+        }
+    }
+    let report = diagnose(&bed.gguf, &trace).unwrap();
+    assert!(report.first_wrong.is_some());
+    let sure = report.findings.iter().find(|finding| finding.confidence != candor_inspect::Confidence::Low);
+    assert!(sure.is_none(), "{sure:?}");
+}

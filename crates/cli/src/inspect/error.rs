@@ -1,0 +1,161 @@
+//! What goes wrong between a dump and a verdict, with hints. Exit codes are the command's.
+
+use std::{io, path::PathBuf};
+
+use candor_inspect::{
+    DiagnoseError,
+    file::WriteError,
+    import::ImportError,
+    record::{RecordError, SelectionError},
+    verify::VerifyError,
+};
+
+use crate::{near::nearest, open::sibling};
+
+/// What goes wrong in inspection.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A dump cannot be read.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// A dump cannot be diagnosed.
+    #[error(transparent)]
+    Diagnose(#[from] DiagnoseError),
+    /// Nothing could be verified.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    /// A trace cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The model has nothing for what is to be recorded.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// A fault that the catalogue has not.
+    #[error("{name} is no known fault")]
+    UnknownFault {
+        /// What was typed.
+        name: String,
+        /// What may be meant.
+        near: Option<&'static str>,
+    },
+    /// A number that a fault does not come with.
+    #[error("{fault}: expected {expected}, got {got}")]
+    FaultNumber {
+        /// The fault.
+        fault: &'static str,
+        /// The numbers that it has, in words.
+        expected: String,
+        /// What was typed.
+        got: String,
+    },
+    /// Faults that change nothing in a model.
+    #[error("{faults}: the model has nothing that it could change")]
+    Idle {
+        /// Their names.
+        faults: String,
+    },
+    /// A dump was made of other tokens than the user says.
+    #[error("{}: token {index} is {dump}, {given} was given: the trace is of another prompt", path.display())]
+    OtherTokens {
+        /// The dump.
+        path: PathBuf,
+        /// Index of the first token that differs.
+        index: usize,
+        /// What the dump has there.
+        dump: String,
+        /// What the user has there.
+        given: String,
+    },
+    /// The embeddings in a dump are of other tokens than the user says.
+    #[error("{}: its embeddings are those of other tokens than were given: the trace is of another prompt", path.display())]
+    Embedded {
+        /// The dump.
+        path: PathBuf,
+        /// The tokens that they are of, in words.
+        tokens: String,
+    },
+    /// More tokens of prompt than tokens.
+    #[error("--prompt-tokens: expected 1 to {tokens}, the tokens of the trace, got {got}")]
+    PromptTokens {
+        /// Tokens of the trace.
+        tokens: usize,
+        /// What the user says.
+        got: usize,
+    },
+    /// A dump says that it is of another file.
+    #[error("{}: made with a file of SHA-256 {dump}, {model} has {own}: the trace is of another model", path.display())]
+    OtherFile {
+        /// The dump.
+        path: PathBuf,
+        /// The hash that it names.
+        dump: String,
+        /// The model.
+        model: String,
+        /// Its hash.
+        own: String,
+    },
+    /// The built-in model is no file.
+    #[error("the built-in model is no file that could be examined")]
+    BuiltIn,
+}
+
+impl Error {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Error::Import(ImportError::Io { path, source }) if source.kind() == io::ErrorKind::NotFound => {
+                return sibling(path);
+            }
+            Error::Diagnose(DiagnoseError::NoTokens) | Error::Verify(VerifyError::NoTokens) => {
+                "--ids 1,2,3 or -p PROMPT says so"
+            }
+            Error::Diagnose(DiagnoseError::Rows { .. }) => "--ids 1,2,3 gives the tokens that it was made of",
+            Error::Embedded { tokens, .. } => return Some(format!("they are those of {tokens}")),
+            Error::Write(WriteError::Io { path, source }) if source.kind() == io::ErrorKind::NotFound => {
+                return path.parent().map(|folder| format!("there is no folder {}", folder.display()));
+            }
+            Error::Selection(SelectionError::Name { pattern, known }) => {
+                return Some(match nearest(pattern, known.iter().map(String::as_str)) {
+                    Some(near) => format!("is {near} meant?"),
+                    None => format!("it has {}", known.join(", ")),
+                });
+            }
+            Error::UnknownFault { near: Some(near), .. } => return Some(format!("is {near} meant?")),
+            Error::UnknownFault { near: None, .. } => "candor diagnose --list prints the known faults",
+            Error::OtherTokens { .. } => "leave out -p and --ids: the trace says which tokens it was made of",
+            Error::OtherFile { .. } => "name the file that it was made with, or add --ignore-hash",
+            Error::BuiltIn => "name one: candor doctor MODEL.gguf; candor verify checks the built-in model",
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+}
+
+macro_rules! through_inspect {
+    ($($error:ty),*) => {$(
+        impl From<$error> for crate::errors::Error {
+            fn from(error: $error) -> Self {
+                crate::errors::Error::Inspect(error.into())
+            }
+        }
+    )*};
+}
+through_inspect!(ImportError, DiagnoseError, WriteError, SelectionError);
+
+impl From<VerifyError> for crate::errors::Error {
+    fn from(error: VerifyError) -> Self {
+        match error {
+            VerifyError::Candor(error) => error.into(),
+            error => crate::errors::Error::Inspect(error.into()),
+        }
+    }
+}
+
+impl From<RecordError> for crate::errors::Error {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Run(error) => error.into(),
+            RecordError::Write(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The commands that show, check and explain what a model computes: `trace`, `logits`, `diagnose`, `verify`, `doctor`.
+
+pub mod diagnose;
+pub mod doctor;
+mod dump;
+pub mod error;
+mod json;
+pub mod logits;
+mod places;
+mod table;
+mod tokens;
+pub mod trace;
+pub mod verify;

@@ -1,0 +1,105 @@
+//! `candor logits`, `candor verify` and `candor doctor`.
+
+use std::fs;
+
+use candor_testing::Tiny;
+use serde_json::Value;
+
+use crate::program::candor;
+
+#[test]
+fn logits_are_those_that_greedy_answers_take() {
+    let after = |prompt: &str| {
+        let text = candor(["logits", "-p", prompt, "--top", "3"]).text();
+        text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    let answer = candor(["run", "--raw", "-p", "Once upon a time", "-n", "1", "--temp", "0"]).text();
+    let lines = after("Once upon a time");
+    assert_eq!(lines.len(), 4);
+    assert!(lines[0].starts_with("after position "), "{lines:?}");
+    assert!(lines[1].ends_with(&format!("'{}'", answer.trim_end_matches('\n'))), "{lines:?} {answer:?}");
+    let numbers =
+        |line: &str| line.split_whitespace().skip(1).take(2).map(|n| n.parse().unwrap()).collect::<Vec<f64>>();
+    let rows: Vec<Vec<f64>> = lines[1..].iter().map(|line| numbers(line)).collect();
+    assert!(rows.windows(2).all(|pair| pair[0][0] >= pair[1][0] && pair[0][1] >= pair[1][1]), "{lines:?}");
+    // Probabilities are powers of e apart.
+    let expected = (rows[1][0] - rows[0][0]).exp() * rows[0][1];
+    assert!((rows[1][1] - expected).abs() < 1e-6, "{lines:?}");
+}
+
+#[test]
+fn logits_of_every_position() {
+    let args = ["logits", "--ids", "[1, 300, 301]"];
+    let all = candor(args.into_iter().chain(["--all", "--top", "2"])).text();
+    let heads: Vec<&str> = all.lines().filter(|line| line.starts_with("after ")).collect();
+    assert_eq!(heads.len(), 3);
+    assert!(heads[2].starts_with("after position 2, token 301 "), "{all}");
+    let last = candor(args.into_iter().chain(["--top", "2"])).text();
+    assert!(all.ends_with(&last), "{all}\n{last}");
+    let whole = candor(["logits", "--ids", "1", "--top", "0"]).text();
+    assert!(whole.lines().count() > 1000);
+    assert_eq!(
+        candor(["logits", "--ids", ""]).error().lines().next(),
+        candor(["logits", "--ids", "[]"]).error().lines().next()
+    );
+}
+
+#[test]
+fn the_built_in_model_verifies() {
+    let outcome = candor(["verify", "--quick"]).outcome();
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let last = outcome.stdout.lines().last().unwrap();
+    assert!(last.starts_with("verified: every sample is within its bound"), "{outcome:?}");
+    for row in ["operation ", "rms_norm ", "check ", "weights "] {
+        assert!(outcome.stdout.lines().any(|line| line.starts_with(row)), "{row}: {outcome:?}");
+    }
+    let report: Value = serde_json::from_str(&candor(["verify", "--quick", "--json"]).text()).unwrap();
+    assert_eq!((&report["verdict"], &report["depth"]), (&"pass".into(), &"quick".into()));
+}
+
+#[test]
+fn a_trace_takes_the_formulas_place_and_a_run_is_no_proof_of_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("model.gguf"), Tiny::default().bytes()).unwrap();
+    let run = |args: &[&str]| candor(args).within(folder.path()).outcome();
+    let trace = ["trace", "model.gguf", "--ids", "1,270,281,262", "-n", "2", "-o", "run.safetensors"];
+    let verify = ["verify", "model.gguf", "--against", "run.safetensors"];
+    assert_eq!(run(&trace).code, 0);
+    let outcome = run(&verify);
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(outcome.stdout.lines().last().unwrap().contains("compared with itself: not a proof"), "{outcome:?}");
+    run(&[&trace[..], &["--backend", "reference"]].concat());
+    let outcome = run(&verify);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert!(outcome.stdout.contains("\nvalue ") && outcome.stdout.contains("\nresult_output "), "{outcome:?}");
+    run(&[&trace[..], &["--plant", "rope-other-pairing"]].concat());
+    let outcome = run(&verify);
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(outcome.stdout.lines().last().unwrap().starts_with("FAILED: attn_norm-1: error "), "{outcome:?}");
+    assert!(outcome.stdout.lines().any(|line| line.starts_with("inp_embd ")), "{outcome:?}");
+    assert!(outcome.stderr.contains("hint: candor diagnose --trace run.safetensors"), "{outcome:?}");
+}
+
+#[test]
+fn files_are_examined() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = Tiny::default().bytes();
+    fs::write(folder.path().join("whole.gguf"), &bytes).unwrap();
+    fs::write(folder.path().join("cut.gguf"), &bytes[..bytes.len() / 2]).unwrap();
+    let run = |args: &[&str]| candor(args).within(folder.path()).outcome();
+    let whole = run(&["doctor", "whole.gguf"]);
+    assert_eq!(whole.code, 0, "{whole:?}");
+    assert!(whole.stdout.starts_with("whole.gguf: ") && whole.stdout.contains("SHA-256 "), "{whole:?}");
+    let cut = run(&["doctor", "cut.gguf"]);
+    assert_eq!(cut.code, 1, "{cut:?}");
+    assert!(cut.stdout.contains("wrong    file: ") && cut.stdout.contains("bytes are missing"), "{cut:?}");
+    let report: Value = serde_json::from_str(&run(&["doctor", "cut.gguf", "--json"]).stdout).unwrap();
+    assert_eq!(report["findings"][0]["severity"], "error");
+    // No verdict at all.
+    for args in [["doctor", "hole.gguf"], ["verify", "cut.gguf"], ["verify", "hole.gguf"]] {
+        let outcome = run(&args);
+        assert!(outcome.code == 2 && outcome.stderr.starts_with("error: "), "{args:?}: {outcome:?}");
+    }
+    let outcome = run(&["doctor"]);
+    assert!(outcome.code == 2 && outcome.stderr.contains("\nhint: name one: candor doctor MODEL.gguf"), "{outcome:?}");
+}

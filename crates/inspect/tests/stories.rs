@@ -1,0 +1,140 @@
+//! The bug hunts that began this project, as traces of another program with the same faults (`tools/trace/stories.py`):
+//! each is named from its trace alone, and so are the things that were taken for faults and are none.
+//! `docs/case-studies.md` tells them.
+
+use std::path::{Path, PathBuf};
+
+use candor::gguf::Gguf;
+use candor_inspect::{
+    Confidence, Diagnosis, Key, Known, Outcome, Trace, diagnose,
+    doctor::{Severity, doctor},
+    import,
+};
+
+const MODEL: &str = "llama-q8_0.gguf";
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens")).join(name)
+}
+
+fn read(name: &str) -> Trace {
+    import::read(&golden(name), &Default::default()).unwrap()
+}
+
+fn told(story: &str) -> Diagnosis {
+    diagnose(&Gguf::open(golden(MODEL)).unwrap(), &read(&format!("stories/{story}.safetensors"))).unwrap()
+}
+
+/// Name, confidence and first place of each finding, and what was left over.
+fn summary(report: &Diagnosis) -> String {
+    let found: Vec<String> = report
+        .findings
+        .iter()
+        .map(|f| {
+            format!(
+                "{} {:?} at {} ({} places), {:.1e} of {:.1e}, twins {:?}, rival {:?}",
+                f.fault,
+                f.confidence,
+                f.places[0],
+                f.places.len(),
+                f.residual,
+                f.healthy,
+                f.twins,
+                f.rival
+            )
+        })
+        .collect();
+    format!("{:?}, first {:?}\n{}\n{:?}", report.outcome, report.first_wrong, found.join("\n"), report.unexplained)
+}
+
+/// A story, the faults it is about, and the first value that does not follow from its inputs.
+const STORIES: [(&str, &[&str], &str); 6] = [
+    ("row-major", &["row-major-matrices"], "Qcur.mul_mat-0"),
+    ("half-loaded", &["size-half-byte-per-element"], "inp_embd"),
+    ("norm-twice", &["norm-weight-twice"], "attn_norm-0"),
+    ("half-split-rope", &["rope-other-pairing"], "Qcur-0"),
+    ("cache-slots", &["kv-decode-restarts"], "kqv_out-0"),
+    (
+        "four-faults",
+        &["norm-weight-twice", "row-major-matrices", "rope-other-pairing", "kv-decode-restarts"],
+        "attn_norm-0",
+    ),
+];
+
+#[test]
+fn every_story_is_named() {
+    for (story, faults, first) in STORIES {
+        let report = told(story);
+        println!("{story}: {}\n", summary(&report));
+        assert_eq!(report.outcome, Outcome::Faulty, "{story}: {}", summary(&report));
+        assert_eq!(report.first_wrong, Some(first.parse().unwrap()), "{story}: {}", summary(&report));
+        assert!(report.unexplained.is_empty(), "{story}: {}", summary(&report));
+        let found: Vec<&str> = report.findings.iter().map(|finding| finding.fault.as_str()).collect();
+        assert_eq!(found, faults, "{story}: {}", summary(&report));
+        for finding in &report.findings {
+            assert_eq!(finding.confidence, Confidence::High, "{story}: {}", summary(&report));
+            assert!(finding.twins.is_empty(), "{story}: {}", summary(&report));
+        }
+    }
+}
+
+#[test]
+fn ten_pasted_numbers_are_enough() {
+    let mut trace = read("stories/pasted.txt");
+    // What `--ids` says.
+    trace.origin.tokens = Some(vec![1, 279, 264, 100, 305]);
+    let report = diagnose(&Gguf::open(golden(MODEL)).unwrap(), &trace).unwrap();
+    println!("{}", summary(&report));
+    assert_eq!(report.outcome, Outcome::Faulty, "{}", summary(&report));
+    let found: Vec<&str> = report.findings.iter().map(|finding| finding.fault.as_str()).collect();
+    assert_eq!(found, ["rope-other-pairing"], "{}", summary(&report));
+    assert_eq!(report.findings[0].confidence, Confidence::High, "{}", summary(&report));
+}
+
+#[test]
+fn the_healthy_engine_is_healthy() {
+    let report = told("healthy");
+    assert_eq!(report.outcome, Outcome::Healthy, "{}", summary(&report));
+    assert!(report.findings.is_empty() && report.unexplained.is_empty(), "{}", summary(&report));
+}
+
+/// Root mean square of a row.
+fn size(trace: &Trace, key: &str, row: usize) -> f32 {
+    let evidence = &trace.values[&key.parse::<Key>().unwrap()];
+    let Known::All(values) = &evidence.known else { panic!("{key} is complete") };
+    let row = &values[row * evidence.width..][..evidence.width];
+    (row.iter().map(|x| x * x).sum::<f32>() / row.len() as f32).sqrt()
+}
+
+#[test]
+fn growth_of_the_residual_stream_is_no_fault() {
+    let name = "llama-q8_0.llamacpp.safetensors";
+    let trace = read(name);
+    let last = trace.origin.tokens.as_ref().unwrap().len() - 1;
+    let stream = ["inp_embd", "l_out-0", "l_out-1"].map(|key| size(&trace, key, last));
+    assert!(stream[0] < 0.02 && stream[2] > 20.0 * stream[0] && stream.is_sorted(), "{stream:?}");
+    // After the last norm the size is that of the norm's weight, whatever came in.
+    assert!((size(&trace, "result_norm", last) / 1.92 - 1.0).abs() < 0.2);
+    let report = diagnose(&Gguf::open(golden(MODEL)).unwrap(), &trace).unwrap();
+    assert_eq!(report.outcome, Outcome::Healthy, "{}", summary(&report));
+}
+
+#[test]
+fn small_norms_and_rows_near_zero_are_no_faults() {
+    let report = doctor(golden(MODEL)).unwrap();
+    assert!(report.is_healthy(), "{:?}", report.findings);
+    // The model is a base model, as TinyLlama was.
+    let warned: Vec<&str> = report.of(Severity::Warning).map(|finding| finding.subject.as_str()).collect();
+    assert_eq!(warned, ["tokenizer.chat_template"], "{:?}", report.findings);
+    for (subject, message, reason) in [
+        ("blk.0.attn_norm.weight", "weights of rms 0.04", "trained so"),
+        ("blk.0.ffn_norm.weight", "weights of rms 0.08", "trained so"),
+        ("token_embd.weight", "rows are nearly 0: <unk>", "trained so"),
+        ("scales", "block scales in 1 tensors are subnormal", "normal"),
+    ] {
+        let finding = report.findings.iter().find(|finding| finding.subject == subject);
+        let finding = finding.unwrap_or_else(|| panic!("{subject}: {:?}", report.findings));
+        assert_eq!(finding.severity, Severity::Fine, "{finding:?}");
+        assert!(finding.message.contains(message) && finding.hint.contains(reason), "{finding:?}");
+    }
+}
