@@ -141,9 +141,13 @@ pub fn diagnose(gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
         let status = gate.status(&residual);
         checks.push(Check { key: key.clone(), status, residual, gate, from: given_inputs(&graph, &case.span) });
         if matches!(status, Status::Wrong | Status::Suspicious) {
-            let before = failures.iter().filter(|failure| graph.nodes[failure.id].key.name == key.name);
-            let before = before.flat_map(|failure| failure.matches.iter().map(|found| found.faults.clone()));
-            let (matches, rival) = court.search(&case, &before.collect::<Vec<_>>());
+            let mut before: Vec<Vec<Active>> = Vec::new();
+            for found in failures.iter().flat_map(|failure| &failure.matches) {
+                if !before.contains(&found.faults) {
+                    before.push(found.faults.clone());
+                }
+            }
+            let (matches, rival) = court.search(&case, &before);
             if status == Status::Wrong || !matches.is_empty() {
                 failures.push(Failure { id, gate, healthy: residual, matches, rival });
             }
@@ -315,8 +319,8 @@ impl Court<'_> {
         replay.all_applied().then(|| compare_where(&value, case.evidence, counts))?
     }
 
-    /// The faults that reproduce a value, and the best of those that do not; `known` are faults found before at values
-    /// of this name.
+    /// The faults that reproduce a value, and the best of those that do not; `known` are faults found
+    /// before, tried first: an engine that is wrong once is wrong in the same way in every layer.
     fn search(&self, case: &Case<'_>, known: &[Vec<Active>]) -> (Vec<Match>, Option<Match>) {
         let attempt = |faults: Vec<Active>| {
             let residual = self.try_faults(&faults, case)?;

@@ -32,6 +32,9 @@ pub struct TraceArgs {
     /// Print a table of each value's size and range; -o can be left out then
     #[arg(long, help_heading = "Output")]
     pub stats: bool,
+    /// Write one page to look at, beside the trace of -o: a map of all values, histograms, the values themselves
+    #[arg(long, value_name = "FILE", help_heading = "Output", requires = "out")]
+    pub html: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -101,6 +104,13 @@ pub struct DiagnoseArgs {
     pub reference: Option<PathBuf>,
     #[command(flatten)]
     pub dump: DumpArgs,
+    /// What else is known of the run, as JSON: prompt, messages, rendered, prompt_ids, generated_ids, generated_text,
+    /// sampling, context; checks template, tokens, sampling and stopping, also without --trace
+    #[arg(long, value_name = "FILE", help_heading = "Trace")]
+    pub said: Option<PathBuf>,
+    /// Write one page to look at: a map of all values, findings, histograms, values side by side
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
     /// Every value that was checked, as a table
     #[arg(long, help_heading = "Output")]
     pub all: bool,

@@ -7,6 +7,7 @@ use candor_inspect::{
     file::WriteError,
     import::ImportError,
     record::{RecordError, SelectionError},
+    text::TextError,
     verify::VerifyError,
 };
 
@@ -24,6 +25,17 @@ pub enum Error {
     /// Nothing could be verified.
     #[error(transparent)]
     Verify(#[from] VerifyError),
+    /// What is known of a run is no such file.
+    #[error("{}: {source}", path.display())]
+    Said {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The side of tokens and text cannot be checked.
+    #[error(transparent)]
+    Text(TextError),
     /// A trace cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),

@@ -13,6 +13,8 @@ use candor_inspect::{
     doctor::sha256,
     fault::{Active, Fault},
     file::TraceWriter,
+    import::{self, ReadOptions},
+    page,
     record::{Rows, Selection, Sink, Statistics, record, replay_into},
     replay::{Arithmetic, Decoded, Stage, Tokens},
     simulate,
@@ -77,6 +79,13 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
         let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         let tokens = origin.tokens.map_or(0, |tokens| tokens.len());
         say!("wrote {}: {} tokens, {}", path.display(), tokens, Bytes(size));
+        if let Some(html) = &args.html {
+            let trace = import::read(path, &ReadOptions::default())?;
+            let title = name(&opened.model, &opened.source);
+            let text = page(opened.model.gguf(), &trace, None, &title)?;
+            std::fs::write(html, text).map_err(|error| Error::File { path: html.clone(), error })?;
+            say!("wrote {}", html.display());
+        }
     }
     if args.stats {
         print(&statistics)?;

@@ -269,7 +269,7 @@ fn wrong_flags_of_trace() {
         ("trace --ids 1", "-o FILE says where to write"),
         ("trace --ids 1 --layers 3-1 -o run", "expected layers such as 0-3,7"),
         ("trace --ids a -o run", "expected token ids"),
-        ("diagnose", "--trace DUMP says what to diagnose"),
+        ("diagnose", "--trace DUMP or --said FILE says what to diagnose"),
     ] {
         let outcome = run(folder.path(), words);
         assert!(outcome.code == 2 && outcome.stderr.contains(expected), "{words}: {outcome:?}");
@@ -296,4 +296,50 @@ fn traces_say_where_they_come_from() {
     assert_eq!(header["l_out-1"]["shape"], serde_json::json!([4, 32]));
     let table = candor(["trace", "model.gguf", "--ids", "1,5", "--stats"]).within(folder.path()).text();
     assert!(table.starts_with("value ") && table.contains("\nKcur.mul_mat-1 "), "{table}");
+}
+
+#[test]
+fn pages_are_written_beside_the_report() {
+    let folder = folder();
+    traced(folder.path(), "--html run.html");
+    let page = fs::read_to_string(folder.path().join("run.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"), "{}", &page[..60]);
+    assert!(page.contains("l_out"));
+    traced(folder.path(), "--plant rope-other-pairing");
+    let outcome = run(folder.path(), "diagnose --trace run.safetensors --html found.html");
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(fs::read_to_string(folder.path().join("found.html")).unwrap().contains("rope-other-pairing"));
+    // A page needs the trace beside it.
+    let outcome = run(folder.path(), "trace -p a --html run.html --stats");
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+}
+
+#[test]
+fn what_is_not_arithmetic_is_checked_too() {
+    let folder = folder();
+    let diagnose = |said: &str| {
+        fs::write(folder.path().join("said.json"), said).unwrap();
+        run(folder.path(), "diagnose --said said.json")
+    };
+    // The tiny vocabulary: BOS is 1; with a space before it "a" is 286, "b" 287.
+    let ids = candor(["tokenize", "model.gguf", "-p", "a b", "--ids"]).within(folder.path()).outcome().stdout;
+    let ids: Vec<u32> = serde_json::from_str(ids.trim()).unwrap();
+    let said = |ids: &[u32]| format!("{{\"prompt\": \"a b\", \"prompt_ids\": {ids:?}}}");
+    let healthy = diagnose(&said(&ids));
+    assert_eq!(healthy.code, 0, "{healthy:?}");
+    let doubled: Vec<u32> = [ids[0]].iter().chain(&ids).copied().collect();
+    let outcome = diagnose(&said(&doubled));
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(outcome.stdout.contains("double-bos"), "{outcome:?}");
+    // The same of a trace that names its tokens: the prompt is given beside it.
+    let list = doubled.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let args = ["trace", "model.gguf", "--ids", &list, "-o", "run.safetensors"];
+    assert_eq!(candor(args).within(folder.path()).outcome().code, 0);
+    let args = ["diagnose", "model.gguf", "--trace", "run.safetensors", "--said", "said.json"];
+    let outcome = candor(args).within(folder.path()).outcome();
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(outcome.stdout.starts_with("healthy") && outcome.stdout.contains("double-bos"), "{outcome:?}");
+    let misspelled = diagnose("{\"promt\": \"a\"}");
+    assert_eq!(misspelled.code, 2, "{misspelled:?}");
+    assert!(misspelled.stderr.contains("promt"), "{misspelled:?}");
 }

@@ -42,6 +42,9 @@ impl<T> Variant<T> {
 /// The ways in which a fault shows.
 pub(super) type Ways<T> = Vec<Variant<T>>;
 
+/// From a whole prompt and the suspect's to what is left of the whole one.
+type CutAway = fn(&Scene<'_>, &[u32], &[u32]) -> Ways<Vec<u32>>;
+
 /// What the faulty engine did in place of the right thing. A mutation that does not apply gives nothing; one that gives
 /// what is right anyway is dropped by whoever asks.
 pub(super) enum Mutation {
@@ -52,7 +55,7 @@ pub(super) enum Mutation {
     /// Ids without BOS and EOS to a prompt.
     Frame(fn(&Scene<'_>, &[u32]) -> Ways<Vec<u32>>),
     /// A prompt cut to the length that the suspect has; the ids are the whole prompt's and the suspect's.
-    Cut(fn(&Scene<'_>, &[u32], &[u32]) -> Ways<Vec<u32>>),
+    Cut(CutAway),
     /// Ids that follow from no text: what speaks for it.
     Ids(fn(&Scene<'_>, &str, &[u32]) -> Option<String>),
     /// More tokens than there is room for: what speaks for it.

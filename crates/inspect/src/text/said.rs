@@ -31,7 +31,7 @@ pub enum Penalised {
 
 /// What is known of a run. What is missing is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Said {
     /// The prompt as typed, for a run that was no conversation.
     pub prompt: Option<String>,

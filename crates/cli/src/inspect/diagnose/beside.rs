@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use candor_inspect::{Diagnosis, Evidence, Key, Known, Trace, Value, compare};
+use candor_inspect::{Diagnosis, Evidence, Key, Known, Trace, Value, compare, text::TextReport};
 use serde::Serialize;
 
 /// Relative root mean square of the difference, by value.
@@ -17,6 +17,9 @@ pub struct Report<'a> {
     /// Distances from the reference; infinite ones are null.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<&'a Residuals>,
+    /// The side of tokens and text, where something is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<&'a TextReport>,
 }
 
 /// How far the suspect is from the reference in each value that the reference has in full.

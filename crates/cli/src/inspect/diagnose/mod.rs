@@ -4,10 +4,11 @@ mod beside;
 mod embedded;
 mod list;
 mod people;
+mod words;
 
 use std::process::ExitCode;
 
-use candor_inspect::{Graph, Outcome, diagnose as find};
+use candor_inspect::{Graph, Outcome, diagnose as find, page};
 use clap::error::ErrorKind;
 
 use super::{
@@ -27,9 +28,19 @@ pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
         return list::print(args.json);
     }
     let source = Source::of(line, &args.model)?;
+    let said = args.said.as_deref().map(words::read).transpose()?;
     let Some(path) = &args.trace else {
-        let message = "--trace DUMP says what to diagnose, --list prints the known faults";
-        return Err(line.usage_error(ErrorKind::MissingRequiredArgument, message));
+        let Some(said) = said else {
+            let message = "--trace DUMP or --said FILE says what to diagnose, --list prints the known faults";
+            return Err(line.usage_error(ErrorKind::MissingRequiredArgument, message));
+        };
+        let report = words::check(&source.gguf()?, &said)?;
+        if args.json {
+            json::print(&report)?;
+        } else {
+            words::print(&report, true)?;
+        }
+        return Ok(words::exit(&report));
     };
     let gguf = source.gguf()?;
     let reader = Reader::new(&source, &gguf, &args.dump, line)?;
@@ -41,18 +52,29 @@ pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
     if let (Some(tokens), TokensFrom::User) = (&embedded, tokens_from) {
         return Err(error::Error::Embedded { path: path.clone(), tokens: tokens.to_string() }.into());
     }
+    let prompt = args.dump.prompt.clone().filter(|_| tokens_from == TokensFrom::Dump);
+    let text = words::of_trace(&gguf, &trace, prompt, said.as_ref())?;
     let beside = reference.map(|reference| beside::residuals(&trace, &reference.trace));
     if args.json {
-        json::print(&beside::Report { diagnosis: &diagnosis, reference: beside.as_ref() })?;
+        json::print(&beside::Report { diagnosis: &diagnosis, reference: beside.as_ref(), text: text.as_ref() })?;
     } else {
         let view = people::View { diagnosis: &diagnosis, graph: &graph, beside: beside.as_ref() };
         view.print(args.all)?;
+        if let Some(text) = &text {
+            words::print(text, args.all || said.is_some())?;
+        }
+    }
+    if let Some(html) = &args.html {
+        let title = trace.origin.engine.as_deref().unwrap_or("a trace");
+        let page = page(&gguf, &trace, Some(&diagnosis), title)?;
+        std::fs::write(html, page).map_err(|error| Error::File { path: html.clone(), error })?;
+        say!("wrote {}", html.display());
     }
     if let Some(tokens) = &embedded {
         say!("note: the rows of inp_embd are the embeddings of other tokens than the trace names: {tokens}");
     }
     Ok(match diagnosis.outcome {
-        Outcome::Healthy | Outcome::Harmless => ExitCode::SUCCESS,
+        Outcome::Healthy | Outcome::Harmless => text.as_ref().map_or(ExitCode::SUCCESS, words::exit),
         Outcome::Faulty | Outcome::Unknown => ExitCode::FAILURE,
     })
 }
