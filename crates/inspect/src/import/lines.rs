@@ -5,7 +5,7 @@
 //! layer 0 q first 4: 0.123 -0.4 0.5 0.25
 //! [DEBUG] Layer 3 attn_norm: first 3 = [0.1, 0.2, 0.3], mean=0.02, rms=0.98
 //! ```
-//! Statistics are left alone: they are no evidence.
+//! Statistics are left alone: they are no evidence. A line such as `Token ids: [1, 15043]` says what went in.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -68,6 +68,7 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dump, ImportErr
     let names = Names { map: options.names.clone(), bias: options.bias, ..Names::default() };
     let mut values: BTreeMap<Key, Evidence> = BTreeMap::new();
     for line in joined(&text) {
+        dump.origin.tokens = dump.origin.tokens.take().or_else(|| prompt_ids(&line));
         let Some(found) = parse(&line) else { continue };
         match found.meaning(&names) {
             Some((key, order)) => {
@@ -83,6 +84,21 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dump, ImportErr
     }
     dump.known.extend(values);
     Ok(dump)
+}
+
+/// The ids of a line such as `Token ids: [1, 15043]`; not those of tokens that came out.
+fn prompt_ids(line: &str) -> Option<Vec<u32>> {
+    const SAYS: [&str; 6] = ["ids", "tokens", "input_ids", "token_ids", "prompt_ids", "prompt_tokens"];
+    const OTHER: [&str; 8] = ["generated", "output", "sampled", "next", "top", "candidates", "stop", "special"];
+    let (label, rest) = line.rsplit_once('[')?;
+    let (list, _) = rest.split_once(']')?;
+    let label = label.to_lowercase();
+    let words = || label.split(|c: char| !c.is_alphanumeric() && c != '_');
+    if !words().any(|word| SAYS.contains(&word)) || words().any(|word| OTHER.contains(&word)) {
+        return None;
+    }
+    let ids = list.split([',', ' ']).filter(|word| !word.is_empty()).map(|word| word.parse().ok());
+    ids.collect::<Option<Vec<u32>>>().filter(|ids| !ids.is_empty())
 }
 
 /// Lines, those inside of an open bracket put into one.
@@ -341,5 +357,20 @@ mod tests {
     fn brackets_may_go_on() {
         let text = "Qcur-0:\n[0.1,\n 0.2]\nKcur-0 = [1.5,\n2.5]\nnext";
         assert_eq!(joined(text), ["Qcur-0: [0.1, 0.2]", "Kcur-0 = [1.5, 2.5]", "next"]);
+    }
+
+    #[test]
+    fn ids_that_went_in_are_told_from_those_that_came_out() {
+        for (line, expected) in [
+            ("Token ids: [1, 279, 264]", Some(vec![1, 279, 264])),
+            ("[DEBUG] input_ids = [[1 279]]", Some(vec![1, 279])),
+            ("input_ids = [1 279]", Some(vec![1, 279])),
+            ("Generated tokens: [5, 6]", None),
+            ("tokens: [0.5, 1]", None),
+            ("Qcur-0: [1, 2]", None),
+            ("tokens: []", None),
+        ] {
+            assert_eq!(prompt_ids(line), expected, "{line}");
+        }
     }
 }
