@@ -56,31 +56,25 @@ fn bias_missing(out: &mut Value, inputs: &[std::rc::Rc<Value>], place: &Place<'_
     hit
 }
 
-/// Reads rows of heads as if the memory were heads of rows, for one value.
-fn as_heads_first(out: &mut Value, head_dim: usize) -> bool {
-    let (rows, heads) = (out.rows, out.width / head_dim);
-    if rows < 2 || heads < 2 {
-        return false;
-    }
-    let old = out.data.clone();
-    for t in 0..rows {
-        for h in 0..heads {
-            let (to, from) = ((t * heads + h) * head_dim, (h * rows + t) * head_dim);
-            out.data[to..to + head_dim].copy_from_slice(&old[from..from + head_dim]);
-        }
-    }
-    true
-}
+/// Where a token's head lies, counted in heads, among so many tokens and heads.
+type Slot = fn(usize, usize, usize, usize) -> usize;
 
-fn heads_first_to_rows(out: &mut Value, head_dim: usize) -> bool {
-    let (rows, heads) = (out.rows, out.width / head_dim);
-    if rows < 2 || heads < 2 {
+/// Heads of a token side by side.
+const BY_TOKEN: Slot = |t, h, _, heads| t * heads + h;
+
+/// Tokens of a head side by side.
+const BY_HEAD: Slot = |t, h, tokens, _| h * tokens + t;
+
+/// Writes in one order of memory what is read in the other.
+fn reinterpret(out: &mut Value, head_dim: usize, to: Slot, from: Slot) -> bool {
+    let (tokens, heads) = (out.rows, out.width / head_dim);
+    if tokens < 2 || heads < 2 {
         return false;
     }
     let old = out.data.clone();
-    for t in 0..rows {
+    for t in 0..tokens {
         for h in 0..heads {
-            let (to, from) = ((h * rows + t) * head_dim, (t * heads + h) * head_dim);
+            let [to, from] = [to, from].map(|slot| slot(t, h, tokens, heads) * head_dim);
             out.data[to..to + head_dim].copy_from_slice(&old[from..from + head_dim]);
         }
     }
@@ -490,7 +484,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "head-merge-order",
         entry: "63",
         edits: &[Edit::Output(|out, _, place| match place.node.kind {
-            Kind::Mix(heads) => heads_first_to_rows(out, heads.value_dim),
+            Kind::Mix(heads) => reinterpret(out, heads.value_dim, BY_HEAD, BY_TOKEN),
             _ => false,
         })],
         cause: "heads are merged without transposing [head, token, dim] to [token, head, dim]",
@@ -503,7 +497,7 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "79",
         wants: any,
         edits: &[Edit::Output(|out, _, place| match place.node.kind {
-            Kind::Rope { head_dim, .. } if place.name() == "Qcur" => as_heads_first(out, head_dim),
+            Kind::Rope { head_dim, .. } if place.name() == "Qcur" => reinterpret(out, head_dim, BY_TOKEN, BY_HEAD),
             _ => false,
         })],
         cause: "a permuted view of the queries is read as if it were contiguous: [token, head] memory as [head, token]",

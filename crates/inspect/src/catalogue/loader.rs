@@ -166,8 +166,7 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "3",
         wants: is_embedding,
         edits: &[Edit::Weight(|w, _| {
-            let (rows, cols) = (w.rows, w.cols);
-            w.values = (0..rows * cols).map(|at| w.values[at % cols * rows + at / cols]).collect();
+            reshape(w);
             true
         })],
         cause: "the embedding is looked up as table[dim * vocabulary + token]",

@@ -37,12 +37,12 @@ fn bf16(x: f64) -> f64 {
     f64::from(f32::from_bits(rounded))
 }
 
-fn moved(turn: &mut Turn, place: &Place<'_>, to: impl Fn(usize, f64) -> f64) -> bool {
+/// Gives every token another position.
+fn moved(turn: &mut Turn, to: impl Fn(usize, f64) -> f64) -> bool {
     let old = turn.positions.clone();
     for (t, position) in turn.positions.iter_mut().enumerate() {
         *position = to(t, *position);
     }
-    let _ = place;
     old != turn.positions
 }
 
@@ -108,7 +108,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "rope-position-zero",
         entry: "31",
-        edits: &[Edit::Rope(|turn, place| moved(turn, place, |_, _| 0.0))],
+        edits: &[Edit::Rope(|turn, _| moved(turn, |_, _| 0.0))],
         cause: "every token is rotated as if it stood at position 0",
         remedy: "pass each token's position, not that of the call",
         source: "the RusTorch and wasm-chord logs of this project's beginning",
@@ -120,7 +120,7 @@ pub(super) const FAULTS: &[Fault] = &[
         variants: &[1.0, -1.0, 2.0],
         edits: &[Edit::Rope(|turn, place| {
             let variant = place.variant;
-            moved(turn, place, |_, position| position + variant)
+            moved(turn, |_, position| position + variant)
         })],
         harm: Harm::Harmless,
         cause: "all positions are {} further on; scores depend on differences of positions only",
@@ -133,7 +133,7 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "33",
         edits: &[Edit::Rope(|turn, place| {
             let prompt = place.tokens.prompt;
-            moved(turn, place, |t, position| if t >= prompt { (t - prompt) as f64 } else { position })
+            moved(turn, |t, position| if t >= prompt { (t - prompt) as f64 } else { position })
         })],
         cause: "positions begin anew at 0 with the first decoded token",
         remedy: "a decoded token stands after all tokens before it",
@@ -146,7 +146,7 @@ pub(super) const FAULTS: &[Fault] = &[
         variants: &[1.0, -1.0],
         edits: &[Edit::Rope(|turn, place| {
             let (prompt, variant) = (place.tokens.prompt, place.variant);
-            moved(turn, place, |t, position| if t >= prompt { position + variant } else { position })
+            moved(turn, |t, position| if t >= prompt { position + variant } else { position })
         })],
         cause: "decoded tokens are rotated {} positions off, the prompt is right",
         remedy: "the first decoded token's position is the length of the prompt",
@@ -158,7 +158,7 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "31, 33",
         edits: &[Edit::Rope(|turn, place| {
             let prompt = place.tokens.prompt;
-            moved(turn, place, |t, position| if t >= prompt { 0.0 } else { position })
+            moved(turn, |t, position| if t >= prompt { 0.0 } else { position })
         })],
         cause: "every decoded token is rotated as if it stood at position 0; the prompt is right",
         remedy: "count positions on from the prompt's length",
@@ -171,7 +171,7 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Rope(|turn, place| {
             let prompt = place.tokens.prompt;
             let last = prompt.saturating_sub(1) as f64;
-            moved(turn, place, |t, position| if t < prompt { last } else { position })
+            moved(turn, |t, position| if t < prompt { last } else { position })
         })],
         cause: "all tokens of the prompt are rotated by the position of its last one",
         remedy: "rotate each row by its own position",
