@@ -15,6 +15,7 @@ const WASM: &[&str] = &[
     "candor-cpu",
     "candor-models",
     "candor",
+    "candor-inspect",
 ];
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
