@@ -343,4 +343,19 @@ mod tests {
         assert_eq!(graph.nodes.iter().map(|node| node.key.to_string()).collect::<Vec<_>>(), expected);
         assert_eq!(graph.by_key.len(), graph.nodes.len());
     }
+
+    #[test]
+    fn a_bias_of_what_was_added_is_part_of_it() {
+        let tiny = Tiny { layers: 1, ..Tiny::default() };
+        let mut writer = tiny.writer();
+        let (len, bytes) = (tiny.dim as u64, vec![0; tiny.dim * 4]);
+        writer.tensor("blk.0.attn_output.bias", candor::gguf::Format::F32, &[len], bytes).unwrap();
+        let graph = Graph::new(&Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()).unwrap();
+        let node = |name: &str| &graph.nodes[graph.find(&Key::new(name, Some(0))).unwrap()];
+        let input = |name: &str, at: usize| graph.nodes[node(name).inputs[at]].key.name.as_str();
+        assert!(matches!(node("attn_out").kind, Kind::Bias(_)));
+        assert_eq!(input("attn_out", 0), "attn_out.mul_mat");
+        assert!(matches!(node("ffn_inp").kind, Kind::Add) && node("ffn_inp").tapped);
+        assert_eq!((input("ffn_inp", 0), input("ffn_inp", 1)), ("inp_embd", "attn_out"));
+    }
 }

@@ -40,7 +40,8 @@ const FLOAT_BYTES: usize = 6;
 /// One self-contained HTML file about a trace of the model in `gguf`.
 ///
 /// With a diagnosis of this trace, it shows findings and residuals, and expected values beside those of the suspect;
-/// without one, values and statistics only. `#Qcur-0` behind its address opens that value. Of long values it holds samples, of at most some 10 MB, and says so.
+/// without one, values and statistics only. `#Qcur-0` behind its address opens that value. Of long values it holds
+/// samples, of at most some 10 MB, and says so.
 ///
 /// # Errors
 /// If the model does not run, or the trace is not one of it.

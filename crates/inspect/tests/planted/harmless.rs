@@ -40,3 +40,19 @@ fn halves_rotated_as_halves_are_harmless() {
         assert!(report.findings.iter().all(|finding| finding.harm == Harm::Harmful), "{alone:?}");
     }
 }
+
+#[test]
+fn an_offset_of_queries_alone_is_not_harmless() {
+    let bed = Bed::new(&model::llama());
+    let mut trace = bed.plant(Rounding::Exact, &[]).unwrap();
+    let moved = bed.plant(Rounding::Exact, &[fault("rope-position-offset", 1.0)]).unwrap();
+    // Healthy but for the queries; what depends on them is left out.
+    trace.values.retain(|key, _| key.layer == Some(0) && !["kqv_out", "ffn_inp"].contains(&key.name.as_str()));
+    let key = "Qcur-0".parse().unwrap();
+    trace.values.insert("Qcur-0".parse().unwrap(), moved.values[&key].clone());
+    let report = diagnose(&bed.gguf, &trace).unwrap();
+    let found: Vec<&str> = report.findings.iter().map(|finding| finding.fault.as_str()).collect();
+    assert_eq!(found, ["rope-position-offset"]);
+    assert_eq!(report.findings[0].harm, Harm::Harmful);
+    assert_eq!((report.outcome, report.first_wrong), (Outcome::Faulty, Some(key)));
+}
