@@ -35,7 +35,12 @@ impl Kernels {
     pub fn available() -> impl Iterator<Item = &'static Kernels> {
         let scalar = std::iter::once(Kernels::scalar());
         #[cfg(target_arch = "x86_64")]
-        let tables = scalar.chain(crate::x86::Avx2::detect().map(crate::x86::Avx2::kernels));
+        let tables = {
+            use crate::x86::{Avx2, Avx512, Avx512Vnni};
+            let wide = Avx512::detect().map(Avx512::kernels).into_iter();
+            let wide = wide.chain(Avx512Vnni::detect().map(Avx512Vnni::kernels));
+            scalar.chain(Avx2::detect().map(Avx2::kernels)).chain(wide)
+        };
         #[cfg(not(target_arch = "x86_64"))]
         let tables = scalar;
         tables

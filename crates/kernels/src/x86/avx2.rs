@@ -16,7 +16,7 @@ mod narrow;
 mod panel;
 mod panels;
 mod q8;
-mod registers;
+pub(super) mod registers;
 mod rows;
 mod signed;
 mod wide;
@@ -44,7 +44,7 @@ impl Avx2 {
     }
 }
 
-fn mat(format: Format) -> Option<MatKernels> {
+pub(super) fn mat(format: Format) -> Option<MatKernels> {
     let q8 = |mat| Some(MatKernels { q8: true, mat });
     let float = |mat| Some(MatKernels { q8: false, mat });
     match format {

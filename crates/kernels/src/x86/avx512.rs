@@ -1,0 +1,48 @@
+//! The tables for AVX-512: F, BW, VL and DQ (Skylake-SP and later), and the same with the byte dot products of VNNI (Cascade Lake,
+//! Ice Lake, Zen 4 and later).
+
+mod float_loops;
+
+use crate::Kernels;
+
+use super::Avx2;
+
+/// Proof that this processor has AVX-512 F, BW, VL and DQ, and what AVX2's table needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    /// Asks the processor and the operating system.
+    pub(crate) fn detect() -> Option<Avx512> {
+        Avx2::detect()?;
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq");
+        has.then_some(Avx512(()))
+    }
+
+    /// The table.
+    pub(crate) fn kernels(self) -> &'static Kernels {
+        static TABLE: Kernels = Kernels { name: "avx512", f32: float_loops::LOOPS, mat: super::avx2::mat };
+        &TABLE
+    }
+}
+
+/// Proof that this processor has AVX-512 VNNI too.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512Vnni(());
+
+impl Avx512Vnni {
+    /// Asks the processor and the operating system.
+    pub(crate) fn detect() -> Option<Avx512Vnni> {
+        Avx512::detect()?;
+        is_x86_feature_detected!("avx512vnni").then_some(Avx512Vnni(()))
+    }
+
+    /// The table.
+    pub(crate) fn kernels(self) -> &'static Kernels {
+        static TABLE: Kernels = Kernels { name: "avx512vnni", f32: float_loops::LOOPS, mat: super::avx2::mat };
+        &TABLE
+    }
+}
