@@ -6,19 +6,19 @@
 
 mod float;
 mod float_loops;
-mod fold;
-mod format;
+pub(super) mod fold;
+pub(super) mod format;
 mod halves;
-mod k_halves;
-mod k_quants;
-mod legacy;
+pub(super) mod k_halves;
+pub(super) mod k_quants;
+pub(super) mod legacy;
 mod narrow;
-mod panel;
-mod panels;
+pub(super) mod panel;
+pub(super) mod panels;
 mod q8;
 pub(super) mod registers;
-mod rows;
-mod signed;
+pub(super) mod rows;
+pub(super) mod signed;
 mod wide;
 
 use candor_quant::Format;

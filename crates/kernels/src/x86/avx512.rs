@@ -2,6 +2,10 @@
 //! Ice Lake, Zen 4 and later).
 
 mod float_loops;
+mod panel;
+mod panels;
+mod registers;
+mod vnni;
 
 use crate::Kernels;
 
@@ -42,7 +46,7 @@ impl Avx512Vnni {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx512vnni", f32: float_loops::LOOPS, mat: super::avx2::mat };
+        static TABLE: Kernels = Kernels { name: "avx512vnni", f32: float_loops::LOOPS, mat: vnni::kernels };
         &TABLE
     }
 }

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::panel::{Columns, Panel, pair, step, unroll};
+use super::registers::load_256;
 use crate::weights::Minima;
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
@@ -18,6 +19,8 @@ pub struct Narrow<const DEPTH: usize, const OFFSET: i16> {
 impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSET> {
     const ZERO: Self = Narrow { quants: [[[0; 32]; 8]; 8], scales: [[0.0; 8]; 8], minima: [[0.0; 8]; 8] };
     const MINIMA: Minima = if OFFSET == 0 { Minima::Whole } else { Minima::None };
+    const OFFSET: i16 = OFFSET;
+    const HALVES: bool = false;
 
     #[inline]
     fn scale(&self, block: usize) -> &[f32; 8] {
@@ -27,6 +30,17 @@ impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSET> {
     #[inline]
     fn minimum(&self, block: usize, _: usize) -> &[f32; 8] {
         &self.minima[block]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn columns(&self, block: usize, k: usize) -> __m256i {
+        load_256(&self.quants[block][k], 0)
+    }
+
+    #[inline]
+    fn factor(&self, _: usize, _: usize) -> &[i16; 16] {
+        &[1; 16]
     }
 
     #[inline]

@@ -21,7 +21,7 @@ macro_rules! unroll {
         })*
     };
 }
-pub(super) use unroll;
+pub(in crate::x86) use unroll;
 
 /// Four columns of eight rows.
 pub type Columns = [u8; 32];
@@ -31,12 +31,25 @@ pub trait Panel: Copy {
     const ZERO: Self;
     /// Which minima there are.
     const MINIMA: Minima;
+    /// What the columns are to be reduced by.
+    const OFFSET: i16;
+    /// Whether each half of a block has a factor of its own.
+    const HALVES: bool;
 
     /// What the integer sums of a block are to be multiplied with, lane = row.
     fn scale(&self, block: usize) -> &[f32; 8];
 
     /// The negated minimum of half `half` of a block; where there is one for the whole block, `half` is 0.
     fn minimum(&self, block: usize, half: usize) -> &[f32; 8];
+
+    /// Columns `4k..4k + 4` of a block, as unsigned numbers.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    unsafe fn columns(&self, block: usize, k: usize) -> __m256i;
+
+    /// The factors of half `half` of a block, i16, that of each row twice; where there are none, anything.
+    fn factor(&self, block: usize, half: usize) -> &[i16; 16];
 
     /// Exact integer sums of block `block` of group `group` of each panel times each input's, lane = row.
     /// `x` and the sums of its halves start with the first group.

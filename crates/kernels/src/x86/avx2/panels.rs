@@ -22,13 +22,7 @@ const INPUTS: usize = 4;
 pub fn panels<Q: Quant>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>) {
     let mut room =
         Room { panels: [[Q::Panel::ZERO; SEGMENT_GROUPS]; PANELS], scaled_sums: [[[0.0; SEGMENT_BLOCKS]; 2]; INPUTS] };
-    let x = Inputs {
-        count: x.quants.len() / x.cols,
-        blocks: x.cols / 32,
-        quants: x.quants.as_chunks().0,
-        scales: x.scales,
-        sums: x.sums.as_chunks().0,
-    };
+    let x = Inputs::new(x);
     let mut first = 0;
     while first < rows {
         let count = (rows - first).min(PANELS * 8);
@@ -50,28 +44,40 @@ struct Room<P> {
 }
 
 /// The inputs, block by block.
-struct Inputs<'a> {
+pub struct Inputs<'a> {
     /// Input rows.
-    count: usize,
+    pub count: usize,
     /// Blocks of a row.
-    blocks: usize,
-    quants: &'a [[i8; 32]],
-    scales: &'a [f32],
-    sums: &'a [[i16; 2]],
+    pub blocks: usize,
+    pub quants: &'a [[i8; 32]],
+    pub scales: &'a [f32],
+    pub sums: &'a [[i16; 2]],
 }
 
-/// Up to 16 weight rows.
-struct Strip<'a> {
-    w: &'a [u8],
-    row_bytes: usize,
+impl<'a> Inputs<'a> {
+    pub fn new(x: Q8Rows<'a>) -> Inputs<'a> {
+        Inputs {
+            count: x.quants.len() / x.cols,
+            blocks: x.cols / 32,
+            quants: x.quants.as_chunks().0,
+            scales: x.scales,
+            sums: x.sums.as_chunks().0,
+        }
+    }
+}
+
+/// Some weight rows.
+pub struct Strip<'a> {
+    pub w: &'a [u8],
+    pub row_bytes: usize,
     /// Where they go in the output.
-    first: usize,
-    count: usize,
+    pub first: usize,
+    pub count: usize,
 }
 
 impl Strip<'_> {
     /// Row `row`; the last one stands in for rows that are not there.
-    fn row(&self, row: usize) -> &[u8] {
+    pub fn row(&self, row: usize) -> &[u8] {
         &self.w[row.min(self.count - 1) * self.row_bytes..][..self.row_bytes]
     }
 }
@@ -106,7 +112,7 @@ fn strip_times<Q: Quant, const P: usize>(
 /// Unpacks `count` groups of eight rows from group `start`; the last one may be the incomplete end of the rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack<Q: Quant>(panels: &mut [Q::Panel], rows: [(&[Q::Group], &[u8]); 8], start: usize, count: usize) {
+pub fn unpack<Q: Quant>(panels: &mut [Q::Panel], rows: [(&[Q::Group], &[u8]); 8], start: usize, count: usize) {
     for (g, panel) in panels[..count].iter_mut().enumerate() {
         let mut ends = [Q::Group::PADDING; 8];
         let groups: [&Q::Group; 8] = if start + g < rows[0].0.len() {
@@ -123,10 +129,10 @@ fn unpack<Q: Quant>(panels: &mut [Q::Panel], rows: [(&[Q::Group], &[u8]); 8], st
 }
 
 /// Which inputs and blocks a tile takes.
-struct Part {
-    start: usize,
-    blocks: usize,
-    t: usize,
+pub struct Part {
+    pub start: usize,
+    pub blocks: usize,
+    pub t: usize,
 }
 
 /// Multiplies a segment of up to 16 weight rows with `T` inputs; returns `T`.
@@ -206,7 +212,7 @@ fn tile<B: Panel, const P: usize, const T: usize>(
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn scale_sums(scaled: &mut [[f32; SEGMENT_BLOCKS]; 2], minima: Minima, scales: &[f32], sums: &[[i16; 2]]) {
+pub fn scale_sums(scaled: &mut [[f32; SEGMENT_BLOCKS]; 2], minima: Minima, scales: &[f32], sums: &[[i16; 2]]) {
     let [first, second] = scaled;
     let ((scales, scales_rest), (sums, sums_rest)) = (scales.as_chunks::<8>(), sums.as_chunks::<8>());
     let groups = first.as_chunks_mut::<8>().0.iter_mut().zip(second.as_chunks_mut::<8>().0);

@@ -1,0 +1,262 @@
+//! Several input rows: weights are unpacked once per strip of 16 or 32 rows and meet every input there. Lane = row.
+//!
+//! Blocks are summed in the order of `crate::order`, so the bits are those of every other table.
+
+use std::arch::asm;
+use std::arch::x86_64::*;
+
+use super::panel::Sixteen;
+use super::registers::{load_512, load_i16, load_ps, store_i32, store_ps};
+use crate::order::{LANES, SEGMENT_BLOCKS};
+use crate::weights::Minima;
+use crate::x86::avx2::format::{Group, Quant};
+use crate::x86::avx2::panel::{Panel, unroll};
+use crate::x86::avx2::panels::{Inputs, Part, Strip, scale_sums, unpack};
+use crate::{OutTile, Q8Rows};
+
+const SEGMENT_GROUPS: usize = SEGMENT_BLOCKS / 8;
+/// Panels side by side: each broadcast of activations meets both.
+const PANELS: usize = 2;
+/// Inputs of a tile: with two panels 16 sums, which leaves registers for what is multiplied.
+const INPUTS: usize = 6;
+
+/// What is unpacked once and used many times.
+struct Room<P> {
+    /// Eight rows at a time, on their way to the panels of sixteen.
+    eight: [[P; 1]; 2],
+    panels: [[Sixteen; SEGMENT_GROUPS]; PANELS],
+    inputs: [Segment; INPUTS],
+    /// The lanes of a tile's sums; the first group of a segment sets them.
+    lanes: [[[[f32; 16]; PANELS]; INPUTS]; LANES],
+    /// The quants of inputs whose last segment is shorter.
+    ends: [[[i8; 32]; SEGMENT_BLOCKS]; INPUTS],
+}
+
+/// What goes with the quants of an input in a segment.
+#[derive(Clone, Copy)]
+struct Segment {
+    scales: [f32; SEGMENT_BLOCKS],
+    /// Sums of activations times their scale: of blocks for `Minima::Whole`, of both halves for `Minima::Halves`.
+    scaled_sums: [[f32; SEGMENT_BLOCKS]; 2],
+    /// What the sums of products of both halves begin with: the offset times the sums of activations.
+    offsets: [[i32; SEGMENT_BLOCKS]; 2],
+}
+
+impl Segment {
+    const ZERO: Segment = Segment {
+        scales: [0.0; SEGMENT_BLOCKS],
+        scaled_sums: [[0.0; SEGMENT_BLOCKS]; 2],
+        offsets: [[0; SEGMENT_BLOCKS]; 2],
+    };
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    fn fill<B: Panel>(&mut self, scales: &[f32], sums: &[[i16; 2]]) {
+        self.scales[..scales.len()].copy_from_slice(scales);
+        scale_sums(&mut self.scaled_sums, B::MINIMA, scales, sums);
+        if B::OFFSET == 0 {
+            return;
+        }
+        let [first, second] = &mut self.offsets;
+        let offset = i32::from(-B::OFFSET) & 0xffff;
+        let (low, high) = (_mm512_set1_epi32(offset), _mm512_set1_epi32(offset << 16));
+        let (groups, rest) = sums.as_chunks::<16>();
+        let places = first.as_chunks_mut::<16>().0.iter_mut().zip(second.as_chunks_mut::<16>().0);
+        for ((first, second), sums) in places.zip(groups) {
+            let sums = load_i16(sums.as_flattened().first_chunk().expect("sixteen pairs are 32"));
+            if B::HALVES {
+                store_i32(first, _mm512_madd_epi16(sums, low));
+                store_i32(second, _mm512_madd_epi16(sums, high));
+            } else {
+                store_i32(first, _mm512_madd_epi16(sums, _mm512_or_si512(low, high)));
+            }
+        }
+        for (i, &[a, b]) in rest.iter().enumerate() {
+            let at = groups.len() * 16 + i;
+            let (a, b) = (-i32::from(B::OFFSET) * i32::from(a), -i32::from(B::OFFSET) * i32::from(b));
+            (first[at], second[at]) = if B::HALVES { (a, b) } else { (a + b, 0) };
+        }
+    }
+}
+
+/// `out[t][o] = w[o] . x[t]` for `rows` weight rows of `row_bytes` and every input.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn panels<Q: Quant>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>) {
+    let mut room = Room {
+        eight: [[Q::Panel::ZERO]; 2],
+        panels: [[Sixteen::ZERO; SEGMENT_GROUPS]; PANELS],
+        inputs: [Segment::ZERO; INPUTS],
+        lanes: [[[[0.0; 16]; PANELS]; INPUTS]; LANES],
+        ends: [[[0; 32]; SEGMENT_BLOCKS]; INPUTS],
+    };
+    let x = Inputs::new(x);
+    let mut first = 0;
+    while first < rows {
+        let count = (rows - first).min(PANELS * 16);
+        let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count };
+        if count > 16 {
+            strip_times::<Q, 2>(out, &strip, &mut room, &x);
+        } else {
+            strip_times::<Q, 1>(out, &strip, &mut room, &x);
+        }
+        first += count;
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn strip_times<Q: Quant, const P: usize>(
+    out: &mut OutTile<'_>,
+    strip: &Strip<'_>,
+    room: &mut Room<Q::Panel>,
+    x: &Inputs<'_>,
+) {
+    for start in (0..x.blocks).step_by(SEGMENT_BLOCKS) {
+        let blocks = (x.blocks - start).min(SEGMENT_BLOCKS);
+        for p in 0..P {
+            let rows = [0, 8].map(|half| std::array::from_fn(|r| Q::Group::split(strip.row(p * 16 + half + r))));
+            for (g, panel) in room.panels[p][..blocks.div_ceil(8)].iter_mut().enumerate() {
+                let [a, b] = &mut room.eight;
+                unpack::<Q>(a, rows[0], start / 8 + g, 1);
+                unpack::<Q>(b, rows[1], start / 8 + g, 1);
+                panel.join([&a[0], &b[0]]);
+            }
+        }
+        let mut t = 0;
+        while t < x.count {
+            let part = Part { start, blocks, t };
+            t += match x.count - t {
+                1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part),
+                2 | 3 => tile::<Q::Panel, P, 2>(out, strip, room, x, part),
+                4..6 => tile::<Q::Panel, P, 4>(out, strip, room, x, part),
+                _ => tile::<Q::Panel, P, INPUTS>(out, strip, room, x, part),
+            };
+        }
+    }
+}
+
+/// Multiplies a segment of up to 32 weight rows with `T` inputs; returns `T`.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn tile<B: Panel, const P: usize, const T: usize>(
+    out: &mut OutTile<'_>,
+    strip: &Strip<'_>,
+    room: &mut Room<B>,
+    x: &Inputs<'_>,
+    part: Part,
+) -> usize {
+    let Room { panels, inputs, lanes, ends, .. } = room;
+    let inputs: &mut [_; T] = inputs.first_chunk_mut().expect("a tile has at most INPUTS inputs");
+    let panels: &[_; P] = panels.first_chunk().expect("a tile has at most PANELS panels");
+    let blocks = part.blocks.min(SEGMENT_BLOCKS);
+    for t in 0..T {
+        let first = (part.t + t) * x.blocks + part.start;
+        inputs[t].fill::<B>(&x.scales[first..][..blocks], &x.sums[first..][..blocks]);
+        if blocks < SEGMENT_BLOCKS {
+            ends[t][..blocks].copy_from_slice(&x.quants[first..][..blocks]);
+        }
+    }
+    let mut quants: [&[[i8; 32]; SEGMENT_BLOCKS]; T] = std::array::from_fn(|t| &ends[t]);
+    if blocks == SEGMENT_BLOCKS {
+        for t in 0..T {
+            let first = (part.t + t) * x.blocks + part.start;
+            quants[t] = x.quants[first..].first_chunk().expect("a segment is left of the row");
+        }
+    }
+    let inputs: &[Segment; T] = inputs;
+    for b in 0..blocks {
+        let (g, j) = (b / 8, b % 8);
+        let panel: [&Sixteen; P] = std::array::from_fn(|p| &panels[p][g]);
+        let mut sums = [[_mm512_setzero_si512(); P]; T];
+        let mut products = [[_mm512_setzero_ps(); P]; T];
+        unroll!(K, {
+            if B::OFFSET != 0 && (K == 0 || B::HALVES && K == 4) {
+                for t in 0..T {
+                    sums[t] = [_mm512_set1_epi32(inputs[t].offsets[K / 4][b]); P];
+                }
+            } else if B::HALVES && K == 4 {
+                sums = [[_mm512_setzero_si512(); P]; T];
+            }
+            step::<K, P, T>(&mut sums, panel.map(|panel| &panel.quants[j][K]), quants.map(|x| &x[b]));
+            if B::HALVES && K % 4 == 3 {
+                for p in 0..P {
+                    let factor = load_ps(&panel[p].factors[j][K / 4]);
+                    for t in 0..T {
+                        // Both products are below 2^24, so that only their sum is rounded, as that of integers is.
+                        products[t][p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[t][p]), factor, products[t][p]);
+                    }
+                }
+            }
+        });
+        if !B::HALVES {
+            for t in 0..T {
+                products[t] = sums[t].map(|sum| _mm512_cvtepi32_ps(sum));
+            }
+        }
+        let begun = if b < LANES { 0 } else { 0xffff };
+        for t in 0..T {
+            let scale = _mm512_set1_ps(inputs[t].scales[b]);
+            for p in 0..P {
+                let place = &mut lanes[j][t][p];
+                let scaled = _mm512_mul_ps(products[t][p], load_ps(&panel[p].scales[j]));
+                let mut lane = _mm512_fmadd_ps(scaled, scale, _mm512_maskz_mov_ps(begun, load_ps(place)));
+                if B::MINIMA != Minima::None {
+                    let sum = _mm512_set1_ps(inputs[t].scaled_sums[0][b]);
+                    lane = _mm512_fmadd_ps(load_ps(&panel[p].minima[j][0]), sum, lane);
+                }
+                if B::MINIMA == Minima::Halves {
+                    let sum = _mm512_set1_ps(inputs[t].scaled_sums[1][b]);
+                    lane = _mm512_fmadd_ps(load_ps(&panel[p].minima[j][1]), sum, lane);
+                }
+                store_ps(place, lane);
+            }
+        }
+    }
+    for t in 0..T {
+        for p in 0..P {
+            let lane = |l: usize| _mm512_maskz_mov_ps(if l < blocks { 0xffff } else { 0 }, load_ps(&lanes[l][t][p]));
+            let even = _mm512_add_ps(_mm512_add_ps(lane(0), lane(4)), _mm512_add_ps(lane(2), lane(6)));
+            let odd = _mm512_add_ps(_mm512_add_ps(lane(1), lane(5)), _mm512_add_ps(lane(3), lane(7)));
+            let sum = _mm512_add_ps(even, odd);
+            let out = &mut out.values[(part.t + t) * out.stride + strip.first + p * 16..];
+            if let (Some(out), true) = (out.first_chunk_mut::<16>(), strip.count >= p * 16 + 16) {
+                let sum = if part.start == 0 { sum } else { _mm512_add_ps(load_ps(out), sum) };
+                store_ps(out, sum);
+            } else {
+                let mut values = [0.0; 16];
+                store_ps(&mut values, sum);
+                for (out, value) in out.iter_mut().zip(values).take(strip.count - p * 16) {
+                    *out = if part.start == 0 { value } else { *out + value };
+                }
+            }
+        }
+    }
+    T
+}
+
+/// Adds the products of columns `4K` of each panel with each input, lane = row.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn step<const K: usize, const P: usize, const T: usize>(
+    sums: &mut [[__m512i; P]; T],
+    columns: [&[u8; 64]; P],
+    x: [&[i8; 32]; T],
+) {
+    for t in 0..T {
+        let four = [x[t][4 * K], x[t][4 * K + 1], x[t][4 * K + 2], x[t][4 * K + 3]].map(|x| x as u8);
+        let four = _mm512_set1_epi32(i32::from_le_bytes(four));
+        for p in 0..P {
+            sums[t][p] = keep(_mm512_dpbusd_epi32(sums[t][p], load_512(columns[p], 0), four));
+        }
+    }
+}
+
+/// The value itself. Hides from the compiler that it is a sum: it would regroup the sums of a tile, input by input, wait for
+/// each, and spill the weights.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn keep(mut register: __m512i) -> __m512i {
+    // SAFETY: no instruction is emitted.
+    unsafe { asm!("/* {0} */", inout(zmm_reg) register, options(nomem, nostack, preserves_flags)) };
+    register
+}
