@@ -5,6 +5,8 @@ mod float_loops;
 mod panel;
 mod panels;
 mod registers;
+mod row;
+mod row_formats;
 mod vnni;
 
 use crate::Kernels;

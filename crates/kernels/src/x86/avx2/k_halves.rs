@@ -12,7 +12,7 @@ use super::registers::{load_128, load_256, load_quants, store_256, store_ps};
 /// The half-precision number at `at`, in every lane.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn half_at<const N: usize>(w: &[u8; N], at: usize) -> __m256 {
+pub fn half_at<const N: usize>(w: &[u8; N], at: usize) -> __m256 {
     let bits = u16::from_le_bytes([w[at], w[at + 1]]);
     _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits))))
 }
@@ -58,7 +58,7 @@ pub struct Q2K;
 /// Minima of the first and of the second halves of eight blocks; lane = block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn minima_2(w: &[u8; 84]) -> [__m256; 2] {
+pub fn minima_2(w: &[u8; 84]) -> [__m256; 2] {
     let nibbles = _mm_and_si128(_mm_srli_epi16::<4>(load_128(w, 0)), _mm_set1_epi8(15));
     let both = _mm256_cvtepu8_epi16(nibbles);
     let first = _mm256_and_si256(both, _mm256_set1_epi32(0xffff));
@@ -69,7 +69,7 @@ fn minima_2(w: &[u8; 84]) -> [__m256; 2] {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn factors_2(w: &[u8; 84]) -> __m128i {
+pub fn factors_2(w: &[u8; 84]) -> __m128i {
     _mm_and_si128(load_128(w, 0), _mm_set1_epi8(15))
 }
 
@@ -118,7 +118,7 @@ pub struct Q3K;
 /// Four low bits of 16 factors in the nibbles of 8 bytes, two high bits in the pairs of 4 bytes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn factors_3(w: &[u8; 110]) -> __m128i {
+pub fn factors_3(w: &[u8; 110]) -> __m128i {
     let packed = load_128(w, 94); // from two bytes earlier: the block ends two bytes later
     let low = _mm_shuffle_epi8(packed, _mm_setr_epi8(2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5, 6, 7, 8, 9));
     let low = _mm_and_si128(_mm_srlv_epi32(low, _mm_setr_epi32(0, 0, 4, 4)), _mm_set1_epi8(15));

@@ -15,7 +15,7 @@ use super::registers::{load_128, load_256, load_quants, store_256, store_ps};
 /// scales 4-7 and of minima 4-7.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn scales_minima<const N: usize>(w: &[u8; N]) -> (__m256, __m256) {
+pub fn scales_minima<const N: usize>(w: &[u8; N]) -> (__m256, __m256) {
     const LOW6: i32 = 0x3f3f_3f3f;
     const LOW4: i32 = 0x0f0f_0f0f;
     const UPPER: i32 = 0x3030_3030;

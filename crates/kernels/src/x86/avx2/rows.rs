@@ -73,7 +73,7 @@ fn dot<Q: Quant, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>) -> [f32; R] {
 }
 
 /// The end of a row and zeros.
-fn padded<T: Copy + Default, const N: usize>(rest: &[T]) -> [T; N] {
+pub fn padded<T: Copy + Default, const N: usize>(rest: &[T]) -> [T; N] {
     let mut group = [T::default(); N];
     group[..rest.len()].copy_from_slice(rest);
     group

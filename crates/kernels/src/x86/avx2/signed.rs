@@ -126,7 +126,7 @@ pub struct Iq4Xs;
 /// Scales of eight blocks.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn scales_xs(w: &[u8; 136]) -> __m256 {
+pub fn scales_xs(w: &[u8; 136]) -> __m256 {
     let d = _mm256_broadcastss_ps(_mm_cvtph_ps(load_128(w, 0)));
     let low = _mm256_set1_epi32(i32::from_le_bytes([w[4], w[5], w[6], w[7]]));
     let low = _mm256_srlv_epi32(low, _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));

@@ -50,3 +50,12 @@ pub fn store_i32(values: &mut [i32; 16], register: __m512i) {
     // SAFETY: `values` is 64 writable bytes, and the instruction takes any alignment.
     unsafe { _mm512_storeu_si512(values.as_mut_ptr().cast(), register) }
 }
+
+/// 64 activations from `at`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub fn load_quants<const N: usize>(quants: &[i8; N], at: usize) -> __m512i {
+    let source: &[i8] = &quants[at..at + 64];
+    // SAFETY: `source` is 64 readable bytes, and the instruction takes any alignment.
+    unsafe { _mm512_loadu_si512(source.as_ptr().cast()) }
+}

@@ -4,10 +4,9 @@
 use candor_quant::Format;
 
 use super::panels::panels;
+use super::row::{Row, rows};
 use crate::shape::q8_rows;
 use crate::x86::avx2;
-use crate::x86::avx2::format::Quant;
-use crate::x86::avx2::rows::rows;
 use crate::{Activations, MatKernels, OutTile};
 
 /// The row of a format.
@@ -31,7 +30,7 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
 }
 
 /// `out[t][o] = w[o] . x[t]`.
-fn mat<Q: Quant>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>) {
+fn mat<Q: Row>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>) {
     let (x, inputs, row_bytes) = q8_rows(&out, Q::FORMAT, w, count, x);
     if count == 0 {
         return;

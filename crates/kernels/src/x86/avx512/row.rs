@@ -1,0 +1,204 @@
+//! One input row: two weight rows at a time, read once in the file's layout. The lower eight lanes belong to the first
+//! row, the upper eight to the second, lane = block.
+//!
+//! Blocks are summed in the order of `crate::order`, so the bits are those of every other table.
+
+use std::arch::x86_64::*;
+
+use super::registers::load_quants;
+use crate::Q8Row;
+use crate::order::SEGMENT;
+use crate::weights::Minima;
+use crate::x86::avx2::fold::tree;
+use crate::x86::avx2::format::{GROUP, Group, Quant};
+use crate::x86::avx2::panel::Panel;
+use crate::x86::avx2::registers::{load_i16, load_ps};
+use crate::x86::avx2::rows::{half_sums, padded, whole_sums};
+
+/// Bytes that prefetches run ahead.
+const AHEAD: usize = 2048;
+const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
+
+/// A format whose rows can be taken as they lie in the file.
+///
+/// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
+pub trait Row: Quant {
+    /// 256 weights in order, not yet reduced by the panel's `OFFSET`.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F, BW, VL, DQ and VNNI.
+    unsafe fn quants(w: &Self::Group) -> [__m512i; 4];
+
+    /// What the sums of eight blocks are to be multiplied with.
+    ///
+    /// # Safety
+    /// As `quants`.
+    unsafe fn scale(w: &Self::Group) -> __m256;
+
+    /// What times the activations' sums is to be subtracted: as many as the panel's `MINIMA` says.
+    ///
+    /// # Safety
+    /// As `quants`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    unsafe fn minima(_: &Self::Group) -> [__m256; 2] {
+        [_mm256_setzero_ps(); 2]
+    }
+
+    /// The integer factors of the 16 halves, if the panel has `HALVES`.
+    ///
+    /// # Safety
+    /// As `quants`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    unsafe fn factors(_: &Self::Group) -> __m128i {
+        _mm_setzero_si128()
+    }
+}
+
+/// `out[o] = w[o] . x`.
+///
+/// Rows of the two halves of `w` go together: two streams from memory are faster than one.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn rows<R: Row>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
+    let half = out.len() / 2;
+    let row = |o: usize| &w[o * row_bytes..][..row_bytes];
+    for o in 0..half {
+        [out[o], out[o + half]] = dot::<R>([row(o), row(o + half)], x);
+    }
+    if half * 2 < out.len() {
+        [out[half * 2], _] = dot::<R>([row(half * 2); 2], x);
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn dot<R: Row>(rows: [&[u8]; 2], x: Q8Row<'_>) -> [f32; 2] {
+    let (quants, quants_rest) = x.quants.as_chunks::<GROUP>();
+    let (scales, scales_rest) = x.scales.as_chunks::<8>();
+    let (sums, sums_rest) = x.sums.as_chunks::<16>();
+    let whole = quants.len();
+    let count = whole + usize::from(!quants_rest.is_empty());
+    let rows = rows.map(R::Group::split);
+    let groups = rows.map(|(groups, _)| &groups[..whole]);
+    let mut totals = [0.0; 2];
+    for start in (0..count).step_by(SEGMENT_GROUPS) {
+        let end = count.min(start + SEGMENT_GROUPS);
+        let mut lanes = _mm512_setzero_ps();
+        for g in start..end.min(whole) {
+            let w = groups.map(|groups| &groups[g]);
+            w.iter().for_each(|w| prefetch(*w));
+            lanes = step::<R>(lanes, w, &quants[g], &scales[g], &sums[g]);
+        }
+        if end > whole {
+            let live = (1u16 << scales_rest.len()) - 1;
+            let (quants, scales, sums) = (padded(quants_rest), padded(scales_rest), padded(sums_rest));
+            let mut ends = [R::Group::PADDING; 2];
+            for (end, (_, rest)) in ends.iter_mut().zip(rows) {
+                end.bytes()[..rest.len()].copy_from_slice(rest);
+            }
+            let next = step::<R>(lanes, ends.each_ref(), &quants, &scales, &sums);
+            lanes = _mm512_mask_mov_ps(lanes, live | live << 8, next);
+        }
+        let sums = [tree(_mm512_castps512_ps256(lanes)), tree(_mm512_extractf32x8_ps::<1>(lanes))];
+        for (total, sum) in totals.iter_mut().zip(sums) {
+            *total = if start == 0 { sum } else { *total + sum };
+        }
+    }
+    totals
+}
+
+/// Adds eight blocks of both rows to their lanes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn step<R: Row>(
+    lanes: __m512,
+    w: [&R::Group; 2],
+    quants: &[i8; GROUP],
+    scales: &[f32; 8],
+    sums: &[i16; 16],
+) -> __m512 {
+    let (scales, x_sums) = (load_ps(scales), load_i16(sums));
+    let products = integers::<R>(w, quants, x_sums);
+    // SAFETY: this function has the features that these ask for, as in all calls below.
+    let scale = both(w.map(|w| unsafe { R::scale(w) }));
+    let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(products), scale);
+    let lanes = _mm512_fmadd_ps(scaled, both([scales; 2]), lanes);
+    if R::Panel::MINIMA == Minima::None {
+        return lanes;
+    }
+    // SAFETY: as above.
+    let [a, b] = w.map(|w| unsafe { R::minima(w) });
+    if R::Panel::MINIMA == Minima::Whole {
+        return _mm512_fnmadd_ps(both([a[0], b[0]]), both([whole_sums(scales, x_sums); 2]), lanes);
+    }
+    let [first, second] = half_sums(scales, x_sums);
+    let lanes = _mm512_fnmadd_ps(both([a[0], b[0]]), both([first; 2]), lanes);
+    _mm512_fnmadd_ps(both([a[1], b[1]]), both([second; 2]), lanes)
+}
+
+/// Exact sums of the products of eight blocks, factors of halves applied and offsets removed.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn integers<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m512i {
+    let mut halves = [_mm512_setzero_si512(); 2];
+    for (halves, w) in halves.iter_mut().zip(w) {
+        // SAFETY: this function has the features that `quants` asks for.
+        let quants = unsafe { R::quants(w) };
+        let mut quads = [_mm512_setzero_si512(); 4];
+        for i in 0..4 {
+            quads[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), quants[i], load_quants(x, i * 64));
+        }
+        *halves = fold(quads);
+        if R::Panel::HALVES {
+            // SAFETY: as above.
+            let factors = unsafe { R::factors(w) };
+            let order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            let factors = _mm512_cvtepi8_epi32(_mm_shuffle_epi8(factors, order));
+            *halves = _mm512_mullo_epi32(*halves, factors);
+        }
+    }
+    let [a, b] = halves;
+    let first = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 16, 24, 17, 25, 18, 26, 19, 27);
+    let second = _mm512_add_epi32(first, _mm512_set1_epi32(4));
+    let blocks =
+        _mm512_add_epi32(_mm512_permutex2var_epi32(a, first, b), _mm512_permutex2var_epi32(a, second, b));
+    if R::Panel::OFFSET == 0 {
+        return blocks;
+    }
+    let offset = _mm512_set1_epi16(-R::Panel::OFFSET);
+    let x_sums = _mm512_broadcast_i64x4(x_sums);
+    if R::Panel::HALVES {
+        // SAFETY: as above.
+        let [a, b] = w.map(|w| unsafe { R::factors(w) });
+        let factors = _mm512_cvtepi8_epi16(_mm256_set_m128i(b, a));
+        return _mm512_add_epi32(blocks, _mm512_madd_epi16(_mm512_mullo_epi16(factors, offset), x_sums));
+    }
+    _mm512_add_epi32(blocks, _mm512_madd_epi16(x_sums, offset))
+}
+
+/// Adds fours: lane `4 * l + i` = sum of the quarter `l` of register `i`, that is half `l % 2` of block `2 * i + l / 2`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn fold([a, b, c, d]: [__m512i; 4]) -> __m512i {
+    let ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    let cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn both([a, b]: [__m256; 2]) -> __m512 {
+    _mm512_insertf32x8::<1>(_mm512_castps256_ps512(a), b)
+}
+
+/// Asks for the bytes [`AHEAD`] of a group.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn prefetch<G>(group: &G) {
+    let ahead = std::ptr::from_ref(group).cast::<i8>().wrapping_add(AHEAD);
+    for line in 0..size_of::<G>().div_ceil(64) {
+        // An address that is not there does nothing.
+        _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 64));
+    }
+}
