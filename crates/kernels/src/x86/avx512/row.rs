@@ -23,17 +23,20 @@ const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 ///
 /// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
 pub trait Row: Quant {
+    /// Lanes of [`fold`] whose weights are left multiplied by 16, which spares a shift of each.
+    const SIXTEENFOLD: u16 = 0;
+
     /// 256 weights in order, not yet reduced by the panel's `OFFSET`.
     ///
     /// # Safety
     /// The processor has AVX-512 F, BW, VL, DQ and VNNI.
     unsafe fn quants(w: &Self::Group) -> [__m512i; 4];
 
-    /// What the sums of eight blocks are to be multiplied with.
+    /// What the sums of eight blocks of both rows are to be multiplied with.
     ///
     /// # Safety
     /// As `quants`.
-    unsafe fn scale(w: &Self::Group) -> __m256;
+    unsafe fn scales(w: [&Self::Group; 2]) -> __m512;
 
     /// What times the activations' sums is to be subtracted: as many as the panel's `MINIMA` says.
     ///
@@ -41,8 +44,8 @@ pub trait Row: Quant {
     /// As `quants`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-    unsafe fn minima(_: &Self::Group) -> [__m256; 2] {
-        [_mm256_setzero_ps(); 2]
+    unsafe fn minima(_: [&Self::Group; 2]) -> [__m512; 2] {
+        [_mm512_setzero_ps(); 2]
     }
 
     /// The integer factors of the 16 halves, if the panel has `HALVES`.
@@ -111,30 +114,24 @@ fn dot<R: Row>(rows: [&[u8]; 2], x: Q8Row<'_>) -> [f32; 2] {
 /// Adds eight blocks of both rows to their lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn step<R: Row>(
-    lanes: __m512,
-    w: [&R::Group; 2],
-    quants: &[i8; GROUP],
-    scales: &[f32; 8],
-    sums: &[i16; 16],
-) -> __m512 {
+fn step<R: Row>(lanes: __m512, w: [&R::Group; 2], quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16]) -> __m512 {
     let (scales, x_sums) = (load_ps(scales), load_i16(sums));
     let products = integers::<R>(w, quants, x_sums);
-    // SAFETY: this function has the features that these ask for, as in all calls below.
-    let scale = both(w.map(|w| unsafe { R::scale(w) }));
+    // SAFETY: this function has the features that `scales` asks for.
+    let scale = unsafe { R::scales(w) };
     let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(products), scale);
     let lanes = _mm512_fmadd_ps(scaled, both([scales; 2]), lanes);
     if R::Panel::MINIMA == Minima::None {
         return lanes;
     }
     // SAFETY: as above.
-    let [a, b] = w.map(|w| unsafe { R::minima(w) });
+    let minima = unsafe { R::minima(w) };
     if R::Panel::MINIMA == Minima::Whole {
-        return _mm512_fnmadd_ps(both([a[0], b[0]]), both([whole_sums(scales, x_sums); 2]), lanes);
+        return _mm512_fnmadd_ps(minima[0], both([whole_sums(scales, x_sums); 2]), lanes);
     }
     let [first, second] = half_sums(scales, x_sums);
-    let lanes = _mm512_fnmadd_ps(both([a[0], b[0]]), both([first; 2]), lanes);
-    _mm512_fnmadd_ps(both([a[1], b[1]]), both([second; 2]), lanes)
+    let lanes = _mm512_fnmadd_ps(minima[0], both([first; 2]), lanes);
+    _mm512_fnmadd_ps(minima[1], both([second; 2]), lanes)
 }
 
 /// Exact sums of the products of eight blocks, factors of halves applied and offsets removed.
@@ -150,6 +147,9 @@ fn integers<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m5
             quads[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), quants[i], load_quants(x, i * 64));
         }
         *halves = fold(quads);
+        if R::SIXTEENFOLD != 0 {
+            *halves = _mm512_mask_srai_epi32::<4>(*halves, R::SIXTEENFOLD, *halves);
+        }
         if R::Panel::HALVES {
             // SAFETY: as above.
             let factors = unsafe { R::factors(w) };
@@ -161,8 +161,7 @@ fn integers<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m5
     let [a, b] = halves;
     let first = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 16, 24, 17, 25, 18, 26, 19, 27);
     let second = _mm512_add_epi32(first, _mm512_set1_epi32(4));
-    let blocks =
-        _mm512_add_epi32(_mm512_permutex2var_epi32(a, first, b), _mm512_permutex2var_epi32(a, second, b));
+    let blocks = _mm512_add_epi32(_mm512_permutex2var_epi32(a, first, b), _mm512_permutex2var_epi32(a, second, b));
     if R::Panel::OFFSET == 0 {
         return blocks;
     }
@@ -188,7 +187,7 @@ fn fold([a, b, c, d]: [__m512i; 4]) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn both([a, b]: [__m256; 2]) -> __m512 {
+pub fn both([a, b]: [__m256; 2]) -> __m512 {
     _mm512_insertf32x8::<1>(_mm512_castps256_ps512(a), b)
 }
 

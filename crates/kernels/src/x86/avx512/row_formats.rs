@@ -3,12 +3,12 @@
 use std::arch::x86_64::*;
 
 use super::registers::load_512;
-use super::row::Row;
+use super::row::{Row, both as join};
 use crate::weights::IQ4_VALUES;
 use crate::x86::avx2::fold::negated;
 use crate::x86::avx2::format::Quant;
 use crate::x86::avx2::k_halves::{self, Q2K, Q3K, Q6K};
-use crate::x86::avx2::k_quants::{Q4K, Q5K, scales_minima};
+use crate::x86::avx2::k_quants::{Q4K, Q5K};
 use crate::x86::avx2::legacy::{Q4_0, Q4_1, Q5_0, Q5_1, halves_at};
 use crate::x86::avx2::registers::{load_128, load_256};
 use crate::x86::avx2::signed::{Iq4Nl, Iq4Xs, Q8_0, scales_xs};
@@ -25,8 +25,7 @@ fn bytes(low: u8, high: u8) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn shifted(bytes: __m256i, low: i16, high: i16) -> __m512i {
-    let counts =
-        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(_mm256_set1_epi16(low)), _mm256_set1_epi16(high));
+    let counts = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(_mm256_set1_epi16(low)), _mm256_set1_epi16(high));
     _mm512_srlv_epi16(_mm512_broadcast_i64x4(bytes), counts)
 }
 
@@ -38,14 +37,37 @@ fn with_bits(weights: __m512i, bytes: __m512i, bits: __m512i, more: i8) -> __m51
     _mm512_mask_add_epi8(weights, set, weights, _mm512_set1_epi8(more))
 }
 
+/// Two blocks of 16 bytes, each in two quarters.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn twice<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> __m512i {
+    let first = _mm512_broadcast_i32x4(load_128(w, at));
+    _mm512_mask_broadcast_i32x4(first, 0xff00, load_128(w, at + stride))
+}
+
 /// Two blocks of 16 bytes of nibbles, element `i` low and element `i + 16` high.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn nibbles<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> __m512i {
-    let first = _mm512_broadcast_i32x4(load_128(w, at));
-    let two = _mm512_mask_broadcast_i32x4(first, 0xff00, load_128(w, at + stride));
     let counts = _mm512_broadcast_i64x4(_mm256_set_m128i(_mm_set1_epi16(4), _mm_setzero_si128()));
-    _mm512_and_si512(_mm512_srlv_epi16(two, counts), _mm512_set1_epi8(15))
+    _mm512_and_si512(_mm512_srlv_epi16(twice(w, at, stride), counts), _mm512_set1_epi8(15))
+}
+
+/// As [`nibbles`], the high ones left where they are: sixteenfold.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn nibbles_in_place<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> __m512i {
+    let masks = _mm512_broadcast_i64x4(_mm256_set_m128i(_mm_set1_epi8(0xf0u8 as i8), _mm_set1_epi8(0x0f)));
+    _mm512_and_si512(twice(w, at, stride), masks)
+}
+
+/// The scales of eight blocks of 18 bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn scales_18(w: &[u8; 144]) -> __m256 {
+    let order = _mm512_castsi128_si512(_mm_setr_epi16(0, 9, 18, 27, 36, 45, 54, 63));
+    let words = _mm512_permutex2var_epi16(load_512(w, 0), order, load_512(w, 64));
+    _mm256_cvtph_ps(_mm512_castsi512_si128(words))
 }
 
 /// The 32 fifth bits at `at` and those `stride` later, as a mask of two blocks.
@@ -55,10 +77,15 @@ fn fifth_bits<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> u64 {
     bits(at) | bits(at + stride) << 32
 }
 
-/// A row of a format: how its quants are unpacked, its scale, and what else it has.
+/// A row of a format: how its quants are unpacked, its scales, and what else it has.
 macro_rules! row {
-    ($format:ident, $w:ident: quants $i:ident => $quants:expr; $($part:ident: $type:ty => $body:expr;)*) => {
+    (
+        $format:ident, $w:ident: $(sixteenfold $lanes:expr;)? quants $i:ident => $quants:expr;
+        $($part:ident($both:ident): $type:ty => $body:expr;)*
+    ) => {
         impl Row for $format {
+            $(const SIXTEENFOLD: u16 = $lanes;)?
+
             #[inline]
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
             unsafe fn quants($w: &<Self as Quant>::Group) -> [__m512i; 4] {
@@ -71,22 +98,26 @@ macro_rules! row {
 
             $(#[inline]
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-            unsafe fn $part($w: &<Self as Quant>::Group) -> $type {
+            unsafe fn $part($both: row!(argument $part)) -> $type {
                 $body
             })*
         }
     };
+    (argument factors) => { &<Self as Quant>::Group };
+    (argument $other:ident) => { [&<Self as Quant>::Group; 2] };
 }
 
 row! { Q4_0, w:
-    quants i => nibbles(w, i * 36 + 2, 18);
-    scale: __m256 => halves_at(w, 0, 18);
+    sixteenfold 0xf0f0;
+    quants i => nibbles_in_place(w, i * 36 + 2, 18);
+    scales(both): __m512 => join(both.map(|w| scales_18(w)));
 }
 
 row! { Q4_1, w:
-    quants i => nibbles(w, i * 40 + 4, 20);
-    scale: __m256 => halves_at(w, 0, 20);
-    minima: [__m256; 2] => [negated(halves_at(w, 2, 20)); 2];
+    sixteenfold 0xf0f0;
+    quants i => nibbles_in_place(w, i * 40 + 4, 20);
+    scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 20)));
+    minima(both): [__m512; 2] => [join(both.map(|w| negated(halves_at(w, 2, 20)))); 2];
 }
 
 row! { Q5_0, w:
@@ -94,7 +125,7 @@ row! { Q5_0, w:
         let low = nibbles(w, i * 44 + 6, 22);
         _mm512_mask_add_epi8(low, fifth_bits(w, i * 44 + 2, 22), low, _mm512_set1_epi8(16))
     };
-    scale: __m256 => halves_at(w, 0, 22);
+    scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 22)));
 }
 
 row! { Q5_1, w:
@@ -102,8 +133,8 @@ row! { Q5_1, w:
         let low = nibbles(w, i * 48 + 8, 24);
         _mm512_mask_add_epi8(low, fifth_bits(w, i * 48 + 4, 24), low, _mm512_set1_epi8(16))
     };
-    scale: __m256 => halves_at(w, 0, 24);
-    minima: [__m256; 2] => [negated(halves_at(w, 2, 24)); 2];
+    scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 24)));
+    minima(both): [__m512; 2] => [join(both.map(|w| negated(halves_at(w, 2, 24)))); 2];
 }
 
 row! { Q8_0, w:
@@ -111,7 +142,7 @@ row! { Q8_0, w:
         let low = _mm512_castsi256_si512(load_256(w, i * 68 + 2));
         _mm512_xor_si512(_mm512_inserti64x4::<1>(low, load_256(w, i * 68 + 36)), _mm512_set1_epi8(-128))
     };
-    scale: __m256 => halves_at(w, 0, 34);
+    scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 34)));
 }
 
 /// The weights that nibbles stand for, plus 128.
@@ -132,12 +163,12 @@ fn look_up(nibbles: __m512i) -> __m512i {
 
 row! { Iq4Nl, w:
     quants i => look_up(nibbles(w, i * 36 + 2, 18));
-    scale: __m256 => halves_at(w, 0, 18);
+    scales(both): __m512 => join(both.map(|w| scales_18(w)));
 }
 
 row! { Iq4Xs, w:
     quants i => look_up(nibbles(w, i * 32 + 8, 16));
-    scale: __m256 => scales_xs(w);
+    scales(both): __m512 => join(both.map(|w| scales_xs(w)));
 }
 
 row! { Q2K, w:
@@ -145,9 +176,12 @@ row! { Q2K, w:
         let shift = (i % 2 * 4) as i16;
         _mm512_and_si512(shifted(load_256(w, 16 + i / 2 * 32), shift, shift + 2), _mm512_set1_epi8(3))
     };
-    scale: __m256 => k_halves::half_at(w, 80);
-    minima: [__m256; 2] => k_halves::minima_2(w);
-    factors: __m128i => k_halves::factors_2(w);
+    scales(both): __m512 => join(both.map(|w| k_halves::half_at(w, 80)));
+    minima(both): [__m512; 2] => {
+        let [a, b] = both.map(|w| k_halves::minima_2(w));
+        [join([a[0], b[0]]), join([a[1], b[1]])]
+    };
+    factors(w): __m128i => k_halves::factors_2(w);
 }
 
 row! { Q3K, w:
@@ -157,14 +191,44 @@ row! { Q3K, w:
         let third = _mm512_broadcast_i64x4(load_256(w, 0));
         with_bits(low, third, bytes(1 << (2 * i), 1 << (2 * i + 1)), 4)
     };
-    scale: __m256 => k_halves::half_at(w, 108);
-    factors: __m128i => k_halves::factors_3(w);
+    scales(both): __m512 => join(both.map(|w| k_halves::half_at(w, 108)));
+    factors(w): __m128i => k_halves::factors_3(w);
+}
+
+/// Scales and minima of eight blocks of two rows, from blocks of 256 that begin with d, dmin and 12 packed bytes; the
+/// bytes as AVX2's `scales_minima` takes them apart.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn scales_minima<const N: usize>([a, b]: [&[u8; N]; 2]) -> [__m512; 2] {
+    const LOW6: i32 = 0x3f3f_3f3f;
+    const LOW4: i32 = 0x0f0f_0f0f;
+    const UPPER: i32 = 0x3030_3030;
+    let heads = _mm256_set_m128i(load_128(b, 0), load_128(a, 0));
+    let low = _mm256_shuffle_epi32::<0b11_10_11_01>(heads);
+    let low = _mm256_srlv_epi32(low, _mm256_setr_epi32(0, 0, 0, 4, 0, 0, 0, 4));
+    let high = _mm256_srli_epi32::<2>(_mm256_shuffle_epi32::<0b10_10_01_01>(heads));
+    let packed = _mm256_or_si256(
+        _mm256_and_si256(low, _mm256_setr_epi32(LOW6, LOW4, LOW6, LOW4, LOW6, LOW4, LOW6, LOW4)),
+        _mm256_and_si256(high, _mm256_setr_epi32(0, UPPER, 0, UPPER, 0, UPPER, 0, UPPER)),
+    );
+    // Scales of both rows, then minima of both.
+    let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(packed);
+    let scales = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm256_castsi256_si128(packed)));
+    let minima = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm256_extracti128_si256::<1>(packed)));
+    // d, dmin and six more bytes of the first row, then of the second.
+    let halves =
+        _mm256_cvtph_ps(_mm_unpacklo_epi64(_mm256_castsi256_si128(heads), _mm256_extracti128_si256::<1>(heads)));
+    let halves = _mm512_castps256_ps512(halves);
+    let d = _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4), halves);
+    let dmin = _mm512_permutexvar_ps(_mm512_setr_epi32(1, 1, 1, 1, 1, 1, 1, 1, 5, 5, 5, 5, 5, 5, 5, 5), halves);
+    [_mm512_mul_ps(d, scales), _mm512_mul_ps(dmin, minima)]
 }
 
 row! { Q4K, w:
-    quants i => _mm512_and_si512(shifted(load_256(w, 16 + i * 32), 0, 4), _mm512_set1_epi8(15));
-    scale: __m256 => scales_minima(w).0;
-    minima: [__m256; 2] => [scales_minima(w).1; 2];
+    sixteenfold 0xff00;
+    quants i => _mm512_and_si512(_mm512_broadcast_i64x4(load_256(w, 16 + i * 32)), bytes(0x0f, 0xf0));
+    scales(both): __m512 => scales_minima(both)[0];
+    minima(both): [__m512; 2] => [scales_minima(both)[1]; 2];
 }
 
 row! { Q5K, w:
@@ -173,8 +237,8 @@ row! { Q5K, w:
         let fifth = _mm512_broadcast_i64x4(load_256(w, 16));
         with_bits(low, fifth, bytes(1 << (2 * i), 1 << (2 * i + 1)), 16)
     };
-    scale: __m256 => scales_minima(w).0;
-    minima: [__m256; 2] => [scales_minima(w).1; 2];
+    scales(both): __m512 => scales_minima(both)[0];
+    minima(both): [__m512; 2] => [scales_minima(both)[1]; 2];
 }
 
 row! { Q6K, w:
@@ -193,6 +257,6 @@ row! { Q6K, w:
         let upper = _mm512_and_si512(upper, _mm512_set1_epi8(0x30));
         _mm512_ternarylogic_epi32::<0xf8>(upper, lower, _mm512_set1_epi8(15))
     };
-    scale: __m256 => k_halves::half_at(w, 208);
-    factors: __m128i => load_128(w, 192);
+    scales(both): __m512 => join(both.map(|w| k_halves::half_at(w, 208)));
+    factors(w): __m128i => load_128(w, 192);
 }
