@@ -213,10 +213,10 @@ pub fn exp(x: f32) -> f32 {
 
 /// Whole numbers that the largest magnitude of a block may become. On normally distributed values the best of eight has
 /// 18 % less squared error than always 127; four would have 14 %, sixteen 20 %.
-const LEVELS: [f32; 8] = [127.0, 126.0, 125.0, 124.0, 123.0, 122.0, 121.0, 120.0];
+pub const LEVELS: [f32; 8] = [127.0, 126.0, 125.0, 124.0, 123.0, 122.0, 121.0, 120.0];
 /// Squared error of a block, in units of its scale, below which other scales are not tried: rounding noise of blocks
 /// that are whole multiples of their scale.
-const EXACT: f32 = 1e-3;
+pub const EXACT: f32 = 1e-3;
 
 /// Rounds to 8-bit blocks, ties to even. The scale is the largest magnitude divided by whichever of [`LEVELS`] gives the
 /// least squared error.

@@ -4,6 +4,7 @@
 mod float_loops;
 mod panel;
 mod panels;
+mod quantize;
 mod registers;
 mod row;
 mod row_formats;

@@ -14,7 +14,7 @@ macro_rules! compile {
         pub(super) const LOOPS: F32Kernels = F32Kernels { $($name,)* };
 
         $(fn $name($($argument: $type),*) $(-> $result)? {
-            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,f16c")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c")]
             fn compiled($($argument: $type),*) $(-> $result)? { $body }
             // SAFETY: only the table leads here, and only an `Avx512` to the table: the processor has these features.
             unsafe { compiled($($argument),*) }
@@ -36,12 +36,12 @@ compile! {
     add(x: &mut [f32], y: &[f32]) = lanes::add(x, y);
     mul(x: &mut [f32], y: &[f32]) = lanes::mul(x, y);
     to_f16(out: &mut [u16], x: &[f32]) = narrow(out, x);
-    quantize_q8(out: Q8RowMut<'_>, x: &[f32]) = lanes::quantize_q8(out, x);
+    quantize_q8(out: Q8RowMut<'_>, x: &[f32]) = super::quantize::quantize_q8(out, x);
 }
 
 /// 16 halves, exactly.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,f16c")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c")]
 fn widen(halves: &[u16; WIDTH]) -> [f32; WIDTH] {
     let mut wide = [0.0; WIDTH];
     for (halves, wide) in halves.as_chunks::<8>().0.iter().zip(wide.as_chunks_mut::<8>().0) {
@@ -52,7 +52,7 @@ fn widen(halves: &[u16; WIDTH]) -> [f32; WIDTH] {
 
 /// Ties to even, as `candor_quant::half` does.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,f16c")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c")]
 fn narrow(out: &mut [u16], x: &[f32]) {
     assert_eq!(out.len(), x.len(), "to_f16");
     let ((out, out_rest), (x, x_rest)) = (out.as_chunks_mut::<8>(), x.as_chunks::<8>());

@@ -29,13 +29,16 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
     }
 }
 
+/// Up to this many inputs are quicker one after the other than by panels, which have to be unpacked.
+const FEW_INPUTS: usize = 3;
+
 /// `out[t][o] = w[o] . x[t]`.
 fn mat<Q: Row>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>) {
     let (x, inputs, row_bytes) = q8_rows(&out, Q::FORMAT, w, count, x);
     if count == 0 {
         return;
     }
-    if inputs > 1 {
+    if inputs > FEW_INPUTS {
         // SAFETY: only the table leads here, and only an `Avx512Vnni` to the table: the processor has these features.
         return unsafe { panels::<Q>(&mut out, w, row_bytes, count, x) };
     }
