@@ -1,6 +1,7 @@
 //! The tables for AVX-512: F, BW, VL and DQ (Skylake-SP and later), and the same with the byte dot products of VNNI (Cascade Lake,
 //! Ice Lake, Zen 4 and later).
 
+mod float;
 mod float_loops;
 mod panel;
 mod panels;
@@ -10,7 +11,9 @@ mod row;
 mod row_formats;
 mod vnni;
 
-use crate::Kernels;
+use candor_quant::Format;
+
+use crate::{Kernels, MatKernels};
 
 use super::Avx2;
 
@@ -31,7 +34,7 @@ impl Avx512 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx512", f32: float_loops::LOOPS, mat: super::avx2::mat };
+        static TABLE: Kernels = Kernels { name: "avx512", f32: float_loops::LOOPS, mat };
         &TABLE
     }
 }
@@ -51,5 +54,16 @@ impl Avx512Vnni {
     pub(crate) fn kernels(self) -> &'static Kernels {
         static TABLE: Kernels = Kernels { name: "avx512vnni", f32: float_loops::LOOPS, mat: vnni::kernels };
         &TABLE
+    }
+}
+
+/// Plain numbers by 16 lanes, quantized weights as AVX2 takes them.
+fn mat(format: Format) -> Option<MatKernels> {
+    let float = |mat| Some(MatKernels { q8: false, mat });
+    match format {
+        Format::F32 => float(float::mat::<float::F32>),
+        Format::F16 => float(float::mat::<float::F16>),
+        Format::Bf16 => float(float::mat::<float::Bf16>),
+        _ => super::avx2::mat(format),
     }
 }

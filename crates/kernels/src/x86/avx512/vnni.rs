@@ -25,7 +25,7 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
         Format::Q5K => q8(mat::<avx2::k_quants::Q5K>),
         Format::Q6K => q8(mat::<avx2::k_halves::Q6K>),
         Format::Iq4Xs => q8(mat::<avx2::signed::Iq4Xs>),
-        _ => avx2::mat(format),
+        _ => super::mat(format),
     }
 }
 

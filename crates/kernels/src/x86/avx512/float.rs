@@ -1,0 +1,277 @@
+//! Products of F32, F16 and BF16 rows with f32 activations, which are taken as they are. Lane = column.
+//!
+//! Order of summation: sixteen lanes of fused products over [`SEGMENT`] columns, their halves added and the tree of AVX2's
+//! `fold::tree`, segments from left to right. Not that of the other tables.
+
+use std::arch::x86_64::*;
+
+use candor_quant::Format;
+
+use super::registers::{load_512, load_ps, store_ps};
+use crate::shape::float_rows;
+use crate::x86::avx2::fold;
+use crate::x86::avx2::registers::load_256;
+use crate::{Activations, OutTile};
+
+/// Columns that are summed before their lanes are.
+const SEGMENT: usize = 1024;
+/// Registers of a segment.
+const STEPS: usize = SEGMENT / 16;
+/// Wsixteen rows that are widened together.
+const STRIP: usize = 6;
+/// Inputs of a tile.
+const INPUTS: usize = 4;
+/// Bytes that prefetches run ahead.
+const AHEAD: usize = 2048;
+
+/// A format of plain numbers; `Sixteen` is the bytes of sixteen.
+pub trait Number {
+    const FORMAT: Format;
+    type Sixteen: Copy;
+    const ZEROS: Self::Sixteen;
+
+    /// A row as whole groups of sixteen and the bytes that are left.
+    fn split(row: &[u8]) -> (&[Self::Sixteen], &[u8]);
+
+    /// The bytes.
+    fn bytes(sixteen: &mut Self::Sixteen) -> &mut [u8];
+
+    /// The numbers.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F, BW, VL and DQ.
+    unsafe fn widen(sixteen: &Self::Sixteen) -> __m512;
+}
+
+macro_rules! number {
+    ($name:ident, $bytes:literal, $sixteen:ident => $widen:expr) => {
+        pub struct $name;
+
+        impl Number for $name {
+            const FORMAT: Format = Format::$name;
+            type Sixteen = [u8; $bytes];
+            const ZEROS: Self::Sixteen = [0; $bytes];
+
+            fn split(row: &[u8]) -> (&[Self::Sixteen], &[u8]) {
+                row.as_chunks()
+            }
+
+            fn bytes(sixteen: &mut Self::Sixteen) -> &mut [u8] {
+                sixteen
+            }
+
+            #[inline]
+            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+            unsafe fn widen($sixteen: &Self::Sixteen) -> __m512 {
+                $widen
+            }
+        }
+    };
+}
+
+number!(F32, 64, sixteen => _mm512_castsi512_ps(load_512(sixteen, 0)));
+number!(F16, 32, sixteen => _mm512_cvtph_ps(load_256(sixteen, 0)));
+number!(Bf16, 32, sixteen => {
+    _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(load_256(sixteen, 0))))
+});
+
+/// `out[t][o] = w[o] . x[t]`.
+pub fn mat<N: Number>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>) {
+    let (x, cols, inputs, row_bytes) = float_rows(&out, N::FORMAT, w, rows, x);
+    match inputs {
+        // SAFETY: only the table leads here, and only an `Avx512` to the table: the processor has these features.
+        1 => unsafe { one_input::<N>(&mut out.values[..rows], w, row_bytes, x) },
+        // SAFETY: as above.
+        _ => unsafe { several_inputs::<N>(&mut out, w, (rows, row_bytes), x, cols) },
+    }
+}
+
+/// Rows of the two halves of `w` alternate: two streams from memory are faster than one.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn one_input<N: Number>(out: &mut [f32], w: &[u8], row_bytes: usize, x: &[f32]) {
+    let half = out.len() / 2;
+    let row = |o: usize| &w[o * row_bytes..][..row_bytes];
+    for o in 0..half {
+        let [a, b] = dot::<N, 2>([row(o), row(o + half)], x);
+        out[o] = a;
+        out[o + half] = b;
+    }
+    if half * 2 < out.len() {
+        let [a] = dot::<N, 1>([row(half * 2)], x);
+        out[half * 2] = a;
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn dot<N: Number, const R: usize>(rows: [&[u8]; R], x: &[f32]) -> [f32; R] {
+    let (whole, rest) = x.as_chunks::<16>();
+    let rows = rows.map(N::split);
+    let mut totals = [0.0; R];
+    for start in (0..x.len().div_ceil(16)).step_by(STEPS) {
+        let end = whole.len().min(start + STEPS);
+        let mut lanes = [_mm512_setzero_ps(); R];
+        for i in start..end {
+            let x = load_ps(&whole[i]);
+            for r in 0..R {
+                let sixteen = &rows[r].0[i];
+                if i * size_of::<N::Sixteen>() % 64 < size_of::<N::Sixteen>() {
+                    _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(sixteen).cast::<i8>().wrapping_add(AHEAD));
+                }
+                // SAFETY: this function has the features that `widen` asks for.
+                lanes[r] = _mm512_fmadd_ps(unsafe { N::widen(sixteen) }, x, lanes[r]);
+            }
+        }
+        if end == whole.len() && !rest.is_empty() && end < start + STEPS {
+            let x = load_ps(&padded(rest));
+            for r in 0..R {
+                lanes[r] = _mm512_fmadd_ps(last::<N>(rows[r].1), x, lanes[r]);
+            }
+        }
+        for r in 0..R {
+            let sum = tree(lanes[r]);
+            totals[r] = if start == 0 { sum } else { totals[r] + sum };
+        }
+    }
+    totals
+}
+
+/// The last numbers of a row, then zeros.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn last<N: Number>(rest: &[u8]) -> __m512 {
+    let mut sixteen = N::ZEROS;
+    N::bytes(&mut sixteen)[..rest.len()].copy_from_slice(rest);
+    // SAFETY: this function has the features that `widen` asks for.
+    unsafe { N::widen(&sixteen) }
+}
+
+fn padded(rest: &[f32]) -> [f32; 16] {
+    let mut sixteen = [0.0; 16];
+    sixteen[..rest.len()].copy_from_slice(rest);
+    sixteen
+}
+
+/// A segment of a row.
+type Segment = [[f32; 16]; STEPS];
+
+/// Strips of weights are widened once and meet every input in tiles of 6 rows by 4 inputs: as many sums as registers
+/// hold.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn several_inputs<N: Number>(
+    out: &mut OutTile<'_>,
+    w: &[u8],
+    (rows, row_bytes): (usize, usize),
+    x: &[f32],
+    cols: usize,
+) {
+    let bytes = size_of::<N::Sixteen>() / 16;
+    let mut wide = [[[0.0; 16]; STEPS]; STRIP];
+    let mut ends = [[[0.0; 16]; STEPS]; INPUTS];
+    for first in (0..rows).step_by(STRIP) {
+        let count = (rows - first).min(STRIP);
+        for start in (0..cols).step_by(SEGMENT) {
+            let columns = (cols - start).min(SEGMENT);
+            for (r, wide) in wide.iter_mut().enumerate().take(count) {
+                widen_row::<N>(wide, &w[(first + r) * row_bytes + start * bytes..][..columns * bytes]);
+            }
+            for (t, x) in x.chunks(cols * INPUTS).enumerate() {
+                let place = Place { row: first, input: t * INPUTS, start, columns };
+                let inputs = x.len() / cols;
+                let mut whole = [&[[0.0; 16]; STEPS]; INPUTS];
+                if columns == SEGMENT {
+                    for (whole, x) in whole.iter_mut().zip(x.chunks_exact(cols)) {
+                        *whole = x[start..].as_chunks().0.first_chunk().expect("a segment is left of the row");
+                    }
+                } else {
+                    for (end, x) in ends.iter_mut().zip(x.chunks_exact(cols)) {
+                        end.as_flattened_mut()[..columns].copy_from_slice(&x[start..]);
+                        end.as_flattened_mut()[columns..].fill(0.0);
+                    }
+                    whole = ends.each_ref();
+                }
+                strip_times(out, &wide[..count], &whole[..inputs], place);
+            }
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn widen_row<N: Number>(wide: &mut Segment, row: &[u8]) {
+    let (whole, rest) = N::split(row);
+    for (wide, sixteen) in wide.iter_mut().zip(whole) {
+        // SAFETY: this function has the features that `widen` asks for.
+        store_ps(wide, unsafe { N::widen(sixteen) });
+    }
+    if !rest.is_empty() {
+        store_ps(&mut wide[whole.len()], last::<N>(rest));
+    }
+}
+
+/// Where a strip's products go, and the columns that they are of.
+#[derive(Clone, Copy)]
+struct Place {
+    row: usize,
+    input: usize,
+    start: usize,
+    columns: usize,
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn strip_times(out: &mut OutTile<'_>, w: &[Segment], x: &[&Segment], place: Place) {
+    for (i, w) in w.chunks(6).enumerate() {
+        let place = Place { row: place.row + i * 6, ..place };
+        match w {
+            [a, b, c, d, e, f] => rows_times(out, [a, b, c, d, e, f], x, place),
+            [a, b, c, d, e] => rows_times(out, [a, b, c, d, e], x, place),
+            [a, b, c, d] => rows_times(out, [a, b, c, d], x, place),
+            [a, b, c] => rows_times(out, [a, b, c], x, place),
+            [a, b] => rows_times(out, [a, b], x, place),
+            [a] => rows_times(out, [a], x, place),
+            _ => {}
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn rows_times<const R: usize>(out: &mut OutTile<'_>, w: [&Segment; R], x: &[&Segment], place: Place) {
+    match *x {
+        [a, b, c, d] => tile(out, w, [a, b, c, d], place),
+        [a, b, c] => tile(out, w, [a, b, c], place),
+        [a, b] => tile(out, w, [a, b], place),
+        [a] => tile(out, w, [a], place),
+        _ => {}
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn tile<const R: usize, const T: usize>(out: &mut OutTile<'_>, w: [&Segment; R], x: [&Segment; T], place: Place) {
+    let mut lanes = [[_mm512_setzero_ps(); T]; R];
+    for i in 0..place.columns.div_ceil(16).min(STEPS) {
+        let mut weights = [_mm512_setzero_ps(); R];
+        for r in 0..R {
+            weights[r] = load_ps(&w[r][i]);
+        }
+        for t in 0..T {
+            let x = load_ps(&x[t][i]);
+            for r in 0..R {
+                lanes[r][t] = _mm512_fmadd_ps(weights[r], x, lanes[r][t]);
+            }
+        }
+    }
+    for t in 0..T {
+        let out = &mut out.values[(place.input + t) * out.stride + place.row..][..R];
+        for r in 0..R {
+            let sum = tree(lanes[r][t]);
+            out[r] = if place.start == 0 { sum } else { out[r] + sum };
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn tree(lanes: __m512) -> f32 {
+    fold::tree(_mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_extractf32x8_ps::<1>(lanes)))
+}
