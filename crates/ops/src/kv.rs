@@ -1,5 +1,7 @@
 //! What a key-value cache must hold.
 
+use candor_quant::Format;
+
 /// Element type of cached keys or values. Scores and sums accumulate in f32 whichever it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvFormat {
@@ -11,11 +13,11 @@ pub enum KvFormat {
 }
 
 impl KvFormat {
-    /// Bytes of one element.
-    pub const fn bytes(self) -> usize {
+    /// The same as a format of tensors.
+    pub const fn format(self) -> Format {
         match self {
-            KvFormat::F32 => 4,
-            KvFormat::F16 => 2,
+            KvFormat::F32 => Format::F32,
+            KvFormat::F16 => Format::F16,
         }
     }
 }
@@ -42,11 +44,17 @@ pub struct KvPlan {
 }
 
 impl KvPlan {
-    /// Bytes of keys and values together; `None` where no machine could hold them.
+    /// Bytes of one position's keys and values in one head; `None` where a width is no whole number of the format's
+    /// blocks.
+    pub fn head_bytes(&self) -> Option<usize> {
+        let keys = self.keys.format().row_bytes(self.key_dim)?;
+        keys.checked_add(self.values.format().row_bytes(self.value_dim)?)
+    }
+
+    /// Bytes of keys and values together; `None` where no machine could hold them. A backend may round widths and
+    /// positions up to multiples of its own.
     pub fn checked_bytes(&self) -> Option<usize> {
         let rows = self.layers.checked_mul(self.kv_heads)?.checked_mul(self.context)?.checked_mul(self.sequences)?;
-        let keys = self.key_dim.checked_mul(self.keys.bytes())?;
-        let values = self.value_dim.checked_mul(self.values.bytes())?;
-        rows.checked_mul(keys.checked_add(values)?)
+        rows.checked_mul(self.head_bytes()?)
     }
 }

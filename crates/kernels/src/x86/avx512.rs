@@ -1,6 +1,7 @@
 //! The tables for AVX-512: F, BW, VL and DQ (Skylake-SP and later), and the same with the byte dot products of VNNI (Cascade Lake,
 //! Ice Lake, Zen 4 and later).
 
+mod attention;
 mod float_loops;
 
 use crate::Kernels;
@@ -24,7 +25,8 @@ impl Avx512 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx512", f32: float_loops::LOOPS, mat: super::avx2::mat };
+        static TABLE: Kernels =
+            Kernels { name: "avx512", f32: float_loops::LOOPS, mat: super::avx2::mat, attention: attention::attention };
         &TABLE
     }
 }
@@ -42,7 +44,12 @@ impl Avx512Vnni {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx512vnni", f32: float_loops::LOOPS, mat: super::avx2::mat };
+        static TABLE: Kernels = Kernels {
+            name: "avx512vnni",
+            f32: float_loops::LOOPS,
+            mat: super::avx2::mat,
+            attention: attention::attention,
+        };
         &TABLE
     }
 }
