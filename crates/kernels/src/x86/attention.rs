@@ -57,7 +57,7 @@ pub unsafe trait Source<W: Wide>: Copy {
     const SPAN: usize;
     unsafe fn scale(self, k: usize, n: usize) -> W;
     unsafe fn group(self, k: usize, n: usize, scale: W) -> W;
-    /// The same with its first `groups` groups left out.
+    /// The same with its first `groups` groups left out, an even number of them.
     unsafe fn skip(self, groups: usize) -> Self;
 }
 
@@ -162,12 +162,11 @@ unsafe impl<W: Wide> Source<W> for Q8Keys {
     }
 }
 
-/// Rows of Q8_0 values, from an even or odd group on.
+/// Rows of Q8_0 values.
 #[derive(Clone, Copy)]
 struct Q8Values {
     base: *const u8,
     row_bytes: usize,
-    first: usize,
 }
 
 // SAFETY: as above.
@@ -177,19 +176,19 @@ unsafe impl<W: Wide> Source<W> for Q8Values {
     #[inline(always)]
     unsafe fn scale(self, k: usize, n: usize) -> W {
         // SAFETY: the caller's promise.
-        unsafe { W::splat_f16(self.base.add(k * self.row_bytes + (self.first + n) / 2 * 34)) }
+        unsafe { W::splat_f16(self.base.add(k * self.row_bytes + n / 2 * 34)) }
     }
 
     #[inline(always)]
     unsafe fn group(self, k: usize, n: usize, scale: W) -> W {
-        let n = self.first + n;
         // SAFETY: the caller's promise.
         unsafe { W::load_i8(ahead(self.base.add(k * self.row_bytes + n / 2 * 34 + 2 + n % 2 * PANEL))).times(scale) }
     }
 
     #[inline(always)]
     unsafe fn skip(self, groups: usize) -> Self {
-        Q8Values { first: self.first + groups, ..self }
+        // SAFETY: the caller's promise.
+        Q8Values { base: unsafe { self.base.add(groups / 2 * 34) }, ..self }
     }
 }
 
@@ -216,7 +215,7 @@ impl<S: Copy> Product<S> {
     }
 }
 
-/// `Q` queries by `N` groups, from group `first` on.
+/// `Q` queries by `N` groups, from group `first` on, which is even where `N` is.
 ///
 /// # Safety
 /// The processor has the instruction set of `W`, and all that the product names lies within its slices.
@@ -224,7 +223,7 @@ impl<S: Copy> Product<S> {
 unsafe fn tile<W: Wide, S: Source<W>, const Q: usize, const N: usize>(p: Product<S>, first: usize) {
     // SAFETY: the caller's promise; offsets are those of the named elements.
     unsafe {
-        let b = p.b.skip(first);
+        let (b, odd) = (p.b.skip(first / 2 * 2), if N % 2 == 0 { 0 } else { first % 2 });
         let mut sums = [[W::zero(); N]; Q];
         for q in 0..Q {
             for n in 0..N {
@@ -235,13 +234,13 @@ unsafe fn tile<W: Wide, S: Source<W>, const Q: usize, const N: usize>(p: Product
         while k < p.steps {
             let mut scales = [W::zero(); N];
             for n in 0..N {
-                scales[n] = b.scale(k, n);
+                scales[n] = b.scale(k, odd + n);
             }
             let end = p.steps.min(k.saturating_add(S::SPAN));
             while k < end {
                 let mut groups = [W::zero(); N];
                 for n in 0..N {
-                    groups[n] = b.group(k, n, scales[n]);
+                    groups[n] = b.group(k, odd + n, scales[n]);
                 }
                 for q in 0..Q {
                     let a = W::splat(*p.a.add(q * p.a_stride + k));
@@ -260,7 +259,7 @@ unsafe fn tile<W: Wide, S: Source<W>, const Q: usize, const N: usize>(p: Product
     }
 }
 
-/// `Q` queries by all groups: `N` at a time, then `M`, then one.
+/// `Q` queries by all groups: `N` at a time, then `M`, then one. `N` and `M` are even or 1.
 ///
 /// # Safety
 /// As [`tile`].
@@ -358,7 +357,7 @@ pub unsafe fn scores_q8_0<W: Wide>(out: OutTile<'_>, queries: Queries<'_>, keys:
 const TOGETHER: usize = 8;
 
 /// Positions of a mix that are worth loading and storing the sums for.
-const LEAST_STEPS: usize = 16;
+const LEAST_STEPS: usize = 32;
 
 /// `out[q] += weights[q] @ values`, once the rows' places are known.
 ///
@@ -439,7 +438,7 @@ pub unsafe fn mix_f16<W: Wide>(out: &mut [f32], weights: Weights<'_>, values: &[
 #[inline(always)]
 pub unsafe fn mix_q8_0<W: Wide>(out: &mut [f32], weights: Weights<'_>, values: &[u8]) {
     // SAFETY: the caller's promise.
-    unsafe { mix::<W, _>(out, Format::Q8_0, weights, values, |base, row_bytes| Q8Values { base, row_bytes, first: 0 }) }
+    unsafe { mix::<W, _>(out, Format::Q8_0, weights, values, |base, row_bytes| Q8Values { base, row_bytes }) }
 }
 
 /// A table's rows: wraps the products in functions with the features on.
