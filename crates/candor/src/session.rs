@@ -57,6 +57,7 @@ impl Session {
             return Err(Error::Window { context, window });
         }
         let plan = config.kv_plan(context, 1, options.keys, options.values);
+        plan.check().map_err(candor_models::Error::from)?;
         // The cache is allocated without touching it; whether the system would give it is asked first.
         let bytes = plan.checked_bytes().unwrap_or(usize::MAX);
         if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {

@@ -41,6 +41,7 @@ pub fn kv_format(format: CacheFormat) -> KvFormat {
     match format {
         CacheFormat::F32 => KvFormat::F32,
         CacheFormat::F16 => KvFormat::F16,
+        CacheFormat::Q8_0 => KvFormat::Q8_0,
     }
 }
 

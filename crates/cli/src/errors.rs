@@ -199,6 +199,9 @@ impl Error {
             Error::Candor(candor::Error::Window { .. } | candor::Error::Memory { .. }) => {
                 "-c N makes the context shorter"
             }
+            Error::Candor(candor::Error::Model(candor::models::Error::Ops(candor::ops::Error::Cache { .. }))) => {
+                "-ctk f16 and -ctv f16 take heads of any width"
+            }
             Error::Candor(candor::Error::NoChatTemplate) => {
                 "candor run --raw continues a text without one; --chat-template-file FILE gives the model a template"
             }

@@ -50,6 +50,7 @@ fn name(format: CacheFormat) -> &'static str {
     match format {
         CacheFormat::F32 => "f32",
         CacheFormat::F16 => "f16",
+        CacheFormat::Q8_0 => "q8_0",
     }
 }
 

@@ -1,22 +1,26 @@
-//! Attention of a few rows over the cached positions of one key and value head.
+//! Attention of a few rows over the cached positions of one key and value head, block by block.
 //!
-//! The scores are a matrix product whose weights are the cached keys, by the kernels of any other product. A row's
-//! result depends on its query and on the cache alone: sums over positions go from the first to the last.
+//! Positions are cut into blocks of [`BLOCK`]. Each block has a softmax of its own: the largest score, the sum of the
+//! exponentials and their mix of the values (Milakov and Gimelshein 2018; Dao et al. 2022). Blocks are merged from the
+//! first to the last, one by one, whoever computed them; so a row's result depends on its query and on the cache
+//! alone. A position that a row does not see takes no part in any sum.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-use candor_kernels::{Activations, Kernels, OutTile};
+use candor_kernels::{F32Kernels, OutTile, PANEL, Queries, Weights, padded};
 use candor_ops::{Heads, Step};
-use candor_quant::Format;
 
 use crate::buffer::room;
-use crate::kv::{Head, Run};
+use crate::kv::Head;
 
+/// Positions of a block: enough to hide the cost of merging, few enough that its keys and values stay in the
+/// second-level cache while all queries of a task meet them.
+pub(crate) const BLOCK: usize = 256;
 /// Query heads of one task, over all its rows.
-pub(crate) const QUERIES: usize = 32;
-/// Positions whose values stay in the first-level cache while all queries take them.
-const POSITIONS: usize = 64;
+pub(crate) const QUERIES: usize = 64;
+/// Queries whose scores stay in the first-level cache while they are turned into weights and used.
+const TILE: usize = 8;
 
 /// Some heads of some rows that share a key and value head.
 pub(crate) struct Task<'a> {
@@ -24,8 +28,9 @@ pub(crate) struct Task<'a> {
     pub(crate) heads: Heads,
     /// Query heads per row.
     pub(crate) group: usize,
-    /// Positions that each row sees; `kv` holds the most that any does.
+    /// Positions that each row sees.
     pub(crate) seen: &'a [usize],
+    pub(crate) f32: &'a F32Kernels,
 }
 
 /// Runs of a step's rows that belong to one sequence.
@@ -59,99 +64,176 @@ impl Spans {
         let rows = self.spans[span].clone();
         (rows.clone(), &self.seen[rows])
     }
+
+    /// Rows of the longest run.
+    pub(crate) fn longest(&self) -> usize {
+        self.spans.iter().map(Range::len).max().unwrap_or(0)
+    }
+
+    /// Blocks of the row that sees most.
+    pub(crate) fn blocks(&self) -> usize {
+        self.seen.iter().copied().max().unwrap_or(0).div_ceil(BLOCK)
+    }
+}
+
+/// Floats of what is known of a query after some positions: the largest score, the sum of exponentials of scores less
+/// it, and their mix of the values, padded.
+pub(crate) fn partial_size(value_dim: usize) -> usize {
+    2 + padded(value_dim)
 }
 
 #[derive(Default)]
 struct Scratch {
-    /// `[rows * group, key_dim]`
+    /// `[rows * group, key_dim]`, scaled
     queries: Vec<f32>,
-    /// `[rows * group, positions]`
+    /// `[TILE, BLOCK]`
     scores: Vec<f32>,
+    /// `[TILE, padded value_dim]`
+    mixes: Vec<f32>,
+    /// `[rows * group, partial_size]`
+    totals: Vec<f32>,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
+/// What a block gave a query.
+struct Part<'a> {
+    max: f32,
+    sum: f32,
+    mix: &'a [f32],
+}
+
 impl Task<'_> {
     /// Attends: `query(row)` gives the row's `group` query heads, `out(row)` the place of its `group` results.
-    pub(crate) fn run<'q, 'o>(
-        &self,
-        kernels: &Kernels,
-        query: impl Fn(usize) -> &'q [f32],
-        mut out: impl FnMut(usize) -> &'o mut [f32],
-    ) {
-        let f32 = &kernels.f32;
-        SCRATCH.with_borrow_mut(|Scratch { queries, scores }| {
-            queries.clear();
-            (0..self.seen.len()).for_each(|row| queries.extend_from_slice(query(row)));
-            let positions = self.seen.iter().copied().max().unwrap_or(0);
-            let count = self.seen.len() * self.group;
-            let scores = room(scores, count * positions);
-            self.score(scores, queries, positions, kernels);
-            for (row, scores) in scores.chunks_exact_mut(self.group * positions).enumerate() {
-                let (out, seen) = (out(row), self.seen[row]);
-                out.fill(0.0);
-                let mut sums = [0.0; QUERIES];
-                for (scores, sum) in scores.chunks_exact_mut(positions).zip(&mut sums) {
-                    let scores = &mut scores[..seen];
-                    (f32.scale)(scores, self.heads.scale);
-                    *sum = (f32.exp_sum)(scores, (f32.max)(scores));
-                }
-                let mix = Mix { scores, positions, seen, dim: self.heads.value_dim };
-                match self.kv.values {
-                    Run::F32(values) => mix.run(out, values, f32.axpy),
-                    Run::F16(values) => mix.run(out, values, f32.axpy_f16),
-                }
-                for (out, sum) in out.chunks_exact_mut(self.heads.value_dim).zip(sums) {
-                    (f32.scale)(out, 1.0 / sum);
+    pub(crate) fn run<'q, 'o>(&self, query: impl Fn(usize) -> &'q [f32], mut out: impl FnMut(usize) -> &'o mut [f32]) {
+        SCRATCH.with_borrow_mut(|Scratch { queries, scores, mixes, totals }| {
+            self.gather(queries, query);
+            let size = partial_size(self.heads.value_dim);
+            let totals = room(totals, self.seen.len() * self.group * size);
+            totals.chunks_exact_mut(size).for_each(begin);
+            for block in 0..self.blocks() {
+                self.block(block, queries, (scores, mixes), |q, part| {
+                    merge(&mut totals[q * size..][..size], &part, self.f32);
+                });
+            }
+            for (row, totals) in totals.chunks_exact(self.group * size).enumerate() {
+                for (out, total) in out(row).chunks_exact_mut(self.heads.value_dim).zip(totals.chunks_exact(size)) {
+                    finish(out, total, self.f32);
                 }
             }
         });
     }
 
-    /// `scores[i][p] = queries[i] . keys[p]`
-    fn score(&self, scores: &mut [f32], queries: &[f32], positions: usize, kernels: &Kernels) {
-        let (format, bytes) = match self.kv.keys {
-            Run::F32(keys) => (Format::F32, little_endian(&keys[..positions * self.heads.key_dim])),
-            Run::F16(keys) => (Format::F16, little_endian(&keys[..positions * self.heads.key_dim])),
-        };
-        let product = (kernels.mat)(format).expect("every table multiplies plain floats");
-        let x = Activations::F32 { cols: self.heads.key_dim, values: queries };
-        (product.mat)(OutTile { values: scores, stride: positions }, bytes, positions, x);
+    /// What one block gives, `[rows * group, partial_size]`: [`merged`] makes the result of all blocks' parts.
+    pub(crate) fn part<'q>(&self, block: usize, query: impl Fn(usize) -> &'q [f32], parts: &mut [f32]) {
+        SCRATCH.with_borrow_mut(|Scratch { queries, scores, mixes, .. }| {
+            self.gather(queries, query);
+            let size = partial_size(self.heads.value_dim);
+            self.block(block, queries, (scores, mixes), |q, part| {
+                let place = &mut parts[q * size..][..size];
+                (place[0], place[1]) = (part.max, part.sum);
+                place[2..].copy_from_slice(part.mix);
+            });
+        });
     }
-}
 
-/// `out[h] += scores[h] @ values`
-struct Mix<'a> {
-    scores: &'a [f32],
-    /// Elements from one head's scores to the next's.
-    positions: usize,
-    seen: usize,
-    dim: usize,
-}
+    /// Blocks of the row that sees most.
+    fn blocks(&self) -> usize {
+        self.seen.iter().copied().max().unwrap_or(0).div_ceil(BLOCK)
+    }
 
-impl Mix<'_> {
-    fn run<T>(&self, out: &mut [f32], values: &[T], axpy: fn(&mut [f32], f32, &[T])) {
-        for first in (0..self.seen).step_by(POSITIONS) {
-            let range = first..self.seen.min(first + POSITIONS);
-            for (scores, out) in self.scores.chunks_exact(self.positions).zip(out.chunks_exact_mut(self.dim)) {
-                let values = values[first * self.dim..].chunks_exact(self.dim);
-                for (&score, value) in scores[range.clone()].iter().zip(values) {
-                    axpy(out, score, value);
+    /// Puts the queries next to each other, times the scale of the scores.
+    fn gather<'q>(&self, queries: &mut Vec<f32>, query: impl Fn(usize) -> &'q [f32]) {
+        queries.clear();
+        (0..self.seen.len()).for_each(|row| queries.extend_from_slice(query(row)));
+        (self.f32.scale)(queries, self.heads.scale);
+    }
+
+    /// Hands to `each` what a block gives the queries that see any of it.
+    fn block(
+        &self,
+        block: usize,
+        queries: &[f32],
+        (scores, mixes): (&mut Vec<f32>, &mut Vec<f32>),
+        mut each: impl FnMut(usize, Part<'_>),
+    ) {
+        let (start, width) = (block * BLOCK, padded(self.heads.value_dim));
+        let (scores, mixes) = (room(scores, TILE * BLOCK), room(mixes, TILE * width));
+        for (tile, queries) in queries.chunks(TILE * self.heads.key_dim).enumerate() {
+            let (first, count) = (tile * TILE, queries.len() / self.heads.key_dim);
+            let mut counts = [0; TILE];
+            for (i, n) in counts.iter_mut().enumerate().take(count) {
+                *n = self.seen[(first + i) / self.group].saturating_sub(start).min(BLOCK);
+            }
+            let most = counts.iter().copied().max().unwrap_or(0);
+            if most == 0 {
+                continue;
+            }
+            let keys = self.kv.keys.range(start / PANEL, most.div_ceil(PANEL));
+            let out = OutTile { values: scores, stride: BLOCK };
+            (self.kv.keys.kernels.scores)(out, Queries { dim: self.heads.key_dim, values: queries }, keys);
+            let mut softmax = [(f32::NEG_INFINITY, 0.0); TILE];
+            for ((scores, &n), (max, sum)) in scores.chunks_exact_mut(BLOCK).zip(&counts).zip(&mut softmax) {
+                let scores = &mut scores[..n];
+                *max = (self.f32.max)(scores);
+                *sum = (self.f32.exp_sum)(scores, base(*max));
+            }
+            let mixes = &mut mixes[..count * width];
+            mixes.fill(0.0);
+            let weights = Weights { values: scores, stride: BLOCK, counts: &counts[..count] };
+            (self.kv.values.kernels.mix)(mixes, weights, self.kv.values.range(start, most));
+            for (i, (mix, (max, sum))) in mixes.chunks_exact(width).zip(softmax).enumerate() {
+                if counts[i] > 0 {
+                    each(first + i, Part { max, sum, mix });
                 }
             }
         }
     }
 }
 
-/// What a kernel can read as a file's bytes.
-trait Number: Copy {}
-impl Number for f32 {}
-impl Number for u16 {}
+/// What exponentials are taken less of: where every score is minus infinity they are 0, so that later positions count
+/// alone, and NaN when there are none.
+fn base(max: f32) -> f32 {
+    if max == f32::NEG_INFINITY { 0.0 } else { max }
+}
 
-fn little_endian<T: Number>(values: &[T]) -> &[u8] {
-    const { assert!(cfg!(target_endian = "little"), "kernels read numbers as files hold them") };
-    // SAFETY: floats and integers have no padding, any byte is valid as u8, and the length is theirs in bytes.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+/// What is known before the first position.
+fn begin(total: &mut [f32]) {
+    total.fill(0.0);
+    total[0] = f32::NEG_INFINITY;
+}
+
+/// Adds what the next positions gave.
+fn merge(total: &mut [f32], part: &Part<'_>, f32: &F32Kernels) {
+    let [max, sum, mix @ ..] = total else { return };
+    let larger = if part.max > *max { part.max } else { *max };
+    let mut factors = [*max, part.max];
+    (f32.exp_sum)(&mut factors, base(larger));
+    if factors[0] != 1.0 {
+        (f32.scale)(mix, factors[0]);
+    }
+    (f32.axpy)(mix, factors[1], part.mix);
+    *sum = *sum * factors[0] + part.sum * factors[1];
+    *max = larger;
+}
+
+/// The mix of all positions: sums of weighted values by the sum of the weights.
+fn finish(out: &mut [f32], total: &[f32], f32: &F32Kernels) {
+    out.copy_from_slice(&total[2..][..out.len()]);
+    (f32.scale)(out, 1.0 / total[1]);
+}
+
+/// The result of a query that sees `seen` positions from what [`Task::part`] gave of each block; `part(block)` is one.
+pub(crate) fn merged<'p>(out: &mut [f32], seen: usize, part: impl Fn(usize) -> &'p [f32], f32: &F32Kernels) {
+    SCRATCH.with_borrow_mut(|Scratch { totals, .. }| {
+        let total = room(totals, partial_size(out.len()));
+        begin(total);
+        for block in 0..seen.div_ceil(BLOCK) {
+            let [max, sum, mix @ ..] = part(block) else { return };
+            merge(total, &Part { max: *max, sum: *sum, mix }, f32);
+        }
+        finish(out, total, f32);
+    });
 }

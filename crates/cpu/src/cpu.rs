@@ -5,10 +5,9 @@ use std::sync::Arc;
 use candor_kernels::{F32Kernels, Kernels};
 use candor_ops::{Error, Heads, KvPlan, Ops, Prims, Rope, Step, Tensor};
 
-use crate::attention::{QUERIES, Spans, Task};
+use crate::attend::{Attend, Cache};
 use crate::pool::Pool;
 use crate::product::{Inputs, Product, Then, Workspace, multiply};
-use crate::split::Split;
 use crate::turns::{Turns, rotate};
 use crate::{Buf, Kv, Rotation, Weight, physical_cores};
 
@@ -40,7 +39,7 @@ pub struct Cpu {
     work: Workspace,
     turns: Turns,
     picked: Vec<f32>,
-    spans: Spans,
+    attend: Attend,
 }
 
 impl Clone for Cpu {
@@ -63,7 +62,7 @@ impl Cpu {
             work: Workspace::default(),
             turns: Turns::default(),
             picked: Vec::new(),
-            spans: Spans::default(),
+            attend: Attend::default(),
         }
     }
 
@@ -109,7 +108,7 @@ impl Prims for Cpu {
     }
 
     fn kv(&mut self, plan: &KvPlan) -> Kv {
-        Kv::new(plan)
+        Kv::new(plan, self.kernels)
     }
 
     fn rope_table(&mut self, rope: Rope) -> Rotation {
@@ -180,40 +179,13 @@ impl Prims for Cpu {
 
     fn kv_write(&mut self, kv: &mut Kv, layer: usize, k: &Buf, v: &Buf, step: &Step) {
         for t in 0..k.rows {
-            kv.write(layer, (step.sequences[t], step.positions[t]), k.row(t), v.row(t), self.f32());
+            kv.write(layer, (step.sequences[t], step.positions[t]), k.row(t), v.row(t));
         }
     }
 
     fn attend(&mut self, out: &mut Buf, q: &Buf, kv: &Kv, layer: usize, heads: Heads, step: &Step) {
         out.rows = q.rows;
-        let group = heads.heads / heads.kv_heads;
-        let mut together = group.min(QUERIES);
-        self.spans.cut(step, QUERIES / together);
-        // Query heads that share keys go together, unless that leaves threads without work.
-        let tasks = (self.spans.len() * heads.kv_heads).max(1);
-        if self.threads() > 1 {
-            together = (together / (2 * self.threads()).div_ceil(tasks)).max(1);
-        }
-        let parts = group.div_ceil(together);
-        let (width, spans, kernels) = (out.width, &self.spans, self.kernels);
-        let out = Split::new(out.live_mut(), width);
-        self.pool.run(tasks * parts, &|index| {
-            let (kv_head, part, span) = (index / parts % heads.kv_heads, index % parts, index / parts / heads.kv_heads);
-            let group = part * together..group.min((part + 1) * together);
-            let (first, count) = (kv_head * (heads.heads / heads.kv_heads) + group.start, group.len());
-            let (rows, seen) = spans.get(span);
-            let sequence = step.sequences[rows.start];
-            let kv = kv.head(layer, sequence, kv_head, seen.iter().copied().max().unwrap_or(0));
-            Task { kv, heads, group: count, seen }.run(
-                kernels,
-                |row| &q.row(rows.start + row)[first * heads.key_dim..(first + count) * heads.key_dim],
-                |row| {
-                    let columns = first * heads.value_dim..(first + count) * heads.value_dim;
-                    // SAFETY: each index is run once, and no two have both rows and heads in common.
-                    unsafe { out.cell(rows.start + row, columns) }
-                },
-            );
-        });
+        self.attend.run(out, q, Cache { kv, layer }, heads, step, (&self.pool, &self.kernels.f32));
     }
 
     fn silu(&mut self, x: &mut Buf) {

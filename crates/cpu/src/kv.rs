@@ -1,11 +1,12 @@
 //! The key-value cache.
 
-use std::ops::Range;
-
-use candor_kernels::F32Kernels;
+use candor_kernels::{AttentionKernels, Kernels, PANEL};
 use candor_ops::{KvFormat, KvPlan};
 
-/// Keys and values, `[layer][sequence][kv_head][position][dim]`: a head's positions lie one after another.
+use crate::memory::Zeroed;
+
+/// Keys, `[layer][sequence][kv_head]` panels of positions, and values, `[layer][sequence][kv_head][position]` rows, as
+/// the instruction set's attention wants them.
 ///
 /// Memory of positions that were never written is not touched, so on common systems it takes no room.
 pub struct Kv {
@@ -14,80 +15,90 @@ pub struct Kv {
     values: Store,
 }
 
-enum Store {
-    F32(Vec<f32>),
-    F16(Vec<u16>),
+/// Keys or values of all heads.
+struct Store {
+    kernels: AttentionKernels,
+    /// Bytes of a panel of keys, or of a value's row.
+    unit: usize,
+    /// Panels or rows of a head.
+    units: usize,
+    bytes: Zeroed,
 }
 
-/// Keys and values of one head, `[positions, dim]` each.
+/// Keys and values of one head.
 #[derive(Clone, Copy)]
 pub(crate) struct Head<'a> {
-    pub(crate) keys: Run<'a>,
-    pub(crate) values: Run<'a>,
+    pub(crate) keys: Units<'a>,
+    pub(crate) values: Units<'a>,
 }
 
-/// Cached rows, one position after another.
+/// Panels of a head's keys, or rows of its values.
 #[derive(Clone, Copy)]
-pub(crate) enum Run<'a> {
-    F32(&'a [f32]),
-    F16(&'a [u16]),
+pub(crate) struct Units<'a> {
+    pub(crate) kernels: &'a AttentionKernels,
+    unit: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Units<'a> {
+    /// The bytes of `count` units from `first` on.
+    pub(crate) fn range(&self, first: usize, count: usize) -> &'a [u8] {
+        &self.bytes[first * self.unit..(first + count) * self.unit]
+    }
 }
 
 impl Store {
-    fn new(format: KvFormat, len: usize) -> Store {
-        match format {
-            KvFormat::F32 => Store::F32(vec![0.0; len]),
-            KvFormat::F16 => Store::F16(vec![0; len]),
-        }
+    fn new(kernels: AttentionKernels, unit: Option<usize>, units: usize, heads: usize) -> Store {
+        let unit = unit.expect("head dimensions are whole blocks: the plan was checked");
+        Store { kernels, unit, units, bytes: Zeroed::new(heads * units * unit) }
     }
 
-    fn write(&mut self, at: usize, x: &[f32], f32: &F32Kernels) {
-        match self {
-            Store::F32(values) => values[at..at + x.len()].copy_from_slice(x),
-            Store::F16(values) => (f32.to_f16)(&mut values[at..at + x.len()], x),
-        }
+    fn head(&self, head: usize) -> Units<'_> {
+        let bytes = self.units * self.unit;
+        Units { kernels: &self.kernels, unit: self.unit, bytes: &self.bytes.get()[head * bytes..][..bytes] }
     }
 
-    fn run(&self, range: Range<usize>) -> Run<'_> {
-        match self {
-            Store::F32(values) => Run::F32(&values[range]),
-            Store::F16(values) => Run::F16(&values[range]),
-        }
+    fn unit_mut(&mut self, head: usize, unit: usize) -> &mut [u8] {
+        &mut self.bytes.get_mut()[(head * self.units + unit) * self.unit..][..self.unit]
     }
 }
 
 impl Kv {
-    pub(crate) fn new(plan: &KvPlan) -> Kv {
-        let rows = plan.layers * plan.sequences * plan.kv_heads * plan.context;
-        let (keys, values) =
-            (Store::new(plan.keys, rows * plan.key_dim), Store::new(plan.values, rows * plan.value_dim));
-        Kv { plan: *plan, keys, values }
-    }
-
-    /// Index of a head's first position.
-    fn first(&self, layer: usize, sequence: usize, head: usize) -> usize {
-        let plan = &self.plan;
-        assert!(layer < plan.layers && sequence < plan.sequences && head < plan.kv_heads, "outside of the cache");
-        ((layer * plan.sequences + sequence) * plan.kv_heads + head) * plan.context
-    }
-
-    /// Stores one position's keys, `[kv_heads * key_dim]`, and values, `[kv_heads * value_dim]`.
-    pub(crate) fn write(&mut self, layer: usize, place: (u32, u32), k: &[f32], v: &[f32], f32: &F32Kernels) {
-        let (sequence, position) = (place.0 as usize, place.1 as usize);
-        assert!(position < self.plan.context, "position {position} outside of a cache of {}", self.plan.context);
-        let (key_dim, value_dim) = (self.plan.key_dim, self.plan.value_dim);
-        for (head, (k, v)) in k.chunks_exact(key_dim).zip(v.chunks_exact(value_dim)).enumerate() {
-            let row = self.first(layer, sequence, head) + position;
-            self.keys.write(row * key_dim, k, f32);
-            self.values.write(row * value_dim, v, f32);
+    pub(crate) fn new(plan: &KvPlan, kernels: &Kernels) -> Kv {
+        let attention =
+            |format: KvFormat| (kernels.attention)(format.format()).expect("every table has the formats of the cache");
+        let heads = plan.layers * plan.sequences * plan.kv_heads;
+        let (keys, values) = (attention(plan.keys), attention(plan.values));
+        Kv {
+            plan: *plan,
+            keys: Store::new(keys, keys.panel_bytes(plan.key_dim), plan.context.div_ceil(PANEL), heads),
+            values: Store::new(values, values.row_bytes(plan.value_dim), plan.context, heads),
         }
     }
 
-    /// A head's first `positions` positions.
-    pub(crate) fn head(&self, layer: usize, sequence: u32, head: usize, positions: usize) -> Head<'_> {
-        assert!(positions <= self.plan.context, "{positions} positions of a cache of {}", self.plan.context);
-        let first = self.first(layer, sequence as usize, head);
-        let range = |dim: usize| first * dim..(first + positions) * dim;
-        Head { keys: self.keys.run(range(self.plan.key_dim)), values: self.values.run(range(self.plan.value_dim)) }
+    /// The number of a head among those of all layers and sequences.
+    fn number(&self, layer: usize, sequence: u32, head: usize) -> usize {
+        let (plan, sequence) = (&self.plan, sequence as usize);
+        assert!(layer < plan.layers && sequence < plan.sequences && head < plan.kv_heads, "outside of the cache");
+        (layer * plan.sequences + sequence) * plan.kv_heads + head
+    }
+
+    /// Stores one position's keys, `[kv_heads * key_dim]`, and values, `[kv_heads * value_dim]`.
+    pub(crate) fn write(&mut self, layer: usize, place: (u32, u32), k: &[f32], v: &[f32]) {
+        let (sequence, position) = (place.0, place.1 as usize);
+        assert!(position < self.plan.context, "position {position} outside of a cache of {}", self.plan.context);
+        let heads = k.chunks_exact(self.plan.key_dim).zip(v.chunks_exact(self.plan.value_dim));
+        for (head, (k, v)) in heads.enumerate() {
+            let head = self.number(layer, sequence, head);
+            let (put_key, put_value) = (self.keys.kernels.put_key, self.values.kernels.put_value);
+            put_key(self.keys.unit_mut(head, position / PANEL), position % PANEL, k);
+            put_value(self.values.unit_mut(head, position), v);
+        }
+    }
+
+    /// A head.
+    pub(crate) fn head(&self, layer: usize, sequence: u32, head: usize) -> Head<'_> {
+        let head = self.number(layer, sequence, head);
+        Head { keys: self.keys.head(head), values: self.values.head(head) }
     }
 }

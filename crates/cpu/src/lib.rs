@@ -4,11 +4,13 @@
 //! one thread in a fixed order, so neither the number of threads nor the rows beside it change a bit of it. This crate
 //! knows no model and no file, and selects no instructions: which kernels run is decided by its caller.
 
+mod attend;
 mod attention;
 mod buffer;
 mod cores;
 mod cpu;
 mod kv;
+mod memory;
 mod pool;
 mod product;
 mod split;

@@ -1,5 +1,6 @@
 //! The table that every machine has: plain Rust, no intrinsics, no `unsafe`. What the others are tested against.
 
+pub(crate) mod attention;
 mod float;
 mod k_quants;
 mod legacy;
@@ -29,6 +30,7 @@ pub(crate) static SCALAR: Kernels = Kernels {
         quantize_q8: lanes::quantize_q8,
     },
     mat,
+    attention: attention::attention,
 };
 
 fn mat(format: Format) -> Option<MatKernels> {

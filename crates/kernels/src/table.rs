@@ -2,7 +2,7 @@
 
 use candor_quant::Format;
 
-use crate::{Q8RowMut, Q8Rows};
+use crate::{AttentionKernels, Q8RowMut, Q8Rows};
 
 /// The input of a matrix product, in the form that the weights' kernel wants.
 #[derive(Clone, Copy, Debug)]
@@ -83,4 +83,6 @@ pub struct Kernels {
     pub f32: F32Kernels,
     /// The kernels of a weight format; `None` where rows are to be decoded to f32 first.
     pub mat: fn(Format) -> Option<MatKernels>,
+    /// The kernels of a cache format; `None` where the cache cannot have it. Every table has F32, F16 and Q8_0.
+    pub attention: fn(Format) -> Option<AttentionKernels>,
 }

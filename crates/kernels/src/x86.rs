@@ -1,5 +1,6 @@
 //! Tables for x86-64.
 
+mod attention;
 mod avx2;
 mod avx512;
 

@@ -4,8 +4,6 @@
 //! It says what is meant. That it is right is shown by other programs, and that a backend is right by comparing it
 //! with this one.
 
-use candor_quant::half::{f16_to_f32, f32_to_f16};
-
 use crate::{Error, Heads, KvFormat, KvPlan, Ops, Prims, Rope, Step, Tensor};
 
 /// The scalar backend.
@@ -76,11 +74,12 @@ impl Cache {
 }
 
 fn store(out: &mut [f32], x: &[f32], format: KvFormat) {
-    for (out, &x) in out.iter_mut().zip(x) {
-        *out = match format {
-            KvFormat::F32 => x,
-            KvFormat::F16 => f16_to_f32(f32_to_f16(x)),
-        };
+    let format = format.format();
+    let mut block = [0; 64];
+    let block = &mut block[..format.block_bytes()];
+    for (x, out) in x.chunks_exact(format.block_len()).zip(out.chunks_exact_mut(format.block_len())) {
+        format.encode(x, block).expect("every format of a cache has an encoder");
+        format.decode(block, out);
     }
 }
 
@@ -384,6 +383,24 @@ mod tests {
         let mut out = Reference.buffer(1, 4);
         Reference.attend(&mut out, &rows(2, &[1.0, 1.0]), &kv, 0, heads, &places);
         assert_eq!(out.live(), [2048.0, 0.099_975_586, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn an_8_bit_cache_rounds_to_its_blocks_scale() {
+        let heads = Heads { heads: 1, kv_heads: 1, key_dim: 32, value_dim: 64, scale: 1.0 };
+        let (keys, values) = (KvFormat::Q8_0, KvFormat::Q8_0);
+        let plan =
+            KvPlan { layers: 1, kv_heads: 1, key_dim: 32, value_dim: 64, context: 1, sequences: 1, keys, values };
+        let mut kv = Reference.kv(&plan);
+        let places = step(&[0], &[0], &[0], &[]);
+        let mut value = [0.0; 64];
+        // The largest is 127 steps of the scale, which is itself a half.
+        (value[0], value[1], value[2]) = (127.0, -0.6, 0.4);
+        (value[32], value[33], value[34]) = (-254.0, 3.0, 0.9);
+        Reference.kv_write(&mut kv, 0, &rows(32, &[1.0; 32]), &rows(64, &value), &places);
+        let mut out = Reference.buffer(1, 64);
+        Reference.attend(&mut out, &rows(32, &[1.0; 32]), &kv, 0, heads, &places);
+        assert_eq!((&out.live()[..3], &out.live()[32..35]), (&[127.0, -1.0, 0.0][..], &[-254.0, 4.0, 0.0][..]));
     }
 
     #[test]

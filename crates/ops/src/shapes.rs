@@ -222,7 +222,7 @@ impl Prims for Shapes {
             let seen = position as usize + 1;
             let (macs, read) = (
                 product(&[2, seen, heads.heads, heads.key_dim + heads.value_dim]),
-                product(&[seen, kv.kv_heads, kv.key_dim * kv.keys.bytes() + kv.value_dim * kv.values.bytes()]),
+                product(&[seen, kv.kv_heads, kv.head_bytes().unwrap_or(0)]),
             );
             self.work.flops = self.work.flops.saturating_add(macs);
             self.work.kv_bytes = self.work.kv_bytes.saturating_add(read);

@@ -43,6 +43,16 @@ pub enum Error {
         /// The backend.
         backend: &'static str,
     },
+    /// A cache was asked for in a format whose blocks the heads do not fill.
+    #[error("cache of {what} in {}: expected heads of a multiple of {}, got {dim}", format.name().to_lowercase(), format.block_len())]
+    Cache {
+        /// Keys or values.
+        what: &'static str,
+        /// The format.
+        format: Format,
+        /// Width of a head.
+        dim: usize,
+    },
     /// An operation was given shapes that do not belong together.
     #[error("{op}: expected {expected:?}, got {got:?}")]
     Shape {

@@ -220,6 +220,9 @@ pub enum CacheFormat {
     F32,
     // Half-precision floats.
     F16,
+    // 8 bits with a scale per 32.
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 /// Where and how fast to compute.

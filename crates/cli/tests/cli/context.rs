@@ -52,6 +52,7 @@ fn the_context_and_its_cache_are_what_was_asked_for() {
         (&["--ctx-size", "48"], "context: 48 tokens, cache of "),
         (&["-ctk", "f32", "-ctv", "f16"], " (keys f32, values f16)\n"),
         (&["--cache-type-k", "f16", "--cache-type-v", "f32"], " (keys f16, values f32)\n"),
+        (&["-ctk", "q8_0", "-ctv", "q8_0"], " (keys q8_0, values q8_0)\n"),
         (&["-b", "8", "-ub", "4"], "batch: 8 tokens, computed 4 at once\n"),
         (&["--batch-size", "8", "--ubatch-size", "16"], "batch: 8 tokens, computed 8 at once\n"),
         (&["--device", "reference"], "device: reference\n"),
@@ -80,6 +81,31 @@ fn the_context_and_its_cache_are_what_was_asked_for() {
     };
     assert_ne!(bytes(&["-ctk", "f32"]), bytes(&[]));
     assert_ne!(bytes(&["-c", "64"]), bytes(&["-c", "128"]));
+    // 6 layers of 3 heads: 2 * 34 bytes for each of 512 positions, half precision 2 * 64.
+    assert_eq!((bytes(&["-ctk", "q8_0", "-ctv", "q8_0"]), bytes(&[])), ("627 kB".to_owned(), "1.18 MB".to_owned()));
+}
+
+#[test]
+fn an_8_bit_cache_answers_much_the_same_and_needs_heads_of_whole_blocks() {
+    let words = |cache: &str| {
+        let line = format!("logits -n 5 -ctk {cache} -ctv {cache}");
+        candor(line.split(' ').chain(["-p", STORY])).text()
+    };
+    let likeliest = |text: &str| text.lines().find(|line| line.contains('%')).map(str::to_owned);
+    let (half, eight) = (words("f16"), words("q8_0"));
+    assert_ne!(half, eight, "rounded as much");
+    assert!(likeliest(&half).is_some(), "{half}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    std::fs::write(&path, candor_testing::Tiny::default().bytes()).unwrap();
+    let path = path.to_str().unwrap();
+    for (flag, what) in [("-ctk", "keys"), ("-ctv", "values")] {
+        for device in ["cpu", "reference"] {
+            let error = candor(["run", path, "-p", "a", flag, "q8_0", "--device", device]).error();
+            let expected = format!("error: cache of {what} in q8_0: expected heads of a multiple of 32, got ");
+            assert!(error.starts_with(&expected) && error.contains("\nhint: -ctk f16"), "{error}");
+        }
+    }
 }
 
 #[test]

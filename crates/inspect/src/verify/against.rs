@@ -17,8 +17,6 @@ const EXACT: f64 = 1e-4;
 const BLOCKS_PER_LAYER: f64 = 5.2;
 /// The same of half-precision inputs, whose step is relative to each element rather than to a block's largest.
 const FLOATS_PER_LAYER: f64 = 1.0;
-/// Relative error per layer of a half-precision cache that one of the two may not have: one step.
-const HALF_CACHE_PER_LAYER: f64 = 1.0 / 1024.0;
 /// The allowance grows no further: errors of a wrong operation are larger.
 const MOST: f64 = 0.3;
 /// Rows of an embedding are copied.
@@ -199,7 +197,8 @@ impl Noise {
             let blocks = tensor.format.block_len() > 1;
             product::step(tensor.format) * if blocks { BLOCKS_PER_LAYER } else { FLOATS_PER_LAYER }
         });
-        let cache = if cache.contains(&KvFormat::F16) { HALF_CACHE_PER_LAYER } else { 0.0 };
+        let cache = cache.into_iter().filter(|&format| format != KvFormat::F32);
+        let cache = cache.map(|format| product::step(format.format())).fold(0.0, f64::max);
         Noise { per_layer: per_layer.fold(cache, f64::max) }
     }
 

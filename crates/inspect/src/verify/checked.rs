@@ -164,18 +164,13 @@ fn vector(w: &Tensor) -> Vec<f32> {
     out
 }
 
-/// `x` as a cache of this format holds it.
-fn stored(x: f32, format: KvFormat) -> f32 {
-    match format {
-        KvFormat::F32 => x,
-        KvFormat::F16 => {
-            let mut bytes = [0; 2];
-            let mut out = [0.0];
-            // F16 has an encoder.
-            if Format::F16.encode(&[x], &mut bytes).is_ok() {
-                Format::F16.decode(&bytes, &mut out);
-            }
-            out[0]
+/// Puts `x` into `out` as a cache of this format holds it.
+fn store(out: &mut [f32], x: &[f32], format: Format) {
+    let mut bytes = vec![0; format.block_bytes()];
+    for (x, out) in x.chunks_exact(format.block_len()).zip(out.chunks_exact_mut(format.block_len())) {
+        // The formats of a cache have encoders.
+        if format.encode(x, &mut bytes).is_ok() {
+            format.decode(&bytes, out);
         }
     }
 }
@@ -287,9 +282,8 @@ impl<B: Ops> Prims for Checked<B> {
         self.inner.kv_write(&mut kv.inner, layer, &k.inner, &v.inner, step);
         for (t, (&sequence, &position)) in step.sequences.iter().zip(step.positions).enumerate() {
             let row = kv.row(layer, sequence, position);
-            let copy = |out: &mut [f32], x: &[f32], width: usize, format| {
-                let out = &mut out[row * width..][..width];
-                out.iter_mut().zip(&x[t * width..][..width]).for_each(|(out, &x)| *out = stored(x, format));
+            let copy = |out: &mut [f32], x: &[f32], width: usize, format: KvFormat| {
+                store(&mut out[row * width..][..width], &x[t * width..][..width], format.format());
             };
             copy(&mut kv.keys, &keys, k.width, kv.plan.keys);
             copy(&mut kv.values, &values, v.width, kv.plan.values);
@@ -302,7 +296,7 @@ impl<B: Ops> Prims for Checked<B> {
         self.inner.attend(&mut out.inner, &q.inner, &kv.inner, layer, heads, step);
         let got = self.read(out);
         let (key_width, value_width) = (heads.kv_heads * heads.key_dim, heads.kv_heads * heads.value_dim);
-        let half = KvFormat::F16 == kv.plan.keys || KvFormat::F16 == kv.plan.values;
+        let rounded = [kv.plan.keys, kv.plan.values] != [KvFormat::F32; 2];
         let places = step.sequences.iter().zip(step.positions);
         let rows = queries.chunks_exact(q.width).zip(places);
         let expected = rows.flat_map(|(query, (&sequence, &position))| {
@@ -310,7 +304,7 @@ impl<B: Ops> Prims for Checked<B> {
             let seen = Seen {
                 keys: &kv.keys[first * key_width..last * key_width],
                 values: &kv.values[first * value_width..last * value_width],
-                bound: if half { HALF } else { CHAIN },
+                bound: if rounded { HALF } else { CHAIN },
             };
             formulas::attended(query, &seen, heads)
         });

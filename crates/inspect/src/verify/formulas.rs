@@ -67,7 +67,7 @@ pub(super) fn turned(head: &[f32], rope: &Rope, position: u32) -> Vec<Expected> 
 pub(super) struct Seen<'a> {
     pub(super) keys: &'a [f32],
     pub(super) values: &'a [f32],
-    /// [`HALF`] for a cache of half-precision values, [`CHAIN`] otherwise.
+    /// [`CHAIN`] for a cache of 32-bit floats, [`HALF`] for one that rounds.
     pub(super) bound: f64,
 }
 

@@ -91,7 +91,9 @@ fn run<O: Ops>(
     let model = Decoder::load(gguf, ops)?;
     let length = plan.prompt.len() + plan.decode;
     let mut scratch = model.scratch(ops, plan.prompt.len(), 2);
-    let mut kv = ops.kv(&model.config().kv_plan(length, 1, plan.keys, plan.values));
+    let cache = model.config().kv_plan(length, 1, plan.keys, plan.values);
+    cache.check()?;
+    let mut kv = ops.kv(&cache);
     let mut tokens = plan.prompt.to_vec();
     let vocab = model.config().vocab;
     let mut logits = Vec::new();

@@ -4,6 +4,7 @@
     reason = "the index of a register tile meets several arrays, with constant bounds"
 )]
 
+mod attention;
 mod float;
 mod float_loops;
 pub(super) mod fold;
@@ -39,7 +40,7 @@ impl Avx2 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx2", f32: float_loops::LOOPS, mat };
+        static TABLE: Kernels = Kernels { name: "avx2", f32: float_loops::LOOPS, mat, attention: attention::attention };
         &TABLE
     }
 }

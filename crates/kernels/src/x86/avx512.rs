@@ -1,6 +1,7 @@
 //! The tables for AVX-512: F, BW, VL and DQ (Skylake-SP and later), and the same with the byte dot products of VNNI (Cascade Lake,
 //! Ice Lake, Zen 4 and later).
 
+mod attention;
 mod float;
 mod float_loops;
 mod panel;
@@ -34,7 +35,8 @@ impl Avx512 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx512", f32: float_loops::LOOPS, mat };
+        static TABLE: Kernels =
+            Kernels { name: "avx512", f32: float_loops::LOOPS, mat, attention: attention::attention };
         &TABLE
     }
 }
@@ -52,7 +54,12 @@ impl Avx512Vnni {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx512vnni", f32: float_loops::LOOPS, mat: vnni::kernels };
+        static TABLE: Kernels = Kernels {
+            name: "avx512vnni",
+            f32: float_loops::LOOPS,
+            mat: vnni::kernels,
+            attention: attention::attention,
+        };
         &TABLE
     }
 }

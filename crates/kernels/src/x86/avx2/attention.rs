@@ -1,0 +1,107 @@
+//! Attention on pairs of registers of 8; products are fused with their sums.
+
+use std::arch::x86_64::*;
+
+use candor_quant::Format;
+
+use super::float_loops::LOOPS;
+use crate::scalar::attention::{put_key_f16, put_value_f16};
+use crate::x86::attention::{self as products, Product, Source, Wide, rows, strip};
+use crate::{AttentionKernels, Kernels, OutTile, Queries, Weights};
+
+#[derive(Clone, Copy)]
+struct Pair(__m256, __m256);
+
+rows!("avx2,fma,f16c", Pair, LOOPS.to_f16);
+
+// SAFETY: each method reads and writes 16 numbers, or the one that its name says.
+unsafe impl Wide for Pair {
+    #[inline(always)]
+    unsafe fn zero() -> Pair {
+        // SAFETY: the caller has the instruction set.
+        unsafe { Pair(_mm256_setzero_ps(), _mm256_setzero_ps()) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Pair {
+        // SAFETY: as above.
+        let x = unsafe { _mm256_set1_ps(x) };
+        Pair(x, x)
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, a: Pair, b: Pair) -> Pair {
+        // SAFETY: as above.
+        unsafe { Pair(_mm256_fmadd_ps(a.0, b.0, self.0), _mm256_fmadd_ps(a.1, b.1, self.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, b: Pair) -> Pair {
+        // SAFETY: as above.
+        unsafe { Pair(_mm256_mul_ps(self.0, b.0), _mm256_mul_ps(self.1, b.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(at: *const u8) -> Pair {
+        // SAFETY: as above, and 64 bytes are readable.
+        unsafe { Pair(_mm256_loadu_ps(at.cast()), _mm256_loadu_ps(at.add(32).cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, at: *mut u8) {
+        // SAFETY: as above, and 64 bytes are writable.
+        unsafe {
+            _mm256_storeu_ps(at.cast(), self.0);
+            _mm256_storeu_ps(at.add(32).cast(), self.1);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(at: *const u8) -> Pair {
+        // SAFETY: as above, and 32 bytes are readable.
+        unsafe {
+            Pair(_mm256_cvtph_ps(_mm_loadu_si128(at.cast())), _mm256_cvtph_ps(_mm_loadu_si128(at.add(16).cast())))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(at: *const u8) -> Pair {
+        // SAFETY: as above, and 16 bytes are readable.
+        unsafe {
+            Pair(
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast()))),
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(at.add(8).cast()))),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn splat_f16(at: *const u8) -> Pair {
+        // SAFETY: as above, and 2 bytes are readable.
+        unsafe {
+            let x = _mm256_cvtph_ps(_mm_set1_epi16(at.cast::<i16>().read_unaligned()));
+            Pair(x, x)
+        }
+    }
+
+    /// Eight sums in registers: four multiplications in flight on each of two ports.
+    #[inline(always)]
+    unsafe fn run<S: Source<Pair>>(product: Product<S>, queries: usize) {
+        let mut q = 0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            while q + 4 <= queries {
+                strip::<Pair, S, 4, 1, 1>(product.from(q, 0));
+                q += 4;
+            }
+            while q + 2 <= queries {
+                strip::<Pair, S, 2, 2, 1>(product.from(q, 0));
+                q += 2;
+            }
+            while q < queries {
+                strip::<Pair, S, 1, 4, 2>(product.from(q, 0));
+                q += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Attention on registers of 16; products are fused with their sums.
+
+use std::arch::x86_64::*;
+
+use candor_quant::Format;
+
+use super::float_loops::LOOPS;
+use crate::scalar::attention::{put_key_f16, put_value_f16};
+use crate::x86::attention::{self as products, Product, Source, Wide, rows, strip};
+use crate::{AttentionKernels, Kernels, OutTile, Queries, Weights};
+
+#[derive(Clone, Copy)]
+struct Sixteen(__m512);
+
+rows!("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c", Sixteen, LOOPS.to_f16);
+
+// SAFETY: each method reads and writes 16 numbers, or the one that its name says.
+unsafe impl Wide for Sixteen {
+    #[inline(always)]
+    unsafe fn zero() -> Sixteen {
+        // SAFETY: the caller has the instruction set.
+        unsafe { Sixteen(_mm512_setzero_ps()) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Sixteen {
+        // SAFETY: as above.
+        unsafe { Sixteen(_mm512_set1_ps(x)) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, a: Sixteen, b: Sixteen) -> Sixteen {
+        // SAFETY: as above.
+        unsafe { Sixteen(_mm512_fmadd_ps(a.0, b.0, self.0)) }
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, b: Sixteen) -> Sixteen {
+        // SAFETY: as above.
+        unsafe { Sixteen(_mm512_mul_ps(self.0, b.0)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(at: *const u8) -> Sixteen {
+        // SAFETY: as above, and 64 bytes are readable.
+        unsafe { Sixteen(_mm512_loadu_ps(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, at: *mut u8) {
+        // SAFETY: as above, and 64 bytes are writable.
+        unsafe { _mm512_storeu_ps(at.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(at: *const u8) -> Sixteen {
+        // SAFETY: as above, and 32 bytes are readable.
+        unsafe { Sixteen(_mm512_cvtph_ps(_mm256_loadu_si256(at.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(at: *const u8) -> Sixteen {
+        // SAFETY: as above, and 16 bytes are readable.
+        unsafe { Sixteen(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(at.cast())))) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat_f16(at: *const u8) -> Sixteen {
+        // SAFETY: as above, and 2 bytes are readable.
+        unsafe { Sixteen(_mm512_cvtph_ps(_mm256_set1_epi16(at.cast::<i16>().read_unaligned()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn run<S: Source<Sixteen>>(product: Product<S>, queries: usize) {
+        let mut q = 0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            while q + 8 <= queries {
+                strip::<Sixteen, S, 8, 2, 1>(product.from(q, 0));
+                q += 8;
+            }
+            while q + 4 <= queries {
+                strip::<Sixteen, S, 4, 4, 2>(product.from(q, 0));
+                q += 4;
+            }
+            while q + 2 <= queries {
+                strip::<Sixteen, S, 2, 4, 2>(product.from(q, 0));
+                q += 2;
+            }
+            while q < queries {
+                strip::<Sixteen, S, 1, 8, 4>(product.from(q, 0));
+                q += 1;
+            }
+        }
+    }
+}
