@@ -10,6 +10,7 @@ mod cores;
 mod cpu;
 mod kv;
 mod pool;
+mod probe;
 mod product;
 mod split;
 mod turns;

@@ -7,6 +7,7 @@ mod activations;
 mod isa;
 mod lanes;
 mod order;
+mod probe;
 mod scalar;
 mod shape;
 mod table;
@@ -16,4 +17,4 @@ mod x86;
 
 pub use activations::{Q8_BLOCK, Q8Row, Q8RowMut, Q8Rows};
 pub use isa::{ISA_VARIABLE, UnknownIsa};
-pub use table::{Activations, F32Kernels, Kernels, MatKernels, OutTile};
+pub use table::{Activations, F32Kernels, Kernels, MatKernels, OutTile, Probe};

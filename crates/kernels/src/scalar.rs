@@ -3,6 +3,7 @@
 mod float;
 mod k_quants;
 mod legacy;
+mod probe;
 mod q8;
 
 use candor_quant::{Format, half};
@@ -29,6 +30,7 @@ pub(crate) static SCALAR: Kernels = Kernels {
         quantize_q8: lanes::quantize_q8,
     },
     mat,
+    probe: probe::PROBE,
 };
 
 fn mat(format: Format) -> Option<MatKernels> {

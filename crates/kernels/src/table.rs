@@ -75,6 +75,17 @@ pub struct F32Kernels {
     pub quantize_q8: fn(out: Q8RowMut<'_>, x: &[f32]),
 }
 
+/// What a processor can do at most with a table's instructions, for benchmarks to compare with.
+#[derive(Clone, Copy)]
+pub struct Probe {
+    /// Reads every byte as fast as memory allows: the sum of the little-endian words of 8 bytes and of the single bytes
+    /// after the last of them, modulo 2^64.
+    pub read: fn(bytes: &[u8]) -> u64,
+    /// Runs the best multiplication of bytes with addition for some rounds, on registers. Returns the number of
+    /// operations: two for each multiplication with its addition.
+    pub multiply: fn(rounds: u32) -> u64,
+}
+
 /// The kernels of one instruction set.
 pub struct Kernels {
     /// `scalar`, `avx2`, ...: what `CANDOR_ISA` names.
@@ -83,4 +94,6 @@ pub struct Kernels {
     pub f32: F32Kernels,
     /// The kernels of a weight format; `None` where rows are to be decoded to f32 first.
     pub mat: fn(Format) -> Option<MatKernels>,
+    /// The limits of the machine.
+    pub probe: Probe,
 }

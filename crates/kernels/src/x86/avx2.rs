@@ -15,6 +15,7 @@ mod legacy;
 mod narrow;
 mod panel;
 mod panels;
+mod probe;
 mod q8;
 pub(super) mod registers;
 mod rows;
@@ -39,7 +40,7 @@ impl Avx2 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx2", f32: float_loops::LOOPS, mat };
+        static TABLE: Kernels = Kernels { name: "avx2", f32: float_loops::LOOPS, mat, probe: probe::PROBE };
         &TABLE
     }
 }

@@ -2,6 +2,7 @@
 //! Ice Lake, Zen 4 and later).
 
 mod float_loops;
+mod probe;
 
 use crate::Kernels;
 
@@ -24,7 +25,8 @@ impl Avx512 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx512", f32: float_loops::LOOPS, mat: super::avx2::mat };
+        static TABLE: Kernels =
+            Kernels { name: "avx512", f32: float_loops::LOOPS, mat: super::avx2::mat, probe: probe::BYTES };
         &TABLE
     }
 }
@@ -42,7 +44,8 @@ impl Avx512Vnni {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx512vnni", f32: float_loops::LOOPS, mat: super::avx2::mat };
+        static TABLE: Kernels =
+            Kernels { name: "avx512vnni", f32: float_loops::LOOPS, mat: super::avx2::mat, probe: probe::VNNI };
         &TABLE
     }
 }
