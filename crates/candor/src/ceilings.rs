@@ -24,11 +24,11 @@ pub struct Ceilings {
     pub multiply: f64,
 }
 
-/// Memory that is read: much more than the last cache of most machines.
-const READ_BYTES: usize = 512 << 20;
+/// Memory that is read at least: much more than the last cache of most machines.
+const LEAST_BYTES: usize = 256 << 20;
 
-/// A model's own weights are read instead where they are this much: decoding cannot be faster than that.
-const WEIGHT_BYTES: usize = 256 << 20;
+/// Weights that are read at most.
+const MOST_BYTES: usize = 1 << 30;
 
 /// Passes of a measurement, at least; the best counts, since other work on the machine only ever slows one down.
 const PASSES: usize = 8;
@@ -49,7 +49,7 @@ pub fn ceilings(model: &Model, threads: usize) -> Result<Ceilings, Error> {
     let cpu = Cpu::new(CpuOptions { threads, kernels: Kernels::from_env()? });
     let weights = weights(model.gguf());
     let read = match weights.iter().map(Bytes::len).sum::<usize>() {
-        ..WEIGHT_BYTES => read(&cpu, &[&vec![1; READ_BYTES]]),
+        ..LEAST_BYTES => read(&cpu, &[&vec![1; LEAST_BYTES]]),
         _ => read(&cpu, &weights.iter().map(AsRef::as_ref).collect::<Vec<_>>()),
     };
     let multiply = best(|| cpu.multiply_all(ROUNDS));
@@ -61,7 +61,7 @@ fn weights(gguf: &Gguf) -> Vec<Bytes> {
     if gguf.byte_order() != ByteOrder::Little {
         return Vec::new();
     }
-    let mut left = READ_BYTES;
+    let mut left = MOST_BYTES;
     let tensors = gguf.tensors().iter().map(|tensor| gguf.data(tensor));
     tensors
         .map_while(|bytes| {

@@ -121,8 +121,8 @@ impl Bench<'_> {
         for &(setup, test) in &self.plan.tests {
             self.say(format_args!("{}/{}: {} {test}", self.done + 1, self.total, subject.kind));
             let time = CivilTime::utc_now().and_then(|now| now.format("%Y-%m-%dT%H:%M:%SZ").ok()).unwrap_or_default();
-            let work = counter.count(setup, test)?;
             let Some(samples) = measure::measure(model, setup, test, &self.runs)? else { return Ok(false) };
+            let work = counter.count(setup, test)?;
             printer.add(&Measured { subject: &subject, place: &place, setup, test, work, samples, time })?;
             self.done += 1;
         }
