@@ -95,7 +95,9 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
     let vocab = model.config().vocab;
     let mut sequences = model.sequences(2, &options()).unwrap();
     assert!(matches!(sequences.evaluate(1, &[1; 25], |_| true), Err(Error::PromptTooLong { prompt: 25, context: 24 })));
-    assert!(matches!(sequences.advance(&[1, vocab as u32]), Err(Error::Token { token, .. }) if token as usize == vocab));
+    assert!(
+        matches!(sequences.advance(&[1, vocab as u32]), Err(Error::Token { token, .. }) if token as usize == vocab)
+    );
     sequences.evaluate(1, &[1; 24], |_| true).unwrap();
     assert!(matches!(sequences.advance(&[1, 1]), Err(Error::PromptTooLong { prompt: 25, context: 24 })));
     assert_eq!(sequences.lengths(), [0, 24]);

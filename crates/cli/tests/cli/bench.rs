@@ -221,7 +221,10 @@ fn wrong_arguments_are_named() {
         (["-B", "0"], "invalid value '0' for '--n-parallel <LIST>': expected numbers from 1 to 268435456, got 0"),
         (["-b", "0"], "invalid value '0' for '--batch-size <LIST>': expected numbers from 1 to 268435456, got 0"),
         (["-t", "5000"], "invalid value '5000' for '--threads <LIST>': expected numbers from 0 to 1024, got 5000"),
-        (["-pg", "512"], "invalid value '512' for '--n-prompt-gen <PROMPT,GEN>': expected tokens of a prompt and tokens"),
+        (
+            ["-pg", "512"],
+            "invalid value '512' for '--n-prompt-gen <PROMPT,GEN>': expected tokens of a prompt and tokens",
+        ),
         (["-ctk", "q3"], "invalid value 'q3' for '--cache-type-k <FORMATS>'"),
         (["-r", "0"], "invalid value '0' for '--repetitions <N>'"),
         (["-p0", "-n0"], "there is nothing to measure: give -p, -n or -pg a number of tokens"),
