@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn all_memory_is_read_and_all_rounds_are_done() {
-        let memory: Vec<u8> = (0..PIECE + 1000).map(|i| (i * i >> 3) as u8).collect();
+        let memory: Vec<u8> = (0..PIECE + 1000).map(|i| ((i * i) >> 3) as u8).collect();
         let expected = |bytes: &[u8]| (Kernels::scalar().probe.read)(bytes);
         let (first, second) = memory.split_at(333);
         let sum = expected(first).wrapping_add(expected(&second[..PIECE])).wrapping_add(expected(&second[PIECE..]));

@@ -153,7 +153,7 @@ impl Random {
     /// The upper half of a 64-bit congruential generator (Knuth's MMIX), scaled to the vocabulary.
     fn next(&mut self) -> u32 {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.state >> 32) * self.vocab >> 32) as u32
+        (((self.state >> 32) * self.vocab) >> 32) as u32
     }
 }
 

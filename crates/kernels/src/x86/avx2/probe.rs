@@ -13,8 +13,8 @@ pub const PROBE: Probe = Probe { read, multiply };
 
 /// Bytes of a stream per turn of the loop.
 const BLOCK: usize = 256;
-/// Bytes that prefetches run ahead.
-const AHEAD: usize = 2048;
+/// Bytes that prefetches run ahead: the best of 0 to 4096 on Sapphire Rapids, within 1 % of it on Zen 5.
+const AHEAD: usize = 1024;
 /// Products in flight: with a factor for each of them and one for all, what fits into sixteen registers.
 const CHAINS: usize = 7;
 

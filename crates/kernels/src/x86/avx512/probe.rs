@@ -13,8 +13,8 @@ pub const VNNI: Probe = Probe { read, multiply: multiply_vnni };
 
 /// Bytes of a stream per turn of the loop.
 const BLOCK: usize = 512;
-/// Bytes that prefetches run ahead.
-const AHEAD: usize = 2048;
+/// Bytes that prefetches run ahead: the best of 0 to 4096 on Sapphire Rapids, within 1 % of it on Zen 5.
+const AHEAD: usize = 1024;
 /// Products in flight: with a factor for each of them and one for all, what fits into 32 registers.
 const CHAINS: usize = 14;
 
