@@ -19,6 +19,7 @@
 //! processor's pool.
 #![forbid(unsafe_code)]
 
+mod ceilings;
 mod error;
 mod generate;
 mod model;
@@ -26,6 +27,7 @@ mod observe;
 mod perplexity;
 mod runner;
 pub mod sampler;
+mod sequences;
 mod session;
 
 pub use candor_gguf as gguf;
@@ -35,10 +37,12 @@ pub use candor_ops as ops;
 pub use candor_tokenizer as tokenizer;
 pub use candor_tokenizer::{ChatTemplate, Message, Tokenizer};
 
+pub use ceilings::{Ceilings, ceilings};
 pub use error::Error;
 pub use generate::{ContextShift, GenerateOptions, Generation, Piece, StopReason, Timings};
 pub use model::{BackendVisitor, Device, LoadOptions, Model, visit_backend};
 pub use observe::{Observed, Observer};
 pub use perplexity::{Perplexity, perplexity};
 pub use sampler::Sampling;
+pub use sequences::Sequences;
 pub use session::{Logits, Session, SessionOptions};

@@ -9,7 +9,7 @@ use candor_models::Config;
 use candor_ops::{Ops, Reference};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
-use crate::{Error, Session, SessionOptions, runner};
+use crate::{Error, Sequences, Session, SessionOptions, runner};
 
 /// Where a model runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,5 +220,16 @@ impl Model {
     /// If the context does not fit into memory.
     pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
         Session::new(self.clone(), &*self.inner.loaded, options)
+    }
+
+    /// So many sequences that are decoded together; the options are those of each.
+    ///
+    /// # Errors
+    /// If their contexts do not fit into memory.
+    ///
+    /// # Panics
+    /// If `count` is 0.
+    pub fn sequences(&self, count: usize, options: &SessionOptions) -> Result<Sequences, Error> {
+        Sequences::new(self.clone(), &*self.inner.loaded, count, options)
     }
 }

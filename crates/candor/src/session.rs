@@ -1,6 +1,7 @@
 //! A session: the tokens that a model has seen, their keys and values, and how more are added.
 
-use candor_ops::{KvFormat, Step};
+use candor_models::Config;
+use candor_ops::{KvFormat, KvPlan, Step};
 
 use crate::{Error, Model, Observer, runner};
 
@@ -49,24 +50,41 @@ pub struct Session {
     logits: Vec<f32>,
 }
 
-impl Session {
-    pub(crate) fn new(model: Model, loaded: &dyn runner::Loaded, options: &SessionOptions) -> Result<Session, Error> {
-        let config = loaded.config();
+/// The memory that options ask for.
+pub(crate) struct Room {
+    /// The cache.
+    pub(crate) plan: KvPlan,
+    /// Most tokens computed at once.
+    pub(crate) chunk: usize,
+}
+
+impl Room {
+    /// Room for so many sequences.
+    ///
+    /// # Errors
+    /// If it is longer than the model's window, or does not fit into memory.
+    pub(crate) fn new(config: &Config, sequences: usize, options: &SessionOptions) -> Result<Room, Error> {
         let context = if options.context == 0 { config.context } else { options.context };
         if let Some(window) = config.window.filter(|&window| context > window) {
             return Err(Error::Window { context, window });
         }
-        let plan = config.kv_plan(context, 1, options.keys, options.values);
+        let plan = config.kv_plan(context, sequences, options.keys, options.values);
         plan.check().map_err(candor_models::Error::from)?;
         // The cache is allocated without touching it; whether the system would give it is asked first.
         let bytes = plan.checked_bytes().unwrap_or(usize::MAX);
         if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
-            return Err(Error::Memory { context, bytes });
+            return Err(Error::Memory { context: context.saturating_mul(sequences), bytes });
         }
-        let chunk = options.batch.min(options.ubatch).clamp(1, context);
-        let max_outputs = (LOGITS_ELEMENTS / config.vocab).clamp(1, chunk);
+        Ok(Room { plan, chunk: options.batch.min(options.ubatch).clamp(1, context) })
+    }
+}
+
+impl Session {
+    pub(crate) fn new(model: Model, loaded: &dyn runner::Loaded, options: &SessionOptions) -> Result<Session, Error> {
+        let Room { plan, chunk } = Room::new(loaded.config(), 1, options)?;
+        let max_outputs = (LOGITS_ELEMENTS / loaded.config().vocab).clamp(1, chunk);
         let run = loaded.begin(&plan, chunk, max_outputs);
-        Ok(Session { model, run, context, chunk, max_outputs, tokens: Vec::new(), logits: Vec::new() })
+        Ok(Session { model, run, context: plan.context, chunk, max_outputs, tokens: Vec::new(), logits: Vec::new() })
     }
 
     /// The model.

@@ -3,6 +3,7 @@
 
 mod answer;
 mod args;
+mod bench;
 mod chat;
 mod complete;
 mod config;
@@ -45,6 +46,7 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Show(args) => show::show(&args, &line),
         Command::Tokenize(args) => tokenize::tokenize(&args, &line),
         Command::Perplexity(args) => perplexity::perplexity(&args, &line),
+        Command::Bench(args) => bench::bench(&args, &line),
         Command::Trace(args) => inspect::trace::trace(&args, &line),
         Command::Logits(args) => inspect::logits::logits(&args, &line),
         // What these print is a verdict, with exit codes 0 and 1: not to get to one is something else.

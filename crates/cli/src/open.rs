@@ -77,17 +77,21 @@ impl Source {
 
     /// Loads the model.
     pub fn open(self, performance: &PerformanceArgs, output: &OutputArgs) -> Result<Opened, Error> {
-        let options = performance.place.load();
+        self.open_with(&performance.place.load(), output.progress)
+    }
+
+    /// Loads the model; `bar` says when to show how far that is.
+    pub fn open_with(self, options: &LoadOptions, bar: When) -> Result<Opened, Error> {
         let started = Instant::now();
         let model = match &self {
             Source::BuiltIn => {
                 note_built_in();
-                Model::builtin(&options)?
+                Model::builtin(options)?
             }
             Source::File(path) => {
                 check(path)?;
-                let model = Model::open(path, &options)?;
-                read_ahead(&model, output.progress, started);
+                let model = Model::open(path, options)?;
+                read_ahead(&model, bar, started);
                 model
             }
         };

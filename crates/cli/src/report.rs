@@ -46,7 +46,8 @@ fn in_short(model: &Model) -> String {
     )
 }
 
-fn name(format: CacheFormat) -> &'static str {
+/// A cache format as the flags name it.
+pub fn name(format: CacheFormat) -> &'static str {
     match format {
         CacheFormat::F32 => "f32",
         CacheFormat::F16 => "f16",

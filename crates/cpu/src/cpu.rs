@@ -76,6 +76,10 @@ impl Cpu {
         self.kernels
     }
 
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     fn f32(&self) -> &'static F32Kernels {
         &self.kernels.f32
     }

@@ -12,6 +12,7 @@ mod cpu;
 mod kv;
 mod memory;
 mod pool;
+mod probe;
 mod product;
 mod split;
 mod turns;

@@ -4,6 +4,7 @@ pub(crate) mod attention;
 mod float;
 mod k_quants;
 mod legacy;
+mod probe;
 mod q8;
 
 use candor_quant::{Format, half};
@@ -31,6 +32,7 @@ pub(crate) static SCALAR: Kernels = Kernels {
     },
     mat,
     attention: attention::attention,
+    probe: probe::PROBE,
 };
 
 fn mat(format: Format) -> Option<MatKernels> {

@@ -75,6 +75,17 @@ pub struct F32Kernels {
     pub quantize_q8: fn(out: Q8RowMut<'_>, x: &[f32]),
 }
 
+/// What a processor can do at most with a table's instructions, for benchmarks to compare with.
+#[derive(Clone, Copy)]
+pub struct Probe {
+    /// Reads every byte as fast as memory allows: the sum of the little-endian words of 8 bytes and of the single bytes
+    /// after the last of them, modulo 2^64.
+    pub read: fn(bytes: &[u8]) -> u64,
+    /// Runs the best multiplication of bytes with addition for some rounds, on registers. Returns the number of
+    /// operations: two for each multiplication with its addition.
+    pub multiply: fn(rounds: u32) -> u64,
+}
+
 /// The kernels of one instruction set.
 pub struct Kernels {
     /// `scalar`, `avx2`, ...: what `CANDOR_ISA` names.
@@ -85,4 +96,6 @@ pub struct Kernels {
     pub mat: fn(Format) -> Option<MatKernels>,
     /// The kernels of a cache format; `None` where the cache cannot have it. Every table has F32, F16 and Q8_0.
     pub attention: fn(Format) -> Option<AttentionKernels>,
+    /// The limits of the machine.
+    pub probe: Probe,
 }

@@ -311,20 +311,39 @@ impl<B: Ops> Decoder<B> {
 }
 
 impl Decoder<Shapes> {
-    /// Runs `rows` tokens on [`Shapes`]: the work of a pass, without doing it.
+    /// The file's wiring on [`Shapes`], without its weights.
     ///
     /// # Errors
-    /// If the file's weights do not belong together.
-    pub fn check(gguf: &Gguf, rows: usize) -> Result<Work, Error> {
+    /// If the file is not a model of this wiring.
+    pub fn dry(gguf: &Gguf) -> Result<Decoder<Shapes>, Error> {
         let mut ops = Shapes::default();
         let model = Decoder::load_unchecked(gguf, &mut ops)?;
-        let mut scratch = model.scratch(&mut ops, rows, rows);
-        let mut kv = ops.kv(&model.config.kv_plan(rows, 1, KvFormat::F32, KvFormat::F32));
+        ops.finish()?;
+        Ok(model)
+    }
+
+    /// The work of a pass on a cache of that plan, without doing it.
+    ///
+    /// # Errors
+    /// If the weights do not belong together, or the step does not fit into the cache.
+    pub fn work(&self, step: Step<'_>, plan: &KvPlan) -> Result<Work, Error> {
+        let mut ops = Shapes::default();
+        let mut scratch = self.scratch(&mut ops, step.tokens.len(), step.outputs.len());
+        let mut kv = ops.kv(plan);
+        self.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+        Ok(ops.finish()?)
+    }
+
+    /// The work of a pass over `rows` tokens of an empty cache, each with its logits.
+    ///
+    /// # Errors
+    /// If the file is not a model of this wiring, or its weights do not belong together.
+    pub fn check(gguf: &Gguf, rows: usize) -> Result<Work, Error> {
+        let model = Decoder::dry(gguf)?;
+        let plan = model.config.kv_plan(rows, 1, KvFormat::F32, KvFormat::F32);
         let places: Vec<u32> = (0..rows as u32).collect();
         let (zeros, places) = (vec![0; rows], places.as_slice());
-        let step = Step { tokens: &zeros, positions: places, sequences: &zeros, outputs: places };
-        model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
-        Ok(ops.finish()?)
+        model.work(Step { tokens: &zeros, positions: places, sequences: &zeros, outputs: places }, &plan)
     }
 }
 

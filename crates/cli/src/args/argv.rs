@@ -9,6 +9,7 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),
+    ("-pg", "--n-prompt-gen"),
 ];
 
 /// Flags whose value may look like a flag: what follows them is left alone.
@@ -49,6 +50,7 @@ mod tests {
             ("run -- -sys", "run -- -sys"),
             ("run -p -- -sys x", "run -p -- --system-prompt x"),
             ("run -sysx -s 3", "run -sysx -s 3"),
+            ("bench -p 5 -pg 1,2 -pg=3,4", "bench -p 5 --n-prompt-gen 1,2 --n-prompt-gen=3,4"),
         ] {
             let long = long_flags(given.split(' ').map(OsString::from));
             assert_eq!(long, expected.split(' ').map(OsString::from).collect::<Vec<_>>(), "{given}");

@@ -1,9 +1,10 @@
-//! The command line as types: every command and every flag but those of sampling and inspection. Nothing here acts on
+//! The command line as types: every command and every flag but those of sampling, benchmarks and inspection. Nothing here acts on
 //! them.
 //!
 //! Flags carry llama.cpp's names. Variables are not written here: [`parse`] gives each flag its own.
 
 pub mod argv;
+pub mod bench;
 pub mod inspect;
 pub mod parse;
 pub mod sampling;
@@ -14,6 +15,7 @@ use candor::{Device, LoadOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub use bench::BenchArgs;
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use parse::{Line, Parsed, Rank};
 pub use sampling::SamplingArgs;
@@ -48,6 +50,9 @@ pub enum Command {
     /// Measure how well a model predicts a text
     #[command(after_help = SETTINGS_NOTE)]
     Perplexity(PerplexityArgs),
+    /// Measure how fast a model reads prompts and writes tokens
+    #[command(after_help = SETTINGS_NOTE)]
+    Bench(BenchArgs),
     /// Record the values that a model computes on its way to an answer
     #[command(after_help = SETTINGS_NOTE)]
     Trace(TraceArgs),

@@ -4,12 +4,13 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "run",
     "chat",
     "show",
     "tokenize",
     "perplexity",
+    "bench",
     "trace",
     "logits",
     "diagnose",
@@ -42,7 +43,7 @@ fn named(section: &str) -> BTreeSet<String> {
     let flags: BTreeSet<String> =
         codes.map(|code| code.split(['=', '[']).next().unwrap_or_default().to_owned()).collect();
     // llama.cpp's flags of one dash that stand for long ones, and stdin.
-    let others = ["-sys", "-sysf", "-ctk", "-ctv", "-ub", "-"].map(str::to_owned).into();
+    let others = ["-sys", "-sysf", "-ctk", "-ctv", "-ub", "-pg", "-"].map(str::to_owned).into();
     flags.difference(&others).cloned().collect()
 }
 

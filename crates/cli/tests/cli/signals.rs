@@ -72,6 +72,38 @@ fn ctrl_c_in_a_conversation_stops_the_answer_and_not_the_program() {
 }
 
 #[test]
+fn ctrl_c_ends_a_benchmark_with_130_and_whole_output() {
+    // The first test is short, the second takes its time.
+    let tests = ["-n", "1", "-pg", "1,50000", "--no-warmup", "-r", "1", "-t", "1"];
+    for format in ["json", "md", "csv"] {
+        let mut program = candor(["bench", "-o", format, "-p", "0"].iter().chain(&tests));
+        let mut child = program.spawn();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut text = String::new();
+        while !text.contains("tg1") {
+            assert!(stdout.read_line(&mut text).unwrap() > 0, "{text}");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let sent = Instant::now();
+        interrupt(&child);
+        stdout.read_to_string(&mut text).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{format}");
+        assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.ends_with("stopped: 1 of 2 tests were measured\n"), "{stderr}");
+        match format {
+            "json" => {
+                let array: Vec<serde_json::Value> = serde_json::from_str(&text).expect("a whole array");
+                assert_eq!(array.len(), 1);
+            }
+            "md" => assert!(text.contains("\nbuild: "), "{text}"),
+            _ => assert_eq!(text.lines().count(), 2, "{text}"),
+        }
+    }
+}
+
+#[test]
 fn a_closed_stdout_ends_silently() {
     for args in [ENDLESS, &["-n", "60", "--ignore-eos"]] {
         let mut program = story(args);

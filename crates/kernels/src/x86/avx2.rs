@@ -16,6 +16,7 @@ pub(super) mod legacy;
 mod narrow;
 pub(super) mod panel;
 pub(super) mod panels;
+mod probe;
 mod q8;
 pub(super) mod registers;
 pub(super) mod rows;
@@ -40,7 +41,13 @@ impl Avx2 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx2", f32: float_loops::LOOPS, mat, attention: attention::attention };
+        static TABLE: Kernels = Kernels {
+            name: "avx2",
+            f32: float_loops::LOOPS,
+            mat,
+            attention: attention::attention,
+            probe: probe::PROBE,
+        };
         &TABLE
     }
 }

@@ -6,6 +6,7 @@ mod float;
 mod float_loops;
 mod panel;
 mod panels;
+mod probe;
 mod quantize;
 mod registers;
 mod row;
@@ -35,8 +36,13 @@ impl Avx512 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels =
-            Kernels { name: "avx512", f32: float_loops::LOOPS, mat, attention: attention::attention };
+        static TABLE: Kernels = Kernels {
+            name: "avx512",
+            f32: float_loops::LOOPS,
+            mat,
+            attention: attention::attention,
+            probe: probe::BYTES,
+        };
         &TABLE
     }
 }
@@ -59,6 +65,7 @@ impl Avx512Vnni {
             f32: float_loops::LOOPS,
             mat: vnni::kernels,
             attention: attention::attention,
+            probe: probe::VNNI,
         };
         &TABLE
     }

@@ -1,0 +1,96 @@
+//! What this machine can do at most, measured: for speeds to be compared with.
+
+use std::{hint::black_box, time::Duration};
+
+use bytes::Bytes;
+use candor_cpu::{Cpu, CpuOptions};
+use candor_gguf::{ByteOrder, Gguf};
+use candor_kernels::Kernels;
+use web_time::Instant;
+
+use crate::{Error, Model};
+
+/// What the processor can do at most with the kernels in use and a number of threads.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Ceilings {
+    /// The table of kernels: `avx2`.
+    pub isa: &'static str,
+    /// Threads.
+    pub threads: usize,
+    /// Bytes read from memory per second.
+    pub read: f64,
+    /// Multiplications and additions of bytes per second, on registers, with the table's best instruction.
+    pub multiply: f64,
+}
+
+/// Memory that is read at least: much more than the last cache of most machines.
+const LEAST_BYTES: usize = 256 << 20;
+
+/// Weights that are read at most.
+const MOST_BYTES: usize = 1 << 30;
+
+/// Passes of a measurement, at least; the best counts, since other work on the machine only ever slows one down.
+const PASSES: usize = 8;
+
+/// The time that a measurement may take beyond them.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Rounds of multiplications per pass, some milliseconds.
+const ROUNDS: u32 = 1 << 20;
+
+/// Measures what this machine can do with so many threads (0: one per physical core), in about a second. Reading goes over
+/// the model's weights where they lie, so that it meets the same pages as a forward pass; those of a small model would come
+/// from a cache, so other memory is read instead.
+///
+/// # Errors
+/// If `CANDOR_ISA` names no instruction set of this machine.
+pub fn ceilings(model: &Model, threads: usize) -> Result<Ceilings, Error> {
+    let cpu = Cpu::new(CpuOptions { threads, kernels: Kernels::from_env()? });
+    let weights = weights(model.gguf());
+    let read = match weights.iter().map(Bytes::len).sum::<usize>() {
+        ..LEAST_BYTES => read(&cpu, &[&vec![1; LEAST_BYTES]]),
+        _ => read(&cpu, &weights.iter().map(AsRef::as_ref).collect::<Vec<_>>()),
+    };
+    let multiply = best(|| cpu.multiply_all(ROUNDS));
+    Ok(Ceilings { isa: cpu.kernels().name, threads: cpu.threads(), read, multiply })
+}
+
+/// Tensors as they lie in memory, as many as it takes; none of a file that had to be copied.
+fn weights(gguf: &Gguf) -> Vec<Bytes> {
+    if gguf.byte_order() != ByteOrder::Little {
+        return Vec::new();
+    }
+    let mut left = MOST_BYTES;
+    let tensors = gguf.tensors().iter().map(|tensor| gguf.data(tensor));
+    tensors
+        .map_while(|bytes| {
+            let wanted = bytes.slice(..bytes.len().min(left));
+            left -= wanted.len();
+            (!wanted.is_empty()).then_some(wanted)
+        })
+        .collect()
+}
+
+/// Bytes per second in the best pass over all of them.
+fn read(cpu: &Cpu, memory: &[&[u8]]) -> f64 {
+    let bytes = memory.iter().map(|bytes| bytes.len() as u64).sum();
+    best(|| {
+        black_box(cpu.read_all(memory));
+        bytes
+    })
+}
+
+/// What the best pass does per second.
+fn best(mut pass: impl FnMut() -> u64) -> f64 {
+    let begun = Instant::now();
+    let mut best = 0.0f64;
+    let mut passes = 0;
+    while passes < PASSES || begun.elapsed() < PATIENCE {
+        let started = Instant::now();
+        let done = pass();
+        best = best.max(done as f64 / started.elapsed().as_secs_f64().max(1e-9));
+        passes += 1;
+    }
+    best
+}

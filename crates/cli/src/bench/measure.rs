@@ -1,0 +1,171 @@
+//! Running a test: the passes of a prompt and of generated tokens, timed, on random tokens. Nothing is sampled.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+
+use candor::{Model, Sequences, Session, SessionOptions};
+
+use super::plan::{Setup, Test};
+use crate::{answer::kv_format, errors::Error};
+
+/// How a test is run.
+pub struct Runs<'a> {
+    /// Runs that count.
+    pub repetitions: u32,
+    /// Whether one goes before that does not.
+    pub warmup: bool,
+    /// What Ctrl-C sets.
+    pub cancel: &'a AtomicBool,
+}
+
+/// The times of the runs in nanoseconds; `None` where Ctrl-C came before the last.
+pub fn measure(model: &Model, setup: Setup, test: Test, runs: &Runs<'_>) -> Result<Option<Vec<u64>>, Error> {
+    let mut course = Course::new(model, setup, test, runs.cancel)?;
+    if runs.warmup && !course.warm_up()? {
+        return Ok(None);
+    }
+    let depth = test.depth as usize;
+    course.feed.truncate(0);
+    if !course.prompt(depth)? {
+        return Ok(None);
+    }
+    let mut samples = Vec::new();
+    for _ in 0..runs.repetitions {
+        course.feed.truncate(depth);
+        let started = Instant::now();
+        if !course.prompt(test.prompt as usize)? || !course.generate(test.generated)? {
+            return Ok(None);
+        }
+        samples.push(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+    Ok(Some(samples))
+}
+
+/// One sequence or several: what is measured is what `candor run` does, or what serves several users.
+enum Feed {
+    One(Box<Session>),
+    Many(Sequences),
+}
+
+/// A test being run.
+struct Course<'a> {
+    feed: Feed,
+    test: Test,
+    random: Random,
+    bos: Option<u32>,
+    cancel: &'a AtomicBool,
+}
+
+impl Feed {
+    fn truncate(&mut self, len: usize) {
+        match self {
+            Feed::One(session) => session.truncate(len),
+            Feed::Many(sequences) => sequences.truncate(len),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Feed::One(session) => session.tokens().is_empty(),
+            Feed::Many(sequences) => sequences.lengths().iter().all(|&length| length == 0),
+        }
+    }
+}
+
+impl<'a> Course<'a> {
+    fn new(model: &Model, setup: Setup, test: Test, cancel: &'a AtomicBool) -> Result<Course<'a>, Error> {
+        let options = SessionOptions {
+            context: usize::try_from(test.context()).unwrap_or(usize::MAX),
+            batch: setup.batch as usize,
+            ubatch: setup.ubatch as usize,
+            keys: kv_format(setup.keys),
+            values: kv_format(setup.values),
+        };
+        let feed = match test.sequences {
+            1 => Feed::One(Box::new(model.session(&options)?)),
+            several => Feed::Many(model.sequences(several as usize, &options)?),
+        };
+        let tokenizer = model.tokenizer();
+        let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
+        Ok(Course { feed, test, random: Random::new(model.config().vocab), bos, cancel })
+    }
+
+    /// What is to be measured once, of generated tokens one.
+    fn warm_up(&mut self) -> Result<bool, Error> {
+        Ok(self.prompt(self.test.prompt as usize)? && self.generate(self.test.generated.min(1))?)
+    }
+
+    /// A prompt of so many tokens for every sequence; whether it got to its end.
+    fn prompt(&mut self, tokens: usize) -> Result<bool, Error> {
+        if tokens == 0 {
+            return Ok(true);
+        }
+        let first = self.bos.filter(|_| self.feed.is_empty());
+        let mut proceed = |_| !self.cancel.load(Ordering::SeqCst);
+        match &mut self.feed {
+            Feed::One(session) => Ok(session.evaluate(&self.random.tokens(tokens, first), proceed)?),
+            Feed::Many(sequences) => {
+                for sequence in 0..sequences.lengths().len() {
+                    if !sequences.evaluate(sequence, &self.random.tokens(tokens, first), &mut proceed)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// So many passes that add a token to every sequence; whether they got to their end.
+    fn generate(&mut self, passes: u32) -> Result<bool, Error> {
+        for _ in 0..passes {
+            if self.cancel.load(Ordering::SeqCst) {
+                return Ok(false);
+            }
+            let tokens = self.random.tokens(self.test.sequences as usize, None);
+            match &mut self.feed {
+                Feed::One(session) => _ = session.evaluate(&tokens, |_| true)?,
+                Feed::Many(sequences) => sequences.advance(&tokens)?,
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Token ids, the same in every run of the program.
+struct Random {
+    state: u64,
+    vocab: u64,
+}
+
+impl Random {
+    fn new(vocab: usize) -> Random {
+        Random { state: 0, vocab: vocab as u64 }
+    }
+
+    /// So many, `first` before all others.
+    fn tokens(&mut self, count: usize, first: Option<u32>) -> Vec<u32> {
+        let rest = count - usize::from(first.is_some());
+        first.into_iter().chain((0..rest).map(|_| self.next())).collect()
+    }
+
+    /// The upper half of a 64-bit congruential generator (Knuth's MMIX), scaled to the vocabulary.
+    fn next(&mut self) -> u32 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (((self.state >> 32) * self.vocab) >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_tokens_lie_in_the_vocabulary_and_reach_its_ends() {
+        let mut random = Random::new(10);
+        let tokens = random.tokens(1000, Some(77));
+        assert_eq!((tokens.len(), tokens[0]), (1000, 77));
+        assert!((0..10).all(|id| tokens[1..].contains(&id)) && tokens[1..].iter().all(|&id| id < 10));
+    }
+}

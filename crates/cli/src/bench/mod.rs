@@ -1,0 +1,142 @@
+//! `candor bench`: how fast a model reads prompts and writes tokens, measured as llama-bench does, and how near that is
+//! to what the machine could do.
+
+mod data;
+mod machine;
+mod markdown;
+mod measure;
+mod plan;
+mod printer;
+mod result;
+mod work;
+
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+};
+
+use candor::{LoadOptions, Model, tokenizer::CivilTime};
+use clap::error::ErrorKind;
+
+use crate::{
+    args::{BenchArgs, Line, When},
+    errors::Error,
+    interrupt::{self, Interrupt},
+    open::Source,
+    output::say,
+};
+use measure::Runs;
+use plan::Plan;
+use printer::Printer;
+use result::{Measured, Place, Subject};
+
+/// Runs the command.
+pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
+    let sources = sources(args, line)?;
+    let plan = Plan::of(args);
+    if plan.tests.is_empty() {
+        let message = "there is nothing to measure: give -p, -n or -pg a number of tokens";
+        return Err(line.usage_error(ErrorKind::ValueValidation, message));
+    }
+    let interrupt = Interrupt::catch()?;
+    let answering = interrupt.answering();
+    let cancel = answering.cancel();
+    let mut bench = Bench {
+        plan: &plan,
+        runs: Runs { repetitions: args.repetitions, warmup: !args.no_warmup, cancel: &cancel },
+        progress: args.progress,
+        done: 0,
+        total: sources.len() * plan.threads.len() * plan.tests.len(),
+        notes: vec![format!("build: {}", env!("CARGO_PKG_VERSION"))],
+    };
+    let mut printer = Printer::begin(io::stdout().lock(), args.output, plan.tests.iter().map(|(setup, _)| setup))?;
+    let mut whole = true;
+    for source in &sources {
+        whole = whole && bench.model(source, &mut printer)?;
+    }
+    printer.end(&bench.notes)?;
+    if !whole {
+        say!("stopped: {} of {} tests were measured", bench.done, bench.total);
+        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The models that the arguments name.
+fn sources(args: &BenchArgs, line: &Line) -> Result<Vec<Source>, Error> {
+    let paths = match line.exclusive(&["path", "model"])? {
+        Some("path") => &args.path,
+        _ => &args.model,
+    };
+    match paths.is_empty() {
+        true => Ok(vec![Source::BuiltIn]),
+        false => Ok(paths.iter().cloned().map(Source::File).collect()),
+    }
+}
+
+/// A command on its way.
+struct Bench<'a> {
+    plan: &'a Plan,
+    runs: Runs<'a>,
+    progress: When,
+    done: usize,
+    total: usize,
+    /// What is said below the table.
+    notes: Vec<String>,
+}
+
+impl Bench<'_> {
+    /// Measures a model; whether all tests were run.
+    fn model(&mut self, source: &Source, printer: &mut Printer<impl Write>) -> Result<bool, Error> {
+        for &threads in &self.plan.threads {
+            let options = LoadOptions { threads: threads as usize, ..LoadOptions::default() };
+            let model = source.clone().open_with(&options, self.progress)?.model;
+            if !self.tests(source, &model, threads as usize, printer)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Measures a model with a number of threads.
+    fn tests(
+        &mut self,
+        source: &Source,
+        model: &Model,
+        threads: usize,
+        printer: &mut Printer<impl Write>,
+    ) -> Result<bool, Error> {
+        let subject = Subject::of(source.name(), model.gguf());
+        let counter = work::Counter::of(model.gguf())?;
+        let longest = self.plan.tests.iter().map(|(_, test)| test.context()).max().unwrap_or(0);
+        if longest > model.config().context as u64 {
+            let own = model.config().context;
+            say!(
+                "note: a test needs {longest} positions, the model was trained on {own}: speeds are right, texts would not be"
+            );
+        }
+        self.say(format_args!("measuring what the machine can do"));
+        let place = Place { cpu: machine::processor(), ceilings: candor::ceilings(model, threads)? };
+        self.notes.push(place.note());
+        for &(setup, test) in &self.plan.tests {
+            self.say(format_args!("{}/{}: {} {test}", self.done + 1, self.total, subject.kind));
+            let time = CivilTime::utc_now().and_then(|now| now.format("%Y-%m-%dT%H:%M:%SZ").ok()).unwrap_or_default();
+            let Some(samples) = measure::measure(model, setup, test, &self.runs)? else { return Ok(false) };
+            let work = counter.count(setup, test)?;
+            printer.add(&Measured { subject: &subject, place: &place, setup, test, work, samples, time })?;
+            self.done += 1;
+        }
+        Ok(true)
+    }
+
+    fn say(&self, what: std::fmt::Arguments<'_>) {
+        let shown = match self.progress {
+            When::Auto => io::stderr().is_terminal(),
+            When::Always => true,
+            When::Never => false,
+        };
+        if shown {
+            say!("bench: {what}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! From the arguments to the tests that are to be run: which, and in which combinations of settings.
+
+use std::fmt;
+
+use crate::args::{
+    CacheFormat,
+    bench::{BenchArgs, Counts, Positive, Threads},
+};
+
+/// What is measured: passes over a prompt, then passes that each add a token to every sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// Tokens of the prompt.
+    pub prompt: u32,
+    /// Tokens generated after it, in each sequence.
+    pub generated: u32,
+    /// Tokens that the cache holds before.
+    pub depth: u32,
+    /// Sequences.
+    pub sequences: u32,
+}
+
+/// How it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    pub batch: u32,
+    pub ubatch: u32,
+    pub keys: CacheFormat,
+    pub values: CacheFormat,
+}
+
+/// The tests of a model.
+pub struct Plan {
+    /// Numbers of threads; all else is done for each. 0 stands for one per physical core.
+    pub threads: Vec<u32>,
+    /// Setups and what is measured in each.
+    pub tests: Vec<(Setup, Test)>,
+}
+
+impl fmt::Display for Test {
+    /// As llama-bench names tests: `pp512`, `tg128`, `pp512+tg128`, `tg128 @ d1536`; and `tg128 x8` of 8 sequences.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.prompt, self.generated) {
+            (prompt, 0) => write!(f, "pp{prompt}")?,
+            (0, generated) => write!(f, "tg{generated}")?,
+            (prompt, generated) => write!(f, "pp{prompt}+tg{generated}")?,
+        }
+        if self.sequences > 1 {
+            write!(f, " x{}", self.sequences)?;
+        }
+        match self.depth {
+            0 => Ok(()),
+            depth => write!(f, " @ d{depth}"),
+        }
+    }
+}
+
+impl Test {
+    /// Tokens that count: those of all sequences.
+    pub fn tokens(&self) -> u64 {
+        (u64::from(self.prompt) + u64::from(self.generated)) * u64::from(self.sequences)
+    }
+
+    /// Positions of the cache that a sequence takes.
+    pub fn context(&self) -> u64 {
+        u64::from(self.depth) + u64::from(self.prompt) + u64::from(self.generated)
+    }
+}
+
+impl Plan {
+    /// What the arguments ask for.
+    pub fn of(args: &BenchArgs) -> Plan {
+        let counts = |lists: &[Counts]| lists.iter().flat_map(|list| list.0.clone()).collect::<Vec<_>>();
+        let positive = |lists: &[Positive]| lists.iter().flat_map(|list| list.0.clone()).collect::<Vec<_>>();
+        let threads = |lists: &[Threads]| lists.iter().flat_map(|list| list.0.clone()).collect::<Vec<_>>();
+        let (prompts, generated) = (counts(&args.tests.n_prompt), counts(&args.tests.n_gen));
+        let (parallel, setups) = (positive(&args.tests.n_parallel), &args.setups);
+        let mut tests = Vec::new();
+        for &keys in &setups.cache_type_k {
+            for &values in &setups.cache_type_v {
+                for batch in positive(&setups.batch_size) {
+                    for ubatch in positive(&setups.ubatch_size) {
+                        let setup = Setup { batch, ubatch, keys, values };
+                        for depth in counts(&args.tests.n_depth) {
+                            let alone = Test { prompt: 0, generated: 0, depth, sequences: 1 };
+                            let prompts = prompts.iter().filter(|&&prompt| prompt > 0);
+                            tests.extend(prompts.map(|&prompt| (setup, Test { prompt, ..alone })));
+                            for &generated in generated.iter().filter(|&&generated| generated > 0) {
+                                let several = parallel.iter().map(|&sequences| Test { generated, sequences, ..alone });
+                                tests.extend(several.map(|test| (setup, test)));
+                            }
+                            for pair in &args.tests.n_prompt_gen {
+                                let (prompt, generated) = (pair.prompt, pair.generated);
+                                let several =
+                                    parallel.iter().map(|&sequences| Test { prompt, generated, depth, sequences });
+                                tests.extend(several.map(|test| (setup, test)));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Plan { threads: threads(&args.setups.threads), tests }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tests() {
+        let test = Test { prompt: 512, generated: 0, depth: 0, sequences: 1 };
+        let both = Test { generated: 128, ..test };
+        let generated = Test { prompt: 0, ..both };
+        for (test, name, tokens) in [
+            (test, "pp512", 512),
+            (both, "pp512+tg128", 640),
+            (Test { depth: 1536, ..generated }, "tg128 @ d1536", 128),
+            (Test { sequences: 8, ..generated }, "tg128 x8", 1024),
+            (Test { sequences: 2, depth: 9, ..both }, "pp512+tg128 x2 @ d9", 1280),
+        ] {
+            assert_eq!((test.to_string().as_str(), test.tokens()), (name, tokens));
+        }
+    }
+}

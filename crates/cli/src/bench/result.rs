@@ -1,0 +1,150 @@
+//! What a test gave: its samples, what it worked on, and the figures that follow from both.
+
+use candor::{Ceilings, gguf::Gguf, ops::Work};
+
+use super::plan::{Setup, Test};
+use crate::show::summary::Summary;
+
+/// The model that was measured.
+pub struct Subject {
+    /// The path, as it was given.
+    pub filename: String,
+    /// Architecture, size and format: `llama 1.1B Q4_K`.
+    pub kind: String,
+    /// Bytes of all tensors.
+    pub size: u64,
+    /// Elements of all tensors.
+    pub parameters: u64,
+}
+
+/// Where it ran.
+pub struct Place {
+    /// The processor's name.
+    pub cpu: String,
+    /// Kernels, threads, and what they can do at most.
+    pub ceilings: Ceilings,
+}
+
+/// A test and what it gave.
+pub struct Measured<'a> {
+    pub subject: &'a Subject,
+    pub place: &'a Place,
+    pub setup: Setup,
+    pub test: Test,
+    /// What a run has to do.
+    pub work: Work,
+    /// Nanoseconds of each run.
+    pub samples: Vec<u64>,
+    /// When it was measured, in UTC.
+    pub time: String,
+}
+
+/// A mean and the deviation of its samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    pub value: f64,
+    /// Of a sample, 0 where there is only one.
+    pub deviation: f64,
+}
+
+impl Mean {
+    fn of(samples: &[f64]) -> Mean {
+        let count = samples.len() as f64;
+        let value = samples.iter().sum::<f64>() / count;
+        let squares: f64 = samples.iter().map(|sample| (sample - value).powi(2)).sum();
+        Mean { value, deviation: if count > 1.0 { (squares / (count - 1.0)).sqrt() } else { 0.0 } }
+    }
+}
+
+impl Subject {
+    /// What a file says of itself.
+    pub fn of(filename: String, gguf: &Gguf) -> Subject {
+        let summary = Summary::of(gguf);
+        let format = summary.formats.first().map_or("", |share| share.format.name());
+        let architecture = summary.architecture.as_deref().unwrap_or("unknown");
+        let kind = format!("{architecture} {} {format}", short(summary.parameters));
+        Subject { filename, kind, size: summary.tensor_bytes, parameters: summary.parameters }
+    }
+}
+
+impl Place {
+    /// What the shares of the table are of.
+    pub fn note(&self) -> String {
+        let Ceilings { isa, threads, read, multiply, .. } = self.ceilings;
+        let (read, multiply, noun) = (read / 1e9, multiply / 1e12, if threads == 1 { "thread" } else { "threads" });
+        format!("{}, {isa}, {threads} {noun}: reads {read:.1} GB/s, peak {multiply:.3} TOPS", self.cpu)
+    }
+}
+
+/// A number of parameters as people name models: `1.1B`, `360M`.
+fn short(parameters: u64) -> String {
+    let millions = parameters as f64 / 1e6;
+    match millions {
+        m if m >= 999.5 => format!("{:.1}B", m / 1e3),
+        m if m >= 9.95 => format!("{m:.0}M"),
+        m => format!("{m:.1}M"),
+    }
+}
+
+impl Measured<'_> {
+    /// Nanoseconds of a run.
+    pub fn nanoseconds(&self) -> Mean {
+        Mean::of(&self.samples.iter().map(|&sample| sample as f64).collect::<Vec<_>>())
+    }
+
+    /// Tokens per second of each run.
+    pub fn speeds(&self) -> Vec<f64> {
+        self.samples.iter().map(|&sample| 1e9 * self.test.tokens() as f64 / sample.max(1) as f64).collect()
+    }
+
+    /// Tokens per second.
+    pub fn speed(&self) -> Mean {
+        Mean::of(&self.speeds())
+    }
+
+    /// Bytes of weights and cache read per second, where tokens are generated one by one.
+    pub fn bytes_per_second(&self) -> Option<f64> {
+        let bytes = self.work.weight_bytes.saturating_add(self.work.kv_bytes) as f64;
+        (self.test.prompt == 0).then(|| 1e9 * bytes / self.nanoseconds().value.max(1.0))
+    }
+
+    /// The part of the machine's read speed that this is.
+    pub fn share_of_read(&self) -> Option<f64> {
+        self.bytes_per_second().map(|bytes| bytes / self.place.ceilings.read)
+    }
+
+    /// The part of the kernels' peak that [`Measured::operations_per_second`] is.
+    pub fn share_of_peak(&self) -> Option<f64> {
+        self.operations_per_second().map(|operations| operations / self.place.ceilings.multiply)
+    }
+
+    /// Multiplications and additions per second, where several tokens share a weight.
+    pub fn operations_per_second(&self) -> Option<f64> {
+        let shared = self.test.generated == 0 || self.test.sequences > 1;
+        shared.then(|| 1e9 * self.work.flops as f64 / self.nanoseconds().value.max(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_and_deviations() {
+        assert_eq!(Mean::of(&[3.0]), Mean { value: 3.0, deviation: 0.0 });
+        assert_eq!(Mean::of(&[2.0, 4.0, 6.0]), Mean { value: 4.0, deviation: 2.0 });
+    }
+
+    #[test]
+    fn sizes_as_people_name_them() {
+        for (parameters, name) in [
+            (1_185_376, "1.2M"),
+            (361_000_000, "361M"),
+            (999_600_000, "1.0B"),
+            (1_100_048_384, "1.1B"),
+            (70_600_000_000, "70.6B"),
+        ] {
+            assert_eq!(short(parameters), name);
+        }
+    }
+}
