@@ -4,6 +4,7 @@
 //! ([`Kernels::available`]). Nothing here allocates, starts threads or knows a tensor: kernels see slices.
 
 mod activations;
+mod batch;
 mod isa;
 mod lanes;
 mod order;
@@ -15,5 +16,6 @@ mod weights;
 mod x86;
 
 pub use activations::{Q8_BLOCK, Q8Row, Q8RowMut, Q8Rows};
+pub use batch::{BatchKernels, BatchTask, Emit, Form, Line, Packing};
 pub use isa::{ISA_VARIABLE, UnknownIsa};
 pub use table::{Activations, F32Kernels, Kernels, MatKernels, OutTile};

@@ -29,6 +29,7 @@ pub(crate) static SCALAR: Kernels = Kernels {
         quantize_q8: lanes::quantize_q8,
     },
     mat,
+    batch: |_| None,
 };
 
 fn mat(format: Format) -> Option<MatKernels> {

@@ -2,7 +2,7 @@
 
 use candor_quant::Format;
 
-use crate::{Q8RowMut, Q8Rows};
+use crate::{BatchKernels, Q8RowMut, Q8Rows};
 
 /// The input of a matrix product, in the form that the weights' kernel wants.
 #[derive(Clone, Copy, Debug)]
@@ -83,4 +83,13 @@ pub struct Kernels {
     pub f32: F32Kernels,
     /// The kernels of a weight format; `None` where rows are to be decoded to f32 first.
     pub mat: fn(Format) -> Option<MatKernels>,
+    /// The kernels of a weight format for many inputs at once; `None` where `mat` serves any number.
+    pub batch: fn(Format) -> Option<BatchKernels>,
+}
+
+impl Kernels {
+    /// Whether any format has batch kernels, so that an element's bits may depend on how many inputs there are.
+    pub fn has_batch_kernels(&self) -> bool {
+        Format::ALL.iter().any(|&format| (self.batch)(format).is_some())
+    }
 }

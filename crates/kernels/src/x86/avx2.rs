@@ -39,7 +39,7 @@ impl Avx2 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx2", f32: float_loops::LOOPS, mat };
+        static TABLE: Kernels = Kernels { name: "avx2", f32: float_loops::LOOPS, mat, batch: |_| None };
         &TABLE
     }
 }

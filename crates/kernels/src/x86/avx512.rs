@@ -24,7 +24,8 @@ impl Avx512 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx512", f32: float_loops::LOOPS, mat: super::avx2::mat };
+        static TABLE: Kernels =
+            Kernels { name: "avx512", f32: float_loops::LOOPS, mat: super::avx2::mat, batch: |_| None };
         &TABLE
     }
 }
@@ -42,7 +43,8 @@ impl Avx512Vnni {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels { name: "avx512vnni", f32: float_loops::LOOPS, mat: super::avx2::mat };
+        static TABLE: Kernels =
+            Kernels { name: "avx512vnni", f32: float_loops::LOOPS, mat: super::avx2::mat, batch: |_| None };
         &TABLE
     }
 }
