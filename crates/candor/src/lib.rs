@@ -28,6 +28,7 @@ mod runner;
 pub mod sampler;
 mod session;
 
+pub use candor_cpu::Batching;
 pub use candor_gguf as gguf;
 pub use candor_kernels as kernels;
 pub use candor_models as models;

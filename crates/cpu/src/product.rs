@@ -263,7 +263,9 @@ pub(crate) fn multiply<const N: usize>(
 
 #[cfg(test)]
 mod tests {
-    use candor_kernels::Kernels;
+    use std::sync::LazyLock;
+
+    use candor_kernels::{Form, Kernels, Packing};
     use candor_ops::Tensor;
     use candor_quant::Format;
 
@@ -306,5 +308,30 @@ mod tests {
             assert_eq!(next, (3, 17), "{case}");
             assert!(chunks.len() >= threads, "{case}");
         }
+    }
+
+    #[test]
+    fn chunks_of_batch_kernels_are_large() {
+        static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
+            static PACKING: Packing = Packing { form: Form::Bf16, inputs: 1, cols: 1, lines: 1, pack: |_, _, _, _| () };
+            let batch = |_| Some(BatchKernels { least: 2, packing: &PACKING, scratch: |_, _| 0, mat: |_, _| () });
+            let Kernels { f32, mat, .. } = *Kernels::scalar();
+            Kernels { name: "made up", f32, mat, batch }
+        });
+        let weight = |rows, cols| {
+            let bytes = vec![0; rows * cols].into();
+            let tensor = Tensor { name: "w".into(), format: Format::I8, rows, cols, bytes };
+            Weight::new(tensor, &TABLE, Batching::Fastest).expect("the right number of bytes")
+        };
+        let mut chunks = Vec::new();
+        let mut rows = |weight: &Weight, inputs, threads| -> Vec<usize> {
+            deal(&mut chunks, &[weight], inputs, threads);
+            chunks.iter().map(|chunk| chunk.rows.len()).collect()
+        };
+        assert_eq!(rows(&weight(2048, 512), 512, 2), [512, 384, 288, 224, 160, 128, 128, 128, 96]);
+        assert_eq!(rows(&weight(2048, 512), 512, 1), [1024, 1024], "no more sums than the cache holds");
+        assert_eq!(rows(&weight(2048, 512), 2000, 1), [1024, 1024], "inputs come in groups");
+        assert_eq!(rows(&weight(100, 512), 512, 4), [32, 32, 32, 4], "every thread gets some");
+        assert_eq!(rows(&weight(2048, 512), 1, 1), [2048], "one input takes the row kernels");
     }
 }

@@ -21,7 +21,9 @@ static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
     Kernels { name: "made up", f32, mat, batch }
 });
 
-/// How often a piece was packed, by form. One test alone looks at it.
+/// The first input of the test that counts pieces.
+const WATCHED: f32 = 0.123_456_7;
+/// Pieces that were packed of its inputs, by form.
 static PACKED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 fn batch(format: Format) -> Option<BatchKernels> {
@@ -43,7 +45,9 @@ fn pack<const INPUTS: usize, const COLS: usize, const FORM: usize>(
     cols: usize,
     index: usize,
 ) {
-    PACKED[FORM].fetch_add(1, Ordering::Relaxed);
+    if x[0] == WATCHED {
+        PACKED[FORM].fetch_add(1, Ordering::Relaxed);
+    }
     assert_eq!(piece.len(), INPUTS * COLS / 16);
     let blocks = (x.len() / cols).div_ceil(INPUTS);
     let rows = x.chunks_exact(cols).skip(index % blocks * INPUTS).take(INPUTS);
@@ -135,6 +139,23 @@ fn parts_of_a_product_may_differ() {
             assert!(error < 1e-11, "result {i}: {error}");
         }
     }
+}
+
+#[test]
+fn inputs_are_packed_once_for_all_that_share_them() {
+    let (rows, width) = (40, 512);
+    let mut random = Random(8);
+    let mut ops = cpu(3, Batching::Fastest);
+    let [a, b, c] = [Format::Q4K, Format::Iq2Xs, Format::Q8_0]
+        .map(|format| ops.weight(random.matrix(format, 70, width)).expect("every format runs"));
+    let mut x = random.floats(rows * width);
+    x[0] = WATCHED;
+    let x = upload(&mut ops, width, &x);
+    let mut out = [0; 3].map(|_| ops.buffer(rows, 70));
+    let [out_a, out_b, out_c] = &mut out;
+    ops.matmul3((out_a, &a), (out_b, &b), (out_c, &c), &x);
+    let packed = PACKED.each_ref().map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(packed, [rows.div_ceil(3) * width / 64, rows.div_ceil(5) * width.div_ceil(96)]);
 }
 
 fn all<B: Ops>(ops: &mut B, tensors: &[Tensor; 3], x: &[f32], residual: &[f32]) -> Vec<Vec<f32>> {

@@ -66,10 +66,15 @@ fn batch(format: Format) -> Option<BatchKernels> {
         Format::F16 => Some(mat::kernels::<plain::F16>()),
         Format::Bf16 => Some(mat::kernels::<plain::Bf16>()),
         Format::Q4_0 => Some(mat::kernels::<legacy::Q4_0>()),
+        Format::Q4_1 => Some(mat::kernels::<legacy::Q4_1>()),
+        Format::Q5_0 => Some(mat::kernels::<legacy::Q5_0>()),
+        Format::Q5_1 => Some(mat::kernels::<legacy::Q5_1>()),
         Format::Q8_0 => Some(mat::kernels::<legacy::Q8_0>()),
+        Format::Iq4Nl => Some(mat::kernels::<legacy::Iq4Nl>()),
         Format::Q4K => Some(mat::kernels::<k_quants::Q4K>()),
         Format::Q5K => Some(mat::kernels::<k_quants::Q5K>()),
         Format::Q6K => Some(mat::kernels::<k_quants::Q6K>()),
+        Format::Iq4Xs => Some(mat::kernels::<k_quants::Iq4Xs>()),
         _ => unpack::decoded(format),
     }
 }

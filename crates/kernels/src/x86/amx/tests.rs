@@ -4,6 +4,7 @@ mod instructions;
 mod packing;
 mod products;
 mod random;
+mod speed;
 mod unpacking;
 
 use super::{Amx, emulator};

@@ -66,11 +66,16 @@ fn every_unpacker_rounds_what_is_decoded() {
     check::<plain::Bf16>();
     check::<plain::F16>();
     check::<legacy::Q4_0>();
+    check::<legacy::Q4_1>();
+    check::<legacy::Q5_0>();
+    check::<legacy::Q5_1>();
     check::<legacy::Q8_0>();
+    check::<legacy::Iq4Nl>();
     check::<k_quants::Q4K>();
     check::<k_quants::Q5K>();
     check::<k_quants::Q6K>();
-    check::<Decoded<{ Format::Q5_1.ggml_id() }>>();
+    check::<k_quants::Iq4Xs>();
+    check::<Decoded<{ Format::Q3K.ggml_id() }>>();
     check::<Decoded<{ Format::Iq3S.ggml_id() }>>();
     check::<Decoded<{ Format::Nvfp4.ggml_id() }>>();
 }

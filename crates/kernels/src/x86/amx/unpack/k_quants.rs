@@ -1,10 +1,10 @@
-//! Blocks of 256: Q4_K, Q5_K and Q6_K, with the values that `candor_quant` decodes, rounded.
+//! Blocks of 256: Q4_K, Q5_K, Q6_K and IQ4_XS, with the values that `candor_quant` decodes, rounded.
 
 use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
-use super::legacy::counting;
+use super::legacy::{counting, counting_on, indices, table, uneven};
 use super::{Step, Unpack};
 use crate::x86::amx::lines::{half_at, round, store, store_ps};
 use crate::x86::avx2::registers::{load_128, load_256};
@@ -12,6 +12,7 @@ use crate::x86::avx2::registers::{load_128, load_256};
 pub struct Q4K;
 pub struct Q5K;
 pub struct Q6K;
+pub struct Iq4Xs;
 
 /// Scales, then minima, of the eight groups of a Q4_K or Q5_K block.
 #[inline]
@@ -43,9 +44,7 @@ impl Unpack for Q4K {
             let factors = factors(block);
             let table = |group: usize| {
                 let (scale, minimum) = (_mm512_set1_ps(factors[group]), _mm512_set1_ps(factors[8 + group]));
-                let values = _mm512_fmsub_ps(counting(), scale, minimum);
-                // In both halves of the table, so that bit 4 of an index does not count; those above it never do.
-                round(values, values)
+                table(_mm512_fmsub_ps(counting(), scale, minimum))
             };
             for pair in 0..4 {
                 let bytes = _mm512_cvtepu8_epi16(load_256(block, 16 + 32 * pair));
@@ -68,9 +67,8 @@ impl Unpack for Q5K {
             let factors = factors(block);
             let table = |group: usize| {
                 let (scale, minimum) = (_mm512_set1_ps(factors[group]), _mm512_set1_ps(factors[8 + group]));
-                let upper = _mm512_add_ps(counting(), _mm512_set1_ps(16.0));
                 let low = _mm512_fmsub_ps(counting(), scale, minimum);
-                round(low, _mm512_fmsub_ps(upper, scale, minimum))
+                round(low, _mm512_fmsub_ps(counting_on(), scale, minimum))
             };
             // The fifth bit of group g is bit g: it is moved to bit 4, whatever comes to lie above it.
             let mut fifth = _mm512_slli_epi16::<4>(_mm512_cvtepu8_epi16(load_256(block, 16)));
@@ -127,6 +125,24 @@ impl Unpack for Q6K {
                     let second = wide(_mm512_extracti32x4_epi32::<3>(quants), group + 3);
                     store(&mut steps[4 * half + 2 * two + 1][r], round(first, second));
                 }
+            }
+        }
+    }
+}
+
+impl Unpack for Iq4Xs {
+    const FORMAT: Format = Format::Iq4Xs;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c")]
+    unsafe fn unpack(columns: &[u8], panel: &mut [Step], r: usize) {
+        for (block, steps) in columns.as_chunks::<136>().0.iter().zip(panel.as_chunks_mut::<8>().0) {
+            let d = half_at(block, 0);
+            let high = u16::from_le_bytes([block[2], block[3]]);
+            for (group, step) in steps.iter_mut().enumerate() {
+                let low = block[4 + group / 2] >> (4 * (group % 2)) & 15;
+                let scale = i32::from(low) | i32::from(high >> (2 * group) & 3) << 4;
+                let values = _mm512_mul_ps(uneven(), _mm512_set1_ps(d * (scale - 32) as f32));
+                store(&mut step[r], _mm512_permutexvar_epi16(indices(block, 8 + 16 * group), table(values)));
             }
         }
     }
