@@ -98,7 +98,7 @@ fn batches_threads_and_devices_give_the_same_text() {
 #[test]
 fn a_batch_invariant_run_prints_the_same_numbers_for_any_batch() {
     let numbers = |args: &[&str]| {
-        let fixed = "perplexity --batch-invariant -t 2".split(' ');
+        let fixed = "perplexity --batch-invariant -t 2 -c 16".split(' ');
         candor(fixed.chain(args.iter().copied())).stdin(long_prompt()).text()
     };
     let expected = numbers(&[]);
