@@ -1,4 +1,4 @@
-//! The bytes of the seven instructions that the kernels use: VEX with three bytes, map 0F38.
+//! The bytes of the instructions that the kernels use, and of `sttilecfg`, which tests use: VEX with three bytes, map 0F38.
 
 /// Bytes of the longest: VEX, opcode, ModRM, SIB and four of displacement.
 pub const LONGEST: usize = 10;
@@ -23,6 +23,7 @@ pub enum Base {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
     Configure(Memory),
+    Configuration(Memory),
     Release,
     Zero(u8),
     Load(u8, Memory),
@@ -54,9 +55,10 @@ pub fn decode(code: &[u8; LONGEST]) -> Option<(Instruction, usize)> {
         (0x49, NONE, true) if modrm == 0xc0 && r == 0 => Some((Instruction::Release, 5)),
         (0x49, XF2, true) if modrm & 7 == 0 => Some((Instruction::Zero(tile(reg)?), 5)),
         (0x5c, XF3, true) => Some((Instruction::Dot(tile(reg)?, tile(rm)?, tile(source)?), 5)),
-        (0x49, NONE, false) if reg == 0 => {
+        (0x49, NONE | X66, false) if reg == 0 => {
             let (memory, length) = memory(&code[4..], x, b)?;
-            Some((Instruction::Configure(memory), 4 + length))
+            let load = prefix == NONE;
+            Some((if load { Instruction::Configure(memory) } else { Instruction::Configuration(memory) }, 4 + length))
         }
         // With the hint (66) and without (F2). Only addresses with a SIB byte exist.
         (0x4b, X66 | XF2 | XF3, false) if modrm & 7 == 4 => {
@@ -106,9 +108,10 @@ fn memory(code: &[u8], x: u8, b: u8) -> Option<(Memory, usize)> {
 #[test]
 fn encodings() {
     let at = |base, index, displacement| Memory { base: Base::Register(base), index, displacement };
-    let cases: [(&[u8], Instruction); 11] = [
+    let cases: [(&[u8], Instruction); 12] = [
         (&[0xc4, 0xe2, 0x78, 0x49, 0x00], Instruction::Configure(at(0, None, 0))),
         (&[0xc4, 0xc2, 0x78, 0x49, 0x45, 0x40], Instruction::Configure(at(13, None, 64))),
+        (&[0xc4, 0xe2, 0x79, 0x49, 0x00], Instruction::Configuration(at(0, None, 0))),
         (&[0xc4, 0xe2, 0x78, 0x49, 0xc0], Instruction::Release),
         (&[0xc4, 0xe2, 0x7b, 0x49, 0xd8], Instruction::Zero(3)),
         (&[0xc4, 0xe2, 0x7b, 0x4b, 0x04, 0x18], Instruction::Load(0, at(0, Some((3, 0)), 0))),

@@ -55,6 +55,12 @@ impl Tiles {
                 let bytes: [u8; 64] = unsafe { ptr::read_unaligned(at as *const _) };
                 return self.configure(&bytes);
             }
+            Instruction::Configuration(memory) => {
+                let (at, _) = registers.address(memory);
+                // SAFETY: the instruction writes 64 bytes.
+                unsafe { ptr::write_unaligned(at as *mut [u8; 64], self.configuration()) };
+                return Ok(());
+            }
             Instruction::Release => {
                 *self = Tiles::RELEASED;
                 return Ok(());
@@ -119,6 +125,17 @@ impl Tiles {
             }
         }
         Ok(())
+    }
+
+    /// All zeros without configuration.
+    fn configuration(&self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        bytes[0] = u8::from(self.configured);
+        for (i, tile) in self.tiles.iter().enumerate() {
+            bytes[16 + 2 * i] = tile.row_bytes as u8;
+            bytes[48 + i] = tile.rows as u8;
+        }
+        bytes
     }
 
     fn used(&mut self, tile: u8) -> Result<&mut Tile, &'static str> {

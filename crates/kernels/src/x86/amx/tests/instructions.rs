@@ -6,6 +6,7 @@ use std::arch::asm;
 use super::amx;
 use super::random::Random;
 use crate::order::fma;
+use crate::x86::amx::tiles::Tiles;
 
 /// What `ldtilecfg` reads: tiles 0 to 2, for sums of `m` x `n` and `k` pairs.
 #[repr(C, align(64))]
@@ -115,6 +116,28 @@ fn instructions_do_what_the_manual_says() {
             check(shape, anew, "any bits", Random::bits);
         }
     }
+}
+
+/// The configuration of this thread's tiles.
+fn configuration() -> [u8; 64] {
+    let mut config = Config([0xff; 64]);
+    // SAFETY: `amx` found or installed the instruction, which writes 64 bytes.
+    unsafe { asm!("sttilecfg [{}]", in(reg) &raw mut config, options(nostack)) };
+    config.0
+}
+
+#[test]
+fn tiles_are_configured_as_long_as_their_guard_lives() {
+    if amx().is_none() {
+        return;
+    }
+    assert_eq!(configuration(), [0; 64]);
+    // SAFETY: `amx` found or installed the instructions; this is the only guard of the thread.
+    let tiles = unsafe { Tiles::configure() };
+    let config = configuration();
+    assert_eq!((config[0], &config[16..18], &config[48..56]), (1, &[64, 0][..], &[16; 8][..]));
+    drop(tiles);
+    assert_eq!(configuration(), [0; 64], "released");
 }
 
 /// Integers have one sum, in whatever order.
