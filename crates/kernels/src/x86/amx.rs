@@ -71,6 +71,8 @@ fn batch(format: Format) -> Option<BatchKernels> {
         Format::Q5_1 => Some(mat::kernels::<legacy::Q5_1>()),
         Format::Q8_0 => Some(mat::kernels::<legacy::Q8_0>()),
         Format::Iq4Nl => Some(mat::kernels::<legacy::Iq4Nl>()),
+        Format::Q2K => Some(mat::kernels::<k_quants::Q2K>()),
+        Format::Q3K => Some(mat::kernels::<k_quants::Q3K>()),
         Format::Q4K => Some(mat::kernels::<k_quants::Q4K>()),
         Format::Q5K => Some(mat::kernels::<k_quants::Q5K>()),
         Format::Q6K => Some(mat::kernels::<k_quants::Q6K>()),

@@ -64,10 +64,10 @@ pub fn round_twice(low: __m512, high: __m512) -> [__m512i; 2] {
     [words, round(low, high)]
 }
 
-/// The half-precision number at a byte offset.
+/// The half-precision number at a byte offset, in every lane. (Loaded into one lane, as the compiler does it, the others
+/// would make each block wait for the one before.)
 #[inline]
-#[target_feature(enable = "avx512f,f16c")]
-pub fn half_at<const N: usize>(block: &[u8; N], at: usize) -> f32 {
-    let bits = u16::from_le_bytes([block[at], block[at + 1]]);
-    _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits))))
+#[target_feature(enable = "avx512f,avx512vl")]
+pub fn half_at<const N: usize>(block: &[u8; N], at: usize) -> __m512 {
+    _mm512_cvtph_ps(_mm256_set1_epi16(i16::from_le_bytes([block[at], block[at + 1]])))
 }

@@ -96,7 +96,7 @@ unsafe fn multiply<W: Unpack>(sums: &mut [[Line; SUMS]], shape: Shape<'_>) {
                 false if start + panel_cols < cols => (0, p + 1),
                 false => (rows, p),
             };
-            let (sums_of, begin) = (sums, if p == 0 { Begin::Anew } else { Begin::Sums });
+            let begin = if p == 0 { Begin::Anew } else { Begin::Sums };
             for b in 0..blocks {
                 for row in b * BLOCK_ROWS / blocks..(b + 1) * BLOCK_ROWS / blocks {
                     if next.0 + row < rows {
@@ -106,9 +106,9 @@ unsafe fn multiply<W: Unpack>(sums: &mut [[Line; SUMS]], shape: Shape<'_>) {
                 let lines = steps * halves * pack::tiles(inputs - b * BLOCK_ROWS) * TILE;
                 let x = &x[(p * blocks + b) * PANEL_LINES..][..lines];
                 // The first panel stores its sums without having loaded them.
-                let ahead = sums_of.as_ptr().wrapping_add(if p == 0 { b } else { b + 1 }).cast();
+                let ahead = sums.as_ptr().wrapping_add(if p == 0 { b } else { b + 1 }).cast();
                 let operands = Operands { w: panel.as_flattened(), x, steps, ahead };
-                tiles.multiply(&mut sums_of[b], operands, W::HALVES, begin);
+                tiles.multiply(&mut sums[b], operands, W::HALVES, begin);
             }
         }
     }
@@ -118,7 +118,8 @@ unsafe fn multiply<W: Unpack>(sums: &mut [[Line; SUMS]], shape: Shape<'_>) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn prefetch(bytes: &[u8]) {
-    for line in (0..bytes.len()).step_by(64) {
+    // The last one need not begin where a line does.
+    for line in (0..bytes.len() + 63).step_by(64) {
         _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(line).cast());
     }
 }

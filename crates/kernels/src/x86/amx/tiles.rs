@@ -66,7 +66,7 @@ impl Tiles {
     /// The processor has AMX, and the system lets this process use it; no other `Tiles` lives in this thread.
     pub unsafe fn configure() -> Tiles {
         // SAFETY: the caller has AMX; `CONFIG` is 64 bytes of a valid configuration.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly, preserves_flags)) };
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, preserves_flags)) };
         Tiles(PhantomData)
     }
 
@@ -85,7 +85,7 @@ impl Tiles {
             (Halves::Two, false) => narrow_two,
         };
         // SAFETY: `self` says that the tiles are configured, the assertions that `w` and `x` are as long as is read;
-        // `sums` is as long as the largest of the four writes.
+        // `sums` is as long as what the widest of the four reads and writes.
         unsafe { product(sums.as_mut_ptr(), operands, begin) };
     }
 }
@@ -93,7 +93,7 @@ impl Tiles {
 impl Drop for Tiles {
     fn drop(&mut self) {
         // SAFETY: whoever configured the tiles had AMX.
-        unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) };
+        unsafe { asm!("tilerelease", options(nostack, preserves_flags)) };
     }
 }
 

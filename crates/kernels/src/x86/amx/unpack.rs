@@ -82,6 +82,6 @@ pub fn decoded(format: Format) -> Option<BatchKernels> {
         };
     }
     by_id! {
-        Q8_1 Q2K Q3K Q8K Iq2Xxs Iq2Xs Iq3Xxs Iq1S Iq3S Iq2S Iq1M Tq1_0 Tq2_0 Mxfp4 Nvfp4
+        Q8_1 Q8K Iq2Xxs Iq2Xs Iq3Xxs Iq1S Iq3S Iq2S Iq1M Tq1_0 Tq2_0 Mxfp4 Nvfp4
     }
 }

@@ -116,6 +116,8 @@ fn multiplying(amx: Amx) {
 fn speed() {
     let Some(token) = amx() else { return };
     packing();
+    unpacking::<k_quants::Q2K>();
+    unpacking::<k_quants::Q3K>();
     unpacking::<k_quants::Q4K>();
     unpacking::<k_quants::Q5K>();
     unpacking::<k_quants::Q6K>();
@@ -128,7 +130,8 @@ fn speed() {
     unpacking::<legacy::Q5_0>();
     unpacking::<legacy::Q5_1>();
     unpacking::<legacy::Iq4Nl>();
-    unpacking::<Decoded<{ Format::Q3K.ggml_id() }>>();
+    unpacking::<Decoded<{ Format::Iq3S.ggml_id() }>>();
+    unpacking::<Decoded<{ Format::Mxfp4.ggml_id() }>>();
     if Amx::detect().is_some() || std::env::var_os("EMULATED_SPEED").is_some() {
         multiplying(token);
     }

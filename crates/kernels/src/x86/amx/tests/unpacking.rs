@@ -71,11 +71,13 @@ fn every_unpacker_rounds_what_is_decoded() {
     check::<legacy::Q5_1>();
     check::<legacy::Q8_0>();
     check::<legacy::Iq4Nl>();
+    check::<k_quants::Q2K>();
+    check::<k_quants::Q3K>();
     check::<k_quants::Q4K>();
     check::<k_quants::Q5K>();
     check::<k_quants::Q6K>();
     check::<k_quants::Iq4Xs>();
-    check::<Decoded<{ Format::Q3K.ggml_id() }>>();
+    check::<Decoded<{ Format::Mxfp4.ggml_id() }>>();
     check::<Decoded<{ Format::Iq3S.ggml_id() }>>();
     check::<Decoded<{ Format::Nvfp4.ggml_id() }>>();
 }

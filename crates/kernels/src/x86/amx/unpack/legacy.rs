@@ -7,7 +7,7 @@ use candor_quant::Format;
 use super::{Step, Unpack};
 use crate::weights::IQ4_VALUES;
 use crate::x86::amx::lines::{half_at, round, store};
-use crate::x86::avx2::registers::{load_128, load_256};
+use crate::x86::avx2::registers::load_128;
 
 pub struct Q4_0;
 pub struct Q4_1;
@@ -52,6 +52,13 @@ pub fn indices<const N: usize>(block: &[u8; N], at: usize) -> __m512i {
     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(bytes), _mm256_srli_epi16::<4>(bytes))
 }
 
+/// 16 signed bytes times a scale.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub fn scaled(quants: __m128i, scale: __m512) -> __m512 {
+    _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quants)), scale)
+}
+
 /// [`indices`] of 5 bits; the fifth of index j is bit j of a word.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
@@ -79,32 +86,31 @@ macro_rules! unpack {
 unpack! {
     Q4_0[18] block => {
         let quants = _mm512_sub_ps(counting(), _mm512_set1_ps(8.0));
-        let values = _mm512_mul_ps(quants, _mm512_set1_ps(half_at(block, 0)));
+        let values = _mm512_mul_ps(quants, half_at(block, 0));
         _mm512_permutexvar_epi16(indices(block, 2), table(values))
     };
     Q4_1[20] block => {
-        let (scale, minimum) = (_mm512_set1_ps(half_at(block, 0)), _mm512_set1_ps(half_at(block, 2)));
+        let (scale, minimum) = (half_at(block, 0), half_at(block, 2));
         _mm512_permutexvar_epi16(indices(block, 4), table(_mm512_fmadd_ps(counting(), scale, minimum)))
     };
     Q5_0[22] block => {
-        let scale = _mm512_set1_ps(half_at(block, 0));
+        let scale = half_at(block, 0);
         let negative = _mm512_mul_ps(_mm512_sub_ps(counting(), _mm512_set1_ps(16.0)), scale);
         let values = round(negative, _mm512_mul_ps(counting(), scale));
         _mm512_permutexvar_epi16(indices_of_five(block, 2, 6), values)
     };
     Q5_1[24] block => {
-        let (scale, minimum) = (_mm512_set1_ps(half_at(block, 0)), _mm512_set1_ps(half_at(block, 2)));
+        let (scale, minimum) = (half_at(block, 0), half_at(block, 2));
         let low = _mm512_fmadd_ps(counting(), scale, minimum);
         let values = round(low, _mm512_fmadd_ps(counting_on(), scale, minimum));
         _mm512_permutexvar_epi16(indices_of_five(block, 4, 8), values)
     };
     Iq4Nl[18] block => {
-        let values = _mm512_mul_ps(uneven(), _mm512_set1_ps(half_at(block, 0)));
+        let values = _mm512_mul_ps(uneven(), half_at(block, 0));
         _mm512_permutexvar_epi16(indices(block, 2), table(values))
     };
     Q8_0[34] block => {
-        let (scale, quants) = (_mm512_set1_ps(half_at(block, 0)), load_256(block, 2));
-        let wide = |quants| _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quants)), scale);
-        round(wide(_mm256_castsi256_si128(quants)), wide(_mm256_extracti128_si256::<1>(quants)))
+        let scale = half_at(block, 0);
+        round(scaled(load_128(block, 2), scale), scaled(load_128(block, 18), scale))
     };
 }
