@@ -123,16 +123,13 @@ fn many_inputs_go_to_batch_kernels_and_few_do_not() {
 #[test]
 fn parts_of_a_product_may_differ() {
     let (formats, width, rows) = ([Format::Q4K, Format::Bf16, Format::Iq2Xs], 512, 40);
+    let mut random = Random(7);
+    let tensors = formats.map(|format| random.matrix(format, width, width));
+    let (x, residual) = (random.floats(rows * width), random.floats(rows * width));
+    let exact = all(&mut Reference, &tensors, &x, &residual);
+    let plain = all(&mut Plain(cpu(1, Batching::Fastest)), &tensors, &x, &residual);
     for threads in [1, 3] {
-        let run = |ops: &mut dyn FnMut(&[Tensor; 3], &[f32], &[f32]) -> Vec<Vec<f32>>| {
-            let mut random = Random(7);
-            let tensors = formats.map(|format| random.matrix(format, width, width));
-            let (x, residual) = (random.floats(rows * width), random.floats(rows * width));
-            ops(&tensors, &x, &residual)
-        };
-        let fused = run(&mut |tensors, x, residual| all(&mut cpu(threads, Batching::Fastest), tensors, x, residual));
-        let plain = run(&mut |tensors, x, residual| all(&mut Plain(cpu(1, Batching::Fastest)), tensors, x, residual));
-        let exact = run(&mut |tensors, x, residual| all(&mut Reference, tensors, x, residual));
+        let fused = all(&mut cpu(threads, Batching::Fastest), &tensors, &x, &residual);
         for (i, ((fused, plain), exact)) in fused.iter().zip(&plain).zip(&exact).enumerate() {
             assert_eq!(bits(fused), bits(plain), "result {i}, {threads} threads");
             let error = nmse(fused, exact);
