@@ -30,6 +30,7 @@ pub mod sampler;
 mod sequences;
 mod session;
 
+pub use candor_cpu::Batching;
 pub use candor_gguf as gguf;
 pub use candor_kernels as kernels;
 pub use candor_models as models;

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use candor_cpu::{Cpu, CpuOptions};
+use candor_cpu::{Batching, Cpu, CpuOptions};
 use candor_gguf::{ByteOrder, Gguf};
 use candor_kernels::Kernels;
 use candor_models::Config;
@@ -29,6 +29,8 @@ pub struct LoadOptions {
     pub device: Device,
     /// Threads of the processor; 0 takes one per physical core.
     pub threads: usize,
+    /// Whether logits may depend, within rounding, on how many tokens are computed at once.
+    pub batching: Batching,
 }
 
 /// Something to do with the backend that options choose, whatever its type.
@@ -49,7 +51,7 @@ pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Re
     Ok(match options.device {
         Device::Cpu => {
             let kernels = Kernels::from_env()?;
-            let cpu = Cpu::new(CpuOptions { threads: options.threads, kernels });
+            let cpu = Cpu::new(CpuOptions { threads: options.threads, kernels, batching: options.batching });
             let label = format!("cpu, {} kernels, {} threads", kernels.name, cpu.threads());
             visitor.visit(cpu, label)
         }
@@ -84,6 +86,7 @@ struct Inner {
     template: Option<Result<ChatTemplate, String>>,
     loaded: Arc<dyn runner::Loaded>,
     device: String,
+    batch_invariant: bool,
 }
 
 /// The small chat model that the program carries.
@@ -121,7 +124,11 @@ impl Model {
         let template = gguf.metadata().str("tokenizer.chat_template")?;
         let template = template.map(|source| ChatTemplate::new(source).map_err(|error| error.to_string()));
         let (loaded, device) = visit_backend(options, Load { gguf: &gguf })??;
-        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, loaded, device }) })
+        let batch_invariant = match options.device {
+            Device::Cpu => options.batching == Batching::Invariant || !Kernels::from_env()?.has_batch_kernels(),
+            Device::Reference => true,
+        };
+        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, loaded, device, batch_invariant }) })
     }
 
     /// Touches every page of the file's weights, so that reading them from disk happens now and in order.
@@ -148,6 +155,11 @@ impl Model {
     /// Where the model runs, for people to read: `cpu, avx2 kernels, 8 threads`.
     pub fn device_label(&self) -> &str {
         &self.inner.device
+    }
+
+    /// Whether logits are the same to the bit however many tokens are computed at once.
+    pub fn is_batch_invariant(&self) -> bool {
+        self.inner.batch_invariant
     }
 
     /// The file.

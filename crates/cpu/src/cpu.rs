@@ -14,6 +14,16 @@ use crate::{Buf, Kv, Rotation, Weight, physical_cores};
 /// Elements that one thread works through before it is worth asking others.
 const PIECE: usize = 16 << 10;
 
+/// Whether an element of a product may depend on how many inputs are computed together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Batching {
+    /// Yes: what is fastest for that number, which for many may be kernels that round and add up differently.
+    #[default]
+    Fastest,
+    /// No: the same bits however tokens are cut into batches. Most instruction sets have no other kernels anyway.
+    Invariant,
+}
+
 /// How a [`Cpu`] runs.
 #[derive(Clone, Copy)]
 pub struct CpuOptions {
@@ -21,11 +31,13 @@ pub struct CpuOptions {
     pub threads: usize,
     /// The instruction set.
     pub kernels: &'static Kernels,
+    /// Whether many inputs may be computed by other kernels than few.
+    pub batching: Batching,
 }
 
 impl Default for CpuOptions {
     fn default() -> Self {
-        CpuOptions { threads: 0, kernels: Kernels::best() }
+        CpuOptions { threads: 0, kernels: Kernels::best(), batching: Batching::Fastest }
     }
 }
 
@@ -36,6 +48,7 @@ impl Default for CpuOptions {
 pub struct Cpu {
     pool: Arc<Pool>,
     kernels: &'static Kernels,
+    batching: Batching,
     work: Workspace,
     turns: Turns,
     picked: Vec<f32>,
@@ -44,7 +57,7 @@ pub struct Cpu {
 
 impl Clone for Cpu {
     fn clone(&self) -> Self {
-        Cpu::with(Arc::clone(&self.pool), self.kernels)
+        Cpu::with(Arc::clone(&self.pool), self.kernels, self.batching)
     }
 }
 
@@ -52,13 +65,14 @@ impl Cpu {
     /// A backend with threads of its own.
     pub fn new(options: CpuOptions) -> Cpu {
         let threads = if options.threads == 0 { physical_cores() } else { options.threads };
-        Cpu::with(Arc::new(Pool::new(threads)), options.kernels)
+        Cpu::with(Arc::new(Pool::new(threads)), options.kernels, options.batching)
     }
 
-    fn with(pool: Arc<Pool>, kernels: &'static Kernels) -> Cpu {
+    fn with(pool: Arc<Pool>, kernels: &'static Kernels, batching: Batching) -> Cpu {
         Cpu {
             pool,
             kernels,
+            batching,
             work: Workspace::default(),
             turns: Turns::default(),
             picked: Vec::new(),
@@ -104,7 +118,7 @@ impl Prims for Cpu {
     type Snapshot = Vec<f32>;
 
     fn weight(&mut self, tensor: Tensor) -> Result<Weight, Error> {
-        Weight::new(tensor, self.kernels)
+        Weight::new(tensor, self.kernels, self.batching)
     }
 
     fn buffer(&mut self, rows: usize, width: usize) -> Buf {

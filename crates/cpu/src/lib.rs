@@ -1,8 +1,8 @@
 //! The CPU backend: buffers, a thread pool and a key-value cache around the kernels of [`candor_kernels`].
 //!
 //! Weights stay in the file's mapping and are multiplied as they lie there. Each element of an output is computed by
-//! one thread in a fixed order, so neither the number of threads nor the rows beside it change a bit of it. This crate
-//! knows no model and no file, and selects no instructions: which kernels run is decided by its caller.
+//! one thread in a fixed order, so neither the number of threads nor the rows beside it change a bit of it, but for
+//! instruction sets with other kernels for many rows, which [`Batching::Invariant`] leaves out. This crate knows no model and no file, and selects no instructions: which kernels run is decided by its caller.
 
 mod attend;
 mod attention;
@@ -11,6 +11,7 @@ mod cores;
 mod cpu;
 mod kv;
 mod memory;
+mod packed;
 mod pool;
 mod probe;
 mod product;
@@ -20,7 +21,7 @@ mod weight;
 
 pub use buffer::Buf;
 pub use cores::physical_cores;
-pub use cpu::{Cpu, CpuOptions};
+pub use cpu::{Batching, Cpu, CpuOptions};
 pub use kv::Kv;
 pub use turns::Rotation;
 pub use weight::Weight;

@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use candor_kernels::{Activations, F32Kernels, OutTile, Q8_BLOCK, Q8RowMut, Q8Rows};
+use candor_kernels::{Activations, BatchKernels, BatchTask, F32Kernels, Line, OutTile, Q8_BLOCK, Q8RowMut, Q8Rows};
 
 use crate::buffer::{Buf, room};
+use crate::packed::{Packed, TOGETHER};
 use crate::pool::Pool;
 use crate::split::Split;
 use crate::weight::{Kind, Weight};
@@ -16,6 +17,12 @@ const ROWS_MULTIPLE: usize = 16;
 const CHUNK_BYTES: usize = 16 << 10;
 /// Outputs per chunk, so that they stay in the second-level cache.
 const CHUNK_OUTPUTS: usize = 64 << 10;
+/// The same of batch kernels, which read all inputs again for each chunk.
+const BATCH_OUTPUTS: usize = 512 << 10;
+/// Weight rows of a batch chunk are a multiple of this.
+const BATCH_ROWS_MULTIPLE: usize = 32;
+/// Weight rows that are worth a chunk of their own to batch kernels.
+const BATCH_ROWS: usize = 128;
 /// Bytes of inputs worked through per chunk at a time, for the same reason.
 const INPUT_BYTES: usize = 1 << 20;
 /// Rows decoded at a time where there is no kernel.
@@ -64,10 +71,11 @@ struct Chunk {
     rows: Range<usize>,
 }
 
-/// What products keep from one to the next: their inputs rounded to 8 bits, and their chunks.
+/// What products keep from one to the next: their inputs rounded to 8 bits and packed, and their chunks.
 #[derive(Default)]
 pub(crate) struct Workspace {
     rounded: Rounded,
+    packed: Packed,
     chunks: Vec<Chunk>,
 }
 
@@ -75,6 +83,7 @@ pub(crate) struct Workspace {
 struct Work<'a> {
     x: &'a Inputs<'a>,
     rounded: &'a Rounded,
+    packed: &'a Packed,
     f32: &'a F32Kernels,
 }
 
@@ -82,6 +91,7 @@ struct Work<'a> {
 struct Scratch {
     tile: Vec<f32>,
     decoded: Vec<f32>,
+    lines: Vec<Line>,
 }
 
 thread_local! {
@@ -131,7 +141,10 @@ impl Work<'_> {
     /// Computes one chunk for every input row.
     fn chunk(&self, part: &Part<'_>, columns: Range<usize>) {
         let (inputs, first, outputs) = (self.x.rows, columns.start, columns.len());
-        SCRATCH.with_borrow_mut(|Scratch { tile, decoded }| {
+        SCRATCH.with_borrow_mut(|Scratch { tile, decoded, lines }| {
+            if let Some(batch) = part.w.batch(inputs) {
+                return self.batch(batch, part, columns, lines);
+            }
             if inputs == 1 && part.then == Then::Store {
                 // SAFETY: each chunk is run once, and no two chunks have columns in common.
                 let out = unsafe { part.out.cell(0, columns) };
@@ -140,20 +153,38 @@ impl Work<'_> {
             let tile = room(tile, inputs * outputs);
             self.tile(tile, part.w, first, outputs, decoded);
             for (t, values) in tile.chunks_exact(outputs).enumerate() {
-                // SAFETY: as above.
-                let out = unsafe { part.out.cell(t, columns.clone()) };
-                match part.then {
-                    Then::Store => out.copy_from_slice(values),
-                    Then::Add => (self.f32.add)(out, values),
-                }
+                self.finish(part, t, columns.clone(), values);
             }
         });
+    }
+
+    /// Puts a chunk's outputs of one input where they belong.
+    fn finish(&self, part: &Part<'_>, t: usize, columns: Range<usize>, values: &[f32]) {
+        // SAFETY: each chunk is run once and finishes each input once, and no two chunks have columns in common.
+        let out = unsafe { part.out.cell(t, columns) };
+        match part.then {
+            Then::Store => out.copy_from_slice(values),
+            Then::Add => (self.f32.add)(out, values),
+        }
+    }
+
+    /// Computes one chunk with packed inputs.
+    fn batch(&self, batch: &BatchKernels, part: &Part<'_>, columns: Range<usize>, lines: &mut Vec<Line>) {
+        let (cols, rows) = (self.x.cols, columns.len());
+        let w = part.w.bytes(columns.clone());
+        for first in (0..self.x.rows).step_by(TOGETHER) {
+            let inputs = TOGETHER.min(self.x.rows - first);
+            let scratch = room(lines, (batch.scratch)(rows, inputs));
+            let x = self.packed.some(batch.packing, first, inputs, cols);
+            let task = BatchTask { w, rows, cols, inputs, x, scratch };
+            (batch.mat)(task, &mut |t, values| self.finish(part, first + t, columns.clone(), values));
+        }
     }
 
     /// `out[t][o] = w[first + o] . x[t]` for `outputs` weight rows and every input row.
     fn tile(&self, out: &mut [f32], w: &Weight, first: usize, outputs: usize, decoded: &mut Vec<f32>) {
         let Inputs { rows: inputs, cols, values } = *self.x;
-        let Kind::Matrix { tensor, kernels: Some(kernels) } = &w.0 else {
+        let Kind::Matrix { kernels: Some(kernels), .. } = &w.0 else {
             let decoded = room(decoded, DECODED_ROWS * cols);
             for start in (0..outputs).step_by(DECODED_ROWS) {
                 let decoded = &mut decoded[..DECODED_ROWS.min(outputs - start) * cols];
@@ -168,7 +199,7 @@ impl Work<'_> {
             }
             return;
         };
-        let bytes = &tensor.bytes[first * w.row_bytes()..(first + outputs) * w.row_bytes()];
+        let bytes = w.bytes(first..first + outputs);
         let block = (INPUT_BYTES / cols.max(1)).max(1);
         for t in (0..inputs).step_by(block) {
             let rows = block.min(inputs - t);
@@ -186,10 +217,16 @@ fn deal(chunks: &mut Vec<Chunk>, weights: &[&Weight], inputs: usize, threads: us
     let mut left: usize = weights.iter().map(|w| w.rows() * w.row_bytes()).sum();
     for (part, w) in weights.iter().enumerate() {
         let bytes = w.row_bytes().max(1);
-        let (least, most) = (CHUNK_BYTES / (bytes * inputs), CHUNK_OUTPUTS / inputs);
+        let (least, most, multiple) = match w.batch(inputs) {
+            None => (CHUNK_BYTES / (bytes * inputs), CHUNK_OUTPUTS / inputs, ROWS_MULTIPLE),
+            Some(_) => {
+                let share = w.rows() / threads;
+                (share.min(BATCH_ROWS), BATCH_OUTPUTS / inputs.min(TOGETHER), BATCH_ROWS_MULTIPLE)
+            }
+        };
         let mut first = 0;
         while first < w.rows() {
-            let rows = (left / shares / bytes).min(most).max(least).max(1).next_multiple_of(ROWS_MULTIPLE);
+            let rows = (left / shares / bytes).min(most).max(least).max(1).next_multiple_of(multiple);
             let rows = rows.min(w.rows() - first);
             chunks.push(Chunk { part, rows: first..first + rows });
             first += rows;
@@ -202,21 +239,22 @@ fn deal(chunks: &mut Vec<Chunk>, weights: &[&Weight], inputs: usize, threads: us
 pub(crate) fn multiply<const N: usize>(
     products: [Product<'_>; N],
     x: &Inputs<'_>,
-    Workspace { rounded, chunks }: &mut Workspace,
+    Workspace { rounded, packed, chunks }: &mut Workspace,
     pool: &Pool,
     f32: &F32Kernels,
 ) {
     let weights = products.each_ref().map(|product| product.w);
-    if weights.iter().any(|w| w.q8()) {
+    if weights.iter().any(|w| w.q8() && w.batch(x.rows).is_none()) {
         rounded.fill(x, pool, f32);
     }
+    packed.fill(weights.iter().filter_map(|w| w.batch(x.rows)).map(|batch| batch.packing), x, pool);
     let parts = products.map(|Product { out, w, then }| {
         out.rows = x.rows;
         let width = out.width;
         Part { out: Split::new(out.live_mut(), width), w, then }
     });
     deal(chunks, &weights, x.rows.max(1), pool.threads());
-    let work = Work { x, rounded, f32 };
+    let work = Work { x, rounded, packed, f32 };
     pool.run(chunks.len(), &|index| {
         let Chunk { part, rows } = &chunks[index];
         work.chunk(&parts[*part], rows.clone());
@@ -225,15 +263,18 @@ pub(crate) fn multiply<const N: usize>(
 
 #[cfg(test)]
 mod tests {
-    use candor_kernels::Kernels;
+    use std::sync::LazyLock;
+
+    use candor_kernels::{Form, Kernels, Packing};
     use candor_ops::Tensor;
     use candor_quant::Format;
 
     use super::*;
+    use crate::Batching;
 
     fn weight(rows: usize, cols: usize) -> Weight {
         let tensor = Tensor { name: "w".into(), format: Format::I8, rows, cols, bytes: vec![0; rows * cols].into() };
-        Weight::new(tensor, Kernels::scalar()).expect("the right number of bytes")
+        Weight::new(tensor, Kernels::scalar(), Batching::Fastest).expect("the right number of bytes")
     }
 
     #[test]
@@ -267,5 +308,30 @@ mod tests {
             assert_eq!(next, (3, 17), "{case}");
             assert!(chunks.len() >= threads, "{case}");
         }
+    }
+
+    #[test]
+    fn chunks_of_batch_kernels_are_large() {
+        static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
+            static PACKING: Packing = Packing { form: Form::Bf16, inputs: 1, cols: 1, lines: 1, pack: |_, _, _, _| () };
+            let batch = |_| Some(BatchKernels { least: 2, packing: &PACKING, scratch: |_, _| 0, mat: |_, _| () });
+            let Kernels { f32, mat, .. } = *Kernels::scalar();
+            Kernels { name: "made up", f32, mat, batch }
+        });
+        let weight = |rows, cols| {
+            let bytes = vec![0; rows * cols].into();
+            let tensor = Tensor { name: "w".into(), format: Format::I8, rows, cols, bytes };
+            Weight::new(tensor, &TABLE, Batching::Fastest).expect("the right number of bytes")
+        };
+        let mut chunks = Vec::new();
+        let mut rows = |weight: &Weight, inputs, threads| -> Vec<usize> {
+            deal(&mut chunks, &[weight], inputs, threads);
+            chunks.iter().map(|chunk| chunk.rows.len()).collect()
+        };
+        assert_eq!(rows(&weight(2048, 512), 512, 2), [512, 384, 288, 224, 160, 128, 128, 128, 96]);
+        assert_eq!(rows(&weight(2048, 512), 512, 1), [1024, 1024], "no more sums than the cache holds");
+        assert_eq!(rows(&weight(2048, 512), 2000, 1), [1024, 1024], "inputs come in groups");
+        assert_eq!(rows(&weight(100, 512), 512, 4), [32, 32, 32, 4], "every thread gets some");
+        assert_eq!(rows(&weight(2048, 512), 1, 1), [2048], "one input takes the row kernels");
     }
 }

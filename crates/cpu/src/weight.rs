@@ -1,7 +1,11 @@
 //! Weights: matrices where the file has them, vectors as floats.
 
-use candor_kernels::{Kernels, MatKernels};
+use std::ops::Range;
+
+use candor_kernels::{BatchKernels, Kernels, MatKernels};
 use candor_ops::{Error, Tensor};
+
+use crate::Batching;
 
 /// A weight of a model; may be shared by any number of sessions.
 #[derive(Clone)]
@@ -12,19 +16,23 @@ pub(crate) enum Kind {
     /// Norms and biases, decoded once.
     Vector(Vec<f32>),
     /// Multiplied in its stored form, or decoded row by row where the instruction set has no kernel for it.
-    Matrix { tensor: Tensor, kernels: Option<MatKernels> },
+    Matrix { tensor: Tensor, kernels: Option<MatKernels>, batch: Option<BatchKernels> },
 }
 
 impl Weight {
-    pub(crate) fn new(tensor: Tensor, kernels: &Kernels) -> Result<Weight, Error> {
+    pub(crate) fn new(tensor: Tensor, kernels: &Kernels, batching: Batching) -> Result<Weight, Error> {
         tensor.check()?;
         if tensor.rows == 1 {
             let mut values = vec![0.0; tensor.cols];
             tensor.format.decode(&tensor.bytes, &mut values);
             return Ok(Weight(Kind::Vector(values)));
         }
+        let batch = match batching {
+            Batching::Fastest => (kernels.batch)(tensor.format),
+            Batching::Invariant => None,
+        };
         let kernels = (kernels.mat)(tensor.format);
-        Ok(Weight(Kind::Matrix { tensor, kernels }))
+        Ok(Weight(Kind::Matrix { tensor, kernels, batch }))
     }
 
     /// The elements of a vector.
@@ -51,9 +59,25 @@ impl Weight {
         }
     }
 
-    /// Whether the kernel wants its inputs as 8-bit blocks.
+    /// Some rows of a matrix as they lie in memory.
+    pub(crate) fn bytes(&self, rows: Range<usize>) -> &[u8] {
+        match &self.0 {
+            Kind::Vector(_) => panic!("a vector where a matrix belongs"),
+            Kind::Matrix { tensor, .. } => &tensor.bytes[rows.start * self.row_bytes()..rows.end * self.row_bytes()],
+        }
+    }
+
+    /// Whether the row kernel wants its inputs as 8-bit blocks.
     pub(crate) fn q8(&self) -> bool {
         matches!(&self.0, Kind::Matrix { kernels: Some(kernels), .. } if kernels.q8)
+    }
+
+    /// The kernels that are worth it for so many inputs.
+    pub(crate) fn batch(&self, inputs: usize) -> Option<&BatchKernels> {
+        match &self.0 {
+            Kind::Matrix { batch: Some(batch), .. } if inputs >= batch.least => Some(batch),
+            _ => None,
+        }
     }
 
     /// Decodes a row.

@@ -365,10 +365,9 @@ fn weights(gguf: &Gguf, depth: Depth) -> (Vec<Finding>, Check) {
 
 fn session_checks(model: &Model, tokens: &[u32], options: &VerifyOptions) -> Result<Vec<Check>, VerifyError> {
     let (keys, values) = (options.keys, options.values);
-    // The processor and the reference compute each element in one order, whatever is beside it.
-    let agreement = match options.load.device {
-        Device::Cpu | Device::Reference => sessions::Agreement::Bits,
-        _ => sessions::Agreement::Within(SESSIONS_QUANTIZED),
+    let agreement = match model.is_batch_invariant() {
+        true => sessions::Agreement::Bits,
+        false => sessions::Agreement::Within(SESSIONS_QUANTIZED),
     };
     let runs = sessions::Sessions::new(sessions::Runs { model, tokens, keys, values, agreement })?;
     let mut checks = vec![runs.prefill_and_steps()?, runs.cached_and_fresh()?, runs.observed()?];

@@ -5,6 +5,7 @@
 
 mod activations;
 mod attention;
+mod batch;
 mod isa;
 mod lanes;
 mod order;
@@ -18,5 +19,6 @@ mod x86;
 
 pub use activations::{Q8_BLOCK, Q8Row, Q8RowMut, Q8Rows};
 pub use attention::{AttentionKernels, PANEL, Queries, Weights, padded};
+pub use batch::{BatchKernels, BatchTask, Emit, Form, Line, Packing};
 pub use isa::{ISA_VARIABLE, UnknownIsa};
 pub use table::{Activations, F32Kernels, Kernels, MatKernels, OutTile, Probe};

@@ -33,6 +33,7 @@ pub(crate) static SCALAR: Kernels = Kernels {
     mat,
     attention: attention::attention,
     probe: probe::PROBE,
+    batch: |_| None,
 };
 
 fn mat(format: Format) -> Option<MatKernels> {

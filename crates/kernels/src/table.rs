@@ -2,7 +2,7 @@
 
 use candor_quant::Format;
 
-use crate::{AttentionKernels, Q8RowMut, Q8Rows};
+use crate::{AttentionKernels, BatchKernels, Q8RowMut, Q8Rows};
 
 /// The input of a matrix product, in the form that the weights' kernel wants.
 #[derive(Clone, Copy, Debug)]
@@ -98,4 +98,13 @@ pub struct Kernels {
     pub attention: fn(Format) -> Option<AttentionKernels>,
     /// The limits of the machine.
     pub probe: Probe,
+    /// The kernels of a weight format for many inputs at once; `None` where `mat` serves any number.
+    pub batch: fn(Format) -> Option<BatchKernels>,
+}
+
+impl Kernels {
+    /// Whether any format has batch kernels, so that an element's bits may depend on how many inputs there are.
+    pub fn has_batch_kernels(&self) -> bool {
+        Format::ALL.iter().any(|&format| (self.batch)(format).is_some())
+    }
 }

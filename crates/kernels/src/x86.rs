@@ -1,8 +1,10 @@
 //! Tables for x86-64.
 
+mod amx;
 mod attention;
 mod avx2;
 mod avx512;
 
+pub(crate) use amx::Amx;
 pub(crate) use avx2::Avx2;
 pub(crate) use avx512::{Avx512, Avx512Vnni};

@@ -11,7 +11,7 @@ pub mod sampling;
 
 use std::path::PathBuf;
 
-use candor::{Device, LoadOptions};
+use candor::{Batching, Device, LoadOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -257,6 +257,9 @@ pub struct DeviceArgs {
     #[arg(short, long, value_name = "N", default_value = "0")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub threads: u32,
+    /// The same bits however many tokens are computed at once: leaves out kernels for many (AMX), where there are any
+    #[arg(long)]
+    pub batch_invariant: bool,
 }
 
 impl DeviceArgs {
@@ -266,7 +269,8 @@ impl DeviceArgs {
             DeviceName::Cpu => Device::Cpu,
             DeviceName::Reference => Device::Reference,
         };
-        LoadOptions { device, threads: self.threads as usize }
+        let batching = if self.batch_invariant { Batching::Invariant } else { Batching::Fastest };
+        LoadOptions { device, threads: self.threads as usize, batching }
     }
 }
 

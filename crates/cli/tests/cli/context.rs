@@ -120,6 +120,28 @@ fn batches_threads_and_devices_give_the_same_text() {
     assert_eq!(text(&["-t", "1", "-ub", "1"]), expected);
 }
 
+/// Without it the same holds but on processors with AMX, where text may differ once two tokens are nearly as likely.
+#[test]
+fn a_batch_invariant_run_prints_the_same_numbers_for_any_batch() {
+    let numbers = |args: &[&str]| {
+        let fixed = "perplexity --batch-invariant -t 2 -c 16".split(' ');
+        candor(fixed.chain(args.iter().copied())).stdin(long_prompt()).text()
+    };
+    let expected = numbers(&[]);
+    assert!(expected.contains(|c: char| c.is_ascii_digit()), "{expected:?}");
+    assert_eq!(numbers(&["-ub", "1"]), expected);
+    assert_eq!(numbers(&["-ub", "37"]), expected);
+    let text = |args: &[&str]| story(&[&["--temp", "0", "-n", "12"], args].concat()).text();
+    assert_eq!(text(&["--batch-invariant"]), text(&["--batch-invariant", "-ub", "1"]));
+    for command in ["run", "chat", "perplexity", "trace", "verify"] {
+        let help = candor([command, "--help"]).text();
+        assert!(help.contains("--batch-invariant"), "{command}: {help}");
+        let wrong = candor([command, "--batch-invariant=perhaps"]).outcome();
+        assert_eq!(wrong.code, 2, "{command}: {wrong:?}");
+        assert!(wrong.stderr.contains("perhaps"), "{command}: {wrong:?}");
+    }
+}
+
 #[test]
 fn the_instruction_set_can_be_capped() {
     let capped = |isa: &str| story(&["-n", "1", "--ignore-eos", "-v"]).env("CANDOR_ISA", isa);

@@ -1,21 +1,26 @@
 //! The CPU backend against the reference, against itself with other threads and batches, and against its own fusions.
 
 mod attention;
+mod batch;
 mod fusions;
 mod products;
 mod random;
 mod rows;
 
-use candor_cpu::{Cpu, CpuOptions};
+use candor_cpu::{Batching, Cpu, CpuOptions};
 use candor_kernels::Kernels;
 use candor_ops::{Prims, Step, Tensor};
 use candor_quant::Format;
 
-/// Every instruction set that this machine has, each with one, two and five threads.
+/// Every instruction set that this machine has, each with one, two and five threads. Without kernels for many inputs at
+/// once, so that bits do not depend on how many there are; those have tests of their own.
 fn backends() -> impl Iterator<Item = (String, Cpu)> {
     let threads = |kernels: &'static Kernels| [1, 2, 5].map(|threads| (kernels, threads));
     Kernels::available().flat_map(threads).map(|(kernels, threads)| {
-        (format!("{}, {threads} threads", kernels.name), Cpu::new(CpuOptions { threads, kernels }))
+        (
+            format!("{}, {threads} threads", kernels.name),
+            Cpu::new(CpuOptions { threads, kernels, batching: Batching::Invariant }),
+        )
     })
 }
 

@@ -84,9 +84,9 @@ impl Sessions<'_> {
         Ok(check("cached against fresh", detail, outcome))
     }
 
-    /// One thread gives what several give.
+    /// One thread gives what several give, to the bit.
     pub(super) fn threads(&self, load: &LoadOptions) -> Result<Check, Error> {
-        let Runs { model, agreement, .. } = self.runs;
+        let model = self.runs.model;
         let with = |threads| Model::from_gguf(model.gguf().clone(), &LoadOptions { threads, ..*load });
         let one = with(1)?;
         let few = if one.device_label() == model.device_label() { Some(with(2)?) } else { None };
@@ -94,7 +94,7 @@ impl Sessions<'_> {
             Some(two) => (two, self.runs.at_once(two)?),
             None => (model, self.fresh.clone()),
         };
-        let outcome = agreement.of(&self.runs.at_once(&one)?, &logits);
+        let outcome = Agreement::Bits.of(&self.runs.at_once(&one)?, &logits);
         let detail = format!("{} | {}", one.device_label(), several.device_label());
         Ok(check("1 thread against several", detail, outcome))
     }

@@ -47,6 +47,7 @@ impl Avx2 {
             mat,
             attention: attention::attention,
             probe: probe::PROBE,
+            batch: |_| None,
         };
         &TABLE
     }

@@ -42,6 +42,7 @@ impl Avx512 {
             mat,
             attention: attention::attention,
             probe: probe::BYTES,
+            batch: |_| None,
         };
         &TABLE
     }
@@ -66,6 +67,7 @@ impl Avx512Vnni {
             mat: vnni::kernels,
             attention: attention::attention,
             probe: probe::VNNI,
+            batch: |_| None,
         };
         &TABLE
     }

@@ -1,0 +1,171 @@
+//! Products of many inputs by an instruction set with batch kernels: one made up for these tests, which multiplies
+//! inputs that are not rounded, so that its results tell it from the row kernels.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use candor_cpu::{Batching, Cpu, CpuOptions};
+use candor_kernels::{BatchKernels, BatchTask, Emit, Form, Kernels, Line, Packing};
+use candor_ops::{Ops, Plain, Prims, Reference, Tensor};
+use candor_quant::Format;
+
+use crate::random::Random;
+use crate::{bits, nmse, read, upload};
+
+/// Inputs from which on batch kernels are used.
+const LEAST: usize = 6;
+
+/// The row kernels of the scalar table, and batch kernels for three formats. BF16 and F32 have none.
+static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
+    let Kernels { f32, mat, .. } = *Kernels::scalar();
+    Kernels { name: "made up", f32, mat, batch }
+});
+
+/// The first input of the test that counts pieces.
+const WATCHED: f32 = 0.123_456_7;
+/// Pieces that were packed of its inputs, by form.
+static PACKED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+fn batch(format: Format) -> Option<BatchKernels> {
+    static SMALL: Packing = Packing { form: Form::Bf16, inputs: 3, cols: 64, lines: 12, pack: pack::<3, 64, 0> };
+    static LARGE: Packing = Packing { form: Form::TwoBf16, inputs: 5, cols: 96, lines: 30, pack: pack::<5, 96, 1> };
+    let scratch = |rows: usize, _: usize| rows.div_ceil(16);
+    let kernels = |packing, mat| Some(BatchKernels { least: LEAST, packing, scratch, mat });
+    match format {
+        Format::Q4K => kernels(&SMALL, |task, emit| mat(task, emit, Format::Q4K, &SMALL)),
+        Format::Q8_0 => kernels(&SMALL, |task, emit| mat(task, emit, Format::Q8_0, &SMALL)),
+        Format::Iq2Xs => kernels(&LARGE, |task, emit| mat(task, emit, Format::Iq2Xs, &LARGE)),
+        _ => None,
+    }
+}
+
+fn pack<const INPUTS: usize, const COLS: usize, const FORM: usize>(
+    piece: &mut [Line],
+    x: &[f32],
+    cols: usize,
+    index: usize,
+) {
+    if x[0] == WATCHED {
+        PACKED[FORM].fetch_add(1, Ordering::Relaxed);
+    }
+    assert_eq!(piece.len(), INPUTS * COLS / 16);
+    let blocks = (x.len() / cols).div_ceil(INPUTS);
+    let rows = x.chunks_exact(cols).skip(index % blocks * INPUTS).take(INPUTS);
+    for (row, lines) in rows.zip(piece.chunks_exact_mut(COLS / 16)) {
+        for (i, value) in row[index / blocks * COLS..].iter().take(COLS).enumerate() {
+            lines[i / 16].0[i % 16] = value.to_bits();
+        }
+    }
+}
+
+fn mat(task: BatchTask<'_>, emit: &mut Emit<'_>, format: Format, packing: &Packing) {
+    let BatchTask { w, rows, cols, inputs, x, scratch } = task;
+    assert!(scratch.len() >= rows.div_ceil(16) && x.len() == packing.room(inputs, cols));
+    let mut decoded = vec![0.0; rows * cols];
+    for (row, out) in w.chunks_exact(w.len() / rows).zip(decoded.chunks_exact_mut(cols)) {
+        format.decode(row, out);
+    }
+    let blocks = inputs.div_ceil(packing.inputs);
+    for t in 0..inputs {
+        let input = |column: usize| {
+            let piece = column / packing.cols * blocks + t / packing.inputs;
+            let line = piece * packing.lines + t % packing.inputs * (packing.cols / 16) + column % packing.cols / 16;
+            f32::from_bits(x[line].0[column % packing.cols % 16])
+        };
+        let x: Vec<f32> = (0..cols).map(input).collect();
+        let products = decoded.chunks_exact(cols).map(|w| (Kernels::scalar().f32.dot)(w, &x));
+        emit(t, &products.collect::<Vec<f32>>());
+    }
+}
+
+fn cpu(threads: usize, batching: Batching) -> Cpu {
+    Cpu::new(CpuOptions { threads, kernels: &TABLE, batching })
+}
+
+fn product<B: Prims>(ops: &mut B, tensor: &Tensor, x: &[f32]) -> Vec<f32> {
+    let w = ops.weight(tensor.clone()).expect("every format runs");
+    let x = upload(ops, tensor.cols, x);
+    let mut out = ops.buffer(2000, tensor.rows);
+    ops.matmul(&mut out, &x, &w);
+    read(ops, &out)
+}
+
+#[test]
+fn many_inputs_go_to_batch_kernels_and_few_do_not() {
+    for format in [Format::Q4K, Format::Q8_0, Format::Iq2Xs, Format::Bf16] {
+        for (inputs, rows) in [(1, 40), (5, 40), (6, 300), (33, 129), (512, 70), (513, 33), (1100, 5)] {
+            let (cols, seed) = (512, inputs as u64);
+            let tensor = Random(seed).matrix(format, rows, cols);
+            let x = Random(seed + 1).floats(inputs * cols);
+            let exact = product(&mut Reference, &tensor, &x);
+            let row_kernels = product(&mut cpu(1, Batching::Invariant), &tensor, &x);
+            for threads in [1, 2, 5] {
+                let case = format!("{format:?}, {inputs} inputs, {threads} threads");
+                let fastest = product(&mut cpu(threads, Batching::Fastest), &tensor, &x);
+                let invariant = product(&mut cpu(threads, Batching::Invariant), &tensor, &x);
+                assert_eq!(bits(&invariant), bits(&row_kernels), "{case}");
+                assert!(nmse(&row_kernels, &exact) < 3e-3, "{case}");
+                if inputs < LEAST || format == Format::Bf16 {
+                    assert_eq!(bits(&fastest), bits(&row_kernels), "{case}");
+                } else {
+                    let error = nmse(&fastest, &exact);
+                    assert!(error < 1e-11, "{case}: {error}");
+                    // Only formats whose row kernels round inputs give themselves away.
+                    let rounded = nmse(&row_kernels, &exact) > 1e-7;
+                    assert!(rounded || format == Format::Iq2Xs, "{case}");
+                }
+            }
+        }
+    }
+}
+
+/// Kernels of all kinds in one product, each with its own form of the inputs; sums, too.
+#[test]
+fn parts_of_a_product_may_differ() {
+    let (formats, width, rows) = ([Format::Q4K, Format::Bf16, Format::Iq2Xs], 512, 40);
+    let mut random = Random(7);
+    let tensors = formats.map(|format| random.matrix(format, width, width));
+    let (x, residual) = (random.floats(rows * width), random.floats(rows * width));
+    let exact = all(&mut Reference, &tensors, &x, &residual);
+    let plain = all(&mut Plain(cpu(1, Batching::Fastest)), &tensors, &x, &residual);
+    for threads in [1, 3] {
+        let fused = all(&mut cpu(threads, Batching::Fastest), &tensors, &x, &residual);
+        for (i, ((fused, plain), exact)) in fused.iter().zip(&plain).zip(&exact).enumerate() {
+            assert_eq!(bits(fused), bits(plain), "result {i}, {threads} threads");
+            let error = nmse(fused, exact);
+            assert!(error < 1e-11, "result {i}: {error}");
+        }
+    }
+}
+
+#[test]
+fn inputs_are_packed_once_for_all_that_share_them() {
+    let (rows, width) = (40, 512);
+    let mut random = Random(8);
+    let mut ops = cpu(3, Batching::Fastest);
+    let [a, b, c] = [Format::Q4K, Format::Iq2Xs, Format::Q8_0]
+        .map(|format| ops.weight(random.matrix(format, 70, width)).expect("every format runs"));
+    let mut x = random.floats(rows * width);
+    x[0] = WATCHED;
+    let x = upload(&mut ops, width, &x);
+    let mut out = [0; 3].map(|_| ops.buffer(rows, 70));
+    let [out_a, out_b, out_c] = &mut out;
+    ops.matmul3((out_a, &a), (out_b, &b), (out_c, &c), &x);
+    let packed = PACKED.each_ref().map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(packed, [rows.div_ceil(3) * width / 64, rows.div_ceil(5) * width.div_ceil(96)]);
+}
+
+fn all<B: Ops>(ops: &mut B, tensors: &[Tensor; 3], x: &[f32], residual: &[f32]) -> Vec<Vec<f32>> {
+    let width = tensors[0].cols;
+    let rows = x.len() / width;
+    let [a, b, c] = tensors.each_ref().map(|tensor| ops.weight(tensor.clone()).expect("every format runs"));
+    let mut out = [0; 3].map(|_| ops.buffer(rows, width));
+    let (x, mut sum) = (upload(ops, width, x), upload(ops, width, residual));
+    let [out_a, out_b, out_c] = &mut out;
+    ops.matmul3((out_a, &a), (out_b, &b), (out_c, &c), &x);
+    let mut results: Vec<Vec<f32>> = out.iter().map(|out| read(ops, out)).collect();
+    let mut product = ops.buffer(rows, width);
+    ops.matmul_add(&mut sum, &x, &c, &mut product);
+    results.push(read(ops, &sum));
+    results
+}

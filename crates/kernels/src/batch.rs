@@ -1,0 +1,80 @@
+//! Kernels for many inputs at once, for instruction sets that multiply tiles: inputs are packed once, weights unpacked
+//! block by block. Not the row kernels of [`MatKernels`](crate::MatKernels), whose bits they do not reproduce.
+
+/// 64 bytes on a boundary of 64: what packed inputs and scratch memory consist of.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub struct Line(pub [u32; 16]);
+
+impl Line {
+    /// 64 bytes of zeros.
+    pub const ZERO: Line = Line([0; 16]);
+}
+
+/// What becomes of inputs when they are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Rounded to bfloat16: 8 significant bits.
+    Bf16,
+    /// The sum of two bfloat16: 16 significant bits or more.
+    TwoBf16,
+}
+
+/// How inputs are packed: in pieces of up to `inputs` rows of up to `cols` columns, each filled by itself.
+///
+/// Piece `p * ceil(rows / inputs) + b` holds the `b`-th rows of the `p`-th columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Packing {
+    /// Inputs packed in one form serve every weight that wants it.
+    pub form: Form,
+    /// Input rows of a piece; the last ones have fewer.
+    pub inputs: usize,
+    /// Columns of a piece; the last ones have fewer.
+    pub cols: usize,
+    /// Room that every piece takes, whether it fills it or not.
+    pub lines: usize,
+    /// Fills piece `index` from rows of `cols` floats.
+    pub pack: fn(piece: &mut [Line], x: &[f32], cols: usize, index: usize),
+}
+
+impl Packing {
+    /// Room for `inputs` packed rows of `cols` columns.
+    pub fn room(&self, inputs: usize, cols: usize) -> usize {
+        inputs.div_ceil(self.inputs) * cols.div_ceil(self.cols) * self.lines
+    }
+}
+
+/// A product of some weight rows with packed inputs.
+#[derive(Debug)]
+pub struct BatchTask<'a> {
+    /// `rows` weight rows, back to back.
+    pub w: &'a [u8],
+    /// Weight rows.
+    pub rows: usize,
+    /// Columns of a row.
+    pub cols: usize,
+    /// Input rows.
+    pub inputs: usize,
+    /// The packed inputs: [`Packing::room`] lines.
+    pub x: &'a [Line],
+    /// [`BatchKernels::scratch`] lines at least, whatever they hold.
+    pub scratch: &'a mut [Line],
+}
+
+/// Takes the outputs of an input: its number and an output of every weight row.
+pub type Emit<'a> = dyn FnMut(usize, &[f32]) + 'a;
+
+/// The batch kernels of one weight format.
+#[derive(Clone, Copy)]
+pub struct BatchKernels {
+    /// Input rows from which on they are worth it.
+    pub least: usize,
+    /// How they want their inputs.
+    pub packing: &'static Packing,
+    /// Lines of scratch memory for a product of `rows` weight rows with `inputs` input rows.
+    pub scratch: fn(rows: usize, inputs: usize) -> usize,
+    /// Calls `emit` once for each input `t`, in order, with `out[o] = w[o] . x[t]` of every weight row.
+    ///
+    /// The value of an element depends on its weight row and input row alone, not on how many are computed together.
+    pub mat: fn(task: BatchTask<'_>, emit: &mut Emit<'_>),
+}

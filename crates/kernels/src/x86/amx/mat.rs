@@ -1,0 +1,155 @@
+//! Products of packed inputs with weights of any format that can be unpacked.
+//!
+//! For each panel of columns, 32 weight rows are unpacked into the first-level cache and meet all inputs, 32 at a time;
+//! sums wait in scratch memory, weight row by weight row, and are turned around at the end. While a block is worked on,
+//! the raw weights of the next are brought into the second-level cache, and its own next sums into the first.
+
+use std::arch::x86_64::*;
+
+use super::lines::{load, store};
+use super::pack;
+use super::tiles::{Begin, Operands, SUMS, TILE, Tiles};
+use super::transpose::transpose;
+use super::unpack::{BLOCK_ROWS, Halves, PANEL_LINES, Panel, STEP, Unpack};
+use crate::{BatchKernels, BatchTask, Emit, Line};
+
+/// Fewer inputs would leave most of a tile empty. A guess: not measured.
+const LEAST: usize = 16;
+
+/// The kernels of a format.
+pub fn kernels<W: Unpack>() -> BatchKernels {
+    let packing = match W::HALVES {
+        Halves::One => &pack::ONE,
+        Halves::Two => &pack::TWO,
+    };
+    BatchKernels { least: LEAST, packing, scratch, mat: mat::<W> }
+}
+
+/// Sums, and one row of outputs for each input of a tile.
+fn scratch(rows: usize, inputs: usize) -> usize {
+    rows.div_ceil(BLOCK_ROWS) * inputs.div_ceil(BLOCK_ROWS) * SUMS + TILE * row_lines(rows)
+}
+
+/// Lines of a row of outputs: one more than it needs, lest rows of a power of two fall into one set of the cache.
+fn row_lines(rows: usize) -> usize {
+    rows.div_ceil(BLOCK_ROWS) * BLOCK_ROWS / 16 + 1
+}
+
+fn mat<W: Unpack>(task: BatchTask<'_>, emit: &mut Emit<'_>) {
+    let BatchTask { w, rows, cols, inputs, x, scratch } = task;
+    let format = W::FORMAT;
+    let row_bytes = format.row_bytes(cols).expect("columns are whole blocks: checked when the tensor was loaded");
+    assert_eq!(w.len(), rows * row_bytes, "{format} batch: weight bytes for {rows} rows of {cols}");
+    assert!(cols > 0, "{format} batch: no columns");
+    if rows == 0 || inputs == 0 {
+        return (0..inputs).for_each(|t| emit(t, &[]));
+    }
+    let (sums, outputs) = scratch.split_at_mut(rows.div_ceil(BLOCK_ROWS) * inputs.div_ceil(BLOCK_ROWS) * SUMS);
+    let sums = sums.as_chunks_mut().0;
+    // SAFETY: only the table leads here, and only an `Amx` to the table: the processor has these features and the
+    // system lets this process use tiles.
+    unsafe {
+        multiply::<W>(sums, Shape { w, row_bytes, rows, cols, inputs, x });
+        turn(sums, outputs, (rows, inputs), emit);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Shape<'a> {
+    w: &'a [u8],
+    row_bytes: usize,
+    rows: usize,
+    cols: usize,
+    inputs: usize,
+    x: &'a [Line],
+}
+
+/// Fills the sums: `[weight rows / 32][inputs / 32]`.
+///
+/// # Safety
+/// The processor has these features and AMX, and the system lets this process use it.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c")]
+unsafe fn multiply<W: Unpack>(sums: &mut [[Line; SUMS]], shape: Shape<'_>) {
+    let Shape { w, row_bytes, rows, cols, inputs, x } = shape;
+    let halves = W::HALVES as usize;
+    let panel_cols = W::HALVES.panel_cols();
+    let panel_bytes = panel_cols / W::FORMAT.block_len() * W::FORMAT.block_bytes();
+    let blocks = inputs.div_ceil(BLOCK_ROWS);
+    let mut panel: Panel = [[Line::ZERO; BLOCK_ROWS]; PANEL_LINES / BLOCK_ROWS];
+    // SAFETY: as this function's.
+    let tiles = unsafe { Tiles::configure() };
+    for (p, start) in (0..cols).step_by(panel_cols).enumerate() {
+        let steps = (cols - start).min(panel_cols).div_ceil(STEP);
+        let panel = &mut panel[..steps * halves];
+        let bytes = |row: usize, p: usize| {
+            let row = &w[row * row_bytes..][..row_bytes];
+            &row[p * panel_bytes..row_bytes.min((p + 1) * panel_bytes)]
+        };
+        for (n, sums) in sums.chunks_exact_mut(blocks).enumerate() {
+            let first = n * BLOCK_ROWS;
+            for r in 0..BLOCK_ROWS.min(rows - first) {
+                // SAFETY: this function has the features that `unpack` asks for.
+                unsafe { W::unpack(bytes(first + r, p), panel, r) };
+            }
+            let next = match first + BLOCK_ROWS < rows {
+                true => (first + BLOCK_ROWS, p),
+                false if start + panel_cols < cols => (0, p + 1),
+                false => (rows, p),
+            };
+            let begin = if p == 0 { Begin::Anew } else { Begin::Sums };
+            for b in 0..blocks {
+                for row in b * BLOCK_ROWS / blocks..(b + 1) * BLOCK_ROWS / blocks {
+                    if next.0 + row < rows {
+                        prefetch(bytes(next.0 + row, next.1));
+                    }
+                }
+                let lines = steps * halves * pack::tiles(inputs - b * BLOCK_ROWS) * TILE;
+                let x = &x[(p * blocks + b) * PANEL_LINES..][..lines];
+                // The first panel stores its sums without having loaded them.
+                let ahead = sums.as_ptr().wrapping_add(if p == 0 { b } else { b + 1 }).cast();
+                let operands = Operands { w: panel.as_flattened(), x, steps, ahead };
+                tiles.multiply(&mut sums[b], operands, W::HALVES, begin);
+            }
+        }
+    }
+}
+
+/// Asks for bytes to be brought into the second-level cache.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn prefetch(bytes: &[u8]) {
+    // The last one need not begin where a line does.
+    for line in (0..bytes.len() + 63).step_by(64) {
+        _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(line).cast());
+    }
+}
+
+/// Hands out sums as rows of outputs, 16 inputs at a time.
+#[target_feature(enable = "avx512f")]
+fn turn(sums: &[[Line; SUMS]], outputs: &mut [Line], (rows, inputs): (usize, usize), emit: &mut Emit<'_>) {
+    let (blocks, stride) = (inputs.div_ceil(BLOCK_ROWS), row_lines(rows));
+    for first in (0..inputs).step_by(TILE) {
+        let (block, side) = (first / BLOCK_ROWS, first / TILE % 2);
+        for (n, sums) in sums.chunks_exact(blocks).enumerate() {
+            for upper in 0..2 {
+                let tile = &sums[block].as_chunks::<TILE>().0[2 * upper + side];
+                let mut registers = [_mm512_setzero_si512(); TILE];
+                for i in 0..TILE {
+                    registers[i] = load(&tile[i]);
+                }
+                for (t, outs) in transpose(registers).into_iter().enumerate() {
+                    store(&mut outputs[t * stride + 2 * n + upper], outs);
+                }
+            }
+        }
+        for t in 0..TILE.min(inputs - first) {
+            emit(first + t, &floats(&outputs[t * stride..][..stride])[..rows]);
+        }
+    }
+}
+
+/// The floats that lines consist of.
+fn floats(lines: &[Line]) -> &[f32] {
+    // SAFETY: a `Line` is 16 dwords without padding, aligned more strictly than a float, and any dword is a float.
+    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * 16) }
+}

@@ -1,0 +1,76 @@
+//! Packed inputs: every number in its place, rounded; zeros elsewhere. Plain AVX-512, so never emulated.
+
+use candor_quant::half;
+
+use super::amx;
+use super::random::Random;
+use crate::x86::amx::pack;
+use crate::x86::amx::unpack::{BLOCK_ROWS, STEP};
+use crate::{Form, Line, Packing};
+
+/// A number in its halves.
+fn halves(x: f32) -> [u16; 2] {
+    let flushed = |x: f32| half::f32_to_bf16(if x.abs() < f32::MIN_POSITIVE { 0f32.copysign(x) } else { x });
+    let large = flushed(x);
+    [large, flushed(x - half::bf16_to_f32(large))]
+}
+
+fn check(packing: &Packing, count: usize, inputs: usize, cols: usize) {
+    let mut random = Random::new((inputs * 1000 + cols) as u64);
+    let mut x = random.inputs(inputs * cols);
+    x[0] = 1e-40;
+    let room = packing.room(inputs, cols);
+    let mut lines = vec![Line([0x7777_7777; 16]); room];
+    for (index, piece) in lines.chunks_mut(packing.lines).enumerate() {
+        (packing.pack)(piece, &x, cols, index);
+    }
+    let blocks = inputs.div_ceil(BLOCK_ROWS);
+    let mut written = vec![false; room];
+    for t in 0..blocks * BLOCK_ROWS {
+        let tiles = (inputs - t / BLOCK_ROWS * BLOCK_ROWS).div_ceil(16).min(2);
+        if t % BLOCK_ROWS / 16 == tiles {
+            continue; // no tile for it
+        }
+        for column in 0..cols.next_multiple_of(STEP) {
+            let value = if t < inputs && column < cols { x[t * cols + column] } else { 0.0 };
+            let piece = column / packing.cols * blocks + t / BLOCK_ROWS;
+            let step = column % packing.cols / STEP;
+            for half in 0..count {
+                let tile = (step * count + half) * tiles + t % BLOCK_ROWS / 16;
+                let line = piece * packing.lines + tile * 16 + column % STEP / 2;
+                written[line] = true;
+                let word = (lines[line].0[t % 16] >> (16 * (column % 2))) as u16;
+                let case = format!("{:?} {inputs} x {cols}: [{t}][{column}] half {half}", packing.form);
+                assert_eq!(word, halves(value)[half], "{case}: {value}");
+            }
+        }
+    }
+    for (i, line) in lines.iter().enumerate() {
+        assert!(written[i] || line.0 == [0x7777_7777; 16], "{inputs} x {cols}: line {i} was written");
+    }
+}
+
+#[test]
+fn every_input_is_in_its_place() {
+    if amx().is_none() {
+        return;
+    }
+    for (packing, count) in [(&pack::ONE, 1), (&pack::TWO, 2)] {
+        assert_eq!(packing.form, [Form::Bf16, Form::TwoBf16][count - 1]);
+        for inputs in [1, 15, 16, 17, 31, 32, 33, 48, 49, 70] {
+            for cols in [1, 27, 32, 256, 300, 512, 513, 1056] {
+                check(packing, count, inputs, cols);
+            }
+        }
+    }
+}
+
+#[test]
+fn two_halves_have_sixteen_bits() {
+    let mut random = Random::new(5);
+    for _ in 0..100_000 {
+        let x = random.signed() * 2f32.powi(random.bits() as i32 % 40 - 20);
+        let sum: f64 = halves(x).map(|half| f64::from(half::bf16_to_f32(half))).iter().sum();
+        assert!((sum - f64::from(x)).abs() <= f64::from(x.abs()) * 2f64.powi(-17), "{x}");
+    }
+}

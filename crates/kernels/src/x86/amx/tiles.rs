@@ -1,0 +1,248 @@
+//! The tile registers: configured for a thread, and products of 32 weight rows with 16 or 32 inputs in them.
+//!
+//! A product is one block of assembly from its first tile to its last, so that no tile register has to keep anything
+//! between two statements of Rust. What does last from statement to statement is their configuration: nothing but this
+//! file touches it, the compiler emits no tile instruction unless asked, and the system saves and restores it with the
+//! rest of a thread's registers.
+
+use std::arch::asm;
+use std::marker::PhantomData;
+
+use super::unpack::Halves;
+use crate::Line;
+
+/// What `ldtilecfg` reads.
+#[repr(C, align(64))]
+struct Config {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+/// Eight tiles of 16 rows of 64 bytes.
+static CONFIG: Config = Config {
+    palette: 1,
+    start_row: 0,
+    reserved: [0; 14],
+    row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+};
+
+/// Lines of a tile.
+pub const TILE: usize = 16;
+/// Lines of the sums of 32 weight rows with 32 inputs: tiles of 16 x 16, those of the first 16 rows first.
+pub const SUMS: usize = 4 * TILE;
+
+/// Tile registers that are configured for this thread, until dropped.
+pub struct Tiles(PhantomData<*const ()>);
+
+/// What a product is added to.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Begin {
+    /// Zero.
+    Anew = 1,
+    /// What the sums hold.
+    Sums = 0,
+}
+
+/// A product over some steps of 32 columns.
+#[derive(Clone, Copy)]
+pub struct Operands<'a> {
+    /// Per step: tiles of the first and the last 16 rows; then, with two halves, those of the small ones.
+    pub w: &'a [Line],
+    /// Per step: tiles of 16 inputs, one or two; then, with two halves, those of the small ones.
+    pub x: &'a [Line],
+    pub steps: usize,
+    /// Where memory is to be brought near for the next product: 4 lines per step.
+    pub ahead: *const Line,
+}
+
+impl Tiles {
+    /// Configures the tiles of this thread.
+    ///
+    /// # Safety
+    /// The processor has AMX, and the system lets this process use it; no other `Tiles` lives in this thread.
+    pub unsafe fn configure() -> Tiles {
+        // SAFETY: the caller has AMX; `CONFIG` is 64 bytes of a valid configuration.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, preserves_flags)) };
+        Tiles(PhantomData)
+    }
+
+    /// Adds the products of 32 weight rows with 32 inputs, or with 16 if `x` has no more. Tiles of sums lie weight row
+    /// by weight row.
+    pub fn multiply(&self, sums: &mut [Line; SUMS], operands: Operands<'_>, halves: Halves, begin: Begin) {
+        let Operands { w, x, steps, .. } = operands;
+        let halves_count = halves as usize;
+        assert!(steps > 0 && w.len() == steps * halves_count * 2 * TILE, "{} lines of weights", w.len());
+        let wide = x.len() == steps * halves_count * 2 * TILE;
+        assert!(wide || x.len() == steps * halves_count * TILE, "{} lines of inputs", x.len());
+        let product = match (halves, wide) {
+            (Halves::One, true) => wide_one,
+            (Halves::One, false) => narrow_one,
+            (Halves::Two, true) => wide_two,
+            (Halves::Two, false) => narrow_two,
+        };
+        // SAFETY: `self` says that the tiles are configured, the assertions that `w` and `x` are as long as is read;
+        // `sums` is as long as what the widest of the four reads and writes.
+        unsafe { product(sums.as_mut_ptr(), operands, begin) };
+    }
+}
+
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        // SAFETY: whoever configured the tiles had AMX.
+        unsafe { asm!("tilerelease", options(nostack, preserves_flags)) };
+    }
+}
+
+/// A loop over steps between loads of the sums, or zeros, and stores of them. `w` and `x` are bytes per step.
+///
+/// Inputs are loaded with the hint that the first-level cache is not for them: it holds the weights.
+macro_rules! product {
+    ($name:ident:
+        zero [$($zero:literal)*] load [$($load:literal)*] store [$($store:literal)*]
+        step [$($step:literal)*] w $w:literal x $x:literal
+    ) => {
+        /// # Safety
+        /// Tiles are configured; `sums`, `w` and `x` are as long as the instructions below say.
+        unsafe fn $name(sums: *mut Line, Operands { w, x, steps, ahead }: Operands<'_>, begin: Begin) {
+            // SAFETY: what is read and written is what the caller promises; a prefetch may go anywhere.
+            unsafe {
+                asm!(
+                    "test {anew:e}, {anew:e}",
+                    "jnz 3f",
+                    $($load,)*
+                    "jmp 2f",
+                    "3:",
+                    $($zero,)*
+                    "2:",
+                    $($step,)*
+                    "prefetcht0 [{ahead}]",
+                    "prefetcht0 [{ahead} + 64]",
+                    "prefetcht0 [{ahead} + 128]",
+                    "prefetcht0 [{ahead} + 192]",
+                    "add {ahead}, 256",
+                    concat!("add {w}, ", $w),
+                    concat!("add {x}, ", $x),
+                    "dec {steps}",
+                    "jnz 2b",
+                    $($store,)*
+                    anew = in(reg) begin as u32,
+                    c = in(reg) sums,
+                    s = in(reg) 64usize,
+                    w = inout(reg) w.as_ptr() => _,
+                    x = inout(reg) x.as_ptr() => _,
+                    steps = inout(reg) steps => _,
+                    ahead = inout(reg) ahead => _,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack),
+                );
+            }
+        }
+    };
+}
+
+product! { wide_one:
+    zero ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
+    load [
+        "tileloadd tmm0, [{c} + {s}]"
+        "tileloadd tmm1, [{c} + {s} + 1024]"
+        "tileloadd tmm2, [{c} + {s} + 2048]"
+        "tileloadd tmm3, [{c} + {s} + 3072]"
+    ]
+    store [
+        "tilestored [{c} + {s}], tmm0"
+        "tilestored [{c} + {s} + 1024], tmm1"
+        "tilestored [{c} + {s} + 2048], tmm2"
+        "tilestored [{c} + {s} + 3072], tmm3"
+    ]
+    step [
+        "tileloaddt1 tmm6, [{x} + {s}]"
+        "tileloadd tmm4, [{w} + {s}]"
+        "tdpbf16ps tmm0, tmm4, tmm6"
+        "tileloaddt1 tmm7, [{x} + {s} + 1024]"
+        "tileloadd tmm5, [{w} + {s} + 1024]"
+        "tdpbf16ps tmm2, tmm5, tmm6"
+        "tdpbf16ps tmm1, tmm4, tmm7"
+        "tdpbf16ps tmm3, tmm5, tmm7"
+    ]
+    w "2048" x "2048"
+}
+
+product! { narrow_one:
+    zero ["tilezero tmm0" "tilezero tmm2"]
+    load ["tileloadd tmm0, [{c} + {s}]" "tileloadd tmm2, [{c} + {s} + 2048]"]
+    store ["tilestored [{c} + {s}], tmm0" "tilestored [{c} + {s} + 2048], tmm2"]
+    step [
+        "tileloaddt1 tmm6, [{x} + {s}]"
+        "tileloadd tmm4, [{w} + {s}]"
+        "tdpbf16ps tmm0, tmm4, tmm6"
+        "tileloadd tmm5, [{w} + {s} + 1024]"
+        "tdpbf16ps tmm2, tmm5, tmm6"
+    ]
+    w "2048" x "1024"
+}
+
+// Large weights with small inputs, large with large, small with large.
+product! { wide_two:
+    zero ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
+    load [
+        "tileloadd tmm0, [{c} + {s}]"
+        "tileloadd tmm1, [{c} + {s} + 1024]"
+        "tileloadd tmm2, [{c} + {s} + 2048]"
+        "tileloadd tmm3, [{c} + {s} + 3072]"
+    ]
+    store [
+        "tilestored [{c} + {s}], tmm0"
+        "tilestored [{c} + {s} + 1024], tmm1"
+        "tilestored [{c} + {s} + 2048], tmm2"
+        "tilestored [{c} + {s} + 3072], tmm3"
+    ]
+    step [
+        "tileloaddt1 tmm6, [{x} + {s} + 2048]"
+        "tileloadd tmm4, [{w} + {s}]"
+        "tdpbf16ps tmm0, tmm4, tmm6"
+        "tileloaddt1 tmm7, [{x} + {s} + 3072]"
+        "tileloadd tmm5, [{w} + {s} + 1024]"
+        "tdpbf16ps tmm2, tmm5, tmm6"
+        "tdpbf16ps tmm1, tmm4, tmm7"
+        "tdpbf16ps tmm3, tmm5, tmm7"
+        "tileloaddt1 tmm6, [{x} + {s}]"
+        "tdpbf16ps tmm0, tmm4, tmm6"
+        "tdpbf16ps tmm2, tmm5, tmm6"
+        "tileloaddt1 tmm7, [{x} + {s} + 1024]"
+        "tdpbf16ps tmm1, tmm4, tmm7"
+        "tdpbf16ps tmm3, tmm5, tmm7"
+        "tileloadd tmm4, [{w} + {s} + 2048]"
+        "tdpbf16ps tmm0, tmm4, tmm6"
+        "tdpbf16ps tmm1, tmm4, tmm7"
+        "tileloadd tmm5, [{w} + {s} + 3072]"
+        "tdpbf16ps tmm2, tmm5, tmm6"
+        "tdpbf16ps tmm3, tmm5, tmm7"
+    ]
+    w "4096" x "4096"
+}
+
+product! { narrow_two:
+    zero ["tilezero tmm0" "tilezero tmm2"]
+    load ["tileloadd tmm0, [{c} + {s}]" "tileloadd tmm2, [{c} + {s} + 2048]"]
+    store ["tilestored [{c} + {s}], tmm0" "tilestored [{c} + {s} + 2048], tmm2"]
+    step [
+        "tileloaddt1 tmm7, [{x} + {s} + 1024]"
+        "tileloadd tmm4, [{w} + {s}]"
+        "tdpbf16ps tmm0, tmm4, tmm7"
+        "tileloadd tmm5, [{w} + {s} + 1024]"
+        "tdpbf16ps tmm2, tmm5, tmm7"
+        "tileloaddt1 tmm6, [{x} + {s}]"
+        "tdpbf16ps tmm0, tmm4, tmm6"
+        "tdpbf16ps tmm2, tmm5, tmm6"
+        "tileloadd tmm4, [{w} + {s} + 2048]"
+        "tdpbf16ps tmm0, tmm4, tmm6"
+        "tileloadd tmm5, [{w} + {s} + 3072]"
+        "tdpbf16ps tmm2, tmm5, tmm6"
+    ]
+    w "4096" x "2048"
+}

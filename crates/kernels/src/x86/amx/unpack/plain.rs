@@ -1,0 +1,52 @@
+//! Formats of plain numbers.
+
+use std::arch::x86_64::*;
+
+use candor_quant::Format;
+
+use super::{Halves, STEP, Step, Unpack};
+use crate::x86::amx::lines::{load_bytes, round_twice, store};
+
+pub struct Bf16;
+pub struct F16;
+
+/// 32 numbers of two bytes, zeros after the last.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn words(columns: &[u8]) -> __m512i {
+    if let Some(whole) = columns.first_chunk() {
+        return load_bytes(whole);
+    }
+    let mut padded = [0; 2 * STEP];
+    padded[..columns.len()].copy_from_slice(columns);
+    load_bytes(&padded)
+}
+
+impl Unpack for Bf16 {
+    const FORMAT: Format = Format::Bf16;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c")]
+    unsafe fn unpack(columns: &[u8], panel: &mut [Step], r: usize) {
+        for (columns, step) in columns.chunks(2 * STEP).zip(panel) {
+            store(&mut step[r], words(columns));
+        }
+    }
+}
+
+impl Unpack for F16 {
+    const FORMAT: Format = Format::F16;
+    /// 11 significant bits: the second half is exact.
+    const HALVES: Halves = Halves::Two;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c")]
+    unsafe fn unpack(columns: &[u8], panel: &mut [Step], r: usize) {
+        for (columns, steps) in columns.chunks(2 * STEP).zip(panel.as_chunks_mut::<2>().0) {
+            let halves = words(columns);
+            let low = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
+            let high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(halves));
+            let [large, small] = round_twice(low, high);
+            store(&mut steps[0][r], large);
+            store(&mut steps[1][r], small);
+        }
+    }
+}
