@@ -10,25 +10,24 @@ use candor_quant::{Format, half};
 use crate::{F32Kernels, Kernels, MatKernels, lanes};
 
 /// The scalar table.
-pub(crate) static SCALAR: Kernels = Kernels {
-    name: "scalar",
-    f32: F32Kernels {
-        dot: lanes::dot,
-        dot_f16,
-        axpy: lanes::axpy,
-        axpy_f16,
-        scale: lanes::scale,
-        max: lanes::max,
-        exp_sum: lanes::exp_sum,
-        rms_norm: lanes::rms_norm,
-        silu: lanes::silu,
-        swiglu: lanes::swiglu,
-        add: lanes::add,
-        mul: lanes::mul,
-        to_f16,
-        quantize_q8: lanes::quantize_q8,
-    },
-    mat,
+pub(crate) static SCALAR: Kernels = Kernels { name: "scalar", f32: LOOPS, mat };
+
+/// The loops over f32.
+pub(crate) const LOOPS: F32Kernels = F32Kernels {
+    dot: lanes::dot,
+    dot_f16,
+    axpy: lanes::axpy,
+    axpy_f16,
+    scale: lanes::scale,
+    max: lanes::max,
+    exp_sum: lanes::exp_sum,
+    rms_norm: lanes::rms_norm,
+    silu: lanes::silu,
+    swiglu: lanes::swiglu,
+    add: lanes::add,
+    mul: lanes::mul,
+    to_f16,
+    quantize_q8: lanes::quantize_q8,
 };
 
 fn mat(format: Format) -> Option<MatKernels> {
