@@ -6,7 +6,7 @@ use super::Neon;
 use super::float_loops::LOOPS;
 use super::fold::transpose;
 use super::instructions::{sdot, sdot_lane};
-use super::integer::{Integer, Tile};
+use super::integer::{Dot, Integer, Tile};
 use super::panel::{QUADS, Quants};
 use super::registers::load_i8;
 use crate::Kernels;
@@ -29,13 +29,17 @@ impl Dotprod {
     }
 }
 
-impl Integer for Dotprod {
+impl Dot for Dotprod {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn dot(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
         // SAFETY: the caller has the dot products.
         unsafe { sdot(sums, w, x) }
     }
+}
+
+impl Integer for Dotprod {
+    type Dot = Dotprod;
 
     /// Register `k` = columns `4k..4k + 4` of four rows: they meet four activations in every lane.
     #[inline]

@@ -233,11 +233,14 @@ fn widen_row<F: Number<N>, const N: usize>(wide: &mut Segment, row: &[u8]) {
 fn tile(w: [&Segment; ROWS], x: [&Segment; INPUTS], steps: usize) -> [[f32; ROWS]; INPUTS] {
     let mut lanes = [[[vdupq_n_f32(0.0); 2]; ROWS]; INPUTS];
     for i in 0..steps.min(STEPS) {
-        let weights = w.map(|w| load(&w[i]));
-        for t in 0..INPUTS {
-            let x = load(&x[t][i]);
-            for r in 0..ROWS {
-                lanes[t][r] = add_products(lanes[t][r], weights[r], x);
+        // Four columns at a time: the weights of eight would leave no register for the inputs.
+        for half in 0..2 {
+            let weights = w.map(|w| load_f32(&w[i], half * 4));
+            for t in 0..INPUTS {
+                let x = load_f32(&x[t][i], half * 4);
+                for r in 0..ROWS {
+                    lanes[t][r][half] = vfmaq_f32(lanes[t][r][half], weights[r], x);
+                }
             }
         }
     }

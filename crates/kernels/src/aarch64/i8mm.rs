@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 
 use super::Dotprod;
 use super::float_loops::LOOPS;
-use super::instructions::{sdot, smmla};
+use super::instructions::smmla;
 use super::integer::{Integer, Tile};
 use super::panel::{QUADS, Quants};
 use super::registers::load_i8;
@@ -34,18 +34,14 @@ impl I8mm {
 #[inline]
 #[target_feature(enable = "neon")]
 fn zip(a: int8x16_t, b: int8x16_t) -> [int8x16_t; 2] {
-    [vcombine_s8(vget_low_s8(a), vget_low_s8(b)), vcombine_s8(vget_high_s8(a), vget_high_s8(b))]
+    let (a, b) = (vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b));
+    [vzip1q_s64(a, b), vzip2q_s64(a, b)].map(|both| vreinterpretq_s8_s64(both))
 }
 
 /// A tile's places go in pairs, `t` and `t + 1` for even `t`: in the lower two lanes input `t`, in the upper two input
 /// `t + 1`; at place `t` rows 0 and 1 of four, at place `t + 1` rows 2 and 3.
 impl Integer for I8mm {
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn dot(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
-        // SAFETY: the caller has the dot products too.
-        unsafe { sdot(sums, w, x) }
-    }
+    type Dot = Dotprod;
 
     /// Rows 0 and 1: eight columns of both, the other eight; then rows 2 and 3.
     #[inline]

@@ -10,16 +10,21 @@ use crate::order::SEGMENT_BLOCKS;
 /// Lane = row, unless an instruction set says otherwise: then `of_rows`, `of_inputs` and `in_rows` know what is where.
 pub type Tile<V, const T: usize> = [[V; QUADS]; T];
 
-/// An instruction set; `T`, the inputs of a tile, is even.
+/// An instruction set's products for one input.
 ///
-/// Every method asks for a processor with that instruction set. Stable Rust has no safe trait methods with target
-/// features, hence the `unsafe`.
-pub trait Integer {
+/// Stable Rust has no safe trait methods with target features, hence the `unsafe` here and below.
+pub trait Dot {
     /// Adds 16 products to four sums; which products to which sum is the instruction's own affair.
     ///
     /// # Safety
     /// The processor has the instruction set.
     unsafe fn dot(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
+}
+
+/// An instruction set's products for several inputs; `T`, the inputs of a tile, is even.
+pub trait Integer {
+    /// What a single input is multiplied by: a part of the instruction set.
+    type Dot: Dot;
 
     /// 16 columns of four rows in the order in which [`Integer::sums`] reads them.
     ///

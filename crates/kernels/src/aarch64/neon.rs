@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 
 use super::float_loops::LOOPS;
 use super::fold::fold;
-use super::integer::{Integer, Tile};
+use super::integer::{Dot, Integer, Tile};
 use super::panel::{QUADS, Quants};
 use super::registers::load_i8;
 use crate::Kernels;
@@ -26,7 +26,7 @@ impl Neon {
     }
 }
 
-impl Integer for Neon {
+impl Dot for Neon {
     /// Two products fit 16 bits for weights down to -128, since no activation is: 2 * 128 * 127 < 2^15.
     #[inline]
     #[target_feature(enable = "neon")]
@@ -34,6 +34,10 @@ impl Integer for Neon {
         let products = vmull_s8(vget_low_s8(w), vget_low_s8(x));
         vpadalq_s16(sums, vmlal_high_s8(products, w, x))
     }
+}
+
+impl Integer for Neon {
+    type Dot = Neon;
 
     #[inline]
     #[target_feature(enable = "neon")]

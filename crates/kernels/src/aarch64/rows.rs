@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 use super::fold::{fold, tree};
 use super::format::{Eight, GROUP, Kind, Quant, unroll};
 use super::instructions::prefetch;
-use super::integer::Integer;
+use super::integer::Dot;
 use super::panel::widen;
 use super::registers::{load_f32, load_i8, load_i16};
 use crate::Q8Row;
@@ -21,20 +21,20 @@ const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 /// Rows of the two halves of `w` alternate: two streams from memory are faster than one.
 ///
 /// # Safety
-/// The processor has `I`.
+/// The processor has `D`.
 #[target_feature(enable = "neon")]
-pub unsafe fn rows<I: Integer, Q: Quant<N>, const N: usize>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
+pub unsafe fn rows<D: Dot, Q: Quant<N>, const N: usize>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
     let half = out.len() / 2;
     let row = |o: usize| &w[o * row_bytes..][..row_bytes];
     for o in 0..half {
         // SAFETY: as this function's.
-        let [a, b] = unsafe { dot::<I, Q, N, 2>([row(o), row(o + half)], x) };
+        let [a, b] = unsafe { dot::<D, Q, N, 2>([row(o), row(o + half)], x) };
         out[o] = a;
         out[o + half] = b;
     }
     if half * 2 < out.len() {
         // SAFETY: as this function's.
-        let [a] = unsafe { dot::<I, Q, N, 1>([row(half * 2)], x) };
+        let [a] = unsafe { dot::<D, Q, N, 1>([row(half * 2)], x) };
         out[half * 2] = a;
     }
 }
@@ -49,7 +49,7 @@ struct Group<'a> {
 /// `R` rows times one input.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn dot<I: Integer, Q: Quant<N>, const N: usize, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>) -> [f32; R] {
+unsafe fn dot<D: Dot, Q: Quant<N>, const N: usize, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>) -> [f32; R] {
     let (quants, quants_rest) = x.quants.as_chunks::<GROUP>();
     let (scales, scales_rest) = x.scales.as_chunks::<8>();
     let (sums, sums_rest) = x.sums.as_chunks::<16>();
@@ -66,14 +66,14 @@ unsafe fn dot<I: Integer, Q: Quant<N>, const N: usize, const R: usize>(rows: [&[
             for r in 0..R {
                 prefetch_ahead(&groups[r][g]);
                 // SAFETY: as this function's.
-                lanes[r] = unsafe { step::<I, Q, N>(lanes[r], &groups[r][g], &x) };
+                lanes[r] = unsafe { step::<D, Q, N>(lanes[r], &groups[r][g], &x) };
             }
         }
         if end > whole {
             let x = Group { quants: &padded(quants_rest), scales: &padded(scales_rest), sums: &padded(sums_rest) };
             for r in 0..R {
                 // SAFETY: as this function's.
-                let next = unsafe { step::<I, Q, N>(lanes[r], &padded(rows[r].1), &x) };
+                let next = unsafe { step::<D, Q, N>(lanes[r], &padded(rows[r].1), &x) };
                 lanes[r] = first_lanes(scales_rest.len(), next, lanes[r]);
             }
         }
@@ -104,11 +104,11 @@ fn first_lanes(count: usize, a: Eight, b: Eight) -> Eight {
 /// Adds eight blocks to eight lanes.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn step<I: Integer, Q: Quant<N>, const N: usize>(lanes: Eight, w: &[u8; N], x: &Group<'_>) -> Eight {
-    // SAFETY: every processor with `I` has NEON.
+unsafe fn step<D: Dot, Q: Quant<N>, const N: usize>(lanes: Eight, w: &[u8; N], x: &Group<'_>) -> Eight {
+    // SAFETY: every processor with `D` has NEON.
     let weights = unsafe { Q::scales(w) };
     // SAFETY: as this function's.
-    let sums = unsafe { group_sums::<I, Q, N>(w, weights.factors, x) };
+    let sums = unsafe { group_sums::<D, Q, N>(w, weights.factors, x) };
     std::array::from_fn(|i| {
         let scales = load_f32(x.scales, i * 4);
         let sums_of = [load_i16(x.sums, i * 8); 2];
@@ -133,7 +133,7 @@ unsafe fn step<I: Integer, Q: Quant<N>, const N: usize>(lanes: Eight, w: &[u8; N
 /// Exact integer sums of eight blocks, factors applied and offsets removed.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn group_sums<I: Integer, Q: Quant<N>, const N: usize>(
+unsafe fn group_sums<D: Dot, Q: Quant<N>, const N: usize>(
     w: &[u8; N],
     factors: int8x16_t,
     x: &Group<'_>,
@@ -141,13 +141,13 @@ unsafe fn group_sums<I: Integer, Q: Quant<N>, const N: usize>(
     let zero = vdupq_n_s32(0);
     let mut halves = [[zero; 2]; 8];
     unroll!(J, {
-        // SAFETY: every processor with `I` has NEON.
+        // SAFETY: every processor with `D` has NEON.
         let [a, b] = unsafe { Q::quants(w, J) };
         // SAFETY: as this function's.
         unsafe {
-            let first = I::dot(zero, a, load_i8(x.quants, J * 32));
+            let first = D::dot(zero, a, load_i8(x.quants, J * 32));
             let from = if Q::Kind::FACTORS { zero } else { first };
-            halves[J] = [first, I::dot(from, b, load_i8(x.quants, J * 32 + 16))];
+            halves[J] = [first, D::dot(from, b, load_i8(x.quants, J * 32 + 16))];
         }
     });
     if !Q::Kind::FACTORS {
