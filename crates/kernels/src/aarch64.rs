@@ -5,6 +5,7 @@
     reason = "the index of a register tile meets several arrays, with constant bounds"
 )]
 
+mod bits;
 mod dotprod;
 mod float;
 mod float_loops;

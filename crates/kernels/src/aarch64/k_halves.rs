@@ -4,22 +4,22 @@ use std::arch::aarch64::*;
 
 use candor_quant::Format;
 
+use super::bits::{half_at, join, nibbles, shift, signed, times_bytes, word_at};
 use super::format::{Halves, Quant, Scales, ShiftedHalves};
-use super::k_quants::{half_at, shift, times_bytes, word_at};
-use super::legacy::{nibbles, signed};
 use super::registers::load_u8;
 
-/// The bits of `mask` of 32 bytes from `at`, shifted as [`shift`] does.
+/// 32 bytes from `at`, shifted to the right.
 #[inline]
 #[target_feature(enable = "neon")]
-fn bits<const N: usize>(w: &[u8; N], at: usize, by: i8, mask: u8) -> [uint8x16_t; 2] {
-    [at, at + 16].map(|at| vandq_u8(shift(load_u8(w, at), by), vdupq_n_u8(mask)))
+fn shifted<const N: usize>(w: &[u8; N], at: usize, by: usize) -> [uint8x16_t; 2] {
+    [at, at + 16].map(|at| shift(load_u8(w, at), -(by as i8)))
 }
 
+/// The bits of `mask` of each byte.
 #[inline]
 #[target_feature(enable = "neon")]
-fn join(low: [uint8x16_t; 2], high: [uint8x16_t; 2]) -> [int8x16_t; 2] {
-    signed([vorrq_u8(low[0], high[0]), vorrq_u8(low[1], high[1])])
+fn masked(bytes: [uint8x16_t; 2], mask: u8) -> [uint8x16_t; 2] {
+    bytes.map(|bytes| vandq_u8(bytes, vdupq_n_u8(mask)))
 }
 
 /// One scale for all blocks.
@@ -40,7 +40,7 @@ impl Quant<84> for Q2K {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn quants(w: &[u8; 84], block: usize) -> [int8x16_t; 2] {
-        signed(bits(w, 16 + block / 4 * 32, -2 * (block as i8 % 4), 3))
+        signed(masked(shifted(w, 16 + block / 4 * 32, block % 4 * 2), 3))
     }
 
     #[inline]
@@ -65,8 +65,9 @@ impl Quant<110> for Q3K {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn quants(w: &[u8; 110], block: usize) -> [int8x16_t; 2] {
-        let low = bits(w, 32 + block / 4 * 32, -2 * (block as i8 % 4), 3);
-        join(low, bits(w, 0, 2 - block as i8, 4))
+        let [a, b] = shifted(w, 32 + block / 4 * 32, block % 4 * 2);
+        let [third_a, third_b] = masked(shifted(w, 0, block), 1);
+        signed([join::<2>(a, third_a), join::<2>(b, third_b)])
     }
 
     /// Four low bits of 16 factors in the nibbles of 8 bytes, two high bits in the pairs of 4 bytes.
@@ -95,8 +96,9 @@ impl Quant<210> for Q6K {
     unsafe fn quants(w: &[u8; 210], block: usize) -> [int8x16_t; 2] {
         // Each half of 128 columns has 64 bytes of lower and 32 of upper bits.
         let (half, quarter) = (block / 4, block % 4);
-        let low = bits(w, half * 64 + quarter % 2 * 32, if quarter < 2 { 0 } else { -4 }, 15);
-        join(low, bits(w, 128 + half * 32, 4 - 2 * quarter as i8, 0x30))
+        let [a, b] = shifted(w, half * 64 + quarter % 2 * 32, quarter / 2 * 4);
+        let [upper_a, upper_b] = masked(shifted(w, 128 + half * 32, quarter * 2), 3);
+        signed([join::<4>(a, upper_a), join::<4>(b, upper_b)])
     }
 
     #[inline]

@@ -4,38 +4,9 @@ use std::arch::aarch64::*;
 
 use candor_quant::Format;
 
-use super::format::{Eight, Plain, Quant, Scales, Shifted};
-use super::legacy::{look_up, nibbles, signed};
-use super::registers::{load_u8, widen_halves};
-
-/// The half-precision number at `at`, in every lane.
-#[inline]
-#[target_feature(enable = "neon")]
-pub fn half_at<const N: usize>(w: &[u8; N], at: usize) -> float32x4_t {
-    widen_halves([u16::from_le_bytes([w[at], w[at + 1]]); 4])
-}
-
-/// The four bytes at `at`, the first one lowest.
-#[inline]
-pub fn word_at<const N: usize>(w: &[u8; N], at: usize) -> u32 {
-    u32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]])
-}
-
-/// Each byte as a float, times `d`.
-#[inline]
-#[target_feature(enable = "neon")]
-pub fn times_bytes(d: float32x4_t, bytes: uint8x8_t) -> Eight {
-    let wide = vmovl_u8(bytes);
-    let [low, high] = [vmovl_u16(vget_low_u16(wide)), vmovl_high_u16(wide)];
-    [vmulq_f32(d, vcvtq_f32_u32(low)), vmulq_f32(d, vcvtq_f32_u32(high))]
-}
-
-/// Shifts bytes to the left, to the right where `by` is negative.
-#[inline]
-#[target_feature(enable = "neon")]
-pub fn shift(bytes: uint8x16_t, by: i8) -> uint8x16_t {
-    vshlq_u8(bytes, vdupq_n_s8(by))
-}
+use super::bits::{half_at, join, look_up, shift, signed, times_bytes, word_at};
+use super::format::{Plain, Quant, Scales, Shifted};
+use super::registers::load_u8;
 
 /// Scales and minima of a block of 256 that begins with d, dmin and 12 packed bytes.
 ///
@@ -55,12 +26,12 @@ fn scales_minima<const N: usize>(w: &[u8; N]) -> Scales {
     )
 }
 
-/// The nibbles of block `block` in 32 bytes for each two blocks, from `at`: the low ones for even blocks.
+/// 32 bytes whose low nibbles are those of block `block`, of 32 bytes for each two blocks from `at`.
 #[inline]
 #[target_feature(enable = "neon")]
 fn four_bits<const N: usize>(w: &[u8; N], at: usize, block: usize) -> [uint8x16_t; 2] {
     let at = at + block / 2 * 32;
-    [nibbles(load_u8(w, at))[block % 2], nibbles(load_u8(w, at + 16))[block % 2]]
+    [at, at + 16].map(|at| shift(load_u8(w, at), if block.is_multiple_of(2) { 0 } else { -4 }))
 }
 
 /// 4 bits: d, dmin, 12 bytes of scales and minima, 128 of quants.
@@ -74,7 +45,7 @@ impl Quant<144> for Q4K {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn quants(w: &[u8; 144], block: usize) -> [int8x16_t; 2] {
-        signed(four_bits(w, 16, block))
+        signed(four_bits(w, 16, block).map(|bytes| vandq_u8(bytes, vdupq_n_u8(15))))
     }
 
     #[inline]
@@ -95,12 +66,9 @@ impl Quant<176> for Q5K {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn quants(w: &[u8; 176], block: usize) -> [int8x16_t; 2] {
+        let fifth = |at| vandq_u8(shift(load_u8(w, at), -(block as i8)), vdupq_n_u8(1));
         let [a, b] = four_bits(w, 48, block);
-        let fifth = |at| {
-            let bit = vandq_u8(load_u8(w, at), vdupq_n_u8(1 << block));
-            shift(bit, 4 - block as i8)
-        };
-        signed([vorrq_u8(a, fifth(16)), vorrq_u8(b, fifth(32))])
+        signed([join::<4>(a, fifth(16)), join::<4>(b, fifth(32))])
     }
 
     #[inline]

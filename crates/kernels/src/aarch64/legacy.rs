@@ -6,9 +6,9 @@ use std::arch::aarch64::*;
 
 use candor_quant::Format;
 
+use super::bits::{join, look_up, nibbles, signed, word_at};
 use super::format::{Eight, Plain, Quant, Scales, Shifted};
-use super::registers::{load_i8, load_u8, widen_halves};
-use crate::weights::IQ4_VALUES;
+use super::registers::{load_u8, widen_halves};
 
 /// Eight half-precision numbers `stride` bytes apart.
 #[inline]
@@ -24,38 +24,16 @@ fn negated(values: Eight) -> Eight {
     values.map(|four| vnegq_f32(four))
 }
 
-/// Low and high nibbles of 16 bytes.
-#[inline]
-#[target_feature(enable = "neon")]
-pub fn nibbles(bytes: uint8x16_t) -> [uint8x16_t; 2] {
-    [vandq_u8(bytes, vdupq_n_u8(15)), vshrq_n_u8::<4>(bytes)]
-}
-
-/// What nibbles stand for in IQ4_NL and IQ4_XS.
-#[inline]
-#[target_feature(enable = "neon")]
-pub fn look_up(bytes: uint8x16_t) -> [int8x16_t; 2] {
-    let table = load_i8(&IQ4_VALUES, 0);
-    nibbles(bytes).map(|nibble| vqtbl1q_s8(table, nibble))
-}
-
-#[inline]
-#[target_feature(enable = "neon")]
-pub fn signed(quants: [uint8x16_t; 2]) -> [int8x16_t; 2] {
-    quants.map(|quants| vreinterpretq_s8_u8(quants))
-}
-
-/// Nibbles from `at + 4` with the 32 fifth bits at `at`.
+/// Nibbles from `at + 4` less 16 where their fifth bit is clear; the 32 fifth bits are at `at`.
 #[inline]
 #[target_feature(enable = "neon")]
 fn five_bits<const N: usize>(w: &[u8; N], at: usize) -> [int8x16_t; 2] {
-    let [low, high] = nibbles(load_u8(w, at + 4));
-    let fifth = |byte: usize| {
-        let bytes = vcombine_u8(vdup_n_u8(w[at + byte]), vdup_n_u8(w[at + byte + 1]));
-        let bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040_2010_0804_0201));
-        vandq_u8(vtstq_u8(bytes, bit), vdupq_n_u8(16))
-    };
-    signed([vorrq_u8(low, fifth(0)), vorrq_u8(high, fifth(2))])
+    let clear = vreinterpretq_u8_u32(vdupq_n_u32(!word_at(w, at)));
+    let bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040_2010_0804_0201));
+    let is_clear = |byte: u8| vtstq_u8(vqtbl1q_u8(clear, vcombine_u8(vdup_n_u8(byte), vdup_n_u8(byte + 1))), bit);
+    let bytes = load_u8(w, at + 4);
+    // All ones above a nibble are -16.
+    signed([join::<4>(bytes, is_clear(0)), join::<4>(vshrq_n_u8::<4>(bytes), is_clear(2))])
 }
 
 /// 4 bits less 8: d, 16 bytes.
@@ -105,7 +83,7 @@ pub struct Q5_0;
 
 impl Quant<{ 8 * 22 }> for Q5_0 {
     const FORMAT: Format = Format::Q5_0;
-    const OFFSET: i8 = 16;
+    const OFFSET: i8 = 0;
     type Kind = Plain;
 
     #[inline]
@@ -126,7 +104,7 @@ pub struct Q5_1;
 
 impl Quant<{ 8 * 24 }> for Q5_1 {
     const FORMAT: Format = Format::Q5_1;
-    const OFFSET: i8 = 0;
+    const OFFSET: i8 = -16;
     type Kind = Shifted;
 
     #[inline]

@@ -14,7 +14,7 @@ pub fn mat<I: Integer, Q: Quant<N>, const N: usize>(mut out: OutTile<'_>, w: &[u
         return;
     }
     if inputs == 1 {
-        // SAFETY: only `I`'s own table leads here, and only an `I` to the table: the processor has it.
+        // SAFETY: only `I`'s own table leads here, and only an `I` to the table: the processor has it, and so `I::Dot`.
         unsafe { rows::<I::Dot, Q, N>(&mut out.values[..count], w, row_bytes, x.row(0)) };
     } else {
         // SAFETY: as above.
