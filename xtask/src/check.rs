@@ -1,9 +1,8 @@
 //! `cargo xtask check`: the commands that CI runs, each printed before it runs.
 
-use std::env;
 use std::error::Error;
-use std::path::Path;
-use std::process::Command;
+
+use crate::command::{add_target, cargo};
 
 /// The crates that a browser will need.
 const WASM: &[&str] = &[
@@ -27,38 +26,8 @@ pub fn run(test: bool) -> Result<(), Box<dyn Error>> {
     if test {
         cargo(&["test", "--workspace"], &[])?;
     }
-    add_wasm_target()?;
+    add_target(WASM_TARGET)?;
     let mut wasm = vec!["check", "--target", WASM_TARGET];
     wasm.extend(WASM.iter().flat_map(|name| ["-p", name]));
     cargo(&wasm, &[])
-}
-
-/// Installs the standard library for wasm32 when rustup says that it is missing. Without rustup the check itself tells.
-fn add_wasm_target() -> Result<(), Box<dyn Error>> {
-    let Ok(listed) = Command::new("rustup").args(["target", "list", "--installed"]).output() else {
-        return Ok(());
-    };
-    if String::from_utf8_lossy(&listed.stdout).lines().any(|line| line.trim() == WASM_TARGET) {
-        return Ok(());
-    }
-    execute(Command::new("rustup").args(["target", "add", WASM_TARGET]), &format!("rustup target add {WASM_TARGET}"))
-}
-
-fn cargo(args: &[&str], variables: &[(&str, &str)]) -> Result<(), Box<dyn Error>> {
-    let shown: String = variables.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
-    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(program);
-    command.args(args).envs(variables.iter().copied()).current_dir(root());
-    execute(&mut command, &format!("{shown}cargo {}", args.join(" ")))
-}
-
-fn execute(command: &mut Command, shown: &str) -> Result<(), Box<dyn Error>> {
-    eprintln!("+ {shown}");
-    let status = command.status().map_err(|error| format!("`{shown}` did not start: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})").into()) }
-}
-
-/// The folder of the workspace.
-pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }

@@ -1,6 +1,8 @@
 //! The chores of this repository, run as `cargo xtask`: what CI checks, and random models of real shapes.
 
+mod aarch64;
 mod check;
+mod command;
 mod synth;
 
 use std::error::Error;
@@ -8,10 +10,12 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask check [--no-test]
+       cargo xtask aarch64
        cargo xtask synth SHAPE FORMAT [-o FILE]
 
-check  does what CI does: rustfmt, clippy, rustdoc, tests, wasm32; stops at the first failure
-synth  writes a GGUF file with random weights, by default target/synth/SHAPE-FORMAT.gguf";
+check    does what CI does: rustfmt, clippy, rustdoc, tests, wasm32; stops at the first failure
+aarch64  tests the kernels on emulated ARM processors; needs qemu-aarch64 and a cross linker
+synth    writes a GGUF file with random weights, by default target/synth/SHAPE-FORMAT.gguf";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +23,7 @@ fn main() -> ExitCode {
     let done: Result<(), Box<dyn Error>> = match args[..] {
         ["check"] => check::run(true),
         ["check", "--no-test"] => check::run(false),
+        ["aarch64"] => aarch64::run(),
         ["synth", shape, format] => synth::run(shape, format, None),
         ["synth", shape, format, "-o", file] => synth::run(shape, format, Some(file.as_ref())),
         _ => {

@@ -42,7 +42,7 @@ pub fn run(shape: &str, format: &str, file: Option<&Path>) -> Result<(), Box<dyn
 }
 
 fn default_file(shape: &Shape, mix: &Mix) -> Result<PathBuf, Box<dyn Error>> {
-    let folder = crate::check::root().join("target").join("synth");
+    let folder = crate::command::root().join("target").join("synth");
     fs::create_dir_all(&folder)?;
     Ok(folder.join(format!("{}-{}.gguf", shape.name, mix.name)))
 }

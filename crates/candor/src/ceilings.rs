@@ -46,7 +46,7 @@ const ROUNDS: u32 = 1 << 20;
 /// # Errors
 /// If `CANDOR_ISA` names no instruction set of this machine.
 pub fn ceilings(model: &Model, threads: usize) -> Result<Ceilings, Error> {
-    let cpu = Cpu::new(CpuOptions { threads, kernels: Kernels::from_env()? });
+    let cpu = Cpu::new(CpuOptions { threads, kernels: Kernels::from_env()?, ..Default::default() });
     let weights = weights(model.gguf());
     let read = match weights.iter().map(Bytes::len).sum::<usize>() {
         ..LEAST_BYTES => read(&cpu, &[&vec![1; LEAST_BYTES]]),

@@ -58,7 +58,7 @@ fn check(name: &str, model: &Model) {
 fn together_as_alone() {
     for device in [Device::Cpu, Device::Reference] {
         for threads in [1, 3] {
-            let load = LoadOptions { device, threads };
+            let load = LoadOptions { device, threads, ..Default::default() };
             check(&format!("tiny, {device:?}, {threads} threads"), &tiny(&load));
         }
     }

@@ -49,7 +49,7 @@ mod tests {
         let sum = expected(first).wrapping_add(expected(&second[..PIECE])).wrapping_add(expected(&second[PIECE..]));
         for threads in [1, 3] {
             for kernels in Kernels::available() {
-                let cpu = Cpu::new(CpuOptions { threads, kernels });
+                let cpu = Cpu::new(CpuOptions { threads, kernels, ..Default::default() });
                 assert_eq!(cpu.read_all(&[first, second]), sum, "{}, {threads} threads", kernels.name);
                 let once = (kernels.probe.multiply)(1);
                 assert_eq!(cpu.multiply_all(80), 80 * threads as u64 * once, "{}, {threads} threads", kernels.name);

@@ -315,8 +315,8 @@ mod tests {
         static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
             static PACKING: Packing = Packing { form: Form::Bf16, inputs: 1, cols: 1, lines: 1, pack: |_, _, _, _| () };
             let batch = |_| Some(BatchKernels { least: 2, packing: &PACKING, scratch: |_, _| 0, mat: |_, _| () });
-            let Kernels { f32, mat, .. } = *Kernels::scalar();
-            Kernels { name: "made up", f32, mat, batch }
+            let Kernels { f32, mat, attention, probe, .. } = *Kernels::scalar();
+            Kernels { name: "made up", f32, mat, attention, batch, probe }
         });
         let weight = |rows, cols| {
             let bytes = vec![0; rows * cols].into();

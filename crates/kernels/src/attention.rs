@@ -70,6 +70,7 @@ pub fn padded(dim: usize) -> usize {
 }
 
 /// The shape of a call of `scores`.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "the scalar kernels walk in panels"))]
 pub(crate) struct Scores {
     pub queries: usize,
     pub panels: usize,

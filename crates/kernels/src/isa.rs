@@ -42,7 +42,14 @@ impl Kernels {
             let wide = wide.chain(Amx::detect().map(Amx::kernels));
             scalar.chain(Avx2::detect().map(Avx2::kernels)).chain(wide)
         };
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        let tables = {
+            use crate::aarch64::{Dotprod, I8mm, Neon};
+            let integers = Dotprod::detect().map(Dotprod::kernels).into_iter();
+            let integers = integers.chain(I8mm::detect().map(I8mm::kernels));
+            scalar.chain(Neon::detect().map(Neon::kernels)).chain(integers)
+        };
+        #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))))]
         let tables = scalar;
         tables
     }

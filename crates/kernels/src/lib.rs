@@ -3,6 +3,8 @@
 //! A [`Kernels`] table is chosen once ([`Kernels::from_env`]); tests run every table that the machine has
 //! ([`Kernels::available`]). Nothing here allocates, starts threads or knows a tensor: kernels see slices.
 
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod aarch64;
 mod activations;
 mod attention;
 mod batch;

@@ -4,7 +4,7 @@ pub(crate) mod attention;
 mod float;
 mod k_quants;
 mod legacy;
-mod probe;
+pub(crate) mod probe;
 mod q8;
 
 use candor_quant::{Format, half};
@@ -12,28 +12,25 @@ use candor_quant::{Format, half};
 use crate::{F32Kernels, Kernels, MatKernels, lanes};
 
 /// The scalar table.
-pub(crate) static SCALAR: Kernels = Kernels {
-    name: "scalar",
-    f32: F32Kernels {
-        dot: lanes::dot,
-        dot_f16,
-        axpy: lanes::axpy,
-        axpy_f16,
-        scale: lanes::scale,
-        max: lanes::max,
-        exp_sum: lanes::exp_sum,
-        rms_norm: lanes::rms_norm,
-        silu: lanes::silu,
-        swiglu: lanes::swiglu,
-        add: lanes::add,
-        mul: lanes::mul,
-        to_f16,
-        quantize_q8: lanes::quantize_q8,
-    },
-    mat,
-    attention: attention::attention,
-    probe: probe::PROBE,
-    batch: |_| None,
+pub(crate) static SCALAR: Kernels =
+    Kernels { name: "scalar", f32: LOOPS, mat, attention: attention::attention, probe: probe::PROBE, batch: |_| None };
+
+/// The loops over f32.
+pub(crate) const LOOPS: F32Kernels = F32Kernels {
+    dot: lanes::dot,
+    dot_f16,
+    axpy: lanes::axpy,
+    axpy_f16,
+    scale: lanes::scale,
+    max: lanes::max,
+    exp_sum: lanes::exp_sum,
+    rms_norm: lanes::rms_norm,
+    silu: lanes::silu,
+    swiglu: lanes::swiglu,
+    add: lanes::add,
+    mul: lanes::mul,
+    to_f16,
+    quantize_q8: lanes::quantize_q8,
 };
 
 fn mat(format: Format) -> Option<MatKernels> {

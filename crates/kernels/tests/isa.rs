@@ -1,5 +1,7 @@
 //! Which tables there are and how one is named.
 
+use std::process::Command;
+
 use candor_kernels::{ISA_VARIABLE, Kernels};
 
 #[test]
@@ -12,12 +14,36 @@ fn tables_have_distinct_names_that_find_them() {
     }
 }
 
+/// Only who chose the machine knows what it has: `cargo xtask aarch64` says so in a variable.
+#[test]
+fn the_machine_has_the_tables_that_it_should() {
+    let names: Vec<_> = Kernels::available().map(|table| table.name).collect();
+    println!("tables: {}", names.join(" "));
+    if let Ok(expected) = std::env::var("EXPECTED_TABLES") {
+        assert_eq!(names.join(" "), expected);
+    }
+}
+
 #[test]
 fn an_unknown_name_is_an_error_that_lists_what_there_is() {
     let message = Kernels::named("avx9").unwrap_err().to_string();
     assert!(message.contains("\"avx9\""), "{message}");
     for table in Kernels::available() {
         assert!(message.contains(table.name), "{message}");
+    }
+}
+
+/// This program again; by cargo's runner where it is being emulated, since the system can't start it by itself.
+fn this_program() -> Command {
+    let program = std::env::current_exe().unwrap();
+    match std::env::var("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER") {
+        Ok(runner) if cfg!(all(target_arch = "aarch64", target_os = "linux")) => {
+            let mut words = runner.split_whitespace();
+            let mut command = Command::new(words.next().expect("a runner is a command"));
+            command.args(words).arg(program);
+            command
+        }
+        _ => Command::new(program),
     }
 }
 
@@ -38,7 +64,7 @@ fn the_variable_names_the_table() {
         false => error.replace("sse9", "amx"),
     };
     for (value, expected) in [("scalar", "scalar"), ("", last), (last, last), ("sse9", &error), ("amx", &amx)] {
-        let status = std::process::Command::new(std::env::current_exe().unwrap())
+        let status = this_program()
             .args(["the_variable_names_the_table", "--exact"])
             .env(ISA_VARIABLE, value)
             .env("EXPECTED_TABLE", expected)

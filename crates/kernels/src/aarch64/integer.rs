@@ -1,0 +1,70 @@
+//! How an instruction set multiplies integers: all that the tables differ in.
+
+use std::arch::aarch64::*;
+
+use super::panel::{QUADS, Quants};
+use crate::order::SEGMENT_BLOCKS;
+
+/// Four numbers for each input of a tile and each four rows.
+///
+/// Lane = row, unless an instruction set says otherwise: then `of_rows`, `of_inputs` and `in_rows` know what is where.
+pub type Tile<V, const T: usize> = [[V; QUADS]; T];
+
+/// An instruction set's products for one input.
+///
+/// Stable Rust has no safe trait methods with target features, hence the `unsafe` here and below.
+pub trait Dot {
+    /// Adds 16 products to four sums; which products to which sum is the instruction's own affair.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    unsafe fn dot(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
+}
+
+/// An instruction set's products for several inputs; `T`, the inputs of a tile, is even.
+pub trait Integer {
+    /// What a single input is multiplied by: a part of the instruction set.
+    type Dot: Dot;
+
+    /// 16 columns of four rows in the order in which [`Integer::sums`] reads them.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    unsafe fn pack(rows: [int8x16_t; 4]) -> [int8x16_t; 4];
+
+    /// Exact sums of a block of 32 columns times each input: of each half for `H` = 2, of both together for `H` = 1.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    unsafe fn sums<const H: usize, const T: usize>(w: &Quants, x: [&[i8; 32]; T]) -> [Tile<int32x4_t, T>; H];
+
+    /// What belongs to the rows of place `t` of a tile, from what belongs to four rows.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn of_rows(rows: float32x4_t, _t: usize) -> float32x4_t {
+        rows
+    }
+
+    /// What belongs to the inputs of place `t` of a tile, from what each input has for block `b`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn of_inputs<const T: usize>(inputs: &[[f32; SEGMENT_BLOCKS]; T], b: usize, t: usize) -> float32x4_t {
+        vdupq_n_f32(inputs[t][b])
+    }
+
+    /// The tile with place = input and lane = row.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn in_rows<const T: usize>(tile: Tile<float32x4_t, T>) -> Tile<float32x4_t, T> {
+        tile
+    }
+}

@@ -1,0 +1,111 @@
+//! Q4_K, Q5_K and IQ4_XS: blocks of 256 with 6-bit scales per 32.
+
+use std::arch::aarch64::*;
+
+use candor_quant::Format;
+
+use super::bits::{half_at, join, look_up, shift, signed, times_bytes, word_at};
+use super::format::{Plain, Quant, Scales, Shifted};
+use super::registers::load_u8;
+
+/// Scales and minima of a block of 256 that begins with d, dmin and 12 packed bytes.
+///
+/// The 12 bytes as three words: scales 0-3 with the upper bits of scales 4-7, minima likewise, the lower nibbles of
+/// scales 4-7 and of minima 4-7.
+#[inline]
+#[target_feature(enable = "neon")]
+fn scales_minima<const N: usize>(w: &[u8; N]) -> Scales {
+    const LOW6: u32 = 0x3f3f_3f3f;
+    const LOW4: u32 = 0x0f0f_0f0f;
+    const UPPER: u32 = 0x3030_3030;
+    let [scales, minima, lower] = [word_at(w, 4), word_at(w, 8), word_at(w, 12)];
+    let eight = |first: u32, second: u32| vcreate_u8(u64::from(first) | u64::from(second) << 32);
+    Scales::shifted(
+        times_bytes(half_at(w, 0), eight(scales & LOW6, lower & LOW4 | scales >> 2 & UPPER)),
+        times_bytes(half_at(w, 2), eight(minima & LOW6, lower >> 4 & LOW4 | minima >> 2 & UPPER)),
+    )
+}
+
+/// 32 bytes whose low nibbles are those of block `block`, of 32 bytes for each two blocks from `at`.
+#[inline]
+#[target_feature(enable = "neon")]
+fn four_bits<const N: usize>(w: &[u8; N], at: usize, block: usize) -> [uint8x16_t; 2] {
+    let at = at + block / 2 * 32;
+    [at, at + 16].map(|at| shift(load_u8(w, at), if block.is_multiple_of(2) { 0 } else { -4 }))
+}
+
+/// 4 bits: d, dmin, 12 bytes of scales and minima, 128 of quants.
+pub struct Q4K;
+
+impl Quant<144> for Q4K {
+    const FORMAT: Format = Format::Q4K;
+    const OFFSET: i8 = 0;
+    type Kind = Shifted;
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn quants(w: &[u8; 144], block: usize) -> [int8x16_t; 2] {
+        signed(four_bits(w, 16, block).map(|bytes| vandq_u8(bytes, vdupq_n_u8(15))))
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn scales(w: &[u8; 144]) -> Scales {
+        scales_minima(w)
+    }
+}
+
+/// 5 bits: d, dmin, 12 bytes of scales and minima, 32 of fifth bits, 128 of lower bits.
+pub struct Q5K;
+
+impl Quant<176> for Q5K {
+    const FORMAT: Format = Format::Q5K;
+    const OFFSET: i8 = 0;
+    type Kind = Shifted;
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn quants(w: &[u8; 176], block: usize) -> [int8x16_t; 2] {
+        let fifth = |at| vandq_u8(shift(load_u8(w, at), -(block as i8)), vdupq_n_u8(1));
+        let [a, b] = four_bits(w, 48, block);
+        signed([join::<4>(a, fifth(16)), join::<4>(b, fifth(32))])
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn scales(w: &[u8; 176]) -> Scales {
+        scales_minima(w)
+    }
+}
+
+/// 4 bits into a table; 6-bit factors less 32. d, 2 bytes of upper and 4 of lower bits of factors, 128 of quants.
+pub struct Iq4Xs;
+
+impl Quant<136> for Iq4Xs {
+    const FORMAT: Format = Format::Iq4Xs;
+    const OFFSET: i8 = 0;
+    type Kind = Plain;
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn quants(w: &[u8; 136], block: usize) -> [int8x16_t; 2] {
+        look_up(load_u8(w, 8 + block * 16))
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn scales(w: &[u8; 136]) -> Scales {
+        let d = half_at(w, 0);
+        let low = vdupq_n_u32(word_at(w, 4));
+        let high = vdupq_n_u32(u32::from(u16::from_le_bytes([w[2], w[3]])) << 4);
+        let four = |first: i32| {
+            // Lane = block: 4 bits of `low` and 2 of `high` for each.
+            let block = vaddq_s32(vdupq_n_s32(first), vcombine_s32(vcreate_s32(1 << 32), vcreate_s32(3 << 32 | 2)));
+            let low = vandq_u32(vshlq_u32(low, vmulq_n_s32(block, -4)), vdupq_n_u32(15));
+            let high = vandq_u32(vshlq_u32(high, vmulq_n_s32(block, -2)), vdupq_n_u32(0x30));
+            let factor = vsubq_s32(vreinterpretq_s32_u32(vorrq_u32(low, high)), vdupq_n_s32(32));
+            vmulq_f32(d, vcvtq_f32_s32(factor))
+        };
+        Scales::plain([four(0), four(4)])
+    }
+}

@@ -1,0 +1,37 @@
+//! Running cargo and its kin in the workspace, each command printed before it runs.
+
+use std::env;
+use std::error::Error;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs cargo with these arguments and environment variables.
+pub fn cargo(args: &[&str], variables: &[(&str, &str)]) -> Result<(), Box<dyn Error>> {
+    let shown: String = variables.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.args(args).envs(variables.iter().copied()).current_dir(root());
+    execute(&mut command, &format!("{shown}cargo {}", args.join(" ")))
+}
+
+/// Installs the standard library of a target when rustup says that it is missing. Without rustup cargo itself tells.
+pub fn add_target(target: &str) -> Result<(), Box<dyn Error>> {
+    let Ok(listed) = Command::new("rustup").args(["target", "list", "--installed"]).output() else {
+        return Ok(());
+    };
+    if String::from_utf8_lossy(&listed.stdout).lines().any(|line| line.trim() == target) {
+        return Ok(());
+    }
+    execute(Command::new("rustup").args(["target", "add", target]), &format!("rustup target add {target}"))
+}
+
+fn execute(command: &mut Command, shown: &str) -> Result<(), Box<dyn Error>> {
+    eprintln!("+ {shown}");
+    let status = command.status().map_err(|error| format!("`{shown}` did not start: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})").into()) }
+}
+
+/// The folder of the workspace.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
