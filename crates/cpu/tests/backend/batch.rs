@@ -17,8 +17,8 @@ const LEAST: usize = 6;
 
 /// The row kernels of the scalar table, and batch kernels for three formats. BF16 and F32 have none.
 static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
-    let Kernels { f32, mat, .. } = *Kernels::scalar();
-    Kernels { name: "made up", f32, mat, batch }
+    let Kernels { f32, mat, attention, probe, .. } = *Kernels::scalar();
+    Kernels { name: "made up", f32, mat, attention, batch, probe }
 });
 
 /// The first input of the test that counts pieces.
