@@ -3,9 +3,10 @@
 
 usage: run.py MODEL.gguf... [--isa native|avx2] [-t THREADS] [-r ROUNDS] [--peers llama.cpp,candle] [--out FILE]
 
-Needs a release build of candor, Python 3.10, and for what it builds a C++ compiler and Rust. Whatever it builds lies
-under $CANDOR_PEERS (a folder candor-peers in the user's cache if unset): llama-cpp-python in a virtual environment per
-instruction set, candle's binary likewise. --venv names an environment that has llama-cpp-python already.
+Needs Python 3.10, Rust, and a C++ compiler for llama.cpp. Candor is built from this tree, unless --candor names a
+binary. The peers lie under $CANDOR_PEERS (a folder candor-peers in the user's cache if unset): llama-cpp-python in a
+virtual environment per instruction set, candle's binary likewise. --venv names an environment that has llama-cpp-python
+already.
 
 Each round runs every program once on every test, each program in a process of its own: the same number of random tokens
 in each, the same threads, nothing sampled. llama.cpp runs with flash attention on and off; the faster of the two (by
@@ -84,6 +85,14 @@ def candle(isa):
     return target / "release" / ("candle-peer" + (".exe" if os.name == "nt" else ""))
 
 
+def candor():
+    """A release build of this tree."""
+    say("building candor")
+    run(["cargo", "build", "--release", "-p", "candor-cli"], cwd=ROOT)
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+    return target / "release" / ("candor.exe" if os.name == "nt" else "candor")
+
+
 def tests(args):
     """The tests in the peers' words."""
     decodes = [f"tg{args.gen}"] + [f"tg{args.gen}@{depth}" for depth in args.depth]
@@ -92,14 +101,14 @@ def tests(args):
 
 class Candor:
     def __init__(self, args):
-        self.args, self.facts = args, {}
+        self.args, self.facts, self.binary = args, {}, args.candor or candor()
         self.environment = dict(os.environ)
         self.environment.pop("CANDOR_ISA", None)
         if args.isa != "native":
             self.environment["CANDOR_ISA"] = args.isa
 
     def bench(self, model, *tests):
-        command = [self.args.candor, "bench", model, *tests, "-r", 1, "-t", self.args.threads, "-o", "json"]
+        command = [self.binary, "bench", model, *tests, "-r", 1, "-t", self.args.threads, "-o", "json"]
         results = json.loads(run(command, env=self.environment))
         self.facts = results[0]
         return {test["test"].replace(" @ d", "@"): test["samples_ns"][0] for test in results}
@@ -111,11 +120,11 @@ class Candor:
         return times | (self.bench(model, "-p", 0, "-n", self.args.gen, "-d", depths) if depths else {})
 
     def label(self):
-        version = run([self.args.candor, "--version"]).strip()
+        version = run([self.binary, "--version"]).strip()
         commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
         dirty = subprocess.run(["git", "-C", ROOT, "status", "--porcelain"], capture_output=True, text=True).stdout
-        state = commit.stdout.strip() + (" with changes" if dirty.strip() else "")
-        return f"{version} ({state}), {self.facts['isa']}"
+        state = ("a binary beside " if self.args.candor else "") + f"commit {commit.stdout.strip()}"
+        return f"{version} ({state}{' with changes' if dirty.strip() else ''}), {self.facts['isa']}"
 
 
 class LlamaCpp:
@@ -228,7 +237,7 @@ def counts(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.gguf")
-    parser.add_argument("--candor", type=Path, default=ROOT / "target" / "release" / "candor")
+    parser.add_argument("--candor", type=Path, help="a binary instead of a build of this tree")
     parser.add_argument("--isa", choices=["native", "avx2"], default="native", help="what all programs may use")
     parser.add_argument("--venv", type=Path, help="an environment with llama-cpp-python built for that instruction set")
     parser.add_argument("--peers", default="llama.cpp,candle", help="programs to compare with (default: %(default)s)")
