@@ -1,10 +1,11 @@
-"""Prompt and decode speed of llama.cpp (through llama-cpp-python) on a GGUF file, on tests that are named like llama-bench's.
+"""Prompt and decode speed of llama.cpp (through llama-cpp-python) on a GGUF file.
 
 usage: llama_cpp_peer.py MODEL.gguf THREADS on|off TEST...
 
-A test is `pp512`, `tg64` or `tg64@1536`; on and off are flash attention. One JSON object on stdout: the nanoseconds of each
-test, and under "version" and "system" what was measured. A test runs once without the clock (one token of what is written),
-then once with it: random tokens, batches of 2048 computed 512 at once, a half-precision cache, nothing sampled.
+A test is `pp512`, `tg64` or `tg64@1536`, as llama-bench would name it; on and off are flash attention. One JSON object
+on stdout: the nanoseconds of each test, and under "version" and "system" what was measured. A test runs once without
+the clock (one token of what is written), then once with it: random tokens, batches of 2048 computed 512 at once, a
+half-precision cache, nothing sampled.
 """
 import json
 import sys

@@ -3,13 +3,14 @@
 
 usage: run.py MODEL.gguf... [--isa native|avx2] [-t THREADS] [-r ROUNDS] [--peers llama.cpp,candle] [--out FILE]
 
-Needs a release build of candor, Python 3.10, and for what it builds a C++ compiler and Rust. Whatever it builds lies under
-$CANDOR_PEERS (a folder candor-peers in the user's cache if unset): llama-cpp-python in a virtual environment per
-instruction set, candle's binary likewise. --venv names an environment that has llama-cpp-python already.
+Needs Python 3.10, Rust, and a C++ compiler for llama.cpp. Candor is built from this tree, unless --candor names a
+binary. The peers lie under $CANDOR_PEERS (a folder candor-peers in the user's cache if unset): llama-cpp-python in a
+virtual environment per instruction set, candle's binary likewise. --venv names an environment that has llama-cpp-python
+already.
 
-Each round runs every program once on every test, each program in a process of its own: the same number of random tokens in
-each, the same threads, nothing sampled. llama.cpp runs with flash attention on and off; the faster of the two (by its median)
-is compared. A ratio is the median of the rounds' ratios of tokens per second: above 1 Candor is faster.
+Each round runs every program once on every test, each program in a process of its own: the same number of random tokens
+in each, the same threads, nothing sampled. llama.cpp runs with flash attention on and off; the faster of the two (by
+its median) is compared. A ratio is the median of the rounds' ratios of tokens per second: above 1 Candor is faster.
 """
 import argparse
 import json
@@ -48,17 +49,21 @@ def cache():
     return Path(os.environ.get("CANDOR_PEERS") or Path(base) / "candor-peers")
 
 
+def interpreter(folder):
+    return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+
 def environment(isa):
-    """A virtual environment with llama-cpp-python for the instruction set, built if there is none."""
+    """The Python of an environment with llama-cpp-python for the instruction set, built if there is none."""
     folder = cache() / f"venv-{isa}"
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    python = interpreter(folder)
     has = lambda: subprocess.run([python, "-c", "import llama_cpp"], capture_output=True).returncode == 0
     if python.exists() and has():
         return python
     say(f"building {LLAMA_CPP} for {isa} in {folder}: this takes a while")
     run([sys.executable, "-m", "venv", folder])
     run([python, "-m", "pip", "install", "-q", "--upgrade", "pip"])
-    flags = ["-DGGML_NATIVE=ON"] if isa == "native" else list(AVX2_CMAKE)
+    flags = ["-DLLAVA_BUILD=OFF", *(["-DGGML_NATIVE=ON"] if isa == "native" else AVX2_CMAKE)]
     for compiler in ("clang-19", "clang"):
         plus = compiler.replace("clang", "clang++")
         if shutil.which(compiler) and shutil.which(plus):
@@ -80,21 +85,30 @@ def candle(isa):
     return target / "release" / ("candle-peer" + (".exe" if os.name == "nt" else ""))
 
 
+def candor():
+    """A release build of this tree."""
+    say("building candor")
+    run(["cargo", "build", "--release", "-p", "candor-cli"], cwd=ROOT)
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+    return target / "release" / ("candor.exe" if os.name == "nt" else "candor")
+
+
 def tests(args):
     """The tests in the peers' words."""
-    return [f"pp{count}" for count in args.prompt] + [f"tg{args.gen}"] + [f"tg{args.gen}@{depth}" for depth in args.depth]
+    decodes = [f"tg{args.gen}"] + [f"tg{args.gen}@{depth}" for depth in args.depth]
+    return [f"pp{count}" for count in args.prompt] + decodes
 
 
 class Candor:
     def __init__(self, args):
-        self.args, self.facts = args, {}
+        self.args, self.facts, self.binary = args, {}, args.candor or candor()
         self.environment = dict(os.environ)
         self.environment.pop("CANDOR_ISA", None)
         if args.isa != "native":
             self.environment["CANDOR_ISA"] = args.isa
 
     def bench(self, model, *tests):
-        command = [self.args.candor, "bench", model, *tests, "-r", 1, "-t", self.args.threads, "-o", "json"]
+        command = [self.binary, "bench", model, *tests, "-r", 1, "-t", self.args.threads, "-o", "json"]
         results = json.loads(run(command, env=self.environment))
         self.facts = results[0]
         return {test["test"].replace(" @ d", "@"): test["samples_ns"][0] for test in results}
@@ -106,17 +120,17 @@ class Candor:
         return times | (self.bench(model, "-p", 0, "-n", self.args.gen, "-d", depths) if depths else {})
 
     def label(self):
-        version = run([self.args.candor, "--version"]).strip()
+        version = run([self.binary, "--version"]).strip()
         commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
         dirty = subprocess.run(["git", "-C", ROOT, "status", "--porcelain"], capture_output=True, text=True).stdout
-        state = commit.stdout.strip() + (" with changes" if dirty.strip() else "")
-        return f"{version} ({state}), {self.facts['isa']}"
+        state = ("a binary beside " if self.args.candor else "") + f"commit {commit.stdout.strip()}"
+        return f"{version} ({state}{' with changes' if dirty.strip() else ''}), {self.facts['isa']}"
 
 
 class LlamaCpp:
     def __init__(self, args, flash):
         self.args, self.flash, self.facts = args, flash, {}
-        self.python = args.venv / "bin" / "python" if args.venv else environment(args.isa)
+        self.python = interpreter(args.venv) if args.venv else environment(args.isa)
 
     def measure(self, model):
         script = HERE / "llama_cpp_peer.py"
@@ -125,16 +139,19 @@ class LlamaCpp:
         return times
 
     def label(self):
-        return f"{self.facts['version']}, {self.facts['system']}"
+        features = [word.removesuffix(" = 1") for word in self.facts["system"].split(" | ") if word.endswith(" = 1")]
+        return f"{self.facts['version']}, {' '.join(features).removeprefix('CPU : ')}"
 
 
 class Candle:
     def __init__(self, args):
-        self.args, self.binary = args, candle(args.isa)
+        self.args, self.binary, self.facts = args, candle(args.isa), {}
 
     def measure(self, model):
         variables = dict(os.environ, RAYON_NUM_THREADS=str(self.args.threads))
-        return json.loads(run([self.binary, model, *tests(self.args)], env=variables))
+        times = json.loads(run([self.binary, model, *tests(self.args)], env=variables))
+        self.facts = {"ran": True}
+        return times
 
     def label(self):
         lock = (HERE / "candle" / "Cargo.lock").read_text()
@@ -171,53 +188,64 @@ def measure(model, programs, args):
     return rounds
 
 
+def compared(rounds, peer, test):
+    """A peer's cells: its speed, and the median of the rounds' ratios with their range; empty if it did not run."""
+    median = lambda program: statistics.median(speed(rounds, program, test))
+    best = max((name for name in rounds[0] if name.startswith(peer)), key=median, default=None)
+    if best is None:
+        return ["", ""]
+    pairs = zip(speed(rounds, "candor", test), speed(rounds, best, test))
+    ratios = sorted(ours / theirs for ours, theirs in pairs)
+    flavour = best.removeprefix(peer).strip()
+    note = f" (fa {flavour})" if flavour else ""
+    return [f"{median(best):.1f}{note}", f"**{statistics.median(ratios):.2f}** ({ratios[0]:.2f} to {ratios[-1]:.2f})"]
+
+
 def table(models, args):
-    """The rows of the table: file, test, speeds and ratios."""
-    rows = []
+    """Heading and rows: file, test, Candor's speed, and each peer's with the ratio."""
+    peers = args.peers.split(",")
+    rows = [["file", "test", "Candor, t/s"] + [cell for peer in peers for cell in (f"{peer}, t/s", "ratio")]]
+    rows.append(["---"] * 2 + ["---:"] * (1 + 2 * len(peers)))
     for model, rounds in models.items():
         for test in tests(args):
-            median = lambda program: statistics.median(speed(rounds, program, test))
-            ran = [name for name in rounds[0] if name != "candor"]
-            flash = [name for name in ran if name.startswith("llama.cpp")]
-            best = max(flash, key=median, default=None)
-            cells = [model.name, test.replace("@", " @ d"), f"{median('candor'):.1f}"]
-            for program, note in ((best, best and best.rpartition(" ")[2]), ("candle" if "candle" in ran else None, "")):
-                if program is None:
-                    cells += ["", ""]
-                    continue
-                pairs = zip(speed(rounds, "candor", test), speed(rounds, program, test))
-                ratios = sorted(ours / theirs for ours, theirs in pairs)
-                spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-                flavour = f" (fa {note})" if note else ""
-                cells += [f"{median(program):.1f}{flavour}", f"**{statistics.median(ratios):.2f}** ({spread})"]
-            rows.append(cells)
+            ours = statistics.median(speed(rounds, "candor", test))
+            theirs = [cell for peer in peers for cell in compared(rounds, peer, test)]
+            rows.append([model.name, test.replace("@", " @ d"), f"{ours:.1f}", *theirs])
     return rows
 
 
 def page(programs, rows, args):
-    head = ["file", "test", "Candor, t/s", "llama.cpp, t/s", "ratio", "candle, t/s", "ratio"]
-    facts = programs["candor"].facts
-    described = {"llama.cpp" if name.startswith("llama.cpp") else name: one.label() for name, one in programs.items()}
-    lines = [f"Machine: {facts['cpu_info']}, {platform.system()} {platform.release()}, {os.cpu_count()} processors. "]
-    lines[0] += f"{args.threads} threads, {args.rounds} rounds, {time.strftime('%Y-%m-%d')}, --isa {args.isa}."
-    lines += ["", *(f"- {label}" for label in described.values()), ""]
-    lines += ["| " + " | ".join(row) + " |" for row in [head, ["---"] * 2 + ["---:"] * 5, *rows]]
-    return "\n".join(lines) + "\n"
+    machine = f"{programs['candor'].facts['cpu_info']}, {os.cpu_count()} processors, {platform.system()}"
+    # Both flavours of llama.cpp are one program.
+    labels = list(dict.fromkeys(program.label() for program in programs.values() if program.facts))
+    how = f"{args.threads} threads, {args.rounds} rounds in turn, --isa {args.isa}, {time.strftime('%Y-%m-%d')}"
+    lines = [f"Machine: {machine}. {how}.", "", *(f"- {label}" for label in labels), ""]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {number}")
+    return number
+
+
+def counts(text):
+    return [positive(word) for word in text.split(",") if word]
 
 
 def main():
-    counts = lambda text: [int(word) for word in text.split(",") if word]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.gguf")
-    parser.add_argument("--candor", type=Path, default=ROOT / "target" / "release" / "candor")
+    parser.add_argument("--candor", type=Path, help="a binary instead of a build of this tree")
     parser.add_argument("--isa", choices=["native", "avx2"], default="native", help="what all programs may use")
-    parser.add_argument("--venv", type=Path, help="an environment with llama-cpp-python, built for that instruction set")
+    parser.add_argument("--venv", type=Path, help="an environment with llama-cpp-python built for that instruction set")
     parser.add_argument("--peers", default="llama.cpp,candle", help="programs to compare with (default: %(default)s)")
-    parser.add_argument("-t", "--threads", type=int, default=2)
-    parser.add_argument("-p", "--prompt", type=counts, default=[512, 2048], help="lengths of prompts (default: 512,2048)")
-    parser.add_argument("-n", "--gen", type=int, default=64, help="tokens to decode (default: %(default)s)")
-    parser.add_argument("-d", "--depth", type=counts, default=[1536], help="depths to decode at, besides 0 (default: 1536)")
-    parser.add_argument("-r", "--rounds", type=int, default=5)
+    parser.add_argument("-t", "--threads", type=positive, default=2)
+    parser.add_argument("-p", "--prompt", type=counts, default=[512, 2048], help="prompts (default: 512,2048)")
+    parser.add_argument("-n", "--gen", type=positive, default=64, help="tokens to decode (default: %(default)s)")
+    parser.add_argument("-d", "--depth", type=counts, default=[1536], help="depths, besides 0 (default: 1536)")
+    parser.add_argument("-r", "--rounds", type=positive, default=5)
     parser.add_argument("--out", type=Path, help="write the page to a file, too")
     args = parser.parse_args()
     programs = {"candor": Candor(args)}

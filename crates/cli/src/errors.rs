@@ -129,6 +129,14 @@ pub enum Error {
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(io::Error),
+    /// A test of `candor bench` cannot be run.
+    #[error("{test}: {error}")]
+    Test {
+        /// Its name.
+        test: String,
+        /// Why.
+        error: Box<Error>,
+    },
     /// The library's.
     #[error(transparent)]
     Candor(#[from] candor::Error),
@@ -176,6 +184,7 @@ impl Error {
         let text = match self {
             Error::Config { hint, .. } | Error::NoModel { hint, .. } => return hint.clone(),
             Error::Inspect(error) => return error.hint(),
+            Error::Test { .. } => "-p, -n, -d and -B say how many positions a test needs",
             Error::Undecided(error) => return error.hint(),
             Error::UnknownCommand { near, .. } => match near {
                 Some(near) => return Some(format!("is {near} meant?")),

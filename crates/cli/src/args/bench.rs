@@ -52,7 +52,7 @@ pub struct TestArgs {
     pub n_depth: Vec<Counts>,
     /// Sequences that are generated at once, a token of each in every pass; prompts are measured alone
     #[arg(short = 'B', long, value_name = "LIST", default_value = "1")]
-    pub n_parallel: Vec<Positive>,
+    pub n_parallel: Vec<Parallel>,
 }
 
 /// How it is measured: each test runs with every combination.
@@ -102,6 +102,10 @@ pub struct Counts(pub Vec<u32>);
 /// [`Counts`] without 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Positive(pub Vec<u32>);
+
+/// [`Counts`] of sequences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parallel(pub Vec<u32>);
 
 /// [`Counts`] of threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +164,14 @@ impl FromStr for Positive {
 
     fn from_str(text: &str) -> Result<Positive, NotCounts> {
         numbers(text, 1, LARGEST).map(Positive)
+    }
+}
+
+impl FromStr for Parallel {
+    type Err = NotCounts;
+
+    fn from_str(text: &str) -> Result<Parallel, NotCounts> {
+        numbers(text, 1, 4096).map(Parallel)
     }
 }
 

@@ -50,12 +50,12 @@ pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
         notes: vec![format!("build: {}", env!("CARGO_PKG_VERSION"))],
     };
     let mut printer = Printer::begin(io::stdout().lock(), args.output, plan.tests.iter().map(|(setup, _)| setup))?;
-    let mut whole = true;
-    for source in &sources {
-        whole = whole && bench.model(source, &mut printer)?;
+    // Also where a model or a test cannot be run the page is ended: what is above was measured.
+    let whole = sources.iter().try_fold(true, |whole, source| Ok(whole && bench.model(source, &mut printer)?));
+    if !matches!(whole, Err(Error::Closed)) {
+        printer.end(&bench.notes)?;
     }
-    printer.end(&bench.notes)?;
-    if !whole {
+    if !whole? {
         say!("stopped: {} of {} tests were measured", bench.done, bench.total);
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
@@ -121,7 +121,9 @@ impl Bench<'_> {
         for &(setup, test) in &self.plan.tests {
             self.say(format_args!("{}/{}: {} {test}", self.done + 1, self.total, subject.kind));
             let time = CivilTime::utc_now().and_then(|now| now.format("%Y-%m-%dT%H:%M:%SZ").ok()).unwrap_or_default();
-            let Some(samples) = measure::measure(model, setup, test, &self.runs)? else { return Ok(false) };
+            let samples = measure::measure(model, setup, test, &self.runs);
+            let samples = samples.map_err(|error| Error::Test { test: test.to_string(), error: Box::new(error) })?;
+            let Some(samples) = samples else { return Ok(false) };
             let work = counter.count(setup, test)?;
             printer.add(&Measured { subject: &subject, place: &place, setup, test, work, samples, time })?;
             self.done += 1;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::args::{
     CacheFormat,
-    bench::{BenchArgs, Counts, Positive, Threads},
+    bench::{BenchArgs, Counts, Positive},
 };
 
 /// What is measured: passes over a prompt, then passes that each add a token to every sequence.
@@ -72,9 +72,9 @@ impl Plan {
     pub fn of(args: &BenchArgs) -> Plan {
         let counts = |lists: &[Counts]| lists.iter().flat_map(|list| list.0.clone()).collect::<Vec<_>>();
         let positive = |lists: &[Positive]| lists.iter().flat_map(|list| list.0.clone()).collect::<Vec<_>>();
-        let threads = |lists: &[Threads]| lists.iter().flat_map(|list| list.0.clone()).collect::<Vec<_>>();
         let (prompts, generated) = (counts(&args.tests.n_prompt), counts(&args.tests.n_gen));
-        let (parallel, setups) = (positive(&args.tests.n_parallel), &args.setups);
+        let parallel: Vec<u32> = args.tests.n_parallel.iter().flat_map(|list| list.0.clone()).collect();
+        let setups = &args.setups;
         let mut tests = Vec::new();
         for &keys in &setups.cache_type_k {
             for &values in &setups.cache_type_v {
@@ -100,7 +100,7 @@ impl Plan {
                 }
             }
         }
-        Plan { threads: threads(&args.setups.threads), tests }
+        Plan { threads: setups.threads.iter().flat_map(|list| list.0.clone()).collect(), tests }
     }
 }
 

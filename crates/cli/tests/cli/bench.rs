@@ -218,7 +218,7 @@ fn wrong_arguments_are_named() {
         (["-p", "x"], "invalid value 'x' for '--n-prompt <LIST>': expected numbers or ranges such as 1,2 or 8-64*2"),
         (["-n", "4-1"], "invalid value '4-1' for '--n-gen <LIST>': expected a range that rises"),
         (["-d", "1-9*1"], "invalid value '1-9*1' for '--n-depth <LIST>': expected a range that rises"),
-        (["-B", "0"], "invalid value '0' for '--n-parallel <LIST>': expected numbers from 1 to 268435456, got 0"),
+        (["-B", "0"], "invalid value '0' for '--n-parallel <LIST>': expected numbers from 1 to 4096, got 0"),
         (["-b", "0"], "invalid value '0' for '--batch-size <LIST>': expected numbers from 1 to 268435456, got 0"),
         (["-t", "5000"], "invalid value '5000' for '--threads <LIST>': expected numbers from 0 to 1024, got 5000"),
         (
@@ -237,6 +237,29 @@ fn wrong_arguments_are_named() {
     assert!(bench(&["nowhere.gguf"]).error().starts_with("error: nowhere.gguf: no such file"));
     let isa = bench(&["-p", "1", "-n", "0"]).env("CANDOR_ISA", "sse9").error();
     assert!(isa.starts_with("error: instruction set \"sse9\""), "{isa}");
+}
+
+#[test]
+fn what_was_measured_is_printed_whole_before_an_error() {
+    let (_folder, path) = tiny();
+    let (path, args) = (path.to_str().unwrap(), ["-p", "2", "-n", "0", "-r", "1", "-o", "json"]);
+    let outcome = bench(&[&["-m", path, "-m", "nowhere.gguf"], &args[..]].concat()).outcome();
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    let array: Vec<Value> = serde_json::from_str(&outcome.stdout).expect("a whole array");
+    assert_eq!(names(&array), ["pp2"]);
+    assert!(outcome.stderr.starts_with("error: nowhere.gguf: no such file"), "{outcome:?}");
+    let missing = bench(&["-m", "nowhere.gguf", "-o", "json"]).outcome();
+    assert_eq!((missing.code, missing.stdout.as_str()), (1, "[\n]\n"));
+}
+
+#[test]
+fn a_test_that_does_not_fit_into_memory_is_named() {
+    // More bytes than a process of today has addresses for.
+    let outcome = bench(&["-p", "0", "-n", "1", "-d", "268435456", "-B", "4096"]).outcome();
+    let lines: Vec<&str> = outcome.stderr.lines().filter(|line| !line.starts_with("note: ")).collect();
+    assert_eq!((outcome.code, lines.len()), (1, 3), "{outcome:?}");
+    assert!(lines[1].starts_with("error: tg1 x4096 @ d268435456: a context of 1099511631872 needs "), "{outcome:?}");
+    assert_eq!(lines[2], "hint: -p, -n, -d and -B say how many positions a test needs");
 }
 
 #[test]
