@@ -11,7 +11,6 @@ mod mat;
 mod pack;
 mod permission;
 mod tiles;
-mod transpose;
 mod unpack;
 
 #[cfg(all(test, target_os = "linux"))]

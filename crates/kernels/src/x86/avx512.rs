@@ -11,6 +11,7 @@ mod quantize;
 mod registers;
 mod row;
 mod row_formats;
+pub(super) mod transpose;
 mod vnni;
 
 use candor_quant::Format;

@@ -9,8 +9,8 @@ use std::arch::x86_64::*;
 use super::lines::{load, store};
 use super::pack;
 use super::tiles::{Begin, Operands, SUMS, TILE, Tiles};
-use super::transpose::transpose;
 use super::unpack::{BLOCK_ROWS, Halves, PANEL_LINES, Panel, STEP, Unpack};
+use crate::x86::avx512::transpose::transpose;
 use crate::{BatchKernels, BatchTask, Emit, Line};
 
 /// Fewer inputs would leave most of a tile empty. A guess: not measured.

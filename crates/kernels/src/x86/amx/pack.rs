@@ -4,8 +4,8 @@ use std::arch::x86_64::*;
 
 use super::lines::{load_ps, round, round_twice, store};
 use super::tiles::TILE;
-use super::transpose::transpose;
 use super::unpack::{BLOCK_ROWS, Halves, PANEL_LINES, STEP};
+use crate::x86::avx512::transpose::transpose;
 use crate::{Form, Line, Packing};
 
 /// For weights that are rounded to bfloat16.

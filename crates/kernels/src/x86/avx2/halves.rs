@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::panel::{Columns, Panel, pair, step, unroll};
-use super::registers::{load_256, load_i16, store_i16};
+use super::registers::{load_i16, store_i16};
 use crate::weights::Minima;
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
@@ -55,17 +55,6 @@ impl<const DEPTH: usize, const OFFSET: i16> Panel for Halves<DEPTH, OFFSET> {
     #[inline]
     fn minimum(&self, block: usize, half: usize) -> &[f32; 8] {
         &self.minima[block][half]
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn columns(&self, block: usize, k: usize) -> __m256i {
-        load_256(&self.quants[block][k], 0)
-    }
-
-    #[inline]
-    fn factor(&self, block: usize, half: usize) -> &[i16; 16] {
-        &self.factors[block][half]
     }
 
     #[inline]

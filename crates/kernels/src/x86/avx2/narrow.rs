@@ -3,7 +3,6 @@
 use std::arch::x86_64::*;
 
 use super::panel::{Columns, Panel, pair, step, unroll};
-use super::registers::load_256;
 use crate::weights::Minima;
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
@@ -30,17 +29,6 @@ impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSET> {
     #[inline]
     fn minimum(&self, block: usize, _: usize) -> &[f32; 8] {
         &self.minima[block]
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn columns(&self, block: usize, k: usize) -> __m256i {
-        load_256(&self.quants[block][k], 0)
-    }
-
-    #[inline]
-    fn factor(&self, _: usize, _: usize) -> &[i16; 16] {
-        &[1; 16]
     }
 
     #[inline]

@@ -42,15 +42,6 @@ pub trait Panel: Copy {
     /// The negated minimum of half `half` of a block; where there is one for the whole block, `half` is 0.
     fn minimum(&self, block: usize, half: usize) -> &[f32; 8];
 
-    /// Columns `4k..4k + 4` of a block, as unsigned numbers.
-    ///
-    /// # Safety
-    /// The processor has AVX2.
-    unsafe fn columns(&self, block: usize, k: usize) -> __m256i;
-
-    /// The factors of half `half` of a block, i16, that of each row twice; where there are none, anything.
-    fn factor(&self, block: usize, half: usize) -> &[i16; 16];
-
     /// Exact integer sums of block `block` of group `group` of each panel times each input's, lane = row.
     /// `x` and the sums of its halves start with the first group.
     ///

@@ -112,7 +112,7 @@ fn strip_times<Q: Quant, const P: usize>(
 /// Unpacks `count` groups of eight rows from group `start`; the last one may be the incomplete end of the rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn unpack<Q: Quant>(panels: &mut [Q::Panel], rows: [(&[Q::Group], &[u8]); 8], start: usize, count: usize) {
+fn unpack<Q: Quant>(panels: &mut [Q::Panel], rows: [(&[Q::Group], &[u8]); 8], start: usize, count: usize) {
     for (g, panel) in panels[..count].iter_mut().enumerate() {
         let mut ends = [Q::Group::PADDING; 8];
         let groups: [&Q::Group; 8] = if start + g < rows[0].0.len() {

@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use super::panel::{Columns, Panel, pair, step, unroll};
-use super::registers::{load_256, store_256};
+use super::registers::store_256;
 use crate::weights::Minima;
 
 /// Weights plus 128 as low and high nibbles.
@@ -44,18 +44,6 @@ impl Panel for Wide {
     #[inline]
     fn minimum(&self, block: usize, _: usize) -> &[f32; 8] {
         &self.scales[block] // no format of this kind has minima
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn columns(&self, block: usize, k: usize) -> __m256i {
-        let [low, high] = &self.quants[block];
-        _mm256_or_si256(load_256(&low[k], 0), _mm256_slli_epi16::<4>(load_256(&high[k], 0)))
-    }
-
-    #[inline]
-    fn factor(&self, _: usize, _: usize) -> &[i16; 16] {
-        &[1; 16]
     }
 
     #[inline]

@@ -1,13 +1,15 @@
-//! Sixteen unpacked rows of 256 columns: two of AVX2's panels side by side. Lane = row, four columns in each lane.
+//! Sixteen rows of 256 columns, unpacked so that lane = row and each lane holds four columns. A register of them meets four
+//! activations in every lane, so that activations need no rearrangement.
 
 use std::arch::x86_64::*;
 
 use super::registers::{store_512, store_ps};
+use super::row::Row;
+use super::transpose::{transpose, transpose_eights};
 use crate::weights::Minima;
 use crate::x86::avx2::panel::Panel;
-use crate::x86::avx2::registers::{load_i16, load_ps as load_eight};
 
-/// Sixteen rows of 256 columns; what a kind of panel does not have is never read.
+/// Sixteen rows; what a kind of panel does not have is never read.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Sixteen {
@@ -28,38 +30,46 @@ impl Sixteen {
         minima: [[[0.0; 16]; 2]; 8],
     };
 
-    /// Puts two panels side by side.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-    pub fn join<B: Panel>(&mut self, [a, b]: [&B; 2]) {
-        for block in 0..8 {
-            for k in 0..8 {
-                // SAFETY: this function has the features that `columns` asks for.
-                let (a, b) = unsafe { (a.columns(block, k), b.columns(block, k)) };
-                store_512(&mut self.quants[block][k], _mm512_inserti64x4::<1>(_mm512_castsi256_si512(a), b));
-            }
-            store_ps(&mut self.scales[block], both(a.scale(block), b.scale(block)));
-            if B::HALVES {
-                for half in 0..2 {
-                    let (a, b) = (load_i16(a.factor(block, half)), load_i16(b.factor(block, half)));
-                    let twice = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(a), b);
-                    let factors = _mm512_srai_epi32::<16>(twice);
-                    store_ps(&mut self.factors[block][half], _mm512_cvtepi32_ps(factors));
+    /// Unpacks a group of sixteen rows.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    pub fn unpack<R: Row>(&mut self, rows: [&R::Group; 16]) {
+        // SAFETY: this function has the features that the row's functions ask for, here and below.
+        let quants = rows.map(|row| unsafe { R::quants(row) });
+        for i in 0..4 {
+            let columns = transpose(quants.map(|quants| quants[i]));
+            for (c, mut column) in columns.into_iter().enumerate() {
+                if R::SIXTEENFOLD >> (c / 4 * 4) & 1 == 1 {
+                    // The lower four bits of every byte are 0, so nothing crosses into the next one.
+                    column = _mm512_srli_epi16::<4>(column);
                 }
+                store_512(&mut self.quants[2 * i + c / 8][c % 8], column);
             }
-            let minima = match B::MINIMA {
-                Minima::None => 0,
-                Minima::Whole => 1,
-                Minima::Halves => 2,
-            };
-            for half in 0..minima {
-                store_ps(&mut self.minima[block][half], both(a.minimum(block, half), b.minimum(block, half)));
+        }
+        let pairs: [[&R::Group; 2]; 8] = std::array::from_fn(|r| [rows[r], rows[r + 8]]);
+        // SAFETY: as above.
+        let scales = pairs.map(|pair| unsafe { R::scales(pair) });
+        for (scales, column) in self.scales.iter_mut().zip(transpose_eights(scales)) {
+            store_ps(scales, column);
+        }
+        if R::Panel::HALVES {
+            // SAFETY: as above.
+            let factors = rows.map(|row| _mm512_cvtepi8_epi32(unsafe { R::factors(row) }));
+            let places = self.factors.iter_mut().flatten();
+            for (factors, column) in places.zip(transpose(factors)) {
+                store_ps(factors, _mm512_cvtepi32_ps(column));
+            }
+        }
+        let minima = match R::Panel::MINIMA {
+            Minima::None => 0,
+            Minima::Whole => 1,
+            Minima::Halves => 2,
+        };
+        for half in 0..minima {
+            // SAFETY: as above.
+            let minima = pairs.map(|pair| unsafe { R::minima(pair)[half] });
+            for (minima, column) in self.minima.iter_mut().zip(transpose_eights(minima)) {
+                store_ps(&mut minima[half], _mm512_xor_ps(column, _mm512_set1_ps(-0.0)));
             }
         }
     }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-fn both(a: &[f32; 8], b: &[f32; 8]) -> __m512 {
-    _mm512_insertf32x8::<1>(_mm512_castps256_ps512(load_eight(a)), load_eight(b))
 }

@@ -7,11 +7,12 @@ use std::arch::x86_64::*;
 
 use super::panel::Sixteen;
 use super::registers::{load_512, load_i16, load_ps, store_i32, store_ps};
+use super::row::Row;
 use crate::order::{LANES, SEGMENT_BLOCKS};
 use crate::weights::Minima;
-use crate::x86::avx2::format::{Group, Quant};
+use crate::x86::avx2::format::Group;
 use crate::x86::avx2::panel::{Panel, unroll};
-use crate::x86::avx2::panels::{Inputs, Part, Strip, scale_sums, unpack};
+use crate::x86::avx2::panels::{Inputs, Part, Strip, scale_sums};
 use crate::{OutTile, Q8Rows};
 
 const SEGMENT_GROUPS: usize = SEGMENT_BLOCKS / 8;
@@ -21,9 +22,7 @@ const PANELS: usize = 2;
 const INPUTS: usize = 6;
 
 /// What is unpacked once and used many times.
-struct Room<P> {
-    /// Eight rows at a time, on their way to the panels of sixteen.
-    eight: [[P; 1]; 2],
+struct Room {
     panels: [[Sixteen; SEGMENT_GROUPS]; PANELS],
     inputs: [Segment; INPUTS],
     /// The lanes of a tile's sums; the first group of a segment sets them.
@@ -81,9 +80,8 @@ impl Segment {
 
 /// `out[t][o] = w[o] . x[t]` for `rows` weight rows of `row_bytes` and every input.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn panels<Q: Quant>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>) {
+pub fn panels<R: Row>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>) {
     let mut room = Room {
-        eight: [[Q::Panel::ZERO]; 2],
         panels: [[Sixteen::ZERO; SEGMENT_GROUPS]; PANELS],
         inputs: [Segment::ZERO; INPUTS],
         lanes: [[[[0.0; 16]; PANELS]; INPUTS]; LANES],
@@ -95,9 +93,9 @@ pub fn panels<Q: Quant>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows:
         let count = (rows - first).min(PANELS * 16);
         let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count };
         if count > 16 {
-            strip_times::<Q, 2>(out, &strip, &mut room, &x);
+            strip_times::<R, 2>(out, &strip, &mut room, &x);
         } else {
-            strip_times::<Q, 1>(out, &strip, &mut room, &x);
+            strip_times::<R, 1>(out, &strip, &mut room, &x);
         }
         first += count;
     }
@@ -105,33 +103,41 @@ pub fn panels<Q: Quant>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows:
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn strip_times<Q: Quant, const P: usize>(
-    out: &mut OutTile<'_>,
-    strip: &Strip<'_>,
-    room: &mut Room<Q::Panel>,
-    x: &Inputs<'_>,
-) {
+fn strip_times<R: Row, const P: usize>(out: &mut OutTile<'_>, strip: &Strip<'_>, room: &mut Room, x: &Inputs<'_>) {
     for start in (0..x.blocks).step_by(SEGMENT_BLOCKS) {
         let blocks = (x.blocks - start).min(SEGMENT_BLOCKS);
         for p in 0..P {
-            let rows = [0, 8].map(|half| std::array::from_fn(|r| Q::Group::split(strip.row(p * 16 + half + r))));
-            for (g, panel) in room.panels[p][..blocks.div_ceil(8)].iter_mut().enumerate() {
-                let [a, b] = &mut room.eight;
-                unpack::<Q>(a, rows[0], start / 8 + g, 1);
-                unpack::<Q>(b, rows[1], start / 8 + g, 1);
-                panel.join([&a[0], &b[0]]);
-            }
+            let rows = std::array::from_fn(|r| R::Group::split(strip.row(p * 16 + r)));
+            unpack::<R>(&mut room.panels[p][..blocks.div_ceil(8)], rows, start / 8);
         }
         let mut t = 0;
         while t < x.count {
             let part = Part { start, blocks, t };
             t += match x.count - t {
-                1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part),
-                2 | 3 => tile::<Q::Panel, P, 2>(out, strip, room, x, part),
-                4..6 => tile::<Q::Panel, P, 4>(out, strip, room, x, part),
-                _ => tile::<Q::Panel, P, INPUTS>(out, strip, room, x, part),
+                1 => tile::<R::Panel, P, 1>(out, strip, room, x, part),
+                2 | 3 => tile::<R::Panel, P, 2>(out, strip, room, x, part),
+                4..6 => tile::<R::Panel, P, 4>(out, strip, room, x, part),
+                _ => tile::<R::Panel, P, INPUTS>(out, strip, room, x, part),
             };
         }
+    }
+}
+
+/// Unpacks groups of sixteen rows from group `start`; the last one may be the incomplete end of the rows.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn unpack<R: Row>(panels: &mut [Sixteen], rows: [(&[R::Group], &[u8]); 16], start: usize) {
+    for (g, panel) in panels.iter_mut().enumerate() {
+        let mut ends = [R::Group::PADDING; 16];
+        let groups: [&R::Group; 16] = if start + g < rows[0].0.len() {
+            rows.map(|(groups, _)| &groups[start + g])
+        } else {
+            for (end, (_, rest)) in ends.iter_mut().zip(rows) {
+                end.bytes()[..rest.len()].copy_from_slice(rest);
+            }
+            ends.each_ref()
+        };
+        panel.unpack::<R>(groups);
     }
 }
 
@@ -141,7 +147,7 @@ fn strip_times<Q: Quant, const P: usize>(
 fn tile<B: Panel, const P: usize, const T: usize>(
     out: &mut OutTile<'_>,
     strip: &Strip<'_>,
-    room: &mut Room<B>,
+    room: &mut Room,
     x: &Inputs<'_>,
     part: Part,
 ) -> usize {

@@ -34,3 +34,28 @@ pub fn transpose(rows: [__m512i; 16]) -> [__m512i; 16] {
     }
     out
 }
+
+/// Both 8 x 8 halves turned around: lane `j` of `out[i]` = lane `i` of `rows[j]`, of the lower halves and of the upper.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub fn transpose_eights(rows: [__m512; 8]) -> [__m512; 8] {
+    let [a, b, c, d, e, f, g, h] = rows.map(|row| _mm512_castps_si512(row));
+    // Of each quarter: columns 0 to 3 of it of four rows.
+    let fours = |a, b, c, d| {
+        let (low, high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+        let (low2, high2) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+        [
+            _mm512_unpacklo_epi64(low, low2),
+            _mm512_unpackhi_epi64(low, low2),
+            _mm512_unpacklo_epi64(high, high2),
+            _mm512_unpackhi_epi64(high, high2),
+        ]
+    };
+    let (first, second) = (fours(a, b, c, d), fours(e, f, g, h));
+    let even = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+    let odd = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+    std::array::from_fn(|i| {
+        let order = if i < 4 { even } else { odd };
+        _mm512_castsi512_ps(_mm512_permutex2var_epi64(first[i % 4], order, second[i % 4]))
+    })
+}
