@@ -124,6 +124,17 @@ fn tables_agree_bit_for_bit_on_quantized_weights() {
 
 /// With weight scales of a power of two, minima of 0, input scales of 1 and inputs in one block of 32, every float
 /// operation is exact: what comes out is the integer sum, which is below 2^24.
+fn assert_exact(table: &Kernels, kernels: &MatKernels, w: &Weights, x: &Inputs, case: &str) {
+    let got = product(kernels, w, x, 0..5);
+    let decoded = w.decode();
+    for t in 0..5 {
+        for o in 0..9 {
+            let (sum, _) = exact(&decoded[o * w.cols..][..w.cols], &x.exact(t, true));
+            assert_eq!(f64::from(got[t * 9 + o]), sum, "{} {} {case} out[{t}][{o}]", table.name, w.format);
+        }
+    }
+}
+
 #[test]
 fn integer_sums_are_exact_over_the_full_range() {
     for table in Kernels::available() {
@@ -133,14 +144,24 @@ fn integer_sums_are_exact_over_the_full_range() {
                 let cols = columns(format, 1);
                 let w = cases::unit_weights(format, 9, cols, random);
                 let x = Inputs::extreme(5, cols, seed, random);
-                let got = product(&kernels, &w, &x, 0..5);
-                let decoded = w.decode();
-                for t in 0..5 {
-                    for o in 0..9 {
-                        let (sum, _) = exact(&decoded[o * cols..][..cols], &x.exact(t, true));
-                        let got = f64::from(got[t * 9 + o]);
-                        assert_eq!(got, sum, "{} {format} seed {seed} out[{t}][{o}]", table.name);
-                    }
+                assert_exact(table, &kernels, &w, &x, &format!("seed {seed}"));
+            }
+        }
+    }
+}
+
+/// Random weights hardly ever have two of -128 where an instruction adds their products.
+#[test]
+fn integer_sums_are_exact_where_all_weights_are_at_an_end() {
+    for table in Kernels::available() {
+        for (format, kernels) in formats(table).filter(|(_, kernels)| kernels.q8) {
+            for byte in [0x00, 0x7f, 0x80, 0xff] {
+                for seed in 0..8 {
+                    let random = &mut Random::new(seed);
+                    let cols = columns(format, 1);
+                    let w = cases::unit_weights(format, 9, cols, random).filled(byte);
+                    let x = Inputs::extreme(5, cols, seed, random);
+                    assert_exact(table, &kernels, &w, &x, &format!("bytes {byte:02x} seed {seed}"));
                 }
             }
         }

@@ -115,6 +115,18 @@ impl Weights {
         out
     }
 
+    /// The same with every byte but those of its halves set to one value.
+    pub fn filled(mut self, byte: u8) -> Weights {
+        for block in self.shifted[1..].chunks_exact_mut(self.format.block_bytes()) {
+            let kept = block.to_vec();
+            block.fill(byte);
+            for &at in halves(self.format) {
+                block[at..at + 2].copy_from_slice(&kept[at..at + 2]);
+            }
+        }
+        self
+    }
+
     /// What the magnitudes of `scale * quant` exceed those of the weights by: minima times inputs.
     pub fn minima_size(&self, row: usize, x: &[f64]) -> f64 {
         let minimum_at = match *halves(self.format) {
