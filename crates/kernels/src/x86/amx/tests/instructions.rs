@@ -71,12 +71,16 @@ fn by_formula(sum: u32, a: &[u32], b: impl Iterator<Item = u32>) -> u32 {
     flush(flush(f32::from_bits(sum)) + flush(lanes[0] + lanes[1])).to_bits()
 }
 
-fn check(shape: (usize, usize, usize), anew: bool, case: &str, mut pair: impl FnMut(&mut Random) -> u32) {
+/// A kind of dwords.
+type Kind<'a> = &'a dyn Fn(&mut Random) -> u32;
+
+fn check(shape: (usize, usize, usize), anew: bool, case: &str, [of_a, of_b, of_sums]: [Kind<'_>; 3]) {
     let (m, n, k) = shape;
     let mut random = Random::new((m * 10_000 + n * 100 + k) as u64);
-    let mut matrix = |rows: usize| -> Vec<u32> { (0..rows * 20).map(|_| pair(&mut random)).collect() };
-    let (a, b) = (matrix(m), matrix(k));
-    let mut sums: Vec<u32> = matrix(17);
+    let mut matrix =
+        |rows: usize, number: Kind<'_>| -> Vec<u32> { (0..rows * 20).map(|_| number(&mut random)).collect() };
+    let (a, b) = (matrix(m, of_a), matrix(k, of_b));
+    let mut sums = matrix(17, of_sums);
     let before = sums.clone();
     by_instructions(&mut sums, &a, &b, shape, anew);
     for (i, (&got, &old)) in sums.iter().zip(&before).enumerate() {
@@ -100,20 +104,25 @@ fn instructions_do_what_the_manual_says() {
     if amx().is_none() {
         return;
     }
+    fn pair(mut number: impl FnMut() -> u32) -> u32 {
+        number() | number() << 16
+    }
+    let numbers: Kind<'_> = &|random| pair(|| word(random.signed() * 30.0));
+    let whole: Kind<'_> = &|random| pair(|| word((random.bits() % 64) as f32 - 32.0));
+    let any: Kind<'_> = &Random::bits;
+    let large: Kind<'_> = &|random| pair(|| word(random.signed() * 2f32.powi(20)));
+    let denormal: Kind<'_> = &|random| pair(|| random.bits() & 0x807f);
+    // Products of these, and differences of products, are in and around the denormal range.
+    let root: Kind<'_> = &|random| pair(|| word(random.signed() * 2f32.powi(-62)));
+    let least: Kind<'_> = &|random| (random.signed() * 8.0 * f32::MIN_POSITIVE).to_bits();
     for shape in [(16, 16, 16), (1, 1, 1), (3, 5, 7), (16, 1, 9), (9, 16, 2)] {
         for anew in [false, true] {
-            check(shape, anew, "numbers", |random| word(random.signed()) | word(30.0 * random.signed()) << 16);
-            check(shape, anew, "whole numbers", |random| {
-                let mut whole = || word((random.bits() % 64) as f32 - 32.0);
-                whole() | whole() << 16
-            });
-            // Products and sums in and around the denormal range: pairs with exponents of -75 to -44.
-            check(shape, anew, "small", |random| {
-                let mut small = || word(random.signed() * 2f32.powi(-(44 + (random.bits() % 32) as i32)));
-                small() | small() << 16
-            });
-            // Infinities, no numbers, denormal numbers, the largest ones.
-            check(shape, anew, "any bits", Random::bits);
+            check(shape, anew, "numbers", [numbers; 3]);
+            check(shape, anew, "whole numbers", [whole; 3]);
+            check(shape, anew, "infinities, no numbers, largest ones", [any; 3]);
+            check(shape, anew, "denormal on the left", [denormal, large, least]);
+            check(shape, anew, "denormal on the right", [large, denormal, least]);
+            check(shape, anew, "denormal results", [root, root, least]);
         }
     }
 }
