@@ -33,42 +33,61 @@ impl Sixteen {
     /// Unpacks a group of sixteen rows.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     pub fn unpack<R: Row>(&mut self, rows: [&R::Group; 16]) {
-        // SAFETY: this function has the features that the row's functions ask for, here and below.
-        let quants = rows.map(|row| unsafe { R::quants(row) });
+        // Loops, since a closure's registers would pass through memory where `map` is not made part of this function.
+        let mut quants = [[_mm512_setzero_si512(); 16]; 4];
+        for r in 0..16 {
+            // SAFETY: this function has the features that the row's functions ask for, here and below.
+            let row = unsafe { R::quants(rows[r]) };
+            for i in 0..4 {
+                quants[i][r] = row[i];
+            }
+        }
         for i in 0..4 {
-            let columns = transpose(quants.map(|quants| quants[i]));
-            for (c, mut column) in columns.into_iter().enumerate() {
+            let columns = transpose(quants[i]);
+            for c in 0..16 {
+                let place = &mut self.quants[2 * i + c / 8][c % 8];
                 if R::SIXTEENFOLD >> (c / 4 * 4) & 1 == 1 {
                     // The lower four bits of every byte are 0, so nothing crosses into the next one.
-                    column = _mm512_srli_epi16::<4>(column);
+                    store_512(place, _mm512_srli_epi16::<4>(columns[c]));
+                } else {
+                    store_512(place, columns[c]);
                 }
-                store_512(&mut self.quants[2 * i + c / 8][c % 8], column);
             }
         }
-        let pairs: [[&R::Group; 2]; 8] = std::array::from_fn(|r| [rows[r], rows[r + 8]]);
-        // SAFETY: as above.
-        let scales = pairs.map(|pair| unsafe { R::scales(pair) });
-        for (scales, column) in self.scales.iter_mut().zip(transpose_eights(scales)) {
-            store_ps(scales, column);
+        let mut scales = [_mm512_setzero_ps(); 8];
+        let mut minima = [[_mm512_setzero_ps(); 8]; 2];
+        for r in 0..8 {
+            let pair = [rows[r], rows[r + 8]];
+            // SAFETY: as above.
+            scales[r] = unsafe { R::scales(pair) };
+            // SAFETY: as above.
+            [minima[0][r], minima[1][r]] = unsafe { R::minima(pair) };
+        }
+        let scales = transpose_eights(scales);
+        for block in 0..8 {
+            store_ps(&mut self.scales[block], scales[block]);
         }
         if R::Panel::HALVES {
-            // SAFETY: as above.
-            let factors = rows.map(|row| _mm512_cvtepi8_epi32(unsafe { R::factors(row) }));
-            let places = self.factors.iter_mut().flatten();
-            for (factors, column) in places.zip(transpose(factors)) {
-                store_ps(factors, _mm512_cvtepi32_ps(column));
+            let mut factors = [_mm512_setzero_si512(); 16];
+            for r in 0..16 {
+                // SAFETY: as above.
+                factors[r] = _mm512_cvtepi8_epi32(unsafe { R::factors(rows[r]) });
+            }
+            let factors = transpose(factors);
+            for i in 0..16 {
+                store_ps(&mut self.factors[i / 2][i % 2], _mm512_cvtepi32_ps(factors[i]));
             }
         }
-        let minima = match R::Panel::MINIMA {
+        let kinds = match R::Panel::MINIMA {
             Minima::None => 0,
             Minima::Whole => 1,
             Minima::Halves => 2,
         };
-        for half in 0..minima {
-            // SAFETY: as above.
-            let minima = pairs.map(|pair| unsafe { R::minima(pair)[half] });
-            for (minima, column) in self.minima.iter_mut().zip(transpose_eights(minima)) {
-                store_ps(&mut minima[half], _mm512_xor_ps(column, _mm512_set1_ps(-0.0)));
+        for half in 0..kinds {
+            let minima = transpose_eights(minima[half]);
+            for block in 0..8 {
+                let negated = _mm512_xor_ps(minima[block], _mm512_set1_ps(-0.0));
+                store_ps(&mut self.minima[block][half], negated);
             }
         }
     }

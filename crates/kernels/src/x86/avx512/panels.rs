@@ -110,6 +110,7 @@ fn strip_times<R: Row, const P: usize>(out: &mut OutTile<'_>, strip: &Strip<'_>,
             let rows = std::array::from_fn(|r| R::Group::split(strip.row(p * 16 + r)));
             unpack::<R>(&mut room.panels[p][..blocks.div_ceil(8)], rows, start / 8);
         }
+        strip.prefetch_after((start + blocks) * strip.row_bytes / x.blocks, blocks * strip.row_bytes / x.blocks);
         let mut t = 0;
         while t < x.count {
             let part = Part { start, blocks, t };

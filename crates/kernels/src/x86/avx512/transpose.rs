@@ -39,23 +39,26 @@ pub fn transpose(rows: [__m512i; 16]) -> [__m512i; 16] {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub fn transpose_eights(rows: [__m512; 8]) -> [__m512; 8] {
-    let [a, b, c, d, e, f, g, h] = rows.map(|row| _mm512_castps_si512(row));
-    // Of each quarter: columns 0 to 3 of it of four rows.
-    let fours = |a, b, c, d| {
-        let (low, high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-        let (low2, high2) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
-        [
-            _mm512_unpacklo_epi64(low, low2),
-            _mm512_unpackhi_epi64(low, low2),
-            _mm512_unpacklo_epi64(high, high2),
-            _mm512_unpackhi_epi64(high, high2),
-        ]
-    };
-    let (first, second) = (fours(a, b, c, d), fours(e, f, g, h));
-    let even = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
-    let odd = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
-    std::array::from_fn(|i| {
-        let order = if i < 4 { even } else { odd };
-        _mm512_castsi512_ps(_mm512_permutex2var_epi64(first[i % 4], order, second[i % 4]))
-    })
+    let mut pairs = [_mm512_setzero_ps(); 8];
+    for i in 0..4 {
+        pairs[2 * i] = _mm512_unpacklo_ps(rows[2 * i], rows[2 * i + 1]);
+        pairs[2 * i + 1] = _mm512_unpackhi_ps(rows[2 * i], rows[2 * i + 1]);
+    }
+    // Of each quarter of both halves: column `i % 4` of rows 0 to 3, then of rows 4 to 7.
+    let mut fours = [_mm512_setzero_pd(); 8];
+    for i in [0, 4] {
+        let [a, b, c, d] = [pairs[i], pairs[i + 1], pairs[i + 2], pairs[i + 3]];
+        fours[i] = _mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(c));
+        fours[i + 1] = _mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(c));
+        fours[i + 2] = _mm512_unpacklo_pd(_mm512_castps_pd(b), _mm512_castps_pd(d));
+        fours[i + 3] = _mm512_unpackhi_pd(_mm512_castps_pd(b), _mm512_castps_pd(d));
+    }
+    let low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+    let high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+    let mut out = rows;
+    for i in 0..4 {
+        out[i] = _mm512_castpd_ps(_mm512_permutex2var_pd(fours[i], low, fours[4 + i]));
+        out[4 + i] = _mm512_castpd_ps(_mm512_permutex2var_pd(fours[i], high, fours[4 + i]));
+    }
+    out
 }
