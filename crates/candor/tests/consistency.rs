@@ -4,7 +4,6 @@ use std::{path::Path, sync::Arc};
 
 use candor_cpu::{Cpu, CpuOptions};
 use candor_gguf::Gguf;
-use candor_kernels::Kernels;
 use candor_models::{Decoder, Pass};
 use candor_ops::{KvFormat, Ops, Plain, Reference, Step};
 use candor_testing::{fixtures, ids, json, nmse};
@@ -36,7 +35,7 @@ fn load<B: Ops>(path: &Path, mut ops: B) -> (Arc<Decoder<B>>, B) {
 }
 
 fn cpu(threads: usize) -> Cpu {
-    Cpu::new(CpuOptions { threads, kernels: Kernels::best() })
+    Cpu::new(CpuOptions { threads, ..CpuOptions::default() })
 }
 
 fn same_bits(a: &[f32], b: &[f32]) -> bool {

@@ -77,7 +77,7 @@ impl Source {
 
     /// Loads the model.
     pub fn open(self, performance: &PerformanceArgs, output: &OutputArgs) -> Result<Opened, Error> {
-        let options = performance.place.load();
+        let options = performance.load()?;
         let started = Instant::now();
         let model = match &self {
             Source::BuiltIn => {

@@ -15,7 +15,7 @@ const STEPS: usize = 3;
 
 fn model(device: Device) -> Model {
     let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
-    Model::from_gguf(gguf, &LoadOptions { device, threads: 1 }).unwrap()
+    Model::from_gguf(gguf, &LoadOptions { device, threads: 1, ..LoadOptions::default() }).unwrap()
 }
 
 /// A session whose prompt takes three passes.

@@ -50,7 +50,7 @@ fn writer(arch: &'static str, format: Format) -> Writer {
 }
 
 fn load(device: Device) -> LoadOptions {
-    LoadOptions { device, threads: 2 }
+    LoadOptions { device, threads: 2, ..LoadOptions::default() }
 }
 
 fn options(device: Device) -> VerifyOptions {

@@ -9,6 +9,8 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),
+    ("-tb", "--threads-batch"),
+    ("-Cr", "--cpu-range"),
 ];
 
 /// Flags whose value may look like a flag: what follows them is left alone.

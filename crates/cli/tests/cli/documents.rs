@@ -42,7 +42,7 @@ fn named(section: &str) -> BTreeSet<String> {
     let flags: BTreeSet<String> =
         codes.map(|code| code.split(['=', '[']).next().unwrap_or_default().to_owned()).collect();
     // llama.cpp's flags of one dash that stand for long ones, and stdin.
-    let others = ["-sys", "-sysf", "-ctk", "-ctv", "-ub", "-"].map(str::to_owned).into();
+    let others = ["-sys", "-sysf", "-ctk", "-ctv", "-ub", "-tb", "-Cr", "-"].map(str::to_owned).into();
     flags.difference(&others).cloned().collect()
 }
 

@@ -1,7 +1,6 @@
 //! Fusions against their definitions, and sessions that share threads and weights.
 
 use candor_cpu::{Cpu, CpuOptions};
-use candor_kernels::Kernels;
 use candor_ops::{Ops, Plain, Prims, Tensor};
 use candor_quant::Format;
 
@@ -60,7 +59,7 @@ fn fusions_are_their_definitions_to_the_bit() {
 
 #[test]
 fn sessions_share_threads_and_weights() {
-    let cpu = Cpu::new(CpuOptions { threads: 3, kernels: Kernels::best() });
+    let cpu = Cpu::new(CpuOptions { threads: 3, ..CpuOptions::default() });
     let mut random = Random(11);
     let tensor = random.matrix(Format::Q4K, 128, WIDTH);
     let w = cpu.clone().weight(tensor).expect("Q4_K runs");

@@ -15,7 +15,10 @@ use candor_quant::Format;
 fn backends() -> impl Iterator<Item = (String, Cpu)> {
     let threads = |kernels: &'static Kernels| [1, 2, 5].map(|threads| (kernels, threads));
     Kernels::available().flat_map(threads).map(|(kernels, threads)| {
-        (format!("{}, {threads} threads", kernels.name), Cpu::new(CpuOptions { threads, kernels }))
+        (
+            format!("{}, {threads} threads", kernels.name),
+            Cpu::new(CpuOptions { threads, kernels, ..CpuOptions::default() }),
+        )
     })
 }
 
