@@ -11,7 +11,7 @@ use std::thread::available_parallelism;
 /// the affinity mask and the machine's topology are read; a control group's quota lowers the number. Elsewhere it is
 /// what the standard library takes for the number of processors.
 pub fn physical_cores() -> usize {
-    cores_among(&allowed().unwrap_or_default())
+    cores_among(allowed().unwrap_or_default())
 }
 
 /// Physical cores that these processors belong to, or fewer where the process may use fewer at a time; at least 1.
