@@ -21,6 +21,9 @@ pub enum Error {
     /// `CANDOR_ISA` names no instruction set of this machine.
     #[error(transparent)]
     Isa(#[from] candor_kernels::UnknownIsa),
+    /// Something was asked of the system that it does not have.
+    #[error(transparent)]
+    Unavailable(#[from] candor_cpu::Unavailable),
     /// The vocabulary and the embedding disagree.
     #[error("tokenizer has {tokens} tokens, token_embd.weight has {rows} rows")]
     VocabularySize {

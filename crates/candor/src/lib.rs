@@ -30,7 +30,7 @@ pub mod sampler;
 mod sequences;
 mod session;
 
-pub use candor_cpu::Batching;
+pub use candor_cpu::{Batching, Cpus, Placing, Unavailable};
 pub use candor_gguf as gguf;
 pub use candor_kernels as kernels;
 pub use candor_models as models;
@@ -41,7 +41,7 @@ pub use candor_tokenizer::{ChatTemplate, Message, Tokenizer};
 pub use ceilings::{Ceilings, ceilings};
 pub use error::Error;
 pub use generate::{ContextShift, GenerateOptions, Generation, Piece, StopReason, Timings};
-pub use model::{BackendVisitor, Device, LoadOptions, Model, visit_backend};
+pub use model::{BackendVisitor, Device, LoadOptions, Model, Weights, visit_backend};
 pub use observe::{Observed, Observer};
 pub use perplexity::{Perplexity, perplexity};
 pub use sampler::Sampling;

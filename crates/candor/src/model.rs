@@ -2,8 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use candor_cpu::{Batching, Cpu, CpuOptions};
-use candor_gguf::{ByteOrder, Gguf};
+use candor_cpu::{Batching, Cpu, CpuOptions, Cpus, huge_pages};
+use candor_gguf::{ByteOrder, Gguf, Pages};
 use candor_kernels::Kernels;
 use candor_models::Config;
 use candor_ops::{Ops, Reference};
@@ -22,15 +22,33 @@ pub enum Device {
     Reference,
 }
 
+/// Where the weights of a file are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weights {
+    /// In the file's mapping, shared with other programs and given up when memory is short.
+    #[default]
+    Mapped,
+    /// In memory of this process, read at once.
+    Read,
+}
+
 /// How to load a model.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Where to run.
     pub device: Device,
-    /// Threads of the processor; 0 takes one per physical core.
+    /// Threads of the processor for a token; 0 takes one per physical core.
     pub threads: usize,
     /// Whether logits may depend, within rounding, on how many tokens are computed at once.
     pub batching: Batching,
+    /// Threads of the processor for several tokens at once; 0 takes as many as for one.
+    pub threads_batch: usize,
+    /// The processors that these threads keep to; `None` leaves that to the system.
+    pub cpus: Option<Cpus>,
+    /// Where [`Model::open`] puts the weights.
+    pub weights: Weights,
+    /// Asks the system for huge pages: for caches, activations, and weights that were read.
+    pub huge_pages: bool,
 }
 
 /// Something to do with the backend that options choose, whatever its type.
@@ -46,13 +64,20 @@ pub trait BackendVisitor {
 /// Makes the backend that `options` choose and hands it to the visitor.
 ///
 /// # Errors
-/// If `CANDOR_ISA` names no instruction set of this machine.
+/// If `CANDOR_ISA` names no instruction set of this machine, or huge pages are asked for where there are none.
 pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Result<V::Output, Error> {
     Ok(match options.device {
         Device::Cpu => {
             let kernels = Kernels::from_env()?;
-            let cpu = Cpu::new(CpuOptions { threads: options.threads, kernels, batching: options.batching });
-            let label = format!("cpu, {} kernels, {} threads", kernels.name, cpu.threads());
+            if options.huge_pages {
+                huge_pages()?;
+            }
+            let LoadOptions { threads, threads_batch, batching, huge_pages, .. } = *options;
+            let cpus = options.cpus.clone();
+            let cpu = Cpu::new(CpuOptions { threads, threads_batch, cpus, huge_pages, kernels, batching });
+            let (one, several) = (cpu.threads(), cpu.threads_batch());
+            let prompts = if several == one { String::new() } else { format!(" ({several} for prompts)") };
+            let label = format!("cpu, {} kernels, {one} threads{prompts}", kernels.name);
             visitor.visit(cpu, label)
         }
         Device::Reference => visitor.visit(Reference, "reference".to_owned()),
@@ -94,12 +119,17 @@ struct Inner {
 static BUILTIN: &[u8] = include_bytes!("../assets/candor-tiny.gguf");
 
 impl Model {
-    /// Opens a GGUF file (any one of its shards), memory-mapped.
+    /// Opens a GGUF file (any one of its shards), memory-mapped or read into memory.
     ///
     /// # Errors
     /// If the file cannot be read, or holds something that cannot be run: the message names it.
     pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model, Error> {
-        Model::from_gguf(Gguf::open(path)?, options)
+        let gguf = match (options.weights, options.huge_pages) {
+            (Weights::Mapped, _) => Gguf::open(path)?,
+            (Weights::Read, false) => Gguf::read(path, Pages::Usual)?,
+            (Weights::Read, true) => Gguf::read(path, Pages::Huge)?,
+        };
+        Model::from_gguf(gguf, options)
     }
 
     /// The model that the program carries: small talk, short stories and simple questions.

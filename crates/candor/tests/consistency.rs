@@ -4,7 +4,6 @@ use std::{path::Path, sync::Arc};
 
 use candor_cpu::{Batching, Cpu, CpuOptions};
 use candor_gguf::Gguf;
-use candor_kernels::Kernels;
 use candor_models::{Decoder, Pass};
 use candor_ops::{KvFormat, Ops, Plain, Reference, Step};
 use candor_testing::{fixtures, ids, json, nmse};
@@ -37,7 +36,7 @@ fn load<B: Ops>(path: &Path, mut ops: B) -> (Arc<Decoder<B>>, B) {
 
 fn cpu(threads: usize) -> Cpu {
     // Chunks are compared with the whole: kernels for many rows at once are left out.
-    Cpu::new(CpuOptions { threads, kernels: Kernels::best(), batching: Batching::Invariant })
+    Cpu::new(CpuOptions { threads, batching: Batching::Invariant, ..CpuOptions::default() })
 }
 
 fn same_bits(a: &[f32], b: &[f32]) -> bool {

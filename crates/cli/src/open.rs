@@ -77,7 +77,7 @@ impl Source {
 
     /// Loads the model.
     pub fn open(self, performance: &PerformanceArgs, output: &OutputArgs) -> Result<Opened, Error> {
-        self.open_with(&performance.place.load(), output.progress)
+        self.open_with(&performance.load()?, output.progress)
     }
 
     /// Loads the model; `bar` says when to show how far that is.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use candor_kernels::F32Kernels;
 use candor_ops::{Heads, Step};
 
-use crate::attention::{QUERIES, Spans, Task, merged, partial_size};
+use crate::attention::{BLOCK, QUERIES, Spans, Task, merged, partial_size};
 use crate::buffer::room;
 use crate::pool::Pool;
 use crate::split::Split;
@@ -123,6 +123,9 @@ impl Attend {
 fn by_blocks(call: &Call<'_>, tasks: usize, blocks: usize, parts: &mut Vec<f32>, pool: &Pool) {
     let size = partial_size(call.heads.value_dim);
     let width = call.spans.longest() * call.together * size;
+    // Room for a full context at once: it is not touched before it is used.
+    let most = call.cache.kv.plan.context.div_ceil(BLOCK);
+    parts.reserve((tasks * most * width).saturating_sub(parts.len()));
     let parts = room(parts, tasks * blocks * width);
     let split = Split::new(parts, width);
     pool.run(tasks * blocks, &|index| {

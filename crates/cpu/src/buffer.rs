@@ -1,5 +1,7 @@
 //! Activations, and scratch memory for them.
 
+use crate::memory::{Pages, zeros};
+
 /// `[rows, width]` floats with room for more rows.
 #[derive(Clone, Debug)]
 pub struct Buf {
@@ -9,8 +11,8 @@ pub struct Buf {
 }
 
 impl Buf {
-    pub(crate) fn new(rows: usize, width: usize) -> Buf {
-        Buf { rows: 0, width, values: vec![0.0; rows * width] }
+    pub(crate) fn new(rows: usize, width: usize, pages: Pages) -> Buf {
+        Buf { rows: 0, width, values: zeros(rows * width, pages) }
     }
 
     /// The rows in flight.

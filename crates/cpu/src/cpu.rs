@@ -6,10 +6,11 @@ use candor_kernels::{F32Kernels, Kernels};
 use candor_ops::{Error, Heads, KvPlan, Ops, Prims, Rope, Step, Tensor};
 
 use crate::attend::{Attend, Cache};
+use crate::memory::Pages;
 use crate::pool::Pool;
 use crate::product::{Inputs, Product, Then, Workspace, multiply};
 use crate::turns::{Turns, rotate};
-use crate::{Buf, Kv, Rotation, Weight, physical_cores};
+use crate::{Buf, Cpus, Kv, Rotation, Weight, physical_cores};
 
 /// Elements that one thread works through before it is worth asking others.
 const PIECE: usize = 16 << 10;
@@ -25,10 +26,16 @@ pub enum Batching {
 }
 
 /// How a [`Cpu`] runs.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct CpuOptions {
-    /// Threads that work on a pass; 0 takes [`physical_cores`].
+    /// Threads that work on a pass of one token; 0 takes the physical cores of `cpus`, or [`physical_cores`].
     pub threads: usize,
+    /// Threads that work on a pass of several tokens; 0 takes as many as for one.
+    pub threads_batch: usize,
+    /// The processors to keep to; `None` leaves that to the system.
+    pub cpus: Option<Cpus>,
+    /// Asks the system for huge pages for the cache and for activations.
+    pub huge_pages: bool,
     /// The instruction set.
     pub kernels: &'static Kernels,
     /// Whether many inputs may be computed by other kernels than few.
@@ -37,7 +44,14 @@ pub struct CpuOptions {
 
 impl Default for CpuOptions {
     fn default() -> Self {
-        CpuOptions { threads: 0, kernels: Kernels::best(), batching: Batching::Fastest }
+        CpuOptions {
+            threads: 0,
+            threads_batch: 0,
+            cpus: None,
+            huge_pages: false,
+            kernels: Kernels::best(),
+            batching: Batching::Fastest,
+        }
     }
 }
 
@@ -46,7 +60,10 @@ impl Default for CpuOptions {
 /// A clone shares the threads and understands the same weights; each session takes its own. Sessions on different
 /// threads of the caller take turns, operation by operation.
 pub struct Cpu {
-    pool: Arc<Pool>,
+    pool: Pool,
+    /// Threads for one token, and for several.
+    threads: [usize; 2],
+    pages: Pages,
     kernels: &'static Kernels,
     batching: Batching,
     work: Workspace,
@@ -57,20 +74,29 @@ pub struct Cpu {
 
 impl Clone for Cpu {
     fn clone(&self) -> Self {
-        Cpu::with(Arc::clone(&self.pool), self.kernels, self.batching)
+        Cpu::with(self.pool.clone(), self.threads, self.pages, self.kernels, self.batching)
     }
 }
 
 impl Cpu {
     /// A backend with threads of its own.
     pub fn new(options: CpuOptions) -> Cpu {
-        let threads = if options.threads == 0 { physical_cores() } else { options.threads };
-        Cpu::with(Arc::new(Pool::new(threads)), options.kernels, options.batching)
+        let CpuOptions { threads, threads_batch, cpus, huge_pages, kernels, batching } = options;
+        let or = |threads: usize, default: usize| if threads == 0 { default } else { threads };
+        let one = if threads == 0 { cpus.as_ref().map_or_else(physical_cores, Cpus::cores) } else { threads };
+        let several = or(threads_batch, one);
+        let pool = Pool::new(one.max(several), cpus);
+        let pages = if huge_pages { Pages::Huge } else { Pages::Usual };
+        Cpu::with(pool, [one, several], pages, kernels, batching)
     }
 
-    fn with(pool: Arc<Pool>, kernels: &'static Kernels, batching: Batching) -> Cpu {
+    fn with(pool: Pool, threads: [usize; 2], pages: Pages, kernels: &'static Kernels, batching: Batching) -> Cpu {
+        let mut pool = pool;
+        pool.limit(threads[0]);
         Cpu {
             pool,
+            threads,
+            pages,
             kernels,
             batching,
             work: Workspace::default(),
@@ -80,9 +106,14 @@ impl Cpu {
         }
     }
 
-    /// Threads that work on a pass: as many as were asked for, or as the system gave.
+    /// Threads that work on a pass of one token: as many as were asked for, or as the system gave.
     pub fn threads(&self) -> usize {
-        self.pool.threads()
+        self.pool.among(self.threads[0])
+    }
+
+    /// The same of several tokens.
+    pub fn threads_batch(&self) -> usize {
+        self.pool.among(self.threads[1])
     }
 
     /// The instruction set.
@@ -122,11 +153,11 @@ impl Prims for Cpu {
     }
 
     fn buffer(&mut self, rows: usize, width: usize) -> Buf {
-        Buf::new(rows, width)
+        Buf::new(rows, width, self.pages)
     }
 
     fn kv(&mut self, plan: &KvPlan) -> Kv {
-        Kv::new(plan, self.kernels)
+        Kv::new(plan, self.kernels, self.pages)
     }
 
     fn rope_table(&mut self, rope: Rope) -> Rotation {
@@ -134,6 +165,8 @@ impl Prims for Cpu {
     }
 
     fn embed(&mut self, out: &mut Buf, table: &Weight, step: &Step) {
+        // A pass begins here.
+        self.pool.limit(self.threads[usize::from(step.tokens.len() > 1)]);
         out.rows = step.tokens.len();
         for (t, &token) in step.tokens.iter().enumerate() {
             table.decode(token as usize, out.row_mut(t));
@@ -152,12 +185,13 @@ impl Prims for Cpu {
     }
 
     fn head_norm(&mut self, x: &mut Buf, w: &Weight, head_dim: usize, eps: f32) {
-        let (w, norm) = (w.vector(), self.f32().rms_norm);
+        let (w, f32) = (w.vector(), self.f32());
         self.pieces(x, head_dim, &|_, piece| {
-            let mut head = vec![0.0; head_dim];
             for x in piece.chunks_exact_mut(head_dim) {
-                head.copy_from_slice(x);
-                norm(x, &head, w, eps);
+                // The steps of `rms_norm`, each in place.
+                let mean = (f32.dot)(x, x) / x.len() as f32;
+                (f32.scale)(x, 1.0 / (mean + eps).sqrt());
+                (f32.mul)(x, w);
             }
         });
     }

@@ -3,7 +3,7 @@
 use candor_kernels::{AttentionKernels, Kernels, PANEL};
 use candor_ops::{KvFormat, KvPlan};
 
-use crate::memory::Zeroed;
+use crate::memory::{Pages, Zeroed};
 
 /// Keys, `[layer][sequence][kv_head]` panels of positions, and values, `[layer][sequence][kv_head][position]` rows, as
 /// the instruction set's attention wants them.
@@ -48,9 +48,9 @@ impl<'a> Units<'a> {
 }
 
 impl Store {
-    fn new(kernels: AttentionKernels, unit: Option<usize>, units: usize, heads: usize) -> Store {
+    fn new(kernels: AttentionKernels, unit: Option<usize>, units: usize, heads: usize, pages: Pages) -> Store {
         let unit = unit.expect("head dimensions are whole blocks: the plan was checked");
-        Store { kernels, unit, units, bytes: Zeroed::new(heads * units * unit) }
+        Store { kernels, unit, units, bytes: Zeroed::new(heads * units * unit, pages) }
     }
 
     fn head(&self, head: usize) -> Units<'_> {
@@ -64,15 +64,15 @@ impl Store {
 }
 
 impl Kv {
-    pub(crate) fn new(plan: &KvPlan, kernels: &Kernels) -> Kv {
+    pub(crate) fn new(plan: &KvPlan, kernels: &Kernels, pages: Pages) -> Kv {
         let attention =
             |format: KvFormat| (kernels.attention)(format.format()).expect("every table has the formats of the cache");
         let heads = plan.layers * plan.sequences * plan.kv_heads;
         let (keys, values) = (attention(plan.keys), attention(plan.values));
         Kv {
             plan: *plan,
-            keys: Store::new(keys, keys.panel_bytes(plan.key_dim), plan.context.div_ceil(PANEL), heads),
-            values: Store::new(values, values.row_bytes(plan.value_dim), plan.context, heads),
+            keys: Store::new(keys, keys.panel_bytes(plan.key_dim), plan.context.div_ceil(PANEL), heads, pages),
+            values: Store::new(values, values.row_bytes(plan.value_dim), plan.context, heads, pages),
         }
     }
 

@@ -4,6 +4,7 @@
 //! one thread in a fixed order, so neither the number of threads nor the rows beside it change a bit of it, but for
 //! instruction sets with other kernels for many rows, which [`Batching::Invariant`] leaves out. This crate knows no model and no file, and selects no instructions: which kernels run is decided by its caller.
 
+mod affinity;
 mod attend;
 mod attention;
 mod buffer;
@@ -16,12 +17,15 @@ mod pool;
 mod probe;
 mod product;
 mod split;
+mod system;
 mod turns;
 mod weight;
 
+pub use affinity::{Cpus, Placing};
 pub use buffer::Buf;
 pub use cores::physical_cores;
 pub use cpu::{Batching, Cpu, CpuOptions};
 pub use kv::Kv;
+pub use system::{Unavailable, huge_pages};
 pub use turns::Rotation;
 pub use weight::Weight;

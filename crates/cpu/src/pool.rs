@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{hint, ptr};
 
+use crate::Cpus;
 use crate::split::Split;
 
 /// Turns of the waiting loop that spin, some 50 microseconds.
@@ -63,6 +64,8 @@ impl Job<'_> {
 
 /// What the workers see.
 struct Shared {
+    /// Workers that are wanted: those with a lower number. The others sleep until more are.
+    wanted: AtomicUsize,
     /// The number of the job, whether it is open, and how many workers have joined it.
     state: AtomicU64,
     /// The current job; good for workers that have joined it.
@@ -75,12 +78,22 @@ struct Shared {
     sleepers: Mutex<()>,
     sleeping: AtomicUsize,
     wake: Condvar,
+    /// What workers that are not wanted wait for.
+    called: Condvar,
 }
 
-/// A pool of threads.
+/// A pool of threads, and how many of them this handle uses. Clones share the threads.
+#[derive(Clone)]
 pub(crate) struct Pool {
+    team: Arc<Team>,
+    threads: usize,
+}
+
+/// The threads of a pool.
+struct Team {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    cpus: Option<Cpus>,
     /// Held by the thread whose job runs.
     turn: Mutex<()>,
 }
@@ -101,14 +114,32 @@ fn relax(turn: &mut u32) {
 }
 
 impl Shared {
-    /// Waits for a state of another job than `seen`.
-    fn next_state(&self, seen: u64) -> u64 {
+    /// Waits for a state of another job than `seen`, and for the worker of this number to be wanted.
+    fn next_state(&self, seen: u64, number: usize) -> u64 {
+        loop {
+            if let Some(state) = self.awaited(seen, number) {
+                return state;
+            }
+            let mut guard = lock(&self.sleepers);
+            while self.is_idle(number) && self.state.load(Ordering::SeqCst) != STOP {
+                guard = self.called.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Whether fewer workers are wanted than would include this one.
+    fn is_idle(&self, number: usize) -> bool {
+        number >= self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Waits as [`Shared::next_state`] does; `None` once the worker is not wanted.
+    fn awaited(&self, seen: u64, number: usize) -> Option<u64> {
         let fresh = |state: u64| state / GENERATION != seen / GENERATION;
         let mut turn = 0;
         while turn < SPINS + YIELDS {
             let state = self.state.load(Ordering::Acquire);
-            if fresh(state) {
-                return state;
+            if state == STOP || (fresh(state) && !self.is_idle(number)) {
+                return Some(state);
             }
             relax(&mut turn);
         }
@@ -118,11 +149,22 @@ impl Shared {
         self.sleeping.fetch_add(1, Ordering::SeqCst);
         loop {
             let state = self.state.load(Ordering::SeqCst);
-            if fresh(state) {
+            let idle = self.is_idle(number) && state != STOP;
+            if fresh(state) || idle {
                 self.sleeping.fetch_sub(1, Ordering::SeqCst);
-                return state;
+                return (!idle).then_some(state);
             }
             guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Changes how many workers are wanted.
+    fn want(&self, workers: usize) {
+        if self.wanted.load(Ordering::Relaxed) != workers {
+            let guard = lock(&self.sleepers);
+            self.wanted.store(workers, Ordering::Relaxed);
+            drop(guard);
+            self.called.notify_all();
         }
     }
 
@@ -147,10 +189,10 @@ impl Shared {
         false
     }
 
-    fn worker(&self) {
+    fn worker(&self, number: usize) {
         let mut state = 0;
         loop {
-            state = self.next_state(state);
+            state = self.next_state(state, number);
             if state == STOP {
                 return;
             }
@@ -170,9 +212,10 @@ impl Shared {
 
 impl Pool {
     /// A pool of `threads`, of which the calling thread of each job is one. Where the system gives fewer, as wasm32
-    /// gives none, the pool has fewer.
-    pub(crate) fn new(threads: usize) -> Pool {
+    /// gives none, the pool has fewer. All of them keep to `cpus`, the calling ones from their first job on.
+    pub(crate) fn new(threads: usize, cpus: Option<Cpus>) -> Pool {
         let shared = Arc::new(Shared {
+            wanted: AtomicUsize::new(threads.saturating_sub(1)),
             state: AtomicU64::new(0),
             job: AtomicPtr::new(ptr::null_mut()),
             left: AtomicU64::new(0),
@@ -180,18 +223,34 @@ impl Pool {
             sleepers: Mutex::new(()),
             sleeping: AtomicUsize::new(0),
             wake: Condvar::new(),
+            called: Condvar::new(),
         });
         let spawn = |index: usize| {
-            let shared = Arc::clone(&shared);
-            thread::Builder::new().name(format!("candor-{index}")).spawn(move || shared.worker()).ok()
+            let (shared, cpus) = (Arc::clone(&shared), cpus.clone());
+            let work = move || {
+                cpus.iter().for_each(|cpus| cpus.keep(index));
+                shared.worker(index - 1);
+            };
+            thread::Builder::new().name(format!("candor-{index}")).spawn(work).ok()
         };
-        let workers = (1..threads.min(JOINED as usize)).map_while(spawn).collect();
-        Pool { shared, workers, turn: Mutex::new(()) }
+        let workers: Vec<_> = (1..threads.min(JOINED as usize)).map_while(spawn).collect();
+        let threads = workers.len() + 1;
+        Pool { team: Arc::new(Team { shared, workers, cpus, turn: Mutex::new(()) }), threads }
     }
 
-    /// Threads that can work on a job.
+    /// Threads that can work on a job of this handle.
     pub(crate) fn threads(&self) -> usize {
-        self.workers.len() + 1
+        self.threads
+    }
+
+    /// How many of `threads` there are.
+    pub(crate) fn among(&self, threads: usize) -> usize {
+        threads.clamp(1, self.team.workers.len() + 1)
+    }
+
+    /// Uses at most `threads` from now on; the others sleep as long as no handle with more runs a job.
+    pub(crate) fn limit(&mut self, threads: usize) {
+        self.threads = self.among(threads);
     }
 
     /// Calls `piece` once with every index below `count`, on whichever threads are free, and returns when all have
@@ -200,13 +259,15 @@ impl Pool {
     /// # Panics
     /// If a piece does, after all threads have left the job. Which pieces then have run is not said.
     pub(crate) fn run(&self, count: usize, piece: &(dyn Fn(usize) + Sync)) {
-        if count <= 1 || self.workers.is_empty() || WORKING.get() {
+        if count <= 1 || self.threads == 1 || WORKING.get() {
             (0..count).for_each(piece);
             return;
         }
-        let turn = lock(&self.turn);
+        let Team { shared, cpus, turn, .. } = &*self.team;
+        let turn = lock(turn);
+        cpus.iter().for_each(Cpus::keep_caller);
         let job = Job { piece, count, next: AtomicUsize::new(0) };
-        let shared = &*self.shared;
+        shared.want(self.threads - 1);
         shared.job.store(ptr::from_ref(&job).cast_mut().cast(), Ordering::Relaxed);
         shared.left.store(0, Ordering::Relaxed);
         let generation = shared.state.load(Ordering::Relaxed) / GENERATION + 1;
@@ -236,9 +297,11 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for Team {
     fn drop(&mut self) {
         self.shared.publish(STOP);
+        drop(lock(&self.shared.sleepers));
+        self.shared.called.notify_all();
         for worker in self.workers.drain(..) {
             // A worker catches the panics of its pieces, so there is nothing to hear from it.
             let _ = worker.join();
@@ -264,7 +327,7 @@ mod tests {
     #[test]
     fn every_piece_runs_once() {
         for threads in [1, 2, 5] {
-            let pool = Pool::new(threads);
+            let pool = Pool::new(threads, None);
             assert_eq!(pool.threads(), threads);
             for job in 0..10_000 {
                 let count = job % 7;
@@ -275,9 +338,9 @@ mod tests {
 
     #[test]
     fn idle_workers_sleep_and_wake() {
-        let pool = Pool::new(3);
+        let pool = Pool::new(3, None);
         for _ in 0..5 {
-            while pool.shared.sleeping.load(Ordering::SeqCst) < 2 {
+            while pool.team.shared.sleeping.load(Ordering::SeqCst) < 2 {
                 thread::sleep(Duration::from_millis(1));
             }
             let arrived = AtomicUsize::new(0);
@@ -293,7 +356,7 @@ mod tests {
 
     #[test]
     fn several_callers_take_turns() {
-        let pool = Pool::new(3);
+        let pool = Pool::new(3, None);
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..2000).for_each(|job| assert_eq!(count_runs(&pool, job % 5), vec![1; job % 5])));
@@ -303,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_panic_comes_back_and_the_pool_lives_on() {
-        let pool = Pool::new(3);
+        let pool = Pool::new(3, None);
         let caller = thread::current().id();
         for round in 0..200 {
             let arrived = AtomicUsize::new(0);
@@ -327,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_job_within_a_piece_runs_on_its_own_thread() {
-        let pool = Pool::new(3);
+        let pool = Pool::new(3, None);
         let sum = AtomicUsize::new(0);
         pool.run(6, &|outer| {
             let here = thread::current().id();
@@ -341,7 +404,7 @@ mod tests {
 
     #[test]
     fn chunks_cover_a_slice() {
-        let pool = Pool::new(3);
+        let pool = Pool::new(3, None);
         for (len, size) in [(0, 4), (1, 4), (4, 4), (9, 4), (1000, 7)] {
             let mut values = vec![0; len];
             pool.chunks(&mut values, size, &|index, chunk| {
@@ -350,6 +413,69 @@ mod tests {
                 }
             });
             assert_eq!(values, (1..=len).collect::<Vec<_>>(), "{len} in chunks of {size}");
+        }
+    }
+
+    #[test]
+    fn a_handle_uses_as_many_threads_as_it_may_and_the_others_sleep() {
+        let pool = Pool::new(4, None);
+        let mut few = pool.clone();
+        few.limit(2);
+        assert_eq!((pool.threads(), few.threads()), (4, 2));
+        let seen = |pool: &Pool| {
+            let threads = Mutex::new(std::collections::HashSet::new());
+            for _ in 0..200 {
+                pool.run(8, &|_| {
+                    threads.lock().unwrap().insert(thread::current().id());
+                    thread::yield_now();
+                });
+            }
+            threads.into_inner().unwrap().len()
+        };
+        for _ in 0..20 {
+            // Each piece waits for the others, so four threads must come, whoever slept.
+            let arrived = AtomicUsize::new(0);
+            pool.run(4, &|_| {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                while arrived.load(Ordering::SeqCst) < 4 {
+                    thread::yield_now();
+                }
+            });
+            // One that had joined the last job may still be on its way out of it.
+            assert_eq!(count_runs(&few, 6), [1; 6]);
+            assert!(seen(&few) <= 2);
+        }
+        few.limit(1);
+        assert_eq!(seen(&few), 1);
+        few.limit(9);
+        assert_eq!(few.threads(), 4);
+    }
+
+    /// `cargo test --release -p candor-cpu -- --ignored --nocapture handing_over`
+    #[test]
+    #[ignore = "a measurement"]
+    fn cost_of_handing_over() {
+        for threads in [1, 2, 4] {
+            let pool = Pool::new(threads, None);
+            let time = |pieces: usize, jobs: u32| {
+                let start = std::time::Instant::now();
+                (0..jobs).for_each(|_| pool.run(pieces, &|index| _ = hint::black_box(index)));
+                start.elapsed().as_nanos() as f64 / f64::from(jobs)
+            };
+            time(threads, 1000);
+            let mut runs: Vec<f64> = (0..50).map(|_| time(threads, 1000)).collect();
+            runs.sort_by(f64::total_cmp);
+            println!(
+                "{threads} threads: {:.0} ns for a job of {threads} empty pieces (best of 50 times 1000), median {:.0}",
+                runs[0], runs[25]
+            );
+            let mut asleep = Vec::new();
+            for _ in 0..20 {
+                thread::sleep(Duration::from_millis(50));
+                asleep.push(time(threads, 1));
+            }
+            asleep.sort_by(f64::total_cmp);
+            println!("{threads} threads: {:.0} ns where they sleep, median of 20", asleep[10]);
         }
     }
 }

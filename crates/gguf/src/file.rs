@@ -2,7 +2,7 @@
 
 use crate::cursor::ByteOrder;
 use crate::directory::{self, Directory};
-use crate::map::{self, Mapping};
+use crate::map::{self, Mapping, Opened, Pages};
 use crate::{Error, Metadata, TensorInfo, shards};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -47,8 +47,25 @@ impl Gguf {
     /// # Errors
     /// Every [`Error`]; each names the path.
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
-        let path = path.as_ref();
-        let part = open_one(path).map_err(|error| error.at(path))?;
+        Gguf::open_by(path.as_ref(), map::map)
+    }
+
+    /// Reads the file at `path`, of a split model all files, into memory of this process. What happens to the files
+    /// afterwards changes nothing. At no time is there more than one copy, apart from what the system keeps of files.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`].
+    pub fn read(path: impl AsRef<Path>, pages: Pages) -> Result<Gguf, Error> {
+        Gguf::open_by(path.as_ref(), |path| Ok((map::read(path, pages)?, None)))
+    }
+
+    fn open_by(path: &Path, open: impl Fn(&Path) -> Result<Opened, Error>) -> Result<Gguf, Error> {
+        let open_one = |path: &Path| {
+            let (file, mapping) = open(path)?;
+            let directory = directory::parse(&file)?;
+            Ok(Part { file, mapping, directory })
+        };
+        let part = open_one(path).map_err(|error: Error| error.at(path))?;
         let split = Split::of(&part.directory.metadata).map_err(|error| error.at(path))?;
         if split.count <= 1 {
             return assemble(vec![part]).map_err(|error| error.at(path));
@@ -169,12 +186,6 @@ impl std::fmt::Debug for Gguf {
             .field("shards", &self.shards())
             .finish_non_exhaustive()
     }
-}
-
-fn open_one(path: &Path) -> Result<Part, Error> {
-    let (file, mapping) = map::map(path)?;
-    let directory = directory::parse(&file)?;
-    Ok(Part { file, mapping, directory })
 }
 
 /// A missing shard is a fault of the model, not of the path that was given.

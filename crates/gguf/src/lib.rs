@@ -39,6 +39,7 @@ pub use candor_quant::{Format, half};
 pub use cursor::ByteOrder;
 pub use error::Error;
 pub use file::Gguf;
+pub use map::Pages;
 pub use metadata::Metadata;
 pub use tensor::TensorInfo;
 pub use value::{Array, Value};

@@ -2,9 +2,9 @@
 
 use crate::Error;
 use bytes::Bytes;
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,8 +26,36 @@ impl Mapping {
     }
 }
 
-/// The bytes of the file at `path`, mapped read-only; an empty file has no mapping.
-pub(crate) fn map(path: &Path) -> Result<(Bytes, Option<Mapping>), Error> {
+/// A file's bytes, and their mapping where they have one.
+pub(crate) type Opened = (Bytes, Option<Mapping>);
+
+/// What pages memory has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Those that the system gives.
+    Usual,
+    /// Huge ones where the system can (Linux): asked for, not insisted on.
+    Huge,
+}
+
+/// The bytes of the file at `path`, read into memory.
+pub(crate) fn read(path: &Path, pages: Pages) -> Result<Bytes, Error> {
+    let Some((mut file, bytes)) = open(path)? else { return Ok(Bytes::new()) };
+    let error = |error: io::Error| Error::Io { action: "read into memory", error };
+    let bytes = usize::try_from(bytes).map_err(|_| error(io::ErrorKind::OutOfMemory.into()))?;
+    let mut memory = MmapMut::map_anon(bytes).map_err(error)?;
+    if pages == Pages::Huge {
+        // Advice only: a refusal costs speed and nothing else.
+        #[cfg(target_os = "linux")]
+        let _ = memory.advise(memmap2::Advice::HugePage);
+    }
+    file.read_exact(&mut memory).map_err(error)?;
+    let memory = memory.make_read_only().map_err(error)?;
+    Ok(Bytes::from_owner(Mapping(Arc::new(memory))))
+}
+
+/// The file at `path` and its length; `None` if it is empty.
+fn open(path: &Path) -> Result<Option<(File, u64)>, Error> {
     let open = |error: io::Error| Error::Io { action: "open", error };
     let about = fs::metadata(path).map_err(open)?;
     if about.is_dir() {
@@ -37,9 +65,12 @@ pub(crate) fn map(path: &Path) -> Result<(Bytes, Option<Mapping>), Error> {
         return Err(Error::NotAFile { got: "a special file" });
     }
     let file = File::open(path).map_err(open)?;
-    if about.len() == 0 {
-        return Ok((Bytes::new(), None));
-    }
+    Ok((about.len() > 0).then_some((file, about.len())))
+}
+
+/// The bytes of the file at `path`, mapped read-only; an empty file has no mapping.
+pub(crate) fn map(path: &Path) -> Result<Opened, Error> {
+    let Some((file, _)) = open(path)? else { return Ok((Bytes::new(), None)) };
     // SAFETY: the mapping is read-only, and it outlives every slice of it, since each shares its ownership.
     // That nobody truncates or rewrites the file meanwhile cannot be enforced by any system call; `Gguf::open` says so,
     // and no invariant of this crate rests on the bytes staying as they were when they were checked.

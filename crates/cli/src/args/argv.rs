@@ -10,6 +10,8 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),
     ("-pg", "--n-prompt-gen"),
+    ("-tb", "--threads-batch"),
+    ("-Cr", "--cpu-range"),
 ];
 
 /// Flags whose value may look like a flag: what follows them is left alone.

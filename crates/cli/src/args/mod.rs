@@ -11,9 +11,11 @@ pub mod sampling;
 
 use std::path::PathBuf;
 
-use candor::{Batching, Device, LoadOptions};
+use candor::{Batching, Cpus, Device, LoadOptions, Placing, Weights};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+
+use crate::errors::Error;
 
 pub use bench::BenchArgs;
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
@@ -244,6 +246,20 @@ pub struct PerformanceArgs {
     #[arg(long, value_name = "N", default_value = "512")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub ubatch_size: u32,
+    /// Read the weights into memory instead of mapping the file
+    #[arg(long)]
+    pub no_mmap: bool,
+}
+
+impl PerformanceArgs {
+    /// The library's words for it.
+    ///
+    /// # Errors
+    /// If the processors are none that can be used.
+    pub fn load(&self) -> Result<LoadOptions, Error> {
+        let weights = if self.no_mmap { Weights::Read } else { Weights::Mapped };
+        Ok(LoadOptions { weights, ..self.place.load()? })
+    }
 }
 
 /// Where to compute.
@@ -260,17 +276,43 @@ pub struct DeviceArgs {
     /// The same bits however many tokens are computed at once: leaves out kernels for many (AMX), where there are any
     #[arg(long)]
     pub batch_invariant: bool,
+    /// Threads for prompts (also -tb); 0 takes as many as -t
+    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub threads_batch: u32,
+    /// Processors that the threads keep to, such as 0-3 (Linux; also -Cr)
+    #[arg(long, value_name = "LO-HI")]
+    pub cpu_range: Option<String>,
+    /// With --cpu-range: 1 gives each thread one of the processors, 0 lets it run on any of them
+    #[arg(long, value_name = "0|1", default_value = "0")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub cpu_strict: u8,
+    /// Ask for huge pages for the cache and buffers, and for weights that are read (Linux)
+    #[arg(long)]
+    pub huge_pages: bool,
 }
 
 impl DeviceArgs {
     /// The library's words for it.
-    pub fn load(&self) -> LoadOptions {
+    ///
+    /// # Errors
+    /// If the processors are none that can be used.
+    pub fn load(&self) -> Result<LoadOptions, Error> {
         let device = match self.device {
             DeviceName::Cpu => Device::Cpu,
             DeviceName::Reference => Device::Reference,
         };
-        let batching = if self.batch_invariant { Batching::Invariant } else { Batching::Fastest };
-        LoadOptions { device, threads: self.threads as usize, batching }
+        let placing = if self.cpu_strict == 1 { Placing::Strict } else { Placing::Shared };
+        let cpus = self.cpu_range.as_deref().filter(|list| !list.is_empty());
+        Ok(LoadOptions {
+            device,
+            threads: self.threads as usize,
+            threads_batch: self.threads_batch as usize,
+            cpus: cpus.map(|list| Cpus::new(list, placing)).transpose().map_err(candor::Error::from)?,
+            huge_pages: self.huge_pages,
+            batching: if self.batch_invariant { Batching::Invariant } else { Batching::Fastest },
+            ..LoadOptions::default()
+        })
     }
 }
 

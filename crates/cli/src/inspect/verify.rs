@@ -37,7 +37,7 @@ pub fn verify(args: &VerifyArgs, line: &Line) -> Result<ExitCode, Error> {
         Source::File(path) => files_of(path),
     };
     let options = VerifyOptions {
-        load: args.place.load(),
+        load: args.place.load()?,
         prompt: reader.given().map_or(Prompt::BuiltIn, |ids| Prompt::Ids(ids.to_vec())),
         decode: args.steps,
         depth: if args.quick { Depth::Quick } else { Depth::Full },

@@ -8,13 +8,17 @@ use crate::program::{candor, story};
 fn sample(flag: &str) -> &'static str {
     match flag {
         "model" | "prompt" | "file" | "system-prompt" | "system-prompt-file" | "chat-template-file" => "some text",
-        "raw" | "escape" | "ignore-eos" | "context-shift" | "verbose" | "verbose-prompt" => "true",
+        "raw" | "escape" | "no-mmap" | "huge-pages" | "ignore-eos" | "context-shift" | "verbose" | "verbose-prompt" => {
+            "true"
+        }
         "reverse-prompt" | "dry-sequence-breaker" => "###",
         "samplers" => "top_k;temperature",
         "sampling-seq" => "kt",
         "logit-bias" => "3+1.5",
         "cache-type-k" | "cache-type-v" => "f32",
         "device" => "reference",
+        "cpu-range" => "0-0",
+        "cpu-strict" => "1",
         "progress" => "never",
         "mirostat" => "2",
         _ => "7",

@@ -60,6 +60,10 @@ fn the_context_and_its_cache_are_what_was_asked_for() {
         (&["--device", "cpu"], "device: cpu, "),
         (&["-t", "3"], " 3 threads\n"),
         (&["--threads", "1"], " 1 threads\n"),
+        (&["-t", "1", "-tb", "2"], " 1 threads (2 for prompts)\n"),
+        (&["-t", "3", "--threads-batch", "1"], " 3 threads (1 for prompts)\n"),
+        (&["-t", "2", "--threads-batch", "0"], " 2 threads\n"),
+        (&["--no-mmap"], "device: cpu, "),
     ] {
         for (command, text) in [("run", STORY.to_owned()), ("chat", STORY.to_owned()), ("perplexity", STORY.repeat(30))]
         {
@@ -87,14 +91,11 @@ fn the_context_and_its_cache_are_what_was_asked_for() {
 
 #[test]
 fn an_8_bit_cache_answers_much_the_same_and_needs_heads_of_whole_blocks() {
-    let words = |cache: &str| {
-        let line = format!("logits -n 5 -ctk {cache} -ctv {cache}");
-        candor(line.split(' ').chain(["-p", STORY])).text()
+    let text = |cache: &str| {
+        let line = format!("run --raw --temp 0 -n 24 --ignore-eos -ctk {cache} -ctv {cache}");
+        candor(line.split(' ')).stdin(long_prompt()).text()
     };
-    let likeliest = |text: &str| text.lines().find(|line| line.contains('%')).map(str::to_owned);
-    let (half, eight) = (words("f16"), words("q8_0"));
-    assert_ne!(half, eight, "rounded as much");
-    assert!(likeliest(&half).is_some(), "{half}");
+    assert_eq!(text("q8_0").split_whitespace().next(), text("f32").split_whitespace().next());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tiny.gguf");
     std::fs::write(&path, candor_testing::Tiny::default().bytes()).unwrap();
@@ -118,6 +119,56 @@ fn batches_threads_and_devices_give_the_same_text() {
     assert_eq!(text(&["-t", "2"]), expected);
     assert_eq!(text(&["-t", "1", "-b", "7", "-ub", "3"]), expected);
     assert_eq!(text(&["-t", "1", "-ub", "1"]), expected);
+    assert_eq!(text(&["-t", "1", "-tb", "3"]), expected);
+    assert_eq!(text(&["-t", "3", "-tb", "1", "-ub", "4"]), expected);
+}
+
+/// The first processor that this process may use.
+#[cfg(target_os = "linux")]
+fn processor() -> String {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    list.trim().split(['-', ',']).next().unwrap().to_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_keep_to_the_processors_that_are_named() {
+    let one = processor();
+    for args in [["-Cr", &one].as_slice(), &["--cpu-range", &one, "--cpu-strict", "1"]] {
+        let outcome = story(&[&["-v", "-n", "1"], args].concat()).outcome();
+        assert!(outcome.stderr.contains(" 1 threads\n"), "a thread per core of those: {outcome:?}");
+    }
+    for (list, problem) in
+        [("two", "expected numbers and ranges"), ("8000", "this process may not use 8000, but these: ")]
+    {
+        let error = story(&["--cpu-range", list]).error();
+        assert!(error.starts_with(&format!("error: processors {list}: {problem}")), "{error}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn huge_pages_are_taken_or_refused_by_name() {
+    let choices = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let command = story(&["--huge-pages", "-n", "1"]);
+    if choices.is_ok_and(|choices| !choices.contains("[never]")) {
+        assert_eq!(command.outcome().code, 0);
+    } else {
+        assert!(command.error().starts_with("error: huge pages: the system "));
+    }
+}
+
+#[test]
+fn weights_that_are_read_give_the_same_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    std::fs::write(&path, candor_testing::Tiny::default().bytes()).unwrap();
+    let path = path.to_str().unwrap();
+    let text = |args: &[&str]| candor(["run", path, "-p", "a b", "-n", "8", "--temp", "0"].iter().chain(args)).text();
+    assert_eq!(text(&["--no-mmap"]), text(&[]));
+    let error = candor(["run", "no-such-folder", "-p", "a", "--no-mmap"]).error();
+    assert!(error.starts_with("error: no-such-folder: no such file"), "{error}");
 }
 
 /// Without it the same holds but on processors with AMX, where text may differ once two tokens are nearly as likely.

@@ -43,7 +43,7 @@ fn named(section: &str) -> BTreeSet<String> {
     let flags: BTreeSet<String> =
         codes.map(|code| code.split(['=', '[']).next().unwrap_or_default().to_owned()).collect();
     // llama.cpp's flags of one dash that stand for long ones, and stdin.
-    let others = ["-sys", "-sysf", "-ctk", "-ctv", "-ub", "-pg", "-"].map(str::to_owned).into();
+    let others = ["-sys", "-sysf", "-ctk", "-ctv", "-ub", "-pg", "-tb", "-Cr", "-"].map(str::to_owned).into();
     flags.difference(&others).cloned().collect()
 }
 

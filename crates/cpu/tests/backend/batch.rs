@@ -79,7 +79,7 @@ fn mat(task: BatchTask<'_>, emit: &mut Emit<'_>, format: Format, packing: &Packi
 }
 
 fn cpu(threads: usize, batching: Batching) -> Cpu {
-    Cpu::new(CpuOptions { threads, kernels: &TABLE, batching })
+    Cpu::new(CpuOptions { threads, kernels: &TABLE, batching, ..CpuOptions::default() })
 }
 
 fn product<B: Prims>(ops: &mut B, tensor: &Tensor, x: &[f32]) -> Vec<f32> {

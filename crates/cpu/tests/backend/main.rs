@@ -19,7 +19,7 @@ fn backends() -> impl Iterator<Item = (String, Cpu)> {
     Kernels::available().flat_map(threads).map(|(kernels, threads)| {
         (
             format!("{}, {threads} threads", kernels.name),
-            Cpu::new(CpuOptions { threads, kernels, batching: Batching::Invariant }),
+            Cpu::new(CpuOptions { threads, kernels, batching: Batching::Invariant, ..CpuOptions::default() }),
         )
     })
 }

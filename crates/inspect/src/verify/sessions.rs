@@ -87,7 +87,9 @@ impl Sessions<'_> {
     /// One thread gives what several give, to the bit.
     pub(super) fn threads(&self, load: &LoadOptions) -> Result<Check, Error> {
         let model = self.runs.model;
-        let with = |threads| Model::from_gguf(model.gguf().clone(), &LoadOptions { threads, ..*load });
+        let with = |threads| {
+            Model::from_gguf(model.gguf().clone(), &LoadOptions { threads, threads_batch: threads, ..load.clone() })
+        };
         let one = with(1)?;
         let few = if one.device_label() == model.device_label() { Some(with(2)?) } else { None };
         let (several, logits) = match &few {

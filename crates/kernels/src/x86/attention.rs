@@ -223,7 +223,7 @@ impl<S: Copy> Product<S> {
 unsafe fn tile<W: Wide, S: Source<W>, const Q: usize, const N: usize>(p: Product<S>, first: usize) {
     // SAFETY: the caller's promise; offsets are those of the named elements.
     unsafe {
-        let (b, odd) = (p.b.skip(first / 2 * 2), if N % 2 == 0 { 0 } else { first % 2 });
+        let (b, odd) = (p.b.skip(first / 2 * 2), if N.is_multiple_of(2) { 0 } else { first % 2 });
         let mut sums = [[W::zero(); N]; Q];
         for q in 0..Q {
             for n in 0..N {
