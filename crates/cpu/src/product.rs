@@ -12,7 +12,7 @@ use crate::split::Split;
 use crate::weight::{Kind, Weight};
 
 /// Weight rows per chunk are a multiple of this: kernels take several at once, and it fills a cache line of outputs.
-const ROWS_MULTIPLE: usize = 16;
+const ROWS_MULTIPLE: usize = 32;
 /// Weight bytes times input rows per chunk that are worth handing to another thread.
 const CHUNK_BYTES: usize = 16 << 10;
 /// Outputs per chunk, so that they stay in the second-level cache.
