@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use crate::command::{add_target, cargo};
+use crate::isa;
 
 /// The crates that a browser will need.
 const WASM: &[&str] = &[
@@ -25,6 +26,7 @@ pub fn run(test: bool) -> Result<(), Box<dyn Error>> {
     cargo(&["doc", "--workspace", "--lib", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])?;
     if test {
         cargo(&["test", "--workspace"], &[])?;
+        isa::run()?;
     }
     add_target(WASM_TARGET)?;
     let mut wasm = vec!["check", "--target", WASM_TARGET];

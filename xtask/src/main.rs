@@ -3,6 +3,7 @@
 mod aarch64;
 mod check;
 mod command;
+mod isa;
 mod synth;
 
 use std::error::Error;
@@ -10,10 +11,12 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask check [--no-test]
+       cargo xtask isa
        cargo xtask aarch64
        cargo xtask synth SHAPE FORMAT [-o FILE]
 
 check    does what CI does: rustfmt, clippy, rustdoc, tests, wasm32; stops at the first failure
+isa      runs what depends on the instruction set once for each that this machine has
 aarch64  tests the kernels on emulated ARM processors; needs qemu-aarch64 and a cross linker
 synth    writes a GGUF file with random weights, by default target/synth/SHAPE-FORMAT.gguf";
 
@@ -23,6 +26,7 @@ fn main() -> ExitCode {
     let done: Result<(), Box<dyn Error>> = match args[..] {
         ["check"] => check::run(true),
         ["check", "--no-test"] => check::run(false),
+        ["isa"] => isa::run(),
         ["aarch64"] => aarch64::run(),
         ["synth", shape, format] => synth::run(shape, format, None),
         ["synth", shape, format, "-o", file] => synth::run(shape, format, Some(file.as_ref())),

@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("candor-quant", &[]),
     ("candor-testing", &["candor-gguf"]),
     ("candor-tokenizer", &["candor-gguf"]),
-    ("xtask", &["candor-gguf", "candor-quant"]),
+    ("xtask", &["candor-gguf", "candor-kernels", "candor-quant"]),
 ];
 
 /// The crate that tests may use and nothing else.

@@ -1,5 +1,9 @@
 //! The tables for AVX-512: F, BW, VL and DQ (Skylake-SP and later), and the same with the byte dot products of VNNI (Cascade Lake,
 //! Ice Lake, Zen 4 and later).
+#![allow(
+    clippy::needless_range_loop,
+    reason = "the index of a register tile meets several arrays, with constant bounds"
+)]
 
 mod attention;
 mod float;
