@@ -3,6 +3,11 @@
 //! The exact distribution is the reference device's: `architectures.rs` shows its logits equal to float64's over the
 //! dequantized weights, and the mean entropy in the golden, from another float64 engine, shows it again for these models.
 //! The cache is F32, so what is measured is the arithmetic with quantized weights.
+//!
+//! How sharp it is: 128 tokens leave some 20 % of chance in a small model's ratio, so a loss of a few per cent may pass.
+//! Always rounding activations to 127 levels, a fifth more squared error, turned two of fourteen formats red; 96 levels
+//! turned eight and the mean. The wide models' K-quants and IQ4_XS lie at about half of llama.cpp's or less and have
+//! that much room.
 
 use std::path::Path;
 
