@@ -8,7 +8,7 @@ use candor_kernels::{ISA_VARIABLE, Kernels};
 use crate::command::cargo;
 
 /// Tests of whole models; scalar runs them too.
-const MODELS: &[&str] = &["architectures", "consistency", "greedy", "perplexity", "sequences"];
+const MODELS: &[&str] = &["accuracy", "architectures", "consistency", "greedy", "perplexity", "sequences"];
 
 /// Runs the tests under every table.
 pub fn run() -> Result<(), Box<dyn Error>> {
