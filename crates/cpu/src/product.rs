@@ -282,7 +282,7 @@ mod tests {
         let mut chunks = Vec::new();
         deal(&mut chunks, &[&weight(2048, 2048)], 1, 2);
         let rows: Vec<usize> = chunks.iter().map(|chunk| chunk.rows.len()).collect();
-        assert_eq!((rows[0], rows.last()), (512, Some(&16)), "{rows:?}");
+        assert_eq!((rows[0], rows.last()), (512, Some(&ROWS_MULTIPLE)), "{rows:?}");
         assert!(rows.is_sorted_by(|a, b| a >= b), "{rows:?}");
         deal(&mut chunks, &[&weight(2048, 2048)], 1, 1);
         assert_eq!(chunks, [Chunk { part: 0, rows: 0..2048 }], "one thread reads in one go");
