@@ -81,16 +81,13 @@ impl Strip<'_> {
         &self.w[row.min(self.count - 1) * self.row_bytes..][..self.row_bytes]
     }
 
-    /// Asks for `bytes` of every row from `at`; from the end of the rows, for the start of as many rows after them. What one
-    /// segment's products take is long enough for the next one to arrive.
-    pub fn prefetch_after(&self, at: usize, bytes: usize) {
+    /// Asks for `bytes` of a row from `at`; from the end of the rows, for the start of a row after them.
+    pub fn prefetch(&self, row: usize, at: usize, bytes: usize) {
         let first = if at < self.row_bytes { at } else { self.count * self.row_bytes };
-        for row in 0..self.count {
-            let start = self.w.as_ptr().wrapping_add(first + row * self.row_bytes).cast::<i8>();
-            for line in (0..bytes).step_by(64) {
-                // SAFETY: every x86-64 processor has the instruction; an address that is not there does nothing.
-                unsafe { _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(line)) };
-            }
+        let start = self.w.as_ptr().wrapping_add(first + row * self.row_bytes).cast::<i8>();
+        for line in (0..bytes).step_by(64) {
+            // SAFETY: every x86-64 processor has the instruction; an address that is not there does nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(line)) };
         }
     }
 }

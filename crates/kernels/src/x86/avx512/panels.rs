@@ -119,7 +119,6 @@ fn strip_times<R: Row>(out: &mut OutTile<'_>, strip: &Strip<'_>, room: &mut Room
             let rows = std::array::from_fn(|r| R::Group::split(strip.row(p * 16 + r)));
             unpack::<R>(&mut room.panels[p][..blocks.div_ceil(8)], rows, start / 8);
         }
-        strip.prefetch_after((start + blocks) * strip.row_bytes / x.blocks, blocks * strip.row_bytes / x.blocks);
         let mut t = 0;
         while t < x.count {
             let part = Part { start, blocks, t };
@@ -141,16 +140,19 @@ fn strip_times<R: Row>(out: &mut OutTile<'_>, strip: &Strip<'_>, room: &mut Room
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn unpack<R: Row>(panels: &mut [Sixteen], rows: [(&[R::Group], &[u8]); 16], start: usize) {
     for (g, panel) in panels.iter_mut().enumerate() {
-        let mut ends = [R::Group::PADDING; 16];
-        let groups: [&R::Group; 16] = if start + g < rows[0].0.len() {
-            rows.map(|(groups, _)| &groups[start + g])
-        } else {
-            for (end, (_, rest)) in ends.iter_mut().zip(rows) {
-                end.bytes()[..rest.len()].copy_from_slice(rest);
+        if start + g < rows[0].0.len() {
+            let mut groups = [&rows[0].0[start + g]; 16];
+            for (group, (row, _)) in groups.iter_mut().zip(rows) {
+                *group = &row[start + g];
             }
-            ends.each_ref()
-        };
-        panel.unpack::<R>(groups);
+            panel.unpack::<R>(groups);
+            continue;
+        }
+        let mut ends = [R::Group::PADDING; 16];
+        for (end, (_, rest)) in ends.iter_mut().zip(rows) {
+            end.bytes()[..rest.len()].copy_from_slice(rest);
+        }
+        panel.unpack::<R>(ends.each_ref());
     }
 }
 
@@ -183,6 +185,11 @@ fn tile<B: Panel, const T: usize>(
     }
     let inputs: &[Segment; T] = inputs;
     for b in 0..blocks {
+        if part.t == 0 {
+            // The next segment's weights, a row at a time: all at once would keep the inputs waiting.
+            let block_bytes = strip.row_bytes / x.blocks;
+            strip.prefetch(b, (part.start + blocks) * block_bytes, blocks * block_bytes);
+        }
         let (g, j) = (b / 8, b % 8);
         let panel: [&Sixteen; PANELS] = std::array::from_fn(|p| &panels[p][g]);
         let mut sums = [[_mm512_setzero_si512(); PANELS]; T];
