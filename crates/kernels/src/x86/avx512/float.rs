@@ -17,7 +17,7 @@ use crate::{Activations, OutTile};
 const SEGMENT: usize = 1024;
 /// Registers of a segment.
 const STEPS: usize = SEGMENT / 16;
-/// Wsixteen rows that are widened together.
+/// Weight rows that are widened together.
 const STRIP: usize = 6;
 /// Inputs of a tile.
 const INPUTS: usize = 4;
