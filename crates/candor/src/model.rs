@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use candor_cpu::{Batching, Cpu, CpuOptions, Cpus, huge_pages};
-use candor_gguf::{ByteOrder, Gguf, Pages};
+use candor_gguf::{Gguf, Pages};
 use candor_kernels::Kernels;
 use candor_models::Config;
 use candor_ops::{Ops, Reference};
@@ -159,27 +159,6 @@ impl Model {
             Device::Reference => true,
         };
         Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, loaded, device, batch_invariant }) })
-    }
-
-    /// Touches every page of the file's weights, so that reading them from disk happens now and in order.
-    /// `progress` sees bytes done and in all. Does nothing for files that were copied into memory anyway.
-    pub fn prefault(&self, mut progress: impl FnMut(u64, u64)) {
-        const PAGE: usize = 4096;
-        const CHUNK: usize = 16 << 20;
-        let gguf = self.gguf();
-        if gguf.byte_order() != ByteOrder::Little {
-            return;
-        }
-        let total = gguf.tensors().iter().map(|tensor| tensor.bytes).sum();
-        let mut done = 0;
-        for tensor in gguf.tensors() {
-            for chunk in gguf.data(tensor).chunks(CHUNK) {
-                let touched = chunk.iter().step_by(PAGE).fold(0u8, |sum, &byte| sum ^ byte);
-                std::hint::black_box(touched);
-                done += chunk.len() as u64;
-                progress(done, total);
-            }
-        }
     }
 
     /// Where the model runs, for people to read: `cpu, avx2 kernels, 8 threads`.

@@ -158,7 +158,7 @@ fn read_ahead(model: &Model, when: When, started: Instant) {
         return;
     }
     let mut bar: Option<ProgressBar> = None;
-    model.prefault(|done, total| {
+    model.gguf().prefault(|done, total| {
         if is_due(when, started.elapsed()) {
             bar.get_or_insert_with(|| new_bar(total)).set_position(done);
         }

@@ -3,7 +3,7 @@
 use crate::cursor::ByteOrder;
 use crate::directory::{self, Directory};
 use crate::map::{self, Mapping, Opened, Pages};
-use crate::{Error, Metadata, TensorInfo, shards};
+use crate::{Error, Metadata, TensorInfo, prefault, shards};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::io;
@@ -155,6 +155,13 @@ impl Gguf {
     /// page cache faster. Returns at once; nothing happens to a model in memory, or where the system has no such call.
     pub fn prefetch(&self) {
         self.0.shards.iter().filter_map(|shard| shard.mapping.as_ref()).for_each(Mapping::prefetch);
+    }
+
+    /// Reads what of the mapped files is not in memory yet and makes every page ready, so that this happens now and in order.
+    /// `progress` sees bytes done and in all, on this thread. Does nothing for files that were copied into memory anyway.
+    pub fn prefault(&self, progress: impl FnMut(u64, u64)) {
+        let mapped = |shard: &Shard| shard.mapping.clone().filter(|_| shard.order == ByteOrder::Little);
+        prefault::prefault(&self.0.shards.iter().filter_map(mapped).collect::<Vec<_>>(), progress);
     }
 
     /// The data of a tensor of this file, little-endian, `tensor.bytes` long. No copy is made of a little-endian file's

@@ -30,6 +30,7 @@ mod looks;
 #[allow(unsafe_code)]
 mod map;
 mod metadata;
+mod prefault;
 mod shards;
 mod tensor;
 mod value;

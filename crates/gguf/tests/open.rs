@@ -114,3 +114,39 @@ fn split_models_with_something_amiss() {
     let alone = Gguf::from_bytes(fs::read(&paths[2]).unwrap().into()).expect_err("one of three").to_string();
     assert_eq!(alone, "metadata split.count: expected 1, got 3");
 }
+
+#[test]
+fn prefault_tells_how_far_it_is() {
+    let folder = folder("prefault");
+    let paths = three(&folder);
+    let total = paths.iter().map(|path| fs::metadata(path).unwrap().len()).sum::<u64>();
+    let mut seen = Vec::new();
+    Gguf::open(&paths[0]).unwrap().prefault(|done, all| seen.push((done, all)));
+    assert!(seen.is_sorted() && seen.iter().all(|&(_, all)| all == total), "{seen:?}");
+    assert_eq!(seen.last(), Some(&(total, total)));
+    Gguf::read(&paths[0], candor_gguf::Pages::Usual).unwrap().prefault(|_, _| panic!("there is nothing to do"));
+}
+
+/// Bytes of a mapped file that are in this process's page table, from `/proc/self/smaps`.
+#[cfg(target_os = "linux")]
+fn resident(path: &Path) -> u64 {
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let (_, rest) = maps.split_once(path.to_str().unwrap()).expect("the file is mapped");
+    let (_, rest) = rest.split_once("Rss:").unwrap();
+    1024 * rest.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn prefault_makes_every_page_ready() {
+    // More than two pieces of what threads take at a time.
+    const BYTES: usize = 40 << 20;
+    let path = folder("prefault-pages").join("large.gguf");
+    let mut writer = Writer::new();
+    writer.tensor("a", Format::F32, &[BYTES as u64 / 4], vec![0; BYTES]).unwrap();
+    writer.write_file(&path).unwrap();
+    let gguf = Gguf::open(&path).unwrap();
+    assert!(resident(&path) < BYTES as u64 / 2);
+    gguf.prefault(|_, _| ());
+    assert!(resident(&path) >= fs::metadata(&path).unwrap().len());
+}
