@@ -125,16 +125,23 @@ impl Pool {
         }
         let mut kept = 0;
         let mut bar = f32::NEG_INFINITY;
-        for i in 0..self.items.len() {
-            let item = self.items[i];
-            if item.logit < bar {
+        for start in (0..self.items.len()).step_by(BLOCK) {
+            let block = start..self.items.len().min(start + BLOCK);
+            // Soon nearly every block ends here; without a branch for each item the compiler makes vectors of it.
+            if self.items[block.clone()].iter().fold(true, |below, item| below & (item.logit < bar)) {
                 continue;
             }
-            self.items[kept] = item;
-            kept += 1;
-            if kept == room {
-                bar = self.items[..kept].select_nth_unstable_by(k - 1, by_logit).1.logit;
-                kept = k;
+            for at in block {
+                let item = self.items[at];
+                if item.logit < bar {
+                    continue;
+                }
+                self.items[kept] = item;
+                kept += 1;
+                if kept == room {
+                    bar = self.items[..kept].select_nth_unstable_by(k - 1, by_logit).1.logit;
+                    kept = k;
+                }
             }
         }
         self.items.truncate(kept);
