@@ -21,6 +21,10 @@ pub enum Error {
     /// `CANDOR_ISA` names no instruction set of this machine.
     #[error(transparent)]
     Isa(#[from] candor_kernels::UnknownIsa),
+    /// No GPU could be opened.
+    #[cfg(feature = "gpu")]
+    #[error(transparent)]
+    Gpu(#[from] candor_gpu::Error),
     /// Something was asked of the system that it does not have.
     #[error(transparent)]
     Unavailable(#[from] candor_cpu::Unavailable),

@@ -4,6 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use candor_cpu::{Batching, Cpu, CpuOptions, Cpus, huge_pages};
 use candor_gguf::{Gguf, Pages};
+#[cfg(feature = "gpu")]
+use candor_gpu::{Gpu, GpuOptions};
 use candor_kernels::Kernels;
 use candor_models::Config;
 use candor_ops::{Ops, Reference};
@@ -20,6 +22,9 @@ pub enum Device {
     Cpu,
     /// The readable definition of every operation, in f64 where it sums. Slow, and holds all weights in f32.
     Reference,
+    /// A GPU: the one that [`LoadOptions::gpu`] chooses.
+    #[cfg(feature = "gpu")]
+    Gpu,
 }
 
 /// Where the weights of a file are.
@@ -49,6 +54,9 @@ pub struct LoadOptions {
     pub weights: Weights,
     /// Asks the system for huge pages: for caches, activations, and weights that were read.
     pub huge_pages: bool,
+    /// Which GPU, and how it is used.
+    #[cfg(feature = "gpu")]
+    pub gpu: GpuOptions,
 }
 
 /// Something to do with the backend that options choose, whatever its type.
@@ -64,7 +72,8 @@ pub trait BackendVisitor {
 /// Makes the backend that `options` choose and hands it to the visitor.
 ///
 /// # Errors
-/// If `CANDOR_ISA` names no instruction set of this machine, or huge pages are asked for where there are none.
+/// If `CANDOR_ISA` names no instruction set of this machine, huge pages are asked for where there are none, or there is
+/// no such GPU.
 pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Result<V::Output, Error> {
     Ok(match options.device {
         Device::Cpu => {
@@ -81,6 +90,12 @@ pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Re
             visitor.visit(cpu, label)
         }
         Device::Reference => visitor.visit(Reference, "reference".to_owned()),
+        #[cfg(feature = "gpu")]
+        Device::Gpu => {
+            let gpu = Gpu::new(&options.gpu)?;
+            let label = format!("gpu, {}", gpu.label());
+            visitor.visit(gpu, label)
+        }
     })
 }
 
@@ -157,6 +172,9 @@ impl Model {
         let batch_invariant = match options.device {
             Device::Cpu => options.batching == Batching::Invariant || !Kernels::from_env()?.has_batch_kernels(),
             Device::Reference => true,
+            // Prompts are multiplied in tiles, which add up in another order.
+            #[cfg(feature = "gpu")]
+            Device::Gpu => false,
         };
         Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, loaded, device, batch_invariant }) })
     }

@@ -6,7 +6,7 @@ use candor_gguf::Gguf;
 use candor_models::{Config, Decoder, Pass, Scratch};
 use candor_ops::{KvPlan, Ops, Step, Tap};
 
-use crate::{Observed, Observer};
+use crate::{Error, Observed, Observer};
 
 /// A loaded model that can begin any number of independent runs.
 pub(crate) trait Loaded: Send + Sync {
@@ -18,9 +18,15 @@ pub(crate) trait Loaded: Send + Sync {
 /// A run: the cache and buffers of one session.
 pub(crate) trait Run: Send {
     /// Runs a step and replaces `logits` by those of `step.outputs`, `[outputs, V]`.
-    fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>);
+    /// An error is the device's, after which no step will do.
+    fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<(), Error>;
     /// The same, and every named value is shown to `observer`.
-    fn step_observed(&mut self, step: Step<'_>, logits: &mut Vec<f32>, observer: &mut dyn Observer);
+    fn step_observed(
+        &mut self,
+        step: Step<'_>,
+        logits: &mut Vec<f32>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error>;
 }
 
 /// Hands the named values of a pass to an observer, as copies.
@@ -95,26 +101,32 @@ where
     Scratch<B>: Send,
     B::Kv: Send,
 {
-    fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>) {
+    fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<(), Error> {
         let Running { model, ops, scratch, kv } = self;
         model.forward(&mut Pass { ops, s: scratch, kv, step, tap: &mut () });
-        self.read(step, logits);
+        self.read(step, logits)
     }
 
-    fn step_observed(&mut self, step: Step<'_>, logits: &mut Vec<f32>, observer: &mut dyn Observer) {
+    fn step_observed(
+        &mut self,
+        step: Step<'_>,
+        logits: &mut Vec<f32>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
         let Running { model, ops, scratch, kv } = self;
         let mut tap = Watch { step, observer, copy: Vec::new() };
         model.forward(&mut Pass { ops, s: scratch, kv, step, tap: &mut tap });
-        self.read(step, logits);
+        self.read(step, logits)
     }
 }
 
 impl<B: Ops> Running<B> {
-    fn read(&mut self, step: Step<'_>, logits: &mut Vec<f32>) {
+    fn read(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<(), Error> {
         logits.clear();
         if !step.outputs.is_empty() {
             let snapshot = self.ops.snapshot(&self.scratch.logits);
             self.ops.download(&snapshot, logits);
         }
+        Ok(self.ops.finish().map_err(candor_models::Error::from)?)
     }
 }
