@@ -114,6 +114,11 @@ impl BackendVisitor for Load<'_> {
     }
 }
 
+/// Whether a matrix of the file meets many inputs by another kernel than few.
+fn has_batch_kernels(gguf: &Gguf, kernels: &Kernels) -> bool {
+    gguf.tensors().iter().any(|tensor| tensor.shape.len() > 1 && (kernels.batch)(tensor.format).is_some())
+}
+
 /// A loaded model. Cheap to clone; every clone shares the weights.
 #[derive(Clone)]
 pub struct Model {
@@ -170,7 +175,7 @@ impl Model {
         let template = template.map(|source| ChatTemplate::new(source).map_err(|error| error.to_string()));
         let (loaded, device) = visit_backend(options, Load { gguf: &gguf })??;
         let batch_invariant = match options.device {
-            Device::Cpu => options.batching == Batching::Invariant || !Kernels::from_env()?.has_batch_kernels(),
+            Device::Cpu => options.batching == Batching::Invariant || !has_batch_kernels(&gguf, Kernels::from_env()?),
             Device::Reference => true,
             // Prompts are multiplied in tiles, which add up in another order.
             #[cfg(feature = "gpu")]

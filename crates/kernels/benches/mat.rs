@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use candor_kernels::{Activations, Kernels, MatKernels, OutTile, Q8RowMut, Q8Rows};
+use candor_kernels::{Activations, BatchKernels, BatchTask, Kernels, Line, MatKernels, OutTile, Q8RowMut, Q8Rows};
 use candor_quant::Format;
 
 const COLS: usize = 2048;
@@ -79,6 +79,24 @@ fn pass(kernels: &MatKernels, format: Format, w: &[u8], rows: usize, x: Activati
     least
 }
 
+/// The same of a batch kernel; its inputs are packed before.
+fn batch_pass(kernels: &BatchKernels, format: Format, w: &[u8], x: &[f32]) -> f64 {
+    let row_bytes = format.row_bytes(COLS).expect("whole blocks");
+    let inputs = x.len() / COLS;
+    let mut packed = vec![Line::ZERO; kernels.packing.room(inputs, COLS)];
+    for (index, piece) in packed.chunks_mut(kernels.packing.lines).enumerate() {
+        (kernels.packing.pack)(piece, x, COLS, index);
+    }
+    let mut scratch = vec![Line::ZERO; (kernels.scratch)(PROMPT_ROWS, inputs)];
+    let w = &w[..PROMPT_ROWS * row_bytes];
+    let start = Instant::now();
+    let task = BatchTask { w, rows: PROMPT_ROWS, cols: COLS, inputs, x: &packed, scratch: &mut scratch };
+    (kernels.mat)(task, &mut |_, values| {
+        black_box(values);
+    });
+    start.elapsed().as_secs_f64() / PROMPT_ROWS as f64
+}
+
 /// Random bytes without infinite or NaN halves; of plain numbers, rows of `values`: random bits would be subnormal now
 /// and then, which costs a processor a hundred cycles each.
 fn weights(format: Format, bytes: usize, values: &[f32]) -> Vec<u8> {
@@ -127,8 +145,16 @@ fn main() {
             print!("{:8} {:8} {:12.2}", table.name, format.name(), row_bytes as f64 / time / 1e9);
             for count in PROMPT_INPUTS {
                 let rows = if slow { PROMPT_ROWS / 8 } else { PROMPT_ROWS };
-                let x = inputs.rows(&kernels, count);
-                let time = best(passes * 4, || pass(&kernels, format, &weights, rows, x, &mut out));
+                let time = match (table.batch)(format).filter(|batch| batch.least <= count) {
+                    Some(batch) => {
+                        let x = &inputs.values[..count * COLS];
+                        best(passes * 4, || batch_pass(&batch, format, &weights, x))
+                    }
+                    None => {
+                        let x = inputs.rows(&kernels, count);
+                        best(passes * 4, || pass(&kernels, format, &weights, rows, x, &mut out))
+                    }
+                };
                 print!(" {:12.1}", (COLS * count) as f64 / time / 1e9);
             }
             println!();

@@ -18,6 +18,8 @@ pub enum Form {
     Bf16,
     /// The sum of two bfloat16: 16 significant bits or more.
     TwoBf16,
+    /// As they are.
+    F32,
 }
 
 /// How inputs are packed: in pieces of up to `inputs` rows of up to `cols` columns, each filled by itself.

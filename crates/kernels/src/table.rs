@@ -101,10 +101,3 @@ pub struct Kernels {
     /// The kernels of a weight format for many inputs at once; `None` where `mat` serves any number.
     pub batch: fn(Format) -> Option<BatchKernels>,
 }
-
-impl Kernels {
-    /// Whether any format has batch kernels, so that an element's bits may depend on how many inputs there are.
-    pub fn has_batch_kernels(&self) -> bool {
-        Format::ALL.iter().any(|&format| (self.batch)(format).is_some())
-    }
-}

@@ -4,7 +4,8 @@ mod amx;
 mod attention;
 mod avx2;
 mod avx512;
+mod batch;
 
 pub(crate) use amx::Amx;
 pub(crate) use avx2::Avx2;
-pub(crate) use avx512::{Avx512, Avx512Vnni};
+pub(crate) use avx512::{Avx512, Avx512Bf16, Avx512Vnni};

@@ -3,20 +3,15 @@
 //! Weights of any format are unpacked to bfloat16 block by block and inputs rounded to it, with 8 significant bits each;
 //! sums are f32. F16 weights and their inputs become two bfloat16 each, of which the product of the two small halves is
 //! left out: 16 significant bits, where one half of either would have an error above that of half-precision inputs.
-//! F32 weights stay with the exact row kernels.
-#![allow(clippy::needless_range_loop, reason = "the index of a register meets several arrays, with constant bounds")]
+//! F32 weights stay as they are, and with the engine in registers.
 
-mod lines;
-mod mat;
-mod pack;
 mod permission;
 mod tiles;
-mod unpack;
 
 #[cfg(all(test, target_os = "linux"))]
 mod emulator;
 #[cfg(all(test, target_os = "linux"))]
-mod tests;
+pub mod tests;
 
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
@@ -25,26 +20,27 @@ use candor_quant::Format;
 
 use crate::{BatchKernels, Kernels};
 
-use super::Avx512Vnni;
-use unpack::{k_quants, legacy, plain};
+use super::Avx512Bf16;
+use super::avx512::F32;
+use super::batch::mat;
+use super::batch::registers::Floats;
+use super::batch::unpack::{self, k_quants, legacy, plain};
+use tiles::Tiles;
 
 /// Proof that this processor has AMX with bfloat16, AVX-512 with bfloat16 and what AVX-512 VNNI's table needs, and that
 /// the operating system lets this process use the tiles.
 #[derive(Clone, Copy)]
-pub(crate) struct Amx(Avx512Vnni);
+pub(crate) struct Amx(Avx512Bf16);
 
 impl Amx {
     /// Asks the processor and the operating system.
     pub(crate) fn detect() -> Option<Amx> {
         const AMX_BF16: u32 = 1 << 22;
         const AMX_TILE: u32 = 1 << 24;
-        let below = Avx512Vnni::detect()?;
+        let below = Avx512Bf16::detect()?;
         let features = __cpuid_count(7, 0).edx;
-        let has = features & AMX_BF16 != 0
-            && features & AMX_TILE != 0
-            && is_x86_feature_detected!("avx512bf16")
-            && permission::state_is_saved()
-            && permission::ask();
+        let has =
+            features & AMX_BF16 != 0 && features & AMX_TILE != 0 && permission::state_is_saved() && permission::ask();
         has.then_some(Amx(below))
     }
 
@@ -58,24 +54,25 @@ impl Amx {
     }
 }
 
-/// Formats with an unpacker of their own; the other blocks are decoded to f32 first. None for F32, and for integers and
-/// F64, which have more than 8 or 16 significant bits.
+/// Formats with an unpacker of their own; the other blocks are decoded to f32 first. F32 stays exact, in registers. None for
+/// integers and F64, which have more than 8 or 16 significant bits.
 fn batch(format: Format) -> Option<BatchKernels> {
     match format {
-        Format::F16 => Some(mat::kernels::<plain::F16>()),
-        Format::Bf16 => Some(mat::kernels::<plain::Bf16>()),
-        Format::Q4_0 => Some(mat::kernels::<legacy::Q4_0>()),
-        Format::Q4_1 => Some(mat::kernels::<legacy::Q4_1>()),
-        Format::Q5_0 => Some(mat::kernels::<legacy::Q5_0>()),
-        Format::Q5_1 => Some(mat::kernels::<legacy::Q5_1>()),
-        Format::Q8_0 => Some(mat::kernels::<legacy::Q8_0>()),
-        Format::Iq4Nl => Some(mat::kernels::<legacy::Iq4Nl>()),
-        Format::Q2K => Some(mat::kernels::<k_quants::Q2K>()),
-        Format::Q3K => Some(mat::kernels::<k_quants::Q3K>()),
-        Format::Q4K => Some(mat::kernels::<k_quants::Q4K>()),
-        Format::Q5K => Some(mat::kernels::<k_quants::Q5K>()),
-        Format::Q6K => Some(mat::kernels::<k_quants::Q6K>()),
-        Format::Iq4Xs => Some(mat::kernels::<k_quants::Iq4Xs>()),
-        _ => unpack::decoded(format),
+        Format::F16 => Some(mat::kernels::<plain::F16, Tiles>()),
+        Format::Bf16 => Some(mat::kernels::<plain::Bf16, Tiles>()),
+        Format::Q4_0 => Some(mat::kernels::<legacy::Q4_0, Tiles>()),
+        Format::Q4_1 => Some(mat::kernels::<legacy::Q4_1, Tiles>()),
+        Format::Q5_0 => Some(mat::kernels::<legacy::Q5_0, Tiles>()),
+        Format::Q5_1 => Some(mat::kernels::<legacy::Q5_1, Tiles>()),
+        Format::Q8_0 => Some(mat::kernels::<legacy::Q8_0, Tiles>()),
+        Format::Iq4Nl => Some(mat::kernels::<legacy::Iq4Nl, Tiles>()),
+        Format::Q2K => Some(mat::kernels::<k_quants::Q2K, Tiles>()),
+        Format::Q3K => Some(mat::kernels::<k_quants::Q3K, Tiles>()),
+        Format::Q4K => Some(mat::kernels::<k_quants::Q4K, Tiles>()),
+        Format::Q5K => Some(mat::kernels::<k_quants::Q5K, Tiles>()),
+        Format::Q6K => Some(mat::kernels::<k_quants::Q6K, Tiles>()),
+        Format::Iq4Xs => Some(mat::kernels::<k_quants::Iq4Xs, Tiles>()),
+        Format::F32 => Some(mat::kernels::<plain::Wide<F32>, Floats>()),
+        _ => unpack::decoded::<Tiles>(format),
     }
 }

@@ -1,5 +1,5 @@
-//! The tables for AVX-512: F, BW, VL and DQ (Skylake-SP and later), and the same with the byte dot products of VNNI (Cascade Lake,
-//! Ice Lake, Zen 4 and later).
+//! The tables for AVX-512: F, BW, VL and DQ (Skylake-SP and later), the same with the byte dot products of VNNI (Cascade Lake,
+//! Ice Lake, Zen 4 and later), and with those of bfloat16.
 #![allow(
     clippy::needless_range_loop,
     reason = "the index of a register tile meets several arrays, with constant bounds"
@@ -20,9 +20,17 @@ mod vnni;
 
 use candor_quant::Format;
 
-use crate::{Kernels, MatKernels};
+use crate::{BatchKernels, Kernels, MatKernels};
 
 use super::Avx2;
+use super::batch::{
+    self,
+    registers::{Floats, Pairs},
+    unpack::plain,
+};
+#[cfg(test)]
+pub(super) use float::{Bf16, F16};
+pub(super) use float::{F32, Number};
 
 /// Proof that this processor has AVX-512 F, BW, VL and DQ, and what AVX2's table needs.
 #[derive(Clone, Copy)]
@@ -47,7 +55,7 @@ impl Avx512 {
             mat,
             attention: attention::attention,
             probe: probe::BYTES,
-            batch: |_| None,
+            batch: float_batch,
         };
         &TABLE
     }
@@ -72,9 +80,47 @@ impl Avx512Vnni {
             mat: vnni::kernels,
             attention: attention::attention,
             probe: probe::VNNI,
-            batch: |_| None,
+            batch: float_batch,
         };
         &TABLE
+    }
+}
+
+/// Proof that this processor has AVX-512 with bfloat16 and VNNI too (Cooper Lake, Zen 4, Sapphire Rapids and later).
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512Bf16(());
+
+impl Avx512Bf16 {
+    /// Asks the processor and the operating system.
+    pub(crate) fn detect() -> Option<Avx512Bf16> {
+        Avx512Vnni::detect()?;
+        is_x86_feature_detected!("avx512bf16").then_some(Avx512Bf16(()))
+    }
+
+    /// The table: that of VNNI, but for many inputs of BF16 weights, which are rounded to bfloat16 in turn.
+    pub(crate) fn kernels(self) -> &'static Kernels {
+        static TABLE: Kernels = Kernels {
+            name: "avx512bf16",
+            f32: float_loops::LOOPS,
+            mat: vnni::kernels,
+            attention: attention::attention,
+            probe: probe::VNNI,
+            batch: |format| match format {
+                Format::Bf16 => Some(batch::mat::kernels::<plain::Bf16, Pairs>()),
+                _ => float_batch(format),
+            },
+        };
+        &TABLE
+    }
+}
+
+/// Plain numbers, exactly as they are.
+fn float_batch(format: Format) -> Option<BatchKernels> {
+    match format {
+        Format::F32 => Some(batch::mat::kernels::<plain::Wide<float::F32>, Floats>()),
+        Format::F16 => Some(batch::mat::kernels::<plain::Wide<float::F16>, Floats>()),
+        Format::Bf16 => Some(batch::mat::kernels::<plain::Wide<float::Bf16>, Floats>()),
+        _ => None,
     }
 }
 

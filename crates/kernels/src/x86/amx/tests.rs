@@ -1,37 +1,26 @@
 //! The kernels as machine code: on a processor with AMX as it is, elsewhere with `emulator` behind the instructions.
 
 mod instructions;
-mod packing;
-mod products;
-mod random;
-mod speed;
-mod unpacking;
 
 use super::{Amx, emulator};
-use crate::x86::Avx512Vnni;
-use crate::{BatchKernels, Kernels};
+use crate::Kernels;
+use crate::x86::Avx512Bf16;
 
 /// A token for this test, and the word on what runs it; `None` where not even AVX-512 with bfloat16 is there.
 ///
 /// Outside of tests there is no other token than that of `Amx::detect`.
-fn amx() -> Option<Amx> {
+pub fn amx() -> Option<Amx> {
     if let Some(amx) = Amx::detect() {
         eprintln!("tile instructions: the processor's");
         return Some(amx);
     }
-    let below = Avx512Vnni::detect().filter(|_| is_x86_feature_detected!("avx512bf16"));
+    let below = Avx512Bf16::detect();
     match below {
         Some(_) => eprintln!("tile instructions: emulated"),
         None => eprintln!("skipped: this processor has no AVX-512 with bfloat16"),
     }
     emulator::install();
     below.map(Amx)
-}
-
-/// The formats that have batch kernels, and these.
-fn formats(amx: Amx) -> impl Iterator<Item = (candor_quant::Format, BatchKernels)> {
-    let batch = amx.kernels().batch;
-    candor_quant::Format::ALL.iter().filter_map(move |&format| Some((format, batch(format)?)))
 }
 
 #[test]
@@ -43,13 +32,12 @@ fn the_table_is_there_with_the_processor_alone() {
     }
     let Some(amx) = amx() else { return };
     let table = amx.kernels();
-    assert!(table.name == "amx" && table.has_batch_kernels());
-    assert!(Kernels::available().filter(|table| table.name != "amx").all(|table| !table.has_batch_kernels()));
+    assert_eq!(table.name, "amx");
     for &format in candor_quant::Format::ALL {
-        let below = (Avx512Vnni::detect().expect("amx() said so").kernels().mat)(format);
+        let below = (Avx512Bf16::detect().expect("amx() said so").kernels().mat)(format);
         assert_eq!((table.mat)(format).is_some(), below.is_some(), "{format}: rows are those of the table below");
         let exact = candor_quant::Format::block_len(format) == 1
-            && !matches!(format, candor_quant::Format::F16 | candor_quant::Format::Bf16);
+            && !matches!(format, candor_quant::Format::F32 | candor_quant::Format::F16 | candor_quant::Format::Bf16);
         assert_eq!((table.batch)(format).is_none(), exact, "{format}");
     }
 }

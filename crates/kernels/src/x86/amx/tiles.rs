@@ -8,8 +8,8 @@
 use std::arch::asm;
 use std::marker::PhantomData;
 
-use super::unpack::Halves;
-use crate::Line;
+use crate::x86::batch::{Begin, Engine, Operands, SUMS, TILE};
+use crate::{Form, Line};
 
 /// What `ldtilecfg` reads.
 #[repr(C, align(64))]
@@ -30,61 +30,34 @@ static CONFIG: Config = Config {
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
-/// Lines of a tile.
-pub const TILE: usize = 16;
-/// Lines of the sums of 32 weight rows with 32 inputs: tiles of 16 x 16, those of the first 16 rows first.
-pub const SUMS: usize = 4 * TILE;
-
 /// Tile registers that are configured for this thread, until dropped.
 pub struct Tiles(PhantomData<*const ()>);
 
-/// What a product is added to.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Begin {
-    /// Zero.
-    Anew = 1,
-    /// What the sums hold.
-    Sums = 0,
-}
+impl Engine for Tiles {
+    /// A guess: not measured.
+    const LEAST: usize = 16;
+    type Ready = Tiles;
 
-/// A product over some steps of 32 columns.
-#[derive(Clone, Copy)]
-pub struct Operands<'a> {
-    /// Per step: tiles of the first and the last 16 rows; then, with two halves, those of the small ones.
-    pub w: &'a [Line],
-    /// Per step: tiles of 16 inputs, one or two; then, with two halves, those of the small ones.
-    pub x: &'a [Line],
-    pub steps: usize,
-    /// Where memory is to be brought near for the next product: 4 lines per step.
-    pub ahead: *const Line,
-}
-
-impl Tiles {
-    /// Configures the tiles of this thread.
-    ///
-    /// # Safety
-    /// The processor has AMX, and the system lets this process use it; no other `Tiles` lives in this thread.
-    pub unsafe fn configure() -> Tiles {
+    unsafe fn ready() -> Tiles {
         // SAFETY: the caller has AMX; `CONFIG` is 64 bytes of a valid configuration.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, preserves_flags)) };
         Tiles(PhantomData)
     }
 
-    /// Adds the products of 32 weight rows with 32 inputs, or with 16 if `x` has no more. Tiles of sums lie weight row
-    /// by weight row.
-    pub fn multiply(&self, sums: &mut [Line; SUMS], operands: Operands<'_>, halves: Halves, begin: Begin) {
+    unsafe fn multiply(_: &Tiles, sums: &mut [Line; SUMS], operands: Operands<'_>, form: Form, begin: Begin) {
         let Operands { w, x, steps, .. } = operands;
-        let halves_count = halves as usize;
-        assert!(steps > 0 && w.len() == steps * halves_count * 2 * TILE, "{} lines of weights", w.len());
-        let wide = x.len() == steps * halves_count * 2 * TILE;
-        assert!(wide || x.len() == steps * halves_count * TILE, "{} lines of inputs", x.len());
-        let product = match (halves, wide) {
-            (Halves::One, true) => wide_one,
-            (Halves::One, false) => narrow_one,
-            (Halves::Two, true) => wide_two,
-            (Halves::Two, false) => narrow_two,
+        let halves = form.halves();
+        assert!(steps > 0 && w.len() == steps * halves * 2 * TILE, "{} lines of weights", w.len());
+        let wide = x.len() == steps * halves * 2 * TILE;
+        assert!(wide || x.len() == steps * halves * TILE, "{} lines of inputs", x.len());
+        let product = match (form, wide) {
+            (Form::Bf16, true) => wide_one,
+            (Form::Bf16, false) => narrow_one,
+            (Form::TwoBf16, true) => wide_two,
+            (Form::TwoBf16, false) => narrow_two,
+            (Form::F32, _) => unreachable!("no format that AMX takes stays in floats"),
         };
-        // SAFETY: `self` says that the tiles are configured, the assertions that `w` and `x` are as long as is read;
+        // SAFETY: `Tiles` says that the tiles are configured, the assertions that `w` and `x` are as long as is read;
         // `sums` is as long as what the widest of the four reads and writes.
         unsafe { product(sums.as_mut_ptr(), operands, begin) };
     }

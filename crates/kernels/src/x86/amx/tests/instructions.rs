@@ -4,9 +4,10 @@
 use std::arch::asm;
 
 use super::amx;
-use super::random::Random;
 use crate::order::fma;
 use crate::x86::amx::tiles::Tiles;
+use crate::x86::batch::Engine;
+use crate::x86::batch::tests::random::Random;
 
 /// What `ldtilecfg` reads: tiles 0 to 2, for sums of `m` x `n` and `k` pairs.
 #[repr(C, align(64))]
@@ -142,7 +143,7 @@ fn tiles_are_configured_as_long_as_their_guard_lives() {
     }
     assert_eq!(configuration(), [0; 64]);
     // SAFETY: `amx` found or installed the instructions; this is the only guard of the thread.
-    let tiles = unsafe { Tiles::configure() };
+    let tiles = unsafe { Tiles::ready() };
     let config = configuration();
     assert_eq!((config[0], &config[16..18], &config[48..56]), (1, &[64, 0][..], &[16; 8][..]));
     drop(tiles);

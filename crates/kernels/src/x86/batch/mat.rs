@@ -8,21 +8,14 @@ use std::arch::x86_64::*;
 
 use super::lines::{load, store};
 use super::pack;
-use super::tiles::{Begin, Operands, SUMS, TILE, Tiles};
-use super::unpack::{BLOCK_ROWS, Halves, PANEL_LINES, Panel, STEP, Unpack};
+use super::unpack::{BLOCK_ROWS, PANEL_LINES, Panel, Unpack};
+use super::{Begin, Engine, Operands, SUMS, TILE};
 use crate::x86::avx512::transpose::transpose;
 use crate::{BatchKernels, BatchTask, Emit, Line};
 
-/// Fewer inputs would leave most of a tile empty. A guess: not measured.
-const LEAST: usize = 16;
-
-/// The kernels of a format.
-pub fn kernels<W: Unpack>() -> BatchKernels {
-    let packing = match W::HALVES {
-        Halves::One => &pack::ONE,
-        Halves::Two => &pack::TWO,
-    };
-    BatchKernels { least: LEAST, packing, scratch, mat: mat::<W> }
+/// The kernels of a format by an engine.
+pub fn kernels<W: Unpack, E: Engine>() -> BatchKernels {
+    BatchKernels { least: E::LEAST, packing: pack::packing(W::FORM), scratch, mat: mat::<W, E> }
 }
 
 /// Sums, and one row of outputs for each input of a tile.
@@ -35,7 +28,7 @@ fn row_lines(rows: usize) -> usize {
     rows.div_ceil(BLOCK_ROWS) * BLOCK_ROWS / 16 + 1
 }
 
-fn mat<W: Unpack>(task: BatchTask<'_>, emit: &mut Emit<'_>) {
+fn mat<W: Unpack, E: Engine>(task: BatchTask<'_>, emit: &mut Emit<'_>) {
     let BatchTask { w, rows, cols, inputs, x, scratch } = task;
     let format = W::FORMAT;
     let row_bytes = format.row_bytes(cols).expect("columns are whole blocks: checked when the tensor was loaded");
@@ -46,10 +39,9 @@ fn mat<W: Unpack>(task: BatchTask<'_>, emit: &mut Emit<'_>) {
     }
     let (sums, outputs) = scratch.split_at_mut(rows.div_ceil(BLOCK_ROWS) * inputs.div_ceil(BLOCK_ROWS) * SUMS);
     let sums = sums.as_chunks_mut().0;
-    // SAFETY: only the table leads here, and only an `Amx` to the table: the processor has these features and the
-    // system lets this process use tiles.
+    // SAFETY: only a table leads here, whose token says that the processor has what its engine and unpackers need.
     unsafe {
-        multiply::<W>(sums, Shape { w, row_bytes, rows, cols, inputs, x });
+        multiply::<W, E>(sums, Shape { w, row_bytes, rows, cols, inputs, x });
         turn(sums, outputs, (rows, inputs), emit);
     }
 }
@@ -67,19 +59,19 @@ struct Shape<'a> {
 /// Fills the sums: `[weight rows / 32][inputs / 32]`.
 ///
 /// # Safety
-/// The processor has these features and AMX, and the system lets this process use it.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c")]
-unsafe fn multiply<W: Unpack>(sums: &mut [[Line; SUMS]], shape: Shape<'_>) {
+/// The processor has these features and those that `W` and `E` ask for.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+unsafe fn multiply<W: Unpack, E: Engine>(sums: &mut [[Line; SUMS]], shape: Shape<'_>) {
     let Shape { w, row_bytes, rows, cols, inputs, x } = shape;
-    let halves = W::HALVES as usize;
-    let panel_cols = W::HALVES.panel_cols();
+    let halves = W::FORM.halves();
+    let panel_cols = W::FORM.panel_cols();
     let panel_bytes = panel_cols / W::FORMAT.block_len() * W::FORMAT.block_bytes();
     let blocks = inputs.div_ceil(BLOCK_ROWS);
     let mut panel: Panel = [[Line::ZERO; BLOCK_ROWS]; PANEL_LINES / BLOCK_ROWS];
     // SAFETY: as this function's.
-    let tiles = unsafe { Tiles::configure() };
+    let engine = unsafe { E::ready() };
     for (p, start) in (0..cols).step_by(panel_cols).enumerate() {
-        let steps = (cols - start).min(panel_cols).div_ceil(STEP);
+        let steps = (cols - start).min(panel_cols).div_ceil(W::FORM.step_cols());
         let panel = &mut panel[..steps * halves];
         let bytes = |row: usize, p: usize| {
             let row = &w[row * row_bytes..][..row_bytes];
@@ -88,7 +80,7 @@ unsafe fn multiply<W: Unpack>(sums: &mut [[Line; SUMS]], shape: Shape<'_>) {
         for (n, sums) in sums.chunks_exact_mut(blocks).enumerate() {
             let first = n * BLOCK_ROWS;
             for r in 0..BLOCK_ROWS.min(rows - first) {
-                // SAFETY: this function has the features that `unpack` asks for.
+                // SAFETY: as this function's.
                 unsafe { W::unpack(bytes(first + r, p), panel, r) };
             }
             let next = match first + BLOCK_ROWS < rows {
@@ -108,7 +100,8 @@ unsafe fn multiply<W: Unpack>(sums: &mut [[Line; SUMS]], shape: Shape<'_>) {
                 // The first panel stores its sums without having loaded them.
                 let ahead = sums.as_ptr().wrapping_add(if p == 0 { b } else { b + 1 }).cast();
                 let operands = Operands { w: panel.as_flattened(), x, steps, ahead };
-                tiles.multiply(&mut sums[b], operands, W::HALVES, begin);
+                // SAFETY: as this function's.
+                unsafe { E::multiply(&engine, &mut sums[b], operands, W::FORM, begin) };
             }
         }
     }

@@ -6,8 +6,8 @@ use candor_quant::Format;
 
 use super::{Step, Unpack};
 use crate::weights::IQ4_VALUES;
-use crate::x86::amx::lines::{half_at, round, store};
 use crate::x86::avx2::registers::load_128;
+use crate::x86::batch::lines::{half_at, round, store};
 
 pub struct Q4_0;
 pub struct Q4_1;

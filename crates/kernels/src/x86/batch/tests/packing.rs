@@ -2,11 +2,20 @@
 
 use candor_quant::half;
 
-use super::amx;
+use super::has_bf16;
 use super::random::Random;
-use crate::x86::amx::pack;
-use crate::x86::amx::unpack::{BLOCK_ROWS, STEP};
+use crate::x86::Avx512;
+use crate::x86::batch::pack::packing;
+use crate::x86::batch::unpack::BLOCK_ROWS;
 use crate::{Form, Line, Packing};
+
+/// The dword or word of a number.
+fn stored(form: Form, half: usize, x: f32) -> u32 {
+    match form {
+        Form::F32 => x.to_bits(),
+        Form::Bf16 | Form::TwoBf16 => halves(x)[half].into(),
+    }
+}
 
 /// A number in its halves.
 fn halves(x: f32) -> [u16; 2] {
@@ -15,7 +24,9 @@ fn halves(x: f32) -> [u16; 2] {
     [large, flushed(x - half::bf16_to_f32(large))]
 }
 
-fn check(packing: &Packing, count: usize, inputs: usize, cols: usize) {
+fn check(packing: &Packing, inputs: usize, cols: usize) {
+    let (count, step_cols) = (packing.form.halves(), packing.form.step_cols());
+    let line_cols = step_cols / 16;
     let mut random = Random::new((inputs * 1000 + cols) as u64);
     let mut x = random.inputs(inputs * cols);
     x[0] = 1e-40;
@@ -31,17 +42,18 @@ fn check(packing: &Packing, count: usize, inputs: usize, cols: usize) {
         if t % BLOCK_ROWS / 16 == tiles {
             continue; // no tile for it
         }
-        for column in 0..cols.next_multiple_of(STEP) {
+        for column in 0..cols.next_multiple_of(step_cols) {
             let value = if t < inputs && column < cols { x[t * cols + column] } else { 0.0 };
             let piece = column / packing.cols * blocks + t / BLOCK_ROWS;
-            let step = column % packing.cols / STEP;
+            let step = column % packing.cols / step_cols;
             for half in 0..count {
                 let tile = (step * count + half) * tiles + t % BLOCK_ROWS / 16;
-                let line = piece * packing.lines + tile * 16 + column % STEP / 2;
+                let line = piece * packing.lines + tile * 16 + column % step_cols / line_cols;
                 written[line] = true;
-                let word = (lines[line].0[t % 16] >> (16 * (column % 2))) as u16;
+                let shifted = lines[line].0[t % 16] >> (16 * (column % line_cols));
+                let word = if line_cols == 2 { shifted & 0xffff } else { shifted };
                 let case = format!("{:?} {inputs} x {cols}: [{t}][{column}] half {half}", packing.form);
-                assert_eq!(word, halves(value)[half], "{case}: {value}");
+                assert_eq!(word, stored(packing.form, half, value), "{case}: {value}");
             }
         }
     }
@@ -52,14 +64,17 @@ fn check(packing: &Packing, count: usize, inputs: usize, cols: usize) {
 
 #[test]
 fn every_input_is_in_its_place() {
-    if amx().is_none() {
+    if Avx512::detect().is_none() {
         return;
     }
-    for (packing, count) in [(&pack::ONE, 1), (&pack::TWO, 2)] {
-        assert_eq!(packing.form, [Form::Bf16, Form::TwoBf16][count - 1]);
+    for form in [Form::F32, Form::Bf16, Form::TwoBf16] {
+        if form != Form::F32 && !has_bf16() {
+            continue;
+        }
+        assert_eq!(packing(form).form, form);
         for inputs in [1, 15, 16, 17, 31, 32, 33, 48, 49, 70] {
             for cols in [1, 27, 32, 256, 300, 512, 513, 1056] {
-                check(packing, count, inputs, cols);
+                check(packing(form), inputs, cols);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Weight rows on their way into tiles: a format's part is to write the columns of a row as bfloat16, in their own order.
+//! Weight rows on their way into panels: a format's part is to write the columns of a row as bfloat16 or as floats, in
+//! their own order.
 
 pub mod k_quants;
 pub mod legacy;
@@ -7,35 +8,42 @@ pub mod plain;
 use candor_quant::Format;
 
 use super::lines::{round, store};
-use super::mat;
 use super::pack::step_of;
-use crate::{BatchKernels, Line};
+use super::{Engine, mat};
+use crate::{BatchKernels, Form, Line};
 
-/// Columns of a tile.
+/// Columns of a line of bfloat16.
 pub const STEP: usize = 32;
 /// Weight rows that are unpacked together, and inputs that meet them at a time.
 pub const BLOCK_ROWS: usize = 32;
 /// Lines of a panel: 32 KiB, which the first-level cache holds beside what passes through. More was slower.
 pub const PANEL_LINES: usize = 512;
 
-/// One line of each of 32 rows: two tiles.
+/// One line of each of 32 rows: two tiles, where there are such.
 pub type Step = [Line; BLOCK_ROWS];
 /// Some columns of 32 rows. With two halves, the steps of large and small ones alternate.
 pub type Panel = [Step; PANEL_LINES / BLOCK_ROWS];
 
-/// How many bfloat16 a number becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Halves {
-    /// Rounded.
-    One = 1,
-    /// A large one, and a small one for what that left off.
-    Two = 2,
-}
+impl Form {
+    /// Dwords, and so lines of a panel, that a dword's worth of columns takes.
+    pub(crate) const fn halves(self) -> usize {
+        match self {
+            Form::Bf16 | Form::F32 => 1,
+            Form::TwoBf16 => 2,
+        }
+    }
 
-impl Halves {
+    /// Columns of a line: those of a step.
+    pub(crate) const fn step_cols(self) -> usize {
+        match self {
+            Form::Bf16 | Form::TwoBf16 => STEP,
+            Form::F32 => 16,
+        }
+    }
+
     /// Columns of a panel.
-    pub const fn panel_cols(self) -> usize {
-        PANEL_LINES / BLOCK_ROWS * STEP / self as usize
+    pub(crate) const fn panel_cols(self) -> usize {
+        PANEL_LINES / BLOCK_ROWS * self.step_cols() / self.halves()
     }
 }
 
@@ -44,12 +52,13 @@ impl Halves {
 /// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
 pub trait Unpack {
     const FORMAT: Format;
-    const HALVES: Halves = Halves::One;
+    /// What its numbers become. Those of `F32` are as they were.
+    const FORM: Form = Form::Bf16;
 
     /// Writes some columns of a row, whole blocks, as row `r` of `panel`'s steps; the last step is filled up with zeros.
     ///
     /// # Safety
-    /// The processor has AVX-512 F, BW, VL, DQ and BF16, and F16C.
+    /// The processor has AVX-512 F, BW, VL and DQ, F16C, and unless the numbers stay floats AVX-512 BF16.
     unsafe fn unpack(columns: &[u8], panel: &mut [Step], r: usize);
 }
 
@@ -61,7 +70,7 @@ impl<const ID: u32> Unpack for Decoded<ID> {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c")]
     unsafe fn unpack(columns: &[u8], panel: &mut [Step], r: usize) {
-        let mut wide = [0.0; Halves::One.panel_cols()];
+        let mut wide = [0.0; Form::Bf16.panel_cols()];
         let wide = &mut wide[..columns.len() / Self::FORMAT.block_bytes() * Self::FORMAT.block_len()];
         Self::FORMAT.decode(columns, wide);
         for (wide, step) in wide.chunks(STEP).zip(panel) {
@@ -72,11 +81,11 @@ impl<const ID: u32> Unpack for Decoded<ID> {
 }
 
 /// Kernels by decoding, for every format of blocks.
-pub fn decoded(format: Format) -> Option<BatchKernels> {
+pub fn decoded<E: Engine>(format: Format) -> Option<BatchKernels> {
     macro_rules! by_id {
         ($($format:ident)*) => {
             match format {
-                $(Format::$format => Some(mat::kernels::<Decoded<{ Format::$format.ggml_id() }>>()),)*
+                $(Format::$format => Some(mat::kernels::<Decoded<{ Format::$format.ggml_id() }>, E>()),)*
                 _ => None,
             }
         };

@@ -2,10 +2,11 @@
 
 use candor_quant::{Format, half};
 
-use super::amx;
+use super::has_bf16;
 use super::random::{Random, columns, decode};
-use crate::Line;
-use crate::x86::amx::unpack::{BLOCK_ROWS, Decoded, Halves, Panel, STEP, Step, Unpack, k_quants, legacy, plain};
+use crate::x86::batch::unpack::{BLOCK_ROWS, Decoded, Panel, STEP, Step, Unpack, k_quants, legacy, plain};
+use crate::x86::{Avx512, avx512};
+use crate::{Form, Line};
 
 /// The nearest bfloat16; denormal numbers are zero.
 fn rounded(x: f32) -> u16 {
@@ -19,10 +20,10 @@ fn word(steps: &[Step], halves: usize, half: usize, r: usize, column: usize) -> 
 }
 
 fn check<W: Unpack>() {
-    let halves = W::HALVES as usize;
+    let halves = W::FORM.halves();
     for seed in 0..60 {
         let mut random = Random::new(seed);
-        let most = W::HALVES.panel_cols();
+        let most = W::FORM.panel_cols();
         let about = [32, most, 64, most / 2 + 32][seed as usize % 4];
         let cols = columns(W::FORMAT, about).min(most);
         let bytes = random.weights(W::FORMAT, 1, cols);
@@ -30,7 +31,7 @@ fn check<W: Unpack>() {
         const MARK: Line = Line([0x7777_7777; 16]);
         let mut panel: Panel = [[MARK; BLOCK_ROWS]; 16];
         let steps = cols.div_ceil(STEP) * halves;
-        // SAFETY: `amx` found the features.
+        // SAFETY: `has_bf16` found the features.
         unsafe { W::unpack(&bytes, &mut panel[..steps], r) };
         let case = format!("{} cols {cols} row {r} seed {seed}", W::FORMAT);
         let values = decode(W::FORMAT, &bytes);
@@ -39,7 +40,7 @@ fn check<W: Unpack>() {
             // Its own numbers are copied: it is the tiles that take denormal ones for zero.
             let large = if W::FORMAT == Format::Bf16 { half::f32_to_bf16(value) } else { rounded(value) };
             assert_eq!(word(&panel, halves, 0, r, column), large, "{case}: column {column}, {value}");
-            if W::HALVES == Halves::Two {
+            if W::FORM == Form::TwoBf16 {
                 let rest = value - half::bf16_to_f32(large);
                 assert_eq!(
                     word(&panel, halves, 1, r, column),
@@ -60,7 +61,7 @@ fn check<W: Unpack>() {
 
 #[test]
 fn every_unpacker_rounds_what_is_decoded() {
-    if amx().is_none() {
+    if !has_bf16() {
         return;
     }
     check::<plain::Bf16>();
@@ -80,4 +81,37 @@ fn every_unpacker_rounds_what_is_decoded() {
     check::<Decoded<{ Format::Mxfp4.ggml_id() }>>();
     check::<Decoded<{ Format::Iq3S.ggml_id() }>>();
     check::<Decoded<{ Format::Nvfp4.ggml_id() }>>();
+}
+
+/// Floats of a panel are the decoded numbers themselves.
+fn check_wide<W: Unpack>() {
+    for cols in [1, 15, 16, 17, 100, 256] {
+        let mut random = Random::new(cols as u64);
+        let bytes = random.weights(W::FORMAT, 1, cols);
+        let mut panel: Panel = [[Line([0x7777_7777; 16]); BLOCK_ROWS]; 16];
+        let before = panel;
+        let steps = cols.div_ceil(16);
+        // SAFETY: the test found the features.
+        unsafe { W::unpack(&bytes, &mut panel[..steps], 5) };
+        let values = decode(W::FORMAT, &bytes);
+        for column in 0..steps * 16 {
+            let value = values.get(column).copied().unwrap_or(0.0);
+            assert_eq!(panel[column / 16][5].0[column % 16], value.to_bits(), "{} cols {cols}: {column}", W::FORMAT);
+        }
+        for (s, step) in panel.iter().enumerate() {
+            for (i, line) in step.iter().enumerate() {
+                assert!(line.0 == before[s][i].0 || (i == 5 && s < steps), "{} step {s} row {i}", W::FORMAT);
+            }
+        }
+    }
+}
+
+#[test]
+fn floats_are_as_they_were() {
+    if Avx512::detect().is_none() {
+        return;
+    }
+    check_wide::<plain::Wide<avx512::F32>>();
+    check_wide::<plain::Wide<avx512::F16>>();
+    check_wide::<plain::Wide<avx512::Bf16>>();
 }

@@ -1,5 +1,5 @@
-//! Not a test: how fast inputs are packed and weights unpacked, on one thread, and on a processor with AMX how fast they
-//! are multiplied. `cargo test --release -p candor-kernels --lib speed -- --ignored --nocapture`
+//! Not a test: how fast inputs are packed, weights unpacked and both multiplied, on one thread; tiles only by a processor
+//! that has them. `cargo test --release -p candor-kernels --lib speed -- --ignored --nocapture`
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -7,10 +7,11 @@ use std::time::Instant;
 use candor_quant::Format;
 
 use super::random::Random;
-use super::{Amx, amx, formats};
-use crate::x86::amx::unpack::{BLOCK_ROWS, Decoded, Panel, Unpack, k_quants, legacy, plain};
-use crate::x86::amx::{pack, unpack};
-use crate::{BatchTask, Line};
+use super::{formats, has_bf16, tables};
+use crate::x86::Amx;
+use crate::x86::batch::pack::packing;
+use crate::x86::batch::unpack::{self, BLOCK_ROWS, Decoded, Panel, Unpack, k_quants, legacy, plain};
+use crate::{BatchTask, Form, Kernels, Line};
 
 const COLS: usize = 2048;
 const INPUTS: usize = 512;
@@ -36,11 +37,11 @@ fn rows(format: Format, bytes: usize) -> Vec<u8> {
 /// Unpacks all rows as a product would: 32 rows of a panel, then the next panel.
 fn unpack_all<W: Unpack>(w: &[u8], panel: &mut Panel) {
     let row_bytes = W::FORMAT.row_bytes(COLS).expect("whole blocks");
-    let panel_bytes = W::FORMAT.row_bytes(W::HALVES.panel_cols()).expect("whole blocks");
+    let panel_bytes = W::FORMAT.row_bytes(W::FORM.panel_cols()).expect("whole blocks");
     for rows in w.chunks_exact(row_bytes * BLOCK_ROWS) {
         for start in (0..row_bytes).step_by(panel_bytes) {
             for (r, row) in rows.chunks_exact(row_bytes).enumerate() {
-                // SAFETY: `amx` found the features.
+                // SAFETY: `has_bf16` found the features.
                 unsafe { W::unpack(&row[start..start + panel_bytes], panel, r) };
             }
             black_box(&mut *panel);
@@ -70,9 +71,9 @@ fn unpacking<W: Unpack>() {
     println!();
 }
 
-fn packing() {
+fn pack() {
     let x = Random::new(2).inputs(INPUTS * COLS);
-    for packing in [&pack::ONE, &pack::TWO] {
+    for packing in [Form::F32, Form::Bf16, Form::TwoBf16].map(packing) {
         let mut lines = vec![Line::ZERO; packing.room(INPUTS, COLS)];
         let seconds = best(50, || {
             for (index, piece) in lines.chunks_mut(packing.lines).enumerate() {
@@ -89,18 +90,18 @@ fn packing() {
     }
 }
 
-/// Only with tiles of the processor's own: TFLOP/s with inputs packed before.
-fn multiplying(amx: Amx) {
+/// TFLOP/s with inputs packed before.
+fn multiplying(table: &Kernels) {
     const ROWS: usize = 1024;
     let x = Random::new(3).inputs(INPUTS * COLS);
-    for (format, kernels) in formats(amx) {
+    for (format, kernels) in formats(table) {
         let w = rows(format, ROWS * format.row_bytes(COLS).expect("whole blocks"));
         let mut packed = vec![Line::ZERO; kernels.packing.room(INPUTS, COLS)];
         for (index, piece) in packed.chunks_mut(kernels.packing.lines).enumerate() {
             (kernels.packing.pack)(piece, &x, COLS, index);
         }
         let mut scratch = vec![Line::ZERO; (kernels.scratch)(ROWS, INPUTS)];
-        print!("multiply {:8}", format.name());
+        print!("multiply {} {:8}", table.name, format.name());
         let seconds = best(20, || {
             let task = BatchTask { w: &w, rows: ROWS, cols: COLS, inputs: INPUTS, x: &packed, scratch: &mut scratch };
             (kernels.mat)(task, &mut |_, outputs| {
@@ -114,8 +115,10 @@ fn multiplying(amx: Amx) {
 #[test]
 #[ignore = "a measurement"]
 fn speed() {
-    let Some(token) = amx() else { return };
-    packing();
+    if !has_bf16() {
+        return;
+    }
+    pack();
     unpacking::<k_quants::Q2K>();
     unpacking::<k_quants::Q3K>();
     unpacking::<k_quants::Q4K>();
@@ -132,7 +135,9 @@ fn speed() {
     unpacking::<legacy::Iq4Nl>();
     unpacking::<Decoded<{ Format::Iq3S.ggml_id() }>>();
     unpacking::<Decoded<{ Format::Mxfp4.ggml_id() }>>();
-    if Amx::detect().is_some() || std::env::var_os("EMULATED_SPEED").is_some() {
-        multiplying(token);
+    for table in tables() {
+        if table.name != "amx" || Amx::detect().is_some() {
+            multiplying(table);
+        }
     }
 }

@@ -6,8 +6,8 @@ use candor_quant::Format;
 
 use super::legacy::{counting, counting_on, indices, scaled, table, uneven};
 use super::{Step, Unpack};
-use crate::x86::amx::lines::{half_at, round, store, store_ps};
 use crate::x86::avx2::registers::{load_128, load_256};
+use crate::x86::batch::lines::{half_at, round, store, store_ps};
 
 pub struct Q2K;
 pub struct Q3K;

@@ -1,14 +1,19 @@
 //! Formats of plain numbers.
 
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
 use candor_quant::Format;
 
-use super::{Halves, STEP, Step, Unpack};
-use crate::x86::amx::lines::{load_bytes, round_twice, store};
+use super::{STEP, Step, Unpack};
+use crate::Form;
+use crate::x86::avx512::Number;
+use crate::x86::batch::lines::{load_bytes, round_twice, store};
 
 pub struct Bf16;
 pub struct F16;
+/// Any of them, as floats.
+pub struct Wide<N>(PhantomData<N>);
 
 /// 32 numbers of two bytes, zeros after the last.
 #[inline]
@@ -36,7 +41,7 @@ impl Unpack for Bf16 {
 impl Unpack for F16 {
     const FORMAT: Format = Format::F16;
     /// 11 significant bits: the second half is exact.
-    const HALVES: Halves = Halves::Two;
+    const FORM: Form = Form::TwoBf16;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c")]
     unsafe fn unpack(columns: &[u8], panel: &mut [Step], r: usize) {
@@ -47,6 +52,27 @@ impl Unpack for F16 {
             let [large, small] = round_twice(low, high);
             store(&mut steps[0][r], large);
             store(&mut steps[1][r], small);
+        }
+    }
+}
+
+impl<N: Number> Unpack for Wide<N> {
+    const FORMAT: Format = N::FORMAT;
+    const FORM: Form = Form::F32;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+    unsafe fn unpack(columns: &[u8], panel: &mut [Step], r: usize) {
+        let (whole, rest) = N::split(columns);
+        let (steps, last) = panel.split_at_mut(whole.len());
+        for (sixteen, step) in whole.iter().zip(steps) {
+            // SAFETY: this function has the features that `widen` asks for.
+            store(&mut step[r], _mm512_castps_si512(unsafe { N::widen(sixteen) }));
+        }
+        if let Some(step) = last.first_mut() {
+            let mut sixteen = N::ZEROS;
+            N::bytes(&mut sixteen)[..rest.len()].copy_from_slice(rest);
+            // SAFETY: as above.
+            store(&mut step[r], _mm512_castps_si512(unsafe { N::widen(&sixteen) }));
         }
     }
 }

@@ -1,0 +1,29 @@
+//! Batch kernels of every engine that this machine runs or emulates.
+
+mod packing;
+mod products;
+pub mod random;
+mod speed;
+mod unpacking;
+
+use candor_quant::Format;
+
+use crate::x86::amx::tests::amx;
+use crate::x86::{Avx512, Avx512Bf16};
+use crate::{BatchKernels, Kernels};
+
+/// The tables that differ in their batch kernels. AMX's is emulated where the processor has none.
+fn tables() -> Vec<&'static Kernels> {
+    let registers = [Avx512::detect().map(Avx512::kernels), Avx512Bf16::detect().map(Avx512Bf16::kernels)];
+    registers.into_iter().chain([amx().map(|amx| amx.kernels())]).flatten().collect()
+}
+
+/// The formats that have batch kernels, and these.
+fn formats(table: &Kernels) -> impl Iterator<Item = (Format, BatchKernels)> {
+    Format::ALL.iter().filter_map(|&format| Some((format, (table.batch)(format)?)))
+}
+
+/// Whether what packs and unpacks to bfloat16 runs here.
+fn has_bf16() -> bool {
+    Avx512Bf16::detect().is_some()
+}
