@@ -24,6 +24,15 @@ pub enum Error {
     /// Something was asked of the system that it does not have.
     #[error(transparent)]
     Unavailable(#[from] candor_cpu::Unavailable),
+    /// A GPU was asked for, and the program was built without them.
+    #[error("device gpu: this program was built without it (cargo feature `gpu`)")]
+    NoGpu,
+    /// The parts of a placement are not the model.
+    #[error("parts: expected devices with layers that follow each other from 0 to {layers}")]
+    Parts {
+        /// Layers of the model.
+        layers: usize,
+    },
     /// The vocabulary and the embedding disagree.
     #[error("tokenizer has {tokens} tokens, token_embd.weight has {rows} rows")]
     VocabularySize {

@@ -2,25 +2,15 @@
 
 use std::{path::Path, sync::Arc};
 
-use candor_cpu::{Batching, Cpu, CpuOptions, Cpus, huge_pages};
+use candor_cpu::{Batching, Cpus};
 use candor_gguf::{ByteOrder, Gguf, Pages};
-use candor_kernels::Kernels;
 use candor_models::Config;
-use candor_ops::{Ops, Reference};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
-use crate::{Error, Sequences, Session, SessionOptions, runner};
-
-/// Where a model runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Device {
-    /// The processor, with the best kernels that it has.
-    #[default]
-    Cpu,
-    /// The readable definition of every operation, in f64 where it sums. Slow, and holds all weights in f32.
-    Reference,
-}
+use crate::{
+    Device, Error, Offload, Placement, Sequences, Session, SessionOptions,
+    backends::{self, Placed},
+};
 
 /// Where the weights of a file are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +27,12 @@ pub enum Weights {
 pub struct LoadOptions {
     /// Where to run.
     pub device: Device,
+    /// What is asked of GPUs, where one is to run.
+    pub offload: Offload,
+    /// How the model is laid out over devices.
+    pub placement: Placement,
+    /// The session that a plan leaves room for in a GPU's memory.
+    pub session: SessionOptions,
     /// Threads of the processor for a token; 0 takes one per physical core.
     pub threads: usize,
     /// Whether logits may depend, within rounding, on how many tokens are computed at once.
@@ -51,54 +47,6 @@ pub struct LoadOptions {
     pub huge_pages: bool,
 }
 
-/// Something to do with the backend that options choose, whatever its type.
-pub trait BackendVisitor {
-    /// What comes of it.
-    type Output;
-    /// `label` is for people to read: `cpu, avx2 kernels, 8 threads`.
-    fn visit<B>(self, ops: B, label: String) -> Self::Output
-    where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static;
-}
-
-/// Makes the backend that `options` choose and hands it to the visitor.
-///
-/// # Errors
-/// If `CANDOR_ISA` names no instruction set of this machine, or huge pages are asked for where there are none.
-pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Result<V::Output, Error> {
-    Ok(match options.device {
-        Device::Cpu => {
-            let kernels = Kernels::from_env()?;
-            if options.huge_pages {
-                huge_pages()?;
-            }
-            let LoadOptions { threads, threads_batch, batching, huge_pages, .. } = *options;
-            let cpus = options.cpus.clone();
-            let cpu = Cpu::new(CpuOptions { threads, threads_batch, cpus, huge_pages, kernels, batching });
-            let (one, several) = (cpu.threads(), cpu.threads_batch());
-            let prompts = if several == one { String::new() } else { format!(" ({several} for prompts)") };
-            let label = format!("cpu, {} kernels, {one} threads{prompts}", kernels.name);
-            visitor.visit(cpu, label)
-        }
-        Device::Reference => visitor.visit(Reference, "reference".to_owned()),
-    })
-}
-
-struct Load<'a> {
-    gguf: &'a Gguf,
-}
-
-impl BackendVisitor for Load<'_> {
-    type Output = Result<(Arc<dyn runner::Loaded>, String), candor_models::Error>;
-
-    fn visit<B>(self, ops: B, label: String) -> Self::Output
-    where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
-    {
-        Ok((runner::load(self.gguf, ops)?, label))
-    }
-}
-
 /// A loaded model. Cheap to clone; every clone shares the weights.
 #[derive(Clone)]
 pub struct Model {
@@ -109,9 +57,7 @@ struct Inner {
     gguf: Gguf,
     tokenizer: Arc<Tokenizer>,
     template: Option<Result<ChatTemplate, String>>,
-    loaded: Arc<dyn runner::Loaded>,
-    device: String,
-    batch_invariant: bool,
+    placed: Placed,
 }
 
 /// The small chat model that the program carries.
@@ -153,12 +99,8 @@ impl Model {
         }
         let template = gguf.metadata().str("tokenizer.chat_template")?;
         let template = template.map(|source| ChatTemplate::new(source).map_err(|error| error.to_string()));
-        let (loaded, device) = visit_backend(options, Load { gguf: &gguf })??;
-        let batch_invariant = match options.device {
-            Device::Cpu => options.batching == Batching::Invariant || !Kernels::from_env()?.has_batch_kernels(),
-            Device::Reference => true,
-        };
-        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, loaded, device, batch_invariant }) })
+        let placed = backends::load(&gguf, options)?;
+        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, placed }) })
     }
 
     /// Touches every page of the file's weights, so that reading them from disk happens now and in order.
@@ -184,12 +126,17 @@ impl Model {
 
     /// Where the model runs, for people to read: `cpu, avx2 kernels, 8 threads`.
     pub fn device_label(&self) -> &str {
-        &self.inner.device
+        &self.inner.placed.label
+    }
+
+    /// How many layers went to GPUs and why, for people to read; `None` where there was nothing to decide.
+    pub fn placement(&self) -> Option<&str> {
+        self.inner.placed.reason.as_deref()
     }
 
     /// Whether logits are the same to the bit however many tokens are computed at once.
     pub fn is_batch_invariant(&self) -> bool {
-        self.inner.batch_invariant
+        self.inner.placed.batch_invariant
     }
 
     /// The file.
@@ -204,7 +151,7 @@ impl Model {
 
     /// The dimensions.
     pub fn config(&self) -> &Config {
-        self.inner.loaded.config()
+        self.inner.placed.loaded.config()
     }
 
     /// The file's chat template, where it has one.
@@ -261,7 +208,7 @@ impl Model {
     /// # Errors
     /// If the context does not fit into memory.
     pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
-        Session::new(self.clone(), &*self.inner.loaded, options)
+        Session::new(self.clone(), &self.inner.placed.loaded, options)
     }
 
     /// So many sequences that are decoded together; the options are those of each.
@@ -272,6 +219,6 @@ impl Model {
     /// # Panics
     /// If `count` is 0.
     pub fn sequences(&self, count: usize, options: &SessionOptions) -> Result<Sequences, Error> {
-        Sequences::new(self.clone(), &*self.inner.loaded, count, options)
+        Sequences::new(self.clone(), &self.inner.placed.loaded, count, options)
     }
 }

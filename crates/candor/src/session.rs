@@ -42,7 +42,7 @@ const LOGITS_ELEMENTS: usize = 1 << 24;
 /// A sequence of tokens in a model's memory.
 pub struct Session {
     model: Model,
-    run: Box<dyn runner::Run>,
+    run: runner::Run,
     context: usize,
     chunk: usize,
     max_outputs: usize,
@@ -77,12 +77,18 @@ impl Room {
         }
         Ok(Room { plan, chunk: options.batch.min(options.ubatch).clamp(1, context) })
     }
+
+    /// Rows of logits of a session's steps.
+    pub(crate) fn outputs(&self, config: &Config) -> usize {
+        (LOGITS_ELEMENTS / config.vocab.max(1)).clamp(1, self.chunk)
+    }
 }
 
 impl Session {
-    pub(crate) fn new(model: Model, loaded: &dyn runner::Loaded, options: &SessionOptions) -> Result<Session, Error> {
-        let Room { plan, chunk } = Room::new(loaded.config(), 1, options)?;
-        let max_outputs = (LOGITS_ELEMENTS / loaded.config().vocab).clamp(1, chunk);
+    pub(crate) fn new(model: Model, loaded: &runner::Loaded, options: &SessionOptions) -> Result<Session, Error> {
+        let room = Room::new(loaded.config(), 1, options)?;
+        let max_outputs = room.outputs(loaded.config());
+        let Room { plan, chunk } = room;
         let run = loaded.begin(&plan, chunk, max_outputs);
         Ok(Session { model, run, context: plan.context, chunk, max_outputs, tokens: Vec::new(), logits: Vec::new() })
     }
