@@ -9,7 +9,7 @@ use candor_models::{Config, Part};
 use candor_ops::{Ops, Reference};
 
 use crate::{
-    Device, DeviceInfo, Error, LoadOptions, Placement,
+    Device, DeviceInfo, Error, LoadOptions, Placement, gpus,
     plan::{self, Budget, Needs, Plan, Target},
     runner::{self, Loaded, LoadedPart},
     session::Room,
@@ -43,13 +43,8 @@ pub fn devices() -> Result<Vec<DeviceInfo>, Error> {
     let kernels = Kernels::from_env()?.name;
     let description = format!("{kernels} kernels, {} cores", candor_cpu::physical_cores());
     let mut devices = vec![DeviceInfo { name: "cpu".to_owned(), description, budget_bytes: None }];
-    devices.extend(gpus());
+    devices.extend(gpus::all());
     Ok(devices)
-}
-
-/// GPUs that may be asked for by name.
-fn gpus() -> Vec<DeviceInfo> {
-    Vec::new()
 }
 
 /// A model on its backends, and what there is to say of it.
@@ -116,9 +111,9 @@ impl<'a> Backends<'a> {
             Placement::Planned => options.device == device,
             Placement::Parts(parts) => parts.iter().any(|(of_part, _)| *of_part == device),
         };
-        let gpus = match listed(Device::Gpu) || listed(Device::Auto) {
-            true => gpus(),
-            false => Vec::new(),
+        let gpus = match (listed(Device::Gpu), listed(Device::Auto)) {
+            (false, false) => Vec::new(),
+            _ => gpus::chosen(&options.offload.names)?,
         };
         if gpus.is_empty() && listed(Device::Gpu) {
             return Err(Error::NoGpu);
@@ -139,7 +134,7 @@ impl<'a> Backends<'a> {
     /// The layout over GPUs and the processor, with room for the sessions that the options describe.
     fn plan(&self, gguf: &Gguf, config: &Config) -> Result<Plan, Error> {
         let asked = &self.options.offload;
-        let room = Room::new(config, 1, &self.options.session)?;
+        let room = Room::planned(config, 1, &self.options.session);
         let needs = Needs::of(gguf, &room.plan, room.chunk, room.outputs(config))?;
         let shares = asked.split.iter().copied().map(Some).chain(std::iter::repeat(None));
         let budgets = self.gpus.iter().zip(shares).map(|(gpu, share)| {

@@ -27,6 +27,14 @@ pub enum Error {
     /// A GPU was asked for, and the program was built without them.
     #[error("device gpu: this program was built without it (cargo feature `gpu`)")]
     NoGpu,
+    /// A device that this machine does not have.
+    #[error("device {name}: expected one of {}", known.join(", "))]
+    NoSuchDevice {
+        /// What was asked for.
+        name: String,
+        /// What would do.
+        known: Vec<String>,
+    },
     /// The parts of a placement are not the model.
     #[error("parts: expected devices with layers that follow each other from 0 to {layers}")]
     Parts {

@@ -24,6 +24,7 @@ mod ceilings;
 mod device;
 mod error;
 mod generate;
+mod gpus;
 mod model;
 mod observe;
 mod perplexity;

@@ -64,18 +64,25 @@ impl Room {
     /// # Errors
     /// If it is longer than the model's window, or does not fit into memory.
     pub(crate) fn new(config: &Config, sequences: usize, options: &SessionOptions) -> Result<Room, Error> {
-        let context = if options.context == 0 { config.context } else { options.context };
+        let room = Room::planned(config, sequences, options);
+        let (context, plan) = (room.plan.context, &room.plan);
         if let Some(window) = config.window.filter(|&window| context > window) {
             return Err(Error::Window { context, window });
         }
-        let plan = config.kv_plan(context, sequences, options.keys, options.values);
         plan.check().map_err(candor_models::Error::from)?;
         // The cache is allocated without touching it; whether the system would give it is asked first.
         let bytes = plan.checked_bytes().unwrap_or(usize::MAX);
         if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
             return Err(Error::Memory { context: context.saturating_mul(sequences), bytes });
         }
-        Ok(Room { plan, chunk: options.batch.min(options.ubatch).clamp(1, context) })
+        Ok(room)
+    }
+
+    /// The same, before it is known whether there is so much.
+    pub(crate) fn planned(config: &Config, sequences: usize, options: &SessionOptions) -> Room {
+        let context = if options.context == 0 { config.context } else { options.context };
+        let plan = config.kv_plan(context, sequences, options.keys, options.values);
+        Room { plan, chunk: options.batch.min(options.ubatch).clamp(1, context) }
     }
 
     /// Rows of logits of a session's steps.
