@@ -9,10 +9,22 @@ use serde_json::Value;
 
 /// Who depends on whom, exactly. ARCHITECTURE.md draws the same picture.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("candor", &["candor-cpu", "candor-gguf", "candor-kernels", "candor-models", "candor-ops", "candor-tokenizer"]),
+    (
+        "candor",
+        &[
+            "candor-cpu",
+            "candor-gguf",
+            "candor-gpu",
+            "candor-kernels",
+            "candor-models",
+            "candor-ops",
+            "candor-tokenizer",
+        ],
+    ),
     ("candor-cli", &["candor", "candor-inspect"]),
     ("candor-cpu", &["candor-kernels", "candor-ops", "candor-quant"]),
     ("candor-gguf", &["candor-quant"]),
+    ("candor-gpu", &["candor-ops", "candor-quant"]),
     ("candor-inspect", &["candor"]),
     ("candor-kernels", &["candor-quant"]),
     ("candor-models", &["candor-gguf", "candor-ops"]),

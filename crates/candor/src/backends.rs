@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use candor_cpu::{Batching, Cpu, CpuOptions, huge_pages};
 use candor_gguf::Gguf;
+#[cfg(feature = "gpu")]
+use candor_gpu::{AdapterChoice, Gpu, GpuOptions};
 use candor_kernels::Kernels;
 use candor_models::{Config, Part};
 use candor_ops::{Ops, Reference};
 
 use crate::{
-    Device, DeviceInfo, Error, LoadOptions, Placement, gpus,
+    Device, DeviceInfo, Error, LoadOptions, Placement,
+    gpus::{self, Found},
     plan::{self, Budget, Needs, Plan, Target},
     runner::{self, Loaded, LoadedPart},
     session::Room,
@@ -40,10 +43,10 @@ pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Re
 /// # Errors
 /// If `CANDOR_ISA` names no instruction set of this machine.
 pub fn devices() -> Result<Vec<DeviceInfo>, Error> {
-    let kernels = Kernels::from_env()?.name;
-    let description = format!("{kernels} kernels, {} cores", candor_cpu::physical_cores());
-    let mut devices = vec![DeviceInfo { name: "cpu".to_owned(), description, budget_bytes: None }];
-    devices.extend(gpus::all());
+    let driver = format!("{} kernels", Kernels::from_env()?.name);
+    let description = format!("processor, {} cores", candor_cpu::physical_cores());
+    let mut devices = vec![DeviceInfo { name: "cpu".to_owned(), description, driver, budget_bytes: None }];
+    devices.extend(gpus::all().into_iter().map(|gpu| gpu.info));
     Ok(devices)
 }
 
@@ -102,7 +105,7 @@ struct Backends<'a> {
     options: &'a LoadOptions,
     cpu: Option<Cpu>,
     /// Those that the options ask for.
-    gpus: Vec<DeviceInfo>,
+    gpus: Vec<Found>,
 }
 
 impl<'a> Backends<'a> {
@@ -113,10 +116,10 @@ impl<'a> Backends<'a> {
         };
         let gpus = match (listed(Device::Gpu), listed(Device::Auto)) {
             (false, false) => Vec::new(),
-            _ => gpus::chosen(&options.offload.names)?,
+            _ => gpus::chosen(options)?,
         };
         if gpus.is_empty() && listed(Device::Gpu) {
-            return Err(Error::NoGpu);
+            return Err(if cfg!(feature = "gpu") { Error::NoGpu } else { Error::BuiltWithoutGpu });
         }
         Ok(Backends { options, cpu: None, gpus })
     }
@@ -138,9 +141,9 @@ impl<'a> Backends<'a> {
         let needs = Needs::of(gguf, &room.plan, room.chunk, room.outputs(config))?;
         let shares = asked.split.iter().copied().map(Some).chain(std::iter::repeat(None));
         let budgets = self.gpus.iter().zip(shares).map(|(gpu, share)| {
-            let bytes = [gpu.budget_bytes, asked.memory].into_iter().flatten().min();
+            let bytes = [gpu.info.budget_bytes, asked.memory].into_iter().flatten().min();
             let share = share.unwrap_or_else(|| bytes.map_or(1.0, |bytes| bytes as f32));
-            Budget { name: gpu.description.clone(), bytes, share }
+            Budget { name: gpu.info.description.clone(), bytes, share }
         });
         Ok(plan::plan(&needs, &budgets.collect::<Vec<_>>(), asked.layers))
     }
@@ -155,8 +158,23 @@ impl<'a> Backends<'a> {
                 visitor.visit(cpu, label)
             }
             Target::Reference => visitor.visit(Reference, "reference".to_owned()),
-            Target::Gpu(_) => return Err(Error::NoGpu),
+            #[cfg(feature = "gpu")]
+            Target::Gpu(number) => {
+                let gpu = self.gpu(number)?;
+                let label = format!("gpu, {}", gpu.label());
+                visitor.visit(gpu, label)
+            }
+            #[cfg(not(feature = "gpu"))]
+            Target::Gpu(_) => return Err(Error::BuiltWithoutGpu),
         })
+    }
+
+    /// A GPU; those who have opened it already share it.
+    #[cfg(feature = "gpu")]
+    fn gpu(&self, number: usize) -> Result<Gpu, Error> {
+        let index = self.gpus.get(number).ok_or(Error::NoGpu)?.index;
+        let adapter = Some(AdapterChoice::Index(index));
+        Ok(Gpu::new(&GpuOptions { adapter, ..self.options.gpu.clone() })?)
     }
 
     /// The processor, with one pool of threads for all that it computes.
@@ -180,6 +198,7 @@ impl<'a> Backends<'a> {
         Ok(targets.into_iter().all(|target| match target {
             Target::Cpu => on_cpu,
             Target::Reference => true,
+            // Prompts are multiplied in tiles, which add up in another order.
             Target::Gpu(_) => false,
         }))
     }

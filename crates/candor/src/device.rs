@@ -58,8 +58,10 @@ pub enum Placement {
 pub struct DeviceInfo {
     /// Its name for options: `cpu`, `gpu0`.
     pub name: String,
-    /// What it is, as its driver says.
+    /// What it is, as it says itself.
     pub description: String,
+    /// How it is reached: its sort, the interface, the driver; of the processor the kernels.
+    pub driver: String,
     /// Bytes of memory that a model may take there; `None` where the system does not say.
     pub budget_bytes: Option<u64>,
 }

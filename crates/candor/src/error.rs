@@ -21,11 +21,18 @@ pub enum Error {
     /// `CANDOR_ISA` names no instruction set of this machine.
     #[error(transparent)]
     Isa(#[from] candor_kernels::UnknownIsa),
+    /// No GPU could be opened.
+    #[cfg(feature = "gpu")]
+    #[error(transparent)]
+    Gpu(#[from] candor_gpu::Error),
     /// Something was asked of the system that it does not have.
     #[error(transparent)]
     Unavailable(#[from] candor_cpu::Unavailable),
     /// A GPU was asked for, and the program was built without them.
     #[error("device gpu: this program was built without it (cargo feature `gpu`)")]
+    BuiltWithoutGpu,
+    /// A GPU was asked for, and there is none but emulations, which must be named.
+    #[error("device gpu: this machine has none")]
     NoGpu,
     /// A device that this machine does not have.
     #[error("device {name}: expected one of {}", known.join(", "))]

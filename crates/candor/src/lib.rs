@@ -36,6 +36,8 @@ mod session;
 
 pub use candor_cpu::{Batching, Cpus, Placing, Unavailable};
 pub use candor_gguf as gguf;
+#[cfg(feature = "gpu")]
+pub use candor_gpu as gpu;
 pub use candor_kernels as kernels;
 pub use candor_models as models;
 pub use candor_ops as ops;

@@ -4,6 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use candor_cpu::{Batching, Cpus};
 use candor_gguf::{ByteOrder, Gguf, Pages};
+#[cfg(feature = "gpu")]
+use candor_gpu::GpuOptions;
 use candor_models::Config;
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
@@ -45,6 +47,9 @@ pub struct LoadOptions {
     pub weights: Weights,
     /// Asks the system for huge pages: for caches, activations, and weights that were read.
     pub huge_pages: bool,
+    /// How GPUs are used. An adapter named here is taken instead of those that [`LoadOptions::offload`] names.
+    #[cfg(feature = "gpu")]
+    pub gpu: GpuOptions,
 }
 
 /// A loaded model. Cheap to clone; every clone shares the weights.

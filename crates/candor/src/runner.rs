@@ -7,7 +7,7 @@ use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
 use candor_ops::{KvPlan, Ops, Step, Tap};
 
-use crate::{Observed, Observer};
+use crate::{Error, Observed, Observer};
 
 /// A loaded model that can begin any number of independent runs.
 pub(crate) struct Loaded {
@@ -30,10 +30,16 @@ pub(crate) struct Run {
 /// A part of a run.
 pub(crate) trait RunPart: Send {
     /// Runs a step. `values` is the stream `[T, D]` where the part begins with it, and is replaced by what the part ends
-    /// with: the stream, or the logits of `step.outputs`, `[outputs, V]`.
-    fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>);
+    /// with: the stream, or the logits of `step.outputs`, `[outputs, V]`. An error is the device's, after which no step
+    /// will do.
+    fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
     /// The same, and every named value is shown to `observer`.
-    fn step_observed(&mut self, step: Step<'_>, values: &mut Vec<f32>, observer: &mut dyn Observer);
+    fn step_observed(
+        &mut self,
+        step: Step<'_>,
+        values: &mut Vec<f32>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error>;
 }
 
 impl Loaded {
@@ -52,15 +58,21 @@ impl Loaded {
 }
 
 impl Run {
-    /// Runs a step and replaces `logits` by those of `step.outputs`, `[outputs, V]`.
-    pub(crate) fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>) {
+    /// Runs a step and replaces `logits` by those of `step.outputs`, `[outputs, V]`. An error is a device's, after which no
+    /// step will do.
+    pub(crate) fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<(), Error> {
         // On its way to the last part this is the stream.
-        self.parts.iter_mut().for_each(|part| part.step(step, logits));
+        self.parts.iter_mut().try_for_each(|part| part.step(step, logits))
     }
 
     /// The same, and every named value is shown to `observer`.
-    pub(crate) fn step_observed(&mut self, step: Step<'_>, logits: &mut Vec<f32>, observer: &mut dyn Observer) {
-        self.parts.iter_mut().for_each(|part| part.step_observed(step, logits, observer));
+    pub(crate) fn step_observed(
+        &mut self,
+        step: Step<'_>,
+        logits: &mut Vec<f32>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        self.parts.iter_mut().try_for_each(|part| part.step_observed(step, logits, observer))
     }
 }
 
@@ -132,17 +144,22 @@ where
     Scratch<B>: Send,
     B::Kv: Send,
 {
-    fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) {
-        self.run(step, values, &mut ());
+    fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
+        self.run(step, values, &mut ())
     }
 
-    fn step_observed(&mut self, step: Step<'_>, values: &mut Vec<f32>, observer: &mut dyn Observer) {
-        self.run(step, values, &mut Watch { step, observer, copy: Vec::new() });
+    fn step_observed(
+        &mut self,
+        step: Step<'_>,
+        values: &mut Vec<f32>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        self.run(step, values, &mut Watch { step, observer, copy: Vec::new() })
     }
 }
 
 impl<B: Ops> Running<B> {
-    fn run<P: Tap<B>>(&mut self, step: Step<'_>, values: &mut Vec<f32>, tap: &mut P) {
+    fn run<P: Tap<B>>(&mut self, step: Step<'_>, values: &mut Vec<f32>, tap: &mut P) -> Result<(), Error> {
         let Running { model, ops, scratch, kv } = self;
         let Part { begin, end, .. } = model.part();
         if *begin == Begin::Stream {
@@ -151,11 +168,13 @@ impl<B: Ops> Running<B> {
         model.forward(&mut Pass { ops, s: scratch, kv, step, tap });
         values.clear();
         let result = match end {
-            End::Stream => &scratch.x,
-            End::Logits if step.outputs.is_empty() => return,
-            End::Logits => &scratch.logits,
+            End::Stream => Some(&scratch.x),
+            End::Logits => Some(&scratch.logits).filter(|_| !step.outputs.is_empty()),
         };
-        let snapshot = ops.snapshot(result);
-        ops.download(&snapshot, values);
+        if let Some(result) = result {
+            let snapshot = ops.snapshot(result);
+            ops.download(&snapshot, values);
+        }
+        Ok(ops.finish().map_err(candor_models::Error::from)?)
     }
 }

@@ -50,7 +50,7 @@ impl Sequences {
     /// whether to go on, with the number of tokens done; `false` leaves the sequence after what was done.
     ///
     /// # Errors
-    /// If the tokens do not fit, or one is outside of the vocabulary.
+    /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
     ///
     /// # Panics
     /// If there is no such sequence.
@@ -73,8 +73,8 @@ impl Sequences {
             let sequences = vec![sequence as u32; chunk.len()];
             let last = [chunk.len() as u32 - 1];
             let outputs: &[u32] = if done == tokens.len() { &last } else { &[] };
-            self.run
-                .step(Step { tokens: chunk, positions: &positions, sequences: &sequences, outputs }, &mut self.logits);
+            let step = Step { tokens: chunk, positions: &positions, sequences: &sequences, outputs };
+            self.run.step(step, &mut self.logits)?;
             self.lengths[sequence] = first + done;
         }
         Ok(true)
@@ -83,7 +83,7 @@ impl Sequences {
     /// Appends a token to every sequence, in one pass, and computes the logits of all.
     ///
     /// # Errors
-    /// If a sequence is full, or a token is outside of the vocabulary.
+    /// If a sequence is full, a token is outside of the vocabulary, or the device fails.
     ///
     /// # Panics
     /// If there are not as many tokens as sequences.
@@ -93,7 +93,7 @@ impl Sequences {
         let positions: Vec<u32> = self.lengths.iter().map(|&length| length as u32).collect();
         let numbers: Vec<u32> = (0..tokens.len() as u32).collect();
         let step = Step { tokens, positions: &positions, sequences: &numbers, outputs: &numbers };
-        self.run.step(step, &mut self.logits);
+        self.run.step(step, &mut self.logits)?;
         self.lengths.iter_mut().for_each(|length| *length += 1);
         Ok(())
     }

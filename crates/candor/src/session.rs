@@ -132,7 +132,7 @@ impl Session {
     /// with the number of tokens done; `false` leaves the session after what was done.
     ///
     /// # Errors
-    /// If the tokens do not fit, or one is outside of the vocabulary.
+    /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
     pub fn evaluate(&mut self, tokens: &[u32], mut proceed: impl FnMut(usize) -> bool) -> Result<bool, Error> {
         self.admit(tokens)?;
         let mut done = 0;
@@ -142,7 +142,7 @@ impl Session {
             }
             done += chunk.len();
             let last = [chunk.len() as u32 - 1];
-            self.step(chunk, if done == tokens.len() { &last } else { &[] });
+            self.step(chunk, if done == tokens.len() { &last } else { &[] })?;
         }
         Ok(true)
     }
@@ -150,13 +150,13 @@ impl Session {
     /// Appends tokens and hands the logits of every one, `[V]`, to `each` with its index.
     ///
     /// # Errors
-    /// If the tokens do not fit, or one is outside of the vocabulary.
+    /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
     pub fn evaluate_each(&mut self, tokens: &[u32], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         self.admit(tokens)?;
         let vocab = self.model.config().vocab;
         for (number, chunk) in tokens.chunks(self.max_outputs).enumerate() {
             let outputs: Vec<u32> = (0..chunk.len() as u32).collect();
-            self.step(chunk, &outputs);
+            self.step(chunk, &outputs)?;
             for (row, logits) in self.logits.chunks_exact(vocab).enumerate() {
                 each(number * self.max_outputs + row, logits);
             }
@@ -170,7 +170,7 @@ impl Session {
     /// tokens' logits are computed; the last one's are left in [`Session::logits`].
     ///
     /// # Errors
-    /// If the tokens do not fit, or one is outside of the vocabulary.
+    /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
     pub fn observe(&mut self, tokens: &[u32], logits: Logits, observer: &mut dyn Observer) -> Result<(), Error> {
         self.admit(tokens)?;
         let size = match logits {
@@ -185,7 +185,7 @@ impl Session {
                 Logits::Last if done == tokens.len() => vec![chunk.len() as u32 - 1],
                 Logits::Last => Vec::new(),
             };
-            self.advance(chunk, &outputs, Some(observer));
+            self.advance(chunk, &outputs, Some(observer))?;
         }
         let vocab = self.model.config().vocab;
         let rest = self.logits.len().saturating_sub(vocab);
@@ -205,19 +205,25 @@ impl Session {
         Ok(())
     }
 
-    fn step(&mut self, tokens: &[u32], outputs: &[u32]) {
-        self.advance(tokens, outputs, None);
+    fn step(&mut self, tokens: &[u32], outputs: &[u32]) -> Result<(), Error> {
+        self.advance(tokens, outputs, None)
     }
 
-    fn advance(&mut self, tokens: &[u32], outputs: &[u32], observer: Option<&mut (dyn Observer + '_)>) {
+    fn advance(
+        &mut self,
+        tokens: &[u32],
+        outputs: &[u32],
+        observer: Option<&mut (dyn Observer + '_)>,
+    ) -> Result<(), Error> {
         let first = self.tokens.len() as u32;
         let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
         let sequences = vec![0; tokens.len()];
         let step = Step { tokens, positions: &positions, sequences: &sequences, outputs };
         match observer {
-            None => self.run.step(step, &mut self.logits),
-            Some(observer) => self.run.step_observed(step, &mut self.logits, observer),
+            None => self.run.step(step, &mut self.logits)?,
+            Some(observer) => self.run.step_observed(step, &mut self.logits, observer)?,
         }
         self.tokens.extend_from_slice(tokens);
+        Ok(())
     }
 }

@@ -26,10 +26,12 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Error> {
         json::print(&devices.iter().map(value).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&[("name", Align::Left), ("memory", Align::Right), ("device", Align::Left)]);
+    let names = ["name", "memory", "device", "driver"];
+    let mut table = Table::new(&names.map(|name| (name, if name == "memory" { Align::Right } else { Align::Left })));
     for device in devices {
         let memory = device.budget_bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes(bytes).to_string());
-        table.row(vec![device.name, memory, device.description.escape_debug().to_string()], None);
+        let [description, driver] = [device.description, device.driver].map(|text| text.escape_debug().to_string());
+        table.row(vec![device.name, memory, description, driver], None);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     table.print(Paint::of_stdout(), &mut out)?;
@@ -38,5 +40,10 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Error> {
 }
 
 fn value(device: &DeviceInfo) -> serde_json::Value {
-    json!({ "name": device.name, "device": device.description, "memory": device.budget_bytes })
+    json!({
+        "name": device.name,
+        "device": device.description,
+        "driver": device.driver,
+        "memory": device.budget_bytes,
+    })
 }

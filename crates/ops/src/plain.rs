@@ -72,4 +72,7 @@ impl<B: Prims> Prims for Plain<B> {
     fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {
         self.0.download(snapshot, out);
     }
+    fn finish(&mut self) -> Result<(), Error> {
+        self.0.finish()
+    }
 }

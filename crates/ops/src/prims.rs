@@ -79,6 +79,15 @@ pub trait Prims {
     fn snapshot(&mut self, x: &Self::Buf) -> Self::Snapshot;
     /// Reads a snapshot row by row into `out`, replacing what was there.
     fn download(&mut self, snapshot: &Self::Snapshot, out: &mut Vec<f32>);
+
+    /// The end of a step: what was asked for is under way, and the first thing that went wrong is told. Until then
+    /// results may be anything.
+    ///
+    /// # Errors
+    /// If the device has failed. It will again.
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Fusions: the default body *is* the meaning. A backend may override it, and [`crate::Plain`] switches that off.
@@ -111,5 +120,14 @@ pub trait Ops: Prims {
     ) {
         self.matmul2(a, b, x);
         self.matmul(c.0, x, c.1);
+    }
+
+    /// The place of the greatest element of each row of `width` in flight, the first of equals.
+    fn argmax(&mut self, x: &Self::Buf, width: usize, out: &mut Vec<u32>) {
+        let (snapshot, mut values) = (self.snapshot(x), Vec::new());
+        self.download(&snapshot, &mut values);
+        let greatest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+        out.clear();
+        out.extend(values.chunks_exact(width).map(|row| greatest(row) as u32));
     }
 }

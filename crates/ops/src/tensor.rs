@@ -53,6 +53,14 @@ pub enum Error {
         /// Width of a head.
         dim: usize,
     },
+    /// A device has failed, or cannot hold what it was given.
+    #[error("{device}: {what}")]
+    Device {
+        /// The device.
+        device: String,
+        /// What went wrong.
+        what: String,
+    },
     /// An operation was given shapes that do not belong together.
     #[error("{op}: expected {expected:?}, got {got:?}")]
     Shape {

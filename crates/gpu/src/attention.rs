@@ -1,0 +1,141 @@
+//! The cache of keys and values, and attention over it.
+
+use candor_ops::{Heads, KvPlan, Step};
+
+use crate::Gpu;
+use crate::buffer::Buf;
+use crate::device::Storage;
+use crate::kernel::{Attend, Kernel, KvKind, Output};
+use crate::record::Dispatch;
+
+/// Query heads that one workgroup serves at most.
+const QUERIES: usize = 8;
+
+/// Positions that a workgroup takes at once.
+const BLOCK: usize = 64;
+
+/// Workgroups that keep a device busy: below that, positions are split.
+const BUSY: usize = 256;
+
+/// Keys and values of the positions seen so far, `[layer]` of `[sequence][head][position][words]`.
+#[derive(Debug)]
+pub struct Cache {
+    layers: Vec<[Storage; 2]>,
+    plan: KvPlan,
+    /// Keys, values.
+    sides: [Side; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    kind: KvKind,
+    dim: usize,
+    /// Words of a head, a multiple of 4.
+    words: usize,
+}
+
+pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
+    let sides = [(plan.keys, plan.key_dim), (plan.values, plan.value_dim)].map(|(format, dim)| {
+        let kind = KvKind::of(format).unwrap_or_else(|| {
+            let name = format.format().name().to_lowercase();
+            gpu.device.fault.set(format!("a cache in {name} does not run here: expected f16 or f32"));
+            KvKind::F16
+        });
+        Side { kind, dim, words: dim.div_ceil(kind.per_word()).next_multiple_of(4) }
+    });
+    let heads = plan.sequences * plan.kv_heads * plan.context;
+    let layers = (0..plan.layers).map(|_| sides.map(|side| gpu.storage((heads * side.words * 4) as u64))).collect();
+    Cache { layers, plan: *plan, sides }
+}
+
+pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], step: &Step<'_>) {
+    let Gpu { device, recorder, places, .. } = gpu;
+    let places = places.stage(device, recorder, step);
+    for ((x, side), storage) in rows.into_iter().zip(kv.sides).zip(&kv.layers[layer]) {
+        let (heads, words) = (kv.plan.kv_heads as u32, side.words as u32);
+        let dispatch = Dispatch {
+            kernel: Kernel::KvWrite(side.kind),
+            buffers: &[&x.storage, places, storage],
+            numbers: &[side.dim as u32, heads, words, kv.plan.context as u32, x.stride as u32],
+            grid: [(heads * words).div_ceil(64), x.rows as u32, 1],
+        };
+        recorder.dispatch(device, &dispatch);
+    }
+}
+
+pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize), heads: Heads, step: &Step<'_>) {
+    let (cache, layer) = kv;
+    let [keys, values] = cache.sides;
+    out.rows = q.rows;
+    let group = heads.heads / heads.kv_heads;
+    let queries = group.min(QUERIES);
+    let tiles = heads.kv_heads * group.div_ceil(queries);
+    let last = step.positions.iter().copied().max().unwrap_or(0) as usize;
+    let Spans { splits, span } = spans(last + 1, q.rows * tiles);
+    let attend = Attend {
+        keys: keys.kind,
+        values: values.kind,
+        queries: queries as u32,
+        chunks: (keys.words / 4) as u32,
+        words: values.words.div_ceil(BLOCK) as u32,
+        output: if splits > 1 { Output::Split } else { Output::Whole },
+    };
+    let partial = (heads.value_dim + 2) * heads.heads * splits * q.rows;
+    let parts = (splits > 1).then(|| gpu.pooled((partial * 4) as u64));
+    let Gpu { device, recorder, places, .. } = gpu;
+    let places = places.stage(device, recorder, step);
+    let result = parts.as_deref().unwrap_or(&out.storage);
+    let [keys_at, values_at] = &cache.layers[layer];
+    let numbers = [heads.kv_heads, group, heads.key_dim, heads.value_dim, values.words, cache.plan.context];
+    let [a, b, c, d, e, f] = numbers.map(|number| number as u32);
+    let (strides, scale) = ([q.stride, out.stride].map(|stride| stride as u32), heads.scale.to_bits());
+    let dispatch = Dispatch {
+        kernel: Kernel::Attend(attend),
+        buffers: &[&q.storage, keys_at, values_at, places, result],
+        numbers: &[a, b, c, d, e, f, strides[0], strides[1], scale, span as u32, splits as u32],
+        grid: [splits as u32, tiles as u32, q.rows as u32],
+    };
+    recorder.dispatch(device, &dispatch);
+    if let Some(parts) = &parts {
+        let dispatch = Dispatch {
+            kernel: Kernel::Merge,
+            buffers: &[parts, &out.storage],
+            numbers: &[heads.heads as u32, heads.value_dim as u32, splits as u32, out.stride as u32],
+            grid: [heads.heads as u32, q.rows as u32, 1],
+        };
+        recorder.dispatch(device, &dispatch);
+    }
+}
+
+/// How positions are shared out.
+#[derive(Debug, PartialEq, Eq)]
+struct Spans {
+    splits: usize,
+    /// Positions of a split.
+    span: usize,
+}
+
+/// Depends on a power of two above `positions`, so that bind groups last for many steps.
+fn spans(positions: usize, groups: usize) -> Spans {
+    let bucket = positions.next_power_of_two().max(BLOCK);
+    let most = (bucket / (2 * BLOCK)).max(1);
+    let splits = (BUSY / groups.max(1)).clamp(1, most).next_power_of_two().min(most);
+    Spans { splits, span: bucket / splits }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_cover_all_positions() {
+        for positions in 1..3000 {
+            for groups in [1, 2, 8, 32, 100, 5000] {
+                let Spans { splits, span } = spans(positions, groups);
+                assert!(splits * span >= positions && span % BLOCK == 0, "{positions}, {groups}: {splits} of {span}");
+            }
+        }
+        assert_eq!(spans(4000, 8), Spans { splits: 32, span: 128 });
+        assert_eq!(spans(4000, 4096), Spans { splits: 1, span: 4096 });
+    }
+}

@@ -1,0 +1,54 @@
+//! Activations on the device, and copies of them that wait to be read.
+
+use std::sync::Arc;
+
+use crate::Gpu;
+use crate::device::Storage;
+use crate::format::RUN;
+
+/// Activations, `[rows, width]`. Rows are filled up with zeros to whole runs of 16, which every operation leaves zero,
+/// so that products need not ask where a row ends.
+#[derive(Debug)]
+pub struct Buf {
+    pub(crate) storage: Storage,
+    /// Rows in flight.
+    pub(crate) rows: usize,
+    pub(crate) width: usize,
+    /// Elements from row to row.
+    pub(crate) stride: usize,
+}
+
+impl Buf {
+    pub(crate) fn stride_of(width: usize) -> usize {
+        width.next_multiple_of(RUN)
+    }
+
+    /// `vec4`s from row to row.
+    pub(crate) fn quads(&self) -> u32 {
+        (self.stride / 4) as u32
+    }
+}
+
+/// A copy of a buffer's rows, without what fills them up.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) len: usize,
+}
+
+/// Buffers of copies that nobody holds any more.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(Vec<Arc<Storage>>);
+
+impl Gpu {
+    /// A buffer from the pool, of at least so many bytes and at most four times as many.
+    pub(crate) fn pooled(&mut self, bytes: u64) -> Arc<Storage> {
+        let fits = |storage: &Storage| (bytes..=bytes.saturating_mul(4).max(1024)).contains(&storage.buffer.size());
+        if let Some(free) = self.pool.0.iter().find(|item| Arc::strong_count(item) == 1 && fits(item)) {
+            return free.clone();
+        }
+        let storage = Arc::new(self.storage(bytes.next_power_of_two()));
+        self.pool.0.push(storage.clone());
+        storage
+    }
+}

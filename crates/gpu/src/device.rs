@@ -1,0 +1,190 @@
+//! An opened device: what all sessions on it share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use wgpu::{
+    BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType,
+    BufferDescriptor, BufferUsages, ComputePipeline, ComputePipelineDescriptor, DeviceDescriptor, ErrorFilter,
+    ExperimentalFeatures, Features, MemoryHints, PipelineLayoutDescriptor, PollType, Queue, ShaderModuleDescriptor,
+    ShaderSource, ShaderStages, Trace,
+};
+
+use crate::fault::Fault;
+use crate::kernel::{Access, Kernel, storage_access};
+use crate::{Dequant, Error, GpuOptions, Variant, adapter};
+
+/// A device, its queue and the pipelines compiled so far.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: Queue,
+    pub(crate) fault: Fault,
+    pub(crate) variant: Variant,
+    pub(crate) dequant: Dequant,
+    pub(crate) timeout: Duration,
+    /// Most bytes of one part of a weight.
+    pub(crate) part_bytes: u64,
+    /// Most bytes that can be bound at all.
+    pub(crate) binding_bytes: u64,
+    pub(crate) name: String,
+    pub(crate) backend: String,
+    pipelines: Mutex<HashMap<Kernel, Arc<Pipeline>>>,
+}
+
+/// A compiled kernel.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub(crate) pipeline: ComputePipeline,
+    pub(crate) layout: BindGroupLayout,
+}
+
+/// A buffer of the device, with a number of its own for keys of caches.
+#[derive(Clone, Debug)]
+pub(crate) struct Storage {
+    pub(crate) buffer: Buffer,
+    pub(crate) id: u32,
+}
+
+/// The devices that are open, with what they were opened by.
+static OPEN: Mutex<Vec<(GpuOptions, Weak<Device>)>> = Mutex::new(Vec::new());
+
+impl Device {
+    /// A device that is open already and has not failed, or else a new one.
+    pub(crate) async fn shared(options: &GpuOptions) -> Result<Arc<Device>, Error> {
+        let lock = || OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let usable = |(with, device): &(GpuOptions, Weak<Device>)| {
+            device.upgrade().filter(|device| with == options && device.fault.get().is_none())
+        };
+        if let Some(device) = lock().iter().find_map(usable) {
+            return Ok(device);
+        }
+        let device = Arc::new(Device::open(options).await?);
+        let mut open = lock();
+        open.retain(|(_, device)| device.strong_count() > 0);
+        open.push((options.clone(), Arc::downgrade(&device)));
+        Ok(device)
+    }
+
+    async fn open(options: &GpuOptions) -> Result<Device, Error> {
+        let instance = adapter::instance();
+        let adapter = adapter::choose(&instance, options.adapter.as_ref()).await?;
+        let info = adapter.get_info();
+        let available = adapter.features();
+        let variant = options.variant.unwrap_or(Variant { subgroups: available.contains(Features::SUBGROUP) });
+        if variant.subgroups && !available.contains(Features::SUBGROUP) {
+            return Err(Error::Feature { adapter: info.name, feature: "subgroup operations" });
+        }
+        let limits = adapter.limits();
+        let descriptor = DeviceDescriptor {
+            label: Some("candor"),
+            required_features: if variant.subgroups { Features::SUBGROUP } else { Features::empty() },
+            required_limits: limits.clone(),
+            experimental_features: ExperimentalFeatures::disabled(),
+            memory_hints: MemoryHints::Performance,
+            trace: Trace::Off,
+        };
+        let request = adapter.request_device(&descriptor).await;
+        let (device, queue) =
+            request.map_err(|error| Error::Request { adapter: info.name.clone(), reason: error.to_string() })?;
+        let fault = Fault::default();
+        let kept = fault.clone();
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| kept.set(error.to_string())));
+        let kept = fault.clone();
+        device.set_device_lost_callback(move |reason, message| {
+            // A device that is dropped is lost too, and nobody asks any more.
+            kept.set(format!("the device was lost ({reason:?}): {message}"));
+        });
+        let binding_bytes = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
+        Ok(Device {
+            device,
+            queue,
+            fault,
+            variant,
+            dequant: options.dequant,
+            timeout: options.timeout,
+            part_bytes: options.part_bytes.unwrap_or(binding_bytes).min(binding_bytes),
+            binding_bytes,
+            name: info.name,
+            backend: info.backend.to_string(),
+            pipelines: Mutex::default(),
+        })
+    }
+
+    /// A buffer that shaders read and write, full of zeros.
+    pub(crate) fn storage(&self, bytes: u64) -> Storage {
+        self.buffer(bytes, BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST)
+    }
+
+    pub(crate) fn buffer(&self, bytes: u64, usage: BufferUsages) -> Storage {
+        static IDS: AtomicU32 = AtomicU32::new(0);
+        let size = bytes.next_multiple_of(16).max(16);
+        let buffer =
+            self.device.create_buffer(&BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
+        Storage { buffer, id: IDS.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// The kernel's pipeline, compiled when it is first asked for.
+    pub(crate) fn pipeline(&self, kernel: Kernel) -> Arc<Pipeline> {
+        let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        pipelines.entry(kernel).or_insert_with(|| Arc::new(self.compile(kernel))).clone()
+    }
+
+    fn compile(&self, kernel: Kernel) -> Pipeline {
+        let source = kernel.source(self.variant);
+        let label = format!("{kernel:?}");
+        let entry = |(binding, ty)| BindGroupLayoutEntry {
+            binding,
+            visibility: ShaderStages::COMPUTE,
+            ty: BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
+            count: None,
+        };
+        let storage = storage_access(&source)
+            .into_iter()
+            .map(|access| BufferBindingType::Storage { read_only: access == Access::Read });
+        let types = std::iter::once(BufferBindingType::Uniform).chain(storage);
+        let entries: Vec<_> = (0..).zip(types).map(entry).collect();
+        let scope = self.device.push_error_scope(ErrorFilter::Validation);
+        let layout =
+            self.device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: Some(&label), entries: &entries });
+        let module = self.device.create_shader_module(ShaderModuleDescriptor {
+            label: Some(&label),
+            source: ShaderSource::Wgsl(source.into()),
+        });
+        let pipeline_layout = self.device.create_pipeline_layout(&PipelineLayoutDescriptor {
+            label: Some(&label),
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: 0,
+        });
+        let pipeline = self.device.create_compute_pipeline(&ComputePipelineDescriptor {
+            label: Some(&label),
+            layout: Some(&pipeline_layout),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: Default::default(),
+            cache: None,
+        });
+        self.keep(scope, &label);
+        Pipeline { pipeline, layout }
+    }
+
+    /// Keeps an error that a scope has caught. In a browser nobody can wait for it.
+    fn keep(&self, scope: wgpu::ErrorScopeGuard, what: &str) {
+        #[cfg(not(target_arch = "wasm32"))]
+        if let Some(error) = pollster::block_on(scope.pop()) {
+            self.fault.set(format!("{what}: {error}"));
+        }
+        #[cfg(target_arch = "wasm32")]
+        drop((scope, what));
+    }
+
+    /// Waits until all that was submitted is done.
+    pub(crate) fn wait(&self) {
+        let poll = self.device.poll(PollType::Wait { submission_index: None, timeout: Some(self.timeout) });
+        if let Err(error) = poll {
+            self.fault.set(format!("no answer within {} seconds: {error}", self.timeout.as_secs()));
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The backend itself: a session's recording on a shared device, and the operations on it.
+
+use std::sync::Arc;
+
+use candor_ops::{Error, Heads, KvPlan, Ops, Pairing, Prims, Rope, Step, Tensor};
+
+use crate::attention::{self, Cache};
+use crate::buffer::{Buf, Pool, Snapshot};
+use crate::device::{Device, Storage};
+use crate::kernel::{Kernel, Store};
+use crate::places::Places;
+use crate::record::{Dispatch, Recorder};
+use crate::{Counters, GpuOptions, Variant, Weight, product};
+
+/// A GPU. Clones share the device, its weights and its compiled shaders; each has a recording of its own.
+#[derive(Debug)]
+pub struct Gpu {
+    pub(crate) device: Arc<Device>,
+    pub(crate) recorder: Recorder,
+    pub(crate) places: Places,
+    pub(crate) pool: Pool,
+}
+
+/// Rotary frequencies on the device.
+#[derive(Debug)]
+pub struct Turns {
+    table: Storage,
+    pairs: u32,
+    pairing: Pairing,
+    magnitude: f32,
+}
+
+impl Clone for Gpu {
+    fn clone(&self) -> Gpu {
+        Gpu::on(self.device.clone())
+    }
+}
+
+impl Gpu {
+    fn on(device: Arc<Device>) -> Gpu {
+        Gpu { device, recorder: Recorder::default(), places: Places::default(), pool: Pool::default() }
+    }
+
+    /// Opens a device, or joins those who have opened it with the same options.
+    ///
+    /// # Errors
+    /// If there is no such adapter, or it has no device to give.
+    pub async fn open(options: &GpuOptions) -> Result<Gpu, crate::Error> {
+        Ok(Gpu::on(Device::shared(options).await?))
+    }
+
+    /// [`Gpu::open`], waited for.
+    ///
+    /// # Errors
+    /// If there is no such adapter, or it has no device to give.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn new(options: &GpuOptions) -> Result<Gpu, crate::Error> {
+        pollster::block_on(Gpu::open(options))
+    }
+
+    /// The device's name and the interface to it, for people to read: `llvmpipe (LLVM 15), vulkan`.
+    pub fn label(&self) -> String {
+        format!("{}, {}", self.device.name, self.device.backend)
+    }
+
+    /// Which ways of computing are in use.
+    pub fn variant(&self) -> Variant {
+        self.device.variant
+    }
+
+    /// What this session has asked of the device so far.
+    pub fn counters(&self) -> Counters {
+        self.recorder.counters
+    }
+
+    pub(crate) fn dispatch(&mut self, dispatch: &Dispatch<'_>) {
+        self.recorder.dispatch(&self.device, dispatch);
+    }
+
+    pub(crate) fn storage(&mut self, bytes: u64) -> Storage {
+        self.recorder.counters.buffers += 1;
+        if bytes > self.device.binding_bytes {
+            let limit = self.device.binding_bytes;
+            self.device.fault.set(format!("out of memory: a buffer of {bytes} bytes, where one holds {limit}"));
+            return self.device.storage(16);
+        }
+        self.device.storage(bytes)
+    }
+
+    fn elementwise(&mut self, kernel: Kernel, x: &Buf, y: Option<(&Storage, u32)>) {
+        let quads = x.quads();
+        let grid = [quads.div_ceil(64), x.rows as u32, 1];
+        match y {
+            Some((y, y_stride)) => {
+                self.dispatch(&Dispatch { kernel, buffers: &[y, &x.storage], numbers: &[quads, y_stride], grid });
+            }
+            None => self.dispatch(&Dispatch { kernel, buffers: &[&x.storage], numbers: &[quads], grid }),
+        }
+    }
+
+    fn vector(w: &Weight) -> &Storage {
+        &w.parts[0].storage
+    }
+}
+
+impl Prims for Gpu {
+    type Weight = Weight;
+    type Buf = Buf;
+    type Kv = Cache;
+    type Rope = Turns;
+    type Snapshot = Snapshot;
+
+    fn weight(&mut self, tensor: Tensor) -> Result<Weight, Error> {
+        let weight = Weight::upload(&self.device, &tensor)?;
+        self.recorder.counters.buffers += weight.parts.len() as u64;
+        Ok(weight)
+    }
+
+    fn buffer(&mut self, rows: usize, width: usize) -> Buf {
+        let stride = Buf::stride_of(width);
+        let storage = self.storage((rows * stride * 4) as u64);
+        Buf { storage, rows: 0, width, stride }
+    }
+
+    fn kv(&mut self, plan: &KvPlan) -> Cache {
+        attention::cache(self, plan)
+    }
+
+    fn rope_table(&mut self, rope: Rope) -> Turns {
+        let words: Vec<u64> = rope.frequencies.iter().map(|&f| fraction_of_a_turn(f)).collect();
+        let table = self.storage((words.len() * 8) as u64);
+        self.device.queue.write_buffer(&table.buffer, 0, bytemuck::cast_slice(&words));
+        let (pairs, pairing) = (words.len() as u32, rope.pairing);
+        Turns { table, pairs, pairing, magnitude: rope.magnitude as f32 }
+    }
+
+    fn embed(&mut self, out: &mut Buf, table: &Weight, step: &Step) {
+        out.rows = step.tokens.len();
+        let Gpu { device, recorder, places, .. } = self;
+        let places = places.stage(device, recorder, step);
+        for part in &table.parts {
+            let numbers = [table.stride, table.tails, part.first, part.rows, out.quads()];
+            recorder.dispatch(
+                device,
+                &Dispatch {
+                    kernel: Kernel::Embed(table.format),
+                    buffers: &[&part.storage, places, &out.storage],
+                    numbers: &numbers,
+                    grid: [out.quads().div_ceil(4 * 64), out.rows as u32, 1],
+                },
+            );
+        }
+    }
+
+    fn rms_norm(&mut self, out: &mut Buf, x: &Buf, w: &Weight, eps: f32) {
+        out.rows = x.rows;
+        self.dispatch(&Dispatch {
+            kernel: Kernel::RmsNorm,
+            buffers: &[Gpu::vector(w), &x.storage, &out.storage],
+            numbers: &[x.width as u32, x.stride as u32, eps.to_bits()],
+            grid: [x.rows as u32, 1, 1],
+        });
+    }
+
+    fn head_norm(&mut self, x: &mut Buf, w: &Weight, head_dim: usize, eps: f32) {
+        self.dispatch(&Dispatch {
+            kernel: Kernel::HeadNorm,
+            buffers: &[Gpu::vector(w), &x.storage],
+            numbers: &[head_dim as u32, x.stride as u32, eps.to_bits()],
+            grid: [(x.width / head_dim) as u32, x.rows as u32, 1],
+        });
+    }
+
+    fn matmul(&mut self, out: &mut Buf, x: &Buf, w: &Weight) {
+        product::matmul(self, out, x, w, Store::Set);
+    }
+
+    fn matmul_rows(&mut self, out: &mut Buf, x: &Buf, w: &Weight, step: &Step) {
+        product::matmul_rows(self, out, x, w, step);
+    }
+
+    fn add_bias(&mut self, x: &mut Buf, bias: &Weight) {
+        self.elementwise(Kernel::AddBias, x, Some((Gpu::vector(bias), 0)));
+    }
+
+    fn rope(&mut self, x: &mut Buf, rope: &Turns, head_dim: usize, step: &Step) {
+        let heads = (x.width / head_dim) as u32;
+        let (spread, gap) = match rope.pairing {
+            Pairing::Norm => (2, 1),
+            Pairing::Neox => (1, rope.pairs),
+        };
+        let magnitude = rope.magnitude.to_bits();
+        let numbers = [rope.pairs, heads, head_dim as u32, x.stride as u32, spread, gap, magnitude];
+        let Gpu { device, recorder, places, .. } = self;
+        let places = places.stage(device, recorder, step);
+        let buffers = [&rope.table, places, &x.storage];
+        let grid = [(heads * rope.pairs).div_ceil(64), x.rows as u32, 1];
+        recorder.dispatch(device, &Dispatch { kernel: Kernel::Rope, buffers: &buffers, numbers: &numbers, grid });
+    }
+
+    fn kv_write(&mut self, kv: &mut Cache, layer: usize, k: &Buf, v: &Buf, step: &Step) {
+        attention::write(self, kv, layer, [k, v], step);
+    }
+
+    fn attend(&mut self, out: &mut Buf, q: &Buf, kv: &Cache, layer: usize, heads: Heads, step: &Step) {
+        attention::attend(self, out, q, (kv, layer), heads, step);
+    }
+
+    fn silu(&mut self, x: &mut Buf) {
+        self.elementwise(Kernel::Silu, x, None);
+    }
+
+    fn mul(&mut self, x: &mut Buf, y: &Buf) {
+        self.elementwise(Kernel::Mul, x, Some((&y.storage, y.quads())));
+    }
+
+    fn add(&mut self, x: &mut Buf, y: &Buf) {
+        self.elementwise(Kernel::Add, x, Some((&y.storage, y.quads())));
+    }
+
+    fn upload(&mut self, x: &mut Buf, rows: usize, values: &[f32]) {
+        x.rows = rows;
+        let Gpu { device, recorder, .. } = self;
+        // What was recorded before may still read the buffer.
+        recorder.submit(device);
+        let write = |row: usize, values: &[f32]| {
+            let at = (row * x.stride * 4) as u64;
+            device.queue.write_buffer(&x.storage.buffer, at, bytemuck::cast_slice(values));
+        };
+        match x.stride == x.width {
+            true => write(0, values),
+            false => values.chunks_exact(x.width).enumerate().for_each(|(row, values)| write(row, values)),
+        }
+    }
+
+    fn snapshot(&mut self, x: &Buf) -> Snapshot {
+        let storage = self.pooled((x.rows * x.width * 4) as u64);
+        self.dispatch(&Dispatch {
+            kernel: Kernel::Copy,
+            buffers: &[&x.storage, &storage],
+            numbers: &[x.width as u32, x.stride as u32],
+            grid: [x.width.div_ceil(64) as u32, x.rows as u32, 1],
+        });
+        Snapshot { storage, len: x.rows * x.width }
+    }
+
+    fn download(&mut self, snapshot: &Snapshot, out: &mut Vec<f32>) {
+        out.clear();
+        out.resize(snapshot.len, 0.0);
+        if snapshot.len > 0 {
+            let values: &mut [u8] = bytemuck::cast_slice_mut(out);
+            let bytes = values.len() as u64;
+            self.recorder.read(&self.device, &snapshot.storage, bytes, &mut |read| values.copy_from_slice(read));
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.recorder.submit(&self.device);
+        match self.device.fault.get() {
+            Some(what) => Err(Error::Device { device: format!("gpu {}", self.device.name), what }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Ops for Gpu {
+    fn swiglu(&mut self, gate: &mut Buf, up: &Buf) {
+        self.elementwise(Kernel::Swiglu, gate, Some((&up.storage, up.quads())));
+    }
+
+    fn matmul_add(&mut self, x: &mut Buf, h: &Buf, w: &Weight, _product: &mut Buf) {
+        product::matmul(self, x, h, w, Store::Add);
+    }
+
+    fn argmax(&mut self, x: &Buf, width: usize, out: &mut Vec<u32>) {
+        out.clear();
+        out.resize(x.rows, 0);
+        let storage = self.pooled((x.rows * 4) as u64);
+        self.dispatch(&Dispatch {
+            kernel: Kernel::Argmax,
+            buffers: &[&x.storage, &storage],
+            numbers: &[width as u32, x.stride as u32],
+            grid: [x.rows as u32, 1, 1],
+        });
+        if x.rows > 0 {
+            let values: &mut [u8] = bytemuck::cast_slice_mut(out);
+            let bytes = values.len() as u64;
+            self.recorder.read(&self.device, &storage, bytes, &mut |read| values.copy_from_slice(read));
+        }
+    }
+}
+
+/// Radians as a fraction of a turn, in units of 2^-64.
+fn fraction_of_a_turn(radians: f64) -> u64 {
+    let turns = radians / std::f64::consts::TAU;
+    ((turns - turns.floor()) * 18_446_744_073_709_551_616.0) as u64
+}

@@ -1,0 +1,181 @@
+//! The kernels: each is a value that says which shader it is and with which constants, and composes its source.
+
+use std::fmt::Write;
+
+use candor_ops::KvFormat;
+use candor_quant::Format;
+
+use crate::{Variant, format};
+
+/// A shader with its constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kernel {
+    Embed(Format),
+    MatVec { format: Format, rows: u32, store: Store },
+    MatMul { format: Format, store: Store },
+    RmsNorm,
+    HeadNorm,
+    Silu,
+    Mul,
+    Add,
+    AddBias,
+    Swiglu,
+    Rope,
+    Copy,
+    Gather,
+    Argmax,
+    KvWrite(KvKind),
+    Attend(Attend),
+    Merge,
+}
+
+/// What becomes of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Store {
+    /// It replaces the output.
+    Set,
+    /// It is added to the output.
+    Add,
+}
+
+/// Elements of a cache that shaders know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum KvKind {
+    F32,
+    F16,
+}
+
+/// The constants of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Attend {
+    pub(crate) keys: KvKind,
+    pub(crate) values: KvKind,
+    /// Query heads at once.
+    pub(crate) queries: u32,
+    /// `vec4`s of a key.
+    pub(crate) chunks: u32,
+    /// Words of a value per invocation.
+    pub(crate) words: u32,
+    pub(crate) output: Output,
+}
+
+/// Where a workgroup of attention leaves its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Output {
+    Whole,
+    /// Beside those of other spans, to be merged.
+    Split,
+}
+
+impl KvKind {
+    pub(crate) fn of(format: KvFormat) -> Option<KvKind> {
+        match format {
+            KvFormat::F32 => Some(KvKind::F32),
+            KvFormat::F16 => Some(KvKind::F16),
+            KvFormat::Q8_0 => None,
+        }
+    }
+
+    /// Elements in a word.
+    pub(crate) fn per_word(self) -> usize {
+        match self {
+            KvKind::F32 => 1,
+            KvKind::F16 => 2,
+        }
+    }
+}
+
+/// Rows of inputs that a product of a matrix with vectors takes at most.
+pub(crate) const MAT_VEC_ROWS: usize = 8;
+
+/// Rows of the matrix that one workgroup of it multiplies.
+pub(crate) fn rows_per_group(inputs: u32) -> u32 {
+    if inputs <= 4 { 4 } else { 2 }
+}
+
+/// Invocations of a workgroup that reduces a row.
+const ROW_GROUP: u32 = 256;
+
+macro_rules! shader {
+    ($name:literal) => {
+        include_str!(concat!("shaders/", $name, ".wgsl"))
+    };
+}
+
+impl Kernel {
+    /// The whole WGSL source on a device of that variant.
+    pub(crate) fn source(self, variant: Variant) -> String {
+        let (constants, pieces) = self.parts(variant);
+        let mut source = String::new();
+        for (name, value) in constants {
+            let _ = writeln!(source, "const {name} = {value};");
+        }
+        pieces.iter().for_each(|piece| source.push_str(piece));
+        source
+    }
+
+    fn parts(self, variant: Variant) -> (Vec<(&'static str, String)>, Vec<&'static str>) {
+        let number = |name, value: u32| (name, format!("{value}u"));
+        let add = |store| ("ADD", (store == Store::Add).to_string());
+        let decode = |format| format::decoder(format).map_or(&[][..], |decoder| decoder.source);
+        match self {
+            Kernel::Embed(format) => (vec![], [&[shader!("embed")], decode(format)].concat()),
+            Kernel::MatVec { format, rows, store } => {
+                let group = number("WG", 64);
+                let constants = vec![number("T", rows), number("ROWS", rows_per_group(rows)), group, add(store)];
+                let main = if variant.subgroups { shader!("mat_vec_subgroup") } else { shader!("mat_vec_plain") };
+                (constants, [&[shader!("mat_vec"), main], decode(format)].concat())
+            }
+            Kernel::MatMul { format, store } => (vec![add(store)], [&[shader!("mat_mul")], decode(format)].concat()),
+            Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![shader!("sum"), shader!("rms_norm")]),
+            Kernel::HeadNorm => (vec![number("WG", 64)], vec![shader!("sum"), shader!("head_norm")]),
+            Kernel::Silu => (vec![], vec![shader!("unary"), UNARY_SILU]),
+            Kernel::Mul => (vec![], vec![shader!("binary"), BINARY_MUL]),
+            Kernel::Add | Kernel::AddBias => (vec![], vec![shader!("binary"), BINARY_ADD]),
+            Kernel::Swiglu => (vec![], vec![shader!("binary"), BINARY_SWIGLU]),
+            Kernel::Rope => (vec![], vec![shader!("rope")]),
+            Kernel::Copy => (vec![], vec![shader!("copy")]),
+            Kernel::Gather => (vec![], vec![shader!("gather")]),
+            Kernel::Argmax => (vec![number("WG", ROW_GROUP)], vec![shader!("argmax")]),
+            Kernel::KvWrite(KvKind::F32) => (vec![], vec![shader!("kv_write"), shader!("cache/pack_f32")]),
+            Kernel::KvWrite(KvKind::F16) => (vec![], vec![shader!("kv_write"), shader!("cache/pack_f16")]),
+            Kernel::Attend(attend) => {
+                let constants = vec![
+                    number("QUERIES", attend.queries),
+                    number("CHUNKS", attend.chunks),
+                    number("WORDS", attend.words),
+                    ("SPLIT", (attend.output == Output::Split).to_string()),
+                ];
+                let keys = match attend.keys {
+                    KvKind::F32 => shader!("cache/keys_f32"),
+                    KvKind::F16 => shader!("cache/keys_f16"),
+                };
+                let values = match attend.values {
+                    KvKind::F32 => shader!("cache/values_f32"),
+                    KvKind::F16 => shader!("cache/values_f16"),
+                };
+                (constants, vec![shader!("attend"), keys, values])
+            }
+            Kernel::Merge => (vec![], vec![shader!("merge")]),
+        }
+    }
+}
+
+const UNARY_SILU: &str = "fn f(x: vec4<f32>) -> vec4<f32> { return x / (1.0 + exp(-x)); }";
+const BINARY_MUL: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x * y; }";
+const BINARY_ADD: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x + y; }";
+const BINARY_SWIGLU: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x / (1.0 + exp(-x)) * y; }";
+
+/// How a shader uses each of its storage buffers, in the order of their bindings from 1 on.
+pub(crate) fn storage_access(source: &str) -> Vec<Access> {
+    let declarations = source.lines().filter(|line| line.starts_with("@group(0)"));
+    let storage = declarations.filter_map(|line| line.split_once("var<storage, ").map(|(_, rest)| rest));
+    storage.map(|rest| if rest.starts_with("read_write") { Access::Write } else { Access::Read }).collect()
+}
+
+/// How a shader uses a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}

@@ -1,0 +1,33 @@
+//! The GPU backend: the operations of a forward pass as hand-written WGSL on wgpu (Vulkan, Metal, DX12, WebGPU).
+//!
+//! [`Gpu`] implements [`candor_ops::Prims`] and [`candor_ops::Ops`]. Operations are recorded into one compute pass that
+//! is submitted when something is read back; `record.rs` says how, `kernel.rs` lists the shaders, `format.rs` the
+//! tensor formats. Nothing here knows a model, and nothing falls back to the processor.
+#![forbid(unsafe_code)]
+
+mod adapter;
+mod attention;
+mod buffer;
+mod counters;
+mod device;
+mod error;
+mod fault;
+mod format;
+mod gpu;
+mod kernel;
+mod options;
+mod places;
+mod product;
+mod record;
+mod weight;
+
+#[cfg(not(target_arch = "wasm32"))]
+pub use adapter::adapters;
+pub use adapter::{AdapterInfo, adapters_async};
+pub use attention::Cache;
+pub use buffer::{Buf, Snapshot};
+pub use counters::Counters;
+pub use error::Error;
+pub use gpu::{Gpu, Turns};
+pub use options::{AdapterChoice, Dequant, GpuOptions, Variant};
+pub use weight::Weight;

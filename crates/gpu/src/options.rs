@@ -1,0 +1,56 @@
+//! What a user may choose about the device.
+
+use std::time::Duration;
+
+/// Which ways of computing a device is asked for. All give the same within rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Variant {
+    /// Sums within subgroups by the device's own instructions, not through workgroup memory.
+    pub subgroups: bool,
+}
+
+/// Which adapter to take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdapterChoice {
+    /// By its place in [`crate::adapters`].
+    Index(usize),
+    /// The first whose name holds this, in whatever case.
+    Name(String),
+}
+
+/// What becomes of weights in formats that no shader decodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dequant {
+    /// They are refused by name.
+    #[default]
+    Refuse,
+    /// They are decoded on their way up and held as halves.
+    ToF16,
+}
+
+/// How to open a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuOptions {
+    /// The adapter; `None` takes the first that is hardware, discrete before integrated.
+    pub adapter: Option<AdapterChoice>,
+    /// The ways of computing; `None` takes what the adapter has.
+    pub variant: Option<Variant>,
+    /// Weights in formats without a shader.
+    pub dequant: Dequant,
+    /// Most bytes of a weight in one buffer; `None` takes the device's limit. Larger weights are split by rows.
+    pub part_bytes: Option<u64>,
+    /// How long the device may take for one answer before it counts as lost.
+    pub timeout: Duration,
+}
+
+impl Default for GpuOptions {
+    fn default() -> Self {
+        GpuOptions {
+            adapter: None,
+            variant: None,
+            dequant: Dequant::Refuse,
+            part_bytes: None,
+            timeout: Duration::from_secs(120),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The recording of a session: operations gather in one compute pass of one command encoder until something is read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use wgpu::{
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BufferAsyncError, BufferUsages, CommandEncoder, ComputePass,
+    MapMode,
+};
+
+use crate::Counters;
+use crate::device::{Device, Pipeline, Storage};
+use crate::kernel::Kernel;
+
+/// Numbers of a dispatch that lie in its uniform buffer.
+pub(crate) const NUMBERS: usize = 12;
+
+/// Buffers of a dispatch at most.
+const BUFFERS: usize = 5;
+
+/// Bind groups kept at most: far more than a model has dispatches, so that only a session of ever new shapes starts over.
+const GROUPS: usize = 1 << 14;
+
+/// What decides on a bind group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    kernel: Kernel,
+    buffers: [u32; BUFFERS],
+    numbers: [u32; NUMBERS],
+}
+
+/// Operations on their way to the queue.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    open: Option<Open>,
+    groups: HashMap<Key, Bound>,
+    /// Where results wait to be read by the host.
+    staging: Option<Storage>,
+    pub(crate) counters: Counters,
+}
+
+#[derive(Debug)]
+struct Open {
+    // The pass goes before its encoder.
+    pass: ComputePass<'static>,
+    encoder: CommandEncoder,
+    /// The pipeline that is set.
+    current: Option<Kernel>,
+}
+
+#[derive(Debug)]
+struct Bound {
+    pipeline: Arc<Pipeline>,
+    group: BindGroup,
+}
+
+/// A kernel with what it works on.
+#[derive(Debug)]
+pub(crate) struct Dispatch<'a> {
+    pub(crate) kernel: Kernel,
+    /// In the order of the shader's bindings.
+    pub(crate) buffers: &'a [&'a Storage],
+    /// The shader's `P`.
+    pub(crate) numbers: &'a [u32],
+    /// Workgroups.
+    pub(crate) grid: [u32; 3],
+}
+
+impl Recorder {
+    pub(crate) fn dispatch(&mut self, device: &Device, dispatch: &Dispatch<'_>) {
+        if dispatch.grid.contains(&0) {
+            return;
+        }
+        let Recorder { open, groups, counters, .. } = self;
+        let mut key = Key { kernel: dispatch.kernel, buffers: [u32::MAX; BUFFERS], numbers: [0; NUMBERS] };
+        key.buffers.iter_mut().zip(dispatch.buffers).for_each(|(id, storage)| *id = storage.id);
+        key.numbers[..dispatch.numbers.len()].copy_from_slice(dispatch.numbers);
+        if groups.len() >= GROUPS {
+            groups.clear();
+        }
+        let bound = groups.entry(key).or_insert_with(|| {
+            counters.bind_groups += 1;
+            counters.buffers += 1;
+            bind(device, &key, dispatch.buffers)
+        });
+        let open = open.get_or_insert_with(|| {
+            counters.passes += 1;
+            let mut encoder = device.device.create_command_encoder(&Default::default());
+            let pass = encoder.begin_compute_pass(&Default::default()).forget_lifetime();
+            Open { pass, encoder, current: None }
+        });
+        if open.current != Some(dispatch.kernel) {
+            open.pass.set_pipeline(&bound.pipeline.pipeline);
+            open.current = Some(dispatch.kernel);
+        }
+        open.pass.set_bind_group(0, &bound.group, &[]);
+        let [x, y, z] = dispatch.grid;
+        open.pass.dispatch_workgroups(x, y, z);
+        counters.dispatches += 1;
+    }
+
+    /// Hands what was recorded to the queue.
+    pub(crate) fn submit(&mut self, device: &Device) {
+        if let Some(Open { pass, encoder, .. }) = self.open.take() {
+            drop(pass);
+            device.queue.submit([encoder.finish()]);
+            self.counters.submits += 1;
+        }
+    }
+
+    /// Hands what was recorded to the queue and reads the first `bytes` of a buffer; `out` sees them, or nothing where
+    /// the device has failed.
+    pub(crate) fn read(&mut self, device: &Device, from: &Storage, bytes: u64, out: &mut dyn FnMut(&[u8])) {
+        if self.staging.as_ref().is_none_or(|staging| staging.buffer.size() < bytes) {
+            let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+            self.staging = Some(device.buffer(bytes.next_power_of_two(), usage));
+            self.counters.buffers += 1;
+        }
+        let Some(staging) = &self.staging else { return };
+        let mut encoder = match self.open.take() {
+            Some(Open { pass, encoder, .. }) => {
+                drop(pass);
+                encoder
+            }
+            None => device.device.create_command_encoder(&Default::default()),
+        };
+        encoder.copy_buffer_to_buffer(&from.buffer, 0, &staging.buffer, 0, Some(bytes));
+        device.queue.submit([encoder.finish()]);
+        self.counters.submits += 1;
+        self.counters.bytes_read += bytes;
+        if device.fault.get().is_some() {
+            return;
+        }
+        let (done, mapped) = std::sync::mpsc::channel();
+        staging.buffer.map_async(MapMode::Read, 0..bytes, move |result| {
+            // Nobody listens any more where the wait below has timed out.
+            let _ = done.send(result);
+        });
+        device.wait();
+        match answer(&mapped, device) {
+            Some(Ok(())) => match staging.buffer.get_mapped_range(0..bytes) {
+                Ok(view) => {
+                    out(&view);
+                    drop(view);
+                }
+                Err(error) => device.fault.set(format!("reading back: {error}")),
+            },
+            Some(Err(error)) => device.fault.set(format!("reading back: {error}")),
+            None => device.fault.set("reading back: the device does not answer".to_owned()),
+        }
+        staging.buffer.unmap();
+    }
+}
+
+/// What came of mapping. Whoever polls the device calls the callbacks, so it may be another session that does so a moment
+/// after this one's wait is over.
+fn answer(mapped: &Receiver<Result<(), BufferAsyncError>>, device: &Device) -> Option<Result<(), BufferAsyncError>> {
+    if cfg!(target_arch = "wasm32") { mapped.try_recv().ok() } else { mapped.recv_timeout(device.timeout).ok() }
+}
+
+fn bind(device: &Device, key: &Key, buffers: &[&Storage]) -> Bound {
+    let pipeline = device.pipeline(key.kernel);
+    let uniform = device.buffer(4 * NUMBERS as u64, BufferUsages::UNIFORM | BufferUsages::COPY_DST);
+    device.queue.write_buffer(&uniform.buffer, 0, bytemuck::cast_slice(&key.numbers));
+    let all = std::iter::once(&uniform).chain(buffers.iter().copied());
+    let entries: Vec<_> = (0..)
+        .zip(all)
+        .map(|(binding, storage)| BindGroupEntry { binding, resource: storage.buffer.as_entire_binding() })
+        .collect();
+    let layout = &pipeline.layout;
+    let group = device.device.create_bind_group(&BindGroupDescriptor { label: None, layout, entries: &entries });
+    Bound { pipeline, group }
+}

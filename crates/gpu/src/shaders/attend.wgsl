@@ -1,0 +1,144 @@
+// Attention of one row: QUERIES heads that share a key and value head, over a span of positions, 64 at a time with a
+// running softmax. Grid: (splits, key and value heads * tiles of query heads, rows).
+// From outside: QUERIES, CHUNKS (vec4s of a key), WORDS (words of a value per invocation), SPLIT, and the cache's formats.
+struct P {
+    kv_heads: u32,
+    group: u32, // query heads per key and value head
+    key_dim: u32,
+    value_dim: u32,
+    value_words: u32,
+    context: u32,
+    q_stride: u32,
+    out_stride: u32,
+    scale: f32,
+    span: u32, // positions per split
+    splits: u32,
+}
+@group(0) @binding(0) var<uniform> p: P;
+@group(0) @binding(1) var<storage, read> q: array<f32>;
+@group(0) @binding(2) var<storage, read> keys: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> values: array<u32>;
+@group(0) @binding(4) var<storage, read> step: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+
+const WG = 64u;
+const PARTS = 8u;
+const LOWEST = -3.0e38;
+const QUADS = CHUNKS * KEY_QUADS;
+
+var<workgroup> query: array<vec4<f32>, QUERIES * QUADS>;
+var<workgroup> scores: array<f32, QUERIES * WG>;
+var<workgroup> parts: array<f32, QUERIES * PARTS>;
+
+fn query_element(head: u32, d: u32, row: u32) -> f32 {
+    return select(0.0, q[row + head * p.key_dim + min(d, p.key_dim - 1u)] * p.scale, d < p.key_dim);
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let tiles = (p.group + QUERIES - 1u) / QUERIES;
+    let kv_head = workgroup.y / tiles;
+    let tile = (workgroup.y % tiles) * QUERIES;
+    let count = min(QUERIES, p.group - tile);
+    let first_head = kv_head * p.group + tile;
+    let place = step[workgroup.z + 1u];
+    let low = workgroup.x * p.span;
+    let high = min(place.y + 1u, low + p.span);
+    let cache = (place.z * p.kv_heads + kv_head) * p.context;
+
+    for (var i = lid; i < QUERIES * QUADS; i += WG) {
+        let head = first_head + min(i / QUADS, count - 1u);
+        let d = (i % QUADS) * 4u;
+        let row = workgroup.z * p.q_stride;
+        query[i] = vec4<f32>(
+            query_element(head, d, row),
+            query_element(head, d + 1u, row),
+            query_element(head, d + 2u, row),
+            query_element(head, d + 3u, row),
+        );
+    }
+    workgroupBarrier();
+
+    var top: array<f32, QUERIES>;
+    var sum: array<f32, QUERIES>;
+    var acc: array<Value, QUERIES * WORDS>;
+    for (var n = 0u; n < QUERIES; n++) {
+        top[n] = LOWEST;
+    }
+    for (var start = low; start < high; start += WG) {
+        let position = start + lid;
+        var s: array<f32, QUERIES>;
+        if position < high {
+            for (var c = 0u; c < CHUNKS; c++) {
+                let key = keys[(cache + position) * CHUNKS + c];
+                for (var n = 0u; n < QUERIES; n++) {
+                    s[n] += key_dot(key, n * QUADS + c * KEY_QUADS);
+                }
+            }
+        }
+        for (var n = 0u; n < QUERIES; n++) {
+            scores[n * WG + lid] = select(LOWEST, s[n], position < high);
+        }
+        workgroupBarrier();
+        if lid < QUERIES * PARTS {
+            var most = LOWEST;
+            for (var i = 0u; i < WG / PARTS; i++) {
+                most = max(most, scores[lid * (WG / PARTS) + i]);
+            }
+            parts[lid] = most;
+        }
+        workgroupBarrier();
+        for (var n = 0u; n < QUERIES; n++) {
+            var most = top[n];
+            for (var i = 0u; i < PARTS; i++) {
+                most = max(most, parts[n * PARTS + i]);
+            }
+            let factor = exp(top[n] - most);
+            top[n] = most;
+            sum[n] *= factor;
+            for (var v = 0u; v < WORDS; v++) {
+                acc[n * WORDS + v] *= factor;
+            }
+            scores[n * WG + lid] = select(0.0, exp(s[n] - most), position < high);
+        }
+        workgroupBarrier();
+        for (var i = 0u; i < min(WG, high - start); i++) {
+            let at = (cache + start + i) * p.value_words;
+            for (var n = 0u; n < QUERIES; n++) {
+                sum[n] += scores[n * WG + i];
+            }
+            for (var v = 0u; v < WORDS; v++) {
+                let word = lid + v * WG;
+                if word < p.value_words {
+                    let value = value_of(values[at + word]);
+                    for (var n = 0u; n < QUERIES; n++) {
+                        acc[n * WORDS + v] += scores[n * WG + i] * value;
+                    }
+                }
+            }
+        }
+        workgroupBarrier();
+    }
+
+    for (var n = 0u; n < count; n++) {
+        let head = first_head + n;
+        var at = workgroup.z * p.out_stride + head * p.value_dim;
+        var factor = 1.0 / sum[n];
+        if SPLIT {
+            at = ((workgroup.z * p.kv_heads * p.group + head) * p.splits + workgroup.x) * (p.value_dim + 2u);
+            factor = 1.0;
+            if lid == 0u {
+                out[at + p.value_dim] = top[n];
+                out[at + p.value_dim + 1u] = sum[n];
+            }
+        }
+        for (var v = 0u; v < WORDS; v++) {
+            for (var e = 0u; e < VALUE_ELEMENTS; e++) {
+                let d = (lid + v * WG) * VALUE_ELEMENTS + e;
+                if d < p.value_dim {
+                    out[at + d] = element(acc[n * WORDS + v], e) * factor;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+// Four elements of a key against a query.
+const KEY_QUADS = 1u;
+
+fn key_dot(key: vec4<u32>, at: u32) -> f32 {
+    return dot(bitcast<vec4<f32>>(key), query[at]);
+}
