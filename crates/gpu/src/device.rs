@@ -69,8 +69,7 @@ impl Device {
     }
 
     async fn open(options: &GpuOptions) -> Result<Device, Error> {
-        let instance = adapter::instance();
-        let adapter = adapter::choose(&instance, options.adapter.as_ref()).await?;
+        let adapter = adapter::choose(adapter::instance(), options.adapter.as_ref()).await?;
         let info = adapter.get_info();
         let available = adapter.features();
         let variant = options.variant.unwrap_or(Variant { subgroups: available.contains(Features::SUBGROUP) });
