@@ -15,6 +15,7 @@ pub(crate) struct Found {
 
 /// The sorts of GPUs, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing finds one"))]
 pub(crate) enum Kind {
     Discrete,
     Integrated,

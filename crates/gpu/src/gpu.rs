@@ -73,25 +73,6 @@ impl Gpu {
         self.recorder.counters
     }
 
-    /// `x = values`, `[rows, width]`: a pass goes on with what another backend began.
-    ///
-    /// # Panics
-    /// If there are not as many values.
-    pub fn upload(&mut self, x: &mut Buf, rows: usize, values: &[f32]) {
-        assert_eq!(values.len(), rows * x.width, "rows of {}", x.width);
-        x.rows = rows;
-        // Writes come before all that is submitted after them.
-        self.recorder.submit(&self.device);
-        let mut write = |at: usize, values: &[f32]| {
-            self.device.queue.write_buffer(&x.storage.buffer, (at * 4) as u64, bytemuck::cast_slice(values));
-        };
-        if x.stride == x.width {
-            write(0, values);
-        } else {
-            values.chunks_exact(x.width).enumerate().for_each(|(row, values)| write(row * x.stride, values));
-        }
-    }
-
     pub(crate) fn dispatch(&mut self, dispatch: &Dispatch<'_>) {
         self.recorder.dispatch(&self.device, dispatch);
     }
