@@ -30,7 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("candor-models", &["candor-gguf", "candor-ops"]),
     ("candor-ops", &["candor-quant"]),
     ("candor-quant", &[]),
-    ("candor-testing", &["candor-gguf"]),
+    ("candor-testing", &["candor-gguf", "candor-ops", "candor-quant"]),
     ("candor-tokenizer", &["candor-gguf"]),
     ("xtask", &["candor-gguf", "candor-kernels", "candor-quant"]),
 ];

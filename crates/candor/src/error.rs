@@ -28,6 +28,26 @@ pub enum Error {
     /// Something was asked of the system that it does not have.
     #[error(transparent)]
     Unavailable(#[from] candor_cpu::Unavailable),
+    /// A GPU was asked for, and the program was built without them.
+    #[error("device gpu: this program was built without it (cargo feature `gpu`)")]
+    BuiltWithoutGpu,
+    /// A GPU was asked for, and there is none but emulations, which must be named.
+    #[error("device gpu: this machine has none")]
+    NoGpu,
+    /// A device that this machine does not have.
+    #[error("device {name}: expected one of {}", known.join(", "))]
+    NoSuchDevice {
+        /// What was asked for.
+        name: String,
+        /// What would do.
+        known: Vec<String>,
+    },
+    /// The parts of a placement are not the model.
+    #[error("parts: expected devices with layers that follow each other from 0 to {layers}")]
+    Parts {
+        /// Layers of the model.
+        layers: usize,
+    },
     /// The vocabulary and the embedding disagree.
     #[error("tokenizer has {tokens} tokens, token_embd.weight has {rows} rows")]
     VocabularySize {

@@ -19,12 +19,16 @@
 //! processor's pool.
 #![forbid(unsafe_code)]
 
+mod backends;
 mod ceilings;
+mod device;
 mod error;
 mod generate;
+mod gpus;
 mod model;
 mod observe;
 mod perplexity;
+mod plan;
 mod runner;
 pub mod sampler;
 mod sequences;
@@ -40,10 +44,12 @@ pub use candor_ops as ops;
 pub use candor_tokenizer as tokenizer;
 pub use candor_tokenizer::{ChatTemplate, Message, Tokenizer};
 
+pub use backends::{BackendVisitor, devices, visit_backend};
 pub use ceilings::{Ceilings, ceilings};
+pub use device::{Device, DeviceInfo, GpuLayers, Offload, Placement};
 pub use error::Error;
 pub use generate::{ContextShift, GenerateOptions, Generation, Piece, StopReason, Timings};
-pub use model::{BackendVisitor, Device, LoadOptions, Model, Weights, visit_backend};
+pub use model::{LoadOptions, Model, Weights};
 pub use observe::{Observed, Observer};
 pub use perplexity::{Perplexity, perplexity};
 pub use sampler::Sampling;

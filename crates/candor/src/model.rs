@@ -2,30 +2,17 @@
 
 use std::{path::Path, sync::Arc};
 
-use candor_cpu::{Batching, Cpu, CpuOptions, Cpus, huge_pages};
+use candor_cpu::{Batching, Cpus};
 use candor_gguf::{Gguf, Pages};
 #[cfg(feature = "gpu")]
-use candor_gpu::{Gpu, GpuOptions};
-use candor_kernels::Kernels;
+use candor_gpu::GpuOptions;
 use candor_models::Config;
-use candor_ops::{Ops, Reference};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
-use crate::{Error, Sequences, Session, SessionOptions, runner};
-
-/// Where a model runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Device {
-    /// The processor, with the best kernels that it has.
-    #[default]
-    Cpu,
-    /// The readable definition of every operation, in f64 where it sums. Slow, and holds all weights in f32.
-    Reference,
-    /// A GPU: the one that [`LoadOptions::gpu`] chooses.
-    #[cfg(feature = "gpu")]
-    Gpu,
-}
+use crate::{
+    Device, Error, Offload, Placement, Sequences, Session, SessionOptions,
+    backends::{self, Placed},
+};
 
 /// Where the weights of a file are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +29,12 @@ pub enum Weights {
 pub struct LoadOptions {
     /// Where to run.
     pub device: Device,
+    /// What is asked of GPUs, where one is to run.
+    pub offload: Offload,
+    /// How the model is laid out over devices.
+    pub placement: Placement,
+    /// The session that a plan leaves room for in a GPU's memory.
+    pub session: SessionOptions,
     /// Threads of the processor for a token; 0 takes one per physical core.
     pub threads: usize,
     /// Whether logits may depend, within rounding, on how many tokens are computed at once.
@@ -54,69 +47,9 @@ pub struct LoadOptions {
     pub weights: Weights,
     /// Asks the system for huge pages: for caches, activations, and weights that were read.
     pub huge_pages: bool,
-    /// Which GPU, and how it is used.
+    /// How GPUs are used. An adapter named here is taken instead of those that [`LoadOptions::offload`] names.
     #[cfg(feature = "gpu")]
     pub gpu: GpuOptions,
-}
-
-/// Something to do with the backend that options choose, whatever its type.
-pub trait BackendVisitor {
-    /// What comes of it.
-    type Output;
-    /// `label` is for people to read: `cpu, avx2 kernels, 8 threads`.
-    fn visit<B>(self, ops: B, label: String) -> Self::Output
-    where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static;
-}
-
-/// Makes the backend that `options` choose and hands it to the visitor.
-///
-/// # Errors
-/// If `CANDOR_ISA` names no instruction set of this machine, huge pages are asked for where there are none, or there is
-/// no such GPU.
-pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Result<V::Output, Error> {
-    Ok(match options.device {
-        Device::Cpu => {
-            let kernels = Kernels::from_env()?;
-            if options.huge_pages {
-                huge_pages()?;
-            }
-            let LoadOptions { threads, threads_batch, batching, huge_pages, .. } = *options;
-            let cpus = options.cpus.clone();
-            let cpu = Cpu::new(CpuOptions { threads, threads_batch, cpus, huge_pages, kernels, batching });
-            let (one, several) = (cpu.threads(), cpu.threads_batch());
-            let prompts = if several == one { String::new() } else { format!(" ({several} for prompts)") };
-            let label = format!("cpu, {} kernels, {one} threads{prompts}", kernels.name);
-            visitor.visit(cpu, label)
-        }
-        Device::Reference => visitor.visit(Reference, "reference".to_owned()),
-        #[cfg(feature = "gpu")]
-        Device::Gpu => {
-            let gpu = Gpu::new(&options.gpu)?;
-            let label = format!("gpu, {}", gpu.label());
-            visitor.visit(gpu, label)
-        }
-    })
-}
-
-struct Load<'a> {
-    gguf: &'a Gguf,
-}
-
-impl BackendVisitor for Load<'_> {
-    type Output = Result<(Arc<dyn runner::Loaded>, String), candor_models::Error>;
-
-    fn visit<B>(self, ops: B, label: String) -> Self::Output
-    where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
-    {
-        Ok((runner::load(self.gguf, ops)?, label))
-    }
-}
-
-/// Whether a matrix of the file meets many inputs by another kernel than few.
-fn has_batch_kernels(gguf: &Gguf, kernels: &Kernels) -> bool {
-    gguf.tensors().iter().any(|tensor| tensor.shape.len() > 1 && (kernels.batch)(tensor.format).is_some())
 }
 
 /// A loaded model. Cheap to clone; every clone shares the weights.
@@ -129,9 +62,7 @@ struct Inner {
     gguf: Gguf,
     tokenizer: Arc<Tokenizer>,
     template: Option<Result<ChatTemplate, String>>,
-    loaded: Arc<dyn runner::Loaded>,
-    device: String,
-    batch_invariant: bool,
+    placed: Placed,
 }
 
 /// The small chat model that the program carries.
@@ -173,25 +104,23 @@ impl Model {
         }
         let template = gguf.metadata().str("tokenizer.chat_template")?;
         let template = template.map(|source| ChatTemplate::new(source).map_err(|error| error.to_string()));
-        let (loaded, device) = visit_backend(options, Load { gguf: &gguf })??;
-        let batch_invariant = match options.device {
-            Device::Cpu => options.batching == Batching::Invariant || !has_batch_kernels(&gguf, Kernels::from_env()?),
-            Device::Reference => true,
-            // Prompts are multiplied in tiles, which add up in another order.
-            #[cfg(feature = "gpu")]
-            Device::Gpu => false,
-        };
-        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, loaded, device, batch_invariant }) })
+        let placed = backends::load(&gguf, options)?;
+        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, placed }) })
     }
 
     /// Where the model runs, for people to read: `cpu, avx2 kernels, 8 threads`.
     pub fn device_label(&self) -> &str {
-        &self.inner.device
+        &self.inner.placed.label
+    }
+
+    /// How many layers went to GPUs and why, for people to read; `None` where there was nothing to decide.
+    pub fn placement(&self) -> Option<&str> {
+        self.inner.placed.reason.as_deref()
     }
 
     /// Whether logits are the same to the bit however many tokens are computed at once.
     pub fn is_batch_invariant(&self) -> bool {
-        self.inner.batch_invariant
+        self.inner.placed.batch_invariant
     }
 
     /// The file.
@@ -206,7 +135,7 @@ impl Model {
 
     /// The dimensions.
     pub fn config(&self) -> &Config {
-        self.inner.loaded.config()
+        self.inner.placed.loaded.config()
     }
 
     /// The file's chat template, where it has one.
@@ -263,7 +192,7 @@ impl Model {
     /// # Errors
     /// If the context does not fit into memory.
     pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
-        Session::new(self.clone(), &*self.inner.loaded, options)
+        Session::new(self.clone(), &self.inner.placed.loaded, options)
     }
 
     /// So many sequences that are decoded together; the options are those of each.
@@ -274,6 +203,6 @@ impl Model {
     /// # Panics
     /// If `count` is 0.
     pub fn sequences(&self, count: usize, options: &SessionOptions) -> Result<Sequences, Error> {
-        Sequences::new(self.clone(), &*self.inner.loaded, count, options)
+        Sequences::new(self.clone(), &self.inner.placed.loaded, count, options)
     }
 }

@@ -1,32 +1,79 @@
-//! A model on a backend, with the backend's type hidden.
+//! A model on its backends, with their types hidden: parts that follow each other, each on one backend. All that goes
+//! from a part to the next is the residual stream.
 
 use std::sync::Arc;
 
 use candor_gguf::Gguf;
-use candor_models::{Config, Decoder, Pass, Scratch};
+use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
 use candor_ops::{KvPlan, Ops, Step, Tap};
 
 use crate::{Error, Observed, Observer};
 
 /// A loaded model that can begin any number of independent runs.
-pub(crate) trait Loaded: Send + Sync {
-    fn config(&self) -> &Config;
-    /// A run with an empty cache, room for `rows` tokens and `outputs` rows of logits in a step.
-    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Box<dyn Run>;
+pub(crate) struct Loaded {
+    config: Config,
+    /// In the order of the layers, the whole model together.
+    parts: Vec<Arc<dyn LoadedPart>>,
 }
 
-/// A run: the cache and buffers of one session.
-pub(crate) trait Run: Send {
-    /// Runs a step and replaces `logits` by those of `step.outputs`, `[outputs, V]`.
-    /// An error is the device's, after which no step will do.
-    fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<(), Error>;
+/// A part of a model on a backend.
+pub(crate) trait LoadedPart: Send + Sync {
+    /// A run with an empty cache, room for `rows` tokens and `outputs` rows of logits in a step. `plan` is the model's.
+    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Box<dyn RunPart>;
+}
+
+/// A run: the caches and buffers of one session.
+pub(crate) struct Run {
+    parts: Vec<Box<dyn RunPart>>,
+}
+
+/// A part of a run.
+pub(crate) trait RunPart: Send {
+    /// Runs a step. `values` is the stream `[T, D]` where the part begins with it, and is replaced by what the part ends
+    /// with: the stream, or the logits of `step.outputs`, `[outputs, V]`. An error is the device's, after which no step
+    /// will do.
+    fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
     /// The same, and every named value is shown to `observer`.
     fn step_observed(
         &mut self,
         step: Step<'_>,
-        logits: &mut Vec<f32>,
+        values: &mut Vec<f32>,
         observer: &mut dyn Observer,
     ) -> Result<(), Error>;
+}
+
+impl Loaded {
+    pub(crate) fn new(config: Config, parts: Vec<Arc<dyn LoadedPart>>) -> Loaded {
+        Loaded { config, parts }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// A run with empty caches, room for `rows` tokens and `outputs` rows of logits in a step.
+    pub(crate) fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Run {
+        Run { parts: self.parts.iter().map(|part| part.begin(plan, rows, outputs)).collect() }
+    }
+}
+
+impl Run {
+    /// Runs a step and replaces `logits` by those of `step.outputs`, `[outputs, V]`. An error is a device's, after which no
+    /// step will do.
+    pub(crate) fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<(), Error> {
+        // On its way to the last part this is the stream.
+        self.parts.iter_mut().try_for_each(|part| part.step(step, logits))
+    }
+
+    /// The same, and every named value is shown to `observer`.
+    pub(crate) fn step_observed(
+        &mut self,
+        step: Step<'_>,
+        logits: &mut Vec<f32>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        self.parts.iter_mut().try_for_each(|part| part.step_observed(step, logits, observer))
+    }
 }
 
 /// Hands the named values of a pass to an observer, as copies.
@@ -47,15 +94,15 @@ impl<B: Ops> Tap<B> for Watch<'_> {
     }
 }
 
-/// Loads the file's weights into a backend.
-pub(crate) fn load<B>(gguf: &Gguf, mut ops: B) -> Result<Arc<dyn Loaded>, candor_models::Error>
+/// Loads a part's weights into a backend.
+pub(crate) fn load<B>(gguf: &Gguf, mut ops: B, part: &Part) -> Result<Arc<dyn LoadedPart>, candor_models::Error>
 where
     B: Backend + Sync + 'static,
     Decoder<B>: Send + Sync,
     Scratch<B>: Send,
     B::Kv: Send,
 {
-    let model = Arc::new(Decoder::load(gguf, &mut ops)?);
+    let model = Arc::new(Decoder::load_part(gguf, &mut ops, part)?);
     Ok(Arc::new(On { model, ops }))
 }
 
@@ -75,58 +122,59 @@ struct Running<B: Ops> {
     kv: B::Kv,
 }
 
-impl<B> Loaded for On<B>
+impl<B> LoadedPart for On<B>
 where
     B: Backend + Sync + 'static,
     Decoder<B>: Send + Sync,
     Scratch<B>: Send,
     B::Kv: Send,
 {
-    fn config(&self) -> &Config {
-        self.model.config()
-    }
-
-    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Box<dyn Run> {
+    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Box<dyn RunPart> {
         let mut ops = self.ops.clone();
         let scratch = self.model.scratch(&mut ops, rows, outputs);
-        let kv = ops.kv(plan);
+        let kv = ops.kv(&KvPlan { layers: self.model.part().layers.len(), ..*plan });
         Box::new(Running { model: self.model.clone(), ops, scratch, kv })
     }
 }
 
-impl<B> Run for Running<B>
+impl<B> RunPart for Running<B>
 where
     B: Ops + Send,
     Decoder<B>: Send + Sync,
     Scratch<B>: Send,
     B::Kv: Send,
 {
-    fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<(), Error> {
-        let Running { model, ops, scratch, kv } = self;
-        model.forward(&mut Pass { ops, s: scratch, kv, step, tap: &mut () });
-        self.read(step, logits)
+    fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
+        self.run(step, values, &mut ())
     }
 
     fn step_observed(
         &mut self,
         step: Step<'_>,
-        logits: &mut Vec<f32>,
+        values: &mut Vec<f32>,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
-        let Running { model, ops, scratch, kv } = self;
-        let mut tap = Watch { step, observer, copy: Vec::new() };
-        model.forward(&mut Pass { ops, s: scratch, kv, step, tap: &mut tap });
-        self.read(step, logits)
+        self.run(step, values, &mut Watch { step, observer, copy: Vec::new() })
     }
 }
 
 impl<B: Ops> Running<B> {
-    fn read(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<(), Error> {
-        logits.clear();
-        if !step.outputs.is_empty() {
-            let snapshot = self.ops.snapshot(&self.scratch.logits);
-            self.ops.download(&snapshot, logits);
+    fn run<P: Tap<B>>(&mut self, step: Step<'_>, values: &mut Vec<f32>, tap: &mut P) -> Result<(), Error> {
+        let Running { model, ops, scratch, kv } = self;
+        let Part { begin, end, .. } = model.part();
+        if *begin == Begin::Stream {
+            ops.upload(&mut scratch.x, step.tokens.len(), values);
         }
-        Ok(self.ops.finish().map_err(candor_models::Error::from)?)
+        model.forward(&mut Pass { ops, s: scratch, kv, step, tap });
+        values.clear();
+        let result = match end {
+            End::Stream => Some(&scratch.x),
+            End::Logits => Some(&scratch.logits).filter(|_| !step.outputs.is_empty()),
+        };
+        if let Some(result) = result {
+            let snapshot = ops.snapshot(result);
+            ops.download(&snapshot, values);
+        }
+        Ok(ops.finish().map_err(candor_models::Error::from)?)
     }
 }

@@ -11,7 +11,7 @@ use crate::{Error, Model, SessionOptions, runner, session::Room};
 /// the same tokens in the same calls.
 pub struct Sequences {
     model: Model,
-    run: Box<dyn runner::Run>,
+    run: runner::Run,
     room: Room,
     lengths: Vec<usize>,
     logits: Vec<f32>,
@@ -20,7 +20,7 @@ pub struct Sequences {
 impl Sequences {
     pub(crate) fn new(
         model: Model,
-        loaded: &dyn runner::Loaded,
+        loaded: &runner::Loaded,
         count: usize,
         options: &SessionOptions,
     ) -> Result<Sequences, Error> {

@@ -42,7 +42,7 @@ const LOGITS_ELEMENTS: usize = 1 << 24;
 /// A sequence of tokens in a model's memory.
 pub struct Session {
     model: Model,
-    run: Box<dyn runner::Run>,
+    run: runner::Run,
     context: usize,
     chunk: usize,
     max_outputs: usize,
@@ -64,25 +64,38 @@ impl Room {
     /// # Errors
     /// If it is longer than the model's window, or does not fit into memory.
     pub(crate) fn new(config: &Config, sequences: usize, options: &SessionOptions) -> Result<Room, Error> {
-        let context = if options.context == 0 { config.context } else { options.context };
+        let room = Room::planned(config, sequences, options);
+        let (context, plan) = (room.plan.context, &room.plan);
         if let Some(window) = config.window.filter(|&window| context > window) {
             return Err(Error::Window { context, window });
         }
-        let plan = config.kv_plan(context, sequences, options.keys, options.values);
         plan.check().map_err(candor_models::Error::from)?;
         // The cache is allocated without touching it; whether the system would give it is asked first.
         let bytes = plan.checked_bytes().unwrap_or(usize::MAX);
         if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
             return Err(Error::Memory { context: context.saturating_mul(sequences), bytes });
         }
-        Ok(Room { plan, chunk: options.batch.min(options.ubatch).clamp(1, context) })
+        Ok(room)
+    }
+
+    /// The same, before it is known whether there is so much.
+    pub(crate) fn planned(config: &Config, sequences: usize, options: &SessionOptions) -> Room {
+        let context = if options.context == 0 { config.context } else { options.context };
+        let plan = config.kv_plan(context, sequences, options.keys, options.values);
+        Room { plan, chunk: options.batch.min(options.ubatch).clamp(1, context) }
+    }
+
+    /// Rows of logits of a session's steps.
+    pub(crate) fn outputs(&self, config: &Config) -> usize {
+        (LOGITS_ELEMENTS / config.vocab.max(1)).clamp(1, self.chunk)
     }
 }
 
 impl Session {
-    pub(crate) fn new(model: Model, loaded: &dyn runner::Loaded, options: &SessionOptions) -> Result<Session, Error> {
-        let Room { plan, chunk } = Room::new(loaded.config(), 1, options)?;
-        let max_outputs = (LOGITS_ELEMENTS / loaded.config().vocab).clamp(1, chunk);
+    pub(crate) fn new(model: Model, loaded: &runner::Loaded, options: &SessionOptions) -> Result<Session, Error> {
+        let room = Room::new(loaded.config(), 1, options)?;
+        let max_outputs = room.outputs(loaded.config());
+        let Room { plan, chunk } = room;
         let run = loaded.begin(&plan, chunk, max_outputs);
         Ok(Session { model, run, context: plan.context, chunk, max_outputs, tokens: Vec::new(), logits: Vec::new() })
     }

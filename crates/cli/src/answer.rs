@@ -2,7 +2,7 @@
 
 use std::{io::Write, sync::Arc, sync::atomic::AtomicBool};
 
-use candor::{ContextShift, GenerateOptions, Model, Session, SessionOptions, StopReason, Timings, ops::KvFormat};
+use candor::{ContextShift, GenerateOptions, Session, SessionOptions, StopReason, Timings, ops::KvFormat};
 
 use crate::{
     args::{CacheArgs, CacheFormat, PerformanceArgs, Tunable},
@@ -20,20 +20,14 @@ pub struct Answer {
 }
 
 /// A session of the size that the arguments ask for.
-pub fn session(
-    model: &Model,
-    context: u32,
-    cache: &CacheArgs,
-    performance: &PerformanceArgs,
-) -> Result<Session, Error> {
-    let options = SessionOptions {
+pub fn session_options(context: u32, cache: &CacheArgs, performance: &PerformanceArgs) -> SessionOptions {
+    SessionOptions {
         context: context as usize,
         batch: performance.batch_size as usize,
         ubatch: performance.ubatch_size as usize,
         keys: kv_format(cache.cache_type_k),
         values: kv_format(cache.cache_type_v),
-    };
-    Ok(model.session(&options)?)
+    }
 }
 
 /// The library's name of a cache format.

@@ -218,6 +218,10 @@ impl Error {
                 "--chat-template-file FILE gives the model another template, --raw goes without"
             }
             Error::Candor(candor::Error::TextTooShort { .. }) => "-c N makes the windows shorter",
+            Error::Candor(candor::Error::NoGpu | candor::Error::BuiltWithoutGpu) => {
+                "--device cpu runs on the processor; `candor devices` lists what there is"
+            }
+            Error::Candor(candor::Error::NoSuchDevice { .. }) => "`candor devices` says what each of them is",
             Error::Candor(candor::Error::Isa(_)) => "unset CANDOR_ISA to take the best that the machine has",
             _ => return None,
         };

@@ -8,6 +8,7 @@ mod chat;
 mod complete;
 mod config;
 mod conversation;
+mod devices;
 mod errors;
 mod inspect;
 mod interrupt;
@@ -53,6 +54,7 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Diagnose(args) => inspect::diagnose::diagnose(&args, &line).map_err(Error::undecided),
         Command::Verify(args) => inspect::verify::verify(&args, &line).map_err(Error::undecided),
         Command::Doctor(args) => inspect::doctor::doctor(&args, &line).map_err(Error::undecided),
+        Command::Devices(args) => devices::devices(&args),
         Command::Config(args) => settings::config(&args, &line),
         Command::Completions { shell } => complete::completions(shell),
         Command::Man { command } => complete::man(command.as_deref()),

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use candor::{LoadOptions, Model, gguf::Gguf};
+use candor::{LoadOptions, Model, SessionOptions, gguf::Gguf};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
@@ -75,9 +75,14 @@ impl Source {
         }
     }
 
-    /// Loads the model.
-    pub fn open(self, performance: &PerformanceArgs, output: &OutputArgs) -> Result<Opened, Error> {
-        self.open_with(&performance.load()?, output.progress)
+    /// Loads the model, with room for a session on a GPU.
+    pub fn open(
+        self,
+        performance: &PerformanceArgs,
+        session: SessionOptions,
+        output: &OutputArgs,
+    ) -> Result<Opened, Error> {
+        self.open_with(&LoadOptions { session, ..performance.load()? }, output.progress)
     }
 
     /// Loads the model; `bar` says when to show how far that is.
@@ -95,6 +100,9 @@ impl Source {
                 model
             }
         };
+        if let Some(placement) = model.placement() {
+            say!("{placement}");
+        }
         for warning in model.tokenizer().warnings() {
             say!("warning: {warning}");
         }

@@ -24,10 +24,11 @@ pub fn perplexity(args: &PerplexityArgs, line: &Line) -> Result<ExitCode, Error>
         None if io::stdin().is_terminal() => return Err(Error::NoText),
         None => text::of_stdin()?,
     };
-    let opened = source.open(&args.performance, &args.output)?;
+    let session = answer::session_options(args.ctx_size, &args.cache, &args.performance);
+    let opened = source.open(&args.performance, session, &args.output)?;
     let tokens =
         opened.model.tokenizer().encode(&text::without_last_break(text), Encode { bos: true, specials: false });
-    let mut session = answer::session(&opened.model, args.ctx_size, &args.cache, &args.performance)?;
+    let mut session = opened.model.session(&session)?;
     if args.output.verbose {
         report::say_model(&opened, &session, &args.cache, &args.performance);
         say!("text: {} tokens, windows of {}", tokens.len(), args.ctx_size);

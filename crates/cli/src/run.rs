@@ -31,7 +31,8 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
         return Err(Error::SystemPrompt("--raw goes without"));
     }
     let prompt = prompt(&args.prompt, args.template.escape, line)?;
-    let opened = source.open(&args.performance, &args.output)?;
+    let session = answer::session_options(args.context.ctx_size, &args.context.cache, &args.performance);
+    let opened = source.open(&args.performance, session, &args.output)?;
     let text = full_text(args, line, &opened.model, &prompt)?;
     let tokens = opened.model.encode_prompt(&text);
     if args.verbose_prompt {
@@ -40,7 +41,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
 
     let answering = interrupt.answering();
     let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?;
-    let mut session = answer::session(&opened.model, args.context.ctx_size, &args.context.cache, &args.performance)?;
+    let mut session = opened.model.session(&session)?;
     if args.output.verbose {
         report::say_model(&opened, &session, &args.context.cache, &args.performance);
         report::say_sampling(&options.sampling);

@@ -125,6 +125,11 @@ impl Cpu {
         &self.pool
     }
 
+    /// A pass over so many tokens begins.
+    fn begin(&mut self, tokens: usize) {
+        self.pool.limit(self.threads[usize::from(tokens > 1)]);
+    }
+
     fn f32(&self) -> &'static F32Kernels {
         &self.kernels.f32
     }
@@ -165,8 +170,7 @@ impl Prims for Cpu {
     }
 
     fn embed(&mut self, out: &mut Buf, table: &Weight, step: &Step) {
-        // A pass begins here.
-        self.pool.limit(self.threads[usize::from(step.tokens.len() > 1)]);
+        self.begin(step.tokens.len());
         out.rows = step.tokens.len();
         for (t, &token) in step.tokens.iter().enumerate() {
             table.decode(token as usize, out.row_mut(t));
@@ -253,6 +257,12 @@ impl Prims for Cpu {
     fn add(&mut self, x: &mut Buf, y: &Buf) {
         let add = self.f32().add;
         self.pieces(x, 1, &|first, x| add(x, &y.live()[first..first + x.len()]));
+    }
+
+    fn upload(&mut self, x: &mut Buf, rows: usize, values: &[f32]) {
+        self.begin(rows);
+        x.rows = rows;
+        x.live_mut().copy_from_slice(values);
     }
 
     fn snapshot(&mut self, x: &Buf) -> Vec<f32> {

@@ -1,5 +1,7 @@
 //! The adapters of this machine, and which one is taken.
 
+use std::sync::OnceLock;
+
 use wgpu::{Adapter, Backends, DeviceType, Features, Instance, InstanceDescriptor};
 
 use crate::{AdapterChoice, Error};
@@ -47,9 +49,13 @@ impl AdapterInfo {
     }
 }
 
-pub(crate) fn instance() -> Instance {
+/// The one instance of the process: making one loads every driver.
+pub(crate) fn instance() -> &'static Instance {
+    static INSTANCE: OnceLock<Instance> = OnceLock::new();
     let backends = Backends::VULKAN | Backends::METAL | Backends::DX12 | Backends::BROWSER_WEBGPU;
-    Instance::new(InstanceDescriptor { backends, ..InstanceDescriptor::new_without_display_handle() })
+    INSTANCE.get_or_init(|| {
+        Instance::new(InstanceDescriptor { backends, ..InstanceDescriptor::new_without_display_handle() })
+    })
 }
 
 /// The adapters, in the order that [`AdapterChoice::Index`] counts.

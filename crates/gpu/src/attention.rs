@@ -8,8 +8,14 @@ use crate::device::Storage;
 use crate::kernel::{Attend, Kernel, KvKind, Output};
 use crate::record::Dispatch;
 
-/// Query heads that one workgroup serves at most.
-const QUERIES: usize = 8;
+/// Query heads of a row that one workgroup serves at most.
+const HEADS: usize = 8;
+
+/// Query heads of all its rows, at most.
+const QUERIES: usize = 16;
+
+/// Bytes of workgroup memory that they may take, of the 16 KB that every device has.
+const QUERY_BYTES: usize = 10 << 10;
 
 /// Positions that a workgroup takes at once.
 const BLOCK: usize = 64;
@@ -38,7 +44,7 @@ pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
     let sides = [(plan.keys, plan.key_dim), (plan.values, plan.value_dim)].map(|(format, dim)| {
         let kind = KvKind::of(format).unwrap_or_else(|| {
             let name = format.format().name().to_lowercase();
-            gpu.device.fault.set(format!("a cache in {name} does not run here: expected f16 or f32"));
+            gpu.refuse(format!("a cache in {name} does not run here: expected f16 or f32"));
             KvKind::F16
         });
         Side { kind, dim, words: dim.div_ceil(kind.per_word()).next_multiple_of(4) }
@@ -68,14 +74,18 @@ pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize),
     let [keys, values] = cache.sides;
     out.rows = q.rows;
     let group = heads.heads / heads.kv_heads;
-    let queries = group.min(QUERIES);
-    let tiles = heads.kv_heads * group.div_ceil(queries);
+    let room = (QUERY_BYTES / (4 * keys.words * keys.kind.per_word())).clamp(1, QUERIES);
+    let together = group.min(HEADS).min(room);
+    let rows = if q.rows > 1 && one_sequence(step) { room / together } else { 1 };
+    let tiles = heads.kv_heads * group.div_ceil(together);
+    let row_tiles = q.rows.div_ceil(rows);
     let last = step.positions.iter().copied().max().unwrap_or(0) as usize;
-    let Spans { splits, span } = spans(last + 1, q.rows * tiles);
+    let Spans { splits, span } = spans(last + 1, row_tiles * tiles);
     let attend = Attend {
         keys: keys.kind,
         values: values.kind,
-        queries: queries as u32,
+        rows: rows as u32,
+        heads: together as u32,
         chunks: (keys.words / 4) as u32,
         words: values.words.div_ceil(BLOCK) as u32,
         output: if splits > 1 { Output::Split } else { Output::Whole },
@@ -93,7 +103,7 @@ pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize),
         kernel: Kernel::Attend(attend),
         buffers: &[&q.storage, keys_at, values_at, places, result],
         numbers: &[a, b, c, d, e, f, strides[0], strides[1], scale, span as u32, splits as u32],
-        grid: [splits as u32, tiles as u32, q.rows as u32],
+        grid: [splits as u32, tiles as u32, row_tiles as u32],
     };
     recorder.dispatch(device, &dispatch);
     if let Some(parts) = &parts {
@@ -105,6 +115,10 @@ pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize),
         };
         recorder.dispatch(device, &dispatch);
     }
+}
+
+fn one_sequence(step: &Step<'_>) -> bool {
+    step.sequences.windows(2).all(|pair| pair[0] == pair[1])
 }
 
 /// How positions are shared out.

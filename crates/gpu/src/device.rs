@@ -8,8 +8,8 @@ use std::time::Duration;
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType,
     BufferDescriptor, BufferUsages, ComputePipeline, ComputePipelineDescriptor, DeviceDescriptor, ErrorFilter,
-    ExperimentalFeatures, Features, MemoryHints, PipelineLayoutDescriptor, PollType, Queue, ShaderModuleDescriptor,
-    ShaderSource, ShaderStages, Trace,
+    ErrorScopeGuard, ExperimentalFeatures, Features, MemoryHints, PipelineLayoutDescriptor, PollType, Queue,
+    ShaderModuleDescriptor, ShaderSource, ShaderStages, Trace,
 };
 
 use crate::fault::Fault;
@@ -69,8 +69,7 @@ impl Device {
     }
 
     async fn open(options: &GpuOptions) -> Result<Device, Error> {
-        let instance = adapter::instance();
-        let adapter = adapter::choose(&instance, options.adapter.as_ref()).await?;
+        let adapter = adapter::choose(adapter::instance(), options.adapter.as_ref()).await?;
         let info = adapter.get_info();
         let available = adapter.features();
         let variant = options.variant.unwrap_or(Variant { subgroups: available.contains(Features::SUBGROUP) });
@@ -113,9 +112,18 @@ impl Device {
         })
     }
 
-    /// A buffer that shaders read and write, full of zeros.
-    pub(crate) fn storage(&self, bytes: u64) -> Storage {
-        self.buffer(bytes, BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST)
+    /// A buffer that shaders read and write, full of zeros; or why there is none, which concerns only who asked for it.
+    pub(crate) fn storage(&self, bytes: u64) -> Result<Storage, String> {
+        let limit = self.binding_bytes;
+        if bytes > limit {
+            return Err(format!("out of memory: expected buffers of at most {limit} bytes, got {bytes}"));
+        }
+        let scope = self.device.push_error_scope(ErrorFilter::OutOfMemory);
+        let storage = self.buffer(bytes, BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST);
+        match caught(scope) {
+            Some(_) => Err(format!("out of memory: a buffer of {bytes} bytes")),
+            None => Ok(storage),
+        }
     }
 
     pub(crate) fn buffer(&self, bytes: u64, usage: BufferUsages) -> Storage {
@@ -166,18 +174,10 @@ impl Device {
             compilation_options: Default::default(),
             cache: None,
         });
-        self.keep(scope, &label);
-        Pipeline { pipeline, layout }
-    }
-
-    /// Keeps an error that a scope has caught. In a browser nobody can wait for it.
-    fn keep(&self, scope: wgpu::ErrorScopeGuard, what: &str) {
-        #[cfg(not(target_arch = "wasm32"))]
-        if let Some(error) = pollster::block_on(scope.pop()) {
-            self.fault.set(format!("{what}: {error}"));
+        if let Some(error) = caught(scope) {
+            self.fault.set(format!("{label}: {error}"));
         }
-        #[cfg(target_arch = "wasm32")]
-        drop((scope, what));
+        Pipeline { pipeline, layout }
     }
 
     /// Waits until all that was submitted is done.
@@ -186,5 +186,16 @@ impl Device {
         if let Err(error) = poll {
             self.fault.set(format!("no answer within {} seconds: {error}", self.timeout.as_secs()));
         }
+    }
+}
+
+/// What a scope has caught. In a browser nobody can wait for it, and none is told.
+fn caught(scope: ErrorScopeGuard) -> Option<wgpu::Error> {
+    #[cfg(not(target_arch = "wasm32"))]
+    return pollster::block_on(scope.pop());
+    #[cfg(target_arch = "wasm32")]
+    {
+        drop(scope);
+        None
     }
 }

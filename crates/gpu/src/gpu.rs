@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use wgpu::BufferUsages;
+
 use candor_ops::{Error, Heads, KvPlan, Ops, Pairing, Prims, Rope, Step, Tensor};
 
 use crate::attention::{self, Cache};
@@ -19,6 +21,7 @@ pub struct Gpu {
     pub(crate) recorder: Recorder,
     pub(crate) places: Places,
     pub(crate) pool: Pool,
+    refused: Option<String>,
 }
 
 /// Rotary frequencies on the device.
@@ -38,7 +41,8 @@ impl Clone for Gpu {
 
 impl Gpu {
     fn on(device: Arc<Device>) -> Gpu {
-        Gpu { device, recorder: Recorder::default(), places: Places::default(), pool: Pool::default() }
+        let (recorder, places, pool) = (Recorder::default(), Places::default(), Pool::default());
+        Gpu { device, recorder, places, pool, refused: None }
     }
 
     /// Opens a device, or joins those who have opened it with the same options.
@@ -79,12 +83,16 @@ impl Gpu {
 
     pub(crate) fn storage(&mut self, bytes: u64) -> Storage {
         self.recorder.counters.buffers += 1;
-        if bytes > self.device.binding_bytes {
-            let limit = self.device.binding_bytes;
-            self.device.fault.set(format!("out of memory: a buffer of {bytes} bytes, where one holds {limit}"));
-            return self.device.storage(16);
-        }
-        self.device.storage(bytes)
+        self.device.storage(bytes).unwrap_or_else(|what| {
+            self.refuse(what);
+            // Something to bind: what is computed now is told to be worthless.
+            self.device.buffer(0, BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST)
+        })
+    }
+
+    /// Keeps what this session was refused, for [`Prims::finish`] to tell.
+    pub(crate) fn refuse(&mut self, what: String) {
+        self.refused.get_or_insert(what);
     }
 
     fn elementwise(&mut self, kernel: Kernel, x: &Buf, y: Option<(&Storage, u32)>) {
@@ -218,6 +226,21 @@ impl Prims for Gpu {
         self.elementwise(Kernel::Add, x, Some((&y.storage, y.quads())));
     }
 
+    fn upload(&mut self, x: &mut Buf, rows: usize, values: &[f32]) {
+        x.rows = rows;
+        let Gpu { device, recorder, .. } = self;
+        // What was recorded before may still read the buffer.
+        recorder.submit(device);
+        let write = |row: usize, values: &[f32]| {
+            let at = (row * x.stride * 4) as u64;
+            device.queue.write_buffer(&x.storage.buffer, at, bytemuck::cast_slice(values));
+        };
+        match x.stride == x.width {
+            true => write(0, values),
+            false => values.chunks_exact(x.width).enumerate().for_each(|(row, values)| write(row, values)),
+        }
+    }
+
     fn snapshot(&mut self, x: &Buf) -> Snapshot {
         let storage = self.pooled((x.rows * x.width * 4) as u64);
         self.dispatch(&Dispatch {
@@ -241,7 +264,7 @@ impl Prims for Gpu {
 
     fn finish(&mut self) -> Result<(), Error> {
         self.recorder.submit(&self.device);
-        match self.device.fault.get() {
+        match self.device.fault.get().or_else(|| self.refused.clone()) {
             Some(what) => Err(Error::Device { device: format!("gpu {}", self.device.name), what }),
             None => Ok(()),
         }

@@ -50,8 +50,10 @@ pub(crate) enum KvKind {
 pub(crate) struct Attend {
     pub(crate) keys: KvKind,
     pub(crate) values: KvKind,
+    /// Rows of one sequence at once.
+    pub(crate) rows: u32,
     /// Query heads at once.
-    pub(crate) queries: u32,
+    pub(crate) heads: u32,
     /// `vec4`s of a key.
     pub(crate) chunks: u32,
     /// Words of a value per invocation.
@@ -141,7 +143,8 @@ impl Kernel {
             Kernel::KvWrite(KvKind::F16) => (vec![], vec![shader!("kv_write"), shader!("cache/pack_f16")]),
             Kernel::Attend(attend) => {
                 let constants = vec![
-                    number("QUERIES", attend.queries),
+                    number("ROWS", attend.rows),
+                    number("HEADS", attend.heads),
                     number("CHUNKS", attend.chunks),
                     number("WORDS", attend.words),
                     ("SPLIT", (attend.output == Output::Split).to_string()),
@@ -178,4 +181,79 @@ pub(crate) fn storage_access(source: &str) -> Vec<Access> {
 pub(crate) enum Access {
     Read,
     Write,
+}
+
+#[cfg(test)]
+mod tests {
+    use naga::back::{hlsl, msl, spv};
+    use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+    use super::*;
+
+    fn all() -> Vec<Kernel> {
+        let mut kernels = vec![
+            Kernel::RmsNorm,
+            Kernel::HeadNorm,
+            Kernel::Silu,
+            Kernel::Mul,
+            Kernel::Add,
+            Kernel::AddBias,
+            Kernel::Swiglu,
+            Kernel::Rope,
+            Kernel::Copy,
+            Kernel::Gather,
+            Kernel::Argmax,
+            Kernel::Merge,
+        ];
+        for format in format::DECODERS.iter().map(|decoder| decoder.format) {
+            kernels.push(Kernel::Embed(format));
+            for store in [Store::Set, Store::Add] {
+                kernels.extend((1..=MAT_VEC_ROWS as u32).map(|rows| Kernel::MatVec { format, rows, store }));
+                kernels.push(Kernel::MatMul { format, store });
+            }
+        }
+        let kinds = [KvKind::F32, KvKind::F16];
+        kernels.extend(kinds.map(Kernel::KvWrite));
+        for (keys, values) in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
+            for (rows, heads, output) in [(1, 8, Output::Split), (2, 7, Output::Whole)] {
+                kernels.push(Kernel::Attend(Attend { keys, values, rows, heads, chunks: 16, words: 2, output }));
+            }
+        }
+        kernels
+    }
+
+    #[test]
+    fn every_shader_is_valid_for_vulkan_metal_and_dx12() {
+        for kernel in all() {
+            for subgroups in [false, true] {
+                let source = kernel.source(Variant { subgroups });
+                let module = naga::front::wgsl::parse_str(&source)
+                    .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&source)));
+                let info = Validator::new(ValidationFlags::all(), Capabilities::SUBGROUP)
+                    .validate(&module)
+                    .unwrap_or_else(|error| panic!("{kernel:?}: {error:?}"));
+                let spirv = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
+                spv::write_vec(&module, &info, &spirv, None).unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
+                let metal =
+                    msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..msl::Options::default() };
+                msl::write_string(&module, &info, &metal, &msl::PipelineOptions::default())
+                    .unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
+                let dx12 = hlsl::Options {
+                    shader_model: hlsl::ShaderModel::V6_6,
+                    fake_missing_bindings: true,
+                    ..hlsl::Options::default()
+                };
+                let mut text = String::new();
+                hlsl::Writer::new(&mut text, &dx12, &hlsl::PipelineOptions::default())
+                    .write(&module, &info, None)
+                    .unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
+            }
+        }
+    }
+
+    #[test]
+    fn bindings_are_read_from_the_source() {
+        let access = storage_access(&Kernel::Rope.source(Variant::default()));
+        assert_eq!(access, [Access::Read, Access::Read, Access::Write]);
+    }
 }

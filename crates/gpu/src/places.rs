@@ -1,8 +1,9 @@
 //! The step buffer: all that varies from step to step, written once per step.
 //!
-//! `vec4<u32>` 0 is (tokens, outputs, -, -); `vec4` t + 1 is (token, position, sequence, output) of row t.
+//! `vec4<u32>` 0 is (tokens, outputs, rows, -); `vec4` t + 1 is (token, position, sequence, output) of row t.
 
 use candor_ops::Step;
+use wgpu::BufferUsages;
 
 use crate::device::{Device, Storage};
 use crate::record::Recorder;
@@ -21,7 +22,7 @@ impl Places {
         let lists = [step.tokens, step.positions, step.sequences, step.outputs];
         let rows = lists.iter().map(|list| list.len()).max().unwrap_or(0);
         self.next.clear();
-        self.next.push([step.tokens.len() as u32, step.outputs.len() as u32, 0, 0]);
+        self.next.push([step.tokens.len() as u32, step.outputs.len() as u32, rows as u32, 0]);
         self.next.extend((0..rows).map(|row| lists.map(|list| list.get(row).copied().unwrap_or(0))));
         self.write(device, recorder)
     }
@@ -56,7 +57,7 @@ impl Places {
         }
         let storage = match self.storage.take() {
             Some(storage) if fits => storage,
-            _ => device.storage(bytes.next_power_of_two().max(1024)),
+            _ => device.buffer(bytes.next_power_of_two().max(1024), BufferUsages::STORAGE | BufferUsages::COPY_DST),
         };
         if changed || !fits {
             device.queue.write_buffer(&storage.buffer, 0, bytemuck::cast_slice(&self.next));

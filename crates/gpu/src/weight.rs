@@ -49,7 +49,7 @@ impl Weight {
         let mut scratch = Vec::new();
         for first in (0..tensor.rows).step_by(part_rows) {
             let rows = part_rows.min(tensor.rows - first);
-            let storage = device.storage((rows * row_bytes) as u64);
+            let storage = device.storage((rows * row_bytes) as u64).map_err(|what| failed(device, tensor, what))?;
             let step = (CHUNK / row_bytes.max(1)).max(1);
             for begin in (0..rows).step_by(step) {
                 let count = step.min(rows - begin);

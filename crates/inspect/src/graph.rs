@@ -312,6 +312,9 @@ impl Prims for Notes {
         self.in_place(x, Kind::Add, &[y.node]);
     }
 
+    /// Nothing comes from elsewhere: a graph is that of a whole model.
+    fn upload(&mut self, _: &mut Buffer, _: usize, _: &[f32]) {}
+
     fn snapshot(&mut self, _: &Buffer) {}
 
     fn download(&mut self, (): &(), out: &mut Vec<f32>) {

@@ -214,6 +214,9 @@ impl<B: Prims> Prims for Broken<B> {
         self.right.add(x, y);
         self.spoil("add", x);
     }
+    fn upload(&mut self, x: &mut B::Buf, rows: usize, values: &[f32]) {
+        self.right.upload(x, rows, values);
+    }
     fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
         self.right.snapshot(x)
     }

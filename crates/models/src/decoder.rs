@@ -4,9 +4,9 @@
 //! and key norms, a separate head). What changes the order of operations belongs in another file.
 
 use candor_gguf::Gguf;
-use candor_ops::{Heads, KvFormat, KvPlan, Ops, Prims, Shapes, Step, Tap, Work};
+use candor_ops::{Heads, KvFormat, KvPlan, Ops, Shapes, Step, Tap};
 
-use crate::{Architecture, Error, rope, weights::Weights};
+use crate::{Architecture, Begin, End, Error, Part, rope, weights::Weights};
 
 /// The dimensions of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,19 +51,27 @@ struct Layer<B: Ops> {
     ffn_down_bias: Option<B::Weight>,    // [D]
 }
 
-/// A loaded model.
+/// The weights after the last layer.
+struct Head<B: Ops> {
+    norm: B::Weight,           // [D]
+    output: Option<B::Weight>, // [V, D]; the embedding serves where it is absent
+}
+
+/// A loaded model, or a part of one.
 pub struct Decoder<B: Ops> {
     config: Config,
-    token_embd: B::Weight, // [V, D]
-    layers: Vec<Layer<B>>,
-    output_norm: B::Weight,    // [D]
-    output: Option<B::Weight>, // [V, D]; the embedding serves where it is absent
+    part: Part,
+    token_embd: Option<B::Weight>, // [V, D]; where the part looks tokens up or has no other head
+    layers: Vec<Layer<B>>,         // of the part
+    head: Option<Head<B>>,         // where the part ends with logits
     rope: B::Rope,
+    weight_bytes: u64,
 }
 
 /// The values in flight during a pass.
 pub struct Scratch<B: Ops> {
-    x: B::Buf,    // [T, D] residual stream
+    /// The residual stream, `[T, D]`: given to a part that begins with it, left by one that ends with it.
+    pub x: B::Buf,
     h: B::Buf,    // [T, D] normed, and products on their way into x
     q: B::Buf,    // [T, H*E]
     k: B::Buf,    // [T, G*E]
@@ -71,7 +79,7 @@ pub struct Scratch<B: Ops> {
     att: B::Buf,  // [T, H*Ev]
     gate: B::Buf, // [T, F]
     up: B::Buf,   // [T, F]
-    /// Logits of the rows that were asked for, `[outputs, V]`.
+    /// Logits of the rows that were asked for, `[outputs, V]`; without room where a part ends before them.
     pub logits: B::Buf,
 }
 
@@ -139,6 +147,21 @@ impl Config {
         let Heads { kv_heads, key_dim, value_dim, .. } = self.heads;
         KvPlan { layers: self.layers, kv_heads, key_dim, value_dim, context, sequences, keys, values }
     }
+
+    /// Elements of a row of each buffer of a pass: residual stream and its norm, queries, keys, values, attention's
+    /// result, both halves of the feed-forward.
+    fn widths(&self) -> [usize; 8] {
+        let Heads { heads, kv_heads, key_dim, value_dim, .. } = self.heads;
+        let Config { dim, ffn, .. } = *self;
+        [dim, dim, heads * key_dim, kv_heads * key_dim, kv_heads * value_dim, heads * value_dim, ffn, ffn]
+    }
+
+    /// Bytes of the values in flight of passes of up to `rows` tokens and `outputs` rows of logits, `f32` each.
+    pub fn scratch_bytes(&self, rows: usize, outputs: usize) -> u64 {
+        let row = self.widths().into_iter().fold(0u64, |sum, width| sum.saturating_add(width as u64));
+        let logits = (self.vocab as u64).saturating_mul(outputs as u64);
+        row.saturating_mul(rows as u64).saturating_add(logits).saturating_mul(4)
+    }
 }
 
 impl<B: Ops> Decoder<B> {
@@ -147,13 +170,24 @@ impl<B: Ops> Decoder<B> {
     /// # Errors
     /// If the file is not a model of this wiring, or the backend cannot hold it.
     pub fn load(gguf: &Gguf, ops: &mut B) -> Result<Decoder<B>, Error> {
-        Decoder::<Shapes>::check(gguf, 1)?;
-        Decoder::load_unchecked(gguf, ops)
+        Decoder::load_part(gguf, ops, &Part::whole(Config::from_gguf(gguf)?.layers))
     }
 
-    fn load_unchecked(gguf: &Gguf, ops: &mut B) -> Result<Decoder<B>, Error> {
+    /// Loads the weights of a part, after the same run of the whole model.
+    ///
+    /// # Errors
+    /// If the file is not a model of this wiring, has no such layers, or the backend cannot hold the part.
+    pub fn load_part(gguf: &Gguf, ops: &mut B, part: &Part) -> Result<Decoder<B>, Error> {
+        Decoder::<Shapes>::check(gguf, 1)?;
+        Decoder::load_unchecked(gguf, ops, part)
+    }
+
+    pub(crate) fn load_unchecked(gguf: &Gguf, ops: &mut B, part: &Part) -> Result<Decoder<B>, Error> {
         let arch = Architecture::of(gguf)?;
         let config = Config::from_gguf(gguf)?;
+        if part.layers.start > part.layers.end || part.layers.end > config.layers {
+            return Err(Error::NoSuchLayers { layers: part.layers.clone(), of: config.layers });
+        }
         let Heads { heads, kv_heads, key_dim, value_dim, .. } = config.heads;
         let Config { dim, ffn, vocab, .. } = config;
         let (q, k, v) = (heads * key_dim, kv_heads * key_dim, kv_heads * value_dim);
@@ -173,7 +207,7 @@ impl<B: Ops> Decoder<B> {
             config.context as u32,
             factors.as_deref(),
         )?;
-        let layers = (0..config.layers).map(|i| {
+        let layers = part.layers.clone().map(|i| {
             let name = |rest: &str| format!("blk.{i}.{rest}");
             Ok(Layer {
                 attn_norm: w.vector(&name("attn_norm.weight"), dim)?,
@@ -197,12 +231,23 @@ impl<B: Ops> Decoder<B> {
             })
         });
         let layers = layers.collect::<Result<Vec<_>, Error>>()?;
-        let token_embd = w.matrix("token_embd.weight", dim, vocab)?;
-        let output_norm = w.vector("output_norm.weight", dim)?;
-        let output = if w.has("output.weight") { Some(w.matrix("output.weight", dim, vocab)?) } else { None };
-        w.finish()?;
+        let head = match part.end {
+            End::Logits => Some(Head {
+                norm: w.vector("output_norm.weight", dim)?,
+                output: if w.has("output.weight") { Some(w.matrix("output.weight", dim, vocab)?) } else { None },
+            }),
+            End::Stream => None,
+        };
+        let tied = head.as_ref().is_some_and(|head| head.output.is_none());
+        let embeds = part.begin == Begin::Tokens || tied;
+        let token_embd = if embeds { Some(w.matrix("token_embd.weight", dim, vocab)?) } else { None };
+        let weight_bytes = w.bytes();
+        // What a part leaves, others take; that nothing is left of the whole was seen on `Shapes`.
+        if part.is_whole(config.layers) {
+            w.finish()?;
+        }
         let rope = ops.rope_table(rope);
-        Ok(Decoder { config, token_embd, layers, output_norm, output, rope })
+        Ok(Decoder { config, part: part.clone(), token_embd, layers, head, rope, weight_bytes })
     }
 
     /// The model's dimensions.
@@ -210,40 +255,47 @@ impl<B: Ops> Decoder<B> {
         &self.config
     }
 
-    /// Room for passes of up to `rows` tokens and `outputs` rows of logits.
-    pub fn scratch(&self, ops: &mut B, rows: usize, outputs: usize) -> Scratch<B> {
-        let Heads { heads, kv_heads, key_dim, value_dim, .. } = self.config.heads;
-        let Config { dim, ffn, vocab, .. } = self.config;
-        Scratch {
-            x: ops.buffer(rows, dim),
-            h: ops.buffer(rows, dim),
-            q: ops.buffer(rows, heads * key_dim),
-            k: ops.buffer(rows, kv_heads * key_dim),
-            v: ops.buffer(rows, kv_heads * value_dim),
-            att: ops.buffer(rows, heads * value_dim),
-            gate: ops.buffer(rows, ffn),
-            up: ops.buffer(rows, ffn),
-            logits: ops.buffer(outputs, vocab),
-        }
+    /// What of the model this is.
+    pub fn part(&self) -> &Part {
+        &self.part
     }
 
-    /// Runs the step's tokens through the model; the logits of the rows asked for are left in the scratch.
+    /// Bytes of its weights in the file.
+    pub fn weight_bytes(&self) -> u64 {
+        self.weight_bytes
+    }
+
+    /// Room for passes of up to `rows` tokens and `outputs` rows of logits.
+    pub fn scratch(&self, ops: &mut B, rows: usize, outputs: usize) -> Scratch<B> {
+        let [x, h, q, k, v, att, gate, up] = self.config.widths().map(|width| ops.buffer(rows, width));
+        let outputs = if self.head.is_some() { outputs } else { 0 };
+        Scratch { x, h, q, k, v, att, gate, up, logits: ops.buffer(outputs, self.config.vocab) }
+    }
+
+    /// Runs the step's tokens, or the stream in the scratch, through the part; the logits of the rows asked for, or the
+    /// stream, are left in the scratch.
     pub fn forward<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
-        pass.ops.embed(&mut pass.s.x, &self.token_embd, &pass.step);
-        pass.tap.tap(pass.ops, "inp_embd", None, &pass.s.x);
-        for (i, layer) in self.layers.iter().enumerate() {
+        if let (Begin::Tokens, Some(token_embd)) = (self.part.begin, &self.token_embd) {
+            pass.ops.embed(&mut pass.s.x, token_embd, &pass.step);
+            pass.tap.tap(pass.ops, "inp_embd", None, &pass.s.x);
+        }
+        for (i, layer) in self.part.layers.clone().zip(&self.layers) {
             self.attention(i, layer, pass);
             self.feed_forward(i, layer, pass);
             pass.tap.tap(pass.ops, "l_out", Some(i), &pass.s.x);
         }
-        if pass.step.outputs.is_empty() {
-            return;
-        }
+        let Some((norm, output)) = self.head().filter(|_| !pass.step.outputs.is_empty()) else { return };
         let Pass { ops, s, step, tap, .. } = pass;
-        ops.rms_norm(&mut s.h, &s.x, &self.output_norm, self.config.eps);
+        ops.rms_norm(&mut s.h, &s.x, norm, self.config.eps);
         tap.tap(ops, "result_norm", None, &s.h);
-        ops.matmul_rows(&mut s.logits, &s.h, self.output.as_ref().unwrap_or(&self.token_embd), step);
+        ops.matmul_rows(&mut s.logits, &s.h, output, step);
         tap.tap(ops, "result_output", None, &s.logits);
+    }
+
+    /// Norm and matrix after the last layer, where the part has them.
+    fn head(&self) -> Option<(&B::Weight, &B::Weight)> {
+        let head = self.head.as_ref()?;
+        Some((&head.norm, head.output.as_ref().or(self.token_embd.as_ref())?))
     }
 
     /// `x += attend(rope(q), rope(k), v) @ wo`
@@ -278,8 +330,9 @@ impl<B: Ops> Decoder<B> {
         tap.tap(ops, "Qcur", Some(i), &s.q);
         tap.tap(ops, "Kcur", Some(i), &s.k);
         tap.tap(ops, "Vcur", Some(i), &s.v);
-        ops.kv_write(kv, i, &s.k, &s.v, step);
-        ops.attend(&mut s.att, &s.q, kv, i, heads, step);
+        let cached = i - self.part.layers.start;
+        ops.kv_write(kv, cached, &s.k, &s.v, step);
+        ops.attend(&mut s.att, &s.q, kv, cached, heads, step);
         tap.tap(ops, "kqv_out", Some(i), &s.att);
         ops.matmul_add(&mut s.x, &s.att, &layer.attn_output, &mut s.h);
         if let Some(bias) = &layer.attn_output_bias {
@@ -307,43 +360,6 @@ impl<B: Ops> Decoder<B> {
         if let Some(bias) = &layer.ffn_down_bias {
             ops.add_bias(&mut s.x, bias);
         }
-    }
-}
-
-impl Decoder<Shapes> {
-    /// The file's wiring on [`Shapes`], without its weights.
-    ///
-    /// # Errors
-    /// If the file is not a model of this wiring.
-    pub fn dry(gguf: &Gguf) -> Result<Decoder<Shapes>, Error> {
-        let mut ops = Shapes::default();
-        let model = Decoder::load_unchecked(gguf, &mut ops)?;
-        ops.finish()?;
-        Ok(model)
-    }
-
-    /// The work of a pass on a cache of that plan, without doing it.
-    ///
-    /// # Errors
-    /// If the weights do not belong together, or the step does not fit into the cache.
-    pub fn work(&self, step: Step<'_>, plan: &KvPlan) -> Result<Work, Error> {
-        let mut ops = Shapes::default();
-        let mut scratch = self.scratch(&mut ops, step.tokens.len(), step.outputs.len());
-        let mut kv = ops.kv(plan);
-        self.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
-        Ok(ops.finish()?)
-    }
-
-    /// The work of a pass over `rows` tokens of an empty cache, each with its logits.
-    ///
-    /// # Errors
-    /// If the file is not a model of this wiring, or its weights do not belong together.
-    pub fn check(gguf: &Gguf, rows: usize) -> Result<Work, Error> {
-        let model = Decoder::dry(gguf)?;
-        let plan = model.config.kv_plan(rows, 1, KvFormat::F32, KvFormat::F32);
-        let places: Vec<u32> = (0..rows as u32).collect();
-        let (zeros, places) = (vec![0; rows], places.as_slice());
-        model.work(Step { tokens: &zeros, positions: places, sequences: &zeros, outputs: places }, &plan)
     }
 }
 

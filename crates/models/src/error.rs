@@ -1,5 +1,7 @@
 //! Why a file's model cannot be run.
 
+use std::ops::Range;
+
 /// Why a file's model cannot be run. Every message names the tensor, key or architecture it is about.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -46,6 +48,14 @@ pub enum Error {
         expected: Vec<u64>,
         /// Dimensions found.
         got: Vec<u64>,
+    },
+    /// A part was asked for that the model does not have.
+    #[error("layers {}..{}: the model has {of}", layers.start, layers.end)]
+    NoSuchLayers {
+        /// The part's layers.
+        layers: Range<usize>,
+        /// Layers of the model.
+        of: usize,
     },
     /// The file has weights that the wiring would leave out.
     #[error("tensor {first} has no place in this architecture ({count} such tensors): the result would be wrong")]

@@ -5,11 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod decoder;
+mod dry;
 mod error;
+mod part;
 mod registry;
 mod rope;
 mod weights;
 
 pub use decoder::{Config, Decoder, Pass, Scratch};
 pub use error::Error;
+pub use part::{Begin, End, Part};
 pub use registry::{ARCHITECTURES, Architecture};

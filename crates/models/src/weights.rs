@@ -12,11 +12,12 @@ pub(crate) struct Weights<'a, B> {
     gguf: &'a Gguf,
     ops: &'a mut B,
     used: HashSet<String>,
+    bytes: u64,
 }
 
 impl<'a, B: Prims> Weights<'a, B> {
     pub(crate) fn new(gguf: &'a Gguf, ops: &'a mut B) -> Self {
-        Weights { gguf, ops, used: HashSet::new() }
+        Weights { gguf, ops, used: HashSet::new(), bytes: 0 }
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
@@ -48,6 +49,11 @@ impl<'a, B: Prims> Weights<'a, B> {
         Ok(Some(values))
     }
 
+    /// Bytes of the tensors that were taken, in the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Fails if the file has tensors that nobody asked for.
     pub(crate) fn finish(self) -> Result<(), Error> {
         let mut unused = self.gguf.tensors().iter().filter(|info| !self.used.contains(&info.name));
@@ -68,6 +74,7 @@ impl<'a, B: Prims> Weights<'a, B> {
             return Err(Error::TensorShape { name: name.into(), expected, got: info.shape.clone() });
         }
         self.used.insert(name.into());
+        self.bytes = self.bytes.saturating_add(info.bytes);
         let bytes = self.gguf.data(info);
         Ok(Some(Tensor { name: name.into(), format: info.format, rows, cols, bytes }))
     }

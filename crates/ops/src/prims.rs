@@ -20,7 +20,8 @@ pub struct Heads {
 /// The primitives that a backend provides.
 ///
 /// `T` is the number of rows in flight: [`Prims::embed`] sets it to the step's tokens, [`Prims::matmul_rows`] to its
-/// outputs, and every other operation gives its output as many rows as its input has. Operations return nothing:
+/// outputs, [`Prims::upload`] to what it is given, and every other operation gives its output as many rows as its
+/// input has. Operations return nothing:
 /// shapes are checked once at load by running the model on [`crate::Shapes`].
 pub trait Prims {
     /// A matrix or vector of the model.
@@ -72,6 +73,8 @@ pub trait Prims {
     /// `x += y`, element by element.
     fn add(&mut self, x: &mut Self::Buf, y: &Self::Buf);
 
+    /// `x = values`, `[rows, width]`: a pass goes on with what another backend began.
+    fn upload(&mut self, x: &mut Self::Buf, rows: usize, values: &[f32]);
     /// A copy of the rows in flight, `[T, width]`; taking it changes nothing else.
     fn snapshot(&mut self, x: &Self::Buf) -> Self::Snapshot;
     /// Reads a snapshot row by row into `out`, replacing what was there.

@@ -235,6 +235,11 @@ impl Prims for Reference {
         x.live_mut().iter_mut().zip(y.live()).for_each(|(x, y)| *x += y);
     }
 
+    fn upload(&mut self, x: &mut Rows, rows: usize, values: &[f32]) {
+        x.rows = rows;
+        x.live_mut().copy_from_slice(values);
+    }
+
     fn snapshot(&mut self, x: &Rows) -> Vec<f32> {
         x.live().to_vec()
     }

@@ -239,6 +239,11 @@ impl Prims for Shapes {
         self.expect(|| "add".into(), x.shape(), y.shape());
     }
 
+    fn upload(&mut self, x: &mut ShapesBuf, rows: usize, values: &[f32]) {
+        self.produce("upload", x, rows);
+        self.expect(|| "upload: values".into(), [1, rows * x.width], [1, values.len()]);
+    }
+
     fn snapshot(&mut self, x: &ShapesBuf) -> ShapesBuf {
         *x
     }

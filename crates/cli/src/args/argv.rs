@@ -12,6 +12,9 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-pg", "--n-prompt-gen"),
     ("-tb", "--threads-batch"),
     ("-Cr", "--cpu-range"),
+    ("-dev", "--device"),
+    ("-ngl", "--gpu-layers"),
+    ("-ts", "--tensor-split"),
 ];
 
 /// Flags whose value may look like a flag: what follows them is left alone.

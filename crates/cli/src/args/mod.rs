@@ -1,23 +1,25 @@
-//! The command line as types: every command and every flag but those of sampling, benchmarks and inspection. Nothing here acts on
-//! them.
+//! The command line as types: every command and every flag but those of devices, sampling, benchmarks and inspection. Nothing
+//! here acts on them.
 //!
 //! Flags carry llama.cpp's names. Variables are not written here: [`parse`] gives each flag its own.
 
 pub mod argv;
 pub mod bench;
+pub mod device;
 pub mod inspect;
 pub mod parse;
 pub mod sampling;
 
 use std::path::PathBuf;
 
-use candor::{Batching, Cpus, Device, LoadOptions, Placing, Weights};
+use candor::{LoadOptions, Weights};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::errors::Error;
 
 pub use bench::BenchArgs;
+pub use device::DeviceArgs;
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use parse::{Line, Parsed, Rank};
 pub use sampling::SamplingArgs;
@@ -67,6 +69,8 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Examine a model file
     Doctor(DoctorArgs),
+    /// List the devices that a model can run on
+    Devices(DevicesArgs),
     /// Print the settings in effect and where they come from
     Config(ConfigArgs),
     /// Print a completion script for a shell
@@ -262,69 +266,6 @@ impl PerformanceArgs {
     }
 }
 
-/// Where to compute.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Performance")]
-pub struct DeviceArgs {
-    /// Where to compute: the processor, or the slow reference implementation
-    #[arg(long, value_name = "DEVICE", default_value = "cpu", visible_alias = "backend")]
-    pub device: DeviceName,
-    /// Threads; 0 takes one per physical core
-    #[arg(short, long, value_name = "N", default_value = "0")]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
-    pub threads: u32,
-    /// The same bits however many tokens are computed at once: leaves out kernels for many (F32, F16 and BF16 weights with AVX-512, all with AMX)
-    #[arg(long)]
-    pub batch_invariant: bool,
-    /// Threads for prompts (also -tb); 0 takes as many as -t
-    #[arg(long, value_name = "N", default_value = "0")]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
-    pub threads_batch: u32,
-    /// Processors that the threads keep to, such as 0-3 (Linux; also -Cr)
-    #[arg(long, value_name = "LO-HI")]
-    pub cpu_range: Option<String>,
-    /// With --cpu-range: 1 gives each thread one of the processors, 0 lets it run on any of them
-    #[arg(long, value_name = "0|1", default_value = "0")]
-    #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
-    pub cpu_strict: u8,
-    /// Ask for huge pages for the cache and buffers, and for weights that are read (Linux)
-    #[arg(long)]
-    pub huge_pages: bool,
-}
-
-impl DeviceArgs {
-    /// The library's words for it.
-    ///
-    /// # Errors
-    /// If the processors are none that can be used.
-    pub fn load(&self) -> Result<LoadOptions, Error> {
-        let device = match self.device {
-            DeviceName::Cpu => Device::Cpu,
-            DeviceName::Reference => Device::Reference,
-        };
-        let placing = if self.cpu_strict == 1 { Placing::Strict } else { Placing::Shared };
-        let cpus = self.cpu_range.as_deref().filter(|list| !list.is_empty());
-        Ok(LoadOptions {
-            device,
-            threads: self.threads as usize,
-            threads_batch: self.threads_batch as usize,
-            cpus: cpus.map(|list| Cpus::new(list, placing)).transpose().map_err(candor::Error::from)?,
-            huge_pages: self.huge_pages,
-            batching: if self.batch_invariant { Batching::Invariant } else { Batching::Fastest },
-            ..LoadOptions::default()
-        })
-    }
-}
-
-/// Names of devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DeviceName {
-    // The processor.
-    Cpu,
-    // The readable definition of every operation.
-    Reference,
-}
-
 /// What is said besides the answer.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -410,6 +351,14 @@ pub struct PerplexityArgs {
     pub performance: PerformanceArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `candor devices`.
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `candor config`.

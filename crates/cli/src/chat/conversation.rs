@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
-use candor::{ChatTemplate, Message, Session, StopReason, Timings};
+use candor::{ChatTemplate, Message, Session, SessionOptions, StopReason, Timings};
 
 use super::{
     commands::{self, Command, unquoted},
@@ -58,7 +58,7 @@ impl<'a> Conversation<'a> {
         let source = Source::of(line, &args.model)?;
         let template = template_of_file(&args.template)?;
         let system = system_prompt(line, &args.template)?;
-        let opened = source.open(&args.performance, &args.output)?;
+        let opened = source.open(&args.performance, session_options(args), &args.output)?;
         let session = open_session(args, &opened, template.as_ref())?;
         let conversation = Conversation {
             args,
@@ -178,7 +178,8 @@ impl<'a> Conversation<'a> {
     }
 
     fn change_model(&mut self, path: &str) -> Result<(), Error> {
-        let opened = Source::File(path.into()).open(&self.args.performance, &self.args.output)?;
+        let opened =
+            Source::File(path.into()).open(&self.args.performance, session_options(self.args), &self.args.output)?;
         self.session = open_session(self.args, &opened, self.template.as_ref())?;
         self.opened = opened;
         say!("{} answers from now on", self.model_name());
@@ -247,7 +248,12 @@ fn open_session(args: &ChatArgs, opened: &Opened, template: Option<&ChatTemplate
     if template.is_none() && opened.model.chat_template()?.is_none() {
         return Err(candor::Error::NoChatTemplate.into());
     }
-    answer::session(&opened.model, args.context.ctx_size, &args.context.cache, &args.performance)
+    Ok(opened.model.session(&session_options(args))?)
+}
+
+/// The size of the conversation's session.
+fn session_options(args: &ChatArgs) -> SessionOptions {
+    answer::session_options(args.context.ctx_size, &args.context.cache, &args.performance)
 }
 
 fn file(argument: &str) -> &Path {

@@ -9,10 +9,7 @@ use candor::{
     ops::Shapes,
 };
 
-use crate::{
-    args::CacheFormat,
-    memory::{buffer_bytes, cache_bytes},
-};
+use crate::{args::CacheFormat, memory::cache_bytes};
 
 /// Rows that a prompt is computed in by default.
 const ROWS: usize = 512;
@@ -119,7 +116,7 @@ impl Use {
         let config = self.config.as_ref().ok()?;
         let context = if context == 0 { config.context } else { context };
         let cache = [CacheFormat::F16, CacheFormat::F32].map(|format| cache_bytes(config, context, format, format));
-        let buffers = buffer_bytes(config, context.min(ROWS));
+        let buffers = config.scratch_bytes(context.min(ROWS), 1);
         Some(Memory { context, weights: summary.tensor_bytes, cache, buffers })
     }
 }

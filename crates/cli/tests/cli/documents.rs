@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "run",
     "chat",
     "show",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 14] = [
     "diagnose",
     "verify",
     "doctor",
+    "devices",
     "config",
     "completions",
     "man",
@@ -43,7 +44,9 @@ fn named(section: &str) -> BTreeSet<String> {
     let flags: BTreeSet<String> =
         codes.map(|code| code.split(['=', '[']).next().unwrap_or_default().to_owned()).collect();
     // llama.cpp's flags of one dash that stand for long ones, and stdin.
-    let others = ["-sys", "-sysf", "-ctk", "-ctv", "-ub", "-pg", "-tb", "-Cr", "-"].map(str::to_owned).into();
+    let others = ["-sys", "-sysf", "-ctk", "-ctv", "-ub", "-pg", "-tb", "-Cr", "-dev", "-ngl", "-ts", "-"]
+        .map(str::to_owned)
+        .into();
     flags.difference(&others).cloned().collect()
 }
 

@@ -5,6 +5,7 @@ mod bench;
 mod config;
 mod context;
 mod conversation;
+mod devices;
 mod documents;
 mod faults;
 mod inspect;

@@ -8,9 +8,8 @@ use candor_cpu::{Batching, Cpu, CpuOptions};
 use candor_kernels::{BatchKernels, BatchTask, Emit, Form, Kernels, Line, Packing};
 use candor_ops::{Ops, Plain, Prims, Reference, Tensor};
 use candor_quant::Format;
-
-use crate::random::Random;
-use crate::{bits, nmse, read, upload};
+use candor_testing::backend::{Random, bits, read, upload};
+use candor_testing::nmse;
 
 /// Inputs from which on batch kernels are used.
 const LEAST: usize = 6;

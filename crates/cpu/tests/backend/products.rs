@@ -5,21 +5,11 @@ use std::collections::HashMap;
 use candor_kernels::{Kernels, Q8RowMut};
 use candor_ops::{Prims, Reference, Step, Tensor};
 use candor_quant::Format;
+use candor_testing::backend::products::{SHAPES, embedded, product};
+use candor_testing::backend::{Random, bits, read, upload};
+use candor_testing::nmse;
 
-use crate::random::Random;
-use crate::{backends, bits, nmse, read, upload};
-
-/// `(input rows, columns in blocks of 256, weight rows)`.
-const SHAPES: &[(usize, usize, usize)] =
-    &[(1, 1, 1), (1, 2, 17), (1, 5, 300), (2, 1, 16), (3, 3, 33), (7, 1, 5), (33, 2, 70), (130, 1, 129), (110, 20, 9)];
-
-fn product<B: Prims>(ops: &mut B, tensor: &Tensor, x: &[f32]) -> Vec<f32> {
-    let w = ops.weight(tensor.clone()).expect("every format runs");
-    let x = upload(ops, tensor.cols, x);
-    let mut out = ops.buffer(200, tensor.rows);
-    ops.matmul(&mut out, &x, &w);
-    read(ops, &out)
-}
+use crate::backends;
 
 /// The inputs as a kernel for 8-bit blocks sees them.
 fn rounded(x: &[f32]) -> Vec<f32> {
@@ -102,10 +92,4 @@ fn embed_decodes_rows_of_every_format() {
         let (got, want) = (embedded(&mut cpu, &table, &step), embedded(&mut Reference, &table, &step));
         assert_eq!(bits(&got), bits(&want), "{}", format.name());
     }
-}
-
-fn embedded<B: Prims>(ops: &mut B, table: &Tensor, step: &Step) -> Vec<f32> {
-    let (w, mut out) = (ops.weight(table.clone()).expect("every format runs"), ops.buffer(4, table.cols));
-    ops.embed(&mut out, &w, step);
-    read(ops, &out)
 }

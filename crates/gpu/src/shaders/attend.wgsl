@@ -1,6 +1,7 @@
-// Attention of one row: QUERIES heads that share a key and value head, over a span of positions, 64 at a time with a
-// running softmax. Grid: (splits, key and value heads * tiles of query heads, rows).
-// From outside: QUERIES, CHUNKS (vec4s of a key), WORDS (words of a value per invocation), SPLIT, and the cache's formats.
+// Attention of ROWS rows of one sequence, HEADS query heads of each, which all share a key and value head: over a span of
+// positions, 64 at a time with a running softmax. Grid: (splits, key and value heads * tiles of query heads, rows / ROWS).
+// From outside: ROWS, HEADS, CHUNKS (vec4s of a key), WORDS (words of a value per invocation), SPLIT, and the cache's
+// formats. Query n of a tile is head n % HEADS of row n / HEADS.
 struct P {
     kv_heads: u32,
     group: u32, // query heads per key and value head
@@ -22,7 +23,8 @@ struct P {
 @group(0) @binding(5) var<storage, read_write> out: array<f32>;
 
 const WG = 64u;
-const PARTS = 8u;
+const PARTS = 4u;
+const QUERIES = ROWS * HEADS;
 const LOWEST = -3.0e38;
 const QUADS = CHUNKS * KEY_QUADS;
 
@@ -36,20 +38,28 @@ fn query_element(head: u32, d: u32, row: u32) -> f32 {
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-    let tiles = (p.group + QUERIES - 1u) / QUERIES;
+    let tiles = (p.group + HEADS - 1u) / HEADS;
     let kv_head = workgroup.y / tiles;
-    let tile = (workgroup.y % tiles) * QUERIES;
-    let count = min(QUERIES, p.group - tile);
+    let tile = (workgroup.y % tiles) * HEADS;
+    let count = min(HEADS, p.group - tile);
     let first_head = kv_head * p.group + tile;
-    let place = step[workgroup.z + 1u];
+    let first_row = workgroup.z * ROWS;
+    let rows = min(ROWS, step[0].z - first_row);
     let low = workgroup.x * p.span;
-    let high = min(place.y + 1u, low + p.span);
-    let cache = (place.z * p.kv_heads + kv_head) * p.context;
+    // Positions that each row sees within the span, and the most of them.
+    var limits: array<u32, ROWS>;
+    var high = 0u;
+    for (var t = 0u; t < ROWS; t++) {
+        limits[t] = min(step[first_row + min(t, rows - 1u) + 1u].y + 1u, low + p.span);
+        high = max(high, limits[t]);
+    }
+    let cache = (step[first_row + 1u].z * p.kv_heads + kv_head) * p.context;
 
     for (var i = lid; i < QUERIES * QUADS; i += WG) {
-        let head = first_head + min(i / QUADS, count - 1u);
+        let n = i / QUADS;
+        let head = first_head + min(n % HEADS, count - 1u);
         let d = (i % QUADS) * 4u;
-        let row = workgroup.z * p.q_stride;
+        let row = (first_row + min(n / HEADS, rows - 1u)) * p.q_stride;
         query[i] = vec4<f32>(
             query_element(head, d, row),
             query_element(head, d + 1u, row),
@@ -77,7 +87,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             }
         }
         for (var n = 0u; n < QUERIES; n++) {
-            scores[n * WG + lid] = select(LOWEST, s[n], position < high);
+            scores[n * WG + lid] = select(LOWEST, s[n], position < limits[n / HEADS]);
         }
         workgroupBarrier();
         if lid < QUERIES * PARTS {
@@ -99,7 +109,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             for (var v = 0u; v < WORDS; v++) {
                 acc[n * WORDS + v] *= factor;
             }
-            scores[n * WG + lid] = select(0.0, exp(s[n] - most), position < high);
+            scores[n * WG + lid] = select(0.0, exp(s[n] - most), position < limits[n / HEADS]);
         }
         workgroupBarrier();
         for (var i = 0u; i < min(WG, high - start); i++) {
@@ -120,12 +130,16 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         workgroupBarrier();
     }
 
-    for (var n = 0u; n < count; n++) {
-        let head = first_head + n;
-        var at = workgroup.z * p.out_stride + head * p.value_dim;
+    for (var n = 0u; n < QUERIES; n++) {
+        if n % HEADS >= count || n / HEADS >= rows {
+            continue;
+        }
+        let head = first_head + n % HEADS;
+        let row = first_row + n / HEADS;
+        var at = row * p.out_stride + head * p.value_dim;
         var factor = 1.0 / sum[n];
         if SPLIT {
-            at = ((workgroup.z * p.kv_heads * p.group + head) * p.splits + workgroup.x) * (p.value_dim + 2u);
+            at = ((row * p.kv_heads * p.group + head) * p.splits + workgroup.x) * (p.value_dim + 2u);
             factor = 1.0;
             if lid == 0u {
                 out[at + p.value_dim] = top[n];

@@ -336,6 +336,10 @@ impl<B: Ops> Prims for Checked<B> {
         self.compare(("add", SUMS), self.here(), x.width, &got, expected);
     }
 
+    fn upload(&mut self, x: &mut Self::Buf, rows: usize, values: &[f32]) {
+        self.inner.upload(&mut x.inner, rows, values);
+    }
+
     fn snapshot(&mut self, x: &Self::Buf) -> B::Snapshot {
         self.inner.snapshot(&x.inner)
     }

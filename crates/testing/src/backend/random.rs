@@ -1,13 +1,14 @@
-//! Random numbers and weights from a seed that the failing test prints.
+//! Random activations and weights from a seed that the failing test prints.
 
 use candor_ops::Tensor;
 use candor_quant::Format;
 
-/// splitmix64.
+/// splitmix64, with numbers as models have them.
+#[derive(Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -21,6 +22,7 @@ impl Random {
         if self.next().is_multiple_of(97) { x * 20.0 } else { x }
     }
 
+    /// So many of them.
     pub fn floats(&mut self, len: usize) -> Vec<f32> {
         (0..len).map(|_| self.float()).collect()
     }

@@ -1,0 +1,208 @@
+//! The backends that options choose: made when first needed, shared by the parts of a model that run on them.
+
+use std::sync::Arc;
+
+use candor_cpu::{Batching, Cpu, CpuOptions, huge_pages};
+use candor_gguf::Gguf;
+#[cfg(feature = "gpu")]
+use candor_gpu::{AdapterChoice, Gpu, GpuOptions};
+use candor_kernels::Kernels;
+use candor_models::{Config, Part};
+use candor_ops::{Ops, Reference};
+
+use crate::{
+    Device, DeviceInfo, Error, LoadOptions, Placement,
+    gpus::{self, Found},
+    plan::{self, Budget, Needs, Plan, Target},
+    runner::{self, Loaded, LoadedPart},
+    session::Room,
+};
+
+/// Something to do with the backend that options choose, whatever its type.
+pub trait BackendVisitor {
+    /// What comes of it.
+    type Output;
+    /// `label` is for people to read: `cpu, avx2 kernels, 8 threads`.
+    fn visit<B>(self, ops: B, label: String) -> Self::Output
+    where
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static;
+}
+
+/// Makes the backend that `options` choose for a whole model and hands it to the visitor.
+///
+/// # Errors
+/// If `CANDOR_ISA` names no instruction set of this machine, huge pages are asked for where there are none, or a GPU is.
+pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Result<V::Output, Error> {
+    let mut backends = Backends::new(options)?;
+    let target = backends.first();
+    backends.visit(target, visitor)
+}
+
+/// The devices of this machine, the processor first.
+///
+/// # Errors
+/// If `CANDOR_ISA` names no instruction set of this machine.
+pub fn devices() -> Result<Vec<DeviceInfo>, Error> {
+    let driver = format!("{} kernels", Kernels::from_env()?.name);
+    let description = format!("processor, {} cores", candor_cpu::physical_cores());
+    let mut devices = vec![DeviceInfo { name: "cpu".to_owned(), description, driver, budget_bytes: None }];
+    devices.extend(gpus::all().into_iter().map(|gpu| gpu.info));
+    Ok(devices)
+}
+
+/// A model on its backends, and what there is to say of it.
+pub(crate) struct Placed {
+    pub(crate) loaded: Loaded,
+    pub(crate) label: String,
+    /// Why it lies where it lies, where that was a decision.
+    pub(crate) reason: Option<String>,
+    pub(crate) batch_invariant: bool,
+}
+
+/// Loads a model where options say.
+pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> {
+    let config = Config::from_gguf(gguf)?;
+    let mut backends = Backends::new(options)?;
+    let (parts, reason) = match &options.placement {
+        Placement::Planned if backends.gpus.is_empty() => (vec![(backends.first(), Part::whole(config.layers))], None),
+        Placement::Planned => {
+            let Plan { parts, reason } = backends.plan(gguf, &config)?;
+            (parts, Some(reason))
+        }
+        Placement::Parts(listed) => (plan::listed(listed, config.layers)?, None),
+    };
+    let (mut loaded, mut labels) = (Vec::new(), Vec::<String>::new());
+    for (target, part) in &parts {
+        let (part, label) = backends.visit(*target, Load { gguf, part })??;
+        loaded.push(part);
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    let batch_invariant = backends.batch_invariant(gguf, parts.iter().map(|(target, _)| *target))?;
+    Ok(Placed { loaded: Loaded::new(config, loaded), label: labels.join("; "), reason, batch_invariant })
+}
+
+/// Loads a part.
+struct Load<'a> {
+    gguf: &'a Gguf,
+    part: &'a Part,
+}
+
+impl BackendVisitor for Load<'_> {
+    type Output = Result<(Arc<dyn LoadedPart>, String), candor_models::Error>;
+
+    fn visit<B>(self, ops: B, label: String) -> Self::Output
+    where
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
+    {
+        Ok((runner::load(self.gguf, ops, self.part)?, label))
+    }
+}
+
+/// What options choose among, made where it was needed.
+struct Backends<'a> {
+    options: &'a LoadOptions,
+    cpu: Option<Cpu>,
+    /// Those that the options ask for.
+    gpus: Vec<Found>,
+}
+
+impl<'a> Backends<'a> {
+    fn new(options: &'a LoadOptions) -> Result<Backends<'a>, Error> {
+        let listed = |device| match &options.placement {
+            Placement::Planned => options.device == device,
+            Placement::Parts(parts) => parts.iter().any(|(of_part, _)| *of_part == device),
+        };
+        let gpus = match (listed(Device::Gpu), listed(Device::Auto)) {
+            (false, false) => Vec::new(),
+            _ => gpus::chosen(options)?,
+        };
+        if gpus.is_empty() && listed(Device::Gpu) {
+            return Err(if cfg!(feature = "gpu") { Error::NoGpu } else { Error::BuiltWithoutGpu });
+        }
+        Ok(Backends { options, cpu: None, gpus })
+    }
+
+    /// Where a model runs that is not divided.
+    fn first(&self) -> Target {
+        match self.options.device {
+            Device::Reference => Target::Reference,
+            Device::Cpu => Target::Cpu,
+            Device::Auto | Device::Gpu if self.gpus.is_empty() => Target::Cpu,
+            Device::Auto | Device::Gpu => Target::Gpu(0),
+        }
+    }
+
+    /// The layout over GPUs and the processor, with room for the sessions that the options describe.
+    fn plan(&self, gguf: &Gguf, config: &Config) -> Result<Plan, Error> {
+        let asked = &self.options.offload;
+        let room = Room::planned(config, 1, &self.options.session);
+        let needs = Needs::of(gguf, &room.plan, room.chunk, room.outputs(config))?;
+        let shares = asked.split.iter().copied().map(Some).chain(std::iter::repeat(None));
+        let budgets = self.gpus.iter().zip(shares).map(|(gpu, share)| {
+            let bytes = [gpu.info.budget_bytes, asked.memory].into_iter().flatten().min();
+            let share = share.unwrap_or_else(|| bytes.map_or(1.0, |bytes| bytes as f32));
+            Budget { name: gpu.info.description.clone(), bytes, share }
+        });
+        Ok(plan::plan(&needs, &budgets.collect::<Vec<_>>(), asked.layers))
+    }
+
+    fn visit<V: BackendVisitor>(&mut self, target: Target, visitor: V) -> Result<V::Output, Error> {
+        Ok(match target {
+            Target::Cpu => {
+                let cpu = self.cpu()?;
+                let (one, several) = (cpu.threads(), cpu.threads_batch());
+                let prompts = if several == one { String::new() } else { format!(" ({several} for prompts)") };
+                let label = format!("cpu, {} kernels, {one} threads{prompts}", cpu.kernels().name);
+                visitor.visit(cpu, label)
+            }
+            Target::Reference => visitor.visit(Reference, "reference".to_owned()),
+            #[cfg(feature = "gpu")]
+            Target::Gpu(number) => {
+                let gpu = self.gpu(number)?;
+                let label = format!("gpu, {}", gpu.label());
+                visitor.visit(gpu, label)
+            }
+            #[cfg(not(feature = "gpu"))]
+            Target::Gpu(_) => return Err(Error::BuiltWithoutGpu),
+        })
+    }
+
+    /// A GPU; those who have opened it already share it.
+    #[cfg(feature = "gpu")]
+    fn gpu(&self, number: usize) -> Result<Gpu, Error> {
+        let index = self.gpus.get(number).ok_or(Error::NoGpu)?.index;
+        let adapter = Some(AdapterChoice::Index(index));
+        Ok(Gpu::new(&GpuOptions { adapter, ..self.options.gpu.clone() })?)
+    }
+
+    /// The processor, with one pool of threads for all that it computes.
+    fn cpu(&mut self) -> Result<Cpu, Error> {
+        if let Some(cpu) = &self.cpu {
+            return Ok(cpu.clone());
+        }
+        let kernels = Kernels::from_env()?;
+        if self.options.huge_pages {
+            huge_pages()?;
+        }
+        let LoadOptions { threads, threads_batch, batching, huge_pages, .. } = *self.options;
+        let cpus = self.options.cpus.clone();
+        let cpu = Cpu::new(CpuOptions { threads, threads_batch, cpus, huge_pages, kernels, batching });
+        Ok(self.cpu.insert(cpu).clone())
+    }
+
+    /// Whether the bits that these compute are the same however many tokens are computed at once.
+    fn batch_invariant(&self, gguf: &Gguf, targets: impl IntoIterator<Item = Target>) -> Result<bool, Error> {
+        let kernels = Kernels::from_env()?;
+        let many =
+            gguf.tensors().iter().any(|tensor| tensor.shape.len() > 1 && (kernels.batch)(tensor.format).is_some());
+        let on_cpu = self.options.batching == Batching::Invariant || !many;
+        Ok(targets.into_iter().all(|target| match target {
+            Target::Cpu => on_cpu,
+            Target::Reference => true,
+            // Prompts are multiplied in tiles, which add up in another order.
+            Target::Gpu(_) => false,
+        }))
+    }
+}

@@ -1,0 +1,347 @@
+//! How many layers go where: numbers in, a layout and the reason for it out. Nothing is asked of a device here.
+
+use std::{fmt, ops::Range};
+
+use candor_gguf::Gguf;
+use candor_models::{Begin, Config, Decoder, End, Error, Part};
+use candor_ops::{KvPlan, Shapes};
+
+use crate::{Device, GpuLayers};
+
+/// Bytes that a model's parts take on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Weights of the embedding.
+    pub(crate) embedding: u64,
+    /// Weights of each layer.
+    pub(crate) layers: Vec<u64>,
+    /// Weights after the last layer.
+    pub(crate) head: u64,
+    /// What embedding and head have in common: a part with both holds it once.
+    pub(crate) shared: u64,
+    /// Keys and values of a layer.
+    pub(crate) cache: u64,
+    /// Values in flight, of every part.
+    pub(crate) scratch: u64,
+    /// The logits of a step.
+    pub(crate) logits: u64,
+}
+
+/// A GPU to plan for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Budget {
+    /// What it is called.
+    pub(crate) name: String,
+    /// Bytes that it may hold; `None` where nobody knows.
+    pub(crate) bytes: Option<u64>,
+    /// Its share of the layers.
+    pub(crate) share: f32,
+}
+
+/// Where a part goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Cpu,
+    Reference,
+    /// By its number among those that were planned for.
+    Gpu(usize),
+}
+
+/// What goes where, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    /// The parts in their order.
+    pub(crate) parts: Vec<(Target, Part)>,
+    /// The decision, for people to read.
+    pub(crate) reason: String,
+}
+
+impl Needs {
+    /// Of a file's model, for sessions with a cache of that plan and steps of `rows` tokens and `outputs` rows of logits.
+    ///
+    /// # Errors
+    /// If the file's model cannot be run.
+    pub(crate) fn of(gguf: &Gguf, cache: &KvPlan, rows: usize, outputs: usize) -> Result<Needs, Error> {
+        let config = Config::from_gguf(gguf)?;
+        let bytes = |begin, layers, end| Decoder::<Shapes>::part_bytes(gguf, &Part { begin, layers, end });
+        let layers = (0..config.layers).map(|i| bytes(Begin::Stream, i..i + 1, End::Stream));
+        let embedding = bytes(Begin::Tokens, 0..0, End::Stream)?;
+        let head = bytes(Begin::Stream, 0..0, End::Logits)?;
+        let both = bytes(Begin::Tokens, 0..0, End::Logits)?;
+        let layer = KvPlan { layers: 1, ..*cache };
+        Ok(Needs {
+            embedding,
+            layers: layers.collect::<Result<_, _>>()?,
+            head,
+            shared: (embedding + head).saturating_sub(both),
+            cache: layer.checked_bytes().map_or(u64::MAX, |bytes| bytes as u64),
+            scratch: config.scratch_bytes(rows, 0),
+            logits: config.scratch_bytes(0, outputs),
+        })
+    }
+
+    /// Bytes of a part.
+    fn part(&self, part: &Part) -> u64 {
+        let layers = self.layers[part.layers.clone()].iter().map(|&layer| layer.saturating_add(self.cache));
+        let [embedding, head, logits, shared] = match (part.begin, part.end) {
+            (Begin::Tokens, End::Logits) => [self.embedding, self.head, self.logits, self.shared],
+            (Begin::Tokens, End::Stream) => [self.embedding, 0, 0, 0],
+            (Begin::Stream, End::Logits) => [0, self.head, self.logits, 0],
+            (Begin::Stream, End::Stream) => [0; 4],
+        };
+        let all = layers.chain([embedding, head, logits, self.scratch]);
+        all.fold(0, u64::saturating_add).saturating_sub(shared)
+    }
+}
+
+/// Lays a model out over GPUs, and the processor for the rest. The GPUs take the last layers, as many as are wanted or fit;
+/// after all layers come the output and then the embedding. The shares of the GPUs must not all be 0.
+pub(crate) fn plan(needs: &Needs, gpus: &[Budget], wanted: GpuLayers) -> Plan {
+    // What GPUs take, as a number: so many layers from the end; one more is the output, and one more the embedding.
+    let layers = needs.layers.len();
+    let whole = layers + 2;
+    let fits = |taken: usize| {
+        lay_out(layers, gpus, taken).iter().all(|(target, part)| match target {
+            Target::Gpu(gpu) => gpus[*gpu].bytes.is_none_or(|budget| needs.part(part) <= budget),
+            Target::Cpu | Target::Reference => true,
+        })
+    };
+    let taken = match wanted {
+        GpuLayers::Auto => (0..=whole).rev().find(|&taken| fits(taken)).unwrap_or(0),
+        GpuLayers::All => whole,
+        GpuLayers::Count(count) if count > layers => whole,
+        GpuLayers::Count(count) => count,
+    };
+    let parts = lay_out(layers, gpus, taken);
+    let reason = reason(needs, gpus, wanted, &parts);
+    Plan { parts, reason }
+}
+
+/// The parts where GPUs take so much. A GPU without layers gets no part.
+fn lay_out(layers: usize, gpus: &[Budget], taken: usize) -> Vec<(Target, Part)> {
+    let first = layers - taken.min(layers);
+    let sum: f32 = gpus.iter().map(|gpu| gpu.share).sum();
+    let mut parts: Vec<(Target, Part)> = Vec::new();
+    let mut push = |target, layers| parts.push((target, Part { begin: Begin::Stream, layers, end: End::Stream }));
+    if taken <= layers + 1 {
+        push(Target::Cpu, 0..first);
+    }
+    let (mut start, mut shares) = (first, 0.0);
+    for (number, gpu) in gpus.iter().enumerate() {
+        shares += gpu.share;
+        let is_last = number + 1 == gpus.len();
+        let to = if is_last { layers } else { first + ((layers - first) as f32 * shares / sum).round() as usize };
+        let to = to.clamp(start, layers);
+        if to > start {
+            push(Target::Gpu(number), start..to);
+        }
+        start = to;
+    }
+    // The processor's layers and its output are one part where no GPU is between them.
+    if taken <= layers && taken > 0 {
+        push(Target::Cpu, layers..layers);
+    }
+    if let Some((_, part)) = parts.first_mut() {
+        part.begin = Begin::Tokens;
+    }
+    if let Some((_, part)) = parts.last_mut() {
+        part.end = End::Logits;
+    }
+    parts
+}
+
+/// The parts of a list of devices and layers.
+///
+/// # Errors
+/// If the layers do not follow each other from the first to the last, or a device is none in particular.
+pub(crate) fn listed(list: &[(Device, Range<usize>)], layers: usize) -> Result<Vec<(Target, Part)>, crate::Error> {
+    let mut next = 0;
+    let mut parts = Vec::with_capacity(list.len());
+    for (number, (device, range)) in list.iter().enumerate() {
+        let target = match device {
+            Device::Cpu => Target::Cpu,
+            Device::Reference => Target::Reference,
+            Device::Gpu => Target::Gpu(0),
+            Device::Auto => return Err(crate::Error::Parts { layers }),
+        };
+        if range.start != next || range.end < next {
+            return Err(crate::Error::Parts { layers });
+        }
+        next = range.end;
+        let begin = if number == 0 { Begin::Tokens } else { Begin::Stream };
+        let end = if number + 1 == list.len() { End::Logits } else { End::Stream };
+        parts.push((target, Part { begin, layers: range.clone(), end }));
+    }
+    match next == layers && !parts.is_empty() {
+        true => Ok(parts),
+        false => Err(crate::Error::Parts { layers }),
+    }
+}
+
+fn reason(needs: &Needs, gpus: &[Budget], wanted: GpuLayers, parts: &[(Target, Part)]) -> String {
+    let layers = needs.layers.len();
+    let on_gpus = parts.iter().filter_map(|(target, part)| match target {
+        Target::Gpu(gpu) => Some((&gpus[*gpu], part)),
+        Target::Cpu | Target::Reference => None,
+    });
+    let all = on_gpus.clone().map(|(_, part)| part.layers.len()).sum::<usize>() == layers;
+    let spilt = wanted == GpuLayers::Auto && !(all && parts.last().is_some_and(|(target, _)| *target != Target::Cpu));
+    let each = on_gpus.map(|(gpu, part)| {
+        let output = if part.end == End::Logits { " and the output" } else { "" };
+        let head = format!("{} of {layers} layers{output} on {}", part.layers.len(), gpu.name);
+        let needed = needs.part(part);
+        match gpu.bytes {
+            None => format!("{head}: {}", Size(needed)),
+            Some(budget) if needed > budget => {
+                format!("{head}: {}, more than the budget of {}", Size(needed), Size(budget))
+            }
+            Some(budget) if spilt => format!("{head}: {}, the budget of {} holds no more", Size(needed), Size(budget)),
+            Some(budget) => format!("{head}: {} of {}", Size(needed), Size(budget)),
+        }
+    });
+    let each: Vec<String> = each.collect();
+    if !each.is_empty() {
+        return each.join("; ");
+    }
+    let none = gpus.iter().map(|gpu| match gpu.bytes {
+        Some(budget) if spilt => {
+            format!("0 of {layers} layers on {}: the budget of {} holds none", gpu.name, Size(budget))
+        }
+        _ => format!("0 of {layers} layers on {}", gpu.name),
+    });
+    none.collect::<Vec<_>>().join("; ")
+}
+
+/// Bytes for people: `640 MB`, `7.8 GB`.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 as f64 {
+            bytes if bytes >= 999.5e6 => write!(f, "{:.1} GB", bytes / 1e9),
+            bytes if bytes >= 1e6 => write!(f, "{:.0} MB", bytes / 1e6),
+            bytes => write!(f, "{:.2} MB", bytes / 1e6),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1_000_000;
+
+    /// Ten layers of 100 MB with caches of 10 MB, an embedding of 50 MB that is also most of the head.
+    fn needs() -> Needs {
+        Needs {
+            embedding: 50 * MB,
+            layers: vec![100 * MB; 10],
+            head: 51 * MB,
+            shared: 50 * MB,
+            cache: 10 * MB,
+            scratch: 5 * MB,
+            logits: 4 * MB,
+        }
+    }
+
+    fn gpu(name: &str, bytes: u64, share: f32) -> Budget {
+        Budget { name: name.to_owned(), bytes: Some(bytes), share }
+    }
+
+    /// A plan in short: `c:E0-4 g0:4-10 c:O`, where E is the embedding and O the output.
+    fn short(plan: &Plan) -> String {
+        let part = |(target, part): &(Target, Part)| {
+            let target = match target {
+                Target::Cpu => "c".to_owned(),
+                Target::Reference => "r".to_owned(),
+                Target::Gpu(gpu) => format!("g{gpu}"),
+            };
+            let embedding = if part.begin == Begin::Tokens { "E" } else { "" };
+            let output = if part.end == End::Logits { "O" } else { "" };
+            let layers = match part.layers.is_empty() {
+                true => String::new(),
+                false => format!("{}-{}", part.layers.start, part.layers.end),
+            };
+            format!("{target}:{embedding}{layers}{output}")
+        };
+        plan.parts.iter().map(part).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn auto_takes_what_the_budget_holds() {
+        let whole = 10 * 110 + 51 + 4 + 5;
+        for (budget, layout, reason) in [
+            (8000, "g0:E0-10O", "10 of 10 layers and the output on X: 1.2 GB of 8.0 GB"),
+            (whole, "g0:E0-10O", "10 of 10 layers and the output on X: 1.2 GB of 1.2 GB"),
+            // The embedding shares the head's bytes, so it is both or neither.
+            (whole - 1, "c:E g0:0-10 c:O", "10 of 10 layers on X: 1.1 GB, the budget of 1.2 GB holds no more"),
+            (1105, "c:E g0:0-10 c:O", "10 of 10 layers on X: 1.1 GB, the budget of 1.1 GB holds no more"),
+            (1104, "c:E0-1 g0:1-10 c:O", "9 of 10 layers on X: 995 MB, the budget of 1.1 GB holds no more"),
+            (115, "c:E0-9 g0:9-10 c:O", "1 of 10 layers on X: 115 MB, the budget of 115 MB holds no more"),
+            (114, "c:E0-10O", "0 of 10 layers on X: the budget of 114 MB holds none"),
+            (0, "c:E0-10O", "0 of 10 layers on X: the budget of 0.00 MB holds none"),
+        ] {
+            let plan = plan(&needs(), &[gpu("X", budget * MB, 1.0)], GpuLayers::Auto);
+            assert_eq!((short(&plan).as_str(), plan.reason.as_str()), (layout, reason), "{budget} MB");
+        }
+        // With a head of its own there is a budget that holds the output and not the embedding.
+        let own = Needs { shared: 0, ..needs() };
+        let plan = plan(&own, &[gpu("X", (whole + 49) * MB, 1.0)], GpuLayers::Auto);
+        assert_eq!(short(&plan), "c:E g0:0-10O");
+        assert_eq!(plan.reason, "10 of 10 layers and the output on X: 1.2 GB of 1.2 GB");
+    }
+
+    #[test]
+    fn a_number_is_taken_at_its_word() {
+        for (wanted, layout, reason) in [
+            (GpuLayers::Count(0), "c:E0-10O", "0 of 10 layers on X"),
+            (GpuLayers::Count(1), "c:E0-9 g0:9-10 c:O", "1 of 10 layers on X: 115 MB of 200 MB"),
+            (GpuLayers::Count(10), "c:E g0:0-10 c:O", "10 of 10 layers on X: 1.1 GB, more than the budget of 200 MB"),
+            (
+                GpuLayers::Count(11),
+                "g0:E0-10O",
+                "10 of 10 layers and the output on X: 1.2 GB, more than the budget of 200 MB",
+            ),
+            (
+                GpuLayers::All,
+                "g0:E0-10O",
+                "10 of 10 layers and the output on X: 1.2 GB, more than the budget of 200 MB",
+            ),
+        ] {
+            let plan = plan(&needs(), &[gpu("X", 200 * MB, 1.0)], wanted);
+            assert_eq!((short(&plan).as_str(), plan.reason.as_str()), (layout, reason), "{wanted:?}");
+        }
+        let unknown = Budget { bytes: None, ..gpu("X", 0, 1.0) };
+        let plan = plan(&needs(), &[unknown], GpuLayers::Auto);
+        assert_eq!(
+            (short(&plan).as_str(), plan.reason.as_str()),
+            ("g0:E0-10O", "10 of 10 layers and the output on X: 1.2 GB")
+        );
+    }
+
+    #[test]
+    fn several_gpus_take_their_shares() {
+        let pair = |bytes: [u64; 2], shares: [f32; 2]| {
+            let [a, b] = bytes;
+            [gpu("A", a * MB, shares[0]), gpu("B", b * MB, shares[1])]
+        };
+        for (gpus, wanted, layout) in [
+            (pair([8000, 8000], [1.0, 1.0]), GpuLayers::Auto, "g0:E0-5 g1:5-10O"),
+            (pair([8000, 8000], [3.0, 1.0]), GpuLayers::Auto, "g0:E0-8 g1:8-10O"),
+            (pair([8000, 8000], [1.0, 0.0]), GpuLayers::Auto, "g0:E0-10O"),
+            (pair([8000, 8000], [0.0, 1.0]), GpuLayers::All, "g1:E0-10O"),
+            (pair([8000, 8000], [1.0, 1.0]), GpuLayers::Count(4), "c:E0-6 g0:6-8 g1:8-10 c:O"),
+            (pair([8000, 8000], [1.0, 1.0]), GpuLayers::Count(1), "c:E0-9 g0:9-10 c:O"),
+            (pair([400, 400], [1.0, 1.0]), GpuLayers::Auto, "c:E0-4 g0:4-7 g1:7-10 c:O"),
+        ] {
+            let plan = plan(&needs(), &gpus, wanted);
+            assert_eq!(short(&plan), layout, "{gpus:?} {wanted:?}");
+        }
+        let plan = plan(&needs(), &pair([400, 400], [1.0, 1.0]), GpuLayers::Auto);
+        assert_eq!(
+            plan.reason,
+            "3 of 10 layers on A: 335 MB, the budget of 400 MB holds no more; \
+             3 of 10 layers on B: 335 MB, the budget of 400 MB holds no more"
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! The flags that say where to compute: the device, how much of a model a GPU takes, and the processor's threads.
+
+use std::{convert::Infallible, fmt, str::FromStr};
+
+use candor::{Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing};
+use clap::Args;
+
+use crate::errors::Error;
+
+/// Where to compute.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Performance")]
+pub struct DeviceArgs {
+    /// Where to compute (also -dev): cpu, gpu, auto (gpu where there is one), reference (slow), or names of GPUs with
+    /// commas between them (see `candor devices`)
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", visible_alias = "backend")]
+    pub device: DeviceName,
+    /// Layers that the GPU takes, the last ones of the model (also -ngl): a number, all, or auto for as many as fit
+    #[arg(long, value_name = "N", default_value = "auto", visible_alias = "n-gpu-layers")]
+    pub gpu_layers: Layers,
+    /// Most memory that auto takes of each GPU, such as 512M or 7.5G; 0 takes what the GPU says
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub gpu_memory: Size,
+    /// Shares of several GPUs in the layers, such as 3,1 (also -ts); by their memory if left out
+    #[arg(long, value_name = "SHARES", value_delimiter = ',', value_parser = share)]
+    pub tensor_split: Vec<f32>,
+    /// Threads; 0 takes one per physical core
+    #[arg(short, long, value_name = "N", default_value = "0")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub threads: u32,
+    /// The same bits however many tokens are computed at once: leaves out kernels for many (F32, F16 and BF16 weights with AVX-512, all with AMX)
+    #[arg(long)]
+    pub batch_invariant: bool,
+    /// Threads for prompts (also -tb); 0 takes as many as -t
+    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub threads_batch: u32,
+    /// Processors that the threads keep to, such as 0-3 (Linux; also -Cr)
+    #[arg(long, value_name = "LO-HI")]
+    pub cpu_range: Option<String>,
+    /// With --cpu-range: 1 gives each thread one of the processors, 0 lets it run on any of them
+    #[arg(long, value_name = "0|1", default_value = "0")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub cpu_strict: u8,
+    /// Ask for huge pages for the cache and buffers, and for weights that are read (Linux)
+    #[arg(long)]
+    pub huge_pages: bool,
+}
+
+impl DeviceArgs {
+    /// The library's words for it.
+    ///
+    /// # Errors
+    /// If the processors are none that can be used.
+    pub fn load(&self) -> Result<LoadOptions, Error> {
+        let (device, names) = match &self.device {
+            DeviceName::One(device) => (*device, Vec::new()),
+            DeviceName::Gpus(names) => (Device::Gpu, names.clone()),
+        };
+        let placing = if self.cpu_strict == 1 { Placing::Strict } else { Placing::Shared };
+        let cpus = self.cpu_range.as_deref().filter(|list| !list.is_empty());
+        let memory = Some(self.gpu_memory.0).filter(|&bytes| bytes > 0);
+        Ok(LoadOptions {
+            device,
+            offload: Offload { names, layers: self.gpu_layers.0, memory, split: self.tensor_split.clone() },
+            threads: self.threads as usize,
+            threads_batch: self.threads_batch as usize,
+            cpus: cpus.map(|list| Cpus::new(list, placing)).transpose().map_err(candor::Error::from)?,
+            huge_pages: self.huge_pages,
+            batching: if self.batch_invariant { Batching::Invariant } else { Batching::Fastest },
+            ..LoadOptions::default()
+        })
+    }
+}
+
+/// A device by its name. Which GPUs there are is not known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceName {
+    One(Device),
+    Gpus(Vec<String>),
+}
+
+impl FromStr for DeviceName {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<DeviceName, Infallible> {
+        Ok(match text.to_lowercase().as_str() {
+            "auto" => DeviceName::One(Device::Auto),
+            "cpu" => DeviceName::One(Device::Cpu),
+            "gpu" => DeviceName::One(Device::Gpu),
+            "reference" => DeviceName::One(Device::Reference),
+            _ => DeviceName::Gpus(text.split(',').map(|name| name.trim().to_owned()).collect()),
+        })
+    }
+}
+
+/// How many layers a GPU takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layers(GpuLayers);
+
+/// Bytes: `512M`, `7.5G`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(u64);
+
+/// Why a text is none of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unexpected {
+    expected: &'static str,
+    got: String,
+}
+
+impl fmt::Display for Unexpected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}, got {:?}", self.expected, self.got)
+    }
+}
+
+impl std::error::Error for Unexpected {}
+
+impl FromStr for Layers {
+    type Err = Unexpected;
+
+    fn from_str(text: &str) -> Result<Layers, Unexpected> {
+        let unexpected = || Unexpected { expected: "a number of layers, auto or all", got: text.to_owned() };
+        Ok(Layers(match text {
+            "auto" => GpuLayers::Auto,
+            "all" => GpuLayers::All,
+            _ => GpuLayers::Count(text.parse().map_err(|_| unexpected())?),
+        }))
+    }
+}
+
+impl FromStr for Size {
+    type Err = Unexpected;
+
+    fn from_str(text: &str) -> Result<Size, Unexpected> {
+        const UNITS: [(&str, f64); 7] = [
+            ("ki", 1024.0),
+            ("mi", 1_048_576.0),
+            ("gi", 1_073_741_824.0),
+            ("k", 1e3),
+            ("m", 1e6),
+            ("g", 1e9),
+            ("", 1.0),
+        ];
+        let unexpected = || Unexpected { expected: "bytes such as 512M, 7.5G or 8Gi", got: text.to_owned() };
+        let lower = text.trim().to_lowercase();
+        let number = lower.strip_suffix('b').unwrap_or(&lower);
+        let unit = UNITS.into_iter().find_map(|(unit, bytes)| Some((number.strip_suffix(unit)?, bytes)));
+        let (number, bytes) = unit.ok_or_else(unexpected)?;
+        let number: f64 = number.trim().parse().map_err(|_| unexpected())?;
+        let bytes = number * bytes;
+        match bytes >= 0.0 && bytes < u64::MAX as f64 {
+            true => Ok(Size(bytes as u64)),
+            false => Err(unexpected()),
+        }
+    }
+}
+
+/// A share of the layers: a number from 0 on.
+fn share(text: &str) -> Result<f32, Unexpected> {
+    let share = text.trim().parse().ok().filter(|share: &f32| share.is_finite() && *share >= 0.0);
+    share.ok_or_else(|| Unexpected { expected: "shares such as 3,1", got: text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [
+            ("0", Some(0)),
+            ("64000000", Some(64_000_000)),
+            ("64M", Some(64_000_000)),
+            ("64MB", Some(64_000_000)),
+            ("64 mib", Some(64 << 20)),
+            ("7.5G", Some(7_500_000_000)),
+            ("8Gi", Some(8 << 30)),
+            ("2k", Some(2000)),
+            ("", None),
+            ("M", None),
+            ("-1", None),
+            ("1T", None),
+            ("nan", None),
+            ("1e30", None),
+        ] {
+            assert_eq!(text.parse().ok(), bytes.map(Size), "{text:?}");
+        }
+        let error = "x".parse::<Size>().unwrap_err().to_string();
+        assert_eq!(error, "expected bytes such as 512M, 7.5G or 8Gi, got \"x\"");
+    }
+
+    #[test]
+    fn layers_are_a_number_or_a_word() {
+        for (text, layers) in [
+            ("auto", Some(GpuLayers::Auto)),
+            ("all", Some(GpuLayers::All)),
+            ("0", Some(GpuLayers::Count(0))),
+            ("99", Some(GpuLayers::Count(99))),
+            ("-1", None),
+            ("some", None),
+        ] {
+            assert_eq!(text.parse().ok(), layers.map(Layers), "{text}");
+        }
+    }
+
+    #[test]
+    fn devices_have_names() {
+        let gpus = |names: &[&str]| DeviceName::Gpus(names.iter().map(|&name| name.to_owned()).collect());
+        for (text, device) in [
+            ("cpu", DeviceName::One(Device::Cpu)),
+            ("GPU", DeviceName::One(Device::Gpu)),
+            ("auto", DeviceName::One(Device::Auto)),
+            ("reference", DeviceName::One(Device::Reference)),
+            ("gpu0", gpus(&["gpu0"])),
+            ("gpu1, Radeon", gpus(&["gpu1", "Radeon"])),
+        ] {
+            assert_eq!(text.parse(), Ok(device), "{text}");
+        }
+    }
+}

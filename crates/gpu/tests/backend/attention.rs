@@ -1,0 +1,114 @@
+//! The key-value cache and attention.
+
+use candor_ops::{Heads, KvFormat, KvPlan, Prims, Reference, Step};
+use candor_testing::backend::attention::{Case, attended, cases, fed, long};
+use candor_testing::backend::{read, upload};
+use candor_testing::nmse;
+
+use crate::{backends, sound};
+
+/// Attention is the same in every variant.
+fn one() -> impl Iterator<Item = (String, candor_gpu::Gpu)> {
+    backends().into_iter().take(1)
+}
+
+#[test]
+fn attention_is_the_reference_however_it_is_fed() {
+    for (name, mut gpu) in one() {
+        for case in cases() {
+            let want = attended(&mut Reference, &case, 1000);
+            for chunk in [1000, 17] {
+                let error = nmse(&attended(&mut gpu, &case, chunk), &want);
+                assert!(error < 1e-11, "{name}, {case:?}, {chunk} at a time: {error}");
+            }
+        }
+        sound(&mut gpu);
+    }
+}
+
+#[test]
+fn a_long_text_is_the_reference_in_one_go_and_token_by_token() {
+    let half = (KvFormat::F16, KvFormat::F16);
+    for case in [
+        long((3, 3, 16, 20), (KvFormat::F32, KvFormat::F32)),
+        long((8, 2, 32, 48), half),
+        long((5, 1, 64, 32), half),
+        long((64, 1, 32, 32), half),
+    ] {
+        let want = attended(&mut Reference, &case, 1000);
+        for (name, mut gpu) in one() {
+            let error = nmse(&attended(&mut gpu, &case, 1000), &want);
+            assert!(error < 1e-11, "{name}, {case:?}: {error}");
+            // One token alone is where positions are split.
+            let (whole, last) = (case.lengths[0] - 3, |start: usize| (255..258).contains(&start));
+            let steps = fed(&mut gpu, &case, |start| if last(start) || start >= whole { 1 } else { 51 }, |_| ());
+            let error = nmse(&steps, &want);
+            assert!(error < 1e-11, "{name}, {case:?}, in steps: {error}");
+            sound(&mut gpu);
+        }
+    }
+}
+
+#[test]
+fn rows_of_one_sequence_share_what_they_read() {
+    let formats = [(KvFormat::F32, KvFormat::F16), (KvFormat::F16, KvFormat::F16)];
+    for (i, heads) in [(1, 1, 2, 2), (6, 2, 64, 64), (20, 1, 33, 20), (4, 4, 300, 130)].into_iter().enumerate() {
+        let case = Case { lengths: [150, 0], ..long(heads, formats[i % 2]) };
+        let want = attended(&mut Reference, &case, 1000);
+        for (name, mut gpu) in one() {
+            for chunk in [1000, 37] {
+                let error = nmse(&attended(&mut gpu, &case, chunk), &want);
+                assert!(error < 1e-11, "{name}, {case:?}, {chunk} at a time: {error}");
+            }
+            sound(&mut gpu);
+        }
+    }
+}
+
+#[test]
+fn large_scores_do_not_overflow() {
+    let heads = Heads { heads: 2, kv_heads: 1, key_dim: 4, value_dim: 4, scale: 1e4 };
+    for seed in 0..4 {
+        let case = Case { heads, format: (KvFormat::F32, KvFormat::F32), lengths: [20, 20], seed };
+        let want = attended(&mut Reference, &case, 5);
+        for (name, mut gpu) in one() {
+            let error = nmse(&attended(&mut gpu, &case, 5), &want);
+            assert!(error < 1e-6, "{name}, seed {seed}: {error}");
+        }
+    }
+}
+
+/// Half of the attended values come from a cache that rounds, so the rounding itself must be the reference's.
+#[test]
+fn halves_are_rounded_to_the_nearest_even() {
+    let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 8, scale: 1.0 };
+    let (keys, values) = (KvFormat::F32, KvFormat::F16);
+    let plan = KvPlan { layers: 1, kv_heads: 1, key_dim: 2, value_dim: 8, context: 1, sequences: 1, keys, values };
+    let v = [2049.0, 2051.0, 0.1, 65519.0, 1e-8, -6e-8, 6.1e-5, -1.0];
+    for (name, mut gpu) in one() {
+        let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 8));
+        let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[] };
+        let (x, v) = (upload(&mut gpu, 2, &[1.0, 1.0]), upload(&mut gpu, 8, &v));
+        gpu.kv_write(&mut kv, 0, &x, &v, &step);
+        gpu.attend(&mut out, &x, &kv, 0, heads, &step);
+        let got = read(&mut gpu, &out);
+        assert_eq!(got, [2048.0, 2052.0, 0.099_975_586, 65504.0, 0.0, -5.960_464_5e-8, 6.097_555e-5, -1.0], "{name}");
+    }
+}
+
+#[test]
+fn a_position_can_be_written_again() {
+    let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 2, scale: 1.0 };
+    let (keys, values) = (KvFormat::F16, KvFormat::F16);
+    let plan = KvPlan { layers: 1, kv_heads: 1, key_dim: 2, value_dim: 2, context: 2, sequences: 1, keys, values };
+    for (name, mut gpu) in one() {
+        let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 2));
+        for value in [1.0, 2.0, 3.0] {
+            let x = upload(&mut gpu, 2, &[value, -value]);
+            let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[] };
+            gpu.kv_write(&mut kv, 0, &x, &x, &step);
+            gpu.attend(&mut out, &x, &kv, 0, heads, &step);
+            assert_eq!(read(&mut gpu, &out), [value, -value], "{name}");
+        }
+    }
+}

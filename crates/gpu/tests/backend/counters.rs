@@ -1,0 +1,73 @@
+//! What a step costs: one submit, one pass, and nothing made anew once it has been seen.
+
+use candor_gpu::{Counters, Gpu};
+use candor_ops::{Heads, KvFormat, KvPlan, Ops, Pairing, Prims, Rope, Step};
+use candor_quant::Format;
+use candor_testing::backend::{Random, floats};
+
+use crate::{backends, sound};
+
+const WIDTH: usize = 256;
+const HEADS: Heads = Heads { heads: 4, kv_heads: 2, key_dim: 64, value_dim: 64, scale: 0.125 };
+
+/// A layer, about, and its output.
+fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> Vec<Counters> {
+    let mut random = Random(9);
+    let mut weight = |rows, cols| gpu.weight(random.matrix(Format::Q4K, rows, cols)).expect("Q4_K runs");
+    let (table, square, half) = (weight(50, WIDTH), weight(WIDTH, WIDTH), weight(WIDTH / 2, WIDTH));
+    let norm = gpu.weight(floats(1, WIDTH, &[1.0; WIDTH])).expect("floats run");
+    let frequencies = (0..32).map(|i| f64::from(i) / 32.0).collect();
+    let rope = gpu.rope_table(Rope { pairing: Pairing::Neox, frequencies, magnitude: 1.0 });
+    let (keys, values) = (KvFormat::F16, KvFormat::F16);
+    let (context, sequences) = (rows * count, 1);
+    let plan = KvPlan { layers: 1, kv_heads: 2, key_dim: 64, value_dim: 64, context, sequences, keys, values };
+    let mut kv = gpu.kv(&plan);
+    let mut buffer = |width| gpu.buffer(rows, width);
+    let (mut x, mut h, mut q, mut att) = (buffer(WIDTH), buffer(WIDTH), buffer(WIDTH), buffer(WIDTH));
+    let (mut k, mut v, mut logits) = (buffer(WIDTH / 2), buffer(WIDTH / 2), buffer(50));
+    let mut read = Vec::new();
+    let mut counters = vec![gpu.counters()];
+    for number in 0..count {
+        let tokens: Vec<u32> = (0..rows as u32).map(|t| (t + number as u32) % 50).collect();
+        let positions: Vec<u32> = (0..rows as u32).map(|t| t + (number * rows) as u32).collect();
+        let sequences = vec![0; rows];
+        let step = Step { tokens: &tokens, positions: &positions, sequences: &sequences, outputs: &[rows as u32 - 1] };
+        gpu.embed(&mut x, &table, &step);
+        gpu.rms_norm(&mut h, &x, &norm, 1e-5);
+        gpu.matmul3((&mut q, &square), (&mut k, &half), (&mut v, &half), &h);
+        gpu.rope(&mut q, &rope, 64, &step);
+        gpu.rope(&mut k, &rope, 64, &step);
+        gpu.kv_write(&mut kv, 0, &k, &v, &step);
+        gpu.attend(&mut att, &q, &kv, 0, HEADS, &step);
+        gpu.matmul_add(&mut x, &att, &square, &mut h);
+        gpu.rms_norm(&mut h, &x, &norm, 1e-5);
+        gpu.matmul_rows(&mut logits, &h, &table, &step);
+        let snapshot = gpu.snapshot(&logits);
+        gpu.download(&snapshot, &mut read);
+        assert_eq!(read.len(), 50);
+        sound(gpu);
+        counters.push(gpu.counters());
+    }
+    counters
+}
+
+#[test]
+fn a_step_is_one_submit_of_one_pass_that_makes_nothing_anew() {
+    for (name, gpu) in backends() {
+        for rows in [1, 3, 20] {
+            // Positions within one bucket: what grows with the logarithm of the context is not counted here.
+            let counters = steps(&mut gpu.clone(), rows, 3);
+            for (number, pair) in counters.windows(2).enumerate() {
+                let [before, after] = [pair[0], pair[1]];
+                let case = format!("{name}, {rows} rows, step {number}: {before:?} {after:?}");
+                assert_eq!(after.submits - before.submits, 1, "{case}");
+                assert_eq!(after.passes - before.passes, 1, "{case}");
+                assert_eq!(after.bytes_read - before.bytes_read, 200, "{case}");
+                assert!(after.dispatches - before.dispatches <= 16, "{case}");
+                if number > 0 {
+                    assert_eq!((after.buffers, after.bind_groups), (before.buffers, before.bind_groups), "{case}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What goes wrong is told, and does not hang or panic.
+
+use candor_gpu::{AdapterChoice, Gpu, GpuOptions};
+use candor_ops::{KvFormat, KvPlan, Prims};
+use candor_testing::backend::{read, upload};
+
+use crate::options;
+
+#[test]
+fn a_buffer_that_no_device_holds_is_told_at_the_end_of_the_step() {
+    let Some(options) = options() else { return };
+    let mut gpu = Gpu::new(&options).expect("the adapter opens");
+    let mut x = upload(&mut gpu, 4, &[1.0; 8]);
+    gpu.finish().expect("nothing is wrong yet");
+    let huge = gpu.buffer(1 << 24, 1 << 16);
+    let message = gpu.finish().expect_err("4 TB").to_string();
+    assert!(message.ends_with(" got 4398046511104"), "{message}");
+    assert!(message.contains("out of memory: expected buffers of at most "), "{message}");
+    // It stays, and nothing panics any more.
+    gpu.add(&mut x, &huge);
+    assert_eq!(read(&mut gpu, &x).len(), 8);
+    assert_eq!(gpu.finish().expect_err("still").to_string(), message);
+    gpu.clone().finish().expect("other sessions go on");
+}
+
+#[test]
+fn a_cache_that_has_no_shader_is_refused_by_name() {
+    let Some(options) = options() else { return };
+    let mut gpu = Gpu::new(&options).expect("the adapter opens");
+    let (keys, values) = (KvFormat::F16, KvFormat::Q8_0);
+    let plan = KvPlan { layers: 1, kv_heads: 1, key_dim: 32, value_dim: 32, context: 4, sequences: 1, keys, values };
+    gpu.kv(&plan);
+    let message = gpu.finish().expect_err("no shader").to_string();
+    assert!(message.ends_with("a cache in q8_0 does not run here: expected f16 or f32"), "{message}");
+}
+
+#[test]
+fn an_adapter_that_is_not_there_is_named() {
+    for (choice, wanted) in
+        [(AdapterChoice::Name("no such card".into()), "no such card"), (AdapterChoice::Index(99), "99")]
+    {
+        let options = GpuOptions { adapter: Some(choice), ..GpuOptions::default() };
+        let message = Gpu::new(&options).expect_err("not there").to_string();
+        assert!(message.starts_with(&format!("gpu: expected an adapter {wanted}, found ")), "{message}");
+    }
+}

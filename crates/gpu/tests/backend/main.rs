@@ -1,0 +1,70 @@
+//! The GPU backend against the reference, on the first adapter there is: a software one (lavapipe) will do. Skipped with
+//! a printed reason where there is none.
+
+mod attention;
+mod counters;
+mod faults;
+mod fusions;
+mod products;
+mod rows;
+
+use std::io::Write;
+
+use candor_gpu::{AdapterChoice, Gpu, GpuOptions, Variant, adapters};
+use candor_testing::backend::bits;
+
+/// Options for the first adapter.
+fn options() -> Option<GpuOptions> {
+    if adapters().is_empty() {
+        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+        return None;
+    }
+    Some(GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() })
+}
+
+/// A device for every variant that the adapter has; they stay open until the process ends, with their shaders.
+fn backends() -> Vec<(String, Gpu)> {
+    let Some(options) = options() else { return Vec::new() };
+    static OPEN: std::sync::Mutex<Vec<Gpu>> = std::sync::Mutex::new(Vec::new());
+    let subgroups = adapters()[0].subgroups;
+    let variants = [false, true].into_iter().filter(|&wanted| subgroups || !wanted);
+    let opened: Vec<(String, Gpu)> = variants
+        .map(|subgroups| {
+            let variant = Variant { subgroups };
+            let gpu = Gpu::new(&GpuOptions { variant: Some(variant), ..options.clone() }).expect("the adapter opens");
+            (format!("{variant:?}"), gpu)
+        })
+        .collect();
+    OPEN.lock().expect("nobody panics here").extend(opened.iter().map(|(_, gpu)| gpu.clone()));
+    opened
+}
+
+/// The values, after which the device must be well.
+fn sound(gpu: &mut Gpu) {
+    use candor_ops::Prims;
+    gpu.finish().expect("no fault");
+}
+
+#[test]
+fn clones_begin_with_recordings_of_their_own() {
+    use candor_ops::Prims;
+    use candor_testing::backend::{Random, read, upload};
+    for (name, gpu) in backends() {
+        let values = Random(1).floats(300);
+        std::thread::scope(|scope| {
+            for i in 0..3 {
+                let (mut gpu, values, name) = (gpu.clone(), &values, &name);
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        let mut x = upload(&mut gpu, 100, values);
+                        let y = upload(&mut gpu, 100, values);
+                        gpu.add(&mut x, &y);
+                        let doubled: Vec<f32> = values.iter().map(|value| value + value).collect();
+                        assert_eq!(bits(&read(&mut gpu, &x)), bits(&doubled), "{name}, clone {i}");
+                    }
+                    sound(&mut gpu);
+                });
+            }
+        });
+    }
+}

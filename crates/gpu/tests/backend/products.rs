@@ -1,0 +1,157 @@
+//! Matrix products and embeddings of every format.
+
+use candor_gpu::{Dequant, Gpu, GpuOptions};
+use candor_ops::{Prims, Reference, Step, Tensor};
+use candor_quant::Format;
+use candor_testing::backend::products::{SHAPES, embedded, product};
+use candor_testing::backend::{Random, bits, read, upload};
+use candor_testing::nmse;
+
+use crate::{backends, options, sound};
+
+/// The formats that shaders decode.
+const FORMATS: &[Format] = &[
+    Format::F32,
+    Format::F16,
+    Format::Bf16,
+    Format::Q4_0,
+    Format::Q4_1,
+    Format::Q5_0,
+    Format::Q5_1,
+    Format::Q8_0,
+    Format::Q2K,
+    Format::Q3K,
+    Format::Q4K,
+    Format::Q5K,
+    Format::Q6K,
+    Format::Iq4Nl,
+    Format::Iq4Xs,
+    Format::Mxfp4,
+];
+
+fn check(gpu: &mut Gpu, name: &str, tensor: &Tensor, rows: usize, seed: u64) {
+    let x = Random(seed).floats(rows * tensor.cols);
+    let error = nmse(&product(gpu, tensor, &x), &product(&mut Reference, tensor, &x));
+    assert!(error < 1e-11, "{}, {rows} rows, {name}, seed {seed}: {error}", tensor.name);
+}
+
+#[test]
+fn every_format_multiplies() {
+    for (name, mut gpu) in backends() {
+        for (i, &format) in FORMATS.iter().enumerate() {
+            for (j, &(inputs, blocks, outputs)) in SHAPES.iter().enumerate() {
+                let seed = (i * SHAPES.len() + j) as u64;
+                check(&mut gpu, &name, &Random(seed).matrix(format, outputs, blocks * 256), inputs, seed);
+            }
+        }
+        sound(&mut gpu);
+    }
+}
+
+#[test]
+fn every_number_of_inputs_multiplies() {
+    for (name, mut gpu) in backends() {
+        for rows in (1..=10).chain([63, 64, 65, 128, 129]) {
+            check(&mut gpu, &name, &Random(rows as u64).matrix(Format::Q8_0, 37, 96), rows, rows as u64);
+        }
+        sound(&mut gpu);
+    }
+}
+
+#[test]
+fn short_and_odd_rows_multiply() {
+    for (name, mut gpu) in backends() {
+        for (i, &format) in FORMATS.iter().filter(|format| format.block_len() < 256).enumerate() {
+            for (j, cols) in [1, 3, 31, 33, 77].into_iter().enumerate() {
+                let (seed, cols) = ((i * 5 + j) as u64, cols * format.block_len());
+                check(&mut gpu, &name, &Random(seed).matrix(format, 37, cols), 3, seed);
+                check(&mut gpu, &name, &Random(seed).matrix(format, 37, cols), 12, seed);
+            }
+        }
+        sound(&mut gpu);
+    }
+}
+
+#[test]
+fn only_the_rows_asked_for_are_multiplied() {
+    let (mut random, width) = (Random(5), 256);
+    let (tensor, x) = (random.matrix(Format::Q4K, 40, width), random.floats(5 * width));
+    for (name, mut gpu) in backends() {
+        let w = gpu.weight(tensor.clone()).expect("Q4_K runs");
+        let x = upload(&mut gpu, width, &x);
+        let (mut all, mut some) = (gpu.buffer(5, 40), gpu.buffer(5, 40));
+        gpu.matmul(&mut all, &x, &w);
+        let all = read(&mut gpu, &all);
+        for outputs in [&[1, 4][..], &[0], &[], &[0, 1, 2, 3, 4]] {
+            gpu.matmul_rows(&mut some, &x, &w, &Step { tokens: &[], positions: &[], sequences: &[], outputs });
+            let want: Vec<f32> = outputs.iter().flat_map(|&t| &all[t as usize * 40..][..40]).copied().collect();
+            let error = nmse(&read(&mut gpu, &some), &want);
+            assert!(error < 1e-13, "{name}, rows {outputs:?}: {error}");
+        }
+        sound(&mut gpu);
+    }
+}
+
+/// What decoding may cost: a device may contract `scale * q - minimum`.
+const DECODING: f64 = 1e-14;
+
+#[test]
+fn embed_decodes_rows_of_every_format() {
+    for (name, mut gpu) in backends() {
+        for (i, &format) in FORMATS.iter().enumerate() {
+            let table = Random(i as u64).matrix(format, 9, 512);
+            let step = Step { tokens: &[8, 0, 3, 8], positions: &[0; 4], sequences: &[0; 4], outputs: &[] };
+            let error = nmse(&embedded(&mut gpu, &table, &step), &embedded(&mut Reference, &table, &step));
+            assert!(error < DECODING, "{}, {name}: {error}", format.name());
+        }
+        sound(&mut gpu);
+    }
+}
+
+#[test]
+fn weights_are_split_by_rows_where_a_buffer_is_too_small() {
+    let Some(options) = options() else { return };
+    // Six rows of Q6_K, four of F32 and two of F16.
+    let mut gpu = Gpu::new(&GpuOptions { part_bytes: Some(4096), ..options }).expect("the adapter opens");
+    let whole = &mut backends()[0].1;
+    for (format, rows, cols) in [(Format::Q6K, 20, 768), (Format::F32, 7, 250), (Format::F16, 5, 1024)] {
+        let tensor = Random(rows as u64).matrix(format, rows, cols);
+        for inputs in [1, 3, 12] {
+            let x = Random(7).floats(inputs * cols);
+            let (split, got) = (product(&mut gpu, &tensor, &x), product(whole, &tensor, &x));
+            assert!(nmse(&split, &got) < 1e-13, "{}, {inputs} inputs", tensor.name);
+        }
+        let step = Step { tokens: &[4, 0, 2, 4], positions: &[0; 4], sequences: &[0; 4], outputs: &[] };
+        assert_eq!(
+            bits(&embedded(&mut gpu, &tensor, &step)),
+            bits(&embedded(whole, &tensor, &step)),
+            "{}",
+            tensor.name
+        );
+    }
+    let tensor = Random(0).matrix(Format::F32, 2, 1025);
+    let message = gpu.weight(tensor).expect_err("4160 bytes").to_string();
+    assert!(message.ends_with("tensor F32 [2, 1025]: a row of 4160 bytes exceeds the limit of a buffer"), "{message}");
+    sound(&mut gpu);
+}
+
+#[test]
+fn formats_without_a_shader_are_refused_or_become_halves() {
+    let Some(options) = options() else { return };
+    let mut refusing = Gpu::new(&options).expect("the adapter opens");
+    let mut decoding = Gpu::new(&GpuOptions { dequant: Dequant::ToF16, ..options }).expect("the adapter opens");
+    for &format in Format::ALL.iter().filter(|format| !FORMATS.contains(format)) {
+        let tensor = Random(1).matrix(format, 9, 512);
+        let message = refusing.weight(tensor.clone()).expect_err("no shader").to_string();
+        assert_eq!(message, format!("tensor {}: format {} cannot run on the gpu", tensor.name, format.name()));
+        let x = Random(2).floats(2 * 512);
+        let error = nmse(&product(&mut decoding, &tensor, &x), &product(&mut Reference, &tensor, &x));
+        assert!(error < 1e-6, "{}: {error}", tensor.name);
+        // A vector is decoded in any case.
+        let vector = Random(1).matrix(format, 1, 512);
+        let error = nmse(&product(&mut refusing, &vector, &x), &product(&mut Reference, &vector, &x));
+        assert!(error < 1e-11, "{}: {error}", vector.name);
+    }
+    sound(&mut refusing);
+    sound(&mut decoding);
+}

@@ -1,0 +1,52 @@
+//! A model on [`Shapes`]: whether its weights belong together, and what a pass costs, without loading or computing
+//! anything.
+
+use candor_gguf::Gguf;
+use candor_ops::{KvFormat, KvPlan, Prims, Shapes, Step, Work};
+
+use crate::{Config, Decoder, Error, Part, Pass};
+
+impl Decoder<Shapes> {
+    /// The file's wiring on [`Shapes`], without its weights.
+    ///
+    /// # Errors
+    /// If the file is not a model of this wiring.
+    pub fn dry(gguf: &Gguf) -> Result<Decoder<Shapes>, Error> {
+        let mut ops = Shapes::default();
+        let model = Decoder::load_unchecked(gguf, &mut ops, &Part::whole(Config::from_gguf(gguf)?.layers))?;
+        ops.finish()?;
+        Ok(model)
+    }
+
+    /// Bytes of a part's weights in the file, without loading them.
+    ///
+    /// # Errors
+    /// If the file is not a model of this wiring, or has no such layers.
+    pub fn part_bytes(gguf: &Gguf, part: &Part) -> Result<u64, Error> {
+        Ok(Decoder::load_unchecked(gguf, &mut Shapes::default(), part)?.weight_bytes())
+    }
+
+    /// The work of a pass on a cache of that plan, without doing it.
+    ///
+    /// # Errors
+    /// If the weights do not belong together, or the step does not fit into the cache.
+    pub fn work(&self, step: Step<'_>, plan: &KvPlan) -> Result<Work, Error> {
+        let mut ops = Shapes::default();
+        let mut scratch = self.scratch(&mut ops, step.tokens.len(), step.outputs.len());
+        let mut kv = ops.kv(plan);
+        self.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+        Ok(ops.finish()?)
+    }
+
+    /// The work of a pass over `rows` tokens of an empty cache, each with its logits.
+    ///
+    /// # Errors
+    /// If the file is not a model of this wiring, or its weights do not belong together.
+    pub fn check(gguf: &Gguf, rows: usize) -> Result<Work, Error> {
+        let model = Decoder::dry(gguf)?;
+        let plan = model.config().kv_plan(rows, 1, KvFormat::F32, KvFormat::F32);
+        let places: Vec<u32> = (0..rows as u32).collect();
+        let (zeros, places) = (vec![0; rows], places.as_slice());
+        model.work(Step { tokens: &zeros, positions: places, sequences: &zeros, outputs: places }, &plan)
+    }
+}
