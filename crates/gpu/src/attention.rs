@@ -36,21 +36,20 @@ pub struct Cache {
 struct Side {
     kind: KvKind,
     dim: usize,
-    /// Words of a head, a multiple of 4.
+    /// Words of a head's elements, filled up to whole `vec4`s.
     words: usize,
+    /// Words from head to head, scales included: whole `vec4`s.
+    stride: usize,
 }
 
 pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
     let sides = [(plan.keys, plan.key_dim), (plan.values, plan.value_dim)].map(|(format, dim)| {
-        let kind = KvKind::of(format).unwrap_or_else(|| {
-            let name = format.format().name().to_lowercase();
-            gpu.refuse(format!("a cache in {name} does not run here: expected f16 or f32"));
-            KvKind::F16
-        });
-        Side { kind, dim, words: dim.div_ceil(kind.per_word()).next_multiple_of(4) }
+        let kind = KvKind::of(format);
+        let words = dim.div_ceil(kind.per_word()).next_multiple_of(4);
+        Side { kind, dim, words, stride: (words + kind.scales(dim)).next_multiple_of(4) }
     });
     let heads = plan.sequences * plan.kv_heads * plan.context;
-    let layers = (0..plan.layers).map(|_| sides.map(|side| gpu.storage((heads * side.words * 4) as u64))).collect();
+    let layers = (0..plan.layers).map(|_| sides.map(|side| gpu.storage((heads * side.stride * 4) as u64))).collect();
     Cache { layers, plan: *plan, sides }
 }
 
@@ -58,12 +57,16 @@ pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], st
     let Gpu { device, recorder, places, .. } = gpu;
     let places = places.stage(device, recorder, step);
     for ((x, side), storage) in rows.into_iter().zip(kv.sides).zip(&kv.layers[layer]) {
-        let (heads, words) = (kv.plan.kv_heads as u32, side.words as u32);
+        let (heads, stride) = (kv.plan.kv_heads as u32, side.stride as u32);
+        let pieces = match side.kind {
+            KvKind::F32 | KvKind::F16 => stride,
+            KvKind::Q8_0 => (side.dim / 32) as u32,
+        };
         let dispatch = Dispatch {
             kernel: Kernel::KvWrite(side.kind),
             buffers: &[&x.storage, places, storage],
-            numbers: &[side.dim as u32, heads, words, kv.plan.context as u32, x.stride as u32],
-            grid: [(heads * words).div_ceil(64), x.rows as u32, 1],
+            numbers: &[side.dim as u32, heads, stride, kv.plan.context as u32, x.stride as u32],
+            grid: [(heads * pieces).div_ceil(64), x.rows as u32, 1],
         };
         recorder.dispatch(device, &dispatch);
     }
@@ -96,13 +99,14 @@ pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize),
     let places = places.stage(device, recorder, step);
     let result = parts.as_deref().unwrap_or(&out.storage);
     let [keys_at, values_at] = &cache.layers[layer];
-    let numbers = [heads.kv_heads, group, heads.key_dim, heads.value_dim, values.words, cache.plan.context];
-    let [a, b, c, d, e, f] = numbers.map(|number| number as u32);
+    let strides = [keys.stride / 4, values.stride];
+    let numbers = [heads.kv_heads, group, heads.key_dim, heads.value_dim, strides[0], strides[1], cache.plan.context];
+    let [a, b, c, d, e, f, g] = numbers.map(|number| number as u32);
     let (strides, scale) = ([q.stride, out.stride].map(|stride| stride as u32), heads.scale.to_bits());
     let dispatch = Dispatch {
         kernel: Kernel::Attend(attend),
         buffers: &[&q.storage, keys_at, values_at, places, result],
-        numbers: &[a, b, c, d, e, f, strides[0], strides[1], scale, span as u32, splits as u32],
+        numbers: &[a, b, c, d, e, f, g, strides[0], strides[1], scale, span as u32, splits as u32],
         grid: [splits as u32, tiles as u32, row_tiles as u32],
     };
     recorder.dispatch(device, &dispatch);

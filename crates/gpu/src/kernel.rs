@@ -43,6 +43,7 @@ pub(crate) enum Store {
 pub(crate) enum KvKind {
     F32,
     F16,
+    Q8_0,
 }
 
 /// The constants of attention.
@@ -70,11 +71,11 @@ pub(crate) enum Output {
 }
 
 impl KvKind {
-    pub(crate) fn of(format: KvFormat) -> Option<KvKind> {
+    pub(crate) fn of(format: KvFormat) -> KvKind {
         match format {
-            KvFormat::F32 => Some(KvKind::F32),
-            KvFormat::F16 => Some(KvKind::F16),
-            KvFormat::Q8_0 => None,
+            KvFormat::F32 => KvKind::F32,
+            KvFormat::F16 => KvKind::F16,
+            KvFormat::Q8_0 => KvKind::Q8_0,
         }
     }
 
@@ -83,6 +84,15 @@ impl KvKind {
         match self {
             KvKind::F32 => 1,
             KvKind::F16 => 2,
+            KvKind::Q8_0 => 4,
+        }
+    }
+
+    /// Words of scales behind a head of `dim` elements.
+    pub(crate) fn scales(self, dim: usize) -> usize {
+        match self {
+            KvKind::F32 | KvKind::F16 => 0,
+            KvKind::Q8_0 => dim / 32,
         }
     }
 }
@@ -140,7 +150,10 @@ impl Kernel {
             Kernel::Gather => (vec![], vec![shader!("gather")]),
             Kernel::Argmax => (vec![number("WG", ROW_GROUP)], vec![shader!("argmax")]),
             Kernel::KvWrite(KvKind::F32) => (vec![], vec![shader!("kv_write"), shader!("cache/pack_f32")]),
-            Kernel::KvWrite(KvKind::F16) => (vec![], vec![shader!("kv_write"), shader!("cache/pack_f16")]),
+            Kernel::KvWrite(KvKind::F16) => {
+                (vec![], vec![shader!("kv_write"), shader!("cache/half"), shader!("cache/pack_f16")])
+            }
+            Kernel::KvWrite(KvKind::Q8_0) => (vec![], vec![shader!("kv_write_q8_0"), shader!("cache/half")]),
             Kernel::Attend(attend) => {
                 let constants = vec![
                     number("ROWS", attend.rows),
@@ -152,10 +165,12 @@ impl Kernel {
                 let keys = match attend.keys {
                     KvKind::F32 => shader!("cache/keys_f32"),
                     KvKind::F16 => shader!("cache/keys_f16"),
+                    KvKind::Q8_0 => shader!("cache/keys_q8_0"),
                 };
                 let values = match attend.values {
                     KvKind::F32 => shader!("cache/values_f32"),
                     KvKind::F16 => shader!("cache/values_f16"),
+                    KvKind::Q8_0 => shader!("cache/values_q8_0"),
                 };
                 (constants, vec![shader!("attend"), keys, values])
             }
@@ -212,7 +227,7 @@ mod tests {
                 kernels.push(Kernel::MatMul { format, store });
             }
         }
-        let kinds = [KvKind::F32, KvKind::F16];
+        let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0];
         kernels.extend(kinds.map(Kernel::KvWrite));
         for (keys, values) in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
             for (rows, heads, output) in [(1, 8, Output::Split), (2, 7, Output::Whole)] {
@@ -229,9 +244,12 @@ mod tests {
                 let source = kernel.source(Variant { subgroups });
                 let module = naga::front::wgsl::parse_str(&source)
                     .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&source)));
-                let info = Validator::new(ValidationFlags::all(), Capabilities::SUBGROUP)
-                    .validate(&module)
-                    .unwrap_or_else(|error| panic!("{kernel:?}: {error:?}"));
+                let info = Validator::new(
+                    ValidationFlags::all(),
+                    Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32,
+                )
+                .validate(&module)
+                .unwrap_or_else(|error| panic!("{kernel:?}: {error:?}"));
                 let spirv = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
                 spv::write_vec(&module, &info, &spirv, None).unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
                 let metal =

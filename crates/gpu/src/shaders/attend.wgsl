@@ -7,7 +7,8 @@ struct P {
     group: u32, // query heads per key and value head
     key_dim: u32,
     value_dim: u32,
-    value_words: u32,
+    key_stride: u32, // vec4s from key to key
+    value_stride: u32, // words from value to value
     context: u32,
     q_stride: u32,
     out_stride: u32,
@@ -79,10 +80,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         let position = start + lid;
         var s: array<f32, QUERIES>;
         if position < high {
+            let at = (cache + position) * p.key_stride;
             for (var c = 0u; c < CHUNKS; c++) {
-                let key = keys[(cache + position) * CHUNKS + c];
+                let key = keys[at + c];
+                let scale = key_scale(at, c);
                 for (var n = 0u; n < QUERIES; n++) {
-                    s[n] += key_dot(key, n * QUADS + c * KEY_QUADS);
+                    s[n] += scale * key_dot(key, n * QUADS + c * KEY_QUADS);
                 }
             }
         }
@@ -113,14 +116,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         }
         workgroupBarrier();
         for (var i = 0u; i < min(WG, high - start); i++) {
-            let at = (cache + start + i) * p.value_words;
+            let at = (cache + start + i) * p.value_stride;
             for (var n = 0u; n < QUERIES; n++) {
                 sum[n] += scores[n * WG + i];
             }
             for (var v = 0u; v < WORDS; v++) {
                 let word = lid + v * WG;
-                if word < p.value_words {
-                    let value = value_of(values[at + word]);
+                if word * VALUE_ELEMENTS < p.value_dim {
+                    let value = value_at(at, word);
                     for (var n = 0u; n < QUERIES; n++) {
                         acc[n * WORDS + v] += scores[n * WG + i] * value;
                     }

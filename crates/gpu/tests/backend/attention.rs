@@ -34,7 +34,11 @@ fn a_long_text_is_the_reference_in_one_go_and_token_by_token() {
         long((8, 2, 32, 48), half),
         long((5, 1, 64, 32), half),
         long((64, 1, 32, 32), half),
+        long((8, 2, 64, 96), (KvFormat::Q8_0, KvFormat::Q8_0)),
+        long((1, 1, 33, 64), (KvFormat::F32, KvFormat::Q8_0)),
+        long((6, 3, 32, 20), (KvFormat::Q8_0, KvFormat::F16)),
     ] {
+        let case = Case { lengths: [330, 90], ..case };
         let want = attended(&mut Reference, &case, 1000);
         for (name, mut gpu) in one() {
             let error = nmse(&attended(&mut gpu, &case, 1000), &want);

@@ -2,8 +2,8 @@
 alias Value = vec2<f32>;
 const VALUE_ELEMENTS = 2u;
 
-fn value_of(word: u32) -> Value {
-    return unpack2x16float(word);
+fn value_at(head: u32, word: u32) -> Value {
+    return unpack2x16float(values[head + word]);
 }
 
 fn element(value: Value, i: u32) -> f32 {

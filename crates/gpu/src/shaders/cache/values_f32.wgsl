@@ -2,8 +2,8 @@
 alias Value = f32;
 const VALUE_ELEMENTS = 1u;
 
-fn value_of(word: u32) -> Value {
-    return bitcast<f32>(word);
+fn value_at(head: u32, word: u32) -> Value {
+    return bitcast<f32>(values[head + word]);
 }
 
 fn element(value: Value, i: u32) -> f32 {
