@@ -20,6 +20,7 @@ impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSET> {
     const MINIMA: Minima = if OFFSET == 0 { Minima::Whole } else { Minima::None };
     const OFFSET: i16 = OFFSET;
     const HALVES: bool = false;
+    const NIBBLES: bool = DEPTH == 8;
 
     #[inline]
     fn scale(&self, block: usize) -> &[f32; 8] {

@@ -35,6 +35,8 @@ pub trait Panel: Copy {
     const OFFSET: i16;
     /// Whether each half of a block has a factor of its own.
     const HALVES: bool;
+    /// Whether weights are nibbles, two of which fit a byte.
+    const NIBBLES: bool = false;
 
     /// What the integer sums of a block are to be multiplied with, lane = row.
     fn scale(&self, block: usize) -> &[f32; 8];

@@ -23,16 +23,18 @@ pub fn panels<Q: Quant>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows:
     let mut room =
         Room { panels: [[Q::Panel::ZERO; SEGMENT_GROUPS]; PANELS], scaled_sums: [[[0.0; SEGMENT_BLOCKS]; 2]; INPUTS] };
     let x = Inputs::new(x);
-    let mut first = 0;
-    while first < rows {
-        let count = (rows - first).min(PANELS * 8);
-        let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count };
-        if count > 8 {
-            strip_times::<Q, 2>(out, &strip, &mut room, &x);
-        } else {
-            strip_times::<Q, 1>(out, &strip, &mut room, &x);
+    for start in (0..x.blocks).step_by(SEGMENT_BLOCKS) {
+        let blocks = (x.blocks - start).min(SEGMENT_BLOCKS);
+        for first in (0..rows).step_by(PANELS * 8) {
+            let count = (rows - first).min(PANELS * 8);
+            let next = w.as_ptr();
+            let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count, next };
+            if count > 8 {
+                strip_times::<Q, 2>(out, &strip, &mut room, &x, [start, blocks]);
+            } else {
+                strip_times::<Q, 1>(out, &strip, &mut room, &x, [start, blocks]);
+            }
         }
-        first += count;
     }
 }
 
@@ -73,6 +75,8 @@ pub struct Strip<'a> {
     /// Where they go in the output.
     pub first: usize,
     pub count: usize,
+    /// Where the weights begin that come next.
+    pub next: *const u8,
 }
 
 impl Strip<'_> {
@@ -81,10 +85,9 @@ impl Strip<'_> {
         &self.w[row.min(self.count - 1) * self.row_bytes..][..self.row_bytes]
     }
 
-    /// Asks for `bytes` of a row from `at`; from the end of the rows, for the start of a row after them.
-    pub fn prefetch(&self, row: usize, at: usize, bytes: usize) {
-        let first = if at < self.row_bytes { at } else { self.count * self.row_bytes };
-        let start = self.w.as_ptr().wrapping_add(first + row * self.row_bytes).cast::<i8>();
+    /// Asks for `bytes` of row `row` of the weights that come next.
+    pub fn prefetch(&self, row: usize, bytes: usize) {
+        let start = self.next.wrapping_add(row * self.row_bytes).cast::<i8>();
         for line in (0..bytes).step_by(64) {
             // SAFETY: every x86-64 processor has the instruction; an address that is not there does nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(line)) };
@@ -99,23 +102,21 @@ fn strip_times<Q: Quant, const P: usize>(
     strip: &Strip<'_>,
     room: &mut Room<Q::Panel>,
     x: &Inputs<'_>,
+    [start, blocks]: [usize; 2],
 ) {
-    for start in (0..x.blocks).step_by(SEGMENT_BLOCKS) {
-        let blocks = (x.blocks - start).min(SEGMENT_BLOCKS);
-        for (p, panels) in room.panels.iter_mut().enumerate().take(P) {
-            let rows = std::array::from_fn(|r| Q::Group::split(strip.row(p * 8 + r)));
-            unpack::<Q>(panels, rows, start / 8, blocks.div_ceil(8));
-        }
-        let mut t = 0;
-        while t < x.count {
-            let part = Part { start, blocks, t };
-            t += match x.count - t {
-                1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part),
-                2 => tile::<Q::Panel, P, 2>(out, strip, room, x, part),
-                3 => tile::<Q::Panel, P, 3>(out, strip, room, x, part),
-                _ => tile::<Q::Panel, P, INPUTS>(out, strip, room, x, part),
-            };
-        }
+    for (p, panels) in room.panels.iter_mut().enumerate().take(P) {
+        let rows = std::array::from_fn(|r| Q::Group::split(strip.row(p * 8 + r)));
+        unpack::<Q>(panels, rows, start / 8, blocks.div_ceil(8));
+    }
+    let mut t = 0;
+    while t < x.count {
+        let part = Part { start, blocks, t };
+        t += match x.count - t {
+            1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part),
+            2 => tile::<Q::Panel, P, 2>(out, strip, room, x, part),
+            3 => tile::<Q::Panel, P, 3>(out, strip, room, x, part),
+            _ => tile::<Q::Panel, P, INPUTS>(out, strip, room, x, part),
+        };
     }
 }
 

@@ -101,37 +101,49 @@ pub fn panels<R: Row>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: u
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn strips<R: Row>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>, room: &mut Room) {
     let x = Inputs::new(x);
-    let mut first = 0;
-    while first < rows {
-        let count = (rows - first).min(PANELS * 16);
-        let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count };
-        strip_times::<R>(out, &strip, room, &x);
-        first += count;
+    let block_bytes = row_bytes / x.blocks;
+    for start in (0..x.blocks).step_by(SEGMENT_BLOCKS) {
+        let blocks = (x.blocks - start).min(SEGMENT_BLOCKS);
+        for first in (0..rows).step_by(PANELS * 16) {
+            let count = (rows - first).min(PANELS * 16);
+            let next = match first + count {
+                last if last < rows => last * row_bytes + start * block_bytes,
+                _ if start + blocks < x.blocks => (start + blocks) * block_bytes,
+                _ => rows * row_bytes,
+            };
+            let next = w.as_ptr().wrapping_add(next);
+            let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count, next };
+            strip_times::<R>(out, &strip, room, &x, [start, blocks]);
+        }
     }
 }
 
+/// Multiplies a segment of a strip with every input.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn strip_times<R: Row>(out: &mut OutTile<'_>, strip: &Strip<'_>, room: &mut Room, x: &Inputs<'_>) {
-    for start in (0..x.blocks).step_by(SEGMENT_BLOCKS) {
-        let blocks = (x.blocks - start).min(SEGMENT_BLOCKS);
-        for p in 0..PANELS {
-            let rows = std::array::from_fn(|r| R::Group::split(strip.row(p * 16 + r)));
-            unpack::<R>(&mut room.panels[p][..blocks.div_ceil(8)], rows, start / 8);
-        }
-        let mut t = 0;
-        while t < x.count {
-            let part = Part { start, blocks, t };
-            t += match x.count - t {
-                1 => tile::<R::Panel, 1>(out, strip, room, x, part),
-                2 => tile::<R::Panel, 2>(out, strip, room, x, part),
-                3 => tile::<R::Panel, 3>(out, strip, room, x, part),
-                4 | 7 => tile::<R::Panel, 4>(out, strip, room, x, part),
-                6 => tile::<R::Panel, 6>(out, strip, room, x, part),
-                8 => tile::<R::Panel, INPUTS>(out, strip, room, x, part),
-                _ => tile::<R::Panel, 5>(out, strip, room, x, part),
-            };
-        }
+fn strip_times<R: Row>(
+    out: &mut OutTile<'_>,
+    strip: &Strip<'_>,
+    room: &mut Room,
+    x: &Inputs<'_>,
+    [start, blocks]: [usize; 2],
+) {
+    for p in 0..PANELS {
+        let rows = std::array::from_fn(|r| R::Group::split(strip.row(p * 16 + r)));
+        unpack::<R>(&mut room.panels[p][..blocks.div_ceil(8)], rows, start / 8);
+    }
+    let mut t = 0;
+    while t < x.count {
+        let part = Part { start, blocks, t };
+        t += match x.count - t {
+            1 => tile::<R::Panel, 1>(out, strip, room, x, part),
+            2 => tile::<R::Panel, 2>(out, strip, room, x, part),
+            3 => tile::<R::Panel, 3>(out, strip, room, x, part),
+            4 | 7 => tile::<R::Panel, 4>(out, strip, room, x, part),
+            6 => tile::<R::Panel, 6>(out, strip, room, x, part),
+            8 => tile::<R::Panel, INPUTS>(out, strip, room, x, part),
+            _ => tile::<R::Panel, 5>(out, strip, room, x, part),
+        };
     }
 }
 
@@ -186,9 +198,8 @@ fn tile<B: Panel, const T: usize>(
     let inputs: &[Segment; T] = inputs;
     for b in 0..blocks {
         if part.t == 0 {
-            // The next segment's weights, a row at a time: all at once would keep the inputs waiting.
-            let block_bytes = strip.row_bytes / x.blocks;
-            strip.prefetch(b, (part.start + blocks) * block_bytes, blocks * block_bytes);
+            // The next weights, a row at a time: all at once would keep the inputs waiting.
+            strip.prefetch(b, blocks * (strip.row_bytes / x.blocks));
         }
         let (g, j) = (b / 8, b % 8);
         let panel: [&Sixteen; PANELS] = std::array::from_fn(|p| &panels[p][g]);
