@@ -139,6 +139,7 @@ fn strip_times<R: Row>(out: &mut OutTile<'_>, strip: &Strip<'_>, room: &mut Room
             4 | 7 => tile::<R::Panel, 4>(out, strip, room, x, part.from(t)),
             6 => tile::<R::Panel, 6>(out, strip, room, x, part.from(t)),
             8 => tile::<R::Panel, INPUTS>(out, strip, room, x, part.from(t)),
+            left if matches!(left % 5, 1..4) => tile::<R::Panel, 6>(out, strip, room, x, part.from(t)),
             _ => tile::<R::Panel, 5>(out, strip, room, x, part.from(t)),
         };
     }
