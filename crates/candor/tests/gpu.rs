@@ -2,11 +2,9 @@
 //! a software one (lavapipe) included.
 #![cfg(feature = "gpu")]
 
-use std::io::Write;
-
 use candor::gpu::{AdapterChoice, GpuOptions};
 use candor::{Device, LoadOptions, Model, SessionOptions, ops::KvFormat};
-use candor_testing::{argmax, fixtures, ids, json, nmse, npy};
+use candor_testing::{argmax, fixtures, has_gpu, ids, json, nmse, npy};
 
 const ARCHITECTURES: &[&str] = &[
     "llama",
@@ -28,8 +26,7 @@ const EXACT_CACHE: SessionOptions =
 
 /// Options for the first adapter there is; prints a reason and returns `None` where there is none.
 fn gpu() -> Option<LoadOptions> {
-    if candor::gpu::adapters().is_empty() {
-        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+    if !has_gpu(candor::gpu::adapters().len()) {
         return None;
     }
     let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
