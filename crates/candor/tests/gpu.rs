@@ -2,11 +2,11 @@
 //! a software one (lavapipe) included.
 #![cfg(feature = "gpu")]
 
-use std::io::Write;
-
+use candor::gguf::Gguf;
 use candor::gpu::{AdapterChoice, GpuOptions};
-use candor::{Device, LoadOptions, Model, SessionOptions, ops::KvFormat};
-use candor_testing::{argmax, fixtures, ids, json, nmse, npy};
+use candor::ops::{KvFormat, Traffic};
+use candor::{Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions};
+use candor_testing::{Tiny, argmax, fixtures, has_gpu, ids, json, nmse, npy};
 
 const ARCHITECTURES: &[&str] = &[
     "llama",
@@ -28,8 +28,7 @@ const EXACT_CACHE: SessionOptions =
 
 /// Options for the first adapter there is; prints a reason and returns `None` where there is none.
 fn gpu() -> Option<LoadOptions> {
-    if candor::gpu::adapters().is_empty() {
-        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+    if !has_gpu(candor::gpu::adapters().len()) {
         return None;
     }
     let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
@@ -41,6 +40,87 @@ fn all_logits(model: &Model, tokens: &[u32]) -> Vec<f32> {
     let mut session = model.session(&EXACT_CACHE).unwrap();
     session.evaluate_each(tokens, |_, row| logits.extend_from_slice(row)).unwrap();
     logits
+}
+
+/// Greedy tokens after a prompt, as far as the model goes on.
+fn generated(model: &Model, prompt: &[u32], count: usize) -> Vec<u32> {
+    let mut session = model.session(&EXACT_CACHE).unwrap();
+    generate(&mut session, prompt, count)
+}
+
+fn generate(session: &mut Session, prompt: &[u32], count: usize) -> Vec<u32> {
+    let options = GenerateOptions { max_tokens: Some(count), sampling: Sampling::greedy(), ..Default::default() };
+    session.generate(prompt, options).unwrap().filter_map(|piece| piece.unwrap().token).collect()
+}
+
+fn tiny(bytes: Vec<u8>, options: &LoadOptions) -> Model {
+    Model::from_gguf(Gguf::from_bytes(bytes.into()).unwrap(), options).unwrap()
+}
+
+#[test]
+fn a_greedy_token_is_one_submit_and_a_few_bytes() {
+    let Some(options) = gpu() else { return };
+    let shape = Tiny { layers: 3, dim: 64, ffn: 96, ..Tiny::default() };
+    let model = tiny(shape.bytes(), &options);
+    let mut session = model.session(&SessionOptions { context: 128, ..EXACT_CACHE }).unwrap();
+    // So long that positions do not go past a power of two, with which the work of attention is shared out anew.
+    let mut text: Vec<u32> = (0..66).map(|i| 259 + i % 50).collect();
+    text.extend(generate(&mut session, &text, 3));
+    let before = session.traffic();
+    let tokens = generate(&mut session, &text, 20);
+    let after = session.traffic();
+    assert_eq!(tokens.len(), 20);
+    assert_eq!(after.submits - before.submits, 20, "{before:?} {after:?}");
+    assert!((1..=20 * 64).contains(&(after.bytes_read - before.bytes_read)), "{before:?} {after:?}");
+    assert_eq!(after.made, before.made, "{before:?} {after:?}");
+    assert!(session.logits().is_empty());
+
+    let cpu = tiny(shape.bytes(), &LoadOptions { device: Device::Cpu, ..options });
+    let mut session = cpu.session(&SessionOptions { context: 128, ..EXACT_CACHE }).unwrap();
+    assert_eq!(generate(&mut session, &text, 20), tokens);
+    assert_eq!(session.traffic(), Traffic::default());
+    assert!(!session.logits().is_empty());
+}
+
+#[test]
+fn what_comes_after_greedy_tokens_is_as_if_logits_had_been_read() {
+    let Some(options) = gpu() else { return };
+    let model = tiny(Tiny::default().bytes(), &options);
+    let prompt = [1, 270, 280, 290];
+    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let first = generate(&mut session, &prompt, 1);
+    // Nothing is to be computed: the best token is known, and then it is not where logits are needed.
+    let before = session.traffic();
+    assert_eq!(generate(&mut session, &prompt, 1), first);
+    assert_eq!(session.traffic(), before);
+    let sampling = Sampling { logit_bias: vec![(first[0], f32::NEG_INFINITY)], ..Sampling::greedy() };
+    let options = GenerateOptions { max_tokens: Some(1), sampling, ..Default::default() };
+    let second: Vec<u32> =
+        session.generate(&prompt, options).unwrap().filter_map(|piece| piece.unwrap().token).collect();
+    let mut logits = session.logits().to_vec();
+    assert_eq!(argmax(&logits), first[0]);
+    logits[first[0] as usize] = f32::NEG_INFINITY;
+    assert_eq!(second, [argmax(&logits)]);
+    session.truncate(2);
+    assert_eq!(generate(&mut session, &prompt, 1), first);
+}
+
+#[test]
+fn a_logit_that_is_not_a_number_is_an_error_of_greedy_generation() {
+    let Some(options) = gpu() else { return };
+    let whole = Tiny::default().bytes();
+    // The output's matrix is the last tensor: of one row's last element, or of all.
+    for count in [1, Tiny::VOCAB * Tiny::default().dim] {
+        let mut bytes = whole.clone();
+        let at = bytes.len() - 4 * count;
+        bytes[at..].chunks_exact_mut(4).for_each(|value| value.copy_from_slice(&f32::NAN.to_le_bytes()));
+        let model = tiny(bytes, &options);
+        let mut session = model.session(&EXACT_CACHE).unwrap();
+        let options = GenerateOptions { sampling: Sampling::greedy(), ..Default::default() };
+        let mut generation = session.generate(&[1, 270, 280], options).unwrap();
+        let error = generation.next().unwrap().unwrap_err();
+        assert!(matches!(error, Error::NotFinite { position: 2 }), "{count}: {error}");
+    }
 }
 
 #[test]
@@ -64,6 +144,7 @@ fn logits_equal_transformers() {
             assert_eq!(next, expected, "{name}: greedy step {step}");
             session.evaluate(&[next], |_| true).unwrap();
         }
+        assert_eq!(generated(&model, &tokens, greedy.len()), greedy, "{name}: picked on the device");
         open = Some(model);
     }
     drop(open);

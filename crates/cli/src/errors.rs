@@ -219,7 +219,8 @@ impl Error {
             }
             Error::Candor(candor::Error::TextTooShort { .. }) => "-c N makes the windows shorter",
             Error::Candor(candor::Error::NoGpu | candor::Error::BuiltWithoutGpu) => {
-                "--device cpu runs on the processor; `candor devices` lists what there is"
+                "--device cpu runs on the processor; `candor devices` lists what there is; what is emulated in software runs \
+                 only by its name"
             }
             Error::Candor(candor::Error::NoSuchDevice { .. }) => "`candor devices` says what each of them is",
             Error::Candor(candor::Error::Isa(_)) => "unset CANDOR_ISA to take the best that the machine has",

@@ -8,15 +8,12 @@ mod fusions;
 mod products;
 mod rows;
 
-use std::io::Write;
-
 use candor_gpu::{AdapterChoice, Gpu, GpuOptions, Variant, adapters};
-use candor_testing::backend::bits;
+use candor_testing::{backend::bits, has_gpu};
 
 /// Options for the first adapter.
 fn options() -> Option<GpuOptions> {
-    if adapters().is_empty() {
-        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+    if !has_gpu(adapters().len()) {
         return None;
     }
     Some(GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() })
