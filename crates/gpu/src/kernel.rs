@@ -11,7 +11,8 @@ use crate::{Variant, format};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kernel {
     Embed(Format),
-    MatVec { format: Format, rows: u32, store: Store },
+    Round,
+    MatVec { format: Format, rows: u32, inputs: Inputs, store: Store },
     MatMul { format: Format, store: Store },
     RmsNorm,
     HeadNorm,
@@ -27,6 +28,15 @@ pub(crate) enum Kernel {
     KvWrite(KvKind),
     Attend(Attend),
     Merge,
+}
+
+/// Inputs of a product with few of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Inputs {
+    /// As they are.
+    Floats,
+    /// Rounded to signed bytes in blocks.
+    Bytes,
 }
 
 /// What becomes of a product.
@@ -132,11 +142,16 @@ impl Kernel {
         let decode = |format| format::decoder(format).map_or(&[][..], |decoder| decoder.source);
         match self {
             Kernel::Embed(format) => (vec![], [&[shader!("embed")], decode(format)].concat()),
-            Kernel::MatVec { format, rows, store } => {
+            Kernel::Round => (vec![], vec![shader!("round")]),
+            Kernel::MatVec { format, rows, inputs, store } => {
+                let products = match inputs {
+                    Inputs::Floats => shader!("mat_vec_floats"),
+                    Inputs::Bytes => shader!("mat_vec_bytes"),
+                };
                 let group = number("WG", 64);
                 let constants = vec![number("T", rows), number("ROWS", rows_per_group(rows)), group, add(store)];
                 let main = if variant.subgroups { shader!("mat_vec_subgroup") } else { shader!("mat_vec_plain") };
-                (constants, [&[shader!("mat_vec"), main], decode(format)].concat())
+                (constants, [&[shader!("mat_vec"), products, main], decode(format)].concat())
             }
             Kernel::MatMul { format, store } => (vec![add(store)], [&[shader!("mat_mul")], decode(format)].concat()),
             Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![shader!("sum"), shader!("rms_norm")]),
@@ -200,13 +215,21 @@ pub(crate) enum Access {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use naga::back::{hlsl, msl, spv};
     use naga::valid::{Capabilities, ValidationFlags, Validator};
 
     use super::*;
 
+    /// Numbers are multiplied as they are.
+    fn inputs_of(format: Format) -> Vec<Inputs> {
+        if format.block_len() == 1 { vec![Inputs::Floats] } else { vec![Inputs::Floats, Inputs::Bytes] }
+    }
+
     fn all() -> Vec<Kernel> {
         let mut kernels = vec![
+            Kernel::Round,
             Kernel::RmsNorm,
             Kernel::HeadNorm,
             Kernel::Silu,
@@ -223,7 +246,10 @@ mod tests {
         for format in format::DECODERS.iter().map(|decoder| decoder.format) {
             kernels.push(Kernel::Embed(format));
             for store in [Store::Set, Store::Add] {
-                kernels.extend((1..=MAT_VEC_ROWS as u32).map(|rows| Kernel::MatVec { format, rows, store }));
+                for inputs in inputs_of(format) {
+                    let rows = 1..=MAT_VEC_ROWS as u32;
+                    kernels.extend(rows.map(|rows| Kernel::MatVec { format, rows, inputs, store }));
+                }
                 kernels.push(Kernel::MatMul { format, store });
             }
         }
@@ -239,9 +265,14 @@ mod tests {
 
     #[test]
     fn every_shader_is_valid_for_vulkan_metal_and_dx12() {
+        let mut seen = HashSet::new();
         for kernel in all() {
-            for subgroups in [false, true] {
-                let source = kernel.source(Variant { subgroups });
+            for bits in 0..8 {
+                let [subgroups, int8_dot, f16] = [1, 2, 4].map(|bit| bits & bit != 0);
+                let source = kernel.source(Variant { subgroups, int8_dot, f16 });
+                if !seen.insert(source.clone()) {
+                    continue;
+                }
                 let module = naga::front::wgsl::parse_str(&source)
                     .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&source)));
                 let info = Validator::new(
