@@ -13,7 +13,7 @@ pub(crate) enum Kernel {
     Embed(Format),
     Round,
     MatVec { format: Format, rows: u32, inputs: Inputs, store: Store },
-    MatMul { format: Format, store: Store },
+    MatMul { format: Format, tile: Tile, store: Store },
     RmsNorm,
     HeadNorm,
     Silu,
@@ -37,6 +37,13 @@ pub(crate) enum Inputs {
     Floats,
     /// Rounded to signed bytes in blocks.
     Bytes,
+}
+
+/// How a product with many inputs holds them and the weights in workgroup memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Tile {
+    Floats,
+    Halves,
 }
 
 /// What becomes of a product.
@@ -110,6 +117,9 @@ impl KvKind {
 /// Rows of inputs that a product of a matrix with vectors takes at most.
 pub(crate) const MAT_VEC_ROWS: usize = 8;
 
+/// Rows of inputs and of the matrix in a tile of a product with many inputs.
+pub(crate) const TILE: u32 = 64;
+
 /// Rows of the matrix that one workgroup of it multiplies.
 pub(crate) fn rows_per_group(inputs: u32) -> u32 {
     if inputs <= 4 { 4 } else { 2 }
@@ -129,11 +139,19 @@ impl Kernel {
     pub(crate) fn source(self, variant: Variant) -> String {
         let (constants, pieces) = self.parts(variant);
         let mut source = String::new();
+        if self.has_halves() {
+            source.push_str("enable f16;\n");
+        }
         for (name, value) in constants {
             let _ = writeln!(source, "const {name} = {value};");
         }
         pieces.iter().for_each(|piece| source.push_str(piece));
         source
+    }
+
+    /// Whether it can only be compiled where shaders have half precision.
+    fn has_halves(self) -> bool {
+        matches!(self, Kernel::MatMul { tile: Tile::Halves, .. })
     }
 
     fn parts(self, variant: Variant) -> (Vec<(&'static str, String)>, Vec<&'static str>) {
@@ -153,7 +171,13 @@ impl Kernel {
                 let main = if variant.subgroups { shader!("mat_vec_subgroup") } else { shader!("mat_vec_plain") };
                 (constants, [&[shader!("mat_vec"), products, main], decode(format)].concat())
             }
-            Kernel::MatMul { format, store } => (vec![add(store)], [&[shader!("mat_mul")], decode(format)].concat()),
+            Kernel::MatMul { format, tile, store } => {
+                let tile = match tile {
+                    Tile::Floats => shader!("mat_mul_f32"),
+                    Tile::Halves => shader!("mat_mul_f16"),
+                };
+                (vec![add(store)], [&[shader!("mat_mul"), tile], decode(format)].concat())
+            }
             Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![shader!("sum"), shader!("rms_norm")]),
             Kernel::HeadNorm => (vec![number("WG", 64)], vec![shader!("sum"), shader!("head_norm")]),
             Kernel::Silu => (vec![], vec![shader!("unary"), UNARY_SILU]),
@@ -250,7 +274,7 @@ mod tests {
                     let rows = 1..=MAT_VEC_ROWS as u32;
                     kernels.extend(rows.map(|rows| Kernel::MatVec { format, rows, inputs, store }));
                 }
-                kernels.push(Kernel::MatMul { format, store });
+                kernels.extend([Tile::Floats, Tile::Halves].map(|tile| Kernel::MatMul { format, tile, store }));
             }
         }
         let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0];
@@ -277,7 +301,7 @@ mod tests {
                     .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&source)));
                 let info = Validator::new(
                     ValidationFlags::all(),
-                    Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32,
+                    Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SHADER_FLOAT16,
                 )
                 .validate(&module)
                 .unwrap_or_else(|error| panic!("{kernel:?}: {error:?}"));

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use candor_ops::Step;
+use candor_quant::Format;
 
 use crate::buffer::Buf;
 use crate::device::Storage;
 use crate::format::{QUAD, RUN};
-use crate::kernel::{Inputs, Kernel, MAT_VEC_ROWS, Store, rows_per_group};
+use crate::kernel::{Inputs, Kernel, MAT_VEC_ROWS, Store, TILE, Tile, rows_per_group};
 use crate::record::Dispatch;
 use crate::{Gpu, Variant, Weight};
 
@@ -91,13 +92,16 @@ fn few_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Few<'_>) {
 fn many_inputs(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, store: Store) {
     let Gpu { device, recorder, places, .. } = gpu;
     let (places, which) = places.count(device, recorder, x.rows);
+    // The range of BF16 is what it is there for, and F32 is for those who want it exact.
+    let halves = device.variant.f16 && !matches!(w.format, Format::F32 | Format::Bf16);
+    let tile = if halves { Tile::Halves } else { Tile::Floats };
     for part in &w.parts {
         let strides = [x.quads(), out.stride as u32];
         let dispatch = Dispatch {
-            kernel: Kernel::MatMul { format: w.format, store },
+            kernel: Kernel::MatMul { format: w.format, tile, store },
             buffers: &[&part.storage, &x.storage, places, &out.storage],
             numbers: &[w.runs, w.stride, w.tails, part.rows, part.first, strides[0], strides[1], which],
-            grid: [part.rows.div_ceil(64), x.rows.div_ceil(64) as u32, 1],
+            grid: [part.rows.div_ceil(TILE), (x.rows as u32).div_ceil(TILE), 1],
         };
         recorder.dispatch(device, &dispatch);
     }
