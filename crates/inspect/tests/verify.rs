@@ -270,7 +270,7 @@ impl BackendVisitor for Breaking<'_> {
         B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
     {
         let (keys, values) = (KvFormat::F16, KvFormat::F16);
-        let plan = Plan { prompt: PROMPT, decode: 2, depth: self.depth, keys, values };
+        let plan = Plan { prompt: PROMPT, decode: 2, depth: self.depth, keys, values, part: None };
         operations(self.gguf, Broken { right, fault: self.fault }, &plan).unwrap()
     }
 }
