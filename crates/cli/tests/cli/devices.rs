@@ -129,3 +129,17 @@ fn a_gpu_is_used_only_where_it_computes_rightly() {
     let outcome = run(&["--device", &gpu, "--no-verify"]);
     assert!(outcome.code == 0 && outcome.stderr.contains("\ndevice: gpu, "), "{outcome:?}");
 }
+
+#[test]
+fn a_gpu_without_memory_is_an_error_with_a_way_out() {
+    let Some(gpu) = gpus().into_iter().next() else {
+        eprintln!("skipped: no GPU, and no software adapter (lavapipe) either");
+        return;
+    };
+    let flags = ["run", "-p", "a", "-n", "1", "--device", &gpu, "--no-verify", "-ngl", "all", "-c", "2000000"];
+    let outcome = candor(flags).outcome();
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(outcome.stderr.contains("out of memory: "), "{outcome:?}");
+    let hint = outcome.stderr.lines().last().unwrap();
+    assert!(hint.starts_with("hint: -ngl ") && hint.ends_with("--device cpu runs on the processor"), "{outcome:?}");
+}

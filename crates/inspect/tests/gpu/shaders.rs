@@ -7,6 +7,7 @@ use candor_inspect::{
     file::TraceWriter,
     import::{ReadOptions, read},
     record::{Selection, record},
+    trust,
     verify::{Depth, Prompt, Verdict, VerifyOptions, verify_opened},
 };
 
@@ -141,6 +142,10 @@ fn a_broken_shader_fails_verify_by_the_name_of_its_operation() {
         let (index, _) = found.first_failure.clone().unwrap_or_else(|| panic!("{name}: {first}"));
         assert_eq!(found.classes[index].class.to_string(), *class, "{name}: {first}");
         assert!(first.starts_with(class), "{name}: {first}");
+        // And the GPU is not trusted, for the same reason.
+        let found = trust::gpus(&model(arch, Format::Q4_0), &options.load, None).unwrap();
+        let failure = found[0].failure.as_deref().unwrap_or_else(|| panic!("{name}: trusted"));
+        assert!(failure.starts_with(class), "{name}: {failure}");
     }
     let Some(load) = gpu(&[]) else { return };
     for arch in ["llama", "qwen3"] {
