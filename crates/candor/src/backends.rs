@@ -45,9 +45,22 @@ pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Re
 pub fn devices() -> Result<Vec<DeviceInfo>, Error> {
     let driver = format!("{} kernels", Kernels::from_env()?.name);
     let description = format!("processor, {} cores", candor_cpu::physical_cores());
-    let mut devices = vec![DeviceInfo { name: "cpu".to_owned(), description, driver, budget_bytes: None }];
+    let (total_bytes, free_bytes, budget_bytes) = (None, None, None);
+    let name = "cpu".to_owned();
+    let mut devices = vec![DeviceInfo { name, description, driver, total_bytes, free_bytes, budget_bytes }];
     devices.extend(gpus::all().into_iter().map(|gpu| gpu.info));
     Ok(devices)
+}
+
+/// The GPUs that options choose; none where they ask for none, or [`Device::Auto`] finds none.
+///
+/// # Errors
+/// If a GPU is asked for by a name that fits none.
+pub fn chosen_gpus(options: &LoadOptions) -> Result<Vec<DeviceInfo>, Error> {
+    match options.device {
+        Device::Auto | Device::Gpu => Ok(gpus::chosen(options)?.into_iter().map(|gpu| gpu.info).collect()),
+        Device::Cpu | Device::Reference => Ok(Vec::new()),
+    }
 }
 
 /// A model on its backends, and what there is to say of it.
@@ -56,6 +69,8 @@ pub(crate) struct Placed {
     pub(crate) label: String,
     /// Why it lies where it lies, where that was a decision.
     pub(crate) reason: Option<String>,
+    /// Whether a GPU was given more than its budget.
+    pub(crate) over_budget: bool,
     pub(crate) batch_invariant: bool,
 }
 
@@ -63,11 +78,11 @@ pub(crate) struct Placed {
 pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> {
     let config = Config::from_gguf(gguf)?;
     let mut backends = Backends::new(options)?;
-    let (parts, reason) = match &options.placement {
+    let (parts, decision) = match &options.placement {
         Placement::Planned if backends.gpus.is_empty() => (vec![(backends.first(), Part::whole(config.layers))], None),
         Placement::Planned => {
-            let Plan { parts, reason } = backends.plan(gguf, &config)?;
-            (parts, Some(reason))
+            let Plan { parts, reason, over_budget } = backends.plan(gguf, &config)?;
+            (parts, Some((reason, over_budget)))
         }
         Placement::Parts(listed) => (plan::listed(listed, config.layers)?, None),
     };
@@ -80,7 +95,9 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
         }
     }
     let batch_invariant = backends.batch_invariant(gguf, parts.iter().map(|(target, _)| *target))?;
-    Ok(Placed { loaded: Loaded::new(config, loaded), label: labels.join("; "), reason, batch_invariant })
+    let over_budget = decision.as_ref().is_some_and(|(_, over_budget)| *over_budget);
+    let (loaded, label) = (Loaded::new(config, loaded), labels.join("; "));
+    Ok(Placed { loaded, label, reason: decision.map(|(reason, _)| reason), over_budget, batch_invariant })
 }
 
 /// Loads a part.

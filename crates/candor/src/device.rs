@@ -7,6 +7,7 @@ use std::ops::Range;
 #[non_exhaustive]
 pub enum Device {
     /// The GPUs of this machine as far as their memory goes and the processor for the rest; without a GPU the processor.
+    /// Whether a GPU's driver computes rightly is not asked here: `candor_inspect::trust` does, before a model is loaded.
     Auto,
     /// The processor, with the best kernels that it has.
     #[default]
@@ -62,6 +63,10 @@ pub struct DeviceInfo {
     pub description: String,
     /// How it is reached: its sort, the interface, the driver; of the processor the kernels.
     pub driver: String,
-    /// Bytes of memory that a model may take there; `None` where the system does not say.
+    /// Bytes of its memory; `None` where the system does not say, and of the processor.
+    pub total_bytes: Option<u64>,
+    /// Bytes of it that nobody has taken; `None` likewise.
+    pub free_bytes: Option<u64>,
+    /// Bytes of it that a model may take: of what is free, all but a reserve; `None` likewise.
     pub budget_bytes: Option<u64>,
 }

@@ -1,6 +1,6 @@
 //! The GPUs of this machine, and the choice among them.
 
-use crate::{DeviceInfo, Error, LoadOptions};
+use crate::{Device, DeviceInfo, Error, LoadOptions};
 
 /// A GPU of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,9 @@ pub(crate) fn all() -> Vec<Found> {
             name: format!("gpu{index}"),
             driver: format!("{}, {}, {}", adapter.kind, adapter.backend, adapter.driver),
             description: adapter.name,
-            budget_bytes: None,
+            total_bytes: adapter.memory.map(|memory| memory.total),
+            free_bytes: adapter.memory.and_then(|memory| memory.free),
+            budget_bytes: adapter.memory.map(|memory| memory.budget()),
         },
     });
     found.collect()
@@ -59,7 +61,26 @@ pub(crate) fn all() -> Vec<Found> {
 /// # Errors
 /// If a name fits none.
 pub(crate) fn chosen(options: &LoadOptions) -> Result<Vec<Found>, Error> {
-    choose(all(), &names(options))
+    let names = names(options);
+    if options.device == Device::Auto && names.is_empty() && !emulations() && !may_exist() {
+        return Ok(Vec::new());
+    }
+    choose(all(), &names)
+}
+
+/// Whether emulations may be taken without being named.
+fn emulations() -> bool {
+    std::env::var_os("CANDOR_GPU_SOFTWARE").is_some_and(|value| value == "1")
+}
+
+/// Whether this machine may have a GPU. To list GPUs loads every driver, which takes a while, and some of them print; Linux
+/// shows without them that there is none.
+fn may_exist() -> bool {
+    if !cfg!(target_os = "linux") {
+        return true;
+    }
+    const FILES: [&str; 5] = ["/dev/dri", "/dev/nvidiactl", "/dev/dxg", "/dev/kgsl-3d0", "/dev/mali0"];
+    FILES.iter().any(|file| std::path::Path::new(file).exists())
 }
 
 /// The names that options give, and the adapter, which counts like a name.
@@ -75,8 +96,7 @@ fn names(options: &LoadOptions) -> Vec<String> {
 
 fn choose(all: Vec<Found>, names: &[String]) -> Result<Vec<Found>, Error> {
     if names.is_empty() {
-        let emulations = std::env::var_os("CANDOR_GPU_SOFTWARE").is_some_and(|value| value == "1");
-        return Ok(best(all.into_iter().filter(|gpu| emulations || gpu.kind != Kind::Emulation).collect()));
+        return Ok(best(all.into_iter().filter(|gpu| emulations() || gpu.kind != Kind::Emulation).collect()));
     }
     let mut chosen: Vec<Found> = Vec::new();
     for name in names {
@@ -113,7 +133,8 @@ mod tests {
 
     fn found(index: usize, description: &str, kind: Kind, backend: &str) -> Found {
         let (name, description) = (format!("gpu{index}"), description.to_owned());
-        let info = DeviceInfo { name, description, driver: backend.to_owned(), budget_bytes: None };
+        let (total_bytes, free_bytes, budget_bytes) = (None, None, None);
+        let info = DeviceInfo { name, description, driver: backend.to_owned(), total_bytes, free_bytes, budget_bytes };
         Found { index, info, kind, backend: backend.to_owned() }
     }
 

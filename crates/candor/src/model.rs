@@ -118,6 +118,11 @@ impl Model {
         self.inner.placed.reason.as_deref()
     }
 
+    /// Whether a GPU was asked to take more than its budget, so that it may run out of memory.
+    pub fn is_over_budget(&self) -> bool {
+        self.inner.placed.over_budget
+    }
+
     /// Whether logits are the same to the bit however many tokens are computed at once.
     pub fn is_batch_invariant(&self) -> bool {
         self.inner.placed.batch_invariant

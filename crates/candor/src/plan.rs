@@ -54,6 +54,8 @@ pub(crate) struct Plan {
     pub(crate) parts: Vec<(Target, Part)>,
     /// The decision, for people to read.
     pub(crate) reason: String,
+    /// Whether a GPU holds more than its budget, because that was asked for.
+    pub(crate) over_budget: bool,
 }
 
 impl Needs {
@@ -114,7 +116,8 @@ pub(crate) fn plan(needs: &Needs, gpus: &[Budget], wanted: GpuLayers) -> Plan {
     };
     let parts = lay_out(layers, gpus, taken);
     let reason = reason(needs, gpus, wanted, &parts);
-    Plan { parts, reason }
+    let over_budget = !fits(taken);
+    Plan { parts, reason, over_budget }
 }
 
 /// The parts where GPUs take so much. A GPU without layers gets no part.
@@ -309,6 +312,7 @@ mod tests {
             ),
         ] {
             let plan = plan(&needs(), &[gpu("X", 200 * MB, 1.0)], wanted);
+            assert_eq!(plan.over_budget, plan.reason.contains("more than the budget"), "{wanted:?}");
             assert_eq!((short(&plan).as_str(), plan.reason.as_str()), (layout, reason), "{wanted:?}");
         }
         let unknown = Budget { bytes: None, ..gpu("X", 0, 1.0) };

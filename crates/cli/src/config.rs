@@ -168,7 +168,7 @@ mod tests {
             ),
             ("predict = 1\nmax-tokens = 2", "config.toml: predict is set twice, under two names"),
             ("a = 1\nb =", "config.toml: line 2: "),
-            ("device = \"gpu\"", "config.toml: invalid value 'gpu' for '--device <DEVICE>'"),
+            ("cpu-strict = 2", "config.toml: invalid value '2' for '--cpu-strict <0|1>'"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.starts_with(expected), "{text}: {error}");

@@ -26,12 +26,15 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Error> {
         json::print(&devices.iter().map(value).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let names = ["name", "memory", "device", "driver"];
-    let mut table = Table::new(&names.map(|name| (name, if name == "memory" { Align::Right } else { Align::Left })));
+    let columns = ["name", "memory", "free", "for models", "device", "driver"];
+    let is_size = |name| ["memory", "free", "for models"].contains(&name);
+    let mut table = Table::new(&columns.map(|name| (name, if is_size(name) { Align::Right } else { Align::Left })));
     for device in devices {
-        let memory = device.budget_bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes(bytes).to_string());
+        let sizes = [device.total_bytes, device.free_bytes, device.budget_bytes];
+        let [total, free, budget] =
+            sizes.map(|bytes| bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes(bytes).to_string()));
         let [description, driver] = [device.description, device.driver].map(|text| text.escape_debug().to_string());
-        table.row(vec![device.name, memory, description, driver], None);
+        table.row(vec![device.name, total, free, budget, description, driver], None);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     table.print(Paint::of_stdout(), &mut out)?;
@@ -44,6 +47,8 @@ fn value(device: &DeviceInfo) -> serde_json::Value {
         "name": device.name,
         "device": device.description,
         "driver": device.driver,
-        "memory": device.budget_bytes,
+        "memory": device.total_bytes,
+        "free": device.free_bytes,
+        "budget": device.budget_bytes,
     })
 }

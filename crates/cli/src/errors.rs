@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, process::ExitCode};
 
-use candor::gguf;
+use candor::{gguf, models, ops};
 
 use crate::inspect::error as inspect;
 
@@ -137,6 +137,18 @@ pub enum Error {
         /// Why.
         error: Box<Error>,
     },
+    /// The GPU that was asked for computes wrongly.
+    #[error("device {name}: {device} with driver {driver} computes wrongly: {failure}")]
+    Untrusted {
+        /// Its name.
+        name: String,
+        /// What it is.
+        device: String,
+        /// How it is reached.
+        driver: String,
+        /// What it computed wrongly first.
+        failure: String,
+    },
     /// The library's.
     #[error(transparent)]
     Candor(#[from] candor::Error),
@@ -221,6 +233,19 @@ impl Error {
             Error::Candor(candor::Error::NoGpu | candor::Error::BuiltWithoutGpu) => {
                 "--device cpu runs on the processor; `candor devices` lists what there is; what is emulated in software runs \
                  only by its name"
+            }
+            Error::Candor(candor::Error::Model(models::Error::Ops(ops::Error::Device { what, .. }))) => {
+                match what.contains("out of memory") {
+                    true => {
+                        "-ngl with fewer layers (or auto), a shorter context (-c) or a smaller cache (-ctk q8_0 -ctv q8_0) \
+                         takes less of the GPU's memory; --device cpu runs on the processor"
+                    }
+                    false => "another run starts the GPU anew; --device cpu runs on the processor",
+                }
+            }
+            Error::Untrusted { .. } => {
+                "--device cpu runs on the processor; `candor verify` shows all that is wrong; another driver may do better; \
+                 --no-verify takes the GPU all the same"
             }
             Error::Candor(candor::Error::NoSuchDevice { .. }) => "`candor devices` says what each of them is",
             Error::Candor(candor::Error::Isa(_)) => "unset CANDOR_ISA to take the best that the machine has",

@@ -24,6 +24,7 @@ mod settings;
 mod show;
 mod text;
 mod tokenize;
+mod trust;
 
 use std::{env, panic, process::ExitCode};
 

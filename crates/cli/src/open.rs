@@ -15,6 +15,7 @@ use crate::{
     errors::Error,
     near::nearest,
     output::say,
+    trust,
 };
 
 /// Smaller files are loaded before a bar could be seen.
@@ -63,11 +64,16 @@ impl Source {
 
     /// The file, without making a model of it.
     pub fn gguf(&self) -> Result<Gguf, Error> {
+        if *self == Source::BuiltIn {
+            note_built_in();
+        }
+        self.quietly()
+    }
+
+    /// The same without a note.
+    pub fn quietly(&self) -> Result<Gguf, Error> {
         match self {
-            Source::BuiltIn => {
-                note_built_in();
-                Ok(Model::builtin(&LoadOptions::default())?.gguf().clone())
-            }
+            Source::BuiltIn => Ok(Model::builtin(&LoadOptions::default())?.gguf().clone()),
             Source::File(path) => {
                 check(path)?;
                 Ok(Gguf::open(path)?)
@@ -82,7 +88,11 @@ impl Source {
         session: SessionOptions,
         output: &OutputArgs,
     ) -> Result<Opened, Error> {
-        self.open_with(&LoadOptions { session, ..performance.load()? }, output.progress)
+        let mut options = LoadOptions { session, ..performance.load()? };
+        if !performance.no_verify {
+            options = trust::settle(&self, options)?;
+        }
+        self.open_with(&options, output.progress)
     }
 
     /// Loads the model; `bar` says when to show how far that is.
@@ -100,8 +110,13 @@ impl Source {
                 model
             }
         };
-        if let Some(placement) = model.placement() {
-            say!("{placement}");
+        match model.placement() {
+            Some(placement) if model.is_over_budget() => {
+                say!("warning: {placement}");
+                say!("hint: -ngl auto takes as many layers as fit; a shorter context (-c) makes room for more");
+            }
+            Some(placement) => say!("{placement}"),
+            None => {}
         }
         for warning in model.tokenizer().warnings() {
             say!("warning: {warning}");

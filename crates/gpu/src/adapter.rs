@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use wgpu::{Adapter, Backends, DeviceType, Features, Instance, InstanceDescriptor};
 
-use crate::{AdapterChoice, Error};
+use crate::{AdapterChoice, Error, Memory};
 
 /// An adapter, for people to read.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub struct AdapterInfo {
     pub kind: &'static str,
     /// The driver's name and version.
     pub driver: String,
+    /// Bytes of its memory; `None` where the driver does not say.
+    pub memory: Option<Memory>,
     /// Most bytes of one binding.
     pub max_binding: u64,
     /// Most bytes of one buffer.
@@ -41,6 +43,7 @@ impl AdapterInfo {
                 DeviceType::Other => "other",
             },
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+            memory: Memory::of(adapter),
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
             subgroups: features.contains(Features::SUBGROUP),

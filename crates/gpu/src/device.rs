@@ -12,6 +12,7 @@ use wgpu::{
     ShaderModuleDescriptor, ShaderSource, ShaderStages, Trace,
 };
 
+use crate::counters::Account;
 use crate::fault::Fault;
 use crate::kernel::{Access, Kernel, storage_access};
 use crate::{Dequant, Error, GpuOptions, Variant, adapter};
@@ -31,6 +32,8 @@ pub(crate) struct Device {
     pub(crate) binding_bytes: u64,
     pub(crate) name: String,
     pub(crate) backend: String,
+    #[cfg(feature = "faults")]
+    edits: Vec<crate::ShaderEdit>,
     pipelines: Mutex<HashMap<Kernel, Arc<Pipeline>>>,
 }
 
@@ -46,6 +49,7 @@ pub(crate) struct Pipeline {
 pub(crate) struct Storage {
     pub(crate) buffer: Buffer,
     pub(crate) id: u32,
+    _account: Arc<Account>,
 }
 
 /// The devices that are open, with what they were opened by.
@@ -104,6 +108,8 @@ impl Device {
             binding_bytes,
             name: info.name,
             backend: info.backend.to_string(),
+            #[cfg(feature = "faults")]
+            edits: options.edits.clone(),
             pipelines: Mutex::default(),
         })
     }
@@ -127,7 +133,7 @@ impl Device {
         let size = bytes.next_multiple_of(16).max(16);
         let buffer =
             self.device.create_buffer(&BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
-        Storage { buffer, id: IDS.fetch_add(1, Ordering::Relaxed) }
+        Storage { buffer, id: IDS.fetch_add(1, Ordering::Relaxed), _account: Account::open(size) }
     }
 
     /// The kernel's pipeline, compiled when it is first asked for.
@@ -137,8 +143,10 @@ impl Device {
     }
 
     fn compile(&self, kernel: Kernel) -> Pipeline {
-        let source = kernel.source(self.variant);
         let label = format!("{kernel:?}");
+        let source = kernel.source(self.variant);
+        #[cfg(feature = "faults")]
+        let source = self.edited(&label, source);
         let entry = |(binding, ty)| BindGroupLayoutEntry {
             binding,
             visibility: ShaderStages::COMPUTE,
@@ -174,6 +182,18 @@ impl Device {
             self.fault.set(format!("{label}: {error}"));
         }
         Pipeline { pipeline, layout }
+    }
+
+    /// A shader's source with the faults that are to be in it.
+    #[cfg(feature = "faults")]
+    fn edited(&self, kernel: &str, mut source: String) -> String {
+        for edit in self.edits.iter().filter(|edit| kernel.starts_with(edit.kernel)) {
+            if !source.contains(edit.from) {
+                self.fault.set(format!("{kernel}: expected {:?} in its source", edit.from));
+            }
+            source = source.replace(edit.from, edit.to);
+        }
+        source
     }
 
     /// Waits until all that was submitted is done.

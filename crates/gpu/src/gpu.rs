@@ -77,6 +77,13 @@ impl Gpu {
         self.recorder.counters
     }
 
+    /// Loses the device, as one that hangs or is unplugged is lost.
+    #[cfg(feature = "faults")]
+    pub fn lose(&self) {
+        self.device.device.destroy();
+        self.device.wait();
+    }
+
     pub(crate) fn dispatch(&mut self, dispatch: &Dispatch<'_>) {
         self.recorder.dispatch(&self.device, dispatch);
     }

@@ -2,8 +2,9 @@
 //!
 //! [`Gpu`] implements [`candor_ops::Prims`] and [`candor_ops::Ops`]. Operations are recorded into one compute pass that
 //! is submitted when something is read back; `record.rs` says how, `kernel.rs` lists the shaders, `format.rs` the
-//! tensor formats. Nothing here knows a model, and nothing falls back to the processor.
-#![forbid(unsafe_code)]
+//! tensor formats. Nothing here knows a model, and nothing falls back to the processor. The one thing that is `unsafe` is
+//! to ask the drivers for their memory (`memory/`).
+#![deny(unsafe_code)]
 
 mod adapter;
 mod attention;
@@ -15,6 +16,7 @@ mod fault;
 mod format;
 mod gpu;
 mod kernel;
+mod memory;
 mod options;
 mod places;
 mod product;
@@ -27,9 +29,12 @@ pub use adapter::adapters;
 pub use adapter::{AdapterInfo, adapters_async};
 pub use attention::Cache;
 pub use buffer::{Buf, Snapshot};
-pub use counters::Counters;
+pub use counters::{Counters, Held, held};
 pub use error::Error;
 pub use gpu::{Gpu, Turns};
+pub use memory::Memory;
+#[cfg(feature = "faults")]
+pub use options::ShaderEdit;
 pub use options::{AdapterChoice, Dequant, GpuOptions};
 pub use variant::Variant;
 pub use weight::Weight;

@@ -36,6 +36,21 @@ pub struct GpuOptions {
     pub part_bytes: Option<u64>,
     /// How long the device may take for one answer before it counts as lost.
     pub timeout: Duration,
+    /// Faults to be planted in shaders.
+    #[cfg(feature = "faults")]
+    pub edits: Vec<ShaderEdit>,
+}
+
+/// A fault in a shader, as a driver might have it: tests show that it is found.
+#[cfg(feature = "faults")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShaderEdit {
+    /// The shaders' name, or how it begins: `MatVec { format: Q4_0`.
+    pub kernel: &'static str,
+    /// What is replaced in its source, wherever it stands. A shader without it fails to compile.
+    pub from: &'static str,
+    /// What replaces it.
+    pub to: &'static str,
 }
 
 impl Default for GpuOptions {
@@ -46,6 +61,8 @@ impl Default for GpuOptions {
             dequant: Dequant::Refuse,
             part_bytes: None,
             timeout: Duration::from_secs(120),
+            #[cfg(feature = "faults")]
+            edits: Vec::new(),
         }
     }
 }

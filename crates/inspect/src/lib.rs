@@ -18,6 +18,7 @@ pub mod replay;
 mod simulate;
 pub mod text;
 mod trace;
+pub mod trust;
 mod value;
 pub mod verify;
 

@@ -94,7 +94,7 @@ fn the_builtin_text_and_a_quick_run_pass() {
         let options = VerifyOptions { depth, ..VerifyOptions::default() };
         let report = verify_opened(model("llama", Format::Q8_0), &[], &options).unwrap();
         assert_eq!(report.verdict, Verdict::Pass, "{report:#?}");
-        let short = report.prompt_tokens == 8;
+        let short = report.prompt_tokens == 9;
         assert_eq!(short, depth == Depth::Quick, "{} tokens", report.prompt_tokens);
         assert_eq!(report.tokens.len(), report.prompt_tokens + 2);
         assert!(report.oracle.contains("f64 formulas"));
@@ -270,7 +270,7 @@ impl BackendVisitor for Breaking<'_> {
         B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
     {
         let (keys, values) = (KvFormat::F16, KvFormat::F16);
-        let plan = Plan { prompt: PROMPT, decode: 2, depth: self.depth, keys, values };
+        let plan = Plan { prompt: PROMPT, decode: 2, depth: self.depth, keys, values, part: None };
         operations(self.gguf, Broken { right, fault: self.fault }, &plan).unwrap()
     }
 }

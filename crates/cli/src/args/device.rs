@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, fmt, str::FromStr};
 
-use candor::{Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing};
+use candor::{Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing, chosen_gpus};
 use clap::Args;
 
 use crate::errors::Error;
@@ -11,9 +11,9 @@ use crate::errors::Error;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Performance")]
 pub struct DeviceArgs {
-    /// Where to compute (also -dev): cpu, gpu, auto (gpu where there is one), reference (slow), or names of GPUs with
-    /// commas between them (see `candor devices`)
-    #[arg(long, value_name = "DEVICE", default_value = "cpu", visible_alias = "backend")]
+    /// Where to compute (also -dev): auto (gpu where there is one that computes rightly, else cpu), cpu, gpu, reference
+    /// (slow), or names of GPUs with commas between them (see `candor devices`)
+    #[arg(long, value_name = "DEVICE", default_value = "auto", visible_alias = "backend")]
     pub device: DeviceName,
     /// Layers that the GPU takes, the last ones of the model (also -ngl): a number, all, or auto for as many as fit
     #[arg(long, value_name = "N", default_value = "auto", visible_alias = "n-gpu-layers")]
@@ -51,22 +51,32 @@ impl DeviceArgs {
     /// The library's words for it.
     ///
     /// # Errors
-    /// If the processors are none that can be used.
+    /// If the processors are none that can be used, or a GPU has none of the names.
     pub fn load(&self) -> Result<LoadOptions, Error> {
         let (device, names) = self.device.parts();
+        let offload = Offload {
+            names,
+            layers: self.gpu_layers.0,
+            memory: Some(self.gpu_memory.0).filter(|&bytes| bytes > 0),
+            split: self.tensor_split.clone(),
+        };
         let placing = if self.cpu_strict == 1 { Placing::Strict } else { Placing::Shared };
         let cpus = self.cpu_range.as_deref().filter(|list| !list.is_empty());
-        let memory = Some(self.gpu_memory.0).filter(|&bytes| bytes > 0);
-        Ok(LoadOptions {
+        let mut options = LoadOptions {
             device,
-            offload: Offload { names, layers: self.gpu_layers.0, memory, split: self.tensor_split.clone() },
+            offload,
             threads: self.threads as usize,
             threads_batch: self.threads_batch as usize,
             cpus: cpus.map(|list| Cpus::new(list, placing)).transpose().map_err(candor::Error::from)?,
             huge_pages: self.huge_pages,
             batching: if self.batch_invariant { Batching::Invariant } else { Batching::Fastest },
             ..LoadOptions::default()
-        })
+        };
+        // Whoever asks for the device is told what it is.
+        if device == Device::Auto && chosen_gpus(&options)?.is_empty() {
+            options.device = Device::Cpu;
+        }
+        Ok(options)
     }
 }
 

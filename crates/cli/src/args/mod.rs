@@ -253,6 +253,9 @@ pub struct PerformanceArgs {
     /// Read the weights into memory instead of mapping the file
     #[arg(long)]
     pub no_mmap: bool,
+    /// Take a GPU at its word instead of verifying it once for each driver
+    #[arg(long)]
+    pub no_verify: bool,
 }
 
 impl PerformanceArgs {

@@ -36,7 +36,9 @@ pub fn candor<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> P
             command.env_remove(name);
         }
     }
-    command.env("HOME", home.path()).env("XDG_CONFIG_HOME", home.path()).env("XDG_DATA_HOME", home.path());
+    for variable in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"] {
+        command.env(variable, home.path());
+    }
     command.args(args);
     Program { command, stdin: None, _home: home }
 }

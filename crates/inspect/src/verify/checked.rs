@@ -347,6 +347,10 @@ impl<B: Ops> Prims for Checked<B> {
     fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {
         self.inner.download(snapshot, out);
     }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.inner.finish()
+    }
 }
 
 impl<B: Ops> Ops for Checked<B> {

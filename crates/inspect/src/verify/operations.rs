@@ -3,8 +3,8 @@
 use candor::{
     BackendVisitor,
     gguf::Gguf,
-    models::{Decoder, Pass},
-    ops::{KvFormat, Ops, Plain, Step},
+    models::{Decoder, Part, Pass},
+    ops::{KvFormat, KvPlan, Ops, Plain, Step},
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,8 @@ pub struct Plan<'a> {
     pub keys: KvFormat,
     /// Element type of cached values.
     pub values: KvFormat,
+    /// The part of the model that runs, from the tokens to the logits; `None` for all of it.
+    pub part: Option<Part>,
 }
 
 /// What checking every operation of a run found.
@@ -61,7 +63,7 @@ impl From<(Ledger, Vec<u32>)> for Operations {
 /// the prompt and a token run once more with the fusions switched off, so that each primitive is seen by itself.
 ///
 /// # Errors
-/// If the backend cannot hold the model.
+/// If the backend cannot hold the model, or its device fails.
 pub fn operations<B: Ops + Clone>(gguf: &Gguf, ops: B, plan: &Plan<'_>) -> Result<Operations, candor::models::Error> {
     let columns = match plan.depth {
         Depth::Full => Columns::All,
@@ -88,10 +90,14 @@ fn run<O: Ops>(
     plan: &Plan<'_>,
     begin: impl Fn(&mut O, usize),
 ) -> Result<Vec<u32>, candor::models::Error> {
-    let model = Decoder::load(gguf, ops)?;
+    let model = match &plan.part {
+        Some(part) => Decoder::load_part(gguf, ops, part)?,
+        None => Decoder::load(gguf, ops)?,
+    };
     let length = plan.prompt.len() + plan.decode;
     let mut scratch = model.scratch(ops, plan.prompt.len(), 2);
-    let cache = model.config().kv_plan(length, 1, plan.keys, plan.values);
+    let whole = model.config().kv_plan(length, 1, plan.keys, plan.values);
+    let cache = KvPlan { layers: model.part().layers.len(), ..whole };
     cache.check()?;
     let mut kv = ops.kv(&cache);
     let mut tokens = plan.prompt.to_vec();
@@ -109,6 +115,7 @@ fn run<O: Ops>(
         model.forward(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         let snapshot = ops.snapshot(&scratch.logits);
         ops.download(&snapshot, &mut logits);
+        ops.finish()?;
         if pass < plan.decode {
             let row = logits.len().saturating_sub(vocab);
             tokens.push(greatest(&logits[row..]));

@@ -1,0 +1,63 @@
+//! A model larger than a GPU's budget: its layers spill to the processor, and the tokens are the processor's. Skipped where
+//! there is no adapter, a software one (lavapipe) included.
+#![cfg(feature = "gpu")]
+
+use std::io::Write;
+
+use candor::gguf::Gguf;
+use candor::{Device, GpuLayers, LoadOptions, Model, Offload, SessionOptions};
+use candor_testing::{Tiny, argmax, nmse};
+
+const BUDGET: u64 = 64_000_000;
+const PROMPT: [u32; 12] = [1, 270, 280, 290, 300, 261, 262, 299, 5, 77, 283, 271];
+const STEPS: usize = 12;
+
+#[test]
+fn a_budget_of_64_megabytes_spills_and_gives_the_same_tokens() {
+    if candor::gpu::adapters().is_empty() {
+        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+        return;
+    }
+    let shape = Tiny { layers: 10, dim: 512, heads: 8, kv_heads: 4, head_dim: 64, ffn: 1024, ..Tiny::default() };
+    let gguf = Gguf::from_bytes(shape.bytes().into()).unwrap();
+    let weights: usize = gguf.tensors().iter().map(|tensor| tensor.shape.iter().product::<u64>() as usize * 4).sum();
+    assert!(weights as u64 > BUDGET * 5 / 4, "{weights} bytes");
+    let session = SessionOptions { context: 64, batch: 32, ..SessionOptions::default() };
+    let names = vec!["gpu0".to_owned()];
+    let offload = Offload { names, layers: GpuLayers::Auto, memory: Some(BUDGET), ..Offload::default() };
+    let options = LoadOptions { device: Device::Gpu, offload, session, threads: 2, ..LoadOptions::default() };
+    let before = candor::gpu::held();
+    let gpu = Model::from_gguf(gguf.clone(), &options).unwrap();
+    let placement = gpu.placement().unwrap();
+    println!("{placement}");
+    let taken: usize = placement.split(' ').next().unwrap().parse().unwrap();
+    assert!((1..shape.layers).contains(&taken) && !gpu.is_over_budget(), "{placement}");
+    assert!(placement.ends_with("the budget of 64 MB holds no more"), "{placement}");
+
+    let cpu = Model::from_gguf(gguf, &LoadOptions { device: Device::Cpu, ..options.clone() }).unwrap();
+    let (mut on_gpu, mut on_cpu) = (gpu.session(&session).unwrap(), cpu.session(&session).unwrap());
+    let mut prompt = &PROMPT[..];
+    let mut token = [0];
+    let mut near_ties = 0;
+    for step in 0..STEPS {
+        on_gpu.evaluate(prompt, |_| true).unwrap();
+        on_cpu.evaluate(prompt, |_| true).unwrap();
+        let (a, b) = (on_gpu.logits(), on_cpu.logits());
+        let error = nmse(a, b);
+        assert!(error < 1e-6, "step {step}: {error:e}");
+        let (ours, theirs) = (argmax(a), argmax(b));
+        if ours != theirs {
+            let margin = b[theirs as usize] - b[ours as usize];
+            println!("step {step}: a near-tie, {ours} for {theirs}, {margin} apart");
+            assert!(margin < 1e-3, "step {step}: {ours} for {theirs}, {margin} apart");
+            near_ties += 1;
+        }
+        // Both go on with the processor's token.
+        token[0] = theirs;
+        prompt = &token;
+    }
+    println!("{STEPS} tokens, {near_ties} near-ties");
+    let held = candor::gpu::held().bytes - before.bytes;
+    println!("{held} bytes on the device");
+    assert!(held <= BUDGET, "{held} bytes on the device, the budget is {BUDGET}");
+}

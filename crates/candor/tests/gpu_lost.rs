@@ -1,0 +1,83 @@
+//! A GPU that is lost in the middle of an answer, and one that is asked for more than it has: errors that say so, no hang, and
+//! the next model runs. Skipped where there is no adapter, a software one (lavapipe) included.
+#![cfg(feature = "gpu")]
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use candor::gguf::Gguf;
+use candor::gpu::{AdapterChoice, Gpu, GpuOptions};
+use candor::{Device, Error, LoadOptions, Model, Session, SessionOptions, models, ops};
+use candor_testing::Tiny;
+
+const PROMPT: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];
+
+/// Options for a device that no other test has; `None` where there is no adapter.
+fn gpu(timeout: Duration) -> Option<LoadOptions> {
+    if candor::gpu::adapters().is_empty() {
+        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+        return None;
+    }
+    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), timeout, ..GpuOptions::default() };
+    Some(LoadOptions { device: Device::Gpu, gpu, threads: 1, ..LoadOptions::default() })
+}
+
+fn load(options: &LoadOptions) -> Model {
+    Model::from_gguf(Gguf::from_bytes(Tiny::default().bytes().into()).unwrap(), options).unwrap()
+}
+
+fn session(model: &Model, context: usize) -> Session {
+    model.session(&SessionOptions { context, ..SessionOptions::default() }).unwrap()
+}
+
+/// What the device said.
+fn said(result: Result<bool, Error>) -> String {
+    match result {
+        Err(Error::Model(models::Error::Ops(ops::Error::Device { device, what }))) => {
+            assert!(device.starts_with("gpu "), "{device}");
+            what
+        }
+        other => panic!("expected the device's error, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_lost_device_is_an_error_and_the_next_model_runs() {
+    let Some(options) = gpu(Duration::from_secs(20)) else { return };
+    let model = load(&options);
+    let (mut first, mut second) = (session(&model, 32), session(&model, 32));
+    first.evaluate(&PROMPT, |_| true).unwrap();
+    second.evaluate(&PROMPT, |_| true).unwrap();
+    let expected = second.logits().to_vec();
+
+    Gpu::new(&options.gpu).unwrap().lose();
+    let started = Instant::now();
+    let what = said(first.evaluate(&[270], |_| true));
+    assert!(what.contains("the device was lost"), "{what}");
+    // All sessions of the device say the same, as often as they are asked; nothing panics, nothing hangs.
+    assert_eq!(said(second.evaluate(&[270], |_| true)), what);
+    assert_eq!(said(first.evaluate(&[271], |_| true)), what);
+    assert_eq!(said(session(&model, 32).evaluate(&PROMPT, |_| true)), what);
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+
+    // Whoever loads now gets a device of its own.
+    let again = load(&options);
+    let mut third = session(&again, 32);
+    third.evaluate(&PROMPT, |_| true).unwrap();
+    assert_eq!(third.logits(), expected);
+}
+
+#[test]
+fn more_than_there_is_is_an_error_of_that_session_alone() {
+    let Some(options) = gpu(Duration::from_secs(21)) else { return };
+    let model = load(&options);
+    let mut small = session(&model, 32);
+    small.evaluate(&PROMPT, |_| true).unwrap();
+    // A cache of 3.2 GB per layer, of which nothing is touched.
+    let mut large = session(&model, 100_000_000);
+    let what = said(large.evaluate(&PROMPT, |_| true));
+    assert!(what.starts_with("out of memory: "), "{what}");
+    small.evaluate(&[270], |_| true).unwrap();
+    drop(large);
+    session(&model, 32).evaluate(&PROMPT, |_| true).unwrap();
+}

@@ -1,0 +1,59 @@
+//! A GPU whose shaders compute wrongly, as after a driver's fault: it is named, and not trusted. Skipped with a printed
+//! reason where there is no adapter, not even a software one (lavapipe).
+
+mod shaders;
+mod trust;
+
+use std::io::Write;
+
+use candor::{
+    Device, LoadOptions, SessionOptions,
+    gguf::{Format, Gguf, Writer},
+    gpu::{AdapterChoice, GpuOptions, adapters},
+    ops::KvFormat,
+};
+use candor_gpu::ShaderEdit;
+use candor_testing::{Random, Tiny};
+
+/// More tokens than a GPU multiplies without tiles.
+const PROMPT: [u32; 12] = [1, 262, 270, 5, 300, 262, 8, 281, 35, 290, 263, 275];
+
+/// A healthy GPU, or one with faults; `None` where there is none.
+fn gpu(edits: &[ShaderEdit]) -> Option<LoadOptions> {
+    if adapters().is_empty() {
+        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+        return None;
+    }
+    let adapter = Some(AdapterChoice::Index(0));
+    let gpu = GpuOptions { adapter, edits: edits.to_vec(), ..GpuOptions::default() };
+    let session = SessionOptions { context: 32, keys: KvFormat::F16, values: KvFormat::F16, ..Default::default() };
+    Some(LoadOptions { device: Device::Gpu, gpu, session, threads: 2, ..LoadOptions::default() })
+}
+
+/// A tiny model, with biases or with norms of heads, its matrices in `format`.
+fn model(arch: &'static str, format: Format) -> Gguf {
+    let tiny = Tiny { arch, ffn: 96, ..Tiny::default() };
+    let mut writer = Writer::new();
+    tiny.metadata().into_iter().for_each(|(key, value)| writer.insert(key, value));
+    let mut tensors = tiny.tensors();
+    for layer in 0..tiny.layers {
+        let extra: &[(&str, usize)] = match arch {
+            "qwen3" => &[("attn_q_norm.weight", 8), ("attn_k_norm.weight", 8)],
+            _ => &[("attn_q.bias", 32), ("attn_k.bias", 16), ("attn_v.bias", 16)],
+        };
+        tensors.extend(extra.iter().map(|(name, len)| (format!("blk.{layer}.{name}"), vec![*len as u64])));
+    }
+    let mut random = Random(11);
+    for (name, shape) in tensors {
+        let (middle, spread, format) = match shape.len() {
+            1 if name.ends_with("bias") => (0.0, 0.3, Format::F32),
+            1 => (1.0, 0.2, Format::F32),
+            _ => (0.0, (3.0 / shape[0] as f32).sqrt(), format),
+        };
+        let values: Vec<f32> = (0..shape.iter().product()).map(|_| middle + spread * random.signed()).collect();
+        let mut bytes = vec![0; format.row_bytes(values.len()).unwrap()];
+        format.encode(&values, &mut bytes).unwrap();
+        writer.tensor(&name, format, &shape, bytes).unwrap();
+    }
+    Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()
+}

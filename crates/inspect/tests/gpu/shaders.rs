@@ -1,0 +1,196 @@
+//! Faults planted in the text of shaders: `verify` fails at the operation, and `diagnose` names it from a trace.
+
+use candor::{Model, SessionOptions, gguf::Format};
+use candor_gpu::ShaderEdit;
+use candor_inspect::{
+    Diagnosis, Origin, diagnose,
+    file::TraceWriter,
+    import::{ReadOptions, read},
+    record::{Selection, record},
+    trust,
+    verify::{Depth, Prompt, Verdict, VerifyOptions, verify_opened},
+};
+
+use crate::{PROMPT, gpu, model};
+
+/// A fault, the architecture that has the operation, and what must be named.
+struct Fault {
+    name: &'static str,
+    arch: &'static str,
+    edits: &'static [ShaderEdit],
+    /// The class of operations that `verify` must name first.
+    class: &'static str,
+    /// The value that `diagnose` must name first.
+    value: &'static str,
+    /// The fault that `diagnose` must find, where the catalogue has it.
+    known: Option<&'static str>,
+}
+
+const fn edit(kernel: &'static str, from: &'static str, to: &'static str) -> ShaderEdit {
+    ShaderEdit { kernel, from, to }
+}
+
+const FAULTS: &[Fault] = &[
+    Fault {
+        name: "embed: the next row",
+        arch: "llama",
+        edits: &[edit("Embed", "decode((token - p.first)", "decode((token + 1u - p.first)")],
+        class: "embed",
+        value: "inp_embd",
+        known: Some("token-off-by-one"),
+    },
+    Fault {
+        name: "rms_norm: eps",
+        arch: "llama",
+        edits: &[edit("RmsNorm", "+ p.eps", "+ 1e-2")],
+        class: "rms_norm",
+        value: "attn_norm-0",
+        known: None,
+    },
+    Fault {
+        name: "head_norm: eps",
+        arch: "qwen3",
+        edits: &[edit("HeadNorm", "+ p.eps", "+ 1e-2")],
+        class: "head_norm",
+        value: "Qcur_normed-0",
+        known: None,
+    },
+    Fault {
+        name: "rope: the pair swapped",
+        arch: "qwen3",
+        edits: &[edit("Rope", "let a = x[i];", "let a = x[j];"), edit("Rope", "let b = x[j];", "let b = x[i];")],
+        class: "rope",
+        value: "Qcur-0",
+        known: None,
+    },
+    Fault {
+        name: "rope: position 0 for all tokens",
+        arch: "llama",
+        edits: &[edit("Rope", "step[id.y + 1u].y", "0u")],
+        class: "rope",
+        value: "Qcur-0",
+        known: Some("rope-missing"),
+    },
+    Fault {
+        name: "mat_vec: the high nibbles for the low ones",
+        arch: "llama",
+        edits: &[edit("MatVec { format: Q4_0", "vec4<u32>(4u * (run & 1u))", "vec4<u32>(4u * (~run & 1u))")],
+        class: "matmul_rows Q4_0",
+        value: "Qcur.mul_mat-0",
+        known: None,
+    },
+    Fault {
+        name: "mat_mul: the last row of a tile",
+        arch: "llama",
+        edits: &[edit("MatMul", "first_row + i + r < p.rows", "first_row + i + r + 1u < p.rows")],
+        class: "matmul3 Q4_0",
+        value: "Qcur.mul_mat-0",
+        known: None,
+    },
+    Fault {
+        name: "attend: no scale",
+        arch: "qwen3",
+        edits: &[edit("Attend", "* p.scale", "")],
+        class: "kv_write+attend",
+        value: "kqv_out-0",
+        known: Some("attention-scale-missing"),
+    },
+    Fault {
+        name: "attend: no mask",
+        arch: "llama",
+        edits: &[edit("Attend", "position < limits[n / HEADS]", "position < high")],
+        class: "kv_write+attend",
+        value: "kqv_out-0",
+        known: None,
+    },
+    Fault {
+        name: "kv_write: two positions in one slot",
+        arch: "llama",
+        edits: &[edit("KvWrite", "+ place.y)", "+ (place.y & 0xfffffffeu))")],
+        class: "kv_write+attend",
+        value: "kqv_out-0",
+        known: None,
+    },
+    Fault {
+        name: "swiglu: another activation",
+        arch: "llama",
+        edits: &[edit("Swiglu", "exp(-x)", "exp(-1.702 * x)")],
+        class: "swiglu",
+        value: "ffn_swiglu-0",
+        known: Some("quick-gelu"),
+    },
+    Fault {
+        name: "add_bias: subtracted",
+        arch: "llama",
+        edits: &[edit("AddBias", "x + y", "x - y")],
+        class: "add_bias",
+        value: "Qcur.add-0",
+        known: None,
+    },
+];
+
+#[test]
+fn a_broken_shader_fails_verify_by_the_name_of_its_operation() {
+    for Fault { name, arch, edits, class, .. } in FAULTS {
+        let Some(load) = gpu(edits) else { return };
+        let options =
+            VerifyOptions { load, prompt: Prompt::Ids(PROMPT.to_vec()), depth: Depth::Quick, ..Default::default() };
+        let report = verify_opened(model(arch, Format::Q4_0), &[], &options).unwrap();
+        let Verdict::Fail { first } = &report.verdict else { panic!("{name}: passed") };
+        println!("{name}: {first}");
+        let found = report.operations.unwrap();
+        let (index, _) = found.first_failure.clone().unwrap_or_else(|| panic!("{name}: {first}"));
+        assert_eq!(found.classes[index].class.to_string(), *class, "{name}: {first}");
+        assert!(first.starts_with(class), "{name}: {first}");
+        // And the GPU is not trusted, for the same reason.
+        let found = trust::gpus(&model(arch, Format::Q4_0), &options.load, None).unwrap();
+        let failure = found[0].failure.as_deref().unwrap_or_else(|| panic!("{name}: trusted"));
+        assert!(failure.starts_with(class), "{name}: {failure}");
+    }
+    let Some(load) = gpu(&[]) else { return };
+    for arch in ["llama", "qwen3"] {
+        let load = load.clone();
+        let options = VerifyOptions { load, prompt: Prompt::Ids(PROMPT.to_vec()), ..Default::default() };
+        let report = verify_opened(model(arch, Format::Q4_0), &[], &options).unwrap();
+        assert_eq!(report.verdict, Verdict::Pass, "{arch}: {report:#?}");
+    }
+}
+
+/// Diagnoses what a GPU with the faults computes.
+fn diagnosed(arch: &'static str, edits: &[ShaderEdit]) -> Option<Diagnosis> {
+    let options = gpu(edits)?;
+    let model = Model::from_gguf(model(arch, Format::Q4_0), &options).unwrap();
+    let mut session = model.session(&SessionOptions { ubatch: 512, ..options.session }).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.safetensors");
+    let mut writer = TraceWriter::create(&path).unwrap();
+    record(&mut session, &PROMPT, 2, &Selection::default(), &mut [&mut writer]).unwrap();
+    let (tokens, prompt_tokens) = (Some(session.tokens().to_vec()), Some(PROMPT.len()));
+    writer.finish(&Origin { tokens, prompt_tokens, ..Origin::default() }).unwrap();
+    let trace = read(&path, &ReadOptions::default()).unwrap();
+    Some(diagnose(model.gguf(), &trace).unwrap())
+}
+
+#[test]
+fn a_broken_shader_is_named_by_diagnose() {
+    for Fault { name, arch, edits, value, known, .. } in FAULTS {
+        let Some(report) = diagnosed(arch, edits) else { return };
+        let first = report.first_wrong.as_ref().map(ToString::to_string);
+        let found: Vec<&str> = report.findings.iter().map(|finding| finding.fault.as_str()).collect();
+        println!("{name}: {first:?}, {found:?}, {:?}", report.outcome);
+        assert_eq!(first.as_deref(), Some(*value), "{name}");
+        assert!(known.is_none_or(|known| found.contains(&known)), "{name}: {found:?}");
+    }
+    for arch in ["llama", "qwen3"] {
+        let Some(report) = diagnosed(arch, &[]) else { return };
+        assert_eq!(report.first_wrong, None, "{arch}");
+    }
+}
+
+#[test]
+fn an_edit_that_fits_no_shader_is_told() {
+    let Some(load) = gpu(&[edit("RmsNorm", "no such text", "")]) else { return };
+    let options = VerifyOptions { load, prompt: Prompt::Ids(PROMPT.to_vec()), ..Default::default() };
+    let error = verify_opened(model("llama", Format::Q4_0), &[], &options).unwrap_err().to_string();
+    assert!(error.ends_with("RmsNorm: expected \"no such text\" in its source"), "{error}");
+}
