@@ -102,6 +102,7 @@ fn what_comes_after_greedy_tokens_is_as_if_logits_had_been_read() {
     logits[first[0] as usize] = f32::NEG_INFINITY;
     assert_eq!(second, [argmax(&logits)]);
     // What was known is not known of a shorter text.
+    session.truncate(1);
     generate(&mut session, &prompt, 1);
     session.truncate(2);
     let shorter = generated(&model, &prompt[..2], 1);
