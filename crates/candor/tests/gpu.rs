@@ -3,7 +3,7 @@
 #![cfg(feature = "gpu")]
 
 use candor::gguf::Gguf;
-use candor::gpu::{AdapterChoice, GpuOptions};
+use candor::gpu::{AdapterChoice, GpuOptions, Variant, adapters};
 use candor::ops::{KvFormat, Traffic};
 use candor::{Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions};
 use candor_testing::{Tiny, argmax, fixtures, has_gpu, ids, json, nmse, npy};
@@ -26,18 +26,25 @@ const ARCHITECTURES: &[&str] = &[
 const EXACT_CACHE: SessionOptions =
     SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F32, values: KvFormat::F32 };
 
+/// Sums of floats alone, whatever else the adapter has.
+const EXACT: Variant = Variant { subgroups: false, int8_dot: false, f16: false };
+
 /// Options for the first adapter there is; prints a reason and returns `None` where there is none.
-fn gpu() -> Option<LoadOptions> {
-    if !has_gpu(candor::gpu::adapters().len()) {
+fn gpu(variant: Variant) -> Option<LoadOptions> {
+    if !has_gpu(adapters().len()) {
         return None;
     }
-    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
+    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), variant: Some(variant), ..GpuOptions::default() };
     Some(LoadOptions { device: Device::Gpu, gpu, ..LoadOptions::default() })
 }
 
 fn all_logits(model: &Model, tokens: &[u32]) -> Vec<f32> {
+    logits_in_batches(model, tokens, EXACT_CACHE.ubatch)
+}
+
+fn logits_in_batches(model: &Model, tokens: &[u32], ubatch: usize) -> Vec<f32> {
     let mut logits = Vec::new();
-    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let mut session = model.session(&SessionOptions { ubatch, ..EXACT_CACHE }).unwrap();
     session.evaluate_each(tokens, |_, row| logits.extend_from_slice(row)).unwrap();
     logits
 }
@@ -59,7 +66,7 @@ fn tiny(bytes: Vec<u8>, options: &LoadOptions) -> Model {
 
 #[test]
 fn a_greedy_token_is_one_submit_and_a_few_bytes() {
-    let Some(options) = gpu() else { return };
+    let Some(options) = gpu(EXACT) else { return };
     let shape = Tiny { layers: 3, dim: 64, ffn: 96, ..Tiny::default() };
     let model = tiny(shape.bytes(), &options);
     let mut session = model.session(&SessionOptions { context: 128, ..EXACT_CACHE }).unwrap();
@@ -84,7 +91,7 @@ fn a_greedy_token_is_one_submit_and_a_few_bytes() {
 
 #[test]
 fn what_comes_after_greedy_tokens_is_as_if_logits_had_been_read() {
-    let Some(options) = gpu() else { return };
+    let Some(options) = gpu(EXACT) else { return };
     let model = tiny(Tiny::default().bytes(), &options);
     let prompt = [1, 270, 280, 290];
     let mut session = model.session(&EXACT_CACHE).unwrap();
@@ -112,7 +119,7 @@ fn what_comes_after_greedy_tokens_is_as_if_logits_had_been_read() {
 
 #[test]
 fn a_logit_that_is_not_a_number_is_an_error_of_greedy_generation() {
-    let Some(options) = gpu() else { return };
+    let Some(options) = gpu(EXACT) else { return };
     let whole = Tiny::default().bytes();
     // The output's matrix is the last tensor: of one row's last element, or of all.
     for count in [1, Tiny::VOCAB * Tiny::default().dim] {
@@ -130,7 +137,7 @@ fn a_logit_that_is_not_a_number_is_an_error_of_greedy_generation() {
 
 #[test]
 fn logits_equal_transformers() {
-    let (Some(fixtures), Some(options)) = (fixtures(), gpu()) else { return };
+    let (Some(fixtures), Some(options)) = (fixtures(), gpu(EXACT)) else { return };
     // Keeps the device open, and with it the compiled shaders.
     let mut open = None;
     for name in ARCHITECTURES {
@@ -157,7 +164,7 @@ fn logits_equal_transformers() {
 
 #[test]
 fn quantized_logits_are_exact() {
-    let (Some(fixtures), Some(options)) = (fixtures(), gpu()) else { return };
+    let (Some(fixtures), Some(options)) = (fixtures(), gpu(EXACT)) else { return };
     let mut folders: Vec<_> = std::fs::read_dir(fixtures.join("arch")).unwrap().map(|e| e.unwrap().path()).collect();
     folders.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with("quant-llama-"));
     folders.sort();
@@ -181,4 +188,42 @@ fn quantized_logits_are_exact() {
     }
     drop(open);
     assert!(ran.len() >= 10, "{ran:?}");
+}
+
+/// A few tokens at a time and all at once are different kernels. What rounds inputs may err as llama.cpp does, which
+/// rounds them likewise; the rest is exact.
+#[test]
+fn every_variant_runs_a_model() {
+    let Some(fixtures) = fixtures() else { return };
+    for bits in 0..8 {
+        let [subgroups, int8_dot, f16] = [1, 2, 4].map(|bit| bits & bit != 0);
+        let variant = Variant { subgroups, int8_dot, f16 };
+        let Some(options) = gpu(EXACT) else { return };
+        if (subgroups && !adapters()[0].subgroups) || (f16 && !adapters()[0].f16) {
+            continue;
+        }
+        let gpu = GpuOptions { variant: Some(variant), ..options.gpu };
+        let options = LoadOptions { gpu, ..options };
+        for (name, logits, block) in [
+            ("qwen3", "logits_hf", false),
+            ("quant-llama-F16", "logits_exact", false),
+            ("quant-llama-wide256-Q4_K_M", "logits_exact", true),
+        ] {
+            let folder = fixtures.join("arch").join(name);
+            let model = Model::open(folder.join("model.gguf"), &options).unwrap();
+            let tokens = ids(&json(&folder.join("tokens.json"))["tokens"]);
+            let expected = npy(&folder.join(format!("{logits}.npy")));
+            for ubatch in [8, 512] {
+                let rounds = if ubatch == 8 { int8_dot && block } else { f16 && name != "qwen3" };
+                let bound = match rounds {
+                    true => 1.15 * json(&folder.join("meta.json"))["nmse_llamacpp_vs_exact_dequant"].as_f64().unwrap(),
+                    false => 1e-9,
+                };
+                let error = nmse(&logits_in_batches(&model, &tokens, ubatch), &expected);
+                println!("{name:28} {variant:?}, {ubatch} at once: NMSE {error:.2e}, at most {bound:.2e}");
+                assert!(error < bound, "{name}, {variant:?}, {ubatch} at once: NMSE {error:e}, at most {bound:e}");
+                assert!(!rounds || error > 1e-9, "{name}, {variant:?}, {ubatch} at once: {error:e} is not rounded");
+            }
+        }
+    }
 }

@@ -276,6 +276,14 @@ impl Ops for Gpu {
         self.elementwise(Kernel::Swiglu, gate, Some((&up.storage, up.quads())));
     }
 
+    fn matmul2(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf) {
+        product::all(self, &mut [a, b], x, Store::Set);
+    }
+
+    fn matmul3(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), c: (&mut Buf, &Weight), x: &Buf) {
+        product::all(self, &mut [a, b, c], x, Store::Set);
+    }
+
     fn matmul_add(&mut self, x: &mut Buf, h: &Buf, w: &Weight, _product: &mut Buf) {
         product::matmul(self, x, h, w, Store::Add);
     }

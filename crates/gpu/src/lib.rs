@@ -19,6 +19,7 @@ mod options;
 mod places;
 mod product;
 mod record;
+mod variant;
 mod weight;
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -29,5 +30,6 @@ pub use buffer::{Buf, Snapshot};
 pub use counters::Counters;
 pub use error::Error;
 pub use gpu::{Gpu, Turns};
-pub use options::{AdapterChoice, Dequant, GpuOptions, Variant};
+pub use options::{AdapterChoice, Dequant, GpuOptions};
+pub use variant::Variant;
 pub use weight::Weight;
