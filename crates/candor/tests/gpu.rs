@@ -108,8 +108,13 @@ fn what_comes_after_greedy_tokens_is_as_if_logits_had_been_read() {
     assert_eq!(argmax(&logits), first[0]);
     logits[first[0] as usize] = f32::NEG_INFINITY;
     assert_eq!(second, [argmax(&logits)]);
+    // What was known is not known of a shorter text.
+    session.truncate(1);
+    generate(&mut session, &prompt, 1);
     session.truncate(2);
-    assert_eq!(generate(&mut session, &prompt, 1), first);
+    let shorter = generated(&model, &prompt[..2], 1);
+    assert_ne!(shorter, first);
+    assert_eq!(generate(&mut session, &prompt[..2], 1), shorter);
 }
 
 #[test]
