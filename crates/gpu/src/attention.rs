@@ -5,7 +5,7 @@ use candor_ops::{Heads, KvPlan, Step};
 use crate::Gpu;
 use crate::buffer::Buf;
 use crate::device::Storage;
-use crate::kernel::{Attend, Kernel, KvKind, Output};
+use crate::kernel::{Attend, Kernel, KvKind, Output, SPLITS};
 use crate::record::Dispatch;
 
 /// Query heads of a row that one workgroup serves at most.
@@ -21,7 +21,7 @@ const QUERY_BYTES: usize = 10 << 10;
 const BLOCK: usize = 64;
 
 /// Workgroups that keep a device busy: below that, positions are split.
-const BUSY: usize = 256;
+const BUSY: usize = SPLITS as usize;
 
 /// Keys and values of the positions seen so far, `[layer]` of `[sequence][head][position][words]`.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ use wgpu::{
     ShaderModuleDescriptor, ShaderSource, ShaderStages, Trace,
 };
 
+use crate::compiled::Compiled;
 use crate::counters::Account;
 use crate::fault::Fault;
 use crate::kernel::{Access, Kernel, storage_access};
@@ -34,6 +35,8 @@ pub(crate) struct Device {
     pub(crate) backend: String,
     #[cfg(feature = "faults")]
     edits: Vec<crate::ShaderEdit>,
+    /// Pipelines on disk.
+    compiled: Option<Compiled>,
     pipelines: Mutex<HashMap<Kernel, Arc<Pipeline>>>,
 }
 
@@ -96,6 +99,7 @@ impl Device {
             // A device that is dropped is lost too, and nobody asks any more.
             kept.set(format!("the device was lost ({reason:?}): {message}"));
         });
+        let compiled = options.cache.as_ref().and_then(|folder| Compiled::open(&device, &info, folder));
         let binding_bytes = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
         Ok(Device {
             device,
@@ -110,6 +114,7 @@ impl Device {
             backend: info.backend.to_string(),
             #[cfg(feature = "faults")]
             edits: options.edits.clone(),
+            compiled,
             pipelines: Mutex::default(),
         })
     }
@@ -176,7 +181,7 @@ impl Device {
             module: &module,
             entry_point: Some("main"),
             compilation_options: Default::default(),
-            cache: None,
+            cache: self.compiled.as_ref().map(Compiled::cache),
         });
         if let Some(error) = caught(scope) {
             self.fault.set(format!("{label}: {error}"));
@@ -206,7 +211,7 @@ impl Device {
 }
 
 /// What a scope has caught. In a browser nobody can wait for it, and none is told.
-fn caught(scope: ErrorScopeGuard) -> Option<wgpu::Error> {
+pub(crate) fn caught(scope: ErrorScopeGuard) -> Option<wgpu::Error> {
     #[cfg(not(target_arch = "wasm32"))]
     return pollster::block_on(scope.pop());
     #[cfg(target_arch = "wasm32")]

@@ -125,6 +125,9 @@ pub(crate) fn rows_per_group(inputs: u32) -> u32 {
     if inputs <= 4 { 4 } else { 2 }
 }
 
+/// Spans of attention that can be merged at most.
+pub(crate) const SPLITS: u32 = 256;
+
 /// Invocations of a workgroup that reduces a row.
 const ROW_GROUP: u32 = 256;
 
@@ -158,6 +161,7 @@ impl Kernel {
         let number = |name, value: u32| (name, format!("{value}u"));
         let add = |store| ("ADD", (store == Store::Add).to_string());
         let decode = |format| format::decoder(format).map_or(&[][..], |decoder| decoder.source);
+        let reduce = if variant.subgroups { shader!("reduce_subgroup") } else { shader!("reduce_plain") };
         match self {
             Kernel::Embed(format) => (vec![], [&[shader!("embed")], decode(format)].concat()),
             Kernel::Round => (vec![], vec![shader!("round")]),
@@ -178,8 +182,8 @@ impl Kernel {
                 };
                 (vec![add(store)], [&[shader!("mat_mul"), tile], decode(format)].concat())
             }
-            Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![shader!("sum"), shader!("rms_norm")]),
-            Kernel::HeadNorm => (vec![number("WG", 64)], vec![shader!("sum"), shader!("head_norm")]),
+            Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("rms_norm")]),
+            Kernel::HeadNorm => (vec![number("WG", 64)], vec![reduce, shader!("head_norm")]),
             Kernel::Silu => (vec![], vec![shader!("unary"), UNARY_SILU]),
             Kernel::Mul => (vec![], vec![shader!("binary"), BINARY_MUL]),
             Kernel::Add | Kernel::AddBias => (vec![], vec![shader!("binary"), BINARY_ADD]),
@@ -187,7 +191,7 @@ impl Kernel {
             Kernel::Rope => (vec![], vec![shader!("rope")]),
             Kernel::Copy => (vec![], vec![shader!("copy")]),
             Kernel::Gather => (vec![], vec![shader!("gather")]),
-            Kernel::Argmax => (vec![number("WG", ROW_GROUP)], vec![shader!("argmax")]),
+            Kernel::Argmax => (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("argmax")]),
             Kernel::KvWrite(KvKind::F32) => (vec![], vec![shader!("kv_write"), shader!("cache/pack_f32")]),
             Kernel::KvWrite(KvKind::F16) => {
                 (vec![], vec![shader!("kv_write"), shader!("cache/half"), shader!("cache/pack_f16")])
@@ -211,9 +215,10 @@ impl Kernel {
                     KvKind::F16 => shader!("cache/values_f16"),
                     KvKind::Q8_0 => shader!("cache/values_q8_0"),
                 };
-                (constants, vec![shader!("attend"), keys, values])
+                let share = if variant.subgroups { shader!("attend_subgroup") } else { shader!("attend_plain") };
+                (constants, vec![shader!("attend"), share, keys, values])
             }
-            Kernel::Merge => (vec![], vec![shader!("merge")]),
+            Kernel::Merge => (vec![number("WG", 64), number("SPLITS", SPLITS)], vec![reduce, shader!("merge")]),
         }
     }
 }

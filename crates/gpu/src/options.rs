@@ -1,5 +1,6 @@
 //! What a user may choose about the device.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::Variant;
@@ -34,6 +35,9 @@ pub struct GpuOptions {
     pub dequant: Dequant,
     /// Most bytes of a weight in one buffer; `None` takes the device's limit. Larger weights are split by rows.
     pub part_bytes: Option<u64>,
+    /// A folder for compiled shaders, so that the next process starts sooner; `None` keeps none. Only the user may be able
+    /// to write there: drivers trust what they read.
+    pub cache: Option<PathBuf>,
     /// How long the device may take for one answer before it counts as lost.
     pub timeout: Duration,
     /// Faults to be planted in shaders.
@@ -60,6 +64,7 @@ impl Default for GpuOptions {
             variant: None,
             dequant: Dequant::Refuse,
             part_bytes: None,
+            cache: None,
             timeout: Duration::from_secs(120),
             #[cfg(feature = "faults")]
             edits: Vec::new(),

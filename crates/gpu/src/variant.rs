@@ -36,7 +36,8 @@ impl Variant {
             (self.subgroups, Features::SUBGROUP, "subgroup operations"),
             (self.f16, Features::SHADER_F16, "half precision"),
         ];
-        let mut features = Features::empty();
+        // Where it is there, it costs nothing.
+        let mut features = adapter.features() & Features::PIPELINE_CACHE;
         for (wanted, flag, feature) in needed {
             if wanted && !adapter.features().contains(flag) {
                 return Err(Error::Feature { adapter: adapter.get_info().name, feature });

@@ -1,7 +1,7 @@
 // Attention of ROWS rows of one sequence, HEADS query heads of each, which all share a key and value head: over a span of
 // positions, 64 at a time with a running softmax. Grid: (splits, key and value heads * tiles of query heads, rows / ROWS).
-// From outside: ROWS, HEADS, CHUNKS (vec4s of a key), WORDS (words of a value per invocation), SPLIT, and the cache's
-// formats. Query n of a tile is head n % HEADS of row n / HEADS.
+// From outside: ROWS, HEADS, CHUNKS (vec4s of a key), WORDS (words of a value per invocation), SPLIT, the cache's
+// formats, and `share` and `highest` (attend_plain or attend_subgroup). Query n of a tile is head n % HEADS of row n / HEADS.
 struct P {
     kv_heads: u32,
     group: u32, // query heads per key and value head
@@ -24,21 +24,20 @@ struct P {
 @group(0) @binding(5) var<storage, read_write> out: array<f32>;
 
 const WG = 64u;
-const PARTS = 4u;
 const QUERIES = ROWS * HEADS;
 const LOWEST = -3.0e38;
 const QUADS = CHUNKS * KEY_QUADS;
 
 var<workgroup> query: array<vec4<f32>, QUERIES * QUADS>;
 var<workgroup> scores: array<f32, QUERIES * WG>;
-var<workgroup> parts: array<f32, QUERIES * PARTS>;
 
 fn query_element(head: u32, d: u32, row: u32) -> f32 {
     return select(0.0, q[row + head * p.key_dim + min(d, p.key_dim - 1u)] * p.scale, d < p.key_dim);
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
+    let lid = member.lid;
     let tiles = (p.group + HEADS - 1u) / HEADS;
     let kv_head = workgroup.y / tiles;
     let tile = (workgroup.y % tiles) * HEADS;
@@ -90,29 +89,24 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             }
         }
         for (var n = 0u; n < QUERIES; n++) {
-            scores[n * WG + lid] = select(LOWEST, s[n], position < limits[n / HEADS]);
+            s[n] = select(LOWEST, s[n], position < limits[n / HEADS]);
         }
-        workgroupBarrier();
-        if lid < QUERIES * PARTS {
-            var most = LOWEST;
-            for (var i = 0u; i < WG / PARTS; i++) {
-                most = max(most, scores[lid * (WG / PARTS) + i]);
-            }
-            parts[lid] = most;
-        }
-        workgroupBarrier();
+        share(&s, member);
         for (var n = 0u; n < QUERIES; n++) {
-            var most = top[n];
-            for (var i = 0u; i < PARTS; i++) {
-                most = max(most, parts[n * PARTS + i]);
-            }
+            let most = max(top[n], highest(n, member));
             let factor = exp(top[n] - most);
             top[n] = most;
             sum[n] *= factor;
             for (var v = 0u; v < WORDS; v++) {
                 acc[n * WORDS + v] *= factor;
             }
-            scores[n * WG + lid] = select(0.0, exp(s[n] - most), position < limits[n / HEADS]);
+            s[n] = select(0.0, exp(s[n] - most), position < limits[n / HEADS]);
+        }
+        if IN_SCORES {
+            workgroupBarrier();
+        }
+        for (var n = 0u; n < QUERIES; n++) {
+            scores[n * WG + lid] = s[n];
         }
         workgroupBarrier();
         for (var i = 0u; i < min(WG, high - start); i++) {

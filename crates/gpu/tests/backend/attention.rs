@@ -7,14 +7,9 @@ use candor_testing::nmse;
 
 use crate::{sound, vector_backends};
 
-/// Attention is the same in every variant.
-fn one() -> impl Iterator<Item = (String, candor_gpu::Gpu)> {
-    vector_backends().into_iter().take(1)
-}
-
 #[test]
 fn attention_is_the_reference_however_it_is_fed() {
-    for (name, mut gpu) in one() {
+    for (name, mut gpu) in vector_backends() {
         for case in cases() {
             let want = attended(&mut Reference, &case, 1000);
             for chunk in [1000, 17] {
@@ -40,7 +35,7 @@ fn a_long_text_is_the_reference_in_one_go_and_token_by_token() {
     ] {
         let case = Case { lengths: [330, 90], ..case };
         let want = attended(&mut Reference, &case, 1000);
-        for (name, mut gpu) in one() {
+        for (name, mut gpu) in vector_backends() {
             let error = nmse(&attended(&mut gpu, &case, 1000), &want);
             assert!(error < 1e-11, "{name}, {case:?}: {error}");
             // One token alone is where positions are split.
@@ -59,7 +54,7 @@ fn rows_of_one_sequence_share_what_they_read() {
     for (i, heads) in [(1, 1, 2, 2), (6, 2, 64, 64), (20, 1, 33, 20), (4, 4, 300, 130)].into_iter().enumerate() {
         let case = Case { lengths: [150, 0], ..long(heads, formats[i % 2]) };
         let want = attended(&mut Reference, &case, 1000);
-        for (name, mut gpu) in one() {
+        for (name, mut gpu) in vector_backends() {
             for chunk in [1000, 37] {
                 let error = nmse(&attended(&mut gpu, &case, chunk), &want);
                 assert!(error < 1e-11, "{name}, {case:?}, {chunk} at a time: {error}");
@@ -75,7 +70,7 @@ fn large_scores_do_not_overflow() {
     for seed in 0..4 {
         let case = Case { heads, format: (KvFormat::F32, KvFormat::F32), lengths: [20, 20], seed };
         let want = attended(&mut Reference, &case, 5);
-        for (name, mut gpu) in one() {
+        for (name, mut gpu) in vector_backends() {
             let error = nmse(&attended(&mut gpu, &case, 5), &want);
             assert!(error < 1e-6, "{name}, seed {seed}: {error}");
         }
@@ -89,7 +84,7 @@ fn halves_are_rounded_to_the_nearest_even() {
     let (keys, values) = (KvFormat::F32, KvFormat::F16);
     let plan = KvPlan { layers: 1, kv_heads: 1, key_dim: 2, value_dim: 8, context: 1, sequences: 1, keys, values };
     let v = [2049.0, 2051.0, 0.1, 65519.0, 1e-8, -6e-8, 6.1e-5, -1.0];
-    for (name, mut gpu) in one() {
+    for (name, mut gpu) in vector_backends() {
         let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 8));
         let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[] };
         let (x, v) = (upload(&mut gpu, 2, &[1.0, 1.0]), upload(&mut gpu, 8, &v));
@@ -105,7 +100,7 @@ fn a_position_can_be_written_again() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 2, scale: 1.0 };
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
     let plan = KvPlan { layers: 1, kv_heads: 1, key_dim: 2, value_dim: 2, context: 2, sequences: 1, keys, values };
-    for (name, mut gpu) in one() {
+    for (name, mut gpu) in vector_backends() {
         let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 2));
         for value in [1.0, 2.0, 3.0] {
             let x = upload(&mut gpu, 2, &[value, -value]);

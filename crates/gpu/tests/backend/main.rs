@@ -2,6 +2,7 @@
 //! a printed reason where there is none.
 
 mod attention;
+mod compiled;
 mod counters;
 mod faults;
 mod fusions;
