@@ -7,6 +7,7 @@ mod counters;
 mod faults;
 mod fusions;
 mod products;
+mod recording;
 mod rows;
 
 use std::sync::Mutex;
