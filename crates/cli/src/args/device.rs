@@ -5,6 +5,8 @@ use std::{convert::Infallible, fmt, str::FromStr};
 use candor::{Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing, chosen_gpus};
 use clap::Args;
 
+#[cfg(feature = "gpu")]
+use crate::config::folders;
 use crate::errors::Error;
 
 /// Where to compute.
@@ -72,6 +74,10 @@ impl DeviceArgs {
             batching: if self.batch_invariant { Batching::Invariant } else { Batching::Fastest },
             ..LoadOptions::default()
         };
+        #[cfg(feature = "gpu")]
+        {
+            options.gpu.cache = folders().map(|folders| folders.cache_dir().join("shaders"));
+        }
         // Whoever asks for the device is told what it is.
         if device == Device::Auto && chosen_gpus(&options)?.is_empty() {
             options.device = Device::Cpu;
