@@ -15,7 +15,8 @@ usage: cargo xtask check [--no-test]
        cargo xtask aarch64
        cargo xtask synth SHAPE FORMAT [-o FILE]
 
-check    does what CI does: rustfmt, clippy, rustdoc, tests, wasm32; stops at the first failure
+check    does what CI does: rustfmt, clippy, rustdoc, tests, other systems and wasm32; stops at
+         the first failure
 isa      runs what depends on the instruction set once for each that this machine has
 aarch64  tests the kernels on emulated ARM processors; needs qemu-aarch64 and a cross linker
 synth    writes a GGUF file with random weights, by default target/synth/SHAPE-FORMAT.gguf";

@@ -13,7 +13,9 @@ use web_time::Instant;
 
 use crate::{
     Error, Session,
+    runner::Best,
     sampler::{Sampler, Sampling, Vocabulary},
+    session::Wanted,
 };
 
 /// How to continue a prompt.
@@ -142,12 +144,14 @@ impl Session {
 
         let started = Instant::now();
         let common = self.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let seen = common == self.tokens().len() && common == prompt.len() && !self.logits().is_empty();
+        let wanted = wanted(&sampler);
+        let known = !self.logits().is_empty() || wanted == Wanted::Best && self.best() != Best::Unknown;
+        let seen = common == self.tokens().len() && common == prompt.len() && known;
         let common = if seen { common } else { common.min(prompt.len() - 1) };
         self.truncate(common);
         let cancel = options.cancel.clone();
         let go_on = |_| !cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
-        let finished = self.evaluate(&prompt[common..], go_on)?;
+        let finished = self.evaluate_for(wanted, &prompt[common..], go_on)?;
         // An answer begins a text of its own after a control token; otherwise the prompt's text goes on.
         let answer = prompt.last().is_some_and(|&token| tokenizer.is_control(token));
         let decoder = if answer { StreamDecoder::new(tokenizer) } else { StreamDecoder::continuing(tokenizer) };
@@ -211,13 +215,9 @@ impl Generation<'_> {
                 let Some(shift) = self.options.context_shift else { return Ok(Err(StopReason::ContextFull)) };
                 self.slide(shift)?;
             }
-            self.session.evaluate(&[token], |_| true)?;
+            self.session.evaluate_for(wanted(&self.sampler), &[token], |_| true)?;
         }
-        let logits = self.session.logits();
-        if logits.iter().any(|logit| logit.is_nan()) {
-            return Err(Error::NotFinite { position: self.session.tokens().len() - 1 });
-        }
-        let token = self.sampler.sample(logits)?;
+        let token = self.choose()?;
         self.sampler.accept(token);
         if !self.options.ignore_eos && self.session.model().tokenizer().stop_ids().contains(&token) {
             return Ok(Err(StopReason::EndOfText));
@@ -235,13 +235,24 @@ impl Generation<'_> {
         Ok(Ok(Piece { token: Some(token), text: std::mem::replace(&mut self.held, rest) }))
     }
 
+    /// The next token.
+    fn choose(&mut self) -> Result<u32, Error> {
+        let broken = Error::NotFinite { position: self.session.tokens().len() - 1 };
+        match self.session.best() {
+            Best::Token(token) => Ok(token),
+            Best::Broken => Err(broken),
+            Best::Unknown if self.session.logits().iter().any(|logit| logit.is_nan()) => Err(broken),
+            Best::Unknown => Ok(self.sampler.sample(self.session.logits())?),
+        }
+    }
+
     /// Forgets half of what follows the kept tokens and computes the rest anew at its new positions.
     fn slide(&mut self, shift: ContextShift) -> Result<(), Error> {
         let tokens = self.session.tokens().to_vec();
         let keep = self.session.kept(shift, &tokens);
         let shortened = shift.shorten(&tokens, self.session.context(), keep);
         self.session.truncate(keep);
-        self.session.evaluate(&shortened[keep..], |_| true)?;
+        self.session.evaluate_for(wanted(&self.sampler), &shortened[keep..], |_| true)?;
         Ok(())
     }
 }
@@ -271,6 +282,11 @@ impl Iterator for Generation<'_> {
             }
         }
     }
+}
+
+/// What a sampler needs of every step.
+fn wanted(sampler: &Sampler) -> Wanted {
+    if sampler.takes_greatest() { Wanted::Best } else { Wanted::Logits }
 }
 
 /// Bytes at the end of `text` that `stop` begins with.

@@ -1,11 +1,11 @@
 //! A model on its backends, with their types hidden: parts that follow each other, each on one backend. All that goes
 //! from a part to the next is the residual stream.
 
-use std::sync::Arc;
+use std::{ops::Add, sync::Arc};
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
-use candor_ops::{KvPlan, Ops, Step, Tap};
+use candor_ops::{KvPlan, Ops, Step, Tap, Traffic};
 
 use crate::{Error, Observed, Observer};
 
@@ -27,19 +27,35 @@ pub(crate) struct Run {
     parts: Vec<Box<dyn RunPart>>,
 }
 
+/// What is known of the token after a step's last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Best {
+    /// It is to be found among the logits.
+    #[default]
+    Unknown,
+    /// The one of the greatest logit, the first of equals. Logits were not read.
+    Token(u32),
+    /// There is none: a logit is not a number. Logits were not read.
+    Broken,
+}
+
 /// A part of a run.
 pub(crate) trait RunPart: Send {
     /// Runs a step. `values` is the stream `[T, D]` where the part begins with it, and is replaced by what the part ends
     /// with: the stream, or the logits of `step.outputs`, `[outputs, V]`. An error is the device's, after which no step
     /// will do.
     fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
-    /// The same, and every named value is shown to `observer`.
+    /// The same for a step with one output at most; where that is cheaper, only the best token comes of the logits.
+    fn step_best(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<Best, Error>;
+    /// As [`RunPart::step`], and every named value is shown to `observer`.
     fn step_observed(
         &mut self,
         step: Step<'_>,
         values: &mut Vec<f32>,
         observer: &mut dyn Observer,
     ) -> Result<(), Error>;
+    /// What was exchanged with the device so far.
+    fn traffic(&self) -> Traffic;
 }
 
 impl Loaded {
@@ -65,7 +81,17 @@ impl Run {
         self.parts.iter_mut().try_for_each(|part| part.step(step, logits))
     }
 
-    /// The same, and every named value is shown to `observer`.
+    /// The same for a step with one output at most; where that is cheaper, only the best token comes of the logits.
+    pub(crate) fn step_best(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<Best, Error> {
+        self.parts.iter_mut().try_fold(Best::Unknown, |_, part| part.step_best(step, logits))
+    }
+
+    /// What was exchanged with devices so far.
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.parts.iter().map(|part| part.traffic()).fold(Traffic::default(), Traffic::add)
+    }
+
+    /// As [`Run::step`], and every named value is shown to `observer`.
     pub(crate) fn step_observed(
         &mut self,
         step: Step<'_>,
@@ -145,7 +171,23 @@ where
     B::Kv: Send,
 {
     fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
-        self.run(step, values, &mut ())
+        self.run(step, values, &mut ());
+        self.read(step, values);
+        self.finish()
+    }
+
+    fn step_best(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<Best, Error> {
+        self.run(step, values, &mut ());
+        let mut best = Best::Unknown;
+        if B::BEST_IS_CHEAP && self.model.part().end == End::Logits && !step.outputs.is_empty() {
+            let vocab = self.model.config().vocab;
+            values.clear();
+            best = self.ops.best(&self.scratch.logits, vocab).map_or(Best::Broken, Best::Token);
+        } else {
+            self.read(step, values);
+        }
+        self.finish()?;
+        Ok(best)
     }
 
     fn step_observed(
@@ -154,20 +196,31 @@ where
         values: &mut Vec<f32>,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
-        self.run(step, values, &mut Watch { step, observer, copy: Vec::new() })
+        self.run(step, values, &mut Watch { step, observer, copy: Vec::new() });
+        self.read(step, values);
+        self.finish()
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.ops.traffic()
     }
 }
 
 impl<B: Ops> Running<B> {
-    fn run<P: Tap<B>>(&mut self, step: Step<'_>, values: &mut Vec<f32>, tap: &mut P) -> Result<(), Error> {
+    /// The pass itself; what it ends with is left with the backend.
+    fn run<P: Tap<B>>(&mut self, step: Step<'_>, values: &[f32], tap: &mut P) {
         let Running { model, ops, scratch, kv } = self;
-        let Part { begin, end, .. } = model.part();
-        if *begin == Begin::Stream {
+        if model.part().begin == Begin::Stream {
             ops.upload(&mut scratch.x, step.tokens.len(), values);
         }
         model.forward(&mut Pass { ops, s: scratch, kv, step, tap });
+    }
+
+    /// Replaces `values` by what the pass ended with.
+    fn read(&mut self, step: Step<'_>, values: &mut Vec<f32>) {
+        let Running { model, ops, scratch, .. } = self;
         values.clear();
-        let result = match end {
+        let result = match model.part().end {
             End::Stream => Some(&scratch.x),
             End::Logits => Some(&scratch.logits).filter(|_| !step.outputs.is_empty()),
         };
@@ -175,6 +228,10 @@ impl<B: Ops> Running<B> {
             let snapshot = ops.snapshot(result);
             ops.download(&snapshot, values);
         }
-        Ok(ops.finish().map_err(candor_models::Error::from)?)
+    }
+
+    /// What the device says to it all.
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(self.ops.finish().map_err(candor_models::Error::from)?)
     }
 }

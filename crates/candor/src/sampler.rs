@@ -89,6 +89,22 @@ impl Sampler {
         self.seed
     }
 
+    /// Whether [`Self::sample`] gives the token of the greatest logit, the first of equals, whatever the logits and the
+    /// tokens seen. (Where the greatest is a zero and zeros of both signs are there, it may give another of them.)
+    pub fn takes_greatest(&self) -> bool {
+        let Sampling { temperature, dynatemp_range, typical_p, xtc_probability, .. } = self.settings;
+        let has = |kind| self.settings.samplers.contains(&kind);
+        let cold = has(SamplerKind::Temperature) && temperature <= 0.0 && dynatemp_range <= 0.0;
+        // The other cuts keep the best, and what keeps it need not be run.
+        let moved = self.mirostat.is_some()
+            || self.dry.is_some()
+            || !self.settings.logit_bias.is_empty()
+            || has(SamplerKind::Penalties) && self.penalties.are_on()
+            || has(SamplerKind::TypicalP) && typical_p < 1.0
+            || has(SamplerKind::Xtc) && xtc_probability > 0.0;
+        cold && !moved
+    }
+
     /// Takes note of a token of the prompt or of the continuation, whoever chose it: it enters the windows of the
     /// penalties and of DRY. After [`Self::candidates`] or [`Self::sample`] the first accepted token also moves
     /// mirostat's target, if it is one of the candidates.

@@ -1,9 +1,12 @@
 //! A session: the tokens that a model has seen, their keys and values, and how more are added.
 
 use candor_models::Config;
-use candor_ops::{KvFormat, KvPlan, Step};
+use candor_ops::{KvFormat, KvPlan, Step, Traffic};
 
-use crate::{Error, Model, Observer, runner};
+use crate::{
+    Error, Model, Observer,
+    runner::{self, Best},
+};
 
 /// The size of a session.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +51,16 @@ pub struct Session {
     max_outputs: usize,
     tokens: Vec<u32>,
     logits: Vec<f32>,
+    best: Best,
+}
+
+/// What is to be known of the last token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Its logits.
+    Logits,
+    /// The token of the greatest one, or the logits where they are at hand anyway.
+    Best,
 }
 
 /// The memory that options ask for.
@@ -97,7 +110,8 @@ impl Session {
         let max_outputs = room.outputs(loaded.config());
         let Room { plan, chunk } = room;
         let run = loaded.begin(&plan, chunk, max_outputs);
-        Ok(Session { model, run, context: plan.context, chunk, max_outputs, tokens: Vec::new(), logits: Vec::new() })
+        let (context, tokens, logits, best) = (plan.context, Vec::new(), Vec::new(), Best::Unknown);
+        Ok(Session { model, run, context, chunk, max_outputs, tokens, logits, best })
     }
 
     /// The model.
@@ -115,9 +129,20 @@ impl Session {
         &self.tokens
     }
 
-    /// Logits of the last token that was evaluated, `[V]`; empty in the beginning and after [`Session::truncate`].
+    /// Logits of the last token that was evaluated, `[V]`; empty in the beginning, after [`Session::truncate`], and after
+    /// greedy generation on a GPU, which reads back tokens alone.
     pub fn logits(&self) -> &[f32] {
         &self.logits
+    }
+
+    /// The token of the last one's greatest logit, where it was found without reading logits.
+    pub(crate) fn best(&self) -> Best {
+        self.best
+    }
+
+    /// What the session has exchanged with devices so far; nothing on the processor.
+    pub fn traffic(&self) -> Traffic {
+        self.run.traffic()
     }
 
     /// Forgets all but the first `len` tokens.
@@ -125,6 +150,7 @@ impl Session {
         if len < self.tokens.len() {
             self.tokens.truncate(len);
             self.logits.clear();
+            self.best = Best::Unknown;
         }
     }
 
@@ -133,7 +159,17 @@ impl Session {
     ///
     /// # Errors
     /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
-    pub fn evaluate(&mut self, tokens: &[u32], mut proceed: impl FnMut(usize) -> bool) -> Result<bool, Error> {
+    pub fn evaluate(&mut self, tokens: &[u32], proceed: impl FnMut(usize) -> bool) -> Result<bool, Error> {
+        self.evaluate_for(Wanted::Logits, tokens, proceed)
+    }
+
+    /// [`Session::evaluate`], as far as it takes for what is wanted.
+    pub(crate) fn evaluate_for(
+        &mut self,
+        wanted: Wanted,
+        tokens: &[u32],
+        mut proceed: impl FnMut(usize) -> bool,
+    ) -> Result<bool, Error> {
         self.admit(tokens)?;
         let mut done = 0;
         for chunk in tokens.chunks(self.chunk) {
@@ -142,7 +178,7 @@ impl Session {
             }
             done += chunk.len();
             let last = [chunk.len() as u32 - 1];
-            self.step(chunk, if done == tokens.len() { &last } else { &[] })?;
+            self.step(chunk, if done == tokens.len() { &last } else { &[] }, wanted)?;
         }
         Ok(true)
     }
@@ -156,7 +192,7 @@ impl Session {
         let vocab = self.model.config().vocab;
         for (number, chunk) in tokens.chunks(self.max_outputs).enumerate() {
             let outputs: Vec<u32> = (0..chunk.len() as u32).collect();
-            self.step(chunk, &outputs)?;
+            self.step(chunk, &outputs, Wanted::Logits)?;
             for (row, logits) in self.logits.chunks_exact(vocab).enumerate() {
                 each(number * self.max_outputs + row, logits);
             }
@@ -185,7 +221,9 @@ impl Session {
                 Logits::Last if done == tokens.len() => vec![chunk.len() as u32 - 1],
                 Logits::Last => Vec::new(),
             };
-            self.advance(chunk, &outputs, Some(observer))?;
+            self.advance(chunk, &outputs, |run, step, logits| {
+                run.step_observed(step, logits, observer).map(|()| Best::Unknown)
+            })?;
         }
         let vocab = self.model.config().vocab;
         let rest = self.logits.len().saturating_sub(vocab);
@@ -205,24 +243,25 @@ impl Session {
         Ok(())
     }
 
-    fn step(&mut self, tokens: &[u32], outputs: &[u32]) -> Result<(), Error> {
-        self.advance(tokens, outputs, None)
+    fn step(&mut self, tokens: &[u32], outputs: &[u32], wanted: Wanted) -> Result<(), Error> {
+        self.advance(tokens, outputs, |run, step, logits| match wanted {
+            Wanted::Logits => run.step(step, logits).map(|()| Best::Unknown),
+            Wanted::Best => run.step_best(step, logits),
+        })
     }
 
+    /// Appends tokens by a step that `take` runs.
     fn advance(
         &mut self,
         tokens: &[u32],
         outputs: &[u32],
-        observer: Option<&mut (dyn Observer + '_)>,
+        take: impl FnOnce(&mut runner::Run, Step<'_>, &mut Vec<f32>) -> Result<Best, Error>,
     ) -> Result<(), Error> {
         let first = self.tokens.len() as u32;
         let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
         let sequences = vec![0; tokens.len()];
         let step = Step { tokens, positions: &positions, sequences: &sequences, outputs };
-        match observer {
-            None => self.run.step(step, &mut self.logits)?,
-            Some(observer) => self.run.step_observed(step, &mut self.logits, observer)?,
-        }
+        self.best = take(&mut self.run, step, &mut self.logits)?;
         self.tokens.extend_from_slice(tokens);
         Ok(())
     }

@@ -2,11 +2,11 @@
 //! a software one (lavapipe) included.
 #![cfg(feature = "gpu")]
 
-use std::io::Write;
-
-use candor::gpu::{AdapterChoice, GpuOptions};
-use candor::{Device, LoadOptions, Model, SessionOptions, ops::KvFormat};
-use candor_testing::{argmax, fixtures, ids, json, nmse, npy};
+use candor::gguf::Gguf;
+use candor::gpu::{AdapterChoice, GpuOptions, Variant, adapters};
+use candor::ops::{KvFormat, Traffic};
+use candor::{Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions};
+use candor_testing::{Tiny, argmax, fixtures, has_gpu, ids, json, nmse, npy};
 
 const ARCHITECTURES: &[&str] = &[
     "llama",
@@ -26,26 +26,113 @@ const ARCHITECTURES: &[&str] = &[
 const EXACT_CACHE: SessionOptions =
     SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F32, values: KvFormat::F32 };
 
+/// Sums of floats alone, whatever else the adapter has.
+const EXACT: Variant = Variant { subgroups: false, int8_dot: false, f16: false };
+
 /// Options for the first adapter there is; prints a reason and returns `None` where there is none.
-fn gpu() -> Option<LoadOptions> {
-    if candor::gpu::adapters().is_empty() {
-        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+fn gpu(variant: Variant) -> Option<LoadOptions> {
+    if !has_gpu(adapters().len()) {
         return None;
     }
-    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
+    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), variant: Some(variant), ..GpuOptions::default() };
     Some(LoadOptions { device: Device::Gpu, gpu, ..LoadOptions::default() })
 }
 
 fn all_logits(model: &Model, tokens: &[u32]) -> Vec<f32> {
+    logits_in_batches(model, tokens, EXACT_CACHE.ubatch)
+}
+
+fn logits_in_batches(model: &Model, tokens: &[u32], ubatch: usize) -> Vec<f32> {
     let mut logits = Vec::new();
-    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let mut session = model.session(&SessionOptions { ubatch, ..EXACT_CACHE }).unwrap();
     session.evaluate_each(tokens, |_, row| logits.extend_from_slice(row)).unwrap();
     logits
 }
 
+/// Greedy tokens after a prompt, as far as the model goes on.
+fn generated(model: &Model, prompt: &[u32], count: usize) -> Vec<u32> {
+    let mut session = model.session(&EXACT_CACHE).unwrap();
+    generate(&mut session, prompt, count)
+}
+
+fn generate(session: &mut Session, prompt: &[u32], count: usize) -> Vec<u32> {
+    let options = GenerateOptions { max_tokens: Some(count), sampling: Sampling::greedy(), ..Default::default() };
+    session.generate(prompt, options).unwrap().filter_map(|piece| piece.unwrap().token).collect()
+}
+
+fn tiny(bytes: Vec<u8>, options: &LoadOptions) -> Model {
+    Model::from_gguf(Gguf::from_bytes(bytes.into()).unwrap(), options).unwrap()
+}
+
+#[test]
+fn a_greedy_token_is_one_submit_and_a_few_bytes() {
+    let Some(options) = gpu(EXACT) else { return };
+    let shape = Tiny { layers: 3, dim: 64, ffn: 96, ..Tiny::default() };
+    let model = tiny(shape.bytes(), &options);
+    let mut session = model.session(&SessionOptions { context: 128, ..EXACT_CACHE }).unwrap();
+    // So long that positions do not go past a power of two, with which the work of attention is shared out anew.
+    let mut text: Vec<u32> = (0..66).map(|i| 259 + i % 50).collect();
+    text.extend(generate(&mut session, &text, 3));
+    let before = session.traffic();
+    let tokens = generate(&mut session, &text, 20);
+    let after = session.traffic();
+    assert_eq!(tokens.len(), 20);
+    assert_eq!(after.submits - before.submits, 20, "{before:?} {after:?}");
+    assert!((1..=20 * 64).contains(&(after.bytes_read - before.bytes_read)), "{before:?} {after:?}");
+    assert_eq!(after.made, before.made, "{before:?} {after:?}");
+    assert!(session.logits().is_empty());
+
+    let cpu = tiny(shape.bytes(), &LoadOptions { device: Device::Cpu, ..options });
+    let mut session = cpu.session(&SessionOptions { context: 128, ..EXACT_CACHE }).unwrap();
+    assert_eq!(generate(&mut session, &text, 20), tokens);
+    assert_eq!(session.traffic(), Traffic::default());
+    assert!(!session.logits().is_empty());
+}
+
+#[test]
+fn what_comes_after_greedy_tokens_is_as_if_logits_had_been_read() {
+    let Some(options) = gpu(EXACT) else { return };
+    let model = tiny(Tiny::default().bytes(), &options);
+    let prompt = [1, 270, 280, 290];
+    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let first = generate(&mut session, &prompt, 1);
+    // Nothing is to be computed: the best token is known, and then it is not where logits are needed.
+    let before = session.traffic();
+    assert_eq!(generate(&mut session, &prompt, 1), first);
+    assert_eq!(session.traffic(), before);
+    let sampling = Sampling { logit_bias: vec![(first[0], f32::NEG_INFINITY)], ..Sampling::greedy() };
+    let options = GenerateOptions { max_tokens: Some(1), sampling, ..Default::default() };
+    let second: Vec<u32> =
+        session.generate(&prompt, options).unwrap().filter_map(|piece| piece.unwrap().token).collect();
+    let mut logits = session.logits().to_vec();
+    assert_eq!(argmax(&logits), first[0]);
+    logits[first[0] as usize] = f32::NEG_INFINITY;
+    assert_eq!(second, [argmax(&logits)]);
+    session.truncate(2);
+    assert_eq!(generate(&mut session, &prompt, 1), first);
+}
+
+#[test]
+fn a_logit_that_is_not_a_number_is_an_error_of_greedy_generation() {
+    let Some(options) = gpu(EXACT) else { return };
+    let whole = Tiny::default().bytes();
+    // The output's matrix is the last tensor: of one row's last element, or of all.
+    for count in [1, Tiny::VOCAB * Tiny::default().dim] {
+        let mut bytes = whole.clone();
+        let at = bytes.len() - 4 * count;
+        bytes[at..].chunks_exact_mut(4).for_each(|value| value.copy_from_slice(&f32::NAN.to_le_bytes()));
+        let model = tiny(bytes, &options);
+        let mut session = model.session(&EXACT_CACHE).unwrap();
+        let options = GenerateOptions { sampling: Sampling::greedy(), ..Default::default() };
+        let mut generation = session.generate(&[1, 270, 280], options).unwrap();
+        let error = generation.next().unwrap().unwrap_err();
+        assert!(matches!(error, Error::NotFinite { position: 2 }), "{count}: {error}");
+    }
+}
+
 #[test]
 fn logits_equal_transformers() {
-    let (Some(fixtures), Some(options)) = (fixtures(), gpu()) else { return };
+    let (Some(fixtures), Some(options)) = (fixtures(), gpu(EXACT)) else { return };
     // Keeps the device open, and with it the compiled shaders.
     let mut open = None;
     for name in ARCHITECTURES {
@@ -64,6 +151,7 @@ fn logits_equal_transformers() {
             assert_eq!(next, expected, "{name}: greedy step {step}");
             session.evaluate(&[next], |_| true).unwrap();
         }
+        assert_eq!(generated(&model, &tokens, greedy.len()), greedy, "{name}: picked on the device");
         open = Some(model);
     }
     drop(open);
@@ -71,7 +159,7 @@ fn logits_equal_transformers() {
 
 #[test]
 fn quantized_logits_are_exact() {
-    let (Some(fixtures), Some(options)) = (fixtures(), gpu()) else { return };
+    let (Some(fixtures), Some(options)) = (fixtures(), gpu(EXACT)) else { return };
     let mut folders: Vec<_> = std::fs::read_dir(fixtures.join("arch")).unwrap().map(|e| e.unwrap().path()).collect();
     folders.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with("quant-llama-"));
     folders.sort();
@@ -95,4 +183,42 @@ fn quantized_logits_are_exact() {
     }
     drop(open);
     assert!(ran.len() >= 10, "{ran:?}");
+}
+
+/// A few tokens at a time and all at once are different kernels. What rounds inputs may err as llama.cpp does, which
+/// rounds them likewise; the rest is exact.
+#[test]
+fn every_variant_runs_a_model() {
+    let Some(fixtures) = fixtures() else { return };
+    for bits in 0..8 {
+        let [subgroups, int8_dot, f16] = [1, 2, 4].map(|bit| bits & bit != 0);
+        let variant = Variant { subgroups, int8_dot, f16 };
+        let Some(options) = gpu(EXACT) else { return };
+        if (subgroups && !adapters()[0].subgroups) || (f16 && !adapters()[0].f16) {
+            continue;
+        }
+        let gpu = GpuOptions { variant: Some(variant), ..options.gpu };
+        let options = LoadOptions { gpu, ..options };
+        for (name, logits, block) in [
+            ("qwen3", "logits_hf", false),
+            ("quant-llama-F16", "logits_exact", false),
+            ("quant-llama-wide256-Q4_K_M", "logits_exact", true),
+        ] {
+            let folder = fixtures.join("arch").join(name);
+            let model = Model::open(folder.join("model.gguf"), &options).unwrap();
+            let tokens = ids(&json(&folder.join("tokens.json"))["tokens"]);
+            let expected = npy(&folder.join(format!("{logits}.npy")));
+            for ubatch in [8, 512] {
+                let rounds = if ubatch == 8 { int8_dot && block } else { f16 && name != "qwen3" };
+                let bound = match rounds {
+                    true => 1.15 * json(&folder.join("meta.json"))["nmse_llamacpp_vs_exact_dequant"].as_f64().unwrap(),
+                    false => 1e-9,
+                };
+                let error = nmse(&logits_in_batches(&model, &tokens, ubatch), &expected);
+                println!("{name:28} {variant:?}, {ubatch} at once: NMSE {error:.2e}, at most {bound:.2e}");
+                assert!(error < bound, "{name}, {variant:?}, {ubatch} at once: NMSE {error:e}, at most {bound:e}");
+                assert!(!rounds || error > 1e-9, "{name}, {variant:?}, {ubatch} at once: {error:e} is not rounded");
+            }
+        }
+    }
 }

@@ -2,19 +2,16 @@
 //! adapter, a software one (lavapipe) included.
 #![cfg(feature = "gpu")]
 
-use std::io::Write;
-
 use candor::gguf::Gguf;
 use candor::{Device, Error, GpuLayers, LoadOptions, Model, Offload, Placement, SessionOptions, ops::KvFormat};
-use candor_testing::{Tiny, argmax, nmse};
+use candor_testing::{Tiny, argmax, has_gpu, nmse};
 
 const LAYERS: usize = 4;
 const TOKENS: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];
 
 /// The first adapter by name; prints a reason and returns `None` where there is none.
 fn gpu() -> Option<LoadOptions> {
-    if candor::gpu::adapters().is_empty() {
-        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+    if !has_gpu(candor::gpu::adapters().len()) {
         return None;
     }
     let offload = Offload { names: vec!["gpu0".to_owned()], ..Offload::default() };

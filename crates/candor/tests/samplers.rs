@@ -331,3 +331,42 @@ fn a_large_vocabulary_takes_little_time() {
         assert!(best.as_millis() < 100, "{name}: {best:?}");
     }
 }
+
+/// Settings that change one thing about greedy sampling, and whether it still takes the greatest logit come what may.
+#[test]
+fn what_takes_the_greatest_logit_says_so() {
+    let greedy = Sampling::greedy();
+    let chain = |text| Sampling { samplers: Sampling::parse_samplers(text).unwrap(), ..greedy.clone() };
+    let cases = [
+        (true, greedy.clone()),
+        (true, Sampling { temperature: -1.0, top_k: 1, ..greedy.clone() }),
+        (true, Sampling { top_k: 3, top_p: 0.1, min_p: 0.9, top_n_sigma: 0.5, min_keep: 4, ..greedy.clone() }),
+        (true, Sampling { repeat_penalty: 2.0, repeat_last_n: 0, ..greedy.clone() }),
+        (true, Sampling { repeat_penalty: 2.0, typical_p: 0.1, xtc_probability: 1.0, ..chain("temperature;top_k") }),
+        (true, chain("temperature")),
+        (false, Sampling { temperature: 0.1, ..greedy.clone() }),
+        (false, Sampling { dynatemp_range: 5.0, ..greedy.clone() }),
+        (false, Sampling { logit_bias: vec![(7, 100.0)], ..greedy.clone() }),
+        (false, Sampling { repeat_penalty: 3.0, ..greedy.clone() }),
+        (false, Sampling { presence_penalty: 50.0, ..greedy.clone() }),
+        (false, Sampling { frequency_penalty: 50.0, ..greedy.clone() }),
+        (false, Sampling { dry_multiplier: 100.0, dry_sequence_breakers: vec![], ..greedy.clone() }),
+        (false, Sampling { mirostat: 2, temperature: 1.0, ..greedy.clone() }),
+        (false, Sampling { typical_p: 0.2, ..greedy.clone() }),
+        (false, Sampling { xtc_probability: 1.0, xtc_threshold: 0.01, ..greedy.clone() }),
+        (false, chain("top_k;min_p")),
+    ];
+    for (takes, settings) in cases {
+        let mut sampler = sampler(Sampling { seed: Some(1), ..settings.clone() });
+        assert_eq!(sampler.takes_greatest(), takes, "{settings:?}");
+        let mut greatest = 0;
+        for step in 0..40u32 {
+            // Coarse, so that there are ties; and seen again and again, so that penalties would act.
+            let logits: Vec<f32> = bell(u64::from(step % 4), 600).iter().map(|logit| logit.round()).collect();
+            let token = sampler.sample(&logits).unwrap();
+            greatest += u32::from(token == candor_testing::argmax(&logits));
+            sampler.accept(token);
+        }
+        assert_eq!(greatest == 40, takes, "{greatest} of 40: {settings:?}");
+    }
+}

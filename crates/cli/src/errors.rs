@@ -231,7 +231,8 @@ impl Error {
             }
             Error::Candor(candor::Error::TextTooShort { .. }) => "-c N makes the windows shorter",
             Error::Candor(candor::Error::NoGpu | candor::Error::BuiltWithoutGpu) => {
-                "--device cpu runs on the processor; `candor devices` lists what there is"
+                "--device cpu runs on the processor; `candor devices` lists what there is; what is emulated in software runs \
+                 only by its name"
             }
             Error::Candor(candor::Error::Model(models::Error::Ops(ops::Error::Device { what, .. }))) => {
                 match what.contains("out of memory") {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType,
     BufferDescriptor, BufferUsages, ComputePipeline, ComputePipelineDescriptor, DeviceDescriptor, ErrorFilter,
-    ErrorScopeGuard, ExperimentalFeatures, Features, MemoryHints, PipelineLayoutDescriptor, PollType, Queue,
+    ErrorScopeGuard, ExperimentalFeatures, MemoryHints, PipelineLayoutDescriptor, PollType, Queue,
     ShaderModuleDescriptor, ShaderSource, ShaderStages, Trace,
 };
 
@@ -75,15 +75,11 @@ impl Device {
     async fn open(options: &GpuOptions) -> Result<Device, Error> {
         let adapter = adapter::choose(adapter::instance(), options.adapter.as_ref()).await?;
         let info = adapter.get_info();
-        let available = adapter.features();
-        let variant = options.variant.unwrap_or(Variant { subgroups: available.contains(Features::SUBGROUP) });
-        if variant.subgroups && !available.contains(Features::SUBGROUP) {
-            return Err(Error::Feature { adapter: info.name, feature: "subgroup operations" });
-        }
+        let variant = options.variant.unwrap_or_else(|| Variant::of(&adapter));
         let limits = adapter.limits();
         let descriptor = DeviceDescriptor {
             label: Some("candor"),
-            required_features: if variant.subgroups { Features::SUBGROUP } else { Features::empty() },
+            required_features: variant.features(&adapter)?,
             required_limits: limits.clone(),
             experimental_features: ExperimentalFeatures::disabled(),
             memory_hints: MemoryHints::Performance,

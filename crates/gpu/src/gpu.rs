@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wgpu::BufferUsages;
 
-use candor_ops::{Error, Heads, KvPlan, Ops, Pairing, Prims, Rope, Step, Tensor};
+use candor_ops::{Error, Heads, KvPlan, Ops, Pairing, Prims, Rope, Step, Tensor, Traffic};
 
 use crate::attention::{self, Cache};
 use crate::buffer::{Buf, Pool, Snapshot};
@@ -283,8 +283,41 @@ impl Ops for Gpu {
         self.elementwise(Kernel::Swiglu, gate, Some((&up.storage, up.quads())));
     }
 
+    fn matmul2(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf) {
+        product::all(self, &mut [a, b], x, Store::Set);
+    }
+
+    fn matmul3(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), c: (&mut Buf, &Weight), x: &Buf) {
+        product::all(self, &mut [a, b, c], x, Store::Set);
+    }
+
     fn matmul_add(&mut self, x: &mut Buf, h: &Buf, w: &Weight, _product: &mut Buf) {
         product::matmul(self, x, h, w, Store::Add);
+    }
+
+    const BEST_IS_CHEAP: bool = true;
+
+    fn best(&mut self, x: &Buf, width: usize) -> Option<u32> {
+        // Two words at least are read, and the rest of the row's norm has to lie somewhere.
+        let storage = self.pooled((x.stride.max(2) * 4) as u64);
+        let row = [width as u32, x.stride as u32];
+        // The norm of a row is NaN throughout where one element is, so that one of its elements, the second, tells; it
+        // stays when the place goes where the first was.
+        let buffers = [&x.storage, &x.storage, &storage];
+        let numbers = [row[0], row[1], 1f32.to_bits()];
+        self.dispatch(&Dispatch { kernel: Kernel::RmsNorm, buffers: &buffers, numbers: &numbers, grid: [1, 1, 1] });
+        let buffers = [&x.storage, &*storage];
+        self.dispatch(&Dispatch { kernel: Kernel::Argmax, buffers: &buffers, numbers: &row, grid: [1, 1, 1] });
+        let mut read = [0u32; 2];
+        self.recorder.read(&self.device, &storage, 8, &mut |bytes| {
+            bytemuck::cast_slice_mut(&mut read).copy_from_slice(bytes);
+        });
+        (width < 2 || !f32::from_bits(read[1]).is_nan()).then_some(read[0])
+    }
+
+    fn traffic(&self) -> Traffic {
+        let Counters { submits, bytes_read, buffers, bind_groups, .. } = self.counters();
+        Traffic { submits, bytes_read, made: buffers + bind_groups }
     }
 
     fn argmax(&mut self, x: &Buf, width: usize, out: &mut Vec<u32>) {

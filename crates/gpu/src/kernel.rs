@@ -11,8 +11,9 @@ use crate::{Variant, format};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kernel {
     Embed(Format),
-    MatVec { format: Format, rows: u32, store: Store },
-    MatMul { format: Format, store: Store },
+    Round,
+    MatVec { format: Format, rows: u32, inputs: Inputs, store: Store },
+    MatMul { format: Format, tile: Tile, store: Store },
     RmsNorm,
     HeadNorm,
     Silu,
@@ -27,6 +28,22 @@ pub(crate) enum Kernel {
     KvWrite(KvKind),
     Attend(Attend),
     Merge,
+}
+
+/// Inputs of a product with few of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Inputs {
+    /// As they are.
+    Floats,
+    /// Rounded to signed bytes in blocks.
+    Bytes,
+}
+
+/// How a product with many inputs holds them and the weights in workgroup memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Tile {
+    Floats,
+    Halves,
 }
 
 /// What becomes of a product.
@@ -100,6 +117,9 @@ impl KvKind {
 /// Rows of inputs that a product of a matrix with vectors takes at most.
 pub(crate) const MAT_VEC_ROWS: usize = 8;
 
+/// Rows of inputs and of the matrix in a tile of a product with many inputs.
+pub(crate) const TILE: u32 = 64;
+
 /// Rows of the matrix that one workgroup of it multiplies.
 pub(crate) fn rows_per_group(inputs: u32) -> u32 {
     if inputs <= 4 { 4 } else { 2 }
@@ -119,11 +139,19 @@ impl Kernel {
     pub(crate) fn source(self, variant: Variant) -> String {
         let (constants, pieces) = self.parts(variant);
         let mut source = String::new();
+        if self.has_halves() {
+            source.push_str("enable f16;\n");
+        }
         for (name, value) in constants {
             let _ = writeln!(source, "const {name} = {value};");
         }
         pieces.iter().for_each(|piece| source.push_str(piece));
         source
+    }
+
+    /// Whether it can only be compiled where shaders have half precision.
+    fn has_halves(self) -> bool {
+        matches!(self, Kernel::MatMul { tile: Tile::Halves, .. })
     }
 
     fn parts(self, variant: Variant) -> (Vec<(&'static str, String)>, Vec<&'static str>) {
@@ -132,13 +160,24 @@ impl Kernel {
         let decode = |format| format::decoder(format).map_or(&[][..], |decoder| decoder.source);
         match self {
             Kernel::Embed(format) => (vec![], [&[shader!("embed")], decode(format)].concat()),
-            Kernel::MatVec { format, rows, store } => {
+            Kernel::Round => (vec![], vec![shader!("round")]),
+            Kernel::MatVec { format, rows, inputs, store } => {
+                let products = match inputs {
+                    Inputs::Floats => shader!("mat_vec_floats"),
+                    Inputs::Bytes => shader!("mat_vec_bytes"),
+                };
                 let group = number("WG", 64);
                 let constants = vec![number("T", rows), number("ROWS", rows_per_group(rows)), group, add(store)];
                 let main = if variant.subgroups { shader!("mat_vec_subgroup") } else { shader!("mat_vec_plain") };
-                (constants, [&[shader!("mat_vec"), main], decode(format)].concat())
+                (constants, [&[shader!("mat_vec"), products, main], decode(format)].concat())
             }
-            Kernel::MatMul { format, store } => (vec![add(store)], [&[shader!("mat_mul")], decode(format)].concat()),
+            Kernel::MatMul { format, tile, store } => {
+                let tile = match tile {
+                    Tile::Floats => shader!("mat_mul_f32"),
+                    Tile::Halves => shader!("mat_mul_f16"),
+                };
+                (vec![add(store)], [&[shader!("mat_mul"), tile], decode(format)].concat())
+            }
             Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![shader!("sum"), shader!("rms_norm")]),
             Kernel::HeadNorm => (vec![number("WG", 64)], vec![shader!("sum"), shader!("head_norm")]),
             Kernel::Silu => (vec![], vec![shader!("unary"), UNARY_SILU]),
@@ -200,13 +239,21 @@ pub(crate) enum Access {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use naga::back::{hlsl, msl, spv};
     use naga::valid::{Capabilities, ValidationFlags, Validator};
 
     use super::*;
 
+    /// Numbers are multiplied as they are.
+    fn inputs_of(format: Format) -> Vec<Inputs> {
+        if format.block_len() == 1 { vec![Inputs::Floats] } else { vec![Inputs::Floats, Inputs::Bytes] }
+    }
+
     fn all() -> Vec<Kernel> {
         let mut kernels = vec![
+            Kernel::Round,
             Kernel::RmsNorm,
             Kernel::HeadNorm,
             Kernel::Silu,
@@ -223,8 +270,11 @@ mod tests {
         for format in format::DECODERS.iter().map(|decoder| decoder.format) {
             kernels.push(Kernel::Embed(format));
             for store in [Store::Set, Store::Add] {
-                kernels.extend((1..=MAT_VEC_ROWS as u32).map(|rows| Kernel::MatVec { format, rows, store }));
-                kernels.push(Kernel::MatMul { format, store });
+                for inputs in inputs_of(format) {
+                    let rows = 1..=MAT_VEC_ROWS as u32;
+                    kernels.extend(rows.map(|rows| Kernel::MatVec { format, rows, inputs, store }));
+                }
+                kernels.extend([Tile::Floats, Tile::Halves].map(|tile| Kernel::MatMul { format, tile, store }));
             }
         }
         let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0];
@@ -239,14 +289,19 @@ mod tests {
 
     #[test]
     fn every_shader_is_valid_for_vulkan_metal_and_dx12() {
+        let mut seen = HashSet::new();
         for kernel in all() {
-            for subgroups in [false, true] {
-                let source = kernel.source(Variant { subgroups });
+            for bits in 0..8 {
+                let [subgroups, int8_dot, f16] = [1, 2, 4].map(|bit| bits & bit != 0);
+                let source = kernel.source(Variant { subgroups, int8_dot, f16 });
+                if !seen.insert(source.clone()) {
+                    continue;
+                }
                 let module = naga::front::wgsl::parse_str(&source)
                     .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&source)));
                 let info = Validator::new(
                     ValidationFlags::all(),
-                    Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32,
+                    Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SHADER_FLOAT16,
                 )
                 .validate(&module)
                 .unwrap_or_else(|error| panic!("{kernel:?}: {error:?}"));

@@ -21,6 +21,7 @@ mod options;
 mod places;
 mod product;
 mod record;
+mod variant;
 mod weight;
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -34,5 +35,6 @@ pub use gpu::{Gpu, Turns};
 pub use memory::Memory;
 #[cfg(feature = "faults")]
 pub use options::ShaderEdit;
-pub use options::{AdapterChoice, Dequant, GpuOptions, Variant};
+pub use options::{AdapterChoice, Dequant, GpuOptions};
+pub use variant::Variant;
 pub use weight::Weight;

@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-/// Which ways of computing a device is asked for. All give the same within rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Variant {
-    /// Sums within subgroups by the device's own instructions, not through workgroup memory.
-    pub subgroups: bool,
-}
+use crate::Variant;
 
 /// Which adapter to take.
 #[derive(Clone, Debug, PartialEq, Eq)]

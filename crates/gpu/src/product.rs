@@ -1,42 +1,109 @@
 //! Products with matrices: few rows of inputs one way, many another.
 
+use std::sync::Arc;
+
 use candor_ops::Step;
+use candor_quant::Format;
 
 use crate::buffer::Buf;
-use crate::kernel::{Kernel, MAT_VEC_ROWS, Store, rows_per_group};
+use crate::device::Storage;
+use crate::format::{QUAD, RUN};
+use crate::kernel::{Inputs, Kernel, MAT_VEC_ROWS, Store, TILE, Tile, rows_per_group};
 use crate::record::Dispatch;
-use crate::{Gpu, Weight};
+use crate::{Gpu, Variant, Weight};
 
 /// Workgroups side by side at most; the rest goes to the second dimension.
 const GRID: u32 = 32768;
 
 /// `out = w @ x`, or `out += w @ x`.
 pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, store: Store) {
-    out.rows = x.rows;
-    for part in &w.parts {
-        let shape = [w.runs, w.stride, w.tails, part.rows, part.first, x.quads(), out.stride as u32];
-        let Gpu { device, recorder, places, .. } = gpu;
-        if x.rows <= MAT_VEC_ROWS {
-            let rows = x.rows as u32;
-            let groups = part.rows.div_ceil(rows_per_group(rows));
-            let dispatch = Dispatch {
-                kernel: Kernel::MatVec { format: w.format, rows, store },
-                buffers: &[&part.storage, &x.storage, &out.storage],
-                numbers: &shape,
-                grid: if rows == 0 { [0; 3] } else { [groups.min(GRID), groups.div_ceil(GRID), 1] },
-            };
-            recorder.dispatch(device, &dispatch);
-        } else {
-            let (places, which) = places.count(device, recorder, x.rows);
-            let [a, b, c, d, e, f, g] = shape;
-            let dispatch = Dispatch {
-                kernel: Kernel::MatMul { format: w.format, store },
-                buffers: &[&part.storage, &x.storage, places, &out.storage],
-                numbers: &[a, b, c, d, e, f, g, which],
-                grid: [part.rows.div_ceil(64), x.rows.div_ceil(64) as u32, 1],
-            };
-            recorder.dispatch(device, &dispatch);
+    all(gpu, &mut [(out, w)], x, store);
+}
+
+/// Products of the same input, which is rounded once for those that want it rounded.
+pub(crate) fn all(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, store: Store) {
+    let few = x.rows <= MAT_VEC_ROWS;
+    let wants = |w: &Weight, variant: Variant| few && variant.int8_dot && w.format.block_len() > 1;
+    let variant = gpu.device.variant;
+    let rounded = products.iter().any(|(_, w)| wants(w, variant)).then(|| Rounded::new(gpu, x));
+    for (out, w) in products {
+        out.rows = x.rows;
+        match &rounded {
+            Some(rounded) if wants(w, variant) => {
+                few_inputs(gpu, out, w, store, &rounded.few(x.rows));
+            }
+            _ if few => {
+                let few = Few { storage: &x.storage, stride: x.quads(), rows: x.rows, inputs: Inputs::Floats };
+                few_inputs(gpu, out, w, store, &few);
+            }
+            _ => many_inputs(gpu, out, x, w, store),
         }
+    }
+}
+
+/// Inputs in blocks of 32 signed bytes with a scale.
+struct Rounded {
+    storage: Arc<Storage>,
+    /// `vec4`s from row to row.
+    stride: u32,
+}
+
+impl Rounded {
+    fn new(gpu: &mut Gpu, x: &Buf) -> Rounded {
+        let runs = x.stride.div_ceil(RUN);
+        // A run is a `vec4` of bytes, and half a one of factors.
+        let stride = runs + runs.div_ceil(2);
+        let storage = gpu.pooled((x.rows * stride * QUAD) as u64);
+        gpu.dispatch(&Dispatch {
+            kernel: Kernel::Round,
+            buffers: &[&x.storage, &storage],
+            numbers: &[runs as u32, x.quads(), stride as u32],
+            grid: [(runs as u32 * 4).div_ceil(64), x.rows as u32, 1],
+        });
+        Rounded { storage, stride: stride as u32 }
+    }
+
+    fn few(&self, rows: usize) -> Few<'_> {
+        Few { storage: &self.storage, stride: self.stride, rows, inputs: Inputs::Bytes }
+    }
+}
+
+/// Few rows of inputs.
+struct Few<'a> {
+    storage: &'a Storage,
+    stride: u32,
+    rows: usize,
+    inputs: Inputs,
+}
+
+fn few_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Few<'_>) {
+    let rows = x.rows as u32;
+    for part in &w.parts {
+        let groups = part.rows.div_ceil(rows_per_group(rows));
+        gpu.dispatch(&Dispatch {
+            kernel: Kernel::MatVec { format: w.format, rows, inputs: x.inputs, store },
+            buffers: &[&part.storage, x.storage, &out.storage],
+            numbers: &[w.runs, w.stride, w.tails, part.rows, part.first, x.stride, out.stride as u32],
+            grid: if rows == 0 { [0; 3] } else { [groups.min(GRID), groups.div_ceil(GRID), 1] },
+        });
+    }
+}
+
+fn many_inputs(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, store: Store) {
+    let Gpu { device, recorder, places, .. } = gpu;
+    let (places, which) = places.count(device, recorder, x.rows);
+    // The range of BF16 is what it is there for, and F32 is for those who want it exact.
+    let halves = device.variant.f16 && !matches!(w.format, Format::F32 | Format::Bf16);
+    let tile = if halves { Tile::Halves } else { Tile::Floats };
+    for part in &w.parts {
+        let strides = [x.quads(), out.stride as u32];
+        let dispatch = Dispatch {
+            kernel: Kernel::MatMul { format: w.format, tile, store },
+            buffers: &[&part.storage, &x.storage, places, &out.storage],
+            numbers: &[w.runs, w.stride, w.tails, part.rows, part.first, strides[0], strides[1], which],
+            grid: [part.rows.div_ceil(TILE), (x.rows as u32).div_ceil(TILE), 1],
+        };
+        recorder.dispatch(device, &dispatch);
     }
 }
 

@@ -17,7 +17,7 @@ const STREAM_BYTES: usize = 640 << 20;
 /// Weight bytes between two looks at the clock while streaming: under the time slice of a busy machine.
 const WINDOW_BYTES: usize = 4 << 20;
 const PROMPT_ROWS: usize = 1024;
-const PROMPT_INPUTS: [usize; 4] = [2, 8, 32, 512];
+const PROMPT_INPUTS: [usize; 5] = [2, 3, 8, 32, 512];
 
 /// Inputs in both forms.
 struct Inputs {

@@ -18,7 +18,7 @@ mod tensor;
 
 pub use kv::{KvFormat, KvPlan};
 pub use plain::Plain;
-pub use prims::{Heads, Ops, Prims};
+pub use prims::{Heads, Ops, Prims, Traffic};
 pub use reference::Reference;
 pub use rope::{Pairing, Rope};
 pub use shapes::{Shapes, Work};

@@ -17,6 +17,29 @@ pub struct Heads {
     pub scale: f32,
 }
 
+/// What a run has exchanged with a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Times that work was handed over.
+    pub submits: u64,
+    /// Bytes read back.
+    pub bytes_read: u64,
+    /// Objects made: buffers, and their bindings to operations.
+    pub made: u64,
+}
+
+impl std::ops::Add for Traffic {
+    type Output = Traffic;
+
+    fn add(self, other: Traffic) -> Traffic {
+        Traffic {
+            submits: self.submits + other.submits,
+            bytes_read: self.bytes_read + other.bytes_read,
+            made: self.made + other.made,
+        }
+    }
+}
+
 /// The primitives that a backend provides.
 ///
 /// `T` is the number of rows in flight: [`Prims::embed`] sets it to the step's tokens, [`Prims::matmul_rows`] to its
@@ -120,6 +143,24 @@ pub trait Ops: Prims {
     ) {
         self.matmul2(a, b, x);
         self.matmul(c.0, x, c.1);
+    }
+
+    /// Whether [`Ops::best`] costs less than reading the row: where values lie in a memory of their own.
+    const BEST_IS_CHEAP: bool = false;
+
+    /// The place of the greatest element of the only row in flight, of `width`, and the first of equals; `None` where an
+    /// element is not a number.
+    fn best(&mut self, x: &Self::Buf, width: usize) -> Option<u32> {
+        let (snapshot, mut values) = (self.snapshot(x), Vec::new());
+        self.download(&snapshot, &mut values);
+        let row = &values[..width];
+        let greatest = (1..width).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+        (!row.iter().any(|value| value.is_nan())).then_some(greatest as u32)
+    }
+
+    /// What was exchanged with the device so far; nothing where there is no device.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
     }
 
     /// The place of the greatest element of each row of `width` in flight, the first of equals.

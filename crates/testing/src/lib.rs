@@ -23,6 +23,20 @@ pub fn fixtures() -> Option<PathBuf> {
     None
 }
 
+/// Whether there is a GPU to test on, a software one (lavapipe) included. Where there is none a reason is printed, so that a
+/// test can return.
+///
+/// # Panics
+/// If there is none though `CANDOR_TEST_GPU=1` says that there must be one.
+pub fn has_gpu(adapters: usize) -> bool {
+    if adapters == 0 {
+        let demanded = std::env::var_os("CANDOR_TEST_GPU").is_some_and(|value| value == "1");
+        assert!(!demanded, "CANDOR_TEST_GPU=1, but there is no GPU, and no software adapter (lavapipe) either");
+        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+    }
+    adapters > 0
+}
+
 /// A JSON file.
 ///
 /// # Panics

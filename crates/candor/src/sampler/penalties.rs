@@ -33,6 +33,11 @@ impl Penalties {
         }
     }
 
+    /// Whether anything may be penalised.
+    pub(super) fn are_on(&self) -> bool {
+        self.window > 0
+    }
+
     pub(super) fn accept(&mut self, id: u32) {
         if self.window == 0 {
             return;

@@ -4,7 +4,10 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
 
-use super::{CacheFormat, When};
+use super::{
+    CacheFormat, When,
+    device::{DeviceName, Layers},
+};
 
 /// `candor bench`.
 #[derive(Debug, Args)]
@@ -19,6 +22,8 @@ pub struct BenchArgs {
     pub tests: TestArgs,
     #[command(flatten)]
     pub setups: SetupArgs,
+    #[command(flatten)]
+    pub devices: DeviceLists,
     /// How often each test is run
     #[arg(short, long, value_name = "N", default_value = "5", help_heading = "Tests")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -74,6 +79,18 @@ pub struct SetupArgs {
     /// Threads; 0 takes one per physical core
     #[arg(short, long, value_name = "LIST", default_value = "0")]
     pub threads: Vec<Threads>,
+}
+
+/// Where it is measured: all else is done on each device with each number of layers.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Performance")]
+pub struct DeviceLists {
+    /// Where to compute (also -dev), as candor run takes it; can be given more than once
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: Vec<DeviceName>,
+    /// Layers that the GPU takes (also -ngl): numbers, auto or all
+    #[arg(long, value_name = "LIST", default_value = "auto", visible_alias = "n-gpu-layers", value_delimiter = ',')]
+    pub gpu_layers: Vec<Layers>,
 }
 
 /// What `candor bench` prints.

@@ -53,10 +53,7 @@ impl DeviceArgs {
     /// # Errors
     /// If the processors are none that can be used, or a GPU has none of the names.
     pub fn load(&self) -> Result<LoadOptions, Error> {
-        let (device, names) = match &self.device {
-            DeviceName::One(device) => (*device, Vec::new()),
-            DeviceName::Gpus(names) => (Device::Gpu, names.clone()),
-        };
+        let (device, names) = self.device.parts();
         let offload = Offload {
             names,
             layers: self.gpu_layers.0,
@@ -90,6 +87,29 @@ pub enum DeviceName {
     Gpus(Vec<String>),
 }
 
+impl DeviceName {
+    /// The library's words for it: the device, and names of GPUs.
+    pub fn parts(&self) -> (Device, Vec<String>) {
+        match self {
+            DeviceName::One(device) => (*device, Vec::new()),
+            DeviceName::Gpus(names) => (Device::Gpu, names.clone()),
+        }
+    }
+}
+
+impl fmt::Display for DeviceName {
+    /// As it is given.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DeviceName::One(Device::Auto) => "auto",
+            DeviceName::One(Device::Gpu) => "gpu",
+            DeviceName::One(Device::Reference) => "reference",
+            DeviceName::One(_) => "cpu",
+            DeviceName::Gpus(names) => return f.write_str(&names.join(",")),
+        })
+    }
+}
+
 impl FromStr for DeviceName {
     type Err = Infallible;
 
@@ -106,7 +126,7 @@ impl FromStr for DeviceName {
 
 /// How many layers a GPU takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layers(GpuLayers);
+pub struct Layers(pub GpuLayers);
 
 /// Bytes: `512M`, `7.5G`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +146,17 @@ impl fmt::Display for Unexpected {
 }
 
 impl std::error::Error for Unexpected {}
+
+impl fmt::Display for Layers {
+    /// As it is given.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            GpuLayers::Auto => f.write_str("auto"),
+            GpuLayers::All => f.write_str("all"),
+            GpuLayers::Count(count) => count.fmt(f),
+        }
+    }
+}
 
 impl FromStr for Layers {
     type Err = Unexpected;

@@ -2,8 +2,16 @@
 
 use std::io::{self, Write};
 
-use super::{plan::Setup, result::Measured};
-use crate::{args::CacheFormat, report::name};
+use candor::Device;
+
+use super::{
+    plan::{Plan, Setup},
+    result::Measured,
+};
+use crate::{
+    args::{CacheFormat, device::DeviceName},
+    report::name,
+};
 
 /// Settings that get a column only where a test has others.
 const USUAL: Setup = Setup { batch: 2048, ubatch: 512, keys: CacheFormat::F16, values: CacheFormat::F16 };
@@ -37,19 +45,23 @@ pub struct Table {
 }
 
 impl Table {
-    /// Writes the heading of a table for tests with these setups.
-    pub fn begin<'s>(setups: impl Iterator<Item = &'s Setup> + Clone, out: &mut impl Write) -> io::Result<Table> {
+    /// Writes the heading of a table for the tests of a plan.
+    pub fn begin(plan: &Plan, out: &mut impl Write) -> io::Result<Table> {
         let left = |heading, width, cell| Column { heading, width, left: true, cell };
         let right = |heading, width, cell| Column { heading, width, left: false, cell };
         let mut columns = vec![
             left("model", 30, |m| m.subject.kind.clone()),
             right("size", 10, |m| size(m.subject.size)),
             right("params", 10, |m| parameters(m.subject.parameters)),
-            left("backend", 14, |m| format!("CPU {}", m.place.ceilings.isa)),
+            left("backend", 14, |m| m.place.backend()),
             right("threads", 7, |m| m.place.ceilings.threads.to_string()),
         ];
+        if plan.sites.iter().any(|site| site.device != DeviceName::One(Device::Cpu)) {
+            columns.push(right("ngl", 4, |m| m.place.site.layers.to_string()));
+            columns.push(left("dev", 10, |m| m.place.site.device.to_string()));
+        }
         for setting in SETTINGS {
-            if setups.clone().any(|setup| (setting.value)(setup) != (setting.value)(&USUAL)) {
+            if plan.tests.iter().any(|(setup, _)| (setting.value)(setup) != (setting.value)(&USUAL)) {
                 columns.push(right(setting.heading, setting.width, setting.cell));
             }
         }

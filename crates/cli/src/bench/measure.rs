@@ -8,7 +8,7 @@ use std::{
 use candor::{Model, Sequences, Session, SessionOptions};
 
 use super::plan::{Setup, Test};
-use crate::{answer::kv_format, errors::Error};
+use crate::errors::Error;
 
 /// How a test is run.
 pub struct Runs<'a> {
@@ -76,13 +76,8 @@ impl Feed {
 
 impl<'a> Course<'a> {
     fn new(model: &Model, setup: Setup, test: Test, cancel: &'a AtomicBool) -> Result<Course<'a>, Error> {
-        let options = SessionOptions {
-            context: usize::try_from(test.context()).unwrap_or(usize::MAX),
-            batch: setup.batch as usize,
-            ubatch: setup.ubatch as usize,
-            keys: kv_format(setup.keys),
-            values: kv_format(setup.values),
-        };
+        let context = usize::try_from(test.context()).unwrap_or(usize::MAX);
+        let options = SessionOptions { context, ..setup.session() };
         let feed = match test.sequences {
             1 => Feed::One(Box::new(model.session(&options)?)),
             several => Feed::Many(model.sequences(several as usize, &options)?),

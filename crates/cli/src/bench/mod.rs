@@ -15,7 +15,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{LoadOptions, Model, tokenizer::CivilTime};
+use candor::{LoadOptions, Model, Offload, tokenizer::CivilTime};
 use clap::error::ErrorKind;
 
 use crate::{
@@ -26,9 +26,9 @@ use crate::{
     output::say,
 };
 use measure::Runs;
-use plan::Plan;
+use plan::{Plan, Site};
 use printer::Printer;
-use result::{Measured, Place, Subject};
+use result::{Measured, Place, Runner, Subject};
 
 /// Runs the command.
 pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
@@ -46,10 +46,10 @@ pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
         runs: Runs { repetitions: args.repetitions, warmup: !args.no_warmup, cancel: &cancel },
         progress: args.progress,
         done: 0,
-        total: sources.len() * plan.threads.len() * plan.tests.len(),
+        total: sources.len() * plan.sites.len() * plan.tests.len(),
         notes: vec![format!("build: {}", env!("CARGO_PKG_VERSION"))],
     };
-    let mut printer = Printer::begin(io::stdout().lock(), args.output, plan.tests.iter().map(|(setup, _)| setup))?;
+    let mut printer = Printer::begin(io::stdout().lock(), args.output, &plan)?;
     // Also where a model or a test cannot be run the page is ended: what is above was measured.
     let whole = sources.iter().try_fold(true, |whole, source| Ok(whole && bench.model(source, &mut printer)?));
     if !matches!(whole, Err(Error::Closed)) {
@@ -88,22 +88,25 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Measures a model; whether all tests were run.
     fn model(&mut self, source: &Source, printer: &mut Printer<impl Write>) -> Result<bool, Error> {
-        for &threads in &self.plan.threads {
-            let options = LoadOptions { threads: threads as usize, ..LoadOptions::default() };
+        for site in &self.plan.sites {
+            let (device, names) = site.device.parts();
+            let offload = Offload { names, layers: site.layers.0, ..Offload::default() };
+            let (threads, session) = (site.threads as usize, self.plan.largest());
+            let options = LoadOptions { device, offload, threads, session, ..LoadOptions::default() };
             let model = source.clone().open_with(&options, self.progress)?.model;
-            if !self.tests(source, &model, threads as usize, printer)? {
+            if !self.tests(source, &model, site, printer)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Measures a model with a number of threads.
+    /// Measures a model on a site.
     fn tests(
         &mut self,
         source: &Source,
         model: &Model,
-        threads: usize,
+        site: &Site,
         printer: &mut Printer<impl Write>,
     ) -> Result<bool, Error> {
         let subject = Subject::of(source.name(), model.gguf());
@@ -116,7 +119,8 @@ impl Bench<'_> {
             );
         }
         self.say(format_args!("measuring what the machine can do"));
-        let place = Place { cpu: machine::processor(), ceilings: candor::ceilings(model, threads)? };
+        let ceilings = candor::ceilings(model, site.threads as usize)?;
+        let place = Place { cpu: machine::processor(), ceilings, site: site.clone(), runner: Runner::of(model) };
         self.notes.push(place.note());
         for &(setup, test) in &self.plan.tests {
             self.say(format_args!("{}/{}: {} {test}", self.done + 1, self.total, subject.kind));

@@ -2,9 +2,15 @@
 
 use std::fmt;
 
-use crate::args::{
-    CacheFormat,
-    bench::{BenchArgs, Counts, Positive},
+use candor::SessionOptions;
+
+use crate::{
+    answer::kv_format,
+    args::{
+        CacheFormat,
+        bench::{BenchArgs, Counts, Positive},
+        device::{DeviceName, Layers},
+    },
 };
 
 /// What is measured: passes over a prompt, then passes that each add a token to every sequence.
@@ -29,10 +35,19 @@ pub struct Setup {
     pub values: CacheFormat,
 }
 
+/// Where it is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub device: DeviceName,
+    pub layers: Layers,
+    /// 0 stands for one per physical core.
+    pub threads: u32,
+}
+
 /// The tests of a model.
 pub struct Plan {
-    /// Numbers of threads; all else is done for each. 0 stands for one per physical core.
-    pub threads: Vec<u32>,
+    /// All else is done on each.
+    pub sites: Vec<Site>,
     /// Setups and what is measured in each.
     pub tests: Vec<(Setup, Test)>,
 }
@@ -55,6 +70,19 @@ impl fmt::Display for Test {
     }
 }
 
+impl Setup {
+    /// A session with these settings and the model's context.
+    pub fn session(self) -> SessionOptions {
+        SessionOptions {
+            context: 0,
+            batch: self.batch as usize,
+            ubatch: self.ubatch as usize,
+            keys: kv_format(self.keys),
+            values: kv_format(self.values),
+        }
+    }
+}
+
 impl Test {
     /// Tokens that count: those of all sequences.
     pub fn tokens(&self) -> u64 {
@@ -68,6 +96,16 @@ impl Test {
 }
 
 impl Plan {
+    /// The session that a model has to leave room for on a GPU: with the longest context of all tests.
+    pub fn largest(&self) -> SessionOptions {
+        let longest = self.tests.iter().max_by_key(|(_, test)| test.context() * u64::from(test.sequences));
+        longest.map_or_else(SessionOptions::default, |(setup, test)| {
+            // What several sequences take is what one of the same length together takes.
+            let context = test.context() * u64::from(test.sequences);
+            SessionOptions { context: usize::try_from(context).unwrap_or(usize::MAX), ..setup.session() }
+        })
+    }
+
     /// What the arguments ask for.
     pub fn of(args: &BenchArgs) -> Plan {
         let counts = |lists: &[Counts]| lists.iter().flat_map(|list| list.0.clone()).collect::<Vec<_>>();
@@ -100,8 +138,20 @@ impl Plan {
                 }
             }
         }
-        Plan { threads: setups.threads.iter().flat_map(|list| list.0.clone()).collect(), tests }
+        Plan { sites: sites(args), tests }
     }
+}
+
+/// Every device with every number of layers and of threads.
+fn sites(args: &BenchArgs) -> Vec<Site> {
+    let threads: Vec<u32> = args.setups.threads.iter().flat_map(|list| list.0.clone()).collect();
+    let devices = args.devices.device.iter();
+    let places = devices.flat_map(|device| args.devices.gpu_layers.iter().map(move |&layers| (device, layers)));
+    places
+        .flat_map(|(device, layers)| {
+            threads.iter().map(move |&threads| Site { device: device.clone(), layers, threads })
+        })
+        .collect()
 }
 
 #[cfg(test)]

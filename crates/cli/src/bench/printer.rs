@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{data, markdown::Table, plan::Setup, result::Measured};
+use super::{data, markdown::Table, plan::Plan, result::Measured};
 use crate::args::bench::BenchFormat;
 
 /// A page that is being written.
@@ -14,14 +14,10 @@ pub struct Printer<W> {
 }
 
 impl<W: Write> Printer<W> {
-    /// Begins a page for tests with these setups.
-    pub fn begin<'s>(
-        mut out: W,
-        format: BenchFormat,
-        setups: impl Iterator<Item = &'s Setup> + Clone,
-    ) -> io::Result<Printer<W>> {
+    /// Begins a page for the tests of a plan.
+    pub fn begin(mut out: W, format: BenchFormat, plan: &Plan) -> io::Result<Printer<W>> {
         let table = match format {
-            BenchFormat::Md => Some(Table::begin(setups, &mut out)?),
+            BenchFormat::Md => Some(Table::begin(plan, &mut out)?),
             BenchFormat::Json => {
                 writeln!(out, "[")?;
                 None

@@ -1,8 +1,8 @@
 //! What a test gave: its samples, what it worked on, and the figures that follow from both.
 
-use candor::{Ceilings, gguf::Gguf, ops::Work};
+use candor::{Ceilings, Model, gguf::Gguf, ops::Work};
 
-use super::plan::{Setup, Test};
+use super::plan::{Setup, Site, Test};
 use crate::show::summary::Summary;
 
 /// The model that was measured.
@@ -23,6 +23,16 @@ pub struct Place {
     pub cpu: String,
     /// Kernels, threads, and what they can do at most.
     pub ceilings: Ceilings,
+    /// As it was asked for.
+    pub site: Site,
+    pub runner: Runner,
+}
+
+/// What computes: the model's own words, and whether the processor alone does.
+pub struct Runner {
+    label: String,
+    gpu: bool,
+    cpu: bool,
 }
 
 /// A test and what it gave.
@@ -67,9 +77,52 @@ impl Subject {
     }
 }
 
+impl Runner {
+    /// Of a loaded model.
+    pub fn of(model: &Model) -> Runner {
+        let label = model.device_label().to_owned();
+        let has = |prefix| label.split("; ").any(|part| part.starts_with(prefix));
+        Runner { gpu: has("gpu, "), cpu: has("cpu, "), label }
+    }
+}
+
 impl Place {
-    /// What the shares of the table are of.
+    /// llama-bench's field: the sorts of devices.
+    pub fn backends(&self) -> &'static str {
+        match (self.runner.gpu, self.runner.cpu) {
+            (false, true) => "CPU",
+            (false, false) => "reference",
+            (true, false) => "GPU",
+            (true, true) => "GPU,CPU",
+        }
+    }
+
+    /// The model's own words for what computes.
+    pub fn device(&self) -> &str {
+        &self.runner.label
+    }
+
+    /// llama-bench's column.
+    pub fn backend(&self) -> String {
+        let isa = self.ceilings.isa;
+        match (self.runner.gpu, self.runner.cpu) {
+            (false, true) => format!("CPU {isa}"),
+            (false, false) => "reference".to_owned(),
+            (true, false) => "GPU".to_owned(),
+            (true, true) => format!("GPU, CPU {isa}"),
+        }
+    }
+
+    /// The processor's limits, where it computes alone: of other devices' nothing is known.
+    pub fn limits(&self) -> Option<&Ceilings> {
+        (self.runner.cpu && !self.runner.gpu).then_some(&self.ceilings)
+    }
+
+    /// What the shares of the table are of, or what computed where there are none.
     pub fn note(&self) -> String {
+        if self.limits().is_none() {
+            return self.runner.label.clone();
+        }
         let Ceilings { isa, threads, read, multiply, .. } = self.ceilings;
         let (read, multiply, noun) = (read / 1e9, multiply / 1e12, if threads == 1 { "thread" } else { "threads" });
         format!("{}, {isa}, {threads} {noun}: reads {read:.1} GB/s, peak {multiply:.3} TOPS", self.cpu)
@@ -110,12 +163,12 @@ impl Measured<'_> {
 
     /// The part of the machine's read speed that this is.
     pub fn share_of_read(&self) -> Option<f64> {
-        self.bytes_per_second().map(|bytes| bytes / self.place.ceilings.read)
+        Some(self.bytes_per_second()? / self.place.limits()?.read)
     }
 
     /// The part of the kernels' peak that [`Measured::operations_per_second`] is.
     pub fn share_of_peak(&self) -> Option<f64> {
-        self.operations_per_second().map(|operations| operations / self.place.ceilings.multiply)
+        Some(self.operations_per_second()? / self.place.limits()?.multiply)
     }
 
     /// Multiplications and additions per second, where several tokens share a weight.

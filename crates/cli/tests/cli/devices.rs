@@ -1,11 +1,13 @@
 //! Devices: which there are, which is taken, and how a model is laid out over them.
 
+use candor_testing::has_gpu;
+
 use crate::program::candor;
 
 const GREEDY: [&str; 8] = ["-p", "Once upon a time", "-n", "6", "--temp", "0", "-c", "64"];
 
 /// Names of the GPUs; empty where there is none, not even an emulation.
-fn gpus() -> Vec<String> {
+pub fn gpus() -> Vec<String> {
     let devices: serde_json::Value = serde_json::from_str(&candor(["devices", "--json"]).text()).unwrap();
     let devices = devices.as_array().unwrap();
     assert_eq!(devices[0]["name"], "cpu");
@@ -61,10 +63,11 @@ fn auto_is_the_processor_where_there_is_no_gpu_and_never_an_emulation() {
 
 #[test]
 fn layers_on_a_gpu_give_the_same_text() {
-    let Some(gpu) = gpus().into_iter().next() else {
-        eprintln!("skipped: no GPU, and no software adapter (lavapipe) either");
+    let gpus = gpus();
+    if !has_gpu(gpus.len()) {
         return;
-    };
+    }
+    let gpu = &gpus[0];
     let expected = candor(["run"].iter().chain(&GREEDY)).text();
     for (flags, reason) in [
         (&["-ngl", "1"][..], "1 of "),
@@ -72,7 +75,7 @@ fn layers_on_a_gpu_give_the_same_text() {
         (&["-ngl", "0"], "0 of "),
         (&["-ngl", "all", "--gpu-memory", "2M"], "more than the budget of 2 MB\nhint: -ngl auto takes as many layers "),
     ] {
-        let words = ["run", "--device", &gpu].into_iter().chain(flags.iter().copied()).chain(GREEDY);
+        let words = ["run", "--device", gpu].into_iter().chain(flags.iter().copied()).chain(GREEDY);
         let outcome = candor(words).outcome();
         assert_eq!((outcome.code, &outcome.stdout), (0, &expected), "{flags:?}: {outcome:?}");
         assert!(outcome.stderr.contains(reason), "{flags:?}: {outcome:?}");

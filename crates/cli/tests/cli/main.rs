@@ -8,8 +8,12 @@ mod conversation;
 mod devices;
 mod documents;
 mod faults;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod inspect;
 mod inspect_run;
+#[cfg(not(feature = "gpu"))]
+mod no_gpu;
 mod program;
 mod run;
 mod sampling;

@@ -1,5 +1,6 @@
-// A tile of 64 rows of inputs by 64 rows of the matrix, 32 columns at a time through workgroup memory; each of the 256
-// invocations sums 4 x 4. Grid: (rows of the matrix / 64, rows of inputs / 64). From outside: ADD.
+// A tile of 64 rows of inputs by 64 rows of the matrix, a run of 16 columns at a time through workgroup memory; each of
+// the 128 invocations sums 8 x 4. Grid: (rows of the matrix / 64, rows of inputs / 64).
+// From outside: ADD, and `Quad`, `narrow` and `wide` (mat_mul_f32 or mat_mul_f16).
 struct P { runs: u32, stride: u32, tails: u32, rows: u32, first: u32, x_stride: u32, out_stride: u32, count: u32 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
@@ -7,58 +8,60 @@ struct P { runs: u32, stride: u32, tails: u32, rows: u32, first: u32, x_stride: 
 @group(0) @binding(3) var<storage, read> step: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
 
-var<workgroup> tile_w: array<f32, 2048>; // [32][64]
-var<workgroup> tile_x: array<f32, 2048>;
+const SIDE = 64u;
+// Quads of a row, and one that keeps the banks of neighbouring rows apart.
+const LINE = 5u;
 
-@compute @workgroup_size(256)
+// The matrix's rows, then the inputs'.
+var<workgroup> tile: array<Quad, 2 * SIDE * LINE>;
+
+@compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let inputs = step[0][p.count];
-    let first_row = group.x * 64u;
-    let first_x = group.y * 64u;
-    // The first half of the invocations loads weights, the second inputs: a run of 16 each.
+    let first_row = group.x * SIDE;
+    let first_x = group.y * SIDE;
+    // The first half of the invocations loads weights, the second inputs: a run each.
     let line = lid & 63u;
-    let side = (lid >> 6u) & 1u;
-    let loads_w = lid < 128u;
     let row = min(first_row + line, p.rows - 1u) * p.stride;
     let input = min(first_x + line, inputs - 1u) * p.x_stride;
-    let i = (lid & 15u) * 4u;
-    let j = (lid >> 4u) * 4u;
-    var sums: array<vec4<f32>, 4>;
-    for (var k = 0u; k < p.runs; k += 2u) {
-        let run = k + side;
+    // Rows of the matrix are i, i + 16 .., of the inputs j, j + 8 ..
+    let i = lid & 15u;
+    let j = lid >> 4u;
+    var sums: array<vec4<f32>, 8>;
+    for (var run = 0u; run < p.runs; run++) {
         var values: mat4x4<f32>;
-        if run < p.runs {
-            if loads_w {
-                values = decode(row, run);
-            } else {
-                let at = input + run * 4u;
-                values = mat4x4<f32>(x[at], x[at + 1u], x[at + 2u], x[at + 3u]);
-            }
+        if lid < SIDE {
+            values = decode(row, run);
+        } else {
+            let at = input + run * 4u;
+            values = mat4x4<f32>(x[at], x[at + 1u], x[at + 2u], x[at + 3u]);
         }
         workgroupBarrier();
-        for (var c = 0u; c < 16u; c++) {
-            let at = (side * 16u + c) * 64u + line;
-            if loads_w {
-                tile_w[at] = values[c >> 2u][c & 3u];
-            } else {
-                tile_x[at] = values[c >> 2u][c & 3u];
-            }
-        }
+        let to = lid * LINE;
+        tile[to] = narrow(values[0]);
+        tile[to + 1u] = narrow(values[1]);
+        tile[to + 2u] = narrow(values[2]);
+        tile[to + 3u] = narrow(values[3]);
         workgroupBarrier();
-        for (var c = 0u; c < 32u; c++) {
-            let a = c * 64u + i;
-            let b = c * 64u + j;
-            let w = vec4<f32>(tile_w[a], tile_w[a + 1u], tile_w[a + 2u], tile_w[a + 3u]);
-            sums[0] += tile_x[b] * w;
-            sums[1] += tile_x[b + 1u] * w;
-            sums[2] += tile_x[b + 2u] * w;
-            sums[3] += tile_x[b + 3u] * w;
+        for (var c = 0u; c < 4u; c++) {
+            let w = mat4x4<f32>(
+                wide(tile[i * LINE + c]),
+                wide(tile[(i + 16u) * LINE + c]),
+                wide(tile[(i + 32u) * LINE + c]),
+                wide(tile[(i + 48u) * LINE + c]),
+            );
+            for (var t = 0u; t < 8u; t++) {
+                // The products of all four rows with one input.
+                sums[t] += wide(tile[(SIDE + j + 8u * t) * LINE + c]) * w;
+            }
         }
     }
-    for (var t = 0u; t < 4u; t++) {
+    for (var t = 0u; t < 8u; t++) {
         for (var r = 0u; r < 4u; r++) {
-            if first_x + j + t < inputs && first_row + i + r < p.rows {
-                let at = (first_x + j + t) * p.out_stride + p.first + first_row + i + r;
+            let x_row = first_x + j + 8u * t;
+            let w_row = first_row + i + 16u * r;
+            if x_row < inputs && w_row < p.rows {
+                let at = x_row * p.out_stride + p.first + w_row;
                 if ADD {
                     out[at] += sums[t][r];
                 } else {

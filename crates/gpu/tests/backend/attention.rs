@@ -5,11 +5,11 @@ use candor_testing::backend::attention::{Case, attended, cases, fed, long};
 use candor_testing::backend::{read, upload};
 use candor_testing::nmse;
 
-use crate::{backends, sound};
+use crate::{sound, vector_backends};
 
 /// Attention is the same in every variant.
 fn one() -> impl Iterator<Item = (String, candor_gpu::Gpu)> {
-    backends().into_iter().take(1)
+    vector_backends().into_iter().take(1)
 }
 
 #[test]

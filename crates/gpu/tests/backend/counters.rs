@@ -63,7 +63,9 @@ fn a_step_is_one_submit_of_one_pass_that_makes_nothing_anew() {
                 assert_eq!(after.submits - before.submits, 1, "{case}");
                 assert_eq!(after.passes - before.passes, 1, "{case}");
                 assert_eq!(after.bytes_read - before.bytes_read, 200, "{case}");
-                assert!(after.dispatches - before.dispatches <= 16, "{case}");
+                // Three inputs are rounded: of the projections, of the one that is added, of the logits.
+                let most = if gpu.variant().int8_dot { 19 } else { 16 };
+                assert!(after.dispatches - before.dispatches <= most, "{case}");
                 if number > 0 {
                     assert_eq!((after.buffers, after.bind_groups), (before.buffers, before.bind_groups), "{case}");
                 }

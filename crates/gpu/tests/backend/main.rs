@@ -8,15 +8,14 @@ mod fusions;
 mod products;
 mod rows;
 
-use std::io::Write;
+use std::sync::Mutex;
 
 use candor_gpu::{AdapterChoice, Gpu, GpuOptions, Variant, adapters};
-use candor_testing::backend::bits;
+use candor_testing::{backend::bits, has_gpu};
 
 /// Options for the first adapter.
 fn options() -> Option<GpuOptions> {
-    if adapters().is_empty() {
-        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
+    if !has_gpu(adapters().len()) {
         return None;
     }
     Some(GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() })
@@ -25,18 +24,27 @@ fn options() -> Option<GpuOptions> {
 /// A device for every variant that the adapter has; they stay open until the process ends, with their shaders.
 fn backends() -> Vec<(String, Gpu)> {
     let Some(options) = options() else { return Vec::new() };
-    static OPEN: std::sync::Mutex<Vec<Gpu>> = std::sync::Mutex::new(Vec::new());
-    let subgroups = adapters()[0].subgroups;
-    let variants = [false, true].into_iter().filter(|&wanted| subgroups || !wanted);
-    let opened: Vec<(String, Gpu)> = variants
-        .map(|subgroups| {
-            let variant = Variant { subgroups };
-            let gpu = Gpu::new(&GpuOptions { variant: Some(variant), ..options.clone() }).expect("the adapter opens");
-            (format!("{variant:?}"), gpu)
-        })
-        .collect();
+    static OPEN: Mutex<Vec<Gpu>> = Mutex::new(Vec::new());
+    let adapter = &adapters()[0];
+    let choices = |has: bool| if has { &[false, true][..] } else { &[false] };
+    let mut opened = Vec::new();
+    for &int8_dot in choices(true) {
+        for &f16 in choices(adapter.f16) {
+            for &subgroups in choices(adapter.subgroups) {
+                let variant = Variant { subgroups, int8_dot, f16 };
+                let options = GpuOptions { variant: Some(variant), ..options.clone() };
+                opened.push((format!("{variant:?}"), Gpu::new(&options).expect("the adapter opens")));
+            }
+        }
+    }
     OPEN.lock().expect("nobody panics here").extend(opened.iter().map(|(_, gpu)| gpu.clone()));
     opened
+}
+
+/// Those that differ where no matrix is: with subgroups and without.
+fn vector_backends() -> Vec<(String, Gpu)> {
+    let plain = |gpu: &Gpu| !gpu.variant().int8_dot && !gpu.variant().f16;
+    backends().into_iter().filter(|(_, gpu)| plain(gpu)).collect()
 }
 
 /// The values, after which the device must be well.

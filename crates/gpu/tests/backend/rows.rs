@@ -5,11 +5,11 @@ use candor_testing::backend::rows::{Run, SHAPES, run};
 use candor_testing::backend::{Random, bits, read, upload};
 use candor_testing::nmse;
 
-use crate::{backends, sound};
+use crate::{sound, vector_backends};
 
 /// Runs `op` on random rows here and on the reference; a row is as it is alone.
 fn check(op_name: &str, bound: f64, op: impl Fn(&mut dyn Run, usize, usize)) {
-    for (name, mut gpu) in backends() {
+    for (name, mut gpu) in vector_backends() {
         for (i, &(rows, heads, dim)) in SHAPES.iter().enumerate() {
             let case = format!("{op_name}, {rows} rows of {heads} x {dim}, {name}, seed {i}");
             let (width, x) = (heads * dim, Random(i as u64).floats(rows * heads * dim));
@@ -58,7 +58,7 @@ fn elementwise() {
 
 #[test]
 fn the_greatest_element_is_found() {
-    for (name, mut gpu) in backends() {
+    for (name, mut gpu) in vector_backends() {
         for width in [1, 2, 63, 255, 256, 257, 5000] {
             let mut values = Random(width as u64).floats(3 * width);
             // Equals: the first counts.
@@ -84,7 +84,7 @@ fn the_greatest_element_is_found() {
 
 #[test]
 fn rows_from_elsewhere_go_on() {
-    for (name, mut gpu) in backends() {
+    for (name, mut gpu) in vector_backends() {
         for width in [16, 30] {
             let values = Random(3).floats(4 * width);
             let mut x = gpu.buffer(5, width);

@@ -1,4 +1,21 @@
-// What the block formats share. A row holds the bodies of all its blocks, then (from `p.tails` on) their tails.
+// What the block formats share. A row holds the bodies of all its blocks, then (from `p.tails` on) their tails. A format's
+// `quants` gives 16 weights, which are scale * byte + offset; as floats they are what `decode` makes of that.
+struct Quants {
+    bytes: vec4<u32>, // signed
+    scale: f32,
+    offset: f32,
+}
+
+fn decode(row: u32, run: u32) -> mat4x4<f32> {
+    let q = quants(row, run);
+    let o = vec4<f32>(q.offset);
+    return mat4x4<f32>(
+        q.scale * vec4<f32>(unpack4xI8(q.bytes.x)) + o,
+        q.scale * vec4<f32>(unpack4xI8(q.bytes.y)) + o,
+        q.scale * vec4<f32>(unpack4xI8(q.bytes.z)) + o,
+        q.scale * vec4<f32>(unpack4xI8(q.bytes.w)) + o,
+    );
+}
 
 // The 32-bit word `i` of the row's tails.
 fn tail_word(row: u32, i: u32) -> u32 {
@@ -9,25 +26,4 @@ fn tail_word(row: u32, i: u32) -> u32 {
 fn tail_half(row: u32, i: u32) -> f32 {
     let pair = unpack2x16float(tail_word(row, i >> 1u));
     return select(pair.x, pair.y, (i & 1u) == 1u);
-}
-
-// Four words of four bytes each, as numbers.
-fn unsigned(words: vec4<u32>) -> mat4x4<f32> {
-    return mat4x4<f32>(
-        vec4<f32>(unpack4xU8(words.x)),
-        vec4<f32>(unpack4xU8(words.y)),
-        vec4<f32>(unpack4xU8(words.z)),
-        vec4<f32>(unpack4xU8(words.w)),
-    );
-}
-
-fn affine(scale: f32, q: mat4x4<f32>, offset: f32) -> mat4x4<f32> {
-    let o = vec4<f32>(offset);
-    return mat4x4<f32>(scale * q[0] + o, scale * q[1] + o, scale * q[2] + o, scale * q[3] + o);
-}
-
-// scale * (q + shift)
-fn shifted(scale: f32, q: mat4x4<f32>, shift: f32) -> mat4x4<f32> {
-    let o = vec4<f32>(shift);
-    return mat4x4<f32>(scale * (q[0] + o), scale * (q[1] + o), scale * (q[2] + o), scale * (q[3] + o));
 }

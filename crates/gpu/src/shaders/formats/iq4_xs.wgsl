@@ -1,5 +1,5 @@
 // Body: 128 bytes, eight groups as of IQ4_NL. Tail: d, high bits of the scales, their low nibbles.
-fn decode(row: u32, run: u32) -> mat4x4<f32> {
+fn quants(row: u32, run: u32) -> Quants {
     let block = run >> 4u;
     let group = (run & 15u) >> 1u;
     let head = tail_word(row, 2u * block);

@@ -1,5 +1,5 @@
 // Body: 16 bytes of nibbles. Tail: the exponent, one byte. Half of 2^(e - 127); the two smallest are subnormal.
-fn decode(row: u32, run: u32) -> mat4x4<f32> {
+fn quants(row: u32, run: u32) -> Quants {
     let block = run >> 1u;
     let e = (tail_word(row, block >> 2u) >> (8u * (block & 3u))) & 255u;
     let scale = bitcast<f32>(select((e - 1u) << 23u, 0x00200000u << e, e < 2u));

@@ -35,14 +35,8 @@ impl<const DEPTH: usize, const OFFSET: i16> Halves<DEPTH, OFFSET> {
     }
 }
 
-impl<const DEPTH: usize, const OFFSET: i16> Panel for Halves<DEPTH, OFFSET> {
-    const ZERO: Self = Halves {
-        quants: [[[0; 32]; 8]; 8],
-        factors: [[[0; 16]; 2]; 8],
-        offsets: [[0; 16]; 8],
-        scale: [0.0; 8],
-        minima: [[[0.0; 8]; 2]; 8],
-    };
+// SAFETY: its fields are arrays of numbers.
+unsafe impl<const DEPTH: usize, const OFFSET: i16> Panel for Halves<DEPTH, OFFSET> {
     const MINIMA: Minima = if OFFSET == 0 { Minima::Halves } else { Minima::None };
     const OFFSET: i16 = OFFSET;
     const HALVES: bool = true;

@@ -15,11 +15,12 @@ pub struct Narrow<const DEPTH: usize, const OFFSET: i16> {
     pub minima: [[f32; 8]; 8],
 }
 
-impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSET> {
-    const ZERO: Self = Narrow { quants: [[[0; 32]; 8]; 8], scales: [[0.0; 8]; 8], minima: [[0.0; 8]; 8] };
+// SAFETY: its fields are arrays of numbers.
+unsafe impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSET> {
     const MINIMA: Minima = if OFFSET == 0 { Minima::Whole } else { Minima::None };
     const OFFSET: i16 = OFFSET;
     const HALVES: bool = false;
+    const NIBBLES: bool = DEPTH == 8;
 
     #[inline]
     fn scale(&self, block: usize) -> &[f32; 8] {

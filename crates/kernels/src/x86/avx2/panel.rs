@@ -27,14 +27,18 @@ pub(in crate::x86) use unroll;
 pub type Columns = [u8; 32];
 
 /// Eight unpacked rows of 256 columns.
-pub trait Panel: Copy {
-    const ZERO: Self;
+///
+/// # Safety
+/// Consists of numbers: any bytes are a value.
+pub unsafe trait Panel: Copy {
     /// Which minima there are.
     const MINIMA: Minima;
     /// What the columns are to be reduced by.
     const OFFSET: i16;
     /// Whether each half of a block has a factor of its own.
     const HALVES: bool;
+    /// Whether weights are nibbles, two of which fit a byte.
+    const NIBBLES: bool = false;
 
     /// What the integer sums of a block are to be multiplied with, lane = row.
     fn scale(&self, block: usize) -> &[f32; 8];
@@ -93,7 +97,7 @@ pub fn pair([a, b]: [i16; 2]) -> __m256i {
 /// spill the weights.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn keep(mut register: __m256i) -> __m256i {
+pub fn keep(mut register: __m256i) -> __m256i {
     // SAFETY: no instruction is emitted.
     unsafe { asm!("/* {0} */", inout(ymm_reg) register, options(nomem, nostack, preserves_flags)) };
     register

@@ -1,11 +1,13 @@
 //! Several input rows: weights are unpacked once per panel of 8 or 16 rows and meet every input there. Lane = row.
 
 use std::arch::x86_64::*;
+use std::cell::RefCell;
 
 use super::format::{Group, Quant};
 use super::panel::Panel;
 use super::registers::{load_i16, load_ps, store_ps};
 use super::rows::{half_sums, whole_sums};
+use super::wide::Wide;
 use crate::order::{LANES, SEGMENT_BLOCKS};
 use crate::weights::Minima;
 use crate::{OutTile, Q8Rows};
@@ -17,30 +19,81 @@ const PANELS: usize = 2;
 /// Inputs of a tile: with two panels, 8 sums, which leaves registers for what is multiplied.
 const INPUTS: usize = 4;
 
-/// `out[t][o] = w[o] . x[t]` for `rows` weight rows of `row_bytes` and every input.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub fn panels<Q: Quant>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>) {
-    let mut room =
-        Room { panels: [[Q::Panel::ZERO; SEGMENT_GROUPS]; PANELS], scaled_sums: [[[0.0; SEGMENT_BLOCKS]; 2]; INPUTS] };
-    let x = Inputs::new(x);
-    let mut first = 0;
-    while first < rows {
-        let count = (rows - first).min(PANELS * 8);
-        let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count };
-        if count > 8 {
-            strip_times::<Q, 2>(out, &strip, &mut room, &x);
-        } else {
-            strip_times::<Q, 1>(out, &strip, &mut room, &x);
-        }
-        first += count;
-    }
-}
+/// Inputs that meet a strip of weights, before it is unpacked anew for the next ones.
+pub const TOGETHER: usize = 512;
 
 /// What is unpacked once and used many times.
+#[repr(C)]
 struct Room<P> {
     panels: [[P; SEGMENT_GROUPS]; PANELS],
     /// Sums of activations times their scale: of blocks for `Minima::Whole`, of both halves for `Minima::Halves`.
-    scaled_sums: [[[f32; SEGMENT_BLOCKS]; 2]; INPUTS],
+    scaled_sums: [[[f32; SEGMENT_BLOCKS]; 2]; TOGETHER],
+}
+
+/// Bytes of the largest room.
+const ROOM: usize = size_of::<Room<Wide>>();
+
+/// A room for any kind of panel.
+#[repr(C, align(64))]
+struct Bytes([u8; ROOM]);
+
+thread_local! {
+    /// Zeroed once, not for every product.
+    static BYTES: RefCell<Bytes> = const { RefCell::new(Bytes([0; ROOM])) };
+}
+
+impl<P: Panel> Room<P> {
+    fn new(bytes: &mut Bytes) -> &mut Room<P> {
+        const { assert!(size_of::<Room<P>>() <= ROOM && align_of::<Room<P>>() <= align_of::<Bytes>()) };
+        // SAFETY: there are enough bytes, they are aligned and set, and a room consists of numbers, as a panel does.
+        unsafe { &mut *std::ptr::from_mut(bytes).cast() }
+    }
+}
+
+/// `out[t][o] = w[o] . x[t]` for `rows` weight rows of `row_bytes` and every input.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn panels<Q: Quant>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>) {
+    BYTES.with_borrow_mut(|bytes| strips::<Q>(out, w, row_bytes, rows, x, Room::new(bytes)));
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn strips<Q: Quant>(
+    out: &mut OutTile<'_>,
+    w: &[u8],
+    row_bytes: usize,
+    rows: usize,
+    x: Q8Rows<'_>,
+    room: &mut Room<Q::Panel>,
+) {
+    let x = Inputs::new(x);
+    for part in parts(&x) {
+        for (t, scaled) in part.inputs().zip(&mut room.scaled_sums) {
+            let first = t * x.blocks + part.start;
+            scale_sums(scaled, Q::Panel::MINIMA, &x.scales[first..][..part.blocks], &x.sums[first..][..part.blocks]);
+        }
+        for first in (0..rows).step_by(PANELS * 8) {
+            let count = (rows - first).min(PANELS * 8);
+            let next = w.as_ptr();
+            let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count, next };
+            if count > 8 {
+                strip_times::<Q, 2>(out, &strip, room, &x, part);
+            } else {
+                strip_times::<Q, 1>(out, &strip, room, &x, part);
+            }
+        }
+    }
+}
+
+/// Segment by segment of up to [`TOGETHER`] inputs: what a segment of them takes stays in the second-level cache for
+/// all weight rows of a call.
+pub fn parts(x: &Inputs<'_>) -> impl Iterator<Item = Part> {
+    let (count, blocks) = (x.count, x.blocks);
+    (0..count).step_by(TOGETHER).flat_map(move |t| {
+        (0..blocks).step_by(SEGMENT_BLOCKS).map(move |start| {
+            let blocks = (blocks - start).min(SEGMENT_BLOCKS);
+            Part { start, blocks, t, count: (count - t).min(TOGETHER), at: 0 }
+        })
+    })
 }
 
 /// The inputs, block by block.
@@ -73,6 +126,8 @@ pub struct Strip<'a> {
     /// Where they go in the output.
     pub first: usize,
     pub count: usize,
+    /// Where the weights begin that come next.
+    pub next: *const u8,
 }
 
 impl Strip<'_> {
@@ -81,10 +136,9 @@ impl Strip<'_> {
         &self.w[row.min(self.count - 1) * self.row_bytes..][..self.row_bytes]
     }
 
-    /// Asks for `bytes` of a row from `at`; from the end of the rows, for the start of a row after them.
-    pub fn prefetch(&self, row: usize, at: usize, bytes: usize) {
-        let first = if at < self.row_bytes { at } else { self.count * self.row_bytes };
-        let start = self.w.as_ptr().wrapping_add(first + row * self.row_bytes).cast::<i8>();
+    /// Asks for `bytes` of row `row` of the weights that come next.
+    pub fn prefetch(&self, row: usize, bytes: usize) {
+        let start = self.next.wrapping_add(row * self.row_bytes).cast::<i8>();
         for line in (0..bytes).step_by(64) {
             // SAFETY: every x86-64 processor has the instruction; an address that is not there does nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(line)) };
@@ -99,23 +153,20 @@ fn strip_times<Q: Quant, const P: usize>(
     strip: &Strip<'_>,
     room: &mut Room<Q::Panel>,
     x: &Inputs<'_>,
+    part: Part,
 ) {
-    for start in (0..x.blocks).step_by(SEGMENT_BLOCKS) {
-        let blocks = (x.blocks - start).min(SEGMENT_BLOCKS);
-        for (p, panels) in room.panels.iter_mut().enumerate().take(P) {
-            let rows = std::array::from_fn(|r| Q::Group::split(strip.row(p * 8 + r)));
-            unpack::<Q>(panels, rows, start / 8, blocks.div_ceil(8));
-        }
-        let mut t = 0;
-        while t < x.count {
-            let part = Part { start, blocks, t };
-            t += match x.count - t {
-                1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part),
-                2 => tile::<Q::Panel, P, 2>(out, strip, room, x, part),
-                3 => tile::<Q::Panel, P, 3>(out, strip, room, x, part),
-                _ => tile::<Q::Panel, P, INPUTS>(out, strip, room, x, part),
-            };
-        }
+    for (p, panels) in room.panels.iter_mut().enumerate().take(P) {
+        let rows = std::array::from_fn(|r| Q::Group::split(strip.row(p * 8 + r)));
+        unpack::<Q>(panels, rows, part.start / 8, part.blocks.div_ceil(8));
+    }
+    let mut t = 0;
+    while t < part.count {
+        t += match part.count - t {
+            1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part.from(t)),
+            2 => tile::<Q::Panel, P, 2>(out, strip, room, x, part.from(t)),
+            3 => tile::<Q::Panel, P, 3>(out, strip, room, x, part.from(t)),
+            _ => tile::<Q::Panel, P, INPUTS>(out, strip, room, x, part.from(t)),
+        };
     }
 }
 
@@ -138,14 +189,30 @@ fn unpack<Q: Quant>(panels: &mut [Q::Panel], rows: [(&[Q::Group], &[u8]); 8], st
     }
 }
 
-/// Which inputs and blocks a tile takes.
+/// Some blocks of some inputs.
+#[derive(Clone, Copy)]
 pub struct Part {
+    /// The first block.
     pub start: usize,
     pub blocks: usize,
+    /// The first input.
     pub t: usize,
+    pub count: usize,
+    /// Inputs that are done.
+    pub at: usize,
 }
 
-/// Multiplies a segment of up to 16 weight rows with `T` inputs; returns `T`.
+impl Part {
+    pub fn from(self, at: usize) -> Part {
+        Part { at, ..self }
+    }
+
+    pub fn inputs(self) -> std::ops::Range<usize> {
+        self.t..self.t + self.count
+    }
+}
+
+/// Multiplies a segment of up to 16 weight rows with the next `T` inputs of a part; returns `T`.
 ///
 /// Knows the kind of panel and not the format, so that each `Panel::sums` has one caller and becomes part of it: as a
 /// call for every block it cost a tenth.
@@ -158,17 +225,16 @@ fn tile<B: Panel, const P: usize, const T: usize>(
     part: Part,
 ) -> usize {
     let Room { panels, scaled_sums } = room;
-    let scaled_sums: &mut [_; T] = scaled_sums.first_chunk_mut().expect("a tile has at most INPUTS inputs");
+    let scaled_sums: &[_; T] = scaled_sums[part.at..].first_chunk().expect("a part has at most TOGETHER inputs");
     let panels: &[_; P] = panels.first_chunk().expect("a tile has at most PANELS panels");
     let mut quants = [&x.quants[..0]; T];
     let mut scales = [&x.scales[..0]; T];
     let mut sums = [&x.sums[..0]; T];
     for t in 0..T {
-        let first = (part.t + t) * x.blocks + part.start;
+        let first = (part.t + part.at + t) * x.blocks + part.start;
         quants[t] = &x.quants[first..][..part.blocks];
         scales[t] = &x.scales[first..][..part.blocks];
         sums[t] = &x.sums[first..][..part.blocks];
-        scale_sums(&mut scaled_sums[t], B::MINIMA, scales[t], sums[t]);
     }
     let mut lanes = [[[_mm256_setzero_ps(); P]; T]; LANES];
     for b in 0..part.blocks {
@@ -195,16 +261,11 @@ fn tile<B: Panel, const P: usize, const T: usize>(
     }
     for t in 0..T {
         for p in 0..P {
-            let even = _mm256_add_ps(
-                _mm256_add_ps(lanes[0][t][p], lanes[4][t][p]),
-                _mm256_add_ps(lanes[2][t][p], lanes[6][t][p]),
-            );
-            let odd = _mm256_add_ps(
-                _mm256_add_ps(lanes[1][t][p], lanes[5][t][p]),
-                _mm256_add_ps(lanes[3][t][p], lanes[7][t][p]),
-            );
+            let lane = |l: usize| lanes[l][t][p];
+            let even = _mm256_add_ps(_mm256_add_ps(lane(0), lane(4)), _mm256_add_ps(lane(2), lane(6)));
+            let odd = _mm256_add_ps(_mm256_add_ps(lane(1), lane(5)), _mm256_add_ps(lane(3), lane(7)));
             let sum = _mm256_add_ps(even, odd);
-            let out = &mut out.values[(part.t + t) * out.stride + strip.first + p * 8..];
+            let out = &mut out.values[(part.t + part.at + t) * out.stride + strip.first + p * 8..];
             if let (Some(out), true) = (out.first_chunk_mut::<8>(), strip.count >= p * 8 + 8) {
                 let sum = if part.start == 0 { sum } else { _mm256_add_ps(load_ps(out), sum) };
                 store_ps(out, sum);

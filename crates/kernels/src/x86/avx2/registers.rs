@@ -71,6 +71,15 @@ pub fn load_quants<const N: usize>(quants: &[i8; N], at: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(source.as_ptr().cast()) }
 }
 
+/// 16 activations from `at`.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub fn load_16_quants<const N: usize>(quants: &[i8; N], at: usize) -> __m128i {
+    let source: &[i8] = &quants[at..at + 16];
+    // SAFETY: `source` is 16 readable bytes, and the instruction takes any alignment.
+    unsafe { _mm_loadu_si128(source.as_ptr().cast()) }
+}
+
 /// 16 integers.
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -1,37 +1,88 @@
 //! Panels of weights of 8 bits with one scale per block of 32: Q8_0 and the tables of 16 of IQ4_NL and IQ4_XS.
 //!
-//! Two products of 8 bits fill an i16, so that each would have to be widened before the next is added. Instead a
-//! weight plus 128 is cut into nibbles: twice the products, but 8 of them are added before they are widened.
+//! Two products of 8 bits fill an i16, so that each would have to be widened before the next is added. Instead both factors
+//! are i16: twice the products, whose sums are i32 at once.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::panel::{Columns, Panel, pair, step, unroll};
-use super::registers::store_256;
+use super::panel::{Panel, keep, unroll};
+use super::registers::{load_16_quants, load_i16, store_i16};
 use crate::weights::Minima;
 
-/// Weights plus 128 as low and high nibbles.
+/// Two columns of eight rows.
+type Pairs = [i16; 16];
+
+/// Weights of `[block][k]`: columns `2k` and `2k + 1`, lane = row.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub struct Wide {
-    quants: [[[Columns; 8]; 2]; 8],
+    quants: [[Pairs; 16]; 8],
     pub scales: [[f32; 8]; 8],
 }
 
 impl Wide {
-    /// Sets columns `4k` of a block from signed weights.
+    /// Sets columns `4k` to `4k + 3` of a block from signed weights.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub fn set(&mut self, block: usize, k: usize, weights: __m256i) {
-        let [low, high] = &mut self.quants[block];
-        let nibble = _mm256_set1_epi8(15);
-        let unsigned = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
-        store_256(&mut low[k], _mm256_and_si256(unsigned, nibble));
-        store_256(&mut high[k], _mm256_and_si256(_mm256_srli_epi16::<4>(unsigned), nibble));
+        const NONE: i8 = -1;
+        let upper = |a, b| {
+            _mm_setr_epi8(
+                NONE,
+                a,
+                NONE,
+                a + 1,
+                NONE,
+                a + 4,
+                NONE,
+                a + 5,
+                NONE,
+                b,
+                NONE,
+                b + 1,
+                NONE,
+                b + 4,
+                NONE,
+                b + 5,
+            )
+        };
+        for (half, first) in [0, 2].into_iter().enumerate() {
+            let order = _mm256_broadcastsi128_si256(upper(first, first + 8));
+            let wide = _mm256_srai_epi16::<8>(_mm256_shuffle_epi8(weights, order));
+            store_i16(&mut self.quants[block][2 * k + half], wide);
+        }
     }
 }
 
-impl Panel for Wide {
-    const ZERO: Self = Wide { quants: [[[[0; 32]; 8]; 2]; 8], scales: [[0.0; 8]; 8] };
+/// Products of columns `2K` and `2K + 1` of each panel with each input.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn step<const K: usize, const P: usize, const T: usize>(
+    sums: &mut [[__m256i; P]; T],
+    columns: [&Pairs; P],
+    x: &[[[i16; 16]; 2]; T],
+) {
+    for t in 0..T {
+        let [a, b] = [x[t][K / 8][K % 8 * 2], x[t][K / 8][K % 8 * 2 + 1]];
+        let pair = _mm256_set1_epi32(i32::from(a as u16) | i32::from(b) << 16);
+        for p in 0..P {
+            let products = _mm256_madd_epi16(load_i16(columns[p]), pair);
+            sums[t][p] = keep(if K == 0 { products } else { _mm256_add_epi32(sums[t][p], products) });
+        }
+    }
+}
+
+/// The value itself, in memory: from there a broadcast takes no more than a load, from a register it would take a shuffle.
+#[inline]
+fn stored<T>(value: &mut T) -> &T {
+    // SAFETY: no instruction is emitted.
+    unsafe { asm!("/* {0} */", in(reg) std::ptr::from_mut(value), options(nostack, preserves_flags)) };
+    value
+}
+
+// SAFETY: its fields are arrays of numbers.
+unsafe impl Panel for Wide {
     const MINIMA: Minima = Minima::None;
     const OFFSET: i16 = 128;
     const HALVES: bool = false;
@@ -53,27 +104,25 @@ impl Panel for Wide {
         group: usize,
         block: usize,
         x: &[&[[i8; 32]]; T],
-        x_sums: &[&[[i16; 2]]; T],
+        _: &[&[[i16; 2]]; T],
     ) -> [[__m256i; P]; T] {
-        let x_at = std::array::from_fn(|t| &x[t][group * 8 + block]);
-        let mut total = [[_mm256_setzero_si256(); P]; T];
+        let mut wide = [[[0; 16]; 2]; T];
         for t in 0..T {
-            let offset = _mm256_madd_epi16(pair(x_sums[t][group * 8 + block]), _mm256_set1_epi16(-128));
-            total[t] = [offset; P];
-        }
-        for (nibble, weight) in [1, 16].into_iter().enumerate() {
-            let mut sums = [[_mm256_setzero_si256(); P]; T];
-            unroll!(K, {
-                let columns = std::array::from_fn(|p| &panels[p][group].quants[block][nibble][K]);
-                step::<K, 8, P, T>(&mut sums, columns, x_at);
-            });
-            for t in 0..T {
-                for p in 0..P {
-                    let wide = _mm256_madd_epi16(sums[t][p], _mm256_set1_epi16(weight));
-                    total[t][p] = _mm256_add_epi32(total[t][p], wide);
-                }
+            for half in 0..2 {
+                let x = load_16_quants(&x[t][group * 8 + block], half * 16);
+                store_i16(&mut wide[t][half], _mm256_cvtepi8_epi16(x));
             }
         }
-        total
+        let wide = stored(&mut wide);
+        let mut sums = [[_mm256_setzero_si256(); P]; T];
+        unroll!(K, {
+            step::<{ 2 * K }, P, T>(&mut sums, std::array::from_fn(|p| &panels[p][group].quants[block][2 * K]), wide);
+            step::<{ 2 * K + 1 }, P, T>(
+                &mut sums,
+                std::array::from_fn(|p| &panels[p][group].quants[block][2 * K + 1]),
+                wide,
+            );
+        });
+        sums
     }
 }

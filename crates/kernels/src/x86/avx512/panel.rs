@@ -33,32 +33,16 @@ impl Sixteen {
     /// Unpacks a group of sixteen rows.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     pub fn unpack<R: Row>(&mut self, rows: [&R::Group; 16]) {
-        // Loops, since a closure's registers would pass through memory where `map` is not made part of this function.
-        let mut quants = [[_mm512_setzero_si512(); 16]; 4];
-        for r in 0..16 {
-            // SAFETY: this function has the features that the row's functions ask for, here and below.
-            let row = unsafe { R::quants(rows[r]) };
-            for i in 0..4 {
-                quants[i][r] = row[i];
-            }
-        }
-        for i in 0..4 {
-            let columns = transpose(quants[i]);
-            for c in 0..16 {
-                let place = &mut self.quants[2 * i + c / 8][c % 8];
-                if R::SIXTEENFOLD >> (c / 4 * 4) & 1 == 1 {
-                    // The lower four bits of every byte are 0, so nothing crosses into the next one.
-                    store_512(place, _mm512_srli_epi16::<4>(columns[c]));
-                } else {
-                    store_512(place, columns[c]);
-                }
-            }
+        if R::Panel::NIBBLES {
+            self.unpack_nibbles::<R>(rows);
+        } else {
+            self.unpack_bytes::<R>(rows);
         }
         let mut scales = [_mm512_setzero_ps(); 8];
         let mut minima = [[_mm512_setzero_ps(); 8]; 2];
         for r in 0..8 {
             let pair = [rows[r], rows[r + 8]];
-            // SAFETY: as above.
+            // SAFETY: this function has the features that the row's functions ask for, here and below.
             scales[r] = unsafe { R::scales(pair) };
             // SAFETY: as above.
             [minima[0][r], minima[1][r]] = unsafe { R::minima(pair) };
@@ -88,6 +72,49 @@ impl Sixteen {
             for block in 0..8 {
                 let negated = _mm512_xor_ps(minima[block], _mm512_set1_ps(-0.0));
                 store_ps(&mut self.minima[block][half], negated);
+            }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    fn unpack_bytes<R: Row>(&mut self, rows: [&R::Group; 16]) {
+        // Loops, since a closure's registers would pass through memory where `map` is not made part of this function.
+        let mut quants = [[_mm512_setzero_si512(); 16]; 4];
+        for r in 0..16 {
+            // SAFETY: this function has the features that the row's functions ask for.
+            let row = unsafe { R::quants(rows[r]) };
+            for i in 0..4 {
+                quants[i][r] = row[i];
+            }
+        }
+        for i in 0..4 {
+            let columns = transpose(quants[i]);
+            for c in 0..16 {
+                store_512(&mut self.quants[2 * i + c / 8][c % 8], columns[c]);
+            }
+        }
+    }
+
+    /// Half as many columns to turn around, taken apart afterwards.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    fn unpack_nibbles<R: Row>(&mut self, rows: [&R::Group; 16]) {
+        let mut quants = [[_mm512_setzero_si512(); 16]; 2];
+        for r in 0..16 {
+            // SAFETY: this function has the features that the row's functions ask for.
+            let row = unsafe { R::nibbles(rows[r]) };
+            for i in 0..2 {
+                quants[i][r] = row[i];
+            }
+        }
+        for i in 0..2 {
+            let columns = transpose(quants[i]);
+            for c in 0..16 {
+                let [low, high] = [columns[c], _mm512_srli_epi16::<4>(columns[c])];
+                let block = 4 * i + c / 8 * 2;
+                store_512(&mut self.quants[block][c % 8], _mm512_and_si512(low, _mm512_set1_epi8(15)));
+                store_512(&mut self.quants[block + 1][c % 8], _mm512_and_si512(high, _mm512_set1_epi8(15)));
             }
         }
     }

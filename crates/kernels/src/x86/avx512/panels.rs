@@ -13,7 +13,7 @@ use crate::order::{LANES, SEGMENT_BLOCKS};
 use crate::weights::Minima;
 use crate::x86::avx2::format::Group;
 use crate::x86::avx2::panel::{Panel, unroll};
-use crate::x86::avx2::panels::{Inputs, Part, Strip, scale_sums};
+use crate::x86::avx2::panels::{Inputs, Part, Strip, TOGETHER, parts, scale_sums};
 use crate::{OutTile, Q8Rows};
 
 const SEGMENT_GROUPS: usize = SEGMENT_BLOCKS / 8;
@@ -26,7 +26,7 @@ const INPUTS: usize = 8;
 /// What is unpacked once and used many times.
 struct Room {
     panels: [[Sixteen; SEGMENT_GROUPS]; PANELS],
-    inputs: [Segment; INPUTS],
+    inputs: [Segment; TOGETHER],
     /// The lanes of a tile's sums; the first group of a segment sets them.
     lanes: [[[[f32; 16]; PANELS]; INPUTS]; LANES],
     /// The quants of inputs whose last segment is shorter.
@@ -85,7 +85,7 @@ thread_local! {
     static ROOM: RefCell<Room> = const {
         RefCell::new(Room {
             panels: [[Sixteen::ZERO; SEGMENT_GROUPS]; PANELS],
-            inputs: [Segment::ZERO; INPUTS],
+            inputs: [Segment::ZERO; TOGETHER],
             lanes: [[[[0.0; 16]; PANELS]; INPUTS]; LANES],
             ends: [[[0; 32]; SEGMENT_BLOCKS]; INPUTS],
         })
@@ -101,37 +101,47 @@ pub fn panels<R: Row>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: u
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn strips<R: Row>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>, room: &mut Room) {
     let x = Inputs::new(x);
-    let mut first = 0;
-    while first < rows {
-        let count = (rows - first).min(PANELS * 16);
-        let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count };
-        strip_times::<R>(out, &strip, room, &x);
-        first += count;
+    let block_bytes = row_bytes / x.blocks;
+    for part in parts(&x) {
+        let Part { start, blocks, .. } = part;
+        for (t, input) in part.inputs().zip(&mut room.inputs) {
+            let first = t * x.blocks + start;
+            input.fill::<R::Panel>(&x.scales[first..][..blocks], &x.sums[first..][..blocks]);
+        }
+        for first in (0..rows).step_by(PANELS * 16) {
+            let count = (rows - first).min(PANELS * 16);
+            let next = match first + count {
+                last if last < rows => last * row_bytes + start * block_bytes,
+                _ if start + blocks < x.blocks => (start + blocks) * block_bytes,
+                _ => rows * row_bytes,
+            };
+            let next = w.as_ptr().wrapping_add(next);
+            let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count, next };
+            strip_times::<R>(out, &strip, room, &x, part);
+        }
     }
 }
 
+/// Multiplies a segment of a strip with its inputs.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn strip_times<R: Row>(out: &mut OutTile<'_>, strip: &Strip<'_>, room: &mut Room, x: &Inputs<'_>) {
-    for start in (0..x.blocks).step_by(SEGMENT_BLOCKS) {
-        let blocks = (x.blocks - start).min(SEGMENT_BLOCKS);
-        for p in 0..PANELS {
-            let rows = std::array::from_fn(|r| R::Group::split(strip.row(p * 16 + r)));
-            unpack::<R>(&mut room.panels[p][..blocks.div_ceil(8)], rows, start / 8);
-        }
-        let mut t = 0;
-        while t < x.count {
-            let part = Part { start, blocks, t };
-            t += match x.count - t {
-                1 => tile::<R::Panel, 1>(out, strip, room, x, part),
-                2 => tile::<R::Panel, 2>(out, strip, room, x, part),
-                3 => tile::<R::Panel, 3>(out, strip, room, x, part),
-                4 | 7 => tile::<R::Panel, 4>(out, strip, room, x, part),
-                6 => tile::<R::Panel, 6>(out, strip, room, x, part),
-                8 => tile::<R::Panel, INPUTS>(out, strip, room, x, part),
-                _ => tile::<R::Panel, 5>(out, strip, room, x, part),
-            };
-        }
+fn strip_times<R: Row>(out: &mut OutTile<'_>, strip: &Strip<'_>, room: &mut Room, x: &Inputs<'_>, part: Part) {
+    for p in 0..PANELS {
+        let rows = std::array::from_fn(|r| R::Group::split(strip.row(p * 16 + r)));
+        unpack::<R>(&mut room.panels[p][..part.blocks.div_ceil(8)], rows, part.start / 8);
+    }
+    let mut t = 0;
+    while t < part.count {
+        t += match part.count - t {
+            1 => tile::<R::Panel, 1>(out, strip, room, x, part.from(t)),
+            2 => tile::<R::Panel, 2>(out, strip, room, x, part.from(t)),
+            3 => tile::<R::Panel, 3>(out, strip, room, x, part.from(t)),
+            4 | 7 => tile::<R::Panel, 4>(out, strip, room, x, part.from(t)),
+            6 => tile::<R::Panel, 6>(out, strip, room, x, part.from(t)),
+            8 => tile::<R::Panel, INPUTS>(out, strip, room, x, part.from(t)),
+            left if matches!(left % 5, 1..4) => tile::<R::Panel, 6>(out, strip, room, x, part.from(t)),
+            _ => tile::<R::Panel, 5>(out, strip, room, x, part.from(t)),
+        };
     }
 }
 
@@ -156,7 +166,7 @@ fn unpack<R: Row>(panels: &mut [Sixteen], rows: [(&[R::Group], &[u8]); 16], star
     }
 }
 
-/// Multiplies a segment of up to 32 weight rows with `T` inputs; returns `T`.
+/// Multiplies a segment of up to 32 weight rows with the next `T` inputs of a part; returns `T`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn tile<B: Panel, const T: usize>(
@@ -167,28 +177,25 @@ fn tile<B: Panel, const T: usize>(
     part: Part,
 ) -> usize {
     let Room { panels, inputs, lanes, ends, .. } = room;
-    let inputs: &mut [_; T] = inputs.first_chunk_mut().expect("a tile has at most INPUTS inputs");
+    let inputs: &[Segment; T] = inputs[part.at..].first_chunk().expect("a part has at most TOGETHER inputs");
     let blocks = part.blocks.min(SEGMENT_BLOCKS);
-    for t in 0..T {
-        let first = (part.t + t) * x.blocks + part.start;
-        inputs[t].fill::<B>(&x.scales[first..][..blocks], &x.sums[first..][..blocks]);
-        if blocks < SEGMENT_BLOCKS {
+    if blocks < SEGMENT_BLOCKS {
+        for t in 0..T {
+            let first = (part.t + part.at + t) * x.blocks + part.start;
             ends[t][..blocks].copy_from_slice(&x.quants[first..][..blocks]);
         }
     }
     let mut quants: [&[[i8; 32]; SEGMENT_BLOCKS]; T] = std::array::from_fn(|t| &ends[t]);
     if blocks == SEGMENT_BLOCKS {
         for t in 0..T {
-            let first = (part.t + t) * x.blocks + part.start;
+            let first = (part.t + part.at + t) * x.blocks + part.start;
             quants[t] = x.quants[first..].first_chunk().expect("a segment is left of the row");
         }
     }
-    let inputs: &[Segment; T] = inputs;
     for b in 0..blocks {
-        if part.t == 0 {
-            // The next segment's weights, a row at a time: all at once would keep the inputs waiting.
-            let block_bytes = strip.row_bytes / x.blocks;
-            strip.prefetch(b, (part.start + blocks) * block_bytes, blocks * block_bytes);
+        if part.at == 0 {
+            // The next weights, a row at a time: all at once would keep the inputs waiting.
+            strip.prefetch(b, blocks * (strip.row_bytes / x.blocks));
         }
         let (g, j) = (b / 8, b % 8);
         let panel: [&Sixteen; PANELS] = std::array::from_fn(|p| &panels[p][g]);
@@ -243,7 +250,7 @@ fn tile<B: Panel, const T: usize>(
             let even = _mm512_add_ps(_mm512_add_ps(lane(0), lane(4)), _mm512_add_ps(lane(2), lane(6)));
             let odd = _mm512_add_ps(_mm512_add_ps(lane(1), lane(5)), _mm512_add_ps(lane(3), lane(7)));
             let sum = _mm512_add_ps(even, odd);
-            let out = &mut out.values[(part.t + t) * out.stride + strip.first + p * 16..];
+            let out = &mut out.values[(part.t + part.at + t) * out.stride + strip.first + p * 16..];
             if let (Some(out), true) = (out.first_chunk_mut::<16>(), strip.count >= p * 16 + 16) {
                 let sum = if part.start == 0 { sum } else { _mm512_add_ps(load_ps(out), sum) };
                 store_ps(out, sum);

@@ -32,6 +32,16 @@ pub trait Row: Quant {
     /// The processor has AVX-512 F, BW, VL, DQ and VNNI.
     unsafe fn quants(w: &Self::Group) -> [__m512i; 4];
 
+    /// 256 weights as nibbles, if the panel has `NIBBLES`: 32 bytes for two blocks, the first one's weights low.
+    ///
+    /// # Safety
+    /// As `quants`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    unsafe fn nibbles(_: &Self::Group) -> [__m512i; 2] {
+        [_mm512_setzero_si512(); 2]
+    }
+
     /// What the sums of eight blocks of both rows are to be multiplied with.
     ///
     /// # Safety

@@ -61,6 +61,19 @@ fn nibbles_in_place<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> __
     _mm512_and_si512(twice(w, at, stride), masks)
 }
 
+/// Four blocks of 16 bytes of nibbles, element `i` low and element `i + 16` high, as two pairs: the first block of a pair
+/// low and the second one high.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn paired<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> __m512i {
+    let none_four = _mm512_broadcast_i64x4(_mm256_set_m128i(_mm_set1_epi16(4), _mm_setzero_si128()));
+    let four_none = _mm512_broadcast_i64x4(_mm256_set_m128i(_mm_setzero_si128(), _mm_set1_epi16(4)));
+    let low = _mm512_srlv_epi16(twice(w, at, stride * 2), none_four);
+    let high = _mm512_sllv_epi16(twice(w, at + stride, stride * 2), four_none);
+    const SELECT: i32 = 0b1100_1010; // the second where the first has bits, else the third
+    _mm512_ternarylogic_epi32::<SELECT>(_mm512_set1_epi8(15), low, high)
+}
+
 /// The scales of eight blocks of 18 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
@@ -104,18 +117,21 @@ macro_rules! row {
         }
     };
     (argument factors) => { &<Self as Quant>::Group };
+    (argument nibbles) => { &<Self as Quant>::Group };
     (argument $other:ident) => { [&<Self as Quant>::Group; 2] };
 }
 
 row! { Q4_0, w:
     sixteenfold 0xf0f0;
     quants i => nibbles_in_place(w, i * 36 + 2, 18);
+    nibbles(w): [__m512i; 2] => [paired(w, 2, 18), paired(w, 74, 18)];
     scales(both): __m512 => join(both.map(|w| scales_18(w)));
 }
 
 row! { Q4_1, w:
     sixteenfold 0xf0f0;
     quants i => nibbles_in_place(w, i * 40 + 4, 20);
+    nibbles(w): [__m512i; 2] => [paired(w, 4, 20), paired(w, 84, 20)];
     scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 20)));
     minima(both): [__m512; 2] => [join(both.map(|w| negated(halves_at(w, 2, 20)))); 2];
 }
@@ -227,6 +243,7 @@ fn scales_minima<const N: usize>([a, b]: [&[u8; N]; 2]) -> [__m512; 2] {
 row! { Q4K, w:
     sixteenfold 0xff00;
     quants i => _mm512_and_si512(_mm512_broadcast_i64x4(load_256(w, 16 + i * 32)), bytes(0x0f, 0xf0));
+    nibbles(w): [__m512i; 2] => [load_512(w, 16), load_512(w, 80)];
     scales(both): __m512 => scales_minima(both)[0];
     minima(both): [__m512; 2] => [scales_minima(both)[1]; 2];
 }

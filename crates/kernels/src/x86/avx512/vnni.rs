@@ -30,7 +30,7 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
 }
 
 /// Up to this many inputs are quicker one after the other than by panels, which have to be unpacked.
-const FEW_INPUTS: usize = 3;
+const FEW_INPUTS: usize = 2;
 
 /// `out[t][o] = w[o] . x[t]`.
 fn mat<Q: Row>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>) {

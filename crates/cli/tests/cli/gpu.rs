@@ -1,0 +1,200 @@
+//! The commands on a GPU: on the first that there is, a software one (lavapipe) included. Skipped with a printed reason where
+//! there is none.
+
+use std::{fs, time::Duration};
+
+use candor_testing::has_gpu;
+use serde_json::Value;
+
+use crate::{
+    devices::gpus,
+    program::{Outcome, Program, candor},
+};
+
+/// The first GPU's name.
+fn gpu() -> Option<String> {
+    let gpus = gpus();
+    has_gpu(gpus.len()).then(|| gpus[0].clone())
+}
+
+/// A command on a device. Mesa's layer that orders devices complains where there is no screen; it is left out.
+fn on(device: &str, args: &[&str]) -> Program {
+    let (command, rest) = args.split_first().expect("a command");
+    candor([command, "--device", device].iter().chain(rest)).env("NODEVICE_SELECT", "1")
+}
+
+/// What a command prints on a GPU, which stderr must name.
+fn text(device: &str, args: &[&str]) -> String {
+    let outcome = on(device, args).outcome();
+    assert_eq!(outcome.code, 0, "{args:?}: {outcome:?}");
+    assert!(outcome.stderr.contains(" layers and the output on "), "{args:?}: {outcome:?}");
+    outcome.stdout
+}
+
+/// The lines that say what is wrong.
+fn problem(outcome: &Outcome) -> Vec<&str> {
+    outcome.stderr.lines().skip_while(|line| !line.starts_with("error: ")).collect()
+}
+
+#[test]
+fn answers_and_conversations_are_those_of_the_processor() {
+    let Some(gpu) = gpu() else { return };
+    let greedy = ["run", "-p", "Once upon a time", "-n", "6", "--temp", "0", "-c", "128"];
+    assert_eq!(text(&gpu, &greedy), candor(greedy).text());
+    // What is drawn is drawn on the processor, and by the seed: the same every time.
+    let drawn = ["run", "-p", "Once upon a time", "-n", "6", "--seed", "5", "-c", "128"];
+    assert_eq!(text(&gpu, &drawn), text(&gpu, &drawn));
+    let chat = ["chat", "-n", "6", "--temp", "0", "-c", "256"];
+    let said = "Hello\nHow are you?\n";
+    let outcome = on(&gpu, &chat).stdin(said).outcome();
+    assert_eq!((outcome.code, outcome.stdout), (0, candor(chat).stdin(said).text()), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_gpu_without_a_name_must_be_hardware() {
+    let Some(_) = gpu() else { return };
+    let args = ["run", "-p", "Hello", "-n", "2", "--temp", "0"];
+    let software = on("gpu", &args).env("CANDOR_GPU_SOFTWARE", "1").outcome();
+    assert_eq!((software.code, software.stdout), (0, candor(args).text()), "{}", software.stderr);
+    if !candor(["devices"]).text().lines().skip(2).all(|line| line.contains("software, ")) {
+        return;
+    }
+    let outcome = on("gpu", &args).outcome();
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    let [problem, hint] = problem(&outcome)[..] else { panic!("{outcome:?}") };
+    assert_eq!(problem, "error: device gpu: this machine has none");
+    assert!(hint.contains("--device cpu") && hint.contains("emulated"), "{hint}");
+}
+
+#[test]
+fn figures_and_traces_are_those_of_the_processor() {
+    let Some(gpu) = gpu() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let words = path("text.txt");
+    fs::write(&words, "There was a cat. The cat was happy. ".repeat(20)).unwrap();
+    let args = ["perplexity", "-f", &words, "-c", "64"];
+    let value = |text: String| -> f64 { text.split_whitespace().find_map(|word| word.parse().ok()).unwrap() };
+    let (here, there) = (value(candor(args).text()), value(text(&gpu, &args)));
+    assert!((here - there).abs() < 0.02 * here, "{here} {there}");
+
+    // A trace of the GPU's run has nothing that does not follow from the model.
+    let trace = path("run.safetensors");
+    text(&gpu, &["trace", "-p", "Once upon", "-o", &trace]);
+    let diagnosed = candor(["diagnose", "--trace", &trace]).outcome();
+    assert_eq!(diagnosed.code, 0, "{diagnosed:?}");
+    let verified = on(&gpu, &["verify", "--quick"]).outcome();
+    assert_eq!(verified.code, 0, "{verified:?}");
+    assert!(verified.stdout.lines().last().unwrap().starts_with("verified: "), "{verified:?}");
+}
+
+#[test]
+fn benchmarks_name_devices_and_layers() {
+    let Some(gpu) = gpu() else { return };
+    let args = ["bench", "-ngl", "1,all", "-p", "4", "-n", "0", "-r", "1", "-t", "1"];
+    let table = on(&gpu, &args).text();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .map(|line| line.split('|').map(str::trim).collect())
+        .collect();
+    let at = |heading| rows[0].iter().position(|cell| *cell == heading).unwrap_or_else(|| panic!("{heading}: {table}"));
+    assert_eq!(rows.len(), 4, "{table}");
+    for (row, layers) in rows[2..].iter().zip(["1", "all"]) {
+        assert_eq!((row[at("dev")], row[at("ngl")], row[at("test")]), (&*gpu, layers, "pp4"), "{table}");
+        // Nobody has measured what the device could do.
+        assert_eq!((row[at("% read")], row[at("% peak")]), ("", ""), "{table}");
+        assert!(!row[at("TOPS")].is_empty(), "{table}");
+    }
+    let backend = |row: usize| rows[row][at("backend")];
+    assert!(backend(2).starts_with("GPU, CPU ") && backend(3) == "GPU", "{table}");
+    assert!(table.contains("\ngpu, "), "{table}");
+
+    let objects = candor(["bench", "-dev", "cpu", "-dev", &gpu, "-p", "2", "-n", "1", "-r", "1", "-o", "jsonl"]).text();
+    let objects: Vec<Value> = objects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let backends: Vec<&str> = objects.iter().map(|object| object["backends"].as_str().unwrap()).collect();
+    assert_eq!(backends, ["CPU", "CPU", "GPU", "GPU"]);
+    assert!(objects[0]["peak_operations_per_s"].is_number() && objects[2]["peak_operations_per_s"].is_null());
+    assert!(objects[3]["devices"].as_str().unwrap().starts_with("gpu, ") && objects[3]["n_gpu_layers"] == "auto");
+}
+
+#[test]
+fn what_cannot_be_is_said_as_on_the_processor() {
+    let Some(gpu) = gpu() else { return };
+    let long = "a cat and ".repeat(40);
+    for args in [
+        &["run", "-p", ""][..],
+        &["run", "-p", &long, "-c", "16"],
+        &["perplexity", "-f", "/dev/null"],
+        &["logits", "--ids", "999999"],
+    ] {
+        let (here, there) = (candor(args).outcome(), on(&gpu, args).outcome());
+        assert_eq!((here.code, there.code), (1, 1), "{args:?}: {here:?} {there:?}");
+        assert_eq!(problem(&there), problem(&here), "{args:?}");
+    }
+    // Only the plan differs: more layers than there are is all of them.
+    let many = on(&gpu, &["run", "-p", "Hello", "-n", "1", "--temp", "0", "-ngl", "999"]).outcome();
+    assert!(many.code == 0 && many.stderr.contains(" layers and the output on "), "{many:?}");
+    for layers in ["99999999999999999999", "1.5", ""] {
+        let outcome = on(&gpu, &["run", "-p", "Hello", "-ngl", layers]).outcome();
+        assert_eq!(outcome.code, 2, "{outcome:?}");
+        assert!(outcome.stderr.contains("expected a number of layers, auto or all"), "{outcome:?}");
+    }
+    for command in ["run", "bench", "verify", "perplexity"] {
+        let outcome = on("gpu99", &[command]).stdin("Hello").outcome();
+        // Whoever asks whether a run verifies is told apart that there was none.
+        assert_eq!(outcome.code, if command == "verify" { 2 } else { 1 }, "{outcome:?}");
+        let said = problem(&outcome).join("\n");
+        assert!(said.starts_with("error: device gpu99: expected one of auto, cpu, gpu, reference"), "{said}");
+        assert!(said.ends_with("hint: `candor devices` says what each of them is"), "{said}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_ends_a_prompt_on_a_gpu() {
+    use std::{io::BufRead, process::Command, time::Instant};
+    let Some(gpu) = gpu() else { return };
+    // Small steps, so that the prompt takes long: whoever presses Ctrl-C does not wait for its end.
+    let long = "a cat and a dog and ".repeat(80);
+    let mut program = on(&gpu, &["run", "--raw", "-p", &long, "-n", "1", "-ub", "1", "--temp", "0"]);
+    let mut child = program.spawn();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(stderr.any(|line| line.contains(" layers and the output on ")));
+    std::thread::sleep(Duration::from_millis(300));
+    let sent = Instant::now();
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
+    assert!(output.stdout.iter().all(u8::is_ascii_whitespace), "{output:?}");
+    assert!(stderr.all(|line| !line.contains("panicked")));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn without_a_driver_there_is_no_gpu() {
+    let bare = |device| {
+        let program = on(device, &["run", "-p", "Hello", "-n", "2", "--temp", "0"]);
+        program.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent").outcome()
+    };
+    let (auto, gpu) = (bare("auto"), bare("gpu"));
+    assert_eq!(auto.code, 0, "{auto:?}");
+    assert_eq!(problem(&gpu).first(), Some(&"error: device gpu: this machine has none"), "{gpu:?}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn drivers_are_loaded_only_where_a_gpu_may_be_taken() {
+    // Asked for it, Vulkan's loader says what it does.
+    let loud = |args: &[&str]| {
+        let outcome = candor(args).env("VK_LOADER_DEBUG", "all").outcome();
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        outcome.stderr.contains("Vulkan") || outcome.stderr.contains("vulkan")
+    };
+    assert!(!loud(&["run", "--device", "cpu", "-p", "Hello", "-n", "1"]));
+    assert!(!loud(&["bench", "-p", "1", "-n", "0", "-r", "1", "-t", "1"]));
+    if has_gpu(gpus().len()) {
+        assert!(loud(&["devices"]));
+    }
+}

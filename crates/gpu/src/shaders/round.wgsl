@@ -1,0 +1,42 @@
+// Rows of inputs in blocks of 32 signed bytes with a scale. A row is the bytes of all its runs of 16, then of each run the
+// scale, and the scale times the sum of its bytes. Grid: (runs of 16 * 4 / 64, rows); an invocation rounds four elements.
+struct P { runs: u32, x_stride: u32, out_stride: u32 }
+@group(0) @binding(0) var<uniform> p: P;
+@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> out: array<u32>;
+
+var<workgroup> sizes: array<f32, 64>;
+var<workgroup> sums: array<i32, 64>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let word = id.x;
+    var values = vec4<f32>(0.0);
+    if word < p.runs * 4u {
+        values = x[id.y * p.x_stride + word];
+    }
+    let size = abs(values);
+    sizes[lid] = max(max(size.x, size.y), max(size.z, size.w));
+    workgroupBarrier();
+    var most = 0.0;
+    for (var i = 0u; i < 8u; i++) {
+        most = max(most, sizes[(lid & ~7u) + i]);
+    }
+    // What is too small for the inverse of a scale is nothing.
+    let scale = select(0.0, most / 127.0, most > 1.0e-30);
+    let inverse = select(0.0, 127.0 / most, most > 1.0e-30);
+    let bytes = pack4xI8(vec4<i32>(round(values * inverse)));
+    sums[lid] = dot4I8Packed(bytes, 0x01010101u);
+    workgroupBarrier();
+    if word >= p.runs * 4u {
+        return;
+    }
+    let row = id.y * p.out_stride * 4u;
+    out[row + word] = bytes;
+    if (word & 3u) == 0u {
+        let sum = sums[lid] + sums[lid + 1u] + sums[lid + 2u] + sums[lid + 3u];
+        let at = row + p.runs * 4u + (word >> 2u) * 2u;
+        out[at] = bitcast<u32>(scale);
+        out[at + 1u] = bitcast<u32>(scale * f32(sum));
+    }
+}
