@@ -26,6 +26,10 @@ pub fn settle(source: &Source, options: LoadOptions) -> Result<LoadOptions, Erro
 }
 
 fn choose(found: Vec<Trust>, mut options: LoadOptions) -> Result<LoadOptions, Error> {
+    if found.is_empty() {
+        // That there is no GPU is said by whoever loads.
+        return Ok(options);
+    }
     let (wrong, right): (Vec<Trust>, Vec<Trust>) = found.into_iter().partition(|trust| trust.failure.is_some());
     let all_wrong = right.is_empty();
     if !wrong.is_empty() {
@@ -73,6 +77,8 @@ mod tests {
         assert_eq!(choose(Device::Gpu, std::slice::from_ref(&right)).unwrap(), (Device::Gpu, names(&["gpu0"])));
         assert_eq!(choose(Device::Auto, &[right.clone(), wrong.clone()]).unwrap(), (Device::Auto, names(&["gpu0"])));
         assert_eq!(choose(Device::Auto, std::slice::from_ref(&wrong)).unwrap(), (Device::Cpu, names(&[])));
+        // A GPU that is asked for and not there is no reason to take the processor without a word.
+        assert_eq!(choose(Device::Gpu, &[]).unwrap(), (Device::Gpu, names(&[])));
         let error = choose(Device::Gpu, &[right, wrong]).unwrap_err();
         let expected = "device gpu1: Card with driver discrete, vulkan, 1.2 computes wrongly: rope: error 1, at most 2";
         assert_eq!(error.to_string(), expected);

@@ -82,7 +82,7 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "mat_mul: the last row of a tile",
         arch: "llama",
-        edits: &[edit("MatMul", "first_row + i + r < p.rows", "first_row + i + r + 1u < p.rows")],
+        edits: &[edit("MatMul", "w_row < p.rows", "w_row + 1u < p.rows")],
         class: "matmul3 Q4_0",
         value: "Qcur.mul_mat-0",
         known: None,
