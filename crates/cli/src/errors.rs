@@ -243,6 +243,9 @@ impl Error {
                     false => "another run starts the GPU anew; --device cpu runs on the processor",
                 }
             }
+            Error::Candor(candor::Error::Model(models::Error::Ops(ops::Error::Format {
+                backend: "the gpu", ..
+            }))) => "--gpu-dequant holds such weights as F16 on the GPU; --device cpu runs on the processor",
             Error::Untrusted { .. } => {
                 "--device cpu runs on the processor; `candor verify` shows all that is wrong; another driver may do better; \
                  --no-verify takes the GPU all the same"

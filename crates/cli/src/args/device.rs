@@ -6,6 +6,9 @@ use candor::{Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing, c
 use clap::Args;
 
 #[cfg(feature = "gpu")]
+use candor::gpu::Dequant;
+
+#[cfg(feature = "gpu")]
 use crate::config::folders;
 use crate::errors::Error;
 
@@ -26,6 +29,10 @@ pub struct DeviceArgs {
     /// Shares of several GPUs in the layers, such as 3,1 (also -ts); by their memory if left out
     #[arg(long, value_name = "SHARES", value_delimiter = ',', value_parser = share)]
     pub tensor_split: Vec<f32>,
+    /// Hold weights in formats that a GPU cannot multiply as F16 there, instead of refusing the model
+    #[cfg_attr(not(feature = "gpu"), expect(dead_code, reason = "there is no GPU to hold them"))]
+    #[arg(long)]
+    pub gpu_dequant: bool,
     /// Threads; 0 takes one per physical core
     #[arg(short, long, value_name = "N", default_value = "0")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
@@ -77,6 +84,7 @@ impl DeviceArgs {
         #[cfg(feature = "gpu")]
         {
             options.gpu.cache = folders().map(|folders| folders.cache_dir().join("shaders"));
+            options.gpu.dequant = if self.gpu_dequant { Dequant::ToF16 } else { Dequant::Refuse };
         }
         // Whoever asks for the device is told what it is.
         if device == Device::Auto && chosen_gpus(&options)?.is_empty() {

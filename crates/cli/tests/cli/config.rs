@@ -9,7 +9,7 @@ fn sample(flag: &str) -> &'static str {
     match flag {
         "model" | "prompt" | "file" | "system-prompt" | "system-prompt-file" | "chat-template-file" => "some text",
         "raw" | "escape" | "no-mmap" | "no-verify" | "huge-pages" | "batch-invariant" | "ignore-eos"
-        | "context-shift" | "verbose" | "verbose-prompt" => "true",
+        | "gpu-dequant" | "context-shift" | "verbose" | "verbose-prompt" => "true",
         "reverse-prompt" | "dry-sequence-breaker" => "###",
         "samplers" => "top_k;temperature",
         "sampling-seq" => "kt",

@@ -198,3 +198,19 @@ fn drivers_are_loaded_only_where_a_gpu_may_be_taken() {
         assert!(loud(&["devices"]));
     }
 }
+
+#[test]
+fn formats_that_no_shader_knows_are_refused_or_held_as_halves() {
+    let (Some(fixtures), Some(gpu)) = (candor_testing::fixtures(), gpu()) else { return };
+    let model = fixtures.join("arch/quant-llama-wide256-IQ3_S/model.gguf");
+    let words = fixtures.join("text/cs336-tinystories_sample.txt");
+    let args = ["perplexity", model.to_str().unwrap(), "-f", words.to_str().unwrap(), "-c", "32", "--no-verify"];
+    let outcome = on(&gpu, &args).outcome();
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    let [problem, hint] = problem(&outcome)[..] else { panic!("{outcome:?}") };
+    assert!(problem.contains("IQ3_S") && hint.contains("--gpu-dequant"), "{problem} {hint}");
+    let value = |text: String| -> f64 { text.split_whitespace().find_map(|word| word.parse().ok()).unwrap() };
+    let there = value(text(&gpu, &[&args[..], &["--gpu-dequant"]].concat()));
+    let here = value(candor([&args[..], &["--device", "reference"]].concat()).text());
+    assert!((here - there).abs() < 0.001 * here, "{here} {there}");
+}
