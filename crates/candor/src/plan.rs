@@ -20,7 +20,7 @@ pub(crate) struct Needs {
     /// What embedding and head have in common: a part with both holds it once.
     pub(crate) shared: u64,
     /// Keys and values of a layer.
-    pub(crate) cache: u64,
+    pub(crate) cache: Vec<u64>,
     /// Values in flight, of every part.
     pub(crate) scratch: u64,
     /// The logits of a step.
@@ -70,13 +70,13 @@ impl Needs {
         let embedding = bytes(Begin::Tokens, 0..0, End::Stream)?;
         let head = bytes(Begin::Stream, 0..0, End::Logits)?;
         let both = bytes(Begin::Tokens, 0..0, End::Logits)?;
-        let layer = KvPlan { layers: 1, ..*cache };
+        let kept = |i: usize| cache.part(i..i + 1).checked_bytes().map_or(u64::MAX, |bytes| bytes as u64);
         Ok(Needs {
             embedding,
             layers: layers.collect::<Result<_, _>>()?,
             head,
             shared: (embedding + head).saturating_sub(both),
-            cache: layer.checked_bytes().map_or(u64::MAX, |bytes| bytes as u64),
+            cache: (0..config.layers).map(kept).collect(),
             scratch: config.scratch_bytes(rows, 0),
             logits: config.scratch_bytes(0, outputs),
         })
@@ -84,7 +84,7 @@ impl Needs {
 
     /// Bytes of a part.
     fn part(&self, part: &Part) -> u64 {
-        let layers = self.layers[part.layers.clone()].iter().map(|&layer| layer.saturating_add(self.cache));
+        let layers = part.layers.clone().map(|i| self.layers[i].saturating_add(self.cache[i]));
         let [embedding, head, logits, shared] = match (part.begin, part.end) {
             (Begin::Tokens, End::Logits) => [self.embedding, self.head, self.logits, self.shared],
             (Begin::Tokens, End::Stream) => [self.embedding, 0, 0, 0],
@@ -241,7 +241,7 @@ mod tests {
             layers: vec![100 * MB; 10],
             head: 51 * MB,
             shared: 50 * MB,
-            cache: 10 * MB,
+            cache: vec![10 * MB; 10],
             scratch: 5 * MB,
             logits: 4 * MB,
         }

@@ -158,7 +158,7 @@ where
     fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Box<dyn RunPart> {
         let mut ops = self.ops.clone();
         let scratch = self.model.scratch(&mut ops, rows, outputs);
-        let kv = ops.kv(&KvPlan { layers: self.model.part().layers.len(), ..*plan });
+        let kv = ops.kv(&plan.part(self.model.part().layers.clone()));
         Box::new(Running { model: self.model.clone(), ops, scratch, kv })
     }
 }

@@ -6,13 +6,14 @@
 use std::ops::Range;
 
 use candor_kernels::F32Kernels;
-use candor_ops::{Heads, Step};
+use candor_ops::{Attention, Heads, Step};
 
 use crate::attention::{BLOCK, QUERIES, Spans, Task, merged, partial_size};
 use crate::buffer::room;
 use crate::pool::Pool;
+use crate::rules::Rules;
 use crate::split::Split;
-use crate::{Buf, Kv};
+use crate::{Buf, Kv, Weight};
 
 /// Where the keys and values are.
 #[derive(Clone, Copy)]
@@ -37,6 +38,7 @@ struct Call<'a> {
     heads: Heads,
     step: &'a Step<'a>,
     spans: &'a Spans,
+    rules: &'a Rules<'a>,
     f32: &'a F32Kernels,
     /// Query heads of a key and value head.
     group: usize,
@@ -65,7 +67,13 @@ impl Call<'_> {
         let queries = kv_head * self.group + within.start..kv_head * self.group + within.end;
         let (rows, seen) = self.spans.get(span);
         let kv = self.cache.kv.head(self.cache.layer, self.step.sequences[rows.start], kv_head);
-        Place { rows, task: Task { kv, heads: self.heads, group: queries.len(), seen, f32: self.f32 }, queries }
+        let (positions, rules) = (&self.step.positions[rows.clone()], self.rules);
+        let (heads, first) = (self.heads, queries.start);
+        Place {
+            rows,
+            task: Task { kv, heads, group: queries.len(), first, seen, positions, rules, f32: self.f32 },
+            queries,
+        }
     }
 
     fn query(&self, place: &Place<'_>, row: usize) -> &[f32] {
@@ -95,16 +103,17 @@ impl Attend {
         out: &mut Buf,
         q: &Buf,
         cache: Cache<'_>,
-        heads: Heads,
+        attention: Attention<'_, Weight>,
         step: &Step,
         (pool, f32): (&Pool, &F32Kernels),
     ) {
+        let (heads, rules) = (attention.heads, Rules::new(&attention));
         let group = heads.heads / heads.kv_heads;
         let together = group.min(QUERIES);
-        self.spans.cut(step, QUERIES / together);
+        self.spans.cut(step, attention.mask, QUERIES / together);
         let width = out.width;
         let out = Split::new(out.live_mut(), width);
-        let mut call = Call { q, out, cache, heads, step, spans: &self.spans, f32, group, together };
+        let mut call = Call { q, out, cache, heads, step, spans: &self.spans, rules: &rules, f32, group, together };
         let tasks = self.spans.len() * call.per_span();
         let blocks = self.spans.blocks();
         let wanted = 2 * pool.threads();
@@ -138,11 +147,12 @@ fn by_blocks(call: &Call<'_>, tasks: usize, blocks: usize, parts: &mut Vec<f32>,
     pool.run(tasks, &|index| {
         let place = call.place(index);
         let dim = call.heads.value_dim;
-        for (i, &seen) in place.task.seen.iter().enumerate() {
+        for (i, seen) in place.task.seen.iter().enumerate() {
             for (h, head) in place.queries.clone().enumerate() {
                 // SAFETY: each index is run once, and no two have both rows and heads in common.
                 let out = unsafe { call.out.cell(place.rows.start + i, head * dim..(head + 1) * dim) };
                 let at = (i * place.queries.len() + h) * size;
+                let seen = (seen.clone(), call.rules.sink(head));
                 merged(out, seen, |block| &parts[(index * blocks + block) * width + at..][..size], call.f32);
             }
         }

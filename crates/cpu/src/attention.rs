@@ -9,10 +9,11 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use candor_kernels::{F32Kernels, OutTile, PANEL, Queries, Weights, padded};
-use candor_ops::{Heads, Step};
+use candor_ops::{Heads, Mask, Step, sequence_len};
 
 use crate::buffer::room;
 use crate::kv::Head;
+use crate::rules::Rules;
 
 /// Positions of a block: enough to hide the cost of merging, few enough that its keys and values stay in the
 /// second-level cache while all queries of a task meet them.
@@ -28,8 +29,13 @@ pub(crate) struct Task<'a> {
     pub(crate) heads: Heads,
     /// Query heads per row.
     pub(crate) group: usize,
+    /// The first of them among the layer's query heads.
+    pub(crate) first: usize,
     /// Positions that each row sees.
-    pub(crate) seen: &'a [usize],
+    pub(crate) seen: &'a [Range<usize>],
+    /// Where each row stands.
+    pub(crate) positions: &'a [u32],
+    pub(crate) rules: &'a Rules<'a>,
     pub(crate) f32: &'a F32Kernels,
 }
 
@@ -38,14 +44,24 @@ pub(crate) struct Task<'a> {
 pub(crate) struct Spans {
     spans: Vec<Range<usize>>,
     /// Positions that each row sees.
-    seen: Vec<usize>,
+    seen: Vec<Range<usize>>,
 }
 
 impl Spans {
     /// Cuts a step's rows into runs of at most `rows`.
-    pub(crate) fn cut(&mut self, step: &Step, rows: usize) {
+    pub(crate) fn cut(&mut self, step: &Step, mask: Mask, rows: usize) {
         self.seen.clear();
-        self.seen.extend(step.positions.iter().map(|&position| position as usize + 1));
+        // Only a mask that looks ahead has to know where its sequence ends.
+        let mut last = None;
+        for (&position, &sequence) in step.positions.iter().zip(step.sequences) {
+            let len = match last {
+                _ if !mask.is_both() => 0,
+                Some((of, len)) if of == sequence => len,
+                _ => sequence_len(step, sequence),
+            };
+            last = Some((sequence, len));
+            self.seen.push(mask.seen(position as usize, len));
+        }
         self.spans.clear();
         for (t, sequence) in step.sequences.iter().enumerate() {
             match self.spans.last_mut() {
@@ -60,7 +76,7 @@ impl Spans {
     }
 
     /// The rows of a run, and the positions they see.
-    pub(crate) fn get(&self, span: usize) -> (Range<usize>, &[usize]) {
+    pub(crate) fn get(&self, span: usize) -> (Range<usize>, &[Range<usize>]) {
         let rows = self.spans[span].clone();
         (rows.clone(), &self.seen[rows])
     }
@@ -72,7 +88,7 @@ impl Spans {
 
     /// Blocks of the row that sees most.
     pub(crate) fn blocks(&self) -> usize {
-        self.seen.iter().copied().max().unwrap_or(0).div_ceil(BLOCK)
+        self.seen.iter().map(|seen| seen.end).max().unwrap_or(0).div_ceil(BLOCK)
     }
 }
 
@@ -112,8 +128,10 @@ impl Task<'_> {
             self.gather(queries, query);
             let size = partial_size(self.heads.value_dim);
             let totals = room(totals, self.seen.len() * self.group * size);
-            totals.chunks_exact_mut(size).for_each(begin);
-            for block in 0..self.blocks() {
+            for (q, total) in totals.chunks_exact_mut(size).enumerate() {
+                begin(total, self.rules.sink(self.first + q % self.group));
+            }
+            for block in self.blocks() {
                 self.block(block, queries, (scores, mixes), |q, part| {
                     merge(&mut totals[q * size..][..size], &part, self.f32);
                 });
@@ -139,9 +157,11 @@ impl Task<'_> {
         });
     }
 
-    /// Blocks of the row that sees most.
-    fn blocks(&self) -> usize {
-        self.seen.iter().copied().max().unwrap_or(0).div_ceil(BLOCK)
+    /// Blocks of which any row sees something.
+    fn blocks(&self) -> Range<usize> {
+        let first = self.seen.iter().map(|seen| seen.start).min().unwrap_or(0);
+        let end = self.seen.iter().map(|seen| seen.end).max().unwrap_or(0);
+        first / BLOCK..end.div_ceil(BLOCK)
     }
 
     /// Puts the queries next to each other, times the scale of the scores.
@@ -163,9 +183,15 @@ impl Task<'_> {
         let (scores, mixes) = (room(scores, TILE * BLOCK), room(mixes, TILE * width));
         for (tile, queries) in queries.chunks(TILE * self.heads.key_dim).enumerate() {
             let (first, count) = (tile * TILE, queries.len() / self.heads.key_dim);
-            let mut counts = [0; TILE];
-            for (i, n) in counts.iter_mut().enumerate().take(count) {
-                *n = self.seen[(first + i) / self.group].saturating_sub(start).min(BLOCK);
+            // Where what a query sees of the block begins and ends; nothing where it would begin after the end.
+            let (mut counts, mut skips) = ([0; TILE], [0; TILE]);
+            for (i, (n, skip)) in counts.iter_mut().zip(&mut skips).enumerate().take(count) {
+                let seen = &self.seen[(first + i) / self.group];
+                *skip = seen.start.saturating_sub(start).min(BLOCK);
+                *n = seen.end.saturating_sub(start).min(BLOCK);
+                if *n <= *skip {
+                    *n = 0;
+                }
             }
             let most = counts.iter().copied().max().unwrap_or(0);
             if most == 0 {
@@ -175,8 +201,12 @@ impl Task<'_> {
             let out = OutTile { values: scores, stride: BLOCK };
             (self.kv.keys.kernels.scores)(out, Queries { dim: self.heads.key_dim, values: queries }, keys);
             let mut softmax = [(f32::NEG_INFINITY, 0.0); TILE];
-            for ((scores, &n), (max, sum)) in scores.chunks_exact_mut(BLOCK).zip(&counts).zip(&mut softmax) {
-                let scores = &mut scores[..n];
+            let rows = scores.chunks_exact_mut(BLOCK).zip(counts.iter().zip(&skips)).zip(&mut softmax);
+            for (i, ((scores, (&n, &skip)), (max, sum))) in rows.enumerate().filter(|(_, ((_, (n, _)), _))| **n > 0) {
+                let (hidden, scores) = scores[..n].split_at_mut(skip);
+                hidden.fill(0.0);
+                let (row, head) = ((first + i) / self.group, (first + i) % self.group);
+                self.rules.adjust(scores, self.first + head, self.positions[row], start + skip);
                 *max = (self.f32.max)(scores);
                 *sum = (self.f32.exp_sum)(scores, base(*max));
             }
@@ -199,10 +229,10 @@ fn base(max: f32) -> f32 {
     if max == f32::NEG_INFINITY { 0.0 } else { max }
 }
 
-/// What is known before the first position.
-fn begin(total: &mut [f32]) {
+/// What is known before the first position: nothing, or the score of a sink.
+fn begin(total: &mut [f32], sink: Option<f32>) {
     total.fill(0.0);
-    total[0] = f32::NEG_INFINITY;
+    (total[0], total[1]) = sink.map_or((f32::NEG_INFINITY, 0.0), |sink| (sink, 1.0));
 }
 
 /// Adds what the next positions gave.
@@ -225,12 +255,17 @@ fn finish(out: &mut [f32], total: &[f32], f32: &F32Kernels) {
     (f32.scale)(out, 1.0 / total[1]);
 }
 
-/// The result of a query that sees `seen` positions from what [`Task::part`] gave of each block; `part(block)` is one.
-pub(crate) fn merged<'p>(out: &mut [f32], seen: usize, part: impl Fn(usize) -> &'p [f32], f32: &F32Kernels) {
+/// The result of a query that sees the positions `seen` from what [`Task::part`] gave of each block; `part(block)` is one.
+pub(crate) fn merged<'p>(
+    out: &mut [f32],
+    (seen, sink): (Range<usize>, Option<f32>),
+    part: impl Fn(usize) -> &'p [f32],
+    f32: &F32Kernels,
+) {
     SCRATCH.with_borrow_mut(|Scratch { totals, .. }| {
         let total = room(totals, partial_size(out.len()));
-        begin(total);
-        for block in 0..seen.div_ceil(BLOCK) {
+        begin(total, sink);
+        for block in seen.start / BLOCK..seen.end.div_ceil(BLOCK) {
             let [max, sum, mix @ ..] = part(block) else { return };
             merge(total, &Part { max: *max, sum: *sum, mix }, f32);
         }

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use candor_kernels::{F32Kernels, Kernels};
-use candor_ops::{Error, Heads, KvPlan, Ops, Prims, Rope, Step, Tensor};
+use candor_ops::{Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Tensor, Unary};
 
 use crate::attend::{Attend, Cache};
+use crate::elementwise;
+use crate::experts::{self, Gathered, Routes};
 use crate::memory::Pages;
 use crate::pool::Pool;
 use crate::product::{Inputs, Product, Then, Workspace, multiply};
+use crate::recurrent;
 use crate::turns::{Turns, rotate};
 use crate::{Buf, Cpus, Kv, Rotation, Weight, physical_cores};
 
@@ -69,6 +72,7 @@ pub struct Cpu {
     work: Workspace,
     turns: Turns,
     picked: Vec<f32>,
+    gathered: Gathered,
     attend: Attend,
 }
 
@@ -102,6 +106,7 @@ impl Cpu {
             work: Workspace::default(),
             turns: Turns::default(),
             picked: Vec::new(),
+            gathered: Gathered::default(),
             attend: Attend::default(),
         }
     }
@@ -152,6 +157,7 @@ impl Prims for Cpu {
     type Kv = Kv;
     type Rope = Rotation;
     type Snapshot = Vec<f32>;
+    type Routes = Routes;
 
     fn weight(&mut self, tensor: Tensor) -> Result<Weight, Error> {
         Weight::new(tensor, self.kernels, self.batching)
@@ -167,6 +173,11 @@ impl Prims for Cpu {
 
     fn rope_table(&mut self, rope: Rope) -> Rotation {
         Rotation(Arc::new(rope))
+    }
+
+    fn routes(&mut self, rows: usize, used: usize) -> Routes {
+        let (chosen, order) = (Vec::with_capacity(rows * used), Vec::with_capacity(rows * used));
+        Routes { used, chosen, order }
     }
 
     fn embed(&mut self, out: &mut Buf, table: &Weight, step: &Step) {
@@ -188,14 +199,17 @@ impl Prims for Cpu {
         });
     }
 
-    fn head_norm(&mut self, x: &mut Buf, w: &Weight, head_dim: usize, eps: f32) {
-        let (w, f32) = (w.vector(), self.f32());
-        self.pieces(x, head_dim, &|_, piece| {
-            for x in piece.chunks_exact_mut(head_dim) {
-                // The steps of `rms_norm`, each in place.
-                let mean = (f32.dot)(x, x) / x.len() as f32;
-                (f32.scale)(x, 1.0 / (mean + eps).sqrt());
-                (f32.mul)(x, w);
+    fn norm(&mut self, x: &mut Buf, norm: Norm, weight: Option<&Weight>, bias: Option<&Weight>) {
+        let (width, f32) = (x.width, self.f32());
+        let (weight, bias) = (weight.map(Weight::vector), bias.map(Weight::vector));
+        self.pieces(x, width, &|_, piece| {
+            for row in piece.chunks_exact_mut(width) {
+                row.chunks_exact_mut(norm.run).for_each(|run| elementwise::norm(run, norm, f32));
+                for (vector, apply) in [(weight, f32.mul), (bias, f32.add)] {
+                    if let Some(vector) = vector {
+                        row.chunks_exact_mut(vector.len()).for_each(|x| apply(x, vector));
+                    }
+                }
             }
         });
     }
@@ -239,14 +253,14 @@ impl Prims for Cpu {
         }
     }
 
-    fn attend(&mut self, out: &mut Buf, q: &Buf, kv: &Kv, layer: usize, heads: Heads, step: &Step) {
+    fn attend(&mut self, out: &mut Buf, q: &Buf, kv: &Kv, layer: usize, attention: Attention<'_, Weight>, step: &Step) {
         out.rows = q.rows;
-        self.attend.run(out, q, Cache { kv, layer }, heads, step, (&self.pool, &self.kernels.f32));
+        self.attend.run(out, q, Cache { kv, layer }, attention, step, (&self.pool, &self.kernels.f32));
     }
 
-    fn silu(&mut self, x: &mut Buf) {
-        let silu = self.f32().silu;
-        self.pieces(x, 1, &|_, x| silu(x));
+    fn unary(&mut self, x: &mut Buf, f: Unary) {
+        let f32 = self.f32();
+        self.pieces(x, 1, &|_, x| elementwise::unary(x, f, f32));
     }
 
     fn mul(&mut self, x: &mut Buf, y: &Buf) {
@@ -257,6 +271,112 @@ impl Prims for Cpu {
     fn add(&mut self, x: &mut Buf, y: &Buf) {
         let add = self.f32().add;
         self.pieces(x, 1, &|first, x| add(x, &y.live()[first..first + x.len()]));
+    }
+
+    fn copy(&mut self, out: &mut Buf, x: &Buf, columns: Columns) {
+        out.rows = x.rows;
+        let Columns { groups, len, from, to } = columns;
+        for t in 0..x.rows {
+            let (out, x) = (out.row_mut(t), x.row(t));
+            for g in 0..groups {
+                out[to.0 + g * to.1..][..len].copy_from_slice(&x[from.0 + g * from.1..][..len]);
+            }
+        }
+    }
+
+    fn add_positions(&mut self, x: &mut Buf, table: &Weight, step: &Step) {
+        let mut row = std::mem::take(&mut self.picked);
+        row.resize(x.width, 0.0);
+        for (t, &position) in step.positions.iter().enumerate() {
+            table.decode(position as usize, &mut row);
+            (self.f32().add)(x.row_mut(t), &row);
+        }
+        self.picked = row;
+    }
+
+    fn mul_columns(&mut self, x: &mut Buf, w: &Weight) {
+        let (width, w, mul) = (x.width, w.vector(), self.f32().mul);
+        self.pieces(x, width, &|_, piece| piece.chunks_exact_mut(width).for_each(|x| mul(x, w)));
+    }
+
+    fn mul_groups(&mut self, x: &mut Buf, y: &Buf) {
+        let (len, scale) = (x.width / y.width, self.f32().scale);
+        self.pieces(x, len, &|first, piece| {
+            piece.chunks_exact_mut(len).zip(&y.live()[first / len..]).for_each(|(x, &y)| scale(x, y));
+        });
+    }
+
+    fn dot_groups(&mut self, out: &mut Buf, x: &Buf, y: &Buf) {
+        out.rows = x.rows;
+        let (len, dot) = (x.width / out.width, self.f32().dot);
+        let groups = x.live().chunks_exact(len).zip(y.live().chunks_exact(len));
+        out.live_mut().iter_mut().zip(groups).for_each(|(out, (x, y))| *out = dot(x, y));
+    }
+
+    fn matmul_heads(&mut self, out: &mut Buf, x: &Buf, w: &Weight, heads: usize) {
+        experts::heads(out, x, (w, heads), &mut self.gathered, (&mut self.work, &self.pool, &self.kernels.f32));
+    }
+
+    fn conv(&mut self, out: &mut Buf, kv: &mut Kv, place: (usize, usize), x: &Buf, w: &Weight, step: &Step) {
+        out.rows = x.rows;
+        let numbers = w.numbers();
+        let taps = numbers.len() / x.width;
+        recurrent::conv(out, (kv, place), x, (&numbers, taps), step, &self.pool);
+    }
+
+    fn recur(
+        &mut self,
+        out: &mut Buf,
+        kv: &mut Kv,
+        place: (usize, usize),
+        inputs: Recurrence<'_, Weight, Buf>,
+        step: &Step,
+    ) {
+        out.rows = inputs.v.rows;
+        recurrent::recur(out, (kv, place), inputs, step, &self.pool);
+    }
+
+    fn route(&mut self, routes: &mut Routes, logits: &Buf, bias: Option<&Weight>, router: Router) {
+        let bias = bias.map(Weight::vector);
+        routes.chosen.clear();
+        for t in 0..logits.rows {
+            let chosen = router.choose(logits.row(t), bias);
+            routes.chosen.extend(chosen.into_iter().map(|(expert, weight)| (expert, weight as f32)));
+        }
+        routes.sort();
+    }
+
+    fn matmul_experts(&mut self, out: &mut Buf, x: &Buf, w: &Weight, routes: &Routes) {
+        experts::product(out, x, w, routes, &mut self.gathered, (&mut self.work, &self.pool, &self.kernels.f32));
+    }
+
+    fn add_bias_experts(&mut self, x: &mut Buf, bias: &Weight, routes: &Routes) {
+        let mut row = std::mem::take(&mut self.picked);
+        row.resize(x.width, 0.0);
+        for (choice, &(expert, _)) in routes.chosen.iter().enumerate() {
+            bias.decode(expert, &mut row);
+            (self.f32().add)(x.row_mut(choice), &row);
+        }
+        self.picked = row;
+    }
+
+    fn scale_experts(&mut self, x: &mut Buf, routes: &Routes) {
+        let (width, scale) = (x.width, self.f32().scale);
+        self.pieces(x, width, &|first, piece| {
+            piece.chunks_exact_mut(width).zip(&routes.chosen[first / width..]).for_each(|(x, &(_, w))| scale(x, w));
+        });
+    }
+
+    fn sum_experts(&mut self, out: &mut Buf, x: &Buf, routes: &Routes) {
+        out.rows = routes.chosen.len() / routes.used;
+        let (width, add) = (x.width, self.f32().add);
+        self.pieces(out, width, &|first, piece| {
+            for (i, out) in piece.chunks_exact_mut(width).enumerate() {
+                out.fill(0.0);
+                let t = first / width + i;
+                (0..routes.used).for_each(|choice| add(out, x.row(t * routes.used + choice)));
+            }
+        });
     }
 
     fn upload(&mut self, x: &mut Buf, rows: usize, values: &[f32]) {

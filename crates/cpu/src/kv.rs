@@ -1,18 +1,25 @@
 //! The key-value cache.
 
 use candor_kernels::{AttentionKernels, Kernels, PANEL};
-use candor_ops::{KvFormat, KvPlan};
+use candor_ops::{KvFormat, KvPlan, LayerCache};
 
 use crate::memory::{Pages, Zeroed};
 
-/// Keys, `[layer][sequence][kv_head]` panels of positions, and values, `[layer][sequence][kv_head][position]` rows, as
-/// the instruction set's attention wants them.
+/// What each layer keeps of each sequence.
 ///
 /// Memory of positions that were never written is not touched, so on common systems it takes no room.
 pub struct Kv {
     pub(crate) plan: KvPlan,
+    layers: Vec<Layer>,
+}
+
+/// Keys, `[sequence][kv_head]` panels of positions, and values, `[sequence][kv_head][position]` rows, as the instruction
+/// set's attention wants them; and states, `[sequence][numbers]`.
+struct Layer {
+    plan: LayerCache,
     keys: Store,
     values: Store,
+    states: [Vec<f32>; 3],
 }
 
 /// Keys or values of all heads.
@@ -67,38 +74,49 @@ impl Kv {
     pub(crate) fn new(plan: &KvPlan, kernels: &Kernels, pages: Pages) -> Kv {
         let attention =
             |format: KvFormat| (kernels.attention)(format.format()).expect("every table has the formats of the cache");
-        let heads = plan.layers * plan.sequences * plan.kv_heads;
-        let (keys, values) = (attention(plan.keys), attention(plan.values));
-        Kv {
-            plan: *plan,
-            keys: Store::new(keys, keys.panel_bytes(plan.key_dim), plan.context.div_ceil(PANEL), heads, pages),
-            values: Store::new(values, values.row_bytes(plan.value_dim), plan.context, heads, pages),
-        }
+        let layers = plan.layers.iter().map(|layer| {
+            let heads = plan.sequences * layer.kv_heads;
+            let (keys, values) = (attention(plan.keys), attention(plan.values));
+            Layer {
+                plan: *layer,
+                keys: Store::new(keys, keys.panel_bytes(layer.key_dim), plan.context.div_ceil(PANEL), heads, pages),
+                values: Store::new(values, values.row_bytes(layer.value_dim), plan.context, heads, pages),
+                states: layer.states.map(|len| vec![0.0; plan.sequences * len]),
+            }
+        });
+        Kv { plan: plan.clone(), layers: layers.collect() }
     }
 
-    /// The number of a head among those of all layers and sequences.
+    /// The number of a head among those of a layer's sequences.
     fn number(&self, layer: usize, sequence: u32, head: usize) -> usize {
-        let (plan, sequence) = (&self.plan, sequence as usize);
-        assert!(layer < plan.layers && sequence < plan.sequences && head < plan.kv_heads, "outside of the cache");
-        (layer * plan.sequences + sequence) * plan.kv_heads + head
+        let (heads, sequence) = (self.layers[layer].plan.kv_heads, sequence as usize);
+        assert!(sequence < self.plan.sequences && head < heads, "outside of the cache");
+        sequence * heads + head
     }
 
     /// Stores one position's keys, `[kv_heads * key_dim]`, and values, `[kv_heads * value_dim]`.
     pub(crate) fn write(&mut self, layer: usize, place: (u32, u32), k: &[f32], v: &[f32]) {
         let (sequence, position) = (place.0, place.1 as usize);
         assert!(position < self.plan.context, "position {position} outside of a cache of {}", self.plan.context);
-        let heads = k.chunks_exact(self.plan.key_dim).zip(v.chunks_exact(self.plan.value_dim));
-        for (head, (k, v)) in heads.enumerate() {
+        let LayerCache { key_dim, value_dim, .. } = self.layers[layer].plan;
+        for (head, (k, v)) in k.chunks_exact(key_dim).zip(v.chunks_exact(value_dim)).enumerate() {
             let head = self.number(layer, sequence, head);
-            let (put_key, put_value) = (self.keys.kernels.put_key, self.values.kernels.put_value);
-            put_key(self.keys.unit_mut(head, position / PANEL), position % PANEL, k);
-            put_value(self.values.unit_mut(head, position), v);
+            let Layer { keys, values, .. } = &mut self.layers[layer];
+            (keys.kernels.put_key)(keys.unit_mut(head, position / PANEL), position % PANEL, k);
+            (values.kernels.put_value)(values.unit_mut(head, position), v);
         }
     }
 
     /// A head.
     pub(crate) fn head(&self, layer: usize, sequence: u32, head: usize) -> Head<'_> {
         let head = self.number(layer, sequence, head);
-        Head { keys: self.keys.head(head), values: self.values.head(head) }
+        let Layer { keys, values, .. } = &self.layers[layer];
+        Head { keys: keys.head(head), values: values.head(head) }
+    }
+
+    /// States of a layer, one after the other for each sequence, and the numbers of one.
+    pub(crate) fn states(&mut self, (layer, slot): (usize, usize)) -> (&mut [f32], usize) {
+        let Layer { plan, states, .. } = &mut self.layers[layer];
+        (&mut states[slot], plan.states[slot])
     }
 }

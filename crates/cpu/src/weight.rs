@@ -43,6 +43,32 @@ impl Weight {
         }
     }
 
+    /// All elements of a small weight, row after row.
+    pub(crate) fn numbers(&self) -> Vec<f32> {
+        match &self.0 {
+            Kind::Vector(values) => values.clone(),
+            Kind::Matrix { tensor, .. } => {
+                let mut values = vec![0.0; tensor.rows * tensor.cols];
+                for (row, out) in values.chunks_exact_mut(tensor.cols).enumerate() {
+                    tensor.format.decode(tensor.row(row), out);
+                }
+                values
+            }
+        }
+    }
+
+    /// Some rows of a matrix as a matrix of their own.
+    pub(crate) fn part(&self, rows: Range<usize>) -> Weight {
+        match &self.0 {
+            Kind::Vector(_) => panic!("a vector where a matrix belongs"),
+            Kind::Matrix { tensor, kernels, batch } => {
+                let bytes = tensor.bytes.slice(rows.start * self.row_bytes()..rows.end * self.row_bytes());
+                let tensor = Tensor { name: String::new(), rows: rows.len(), bytes, ..*tensor };
+                Weight(Kind::Matrix { tensor, kernels: *kernels, batch: *batch })
+            }
+        }
+    }
+
     /// Outputs of a matrix.
     pub(crate) fn rows(&self) -> usize {
         match &self.0 {

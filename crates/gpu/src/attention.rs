@@ -1,6 +1,6 @@
 //! The cache of keys and values, and attention over it.
 
-use candor_ops::{Heads, KvPlan, Step};
+use candor_ops::{Heads, KvPlan, LayerCache, Step};
 
 use crate::Gpu;
 use crate::buffer::Buf;
@@ -23,12 +23,19 @@ const BLOCK: usize = 64;
 /// Workgroups that keep a device busy: below that, positions are split.
 const BUSY: usize = SPLITS as usize;
 
-/// Keys and values of the positions seen so far, `[layer]` of `[sequence][head][position][words]`.
+/// Keys and values of the positions seen so far.
 #[derive(Debug)]
 pub struct Cache {
-    layers: Vec<[Storage; 2]>,
-    plan: KvPlan,
-    /// Keys, values.
+    layers: Vec<Layer>,
+    /// Positions per sequence.
+    context: usize,
+}
+
+/// Keys and values, `[sequence][head][position][words]` each.
+#[derive(Debug)]
+struct Layer {
+    plan: LayerCache,
+    storage: [Storage; 2],
     sides: [Side; 2],
 }
 
@@ -43,21 +50,25 @@ struct Side {
 }
 
 pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
-    let sides = [(plan.keys, plan.key_dim), (plan.values, plan.value_dim)].map(|(format, dim)| {
-        let kind = KvKind::of(format);
-        let words = dim.div_ceil(kind.per_word()).next_multiple_of(4);
-        Side { kind, dim, words, stride: (words + kind.scales(dim)).next_multiple_of(4) }
+    let layers = plan.layers.iter().map(|layer| {
+        let sides = [(plan.keys, layer.key_dim), (plan.values, layer.value_dim)].map(|(format, dim)| {
+            let kind = KvKind::of(format);
+            let words = dim.div_ceil(kind.per_word()).next_multiple_of(4);
+            Side { kind, dim, words, stride: (words + kind.scales(dim)).next_multiple_of(4) }
+        });
+        let heads = plan.sequences * layer.kv_heads * plan.context;
+        let storage = sides.map(|side| gpu.storage((heads * side.stride * 4) as u64));
+        Layer { plan: *layer, storage, sides }
     });
-    let heads = plan.sequences * plan.kv_heads * plan.context;
-    let layers = (0..plan.layers).map(|_| sides.map(|side| gpu.storage((heads * side.stride * 4) as u64))).collect();
-    Cache { layers, plan: *plan, sides }
+    Cache { layers: layers.collect(), context: plan.context }
 }
 
 pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], step: &Step<'_>) {
     let Gpu { device, recorder, places, .. } = gpu;
     let places = places.stage(device, recorder, step);
-    for ((x, side), storage) in rows.into_iter().zip(kv.sides).zip(&kv.layers[layer]) {
-        let (heads, stride) = (kv.plan.kv_heads as u32, side.stride as u32);
+    let Layer { plan, storage, sides } = &kv.layers[layer];
+    for ((x, side), storage) in rows.into_iter().zip(sides).zip(storage) {
+        let (heads, stride) = (plan.kv_heads as u32, side.stride as u32);
         let pieces = match side.kind {
             KvKind::F32 | KvKind::F16 => stride,
             KvKind::Q8_0 => (side.dim / 32) as u32,
@@ -65,7 +76,7 @@ pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], st
         let dispatch = Dispatch {
             kernel: Kernel::KvWrite(side.kind),
             buffers: &[&x.storage, places, storage],
-            numbers: &[side.dim as u32, heads, stride, kv.plan.context as u32, x.stride as u32],
+            numbers: &[side.dim as u32, heads, stride, kv.context as u32, x.stride as u32],
             grid: [(heads * pieces).div_ceil(64), x.rows as u32, 1],
         };
         recorder.dispatch(device, &dispatch);
@@ -74,7 +85,7 @@ pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], st
 
 pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize), heads: Heads, step: &Step<'_>) {
     let (cache, layer) = kv;
-    let [keys, values] = cache.sides;
+    let Layer { sides: [keys, values], storage: [keys_at, values_at], .. } = &cache.layers[layer];
     out.rows = q.rows;
     let group = heads.heads / heads.kv_heads;
     let room = (QUERY_BYTES / (4 * keys.words * keys.kind.per_word())).clamp(1, QUERIES);
@@ -98,9 +109,8 @@ pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize),
     let Gpu { device, recorder, places, .. } = gpu;
     let places = places.stage(device, recorder, step);
     let result = parts.as_deref().unwrap_or(&out.storage);
-    let [keys_at, values_at] = &cache.layers[layer];
     let strides = [keys.stride / 4, values.stride];
-    let numbers = [heads.kv_heads, group, heads.key_dim, heads.value_dim, strides[0], strides[1], cache.plan.context];
+    let numbers = [heads.kv_heads, group, heads.key_dim, heads.value_dim, strides[0], strides[1], cache.context];
     let [a, b, c, d, e, f, g] = numbers.map(|number| number as u32);
     let (strides, scale) = ([q.stride, out.stride].map(|stride| stride as u32), heads.scale.to_bits());
     let dispatch = Dispatch {

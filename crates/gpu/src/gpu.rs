@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use wgpu::BufferUsages;
 
-use candor_ops::{Error, Heads, KvPlan, Ops, Pairing, Prims, Rope, Step, Tensor, Traffic};
+use candor_ops::{
+    Attention, Columns, Error, KvPlan, Norm, Ops, Pairing, Prims, Recurrence, Rope, Router, Step, Tensor, Traffic,
+    Unary,
+};
 
 use crate::attention::{self, Cache};
 use crate::buffer::{Buf, Pool, Snapshot};
@@ -113,6 +116,11 @@ impl Gpu {
         }
     }
 
+    /// Refuses an operation of [`Prims::WITHOUT`], which a model that was placed here does not have.
+    fn lacks(&mut self, operation: &str) {
+        self.refuse(format!("{operation} is not among its operations"));
+    }
+
     fn vector(w: &Weight) -> &Storage {
         &w.parts[0].storage
     }
@@ -124,6 +132,22 @@ impl Prims for Gpu {
     type Kv = Cache;
     type Rope = Turns;
     type Snapshot = Snapshot;
+    type Routes = ();
+
+    const WITHOUT: &'static [&'static str] = &[
+        "norm",
+        "unary",
+        "copy",
+        "add_positions",
+        "mul_columns",
+        "mul_groups",
+        "dot_groups",
+        "matmul_heads",
+        "attend with a mask, cap or bias",
+        "conv",
+        "recur",
+        "route",
+    ];
 
     fn weight(&mut self, tensor: Tensor) -> Result<Weight, Error> {
         let weight = Weight::upload(&self.device, &tensor)?;
@@ -177,12 +201,15 @@ impl Prims for Gpu {
         });
     }
 
-    fn head_norm(&mut self, x: &mut Buf, w: &Weight, head_dim: usize, eps: f32) {
+    fn routes(&mut self, _: usize, _: usize) {}
+
+    fn norm(&mut self, x: &mut Buf, norm: Norm, weight: Option<&Weight>, _: Option<&Weight>) {
+        let Some(weight) = weight else { return self.lacks("norm") };
         self.dispatch(&Dispatch {
             kernel: Kernel::HeadNorm,
-            buffers: &[Gpu::vector(w), &x.storage],
-            numbers: &[head_dim as u32, x.stride as u32, eps.to_bits()],
-            grid: [(x.width / head_dim) as u32, x.rows as u32, 1],
+            buffers: &[Gpu::vector(weight), &x.storage],
+            numbers: &[norm.run as u32, x.stride as u32, norm.eps.to_bits()],
+            grid: [(x.width / norm.run) as u32, x.rows as u32, 1],
         });
     }
 
@@ -217,12 +244,23 @@ impl Prims for Gpu {
         attention::write(self, kv, layer, [k, v], step);
     }
 
-    fn attend(&mut self, out: &mut Buf, q: &Buf, kv: &Cache, layer: usize, heads: Heads, step: &Step) {
-        attention::attend(self, out, q, (kv, layer), heads, step);
+    fn attend(
+        &mut self,
+        out: &mut Buf,
+        q: &Buf,
+        kv: &Cache,
+        layer: usize,
+        attention: Attention<'_, Weight>,
+        step: &Step,
+    ) {
+        attention::attend(self, out, q, (kv, layer), attention.heads, step);
     }
 
-    fn silu(&mut self, x: &mut Buf) {
-        self.elementwise(Kernel::Silu, x, None);
+    fn unary(&mut self, x: &mut Buf, f: Unary) {
+        match f {
+            Unary::Silu => self.elementwise(Kernel::Silu, x, None),
+            _ => self.lacks("unary"),
+        }
     }
 
     fn mul(&mut self, x: &mut Buf, y: &Buf) {
@@ -231,6 +269,58 @@ impl Prims for Gpu {
 
     fn add(&mut self, x: &mut Buf, y: &Buf) {
         self.elementwise(Kernel::Add, x, Some((&y.storage, y.quads())));
+    }
+
+    fn copy(&mut self, _: &mut Buf, _: &Buf, _: Columns) {
+        self.lacks("copy");
+    }
+
+    fn add_positions(&mut self, _: &mut Buf, _: &Weight, _: &Step) {
+        self.lacks("add_positions");
+    }
+
+    fn mul_columns(&mut self, _: &mut Buf, _: &Weight) {
+        self.lacks("mul_columns");
+    }
+
+    fn mul_groups(&mut self, _: &mut Buf, _: &Buf) {
+        self.lacks("mul_groups");
+    }
+
+    fn dot_groups(&mut self, _: &mut Buf, _: &Buf, _: &Buf) {
+        self.lacks("dot_groups");
+    }
+
+    fn matmul_heads(&mut self, _: &mut Buf, _: &Buf, _: &Weight, _: usize) {
+        self.lacks("matmul_heads");
+    }
+
+    fn conv(&mut self, _: &mut Buf, _: &mut Cache, _: (usize, usize), _: &Buf, _: &Weight, _: &Step) {
+        self.lacks("conv");
+    }
+
+    fn recur(&mut self, _: &mut Buf, _: &mut Cache, _: (usize, usize), _: Recurrence<'_, Weight, Buf>, _: &Step) {
+        self.lacks("recur");
+    }
+
+    fn route(&mut self, (): &mut (), _: &Buf, _: Option<&Weight>, _: Router) {
+        self.lacks("route");
+    }
+
+    fn matmul_experts(&mut self, _: &mut Buf, _: &Buf, _: &Weight, (): &()) {
+        self.lacks("matmul_experts");
+    }
+
+    fn add_bias_experts(&mut self, _: &mut Buf, _: &Weight, (): &()) {
+        self.lacks("add_bias_experts");
+    }
+
+    fn scale_experts(&mut self, _: &mut Buf, (): &()) {
+        self.lacks("scale_experts");
+    }
+
+    fn sum_experts(&mut self, _: &mut Buf, _: &Buf, (): &()) {
+        self.lacks("sum_experts");
     }
 
     fn upload(&mut self, x: &mut Buf, rows: usize, values: &[f32]) {

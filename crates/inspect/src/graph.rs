@@ -5,9 +5,15 @@ use std::collections::HashMap;
 
 use candor::gguf::Gguf;
 use candor::models::{Config, Decoder, Pass};
-use candor::ops::{Error as OpsError, Heads, KvFormat, KvPlan, Ops, Prims, Rope, Step, Tap, Tensor};
+use candor::ops::{
+    Attention, Columns, Error as OpsError, Heads, KvFormat, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope,
+    Router, Step, Tap, Tensor, Unary,
+};
 
-use crate::Key;
+use crate::{
+    Key,
+    formula::{self, Formula, Weighted},
+};
 
 /// Index of a node in its graph.
 pub type NodeId = usize;
@@ -49,6 +55,8 @@ pub enum Kind {
     Mul,
     /// Sum of two values.
     Add,
+    /// Any other operation, by its definition.
+    Formula(Formula),
 }
 
 impl Kind {
@@ -56,6 +64,7 @@ impl Kind {
     pub fn weight(&self) -> Option<&Tensor> {
         match self {
             Kind::Embed(weight) | Kind::Norm { weight, .. } | Kind::MatMul(weight) | Kind::Bias(weight) => Some(weight),
+            Kind::Formula(formula) => formula.weight.as_ref(),
             _ => None,
         }
     }
@@ -73,6 +82,7 @@ impl Kind {
             Kind::Mix(_) => "kqv",
             Kind::Silu => "silu",
             Kind::Mul => "mul",
+            Kind::Formula(formula) => formula.name,
         }
     }
 }
@@ -171,10 +181,24 @@ struct Notes {
     nodes: Vec<Node>,
 }
 
-/// A buffer: who wrote it last, and how wide it is.
+/// A buffer: who wrote it last, whether anyone did, and how wide it is.
 struct Buffer {
     node: NodeId,
+    written: bool,
     width: usize,
+}
+
+/// Who wrote the keys, values and states of a layer.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    k: NodeId,
+    v: NodeId,
+}
+
+impl Buffer {
+    fn becomes(&mut self, node: NodeId) {
+        (self.node, self.written) = (node, true);
+    }
 }
 
 /// Gives the taps' names to nodes.
@@ -197,6 +221,15 @@ impl Notes {
     fn in_place(&mut self, x: &mut Buffer, kind: Kind, others: &[NodeId]) {
         let inputs = [x.node].into_iter().chain(others.iter().copied()).collect();
         x.node = self.push(kind, inputs, x.width);
+    }
+
+    fn change(&mut self, x: &mut Buffer, formula: Formula, others: &[NodeId]) {
+        self.in_place(x, Kind::Formula(formula), others);
+    }
+
+    fn make(&mut self, out: &mut Buffer, formula: Formula, inputs: Vec<NodeId>) {
+        let node = self.push(Kind::Formula(formula), inputs, out.width);
+        out.becomes(node);
     }
 
     /// Names values inside of fusions: by their weight where llama.cpp has a name, by operation else.
@@ -233,20 +266,26 @@ impl Prims for Notes {
     type Weight = Tensor;
     type Buf = Buffer;
     /// Keys and values of each layer.
-    type Kv = Vec<(NodeId, NodeId)>;
+    type Kv = Vec<Kept>;
     type Rope = Rope;
     type Snapshot = ();
+    /// The choice of experts, and how many a row goes to.
+    type Routes = (NodeId, usize);
 
     fn weight(&mut self, tensor: Tensor) -> Result<Tensor, OpsError> {
         Ok(tensor)
     }
 
     fn buffer(&mut self, _rows: usize, width: usize) -> Buffer {
-        Buffer { node: 0, width }
+        Buffer { node: 0, written: false, width }
     }
 
-    fn kv(&mut self, plan: &KvPlan) -> Vec<(NodeId, NodeId)> {
-        vec![(0, 0); plan.layers]
+    fn kv(&mut self, plan: &KvPlan) -> Vec<Kept> {
+        vec![Kept::default(); plan.layers.len()]
+    }
+
+    fn routes(&mut self, _: usize, used: usize) -> (NodeId, usize) {
+        (0, used)
     }
 
     fn rope_table(&mut self, rope: Rope) -> Rope {
@@ -254,19 +293,28 @@ impl Prims for Notes {
     }
 
     fn embed(&mut self, out: &mut Buffer, table: &Tensor, _: &Step) {
-        out.node = self.push(Kind::Embed(table.clone()), Vec::new(), out.width);
+        let node = self.push(Kind::Embed(table.clone()), Vec::new(), out.width);
+        out.becomes(node);
     }
 
     fn rms_norm(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, eps: f32) {
-        out.node = self.push(Kind::Norm { weight: w.clone(), width: w.cols, eps }, vec![x.node], out.width);
+        let node = self.push(Kind::Norm { weight: w.clone(), width: w.cols, eps }, vec![x.node], out.width);
+        out.becomes(node);
     }
 
-    fn head_norm(&mut self, x: &mut Buffer, w: &Tensor, head_dim: usize, eps: f32) {
-        self.in_place(x, Kind::Norm { weight: w.clone(), width: head_dim, eps }, &[]);
+    fn norm(&mut self, x: &mut Buffer, norm: Norm, weight: Option<&Tensor>, bias: Option<&Tensor>) {
+        match (norm.kind, weight, bias) {
+            (NormKind::Rms, Some(weight), None) if weight.cols == norm.run => {
+                let weight = weight.clone();
+                self.in_place(x, Kind::Norm { weight, width: norm.run, eps: norm.eps }, &[]);
+            }
+            _ => self.change(x, formula::norm(norm, weight, bias), &[]),
+        }
     }
 
     fn matmul(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor) {
-        out.node = self.push(Kind::MatMul(w.clone()), vec![x.node], w.rows);
+        let node = self.push(Kind::MatMul(w.clone()), vec![x.node], w.rows);
+        out.becomes(node);
     }
 
     fn matmul_rows(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, _: &Step) {
@@ -290,18 +338,36 @@ impl Prims for Notes {
     }
 
     fn kv_write(&mut self, kv: &mut Self::Kv, layer: usize, k: &Buffer, v: &Buffer, _: &Step) {
-        kv[layer] = (k.node, v.node);
+        kv[layer] = Kept { k: k.node, v: v.node };
     }
 
-    fn attend(&mut self, out: &mut Buffer, q: &Buffer, kv: &Self::Kv, layer: usize, heads: Heads, _: &Step) {
-        let (k, v) = kv[layer];
-        let scores = self.push(Kind::Scores(heads), vec![q.node, k], heads.heads);
-        let weights = self.push(Kind::SoftMax(heads), vec![scores], heads.heads);
-        out.node = self.push(Kind::Mix(heads), vec![weights, v], heads.heads * heads.value_dim);
+    fn attend(
+        &mut self,
+        out: &mut Buffer,
+        q: &Buffer,
+        kv: &Self::Kv,
+        layer: usize,
+        attention: Attention<'_, Tensor>,
+        _: &Step,
+    ) {
+        let Kept { k, v } = kv[layer];
+        let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
+        let plain = mask == Mask::Causal && soft_cap.is_none() && alibi.is_none();
+        if plain && sinks.is_none() && relative.is_none() {
+            let scores = self.push(Kind::Scores(heads), vec![q.node, k], heads.heads);
+            let weights = self.push(Kind::SoftMax(heads), vec![scores], heads.heads);
+            let mix = self.push(Kind::Mix(heads), vec![weights, v], heads.heads * heads.value_dim);
+            return out.becomes(mix);
+        }
+        let node = self.push(Kind::Formula(formula::attend(attention)), vec![q.node, k, v], out.width);
+        out.becomes(node);
     }
 
-    fn silu(&mut self, x: &mut Buffer) {
-        self.in_place(x, Kind::Silu, &[]);
+    fn unary(&mut self, x: &mut Buffer, f: Unary) {
+        match f {
+            Unary::Silu => self.in_place(x, Kind::Silu, &[]),
+            _ => self.change(x, formula::unary(f), &[]),
+        }
     }
 
     fn mul(&mut self, x: &mut Buffer, y: &Buffer) {
@@ -310,6 +376,73 @@ impl Prims for Notes {
 
     fn add(&mut self, x: &mut Buffer, y: &Buffer) {
         self.in_place(x, Kind::Add, &[y.node]);
+    }
+
+    fn copy(&mut self, out: &mut Buffer, x: &Buffer, columns: Columns) {
+        // What the copy leaves of the buffer belongs to the value too.
+        let before = out.written.then_some(out.node);
+        let inputs = [x.node].into_iter().chain(before).collect();
+        let formula = formula::copy(columns, out.width);
+        self.make(out, formula, inputs);
+    }
+
+    fn add_positions(&mut self, x: &mut Buffer, table: &Tensor, _: &Step) {
+        self.change(x, formula::add_positions(table), &[]);
+    }
+
+    fn mul_columns(&mut self, x: &mut Buffer, w: &Tensor) {
+        self.change(x, formula::mul_columns(w), &[]);
+    }
+
+    fn mul_groups(&mut self, x: &mut Buffer, y: &Buffer) {
+        self.change(x, formula::mul_groups(), &[y.node]);
+    }
+
+    fn dot_groups(&mut self, out: &mut Buffer, x: &Buffer, y: &Buffer) {
+        let formula = formula::dot_groups(out.width);
+        self.make(out, formula, vec![x.node, y.node]);
+    }
+
+    fn matmul_heads(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, heads: usize) {
+        let formula = formula::matmul_heads(w, heads, out.width);
+        self.make(out, formula, vec![x.node]);
+    }
+
+    fn conv(&mut self, out: &mut Buffer, _: &mut Self::Kv, _: (usize, usize), x: &Buffer, w: &Tensor, _: &Step) {
+        self.make(out, formula::conv(w), vec![x.node]);
+    }
+
+    fn recur(
+        &mut self,
+        out: &mut Buffer,
+        _: &mut Self::Kv,
+        _: (usize, usize),
+        inputs: Recurrence<'_, Tensor, Buffer>,
+        _: &Step,
+    ) {
+        let nodes = inputs.buffers().into_iter().map(|x| x.node).collect();
+        self.make(out, formula::recur(&inputs), nodes);
+    }
+
+    fn route(&mut self, routes: &mut (NodeId, usize), logits: &Buffer, bias: Option<&Tensor>, router: Router) {
+        routes.0 = self.push(Kind::Formula(formula::route(bias, router)), vec![logits.node], 2 * router.used);
+    }
+
+    fn matmul_experts(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, routes: &(NodeId, usize)) {
+        let formula = formula::experts(Weighted::Matrix(w.clone(), out.width));
+        self.make(out, formula, vec![x.node, routes.0]);
+    }
+
+    fn add_bias_experts(&mut self, x: &mut Buffer, bias: &Tensor, routes: &(NodeId, usize)) {
+        self.change(x, formula::experts(Weighted::Bias(bias.clone())), &[routes.0]);
+    }
+
+    fn scale_experts(&mut self, x: &mut Buffer, routes: &(NodeId, usize)) {
+        self.change(x, formula::experts(Weighted::Scale), &[routes.0]);
+    }
+
+    fn sum_experts(&mut self, out: &mut Buffer, x: &Buffer, routes: &(NodeId, usize)) {
+        self.make(out, formula::experts(Weighted::Sum(routes.1)), vec![x.node, routes.0]);
     }
 
     /// Nothing comes from elsewhere: a graph is that of a whole model.

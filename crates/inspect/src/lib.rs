@@ -9,6 +9,7 @@ mod diagnose;
 pub mod doctor;
 pub mod fault;
 pub mod file;
+mod formula;
 mod graph;
 pub mod import;
 mod names;
@@ -26,6 +27,7 @@ pub use catalogue::catalogue;
 pub use diagnose::{
     Check, Confidence, Diagnosis, Error as DiagnoseError, Finding, Gate, Outcome, Rival, Status, diagnose,
 };
+pub use formula::Formula;
 pub use graph::{Graph, Kind, Node, NodeId, Rotary};
 pub use names::{NameMap, ProjectionBias};
 pub use page::page;

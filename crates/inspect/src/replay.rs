@@ -288,6 +288,7 @@ impl<'a> Replay<'a> {
             }
             Kind::Mul => fold(&inputs, |a, b| a * b),
             Kind::Add => fold(&inputs, |a, b| a + b),
+            Kind::Formula(formula) => formula.run(&inputs, tokens),
         };
         for (index, fault) in faults() {
             for change in fault.fault.edits {

@@ -3,7 +3,10 @@
 use candor::{
     BackendVisitor, Device, LoadOptions,
     gguf::{Format, Gguf, Value, Writer},
-    ops::{Error, Heads, KvFormat, KvPlan, Ops, Prims, Rope, Step, Tensor},
+    ops::{
+        Attention, Columns, Error, Heads, KvFormat, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Tensor,
+        Unary,
+    },
     visit_backend,
 };
 use candor_inspect::{
@@ -121,7 +124,7 @@ impl<B: Prims> Broken<B> {
     /// Changes a result of the operation that is to be wrong.
     fn spoil(&mut self, operation: &str, x: &mut B::Buf) {
         if operation == self.fault {
-            self.right.silu(x);
+            self.right.unary(x, Unary::Silu);
         }
     }
 }
@@ -132,6 +135,7 @@ impl<B: Prims> Prims for Broken<B> {
     type Kv = B::Kv;
     type Rope = B::Rope;
     type Snapshot = B::Snapshot;
+    type Routes = B::Routes;
 
     fn weight(&mut self, tensor: Tensor) -> Result<B::Weight, Error> {
         self.right.weight(tensor)
@@ -141,6 +145,9 @@ impl<B: Prims> Prims for Broken<B> {
     }
     fn kv(&mut self, plan: &KvPlan) -> B::Kv {
         self.right.kv(plan)
+    }
+    fn routes(&mut self, rows: usize, used: usize) -> B::Routes {
+        self.right.routes(rows, used)
     }
     fn rope_table(&mut self, rope: Rope) -> B::Rope {
         self.right.rope_table(rope)
@@ -158,8 +165,8 @@ impl<B: Prims> Prims for Broken<B> {
         self.right.rms_norm(out, x, w, eps);
         self.spoil("rms_norm", out);
     }
-    fn head_norm(&mut self, x: &mut B::Buf, w: &B::Weight, head_dim: usize, eps: f32) {
-        self.right.head_norm(x, w, head_dim, eps);
+    fn norm(&mut self, x: &mut B::Buf, norm: Norm, weight: Option<&B::Weight>, bias: Option<&B::Weight>) {
+        self.right.norm(x, norm, weight, bias);
         self.spoil("head_norm", x);
     }
     fn matmul(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight) {
@@ -196,15 +203,77 @@ impl<B: Prims> Prims for Broken<B> {
         let positions: Vec<u32> = step.positions.iter().map(moved).collect();
         self.right.kv_write(kv, layer, k, v, &Step { positions: &positions, ..*step });
     }
-    fn attend(&mut self, out: &mut B::Buf, q: &B::Buf, kv: &B::Kv, layer: usize, heads: Heads, step: &Step) {
+    fn attend(
+        &mut self,
+        out: &mut B::Buf,
+        q: &B::Buf,
+        kv: &B::Kv,
+        layer: usize,
+        attention: Attention<'_, B::Weight>,
+        step: &Step,
+    ) {
         let factor = if self.fault == "attend, scale" { 1.1 } else { 1.0 };
-        let heads = Heads { scale: heads.scale * factor, ..heads };
-        self.right.attend(out, q, kv, layer, heads, step);
+        let heads = Heads { scale: attention.heads.scale * factor, ..attention.heads };
+        self.right.attend(out, q, kv, layer, Attention { heads, ..attention }, step);
         self.spoil("attend", out);
     }
-    fn silu(&mut self, x: &mut B::Buf) {
-        self.right.silu(x);
+    fn unary(&mut self, x: &mut B::Buf, f: Unary) {
+        self.right.unary(x, f);
         self.spoil("silu", x);
+    }
+    fn copy(&mut self, out: &mut B::Buf, x: &B::Buf, columns: Columns) {
+        self.right.copy(out, x, columns);
+    }
+    fn add_positions(&mut self, x: &mut B::Buf, table: &B::Weight, step: &Step) {
+        self.right.add_positions(x, table, step);
+    }
+    fn mul_columns(&mut self, x: &mut B::Buf, w: &B::Weight) {
+        self.right.mul_columns(x, w);
+    }
+    fn mul_groups(&mut self, x: &mut B::Buf, y: &B::Buf) {
+        self.right.mul_groups(x, y);
+    }
+    fn dot_groups(&mut self, out: &mut B::Buf, x: &B::Buf, y: &B::Buf) {
+        self.right.dot_groups(out, x, y);
+    }
+    fn matmul_heads(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, heads: usize) {
+        self.right.matmul_heads(out, x, w, heads);
+    }
+    fn conv(
+        &mut self,
+        out: &mut B::Buf,
+        kv: &mut B::Kv,
+        place: (usize, usize),
+        x: &B::Buf,
+        w: &B::Weight,
+        step: &Step,
+    ) {
+        self.right.conv(out, kv, place, x, w, step);
+    }
+    fn recur(
+        &mut self,
+        out: &mut B::Buf,
+        kv: &mut B::Kv,
+        place: (usize, usize),
+        inputs: Recurrence<'_, B::Weight, B::Buf>,
+        step: &Step,
+    ) {
+        self.right.recur(out, kv, place, inputs, step);
+    }
+    fn route(&mut self, routes: &mut B::Routes, logits: &B::Buf, bias: Option<&B::Weight>, router: Router) {
+        self.right.route(routes, logits, bias, router);
+    }
+    fn matmul_experts(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, routes: &B::Routes) {
+        self.right.matmul_experts(out, x, w, routes);
+    }
+    fn add_bias_experts(&mut self, x: &mut B::Buf, bias: &B::Weight, routes: &B::Routes) {
+        self.right.add_bias_experts(x, bias, routes);
+    }
+    fn scale_experts(&mut self, x: &mut B::Buf, routes: &B::Routes) {
+        self.right.scale_experts(x, routes);
+    }
+    fn sum_experts(&mut self, out: &mut B::Buf, x: &B::Buf, routes: &B::Routes) {
+        self.right.sum_experts(out, x, routes);
     }
     fn mul(&mut self, x: &mut B::Buf, y: &B::Buf) {
         self.right.mul(x, y);

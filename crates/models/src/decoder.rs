@@ -4,7 +4,7 @@
 //! and key norms, a separate head). What changes the order of operations belongs in another file.
 
 use candor_gguf::Gguf;
-use candor_ops::{Heads, KvFormat, KvPlan, Ops, Shapes, Step, Tap};
+use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Norm, NormKind, Ops, Shapes, Step, Tap};
 
 use crate::{Architecture, Begin, End, Error, Part, rope, weights::Weights};
 
@@ -145,7 +145,8 @@ impl Config {
     /// The cache for `sequences` sequences of up to `context` positions.
     pub fn kv_plan(&self, context: usize, sequences: usize, keys: KvFormat, values: KvFormat) -> KvPlan {
         let Heads { kv_heads, key_dim, value_dim, .. } = self.heads;
-        KvPlan { layers: self.layers, kv_heads, key_dim, value_dim, context, sequences, keys, values }
+        let layers = vec![LayerCache::attention(kv_heads, key_dim, value_dim); self.layers];
+        KvPlan { layers, context, sequences, keys, values }
     }
 
     /// Elements of a row of each buffer of a pass: residual stream and its norm, queries, keys, values, attention's
@@ -322,7 +323,7 @@ impl<B: Ops> Decoder<B> {
             [(&mut s.q, &layer.attn_q_norm, "Qcur_normed"), (&mut s.k, &layer.attn_k_norm, "Kcur_normed")]
         {
             if let Some(norm) = norm {
-                ops.head_norm(x, norm, heads.key_dim, eps);
+                ops.norm(x, Norm { kind: NormKind::Rms, run: heads.key_dim, eps }, Some(norm), None);
                 tap.tap(ops, name, Some(i), x);
             }
             ops.rope(x, &self.rope, heads.key_dim, step);
@@ -332,7 +333,7 @@ impl<B: Ops> Decoder<B> {
         tap.tap(ops, "Vcur", Some(i), &s.v);
         let cached = i - self.part.layers.start;
         ops.kv_write(kv, cached, &s.k, &s.v, step);
-        ops.attend(&mut s.att, &s.q, kv, cached, heads, step);
+        ops.attend(&mut s.att, &s.q, kv, cached, Attention::causal(heads), step);
         tap.tap(ops, "kqv_out", Some(i), &s.att);
         ops.matmul_add(&mut s.x, &s.att, &layer.attn_output, &mut s.h);
         if let Some(bias) = &layer.attn_output_bias {

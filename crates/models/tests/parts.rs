@@ -2,7 +2,7 @@
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Decoder, End, Error, Part, Pass};
-use candor_ops::{KvFormat, KvPlan, Prims, Shapes, Step};
+use candor_ops::{KvFormat, Prims, Shapes, Step};
 use candor_testing::Tiny;
 
 const LAYERS: usize = 3;
@@ -50,7 +50,7 @@ fn a_part_runs_on_a_cache_of_its_layers_alone() {
             let model = Decoder::load_part(&gguf, &mut ops, &part).unwrap();
             let mut scratch = model.scratch(&mut ops, 3, 1);
             let plan = model.config().kv_plan(3, 1, KvFormat::F32, KvFormat::F32);
-            let mut kv = ops.kv(&KvPlan { layers: part.layers.len(), ..plan });
+            let mut kv = ops.kv(&plan.part(part.layers.clone()));
             if part.begin == Begin::Stream {
                 ops.upload(&mut scratch.x, 3, &vec![0.0; 3 * model.config().dim]);
             }

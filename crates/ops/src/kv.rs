@@ -27,17 +27,33 @@ impl KvFormat {
     }
 }
 
-/// The dimensions of a cache: every sequence has room for `context` positions in every layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KvPlan {
-    /// Layers that attend.
-    pub layers: usize,
-    /// Key and value heads.
+/// What a layer keeps of each sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LayerCache {
+    /// Key and value heads; none where the layer does not attend.
     pub kv_heads: usize,
     /// Width of a key head.
     pub key_dim: usize,
     /// Width of a value head.
     pub value_dim: usize,
+    /// Positions that a row may look back, its own included; `None` where all.
+    pub window: Option<usize>,
+    /// Numbers of each state that does not grow with positions, `f32`.
+    pub states: [usize; 3],
+}
+
+impl LayerCache {
+    /// A layer that attends to all positions and has no other state.
+    pub const fn attention(kv_heads: usize, key_dim: usize, value_dim: usize) -> LayerCache {
+        LayerCache { kv_heads, key_dim, value_dim, window: None, states: [0; 3] }
+    }
+}
+
+/// The dimensions of a cache: every sequence has room for `context` positions in every layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvPlan {
+    /// What each layer keeps.
+    pub layers: Vec<LayerCache>,
     /// Positions per sequence.
     pub context: usize,
     /// Independent sequences.
@@ -49,32 +65,51 @@ pub struct KvPlan {
 }
 
 impl KvPlan {
+    /// The same for some of the layers.
+    ///
+    /// # Panics
+    /// If there are no such layers.
+    pub fn part(&self, layers: std::ops::Range<usize>) -> KvPlan {
+        KvPlan { layers: self.layers[layers].to_vec(), ..*self }
+    }
+
     /// Whether the heads' widths are whole blocks of their formats.
     ///
     /// # Errors
     /// [`Error::Cache`] where they are not.
     pub fn check(&self) -> Result<(), Error> {
-        for (what, format, dim) in [("keys", self.keys, self.key_dim), ("values", self.values, self.value_dim)] {
-            let format = format.format();
-            if !dim.is_multiple_of(format.block_len()) {
-                return Err(Error::Cache { what, format, dim });
+        for layer in self.layers.iter().filter(|layer| layer.kv_heads > 0) {
+            for (what, format, dim) in [("keys", self.keys, layer.key_dim), ("values", self.values, layer.value_dim)] {
+                let format = format.format();
+                if !dim.is_multiple_of(format.block_len()) {
+                    return Err(Error::Cache { what, format, dim });
+                }
             }
         }
         Ok(())
     }
 
-    /// Bytes of one position's keys and values in one head; `None` where a width is no whole number of the format's
-    /// blocks.
-    pub fn head_bytes(&self) -> Option<usize> {
-        let keys = self.keys.format().row_bytes(self.key_dim)?;
-        keys.checked_add(self.values.format().row_bytes(self.value_dim)?)
+    /// Bytes of one position's keys and values in one head of a layer; `None` where a width is no whole number of the
+    /// format's blocks.
+    pub fn head_bytes(&self, layer: usize) -> Option<usize> {
+        let layer = self.layers.get(layer)?;
+        let keys = self.keys.format().row_bytes(layer.key_dim)?;
+        keys.checked_add(self.values.format().row_bytes(layer.value_dim)?)
     }
 
-    /// Bytes of keys and values together; `None` where no machine could hold them. A backend may round widths and
+    /// Bytes of keys, values and states together; `None` where no machine could hold them. A backend may round widths and
     /// positions up to multiples of its own.
     pub fn checked_bytes(&self) -> Option<usize> {
-        let rows = self.layers.checked_mul(self.kv_heads)?.checked_mul(self.context)?.checked_mul(self.sequences)?;
-        rows.checked_mul(self.head_bytes()?)
+        let layer = |(index, layer): (usize, &LayerCache)| {
+            let states = layer.states.iter().try_fold(0usize, |sum, &len| sum.checked_add(len.checked_mul(4)?))?;
+            if layer.kv_heads == 0 {
+                return Some(states);
+            }
+            let heads = layer.kv_heads.checked_mul(self.context)?.checked_mul(self.head_bytes(index)?)?;
+            heads.checked_add(states)
+        };
+        let sum = self.layers.iter().enumerate().try_fold(0usize, |sum, next| sum.checked_add(layer(next)?))?;
+        sum.checked_mul(self.sequences)
     }
 }
 
@@ -84,7 +119,8 @@ mod tests {
 
     fn plan(dims: [usize; 2], keys: KvFormat, values: KvFormat) -> KvPlan {
         let [key_dim, value_dim] = dims;
-        KvPlan { layers: 3, kv_heads: 2, key_dim, value_dim, context: 5, sequences: 7, keys, values }
+        let layers = vec![LayerCache::attention(2, key_dim, value_dim); 3];
+        KvPlan { layers, context: 5, sequences: 7, keys, values }
     }
 
     #[test]
@@ -96,7 +132,7 @@ mod tests {
             (KvFormat::F16, KvFormat::Q8_0, 64 * 2 + 3 * 34),
         ] {
             let plan = plan([64, 96], keys, values);
-            assert_eq!((plan.head_bytes(), plan.checked_bytes()), (Some(bytes), Some(rows * bytes)), "{plan:?}");
+            assert_eq!((plan.head_bytes(0), plan.checked_bytes()), (Some(bytes), Some(rows * bytes)), "{plan:?}");
             assert!(plan.check().is_ok(), "{plan:?}");
         }
         let huge = KvPlan { context: usize::MAX / 8, ..plan([64, 64], KvFormat::F16, KvFormat::F16) };

@@ -6,22 +6,34 @@
 //! [`Shapes`] checks dimensions and counts work. Nothing here knows a model, a file or a thread.
 #![forbid(unsafe_code)]
 
+mod attention;
+mod columns;
 mod kv;
+mod norm;
 mod plain;
 mod prims;
+mod recurrence;
 mod reference;
 mod rope;
+mod router;
 mod shapes;
 mod step;
 mod tap;
 mod tensor;
+mod unary;
 
-pub use kv::{KvFormat, KvPlan};
+pub use attention::{Attention, Mask, Relative, alibi_slope, relative_bucket, sequence_len};
+pub use columns::Columns;
+pub use kv::{KvFormat, KvPlan, LayerCache};
+pub use norm::{Norm, NormKind};
 pub use plain::Plain;
 pub use prims::{Heads, Ops, Prims, Traffic};
+pub use recurrence::{Decay, Recurrence};
 pub use reference::Reference;
 pub use rope::{Pairing, Rope};
+pub use router::{Gate, Router};
 pub use shapes::{Shapes, Work};
 pub use step::Step;
 pub use tap::{Recorder, Tap, Tapped};
 pub use tensor::{Error, Tensor};
+pub use unary::Unary;

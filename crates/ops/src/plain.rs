@@ -1,6 +1,6 @@
 //! A backend with its fusions switched off: tells a wrong fusion from a wrong primitive.
 
-use crate::{Error, Heads, KvPlan, Ops, Prims, Rope, Step, Tensor};
+use crate::{Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Tensor, Unary};
 
 /// Runs `B`'s primitives and the default bodies of all fusions.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +14,9 @@ impl<B: Prims> Prims for Plain<B> {
     type Kv = B::Kv;
     type Rope = B::Rope;
     type Snapshot = B::Snapshot;
+    type Routes = B::Routes;
+
+    const WITHOUT: &'static [&'static str] = B::WITHOUT;
 
     fn weight(&mut self, tensor: Tensor) -> Result<B::Weight, Error> {
         self.0.weight(tensor)
@@ -33,8 +36,11 @@ impl<B: Prims> Prims for Plain<B> {
     fn rms_norm(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, eps: f32) {
         self.0.rms_norm(out, x, w, eps);
     }
-    fn head_norm(&mut self, x: &mut B::Buf, w: &B::Weight, head_dim: usize, eps: f32) {
-        self.0.head_norm(x, w, head_dim, eps);
+    fn routes(&mut self, rows: usize, used: usize) -> B::Routes {
+        self.0.routes(rows, used)
+    }
+    fn norm(&mut self, x: &mut B::Buf, norm: Norm, weight: Option<&B::Weight>, bias: Option<&B::Weight>) {
+        self.0.norm(x, norm, weight, bias);
     }
     fn matmul(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight) {
         self.0.matmul(out, x, w);
@@ -51,11 +57,73 @@ impl<B: Prims> Prims for Plain<B> {
     fn kv_write(&mut self, kv: &mut B::Kv, layer: usize, k: &B::Buf, v: &B::Buf, step: &Step) {
         self.0.kv_write(kv, layer, k, v, step);
     }
-    fn attend(&mut self, out: &mut B::Buf, q: &B::Buf, kv: &B::Kv, layer: usize, heads: Heads, step: &Step) {
-        self.0.attend(out, q, kv, layer, heads, step);
+    fn attend(
+        &mut self,
+        out: &mut B::Buf,
+        q: &B::Buf,
+        kv: &B::Kv,
+        layer: usize,
+        attention: Attention<'_, B::Weight>,
+        step: &Step,
+    ) {
+        self.0.attend(out, q, kv, layer, attention, step);
     }
-    fn silu(&mut self, x: &mut B::Buf) {
-        self.0.silu(x);
+    fn unary(&mut self, x: &mut B::Buf, f: Unary) {
+        self.0.unary(x, f);
+    }
+    fn copy(&mut self, out: &mut B::Buf, x: &B::Buf, columns: Columns) {
+        self.0.copy(out, x, columns);
+    }
+    fn add_positions(&mut self, x: &mut B::Buf, table: &B::Weight, step: &Step) {
+        self.0.add_positions(x, table, step);
+    }
+    fn mul_columns(&mut self, x: &mut B::Buf, w: &B::Weight) {
+        self.0.mul_columns(x, w);
+    }
+    fn mul_groups(&mut self, x: &mut B::Buf, y: &B::Buf) {
+        self.0.mul_groups(x, y);
+    }
+    fn dot_groups(&mut self, out: &mut B::Buf, x: &B::Buf, y: &B::Buf) {
+        self.0.dot_groups(out, x, y);
+    }
+    fn matmul_heads(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, heads: usize) {
+        self.0.matmul_heads(out, x, w, heads);
+    }
+    fn conv(
+        &mut self,
+        out: &mut B::Buf,
+        kv: &mut B::Kv,
+        place: (usize, usize),
+        x: &B::Buf,
+        w: &B::Weight,
+        step: &Step,
+    ) {
+        self.0.conv(out, kv, place, x, w, step);
+    }
+    fn recur(
+        &mut self,
+        out: &mut B::Buf,
+        kv: &mut B::Kv,
+        place: (usize, usize),
+        inputs: Recurrence<'_, B::Weight, B::Buf>,
+        step: &Step,
+    ) {
+        self.0.recur(out, kv, place, inputs, step);
+    }
+    fn route(&mut self, routes: &mut B::Routes, logits: &B::Buf, bias: Option<&B::Weight>, router: Router) {
+        self.0.route(routes, logits, bias, router);
+    }
+    fn matmul_experts(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, routes: &B::Routes) {
+        self.0.matmul_experts(out, x, w, routes);
+    }
+    fn add_bias_experts(&mut self, x: &mut B::Buf, bias: &B::Weight, routes: &B::Routes) {
+        self.0.add_bias_experts(x, bias, routes);
+    }
+    fn scale_experts(&mut self, x: &mut B::Buf, routes: &B::Routes) {
+        self.0.scale_experts(x, routes);
+    }
+    fn sum_experts(&mut self, out: &mut B::Buf, x: &B::Buf, routes: &B::Routes) {
+        self.0.sum_experts(out, x, routes);
     }
     fn mul(&mut self, x: &mut B::Buf, y: &B::Buf) {
         self.0.mul(x, y);

@@ -1,6 +1,6 @@
 //! The operations of a forward pass. Outputs come first and are `&mut`, inputs are `&`, numbers come last.
 
-use crate::{Error, KvPlan, Rope, Step, Tensor};
+use crate::{Attention, Columns, Error, KvPlan, Norm, Recurrence, Rope, Router, Step, Tensor, Unary};
 
 /// How attention heads are laid out in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +57,11 @@ pub trait Prims {
     type Rope;
     /// A copy of a buffer, taken in the order of the operations.
     type Snapshot;
+    /// Which experts each row goes to, and with what weight.
+    type Routes;
+
+    /// Operations that this backend does not have, by the names of their methods; a model that needs one is not given to it.
+    const WITHOUT: &'static [&'static str] = &[];
 
     /// Takes over a weight.
     ///
@@ -69,13 +74,16 @@ pub trait Prims {
     fn kv(&mut self, plan: &KvPlan) -> Self::Kv;
     /// Makes rotary frequencies ready.
     fn rope_table(&mut self, rope: Rope) -> Self::Rope;
+    /// Room for the choices of up to `rows` rows, `used` experts each.
+    fn routes(&mut self, rows: usize, used: usize) -> Self::Routes;
 
     /// `out[t] = table[tokens[t]]`, `[T, D]`.
     fn embed(&mut self, out: &mut Self::Buf, table: &Self::Weight, step: &Step);
     /// `out[t] = x[t] / sqrt(mean(x[t]^2) + eps) * w` (Zhang and Sennrich 2019).
     fn rms_norm(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, eps: f32);
-    /// RMS norm of each run of `head_dim` elements, in place, all with the same `w` of `head_dim`.
-    fn head_norm(&mut self, x: &mut Self::Buf, w: &Self::Weight, head_dim: usize, eps: f32);
+    /// Norms each run of `norm.run` elements in place, then multiplies by `weight` and adds `bias`, which are as wide as
+    /// a run and serve all of them, or as wide as the row.
+    fn norm(&mut self, x: &mut Self::Buf, norm: Norm, weight: Option<&Self::Weight>, bias: Option<&Self::Weight>);
     /// `out[t] = w @ x[t]`: `[T, in]` to `[T, out]`, the matrix stored as `[out][in]`.
     fn matmul(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight);
     /// [`Prims::matmul`] of only the rows in `step.outputs`.
@@ -86,15 +94,71 @@ pub trait Prims {
     fn rope(&mut self, x: &mut Self::Buf, rope: &Self::Rope, head_dim: usize, step: &Step);
     /// Stores the rows of `k` and `v` at their sequences and positions.
     fn kv_write(&mut self, kv: &mut Self::Kv, layer: usize, k: &Self::Buf, v: &Self::Buf, step: &Step);
-    /// Causal attention of each row over positions `0..=positions[t]` of its sequence; query head `h` reads
+    /// Attention of each row over those positions of its sequence that [`crate::Mask`] lets it see; query head `h` reads
     /// key and value head `h / (heads / kv_heads)`.
-    fn attend(&mut self, out: &mut Self::Buf, q: &Self::Buf, kv: &Self::Kv, layer: usize, heads: Heads, step: &Step);
-    /// `x = x / (1 + exp(-x))`.
-    fn silu(&mut self, x: &mut Self::Buf);
+    fn attend(
+        &mut self,
+        out: &mut Self::Buf,
+        q: &Self::Buf,
+        kv: &Self::Kv,
+        layer: usize,
+        attention: Attention<'_, Self::Weight>,
+        step: &Step,
+    );
+    /// `x = f(x)`, element by element.
+    fn unary(&mut self, x: &mut Self::Buf, f: Unary);
     /// `x *= y`, element by element.
     fn mul(&mut self, x: &mut Self::Buf, y: &Self::Buf);
     /// `x += y`, element by element.
     fn add(&mut self, x: &mut Self::Buf, y: &Self::Buf);
+
+    /// Copies columns of `x` into columns of `out`; the others of `out` stay as they are.
+    fn copy(&mut self, out: &mut Self::Buf, x: &Self::Buf, columns: Columns);
+    /// `x[t] += table[positions[t]]`: learned positions.
+    fn add_positions(&mut self, x: &mut Self::Buf, table: &Self::Weight, step: &Step);
+    /// `x[t] *= w`, the same vector for every row.
+    fn mul_columns(&mut self, x: &mut Self::Buf, w: &Self::Weight);
+    /// `x[t][g] *= y[t][g]`, where the row of `x` is cut into as many equal groups as `y` has elements.
+    fn mul_groups(&mut self, x: &mut Self::Buf, y: &Self::Buf);
+    /// `out[t][g] = sum(x[t][g] * y[t][g])`, where the rows of `x` and `y` are cut into as many groups as `out` has elements.
+    fn dot_groups(&mut self, out: &mut Self::Buf, x: &Self::Buf, y: &Self::Buf);
+    /// A product per head: `out[t][h] = w[h] @ x[t][h]`, the `heads` matrices one below the other in `w`.
+    fn matmul_heads(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, heads: usize);
+
+    /// Causal convolution of each column along its sequence: `out[t][c] = sum_j w[c][j] * x[t - (K - 1) + j][c]`. The
+    /// `K - 1` rows before the step come from state `slot` of the layer, which keeps the last of this step; before
+    /// position 0 they are zeros. `w` is `[width, K]`.
+    fn conv(
+        &mut self,
+        out: &mut Self::Buf,
+        kv: &mut Self::Kv,
+        place: (usize, usize),
+        x: &Self::Buf,
+        w: &Self::Weight,
+        step: &Step,
+    );
+    /// A linear recurrence along each sequence, on a matrix per head that state `slot` of the layer keeps: see
+    /// [`Recurrence`]. At position 0 the matrix is zero.
+    fn recur(
+        &mut self,
+        out: &mut Self::Buf,
+        kv: &mut Self::Kv,
+        place: (usize, usize),
+        inputs: Recurrence<'_, Self::Weight, Self::Buf>,
+        step: &Step,
+    );
+
+    /// Chooses experts for each row from `logits`, `[T, experts]`. `bias` is added to what is chosen by, not to weights.
+    fn route(&mut self, routes: &mut Self::Routes, logits: &Self::Buf, bias: Option<&Self::Weight>, router: Router);
+    /// `out[t * used + i] = w[expert(t, i)] @ x`: `[T, in]`, or `[T * used, in]` a row for each choice, to
+    /// `[T * used, out]`. `w` has the matrices of all experts one below the other.
+    fn matmul_experts(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, routes: &Self::Routes);
+    /// `x[t * used + i] += bias[expert(t, i)]`, `bias` being `[experts, width]`.
+    fn add_bias_experts(&mut self, x: &mut Self::Buf, bias: &Self::Weight, routes: &Self::Routes);
+    /// `x[t * used + i] *= weight(t, i)`.
+    fn scale_experts(&mut self, x: &mut Self::Buf, routes: &Self::Routes);
+    /// `out[t] = sum_i x[t * used + i]`.
+    fn sum_experts(&mut self, out: &mut Self::Buf, x: &Self::Buf, routes: &Self::Routes);
 
     /// `x = values`, `[rows, width]`: a pass goes on with what another backend began.
     fn upload(&mut self, x: &mut Self::Buf, rows: usize, values: &[f32]);
@@ -117,7 +181,7 @@ pub trait Prims {
 pub trait Ops: Prims {
     /// `gate = silu(gate) * up`.
     fn swiglu(&mut self, gate: &mut Self::Buf, up: &Self::Buf) {
-        self.silu(gate);
+        self.unary(gate, Unary::Silu);
         self.mul(gate, up);
     }
 

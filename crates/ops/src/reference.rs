@@ -4,7 +4,10 @@
 //! It says what is meant. That it is right is shown by other programs, and that a backend is right by comparing it
 //! with this one.
 
-use crate::{Error, Heads, KvFormat, KvPlan, Ops, Prims, Rope, Step, Tensor};
+use crate::{
+    Attention, Columns, Decay, Error, KvFormat, KvPlan, LayerCache, Norm, NormKind, Ops, Prims, Recurrence, Rope,
+    Router, Step, Tensor, Unary, alibi_slope, relative_bucket, sequence_len,
+};
 
 /// The scalar backend.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,27 +52,73 @@ impl Rows {
     }
 }
 
-/// Keys and values, `[layer][sequence][position][kv_head][dim]`, rounded to the plan's formats.
+/// The experts of each row, `used` of them, best first, with their weights.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    used: usize,
+    experts: Vec<(usize, f64)>,
+}
+
+impl Chosen {
+    /// Choices of all rows together.
+    pub fn len(&self) -> usize {
+        self.experts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.experts.is_empty()
+    }
+}
+
+/// What each layer keeps, keys and values rounded to the plan's formats.
 #[derive(Clone, Debug)]
 pub struct Cache {
     plan: KvPlan,
+    layers: Vec<Kept>,
+}
+
+/// Keys and values, `[sequence][position][kv_head][dim]`, and states, `[sequence][numbers]`.
+#[derive(Clone, Debug)]
+struct Kept {
+    plan: LayerCache,
     keys: Vec<f32>,
     values: Vec<f32>,
+    states: [Vec<f32>; 3],
 }
 
 impl Cache {
     /// Index of a position's head, counted in heads.
     fn head(&self, layer: usize, sequence: usize, position: usize, head: usize) -> usize {
-        let plan = &self.plan;
-        ((layer * plan.sequences + sequence) * plan.context + position) * plan.kv_heads + head
+        (sequence * self.plan.context + position) * self.layers[layer].plan.kv_heads + head
     }
 
-    fn key(&self, head: usize) -> &[f32] {
-        &self.keys[head * self.plan.key_dim..][..self.plan.key_dim]
+    fn key(&self, layer: usize, head: usize) -> &[f32] {
+        let Kept { plan, keys, .. } = &self.layers[layer];
+        &keys[head * plan.key_dim..][..plan.key_dim]
     }
 
-    fn value(&self, head: usize) -> &[f32] {
-        &self.values[head * self.plan.value_dim..][..self.plan.value_dim]
+    fn value(&self, layer: usize, head: usize) -> &[f32] {
+        let Kept { plan, values, .. } = &self.layers[layer];
+        &values[head * plan.value_dim..][..plan.value_dim]
+    }
+
+    /// A state of a sequence; zeros where `position` is its first.
+    fn state(&mut self, (layer, slot): (usize, usize), sequence: u32, position: u32) -> &mut [f32] {
+        let kept = &mut self.layers[layer];
+        let len = kept.plan.states[slot];
+        let state = &mut kept.states[slot][sequence as usize * len..][..len];
+        if position == 0 {
+            state.fill(0.0);
+        }
+        state
+    }
+}
+
+impl Reference {
+    /// Choices made elsewhere: experts and weights, `used` for each row.
+    pub fn chosen(&self, used: usize, experts: Vec<(usize, f64)>) -> Chosen {
+        Chosen { used, experts }
     }
 }
 
@@ -92,6 +141,19 @@ fn inverse_rms(x: &[f32], eps: f32) -> f64 {
     1.0 / (dot(x, x) / x.len() as f64 + f64::from(eps)).sqrt()
 }
 
+/// A run without its mean where the norm takes it away, divided.
+fn normalize(run: &mut [f32], norm: Norm) {
+    let len = run.len() as f64;
+    let mean = match norm.kind {
+        NormKind::Layer => run.iter().map(|&x| f64::from(x)).sum::<f64>() / len,
+        NormKind::Rms | NormKind::L2 => 0.0,
+    };
+    let sum: f64 = run.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum();
+    let square = if norm.kind == NormKind::L2 { sum } else { sum / len };
+    let factor = 1.0 / (square + f64::from(norm.eps)).sqrt();
+    run.iter_mut().for_each(|x| *x = ((f64::from(*x) - mean) * factor) as f32);
+}
+
 fn softmax(scores: &mut [f64]) {
     let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     scores.iter_mut().for_each(|score| *score = (*score - max).exp());
@@ -105,6 +167,7 @@ impl Prims for Reference {
     type Kv = Cache;
     type Rope = Rope;
     type Snapshot = Vec<f32>;
+    type Routes = Chosen;
 
     fn weight(&mut self, tensor: Tensor) -> Result<Matrix, Error> {
         tensor.check()?;
@@ -120,8 +183,20 @@ impl Prims for Reference {
     }
 
     fn kv(&mut self, plan: &KvPlan) -> Cache {
-        let heads = plan.layers * plan.sequences * plan.context * plan.kv_heads;
-        Cache { plan: *plan, keys: vec![0.0; heads * plan.key_dim], values: vec![0.0; heads * plan.value_dim] }
+        let layers = plan.layers.iter().map(|layer| {
+            let heads = plan.sequences * plan.context * layer.kv_heads;
+            Kept {
+                plan: *layer,
+                keys: vec![0.0; heads * layer.key_dim],
+                values: vec![0.0; heads * layer.value_dim],
+                states: layer.states.map(|len| vec![0.0; plan.sequences * len]),
+            }
+        });
+        Cache { plan: plan.clone(), layers: layers.collect() }
+    }
+
+    fn routes(&mut self, _: usize, used: usize) -> Chosen {
+        Chosen { used, experts: Vec::new() }
     }
 
     fn rope_table(&mut self, rope: Rope) -> Rope {
@@ -145,11 +220,16 @@ impl Prims for Reference {
         }
     }
 
-    fn head_norm(&mut self, x: &mut Rows, w: &Matrix, head_dim: usize, eps: f32) {
-        for head in x.live_mut().chunks_exact_mut(head_dim) {
-            let factor = inverse_rms(head, eps);
-            for (x, &w) in head.iter_mut().zip(w.row(0)) {
-                *x = (f64::from(*x) * factor * f64::from(w)) as f32;
+    fn norm(&mut self, x: &mut Rows, norm: Norm, weight: Option<&Matrix>, bias: Option<&Matrix>) {
+        for t in 0..x.rows {
+            for (first, run) in x.row_mut(t).chunks_exact_mut(norm.run).enumerate().map(|(i, run)| (i * norm.run, run))
+            {
+                normalize(run, norm);
+                let part = |w: &Matrix, i: usize| f64::from(w.values[(first + i) % w.values.len()]);
+                for (i, x) in run.iter_mut().enumerate() {
+                    let scaled = f64::from(*x) * weight.map_or(1.0, |w| part(w, i));
+                    *x = (scaled + bias.map_or(0.0, |b| part(b, i))) as f32;
+                }
             }
         }
     }
@@ -193,38 +273,63 @@ impl Prims for Reference {
     }
 
     fn kv_write(&mut self, kv: &mut Cache, layer: usize, k: &Rows, v: &Rows, step: &Step) {
-        let plan = kv.plan;
+        let formats = (kv.plan.keys, kv.plan.values);
         for t in 0..k.rows {
             let first = kv.head(layer, step.sequences[t] as usize, step.positions[t] as usize, 0);
-            store(&mut kv.keys[first * plan.key_dim..][..k.width], k.row(t), plan.keys);
-            store(&mut kv.values[first * plan.value_dim..][..v.width], v.row(t), plan.values);
+            let Kept { plan, keys, values, .. } = &mut kv.layers[layer];
+            store(&mut keys[first * plan.key_dim..][..k.width], k.row(t), formats.0);
+            store(&mut values[first * plan.value_dim..][..v.width], v.row(t), formats.1);
         }
     }
 
-    fn attend(&mut self, out: &mut Rows, q: &Rows, kv: &Cache, layer: usize, heads: Heads, step: &Step) {
+    fn attend(
+        &mut self,
+        out: &mut Rows,
+        q: &Rows,
+        kv: &Cache,
+        layer: usize,
+        attention: Attention<'_, Matrix>,
+        step: &Step,
+    ) {
         out.rows = q.rows;
+        let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
         for t in 0..q.rows {
-            let (sequence, last) = (step.sequences[t] as usize, step.positions[t] as usize);
+            let (sequence, at) = (step.sequences[t], step.positions[t] as usize);
+            let seen = mask.seen(at, sequence_len(step, sequence));
             let queries = q.row(t).chunks_exact(heads.key_dim);
             let outs = out.row_mut(t).chunks_exact_mut(heads.value_dim);
             for (h, (query, out)) in queries.zip(outs).enumerate() {
-                let head = |position| kv.head(layer, sequence, position, h / (heads.heads / heads.kv_heads));
-                let mut weights: Vec<f64> =
-                    (0..=last).map(|p| dot(query, kv.key(head(p))) * f64::from(heads.scale)).collect();
+                let head = |p| kv.head(layer, sequence as usize, p, h / (heads.heads / heads.kv_heads));
+                let score = |p: usize| {
+                    let mut score = dot(query, kv.key(layer, head(p))) * f64::from(heads.scale);
+                    if let Some(cap) = soft_cap {
+                        score = Unary::SoftCap(cap).at(score);
+                    }
+                    if let Some(max) = alibi {
+                        score -= alibi_slope(h, heads.heads, max) * at.abs_diff(p) as f64;
+                    }
+                    if let Some(relative) = relative {
+                        let bucket =
+                            relative_bucket(p as i64 - at as i64, mask.is_both(), relative.buckets, relative.most);
+                        score += f64::from(relative.table.row(bucket)[h]);
+                    }
+                    score
+                };
+                let mut weights: Vec<f64> = seen.clone().map(score).collect();
+                // A sink takes its share and gives nothing.
+                weights.extend(sinks.map(|sinks| f64::from(sinks.values[h])));
                 softmax(&mut weights);
                 for (e, out) in out.iter_mut().enumerate() {
-                    let sum: f64 = (0..=last).map(|p| weights[p] * f64::from(kv.value(head(p))[e])).sum();
+                    let part = |(p, w): (usize, &f64)| w * f64::from(kv.value(layer, head(p))[e]);
+                    let sum: f64 = seen.clone().zip(&weights).map(part).sum();
                     *out = sum as f32;
                 }
             }
         }
     }
 
-    fn silu(&mut self, x: &mut Rows) {
-        for x in x.live_mut() {
-            let exact = f64::from(*x);
-            *x = (exact / (1.0 + (-exact).exp())) as f32;
-        }
+    fn unary(&mut self, x: &mut Rows, f: Unary) {
+        x.live_mut().iter_mut().for_each(|x| *x = f.at(f64::from(*x)) as f32);
     }
 
     fn mul(&mut self, x: &mut Rows, y: &Rows) {
@@ -233,6 +338,156 @@ impl Prims for Reference {
 
     fn add(&mut self, x: &mut Rows, y: &Rows) {
         x.live_mut().iter_mut().zip(y.live()).for_each(|(x, y)| *x += y);
+    }
+
+    fn copy(&mut self, out: &mut Rows, x: &Rows, columns: Columns) {
+        out.rows = x.rows;
+        let Columns { groups, len, from, to } = columns;
+        for t in 0..x.rows {
+            for g in 0..groups {
+                let run = &x.row(t)[from.0 + g * from.1..][..len];
+                out.row_mut(t)[to.0 + g * to.1..][..len].copy_from_slice(run);
+            }
+        }
+    }
+
+    fn add_positions(&mut self, x: &mut Rows, table: &Matrix, step: &Step) {
+        for (t, &position) in step.positions.iter().enumerate() {
+            x.row_mut(t).iter_mut().zip(table.row(position as usize)).for_each(|(x, y)| *x += y);
+        }
+    }
+
+    fn mul_columns(&mut self, x: &mut Rows, w: &Matrix) {
+        for t in 0..x.rows {
+            x.row_mut(t).iter_mut().zip(&w.values).for_each(|(x, w)| *x *= w);
+        }
+    }
+
+    fn mul_groups(&mut self, x: &mut Rows, y: &Rows) {
+        let len = x.width / y.width;
+        for (group, y) in x.live_mut().chunks_exact_mut(len).zip(y.live()) {
+            group.iter_mut().for_each(|x| *x *= y);
+        }
+    }
+
+    fn dot_groups(&mut self, out: &mut Rows, x: &Rows, y: &Rows) {
+        out.rows = x.rows;
+        let len = x.width / out.width;
+        let groups = x.live().chunks_exact(len).zip(y.live().chunks_exact(len));
+        out.live_mut().iter_mut().zip(groups).for_each(|(out, (x, y))| *out = dot(x, y) as f32);
+    }
+
+    fn matmul_heads(&mut self, out: &mut Rows, x: &Rows, w: &Matrix, heads: usize) {
+        out.rows = x.rows;
+        let outputs = out.width / heads;
+        for t in 0..x.rows {
+            for (o, out) in out.row_mut(t).iter_mut().enumerate() {
+                let head = &x.row(t)[o / outputs * w.cols..][..w.cols];
+                *out = dot(w.row(o), head) as f32;
+            }
+        }
+    }
+
+    fn conv(&mut self, out: &mut Rows, kv: &mut Cache, place: (usize, usize), x: &Rows, w: &Matrix, step: &Step) {
+        out.rows = x.rows;
+        let (taps, width) = (w.cols, x.width);
+        for t in 0..x.rows {
+            // `[taps - 1, width]`, the oldest row first.
+            let before = kv.state(place, step.sequences[t], step.positions[t]);
+            for (c, out) in out.row_mut(t).iter_mut().enumerate() {
+                let past: f64 = (0..taps - 1).map(|j| f64::from(w.row(c)[j]) * f64::from(before[j * width + c])).sum();
+                *out = (past + f64::from(w.row(c)[taps - 1]) * f64::from(x.row(t)[c])) as f32;
+            }
+            if taps > 1 {
+                before.copy_within(width.., 0);
+                before[(taps - 2) * width..].copy_from_slice(x.row(t));
+            }
+        }
+    }
+
+    fn recur(
+        &mut self,
+        out: &mut Rows,
+        kv: &mut Cache,
+        place: (usize, usize),
+        inputs: Recurrence<'_, Matrix, Rows>,
+        step: &Step,
+    ) {
+        out.rows = inputs.v.rows;
+        let Recurrence { heads, key_heads, key_dim: dim, value_dim, q, k, v, decay, erase, bonus } = inputs;
+        for t in 0..v.rows {
+            let states = kv.state(place, step.sequences[t], step.positions[t]);
+            for (h, state) in states.chunks_exact_mut(dim * value_dim).enumerate() {
+                let shared = h / (heads / key_heads) * dim;
+                let at = |x: &Rows, i: usize| f64::from(x.row(t)[h * dim + i]);
+                let fading = |i: usize| match decay {
+                    Decay::Keys(factors) => at(factors, i),
+                    Decay::Heads(factors) => f64::from(factors.row(t)[h]),
+                    Decay::Rates { time, rate } => {
+                        (f64::from(time.row(t)[h]) * f64::from(rate.values[h * dim + i])).exp()
+                    }
+                };
+                for j in 0..value_dim {
+                    let value = f64::from(v.row(t)[h * value_dim + j]);
+                    let read = |(a, _): (&Rows, &Rows)| {
+                        (0..dim).map(|i| at(a, i) * f64::from(state[i * value_dim + j])).sum::<f64>()
+                    };
+                    let erased = erase.map_or(0.0, read);
+                    let mut sum = 0.0;
+                    for i in 0..dim {
+                        let old = f64::from(state[i * value_dim + j]);
+                        let added = f64::from(k.row(t)[shared + i]) * value;
+                        let back = erase.map_or(0.0, |(_, b)| at(b, i) * erased);
+                        let new = old * fading(i) + back + added;
+                        state[i * value_dim + j] = new as f32;
+                        let seen = bonus.map_or(new, |u| old + f64::from(u.values[h * dim + i]) * added);
+                        sum += f64::from(q.row(t)[shared + i]) * seen;
+                    }
+                    out.row_mut(t)[h * value_dim + j] = sum as f32;
+                }
+            }
+        }
+    }
+
+    fn route(&mut self, routes: &mut Chosen, logits: &Rows, bias: Option<&Matrix>, router: Router) {
+        routes.experts.clear();
+        for t in 0..logits.rows {
+            routes.experts.extend(router.choose(logits.row(t), bias.map(|bias| bias.values.as_slice())));
+        }
+    }
+
+    fn matmul_experts(&mut self, out: &mut Rows, x: &Rows, w: &Matrix, routes: &Chosen) {
+        let choices = routes.experts.len();
+        let shared = if x.rows == choices { 1 } else { routes.used };
+        let outputs = out.width;
+        out.rows = choices;
+        for (choice, &(expert, _)) in routes.experts.iter().enumerate() {
+            for (o, out) in out.row_mut(choice).iter_mut().enumerate() {
+                *out = dot(w.row(expert * outputs + o), x.row(choice / shared)) as f32;
+            }
+        }
+    }
+
+    fn add_bias_experts(&mut self, x: &mut Rows, bias: &Matrix, routes: &Chosen) {
+        for (choice, &(expert, _)) in routes.experts.iter().enumerate() {
+            x.row_mut(choice).iter_mut().zip(bias.row(expert)).for_each(|(x, b)| *x += b);
+        }
+    }
+
+    fn scale_experts(&mut self, x: &mut Rows, routes: &Chosen) {
+        for (choice, &(_, weight)) in routes.experts.iter().enumerate() {
+            x.row_mut(choice).iter_mut().for_each(|x| *x = (f64::from(*x) * weight) as f32);
+        }
+    }
+
+    fn sum_experts(&mut self, out: &mut Rows, x: &Rows, routes: &Chosen) {
+        out.rows = routes.experts.len() / routes.used;
+        for t in 0..out.rows {
+            for (c, out) in out.row_mut(t).iter_mut().enumerate() {
+                let sum: f64 = (0..routes.used).map(|i| f64::from(x.row(t * routes.used + i)[c])).sum();
+                *out = sum as f32;
+            }
+        }
     }
 
     fn upload(&mut self, x: &mut Rows, rows: usize, values: &[f32]) {
@@ -256,7 +511,7 @@ mod tests {
     use candor_quant::Format;
 
     use super::*;
-    use crate::{Pairing, Plain};
+    use crate::{Heads, Pairing, Plain};
 
     fn matrix(cols: usize, values: &[f32]) -> Matrix {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -292,10 +547,20 @@ mod tests {
     }
 
     #[test]
-    fn head_norm_takes_each_head_by_itself() {
+    fn norm_takes_each_run_by_itself() {
+        let rms = Norm { kind: NormKind::Rms, run: 2, eps: 0.0 };
         let mut x = rows(4, &[1.0, 7.0, 0.0, 2.0]);
-        Reference.head_norm(&mut x, &matrix(2, &[5.0, 10.0]), 2, 0.0);
+        Reference.norm(&mut x, rms, Some(&matrix(2, &[5.0, 10.0])), None);
         assert_eq!(x.live(), [1.0, 14.0, 0.0, 10.0 * 2f64.sqrt() as f32]);
+        let mut x = rows(4, &[1.0, 7.0, 1.0, 7.0]);
+        Reference.norm(&mut x, rms, Some(&matrix(4, &[5.0, 10.0, 1.0, 2.0])), Some(&matrix(2, &[1.0, 0.0])));
+        assert_eq!(x.live(), [2.0, 14.0, 1.2, 2.8], "a weight of the whole row, a bias of a run");
+        let mut x = rows(2, &[1.0, 7.0]);
+        Reference.norm(&mut x, Norm { kind: NormKind::Layer, ..rms }, None, Some(&matrix(2, &[10.0, 10.0])));
+        assert_eq!(x.live(), [9.0, 11.0]);
+        let mut x = rows(2, &[3.0, 4.0]);
+        Reference.norm(&mut x, Norm { kind: NormKind::L2, eps: 75.0, ..rms }, None, None);
+        assert_eq!(x.live(), [0.3, 0.4]);
     }
 
     #[test]
@@ -329,7 +594,7 @@ mod tests {
         Reference.mul(&mut x, &rows(2, &[0.5, 1.0, -1.0, 0.0]));
         assert_eq!(x.live(), [6.0, 22.0, -12.0, 0.0]);
         let mut x = rows(1, &[0.0, 3f32.ln(), -3f32.ln()]);
-        Reference.silu(&mut x);
+        Reference.unary(&mut x, Unary::Silu);
         // ln 3 * 3/4 and -ln 3 * 1/4
         assert!((x.values[1] - 0.823_959_2).abs() < 1e-7 && (x.values[2] + 0.274_653_07).abs() < 1e-7, "{x:?}");
         assert_eq!(x.values[0], 0.0);
@@ -355,7 +620,7 @@ mod tests {
 
     fn plan(format: KvFormat) -> KvPlan {
         let (keys, values) = (format, format);
-        KvPlan { layers: 2, kv_heads: 2, key_dim: 1, value_dim: 2, context: 3, sequences: 2, keys, values }
+        KvPlan { layers: vec![LayerCache::attention(2, 1, 2); 2], context: 3, sequences: 2, keys, values }
     }
 
     #[test]
@@ -370,7 +635,7 @@ mod tests {
         Reference.kv_write(&mut kv, 1, &k, &v, &places);
         let mut out = Reference.buffer(3, 8);
         let q = rows(4, &[1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
-        Reference.attend(&mut out, &q, &kv, 1, heads, &places);
+        Reference.attend(&mut out, &q, &kv, 1, Attention::causal(heads), &places);
         assert_eq!(out.row(0), [0.0, 4.0, 0.0, 4.0, 1.0, 1.0, 1.0, 1.0], "one position: its value");
         // Head 0: weights 1/4 and 3/4; the others 1/2 and 1/2; heads 2 and 3 read the second key and value head.
         for (got, want) in out.row(1).iter().zip([6.0, 1.0, 4.0, 2.0, 2.0, 3.0, 2.0, 3.0]) {
@@ -386,7 +651,7 @@ mod tests {
         let places = step(&[0], &[0], &[0], &[]);
         Reference.kv_write(&mut kv, 0, &rows(2, &[1.0, 1.0]), &rows(4, &[2049.0, 0.1, 1e-8, 1.0]), &places);
         let mut out = Reference.buffer(1, 4);
-        Reference.attend(&mut out, &rows(2, &[1.0, 1.0]), &kv, 0, heads, &places);
+        Reference.attend(&mut out, &rows(2, &[1.0, 1.0]), &kv, 0, Attention::causal(heads), &places);
         assert_eq!(out.live(), [2048.0, 0.099_975_586, 0.0, 1.0]);
     }
 
@@ -394,8 +659,8 @@ mod tests {
     fn an_8_bit_cache_rounds_to_its_blocks_scale() {
         let heads = Heads { heads: 1, kv_heads: 1, key_dim: 32, value_dim: 64, scale: 1.0 };
         let (keys, values) = (KvFormat::Q8_0, KvFormat::Q8_0);
-        let plan =
-            KvPlan { layers: 1, kv_heads: 1, key_dim: 32, value_dim: 64, context: 1, sequences: 1, keys, values };
+        let layers = vec![LayerCache::attention(1, 32, 64)];
+        let plan = KvPlan { layers, context: 1, sequences: 1, keys, values };
         let mut kv = Reference.kv(&plan);
         let places = step(&[0], &[0], &[0], &[]);
         let mut value = [0.0; 64];
@@ -404,7 +669,7 @@ mod tests {
         (value[32], value[33], value[34]) = (-254.0, 3.0, 0.9);
         Reference.kv_write(&mut kv, 0, &rows(32, &[1.0; 32]), &rows(64, &value), &places);
         let mut out = Reference.buffer(1, 64);
-        Reference.attend(&mut out, &rows(32, &[1.0; 32]), &kv, 0, heads, &places);
+        Reference.attend(&mut out, &rows(32, &[1.0; 32]), &kv, 0, Attention::causal(heads), &places);
         assert_eq!((&out.live()[..3], &out.live()[32..35]), (&[127.0, -1.0, 0.0][..], &[-254.0, 4.0, 0.0][..]));
     }
 

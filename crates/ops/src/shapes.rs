@@ -2,9 +2,14 @@
 //!
 //! Run the model on it once at load; then no other backend needs to look at a shape.
 
+use std::collections::BTreeSet;
+
 use candor_quant::Format;
 
-use crate::{Error, Heads, KvPlan, Ops, Prims, Rope, Step, Tensor};
+use crate::{
+    Attention, Columns, Decay, Error, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope, Router, Step, Tensor,
+    Unary,
+};
 
 impl Tensor {
     /// Whether `bytes` is what `rows` rows of `cols` elements take.
@@ -37,6 +42,15 @@ pub struct Work {
 pub struct Shapes {
     error: Option<Error>,
     work: Work,
+    used: BTreeSet<&'static str>,
+}
+
+/// How many rows were routed, and to how many experts each.
+#[derive(Clone, Copy, Debug)]
+pub struct ShapesRoutes {
+    rows: usize,
+    used: usize,
+    capacity: usize,
 }
 
 /// A weight's name and dimensions.
@@ -83,6 +97,11 @@ impl Shapes {
         self.error.take().map_or(Ok(work), Err)
     }
 
+    /// The operations so far that a backend may be without, by the names that [`Prims::WITHOUT`] uses.
+    pub fn used(&self) -> &BTreeSet<&'static str> {
+        &self.used
+    }
+
     fn expect(&mut self, op: impl FnOnce() -> String, expected: [usize; 2], got: [usize; 2]) {
         if expected != got && self.error.is_none() {
             self.error = Some(Error::Shape { op: op(), expected, got });
@@ -115,10 +134,27 @@ impl Shapes {
         self.work.weight_bytes = self.work.weight_bytes.saturating_add(w.bytes(w.rows));
     }
 
+    /// `part` must go into `whole` without a rest.
+    fn divides(&mut self, op: impl FnOnce() -> String, part: usize, whole: usize) {
+        let fits = whole.checked_rem(part) == Some(0);
+        self.expect(op, [part, whole], if fits { [part, whole] } else { [part, 0] });
+    }
+
+    /// A vector of a run or of a row.
+    fn spread(&mut self, op: &str, w: &ShapesWeight, run: usize, width: usize) {
+        self.vector(op, w, if w.cols == width { width } else { run });
+    }
+
+    /// A state of a layer must have room for what is kept there.
+    fn state(&mut self, op: &str, plan: &KvPlan, (layer, slot): (usize, usize), len: usize) {
+        let kept = plan.layers.get(layer).and_then(|layer| layer.states.get(slot)).copied().unwrap_or(0);
+        self.expect(|| format!("{op}: state"), [1, len], [1, kept]);
+    }
+
     /// A step's places must be one per row and lie within the cache.
     fn places(&mut self, op: &str, rows: usize, plan: &KvPlan, layer: usize, step: &Step) {
         self.expect(|| format!("{op}: positions and sequences"), [rows, rows], lengths(step));
-        self.expect_below(|| format!("{op}: layer"), plan.layers, layer);
+        self.expect_below(|| format!("{op}: layer"), plan.layers.len(), layer);
         for (&position, &sequence) in step.positions.iter().zip(step.sequences) {
             self.expect_below(|| format!("{op}: position"), plan.context, position as usize);
             self.expect_below(|| format!("{op}: sequence"), plan.sequences, sequence as usize);
@@ -136,6 +172,7 @@ impl Prims for Shapes {
     type Kv = KvPlan;
     type Rope = Rope;
     type Snapshot = ShapesBuf;
+    type Routes = ShapesRoutes;
 
     fn weight(&mut self, tensor: Tensor) -> Result<ShapesWeight, Error> {
         tensor.check()?;
@@ -147,7 +184,11 @@ impl Prims for Shapes {
     }
 
     fn kv(&mut self, plan: &KvPlan) -> KvPlan {
-        *plan
+        plan.clone()
+    }
+
+    fn routes(&mut self, rows: usize, used: usize) -> ShapesRoutes {
+        ShapesRoutes { rows: 0, used, capacity: rows }
     }
 
     fn rope_table(&mut self, rope: Rope) -> Rope {
@@ -171,14 +212,16 @@ impl Prims for Shapes {
         self.vector("rms_norm", w, x.width);
     }
 
-    fn head_norm(&mut self, x: &mut ShapesBuf, w: &ShapesWeight, head_dim: usize, _: f32) {
-        let whole = x.width.checked_rem(head_dim) == Some(0);
-        self.expect(
-            || format!("head_norm {}", w.name),
-            [x.rows, head_dim],
-            [x.rows, if whole { head_dim } else { x.width }],
-        );
-        self.vector("head_norm", w, head_dim);
+    fn norm(&mut self, x: &mut ShapesBuf, norm: Norm, weight: Option<&ShapesWeight>, bias: Option<&ShapesWeight>) {
+        // The usual norm of heads is everywhere.
+        if norm.kind != NormKind::Rms || bias.is_some() || weight.is_none_or(|weight| weight.cols != norm.run) {
+            self.used.insert("norm");
+        }
+        let names = [weight, bias].into_iter().flatten().map(|w| format!(" {}", w.name)).collect::<String>();
+        self.divides(|| format!("norm{names}"), norm.run, x.width);
+        for w in [weight, bias].into_iter().flatten() {
+            self.spread("norm", w, norm.run, x.width);
+        }
     }
 
     fn matmul(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, w: &ShapesWeight) {
@@ -204,32 +247,59 @@ impl Prims for Shapes {
     }
 
     fn kv_write(&mut self, kv: &mut KvPlan, layer: usize, k: &ShapesBuf, v: &ShapesBuf, step: &Step) {
-        self.expect(|| "kv_write: keys".into(), [k.rows, kv.kv_heads * kv.key_dim], k.shape());
-        self.expect(|| "kv_write: values".into(), [k.rows, kv.kv_heads * kv.value_dim], v.shape());
+        self.expect_below(|| "kv_write: layer".into(), kv.layers.len(), layer);
+        let kept = kv.layers.get(layer).copied().unwrap_or_default();
+        self.expect(|| "kv_write: keys".into(), [k.rows, kept.kv_heads * kept.key_dim], k.shape());
+        self.expect(|| "kv_write: values".into(), [k.rows, kept.kv_heads * kept.value_dim], v.shape());
         self.places("kv_write", k.rows, kv, layer, step);
     }
 
-    fn attend(&mut self, out: &mut ShapesBuf, q: &ShapesBuf, kv: &KvPlan, layer: usize, heads: Heads, step: &Step) {
+    fn attend(
+        &mut self,
+        out: &mut ShapesBuf,
+        q: &ShapesBuf,
+        kv: &KvPlan,
+        layer: usize,
+        attention: Attention<'_, ShapesWeight>,
+        step: &Step,
+    ) {
+        let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
+        let special = mask != Mask::Causal || soft_cap.is_some() || alibi.is_some();
+        if special || sinks.is_some() || relative.is_some() {
+            self.used.insert("attend with a mask, cap or bias");
+        }
         self.produce("attend", out, q.rows);
         self.expect(|| "attend: queries".into(), [q.rows, heads.heads * heads.key_dim], q.shape());
         self.expect(|| "attend: output".into(), [q.rows, heads.heads * heads.value_dim], out.shape());
-        self.expect(|| "attend: head widths".into(), [kv.key_dim, kv.value_dim], [heads.key_dim, heads.value_dim]);
-        let whole = heads.heads.checked_rem(kv.kv_heads) == Some(0);
+        let kept = kv.layers.get(layer).copied().unwrap_or_default();
+        self.expect(|| "attend: head widths".into(), [kept.key_dim, kept.value_dim], [heads.key_dim, heads.value_dim]);
+        let whole = heads.heads.checked_rem(kept.kv_heads) == Some(0);
         let fitting = if whole { heads.heads } else { 0 };
-        self.expect(|| "attend: heads".into(), [heads.heads, kv.kv_heads], [fitting, heads.kv_heads]);
+        self.expect(|| "attend: heads".into(), [heads.heads, kept.kv_heads], [fitting, heads.kv_heads]);
+        if let Some(sinks) = sinks {
+            self.vector("attend: sinks", sinks, heads.heads);
+        }
+        if let Some(relative) = relative {
+            let table = [relative.table.rows, relative.table.cols];
+            self.expect(|| "attend: scores by distance".into(), [relative.buckets, heads.heads], table);
+        }
         self.places("attend", q.rows, kv, layer, step);
         for &position in step.positions {
-            let seen = position as usize + 1;
+            let seen = mask.seen(position as usize, position as usize + 1).len();
             let (macs, read) = (
                 product(&[2, seen, heads.heads, heads.key_dim + heads.value_dim]),
-                product(&[seen, kv.kv_heads, kv.head_bytes().unwrap_or(0)]),
+                product(&[seen, kept.kv_heads, kv.head_bytes(layer).unwrap_or(0)]),
             );
             self.work.flops = self.work.flops.saturating_add(macs);
             self.work.kv_bytes = self.work.kv_bytes.saturating_add(read);
         }
     }
 
-    fn silu(&mut self, _: &mut ShapesBuf) {}
+    fn unary(&mut self, _: &mut ShapesBuf, f: Unary) {
+        if f != Unary::Silu {
+            self.used.insert("unary");
+        }
+    }
 
     fn mul(&mut self, x: &mut ShapesBuf, y: &ShapesBuf) {
         self.expect(|| "mul".into(), x.shape(), y.shape());
@@ -237,6 +307,152 @@ impl Prims for Shapes {
 
     fn add(&mut self, x: &mut ShapesBuf, y: &ShapesBuf) {
         self.expect(|| "add".into(), x.shape(), y.shape());
+    }
+
+    fn copy(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, columns: Columns) {
+        self.used.insert("copy");
+        self.produce("copy", out, x.rows);
+        let (from, to) = columns.ends();
+        self.expect_below(|| "copy: columns read".into(), x.width + 1, from);
+        self.expect_below(|| "copy: columns written".into(), out.width + 1, to);
+    }
+
+    fn add_positions(&mut self, x: &mut ShapesBuf, table: &ShapesWeight, step: &Step) {
+        self.used.insert("add_positions");
+        self.expect(|| format!("add_positions {}", table.name), [table.rows, x.width], [table.rows, table.cols]);
+        for &position in step.positions {
+            self.expect_below(|| format!("add_positions {}: position", table.name), table.rows, position as usize);
+        }
+        self.work.weight_bytes = self.work.weight_bytes.saturating_add(table.bytes(x.rows));
+    }
+
+    fn mul_columns(&mut self, x: &mut ShapesBuf, w: &ShapesWeight) {
+        self.used.insert("mul_columns");
+        self.vector("mul_columns", w, x.width);
+    }
+
+    fn mul_groups(&mut self, x: &mut ShapesBuf, y: &ShapesBuf) {
+        self.used.insert("mul_groups");
+        self.expect(|| "mul_groups: rows".into(), [x.rows, 1], [y.rows, 1]);
+        self.divides(|| "mul_groups".into(), y.width, x.width);
+    }
+
+    fn dot_groups(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, y: &ShapesBuf) {
+        self.used.insert("dot_groups");
+        self.produce("dot_groups", out, x.rows);
+        self.expect(|| "dot_groups".into(), x.shape(), y.shape());
+        self.divides(|| "dot_groups".into(), out.width, x.width);
+    }
+
+    fn matmul_heads(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, w: &ShapesWeight, heads: usize) {
+        self.used.insert("matmul_heads");
+        self.produce("matmul_heads", out, x.rows);
+        let expected = [out.width, x.width];
+        self.expect(|| format!("matmul_heads {}", w.name), expected, [w.rows, w.cols.saturating_mul(heads)]);
+        self.work.flops = self.work.flops.saturating_add(product(&[2, x.rows, w.rows, w.cols]));
+        self.work.weight_bytes = self.work.weight_bytes.saturating_add(w.bytes(w.rows));
+    }
+
+    fn conv(
+        &mut self,
+        out: &mut ShapesBuf,
+        kv: &mut KvPlan,
+        place: (usize, usize),
+        x: &ShapesBuf,
+        w: &ShapesWeight,
+        step: &Step,
+    ) {
+        self.used.insert("conv");
+        self.produce("conv", out, x.rows);
+        self.expect(|| format!("conv {}", w.name), [x.width, w.cols], [w.rows, w.cols]);
+        self.expect(|| format!("conv {}", w.name), x.shape(), out.shape());
+        self.places("conv", x.rows, kv, place.0, step);
+        self.state("conv", kv, place, w.cols.saturating_sub(1) * x.width);
+        self.work.weight_bytes = self.work.weight_bytes.saturating_add(w.bytes(w.rows));
+    }
+
+    fn recur(
+        &mut self,
+        out: &mut ShapesBuf,
+        kv: &mut KvPlan,
+        place: (usize, usize),
+        inputs: Recurrence<'_, ShapesWeight, ShapesBuf>,
+        step: &Step,
+    ) {
+        self.used.insert("recur");
+        let Recurrence { heads, key_heads, key_dim, value_dim, q, k, v, decay, erase, bonus } = inputs;
+        let rows = v.rows;
+        self.produce("recur", out, rows);
+        self.divides(|| "recur: heads of keys".into(), key_heads, heads);
+        let (keys, values) = ([rows, key_heads * key_dim], [rows, heads * value_dim]);
+        let wide = [rows, heads * key_dim];
+        let mut expected = vec![("queries", keys, q), ("keys", keys, k), ("values", values, v)];
+        match decay {
+            Decay::Keys(factors) => expected.push(("decay", wide, factors)),
+            Decay::Heads(factors) => expected.push(("decay", [rows, heads], factors)),
+            Decay::Rates { time, .. } => expected.push(("time", [rows, heads], time)),
+        }
+        if let Some((a, b)) = erase {
+            expected.extend([("erased", wide, a), ("given back", wide, b)]);
+        }
+        for (name, shape, x) in expected {
+            self.expect(|| format!("recur: {name}"), shape, x.shape());
+        }
+        let out_shape = out.shape();
+        self.expect(|| "recur: output".into(), values, out_shape);
+        if let Decay::Rates { rate, .. } = decay {
+            self.expect(|| format!("recur {}", rate.name), [1, heads * key_dim], [1, rate.rows * rate.cols]);
+        }
+        if let Some(bonus) = bonus {
+            self.expect(|| format!("recur {}", bonus.name), [1, heads * key_dim], [1, bonus.rows * bonus.cols]);
+        }
+        self.places("recur", rows, kv, place.0, step);
+        self.state("recur", kv, place, inputs.state_len());
+        self.work.flops = self.work.flops.saturating_add(product(&[6, rows, inputs.state_len()]));
+    }
+
+    fn route(&mut self, routes: &mut ShapesRoutes, logits: &ShapesBuf, bias: Option<&ShapesWeight>, router: Router) {
+        self.used.insert("route");
+        routes.rows = logits.rows;
+        let Router { experts, used, groups, .. } = router;
+        self.expect(|| "route: logits".into(), [logits.rows, experts], logits.shape());
+        self.expect(|| "route: choices".into(), [1, used], [1, routes.used]);
+        self.expect_below(|| "route: choices".into(), experts + 1, used);
+        self.expect_below(|| "route: rows".into(), routes.capacity + 1, logits.rows);
+        self.divides(|| "route: groups".into(), groups.0, experts);
+        if let Some(bias) = bias {
+            self.vector("route", bias, experts);
+        }
+    }
+
+    fn matmul_experts(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, w: &ShapesWeight, routes: &ShapesRoutes) {
+        let choices = routes.rows * routes.used;
+        let own = x.rows == choices;
+        self.expect(
+            || format!("matmul_experts {}: rows", w.name),
+            [if own { choices } else { routes.rows }, 1],
+            [x.rows, 1],
+        );
+        self.produce("matmul_experts", out, choices);
+        self.expect(|| format!("matmul_experts {}", w.name), [w.rows, x.width], [w.rows, w.cols]);
+        self.divides(|| format!("matmul_experts {}", w.name), out.width, w.rows);
+        self.work.flops = self.work.flops.saturating_add(product(&[2, choices, out.width, w.cols]));
+        let read = w.bytes(choices.saturating_mul(out.width).min(w.rows));
+        self.work.weight_bytes = self.work.weight_bytes.saturating_add(read);
+    }
+
+    fn add_bias_experts(&mut self, x: &mut ShapesBuf, bias: &ShapesWeight, routes: &ShapesRoutes) {
+        let expected = [routes.rows * routes.used, bias.cols];
+        self.expect(|| format!("add_bias_experts {}", bias.name), expected, x.shape());
+    }
+
+    fn scale_experts(&mut self, x: &mut ShapesBuf, routes: &ShapesRoutes) {
+        self.expect(|| "scale_experts".into(), [routes.rows * routes.used, 1], [x.rows, 1]);
+    }
+
+    fn sum_experts(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, routes: &ShapesRoutes) {
+        self.produce("sum_experts", out, routes.rows);
+        self.expect(|| "sum_experts".into(), [routes.rows * routes.used, out.width], x.shape());
     }
 
     fn upload(&mut self, x: &mut ShapesBuf, rows: usize, values: &[f32]) {
@@ -260,7 +476,7 @@ impl Ops for Shapes {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{KvFormat, Pairing};
+    use crate::{Heads, KvFormat, LayerCache, Pairing};
 
     fn weight(name: &str, rows: usize, cols: usize) -> ShapesWeight {
         let bytes = vec![0; rows * cols / 256 * 144];
@@ -305,16 +521,8 @@ mod tests {
 
     #[test]
     fn attention_is_checked_and_counted() {
-        let plan = KvPlan {
-            layers: 1,
-            kv_heads: 2,
-            key_dim: 8,
-            value_dim: 4,
-            context: 4,
-            sequences: 1,
-            keys: KvFormat::F16,
-            values: KvFormat::F32,
-        };
+        let layers = vec![LayerCache::attention(2, 8, 4)];
+        let plan = KvPlan { layers, context: 4, sequences: 1, keys: KvFormat::F16, values: KvFormat::F32 };
         let heads = Heads { heads: 4, kv_heads: 2, key_dim: 8, value_dim: 4, scale: 1.0 };
         let rope = Rope { pairing: Pairing::Neox, frequencies: vec![1.0; 4], magnitude: 1.0 };
         let run = |layer: usize, heads: Heads, rope: &Rope, positions: &[u32]| {
@@ -324,7 +532,7 @@ mod tests {
             let step = Step { tokens: &[0, 0], positions, sequences: &[0, 0], outputs: &[] };
             ops.rope(&mut q, rope, 8, &step);
             ops.kv_write(&mut kv, layer, &k, &v, &step);
-            ops.attend(&mut out, &q, &kv, layer, heads, &step);
+            ops.attend(&mut out, &q, &kv, layer, Attention::causal(heads), &step);
             ops.finish().map_err(|error| error.to_string())
         };
         // Three and four positions are seen by 4 heads of 8 + 4; 2 heads of 8 halves and 4 floats are read.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use candor_ops::{Heads, KvFormat, KvPlan, Prims, Reference, Step};
+use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Prims, Reference, Step};
 use candor_testing::backend::attention::{Case, Rows, attended, cases, fed, long};
 use candor_testing::backend::{bits, read, upload};
 use candor_testing::nmse;
@@ -107,7 +107,7 @@ fn what_is_no_number_spoils_the_rows_that_see_it_alone() {
 fn a_position_can_be_written_again() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 2, scale: 1.0 };
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
-    let plan = KvPlan { layers: 1, kv_heads: 1, key_dim: 2, value_dim: 2, context: 2, sequences: 1, keys, values };
+    let plan = KvPlan { layers: vec![LayerCache::attention(1, 2, 2); 1], context: 2, sequences: 1, keys, values };
     for (name, mut cpu) in backends() {
         let mut kv = cpu.kv(&plan);
         let mut out = cpu.buffer(1, 2);
@@ -115,7 +115,7 @@ fn a_position_can_be_written_again() {
             let x = upload(&mut cpu, 2, &[value, -value]);
             let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[] };
             cpu.kv_write(&mut kv, 0, &x, &x, &step);
-            cpu.attend(&mut out, &x, &kv, 0, heads, &step);
+            cpu.attend(&mut out, &x, &kv, 0, Attention::causal(heads), &step);
             assert_eq!(read(&mut cpu, &out), [value, -value], "{name}");
         }
     }

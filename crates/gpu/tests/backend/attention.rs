@@ -1,6 +1,6 @@
 //! The key-value cache and attention.
 
-use candor_ops::{Heads, KvFormat, KvPlan, Prims, Reference, Step};
+use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Prims, Reference, Step};
 use candor_testing::backend::attention::{Case, attended, cases, fed, long};
 use candor_testing::backend::{read, upload};
 use candor_testing::nmse;
@@ -82,14 +82,14 @@ fn large_scores_do_not_overflow() {
 fn halves_are_rounded_to_the_nearest_even() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 8, scale: 1.0 };
     let (keys, values) = (KvFormat::F32, KvFormat::F16);
-    let plan = KvPlan { layers: 1, kv_heads: 1, key_dim: 2, value_dim: 8, context: 1, sequences: 1, keys, values };
+    let plan = KvPlan { layers: vec![LayerCache::attention(1, 2, 8); 1], context: 1, sequences: 1, keys, values };
     let v = [2049.0, 2051.0, 0.1, 65519.0, 1e-8, -6e-8, 6.1e-5, -1.0];
     for (name, mut gpu) in vector_backends() {
         let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 8));
         let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[] };
         let (x, v) = (upload(&mut gpu, 2, &[1.0, 1.0]), upload(&mut gpu, 8, &v));
         gpu.kv_write(&mut kv, 0, &x, &v, &step);
-        gpu.attend(&mut out, &x, &kv, 0, heads, &step);
+        gpu.attend(&mut out, &x, &kv, 0, Attention::causal(heads), &step);
         let got = read(&mut gpu, &out);
         assert_eq!(got, [2048.0, 2052.0, 0.099_975_586, 65504.0, 0.0, -5.960_464_5e-8, 6.097_555e-5, -1.0], "{name}");
     }
@@ -99,14 +99,14 @@ fn halves_are_rounded_to_the_nearest_even() {
 fn a_position_can_be_written_again() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 2, scale: 1.0 };
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
-    let plan = KvPlan { layers: 1, kv_heads: 1, key_dim: 2, value_dim: 2, context: 2, sequences: 1, keys, values };
+    let plan = KvPlan { layers: vec![LayerCache::attention(1, 2, 2); 1], context: 2, sequences: 1, keys, values };
     for (name, mut gpu) in vector_backends() {
         let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 2));
         for value in [1.0, 2.0, 3.0] {
             let x = upload(&mut gpu, 2, &[value, -value]);
             let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[] };
             gpu.kv_write(&mut kv, 0, &x, &x, &step);
-            gpu.attend(&mut out, &x, &kv, 0, heads, &step);
+            gpu.attend(&mut out, &x, &kv, 0, Attention::causal(heads), &step);
             assert_eq!(read(&mut gpu, &out), [value, -value], "{name}");
         }
     }

@@ -1,7 +1,7 @@
 //! What a step costs: one submit, one pass, and nothing made anew once it has been seen.
 
 use candor_gpu::{Counters, Gpu};
-use candor_ops::{Heads, KvFormat, KvPlan, Ops, Pairing, Prims, Rope, Step};
+use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Ops, Pairing, Prims, Rope, Step};
 use candor_quant::Format;
 use candor_testing::backend::{Random, floats};
 
@@ -20,7 +20,7 @@ fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> Vec<Counters> {
     let rope = gpu.rope_table(Rope { pairing: Pairing::Neox, frequencies, magnitude: 1.0 });
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
     let (context, sequences) = (rows * count, 1);
-    let plan = KvPlan { layers: 1, kv_heads: 2, key_dim: 64, value_dim: 64, context, sequences, keys, values };
+    let plan = KvPlan { layers: vec![LayerCache::attention(2, 64, 64); 1], context, sequences, keys, values };
     let mut kv = gpu.kv(&plan);
     let mut buffer = |width| gpu.buffer(rows, width);
     let (mut x, mut h, mut q, mut att) = (buffer(WIDTH), buffer(WIDTH), buffer(WIDTH), buffer(WIDTH));
@@ -38,7 +38,7 @@ fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> Vec<Counters> {
         gpu.rope(&mut q, &rope, 64, &step);
         gpu.rope(&mut k, &rope, 64, &step);
         gpu.kv_write(&mut kv, 0, &k, &v, &step);
-        gpu.attend(&mut att, &q, &kv, 0, HEADS, &step);
+        gpu.attend(&mut att, &q, &kv, 0, Attention::causal(HEADS), &step);
         gpu.matmul_add(&mut x, &att, &square, &mut h);
         gpu.rms_norm(&mut h, &x, &norm, 1e-5);
         gpu.matmul_rows(&mut logits, &h, &table, &step);

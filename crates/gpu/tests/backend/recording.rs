@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use candor_gpu::{Gpu, GpuOptions, Variant};
-use candor_ops::{Heads, KvFormat, KvPlan, Ops, Pairing, Prims, Rope, Step};
+use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Ops, Pairing, Prims, Rope, Step};
 use candor_quant::Format;
 use candor_testing::backend::{Random, floats};
 
@@ -33,7 +33,7 @@ fn tokens(gpu: &mut Gpu, count: usize) -> Option<(Vec<Duration>, u64)> {
     let rope = gpu.rope_table(rope);
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
     let (context, sequences) = (2048, 1);
-    let plan = KvPlan { layers: LAYERS, kv_heads: 2, key_dim: 64, value_dim: 64, context, sequences, keys, values };
+    let plan = KvPlan { layers: vec![LayerCache::attention(2, 64, 64); LAYERS], context, sequences, keys, values };
     let mut kv = gpu.kv(&plan);
     let [mut x, mut h, mut q, mut att, mut gate, mut up] = [WIDTH; 6].map(|width| gpu.buffer(1, width));
     let [mut k, mut v] = [WIDTH / 2; 2].map(|width| gpu.buffer(1, width));
@@ -50,7 +50,7 @@ fn tokens(gpu: &mut Gpu, count: usize) -> Option<(Vec<Duration>, u64)> {
             gpu.rope(&mut q, &rope, 64, &step);
             gpu.rope(&mut k, &rope, 64, &step);
             gpu.kv_write(&mut kv, i, &k, &v, &step);
-            gpu.attend(&mut att, &q, &kv, i, HEADS, &step);
+            gpu.attend(&mut att, &q, &kv, i, Attention::causal(HEADS), &step);
             gpu.matmul_add(&mut x, &att, wo, &mut h);
             gpu.rms_norm(&mut h, &x, &norm, 1e-5);
             gpu.matmul2((&mut gate, wg), (&mut up, wu), &h);

@@ -5,7 +5,10 @@
 
 use candor::{
     gguf::Format,
-    ops::{Error, Heads, KvFormat, KvPlan, Ops, Prims, Rope, Step, Tensor},
+    ops::{
+        Attention, Columns as Copied, Error, KvFormat, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step,
+        Tensor, Unary,
+    },
 };
 
 use super::{
@@ -37,10 +40,15 @@ pub(super) struct Buf<T> {
     width: usize,
 }
 
-/// A cache, and copies of what was written into it: `[layer][sequence][position][width]`.
+/// A cache, and copies of what was written into it.
 pub(super) struct Kv<K> {
     inner: K,
     plan: KvPlan,
+    layers: Vec<Written>,
+}
+
+/// Keys and values of a layer, `[sequence][position][width]`.
+struct Written {
     keys: Vec<f32>,
     values: Vec<f32>,
 }
@@ -181,6 +189,9 @@ impl<B: Ops> Prims for Checked<B> {
     type Kv = Kv<B::Kv>;
     type Rope = Turn<B::Rope>;
     type Snapshot = B::Snapshot;
+    type Routes = B::Routes;
+
+    const WITHOUT: &'static [&'static str] = B::WITHOUT;
 
     fn weight(&mut self, tensor: Tensor) -> Result<Self::Weight, Error> {
         Ok(Weight { inner: self.inner.weight(tensor.clone())?, tensor })
@@ -191,9 +202,15 @@ impl<B: Ops> Prims for Checked<B> {
     }
 
     fn kv(&mut self, plan: &KvPlan) -> Self::Kv {
-        let rows = plan.layers * plan.sequences * plan.context * plan.kv_heads;
-        let (keys, values) = (vec![f32::NAN; rows * plan.key_dim], vec![f32::NAN; rows * plan.value_dim]);
-        Kv { inner: self.inner.kv(plan), plan: *plan, keys, values }
+        let layers = plan.layers.iter().map(|layer| {
+            let rows = plan.sequences * plan.context * layer.kv_heads;
+            Written { keys: vec![f32::NAN; rows * layer.key_dim], values: vec![f32::NAN; rows * layer.value_dim] }
+        });
+        Kv { inner: self.inner.kv(plan), layers: layers.collect(), plan: plan.clone() }
+    }
+
+    fn routes(&mut self, rows: usize, used: usize) -> B::Routes {
+        self.inner.routes(rows, used)
     }
 
     fn rope_table(&mut self, rope: Rope) -> Self::Rope {
@@ -228,12 +245,16 @@ impl<B: Ops> Prims for Checked<B> {
         self.compare(("rms_norm", RELATIVE), place, w.len(), &got, expected);
     }
 
-    fn head_norm(&mut self, x: &mut Self::Buf, w: &Self::Weight, head_dim: usize, eps: f32) {
+    fn norm(&mut self, x: &mut Self::Buf, norm: Norm, weight: Option<&Self::Weight>, bias: Option<&Self::Weight>) {
+        let (Some(w), None) = (weight, bias) else {
+            let weights = (weight.map(|w| &w.inner), bias.map(|w| &w.inner));
+            return self.inner.norm(&mut x.inner, norm, weights.0, weights.1);
+        };
         let place = self.at(&w.tensor);
         let before = self.read(x);
-        self.inner.head_norm(&mut x.inner, &w.inner, head_dim, eps);
+        self.inner.norm(&mut x.inner, norm, Some(&w.inner), None);
         let (got, w) = (self.read(x), vector(&w.tensor));
-        let expected = before.chunks_exact(head_dim).flat_map(|head| formulas::norm(head, &w, eps));
+        let expected = before.chunks_exact(norm.run).flat_map(|head| formulas::norm(head, &w, norm.eps));
         self.compare(("head_norm", RELATIVE), place, x.width, &got, expected);
     }
 
@@ -281,29 +302,40 @@ impl<B: Ops> Prims for Checked<B> {
         let (keys, values) = (self.read(k), self.read(v));
         self.inner.kv_write(&mut kv.inner, layer, &k.inner, &v.inner, step);
         for (t, (&sequence, &position)) in step.sequences.iter().zip(step.positions).enumerate() {
-            let row = kv.row(layer, sequence, position);
+            let (row, formats) = (kv.row(sequence, position), [kv.plan.keys, kv.plan.values]);
+            let Written { keys: kept_keys, values: kept_values } = &mut kv.layers[layer];
             let copy = |out: &mut [f32], x: &[f32], width: usize, format: KvFormat| {
                 store(&mut out[row * width..][..width], &x[t * width..][..width], format.format());
             };
-            copy(&mut kv.keys, &keys, k.width, kv.plan.keys);
-            copy(&mut kv.values, &values, v.width, kv.plan.values);
+            copy(kept_keys, &keys, k.width, formats[0]);
+            copy(kept_values, &values, v.width, formats[1]);
         }
     }
 
-    fn attend(&mut self, out: &mut Self::Buf, q: &Self::Buf, kv: &Self::Kv, layer: usize, heads: Heads, step: &Step) {
+    fn attend(
+        &mut self,
+        out: &mut Self::Buf,
+        q: &Self::Buf,
+        kv: &Self::Kv,
+        layer: usize,
+        attention: Attention<'_, Self::Weight>,
+        step: &Step,
+    ) {
         self.layer = Some(layer);
         let queries = self.read(q);
-        self.inner.attend(&mut out.inner, &q.inner, &kv.inner, layer, heads, step);
+        let heads = attention.heads;
+        self.inner.attend(&mut out.inner, &q.inner, &kv.inner, layer, attention.map(|w| &w.inner), step);
         let got = self.read(out);
         let (key_width, value_width) = (heads.kv_heads * heads.key_dim, heads.kv_heads * heads.value_dim);
         let rounded = [kv.plan.keys, kv.plan.values] != [KvFormat::F32; 2];
         let places = step.sequences.iter().zip(step.positions);
         let rows = queries.chunks_exact(q.width).zip(places);
+        let Written { keys, values } = &kv.layers[layer];
         let expected = rows.flat_map(|(query, (&sequence, &position))| {
-            let (first, last) = (kv.row(layer, sequence, 0), kv.row(layer, sequence, position) + 1);
+            let (first, last) = (kv.row(sequence, 0), kv.row(sequence, position) + 1);
             let seen = Seen {
-                keys: &kv.keys[first * key_width..last * key_width],
-                values: &kv.values[first * value_width..last * value_width],
+                keys: &keys[first * key_width..last * key_width],
+                values: &values[first * value_width..last * value_width],
                 bound: if rounded { HALF } else { CHAIN },
             };
             formulas::attended(query, &seen, heads)
@@ -311,12 +343,13 @@ impl<B: Ops> Prims for Checked<B> {
         self.compare(("kv_write+attend", WEIGHTED), self.here(), out.width, &got, expected);
     }
 
-    fn silu(&mut self, x: &mut Self::Buf) {
+    fn unary(&mut self, x: &mut Self::Buf, f: Unary) {
         let before = self.read(x);
-        self.inner.silu(&mut x.inner);
+        self.inner.unary(&mut x.inner, f);
         let got = self.read(x);
-        let expected = before.iter().map(|&x| formulas::relative(formulas::silu(x), CHAIN));
-        self.compare(("silu", RELATIVE), self.here(), x.width, &got, expected);
+        let expected = before.iter().map(|&x| formulas::relative(f.at(x.into()), CHAIN));
+        let name = if f == Unary::Silu { "silu" } else { "unary" };
+        self.compare((name, RELATIVE), self.here(), x.width, &got, expected);
     }
 
     fn mul(&mut self, x: &mut Self::Buf, y: &Self::Buf) {
@@ -334,6 +367,61 @@ impl<B: Ops> Prims for Checked<B> {
         let got = self.read(x);
         let expected = before.iter().zip(&by).map(|(&x, &y)| formulas::sum(x, y));
         self.compare(("add", SUMS), self.here(), x.width, &got, expected);
+    }
+
+    fn copy(&mut self, out: &mut Self::Buf, x: &Self::Buf, columns: Copied) {
+        self.inner.copy(&mut out.inner, &x.inner, columns);
+    }
+    fn add_positions(&mut self, x: &mut Self::Buf, table: &Self::Weight, step: &Step) {
+        self.inner.add_positions(&mut x.inner, &table.inner, step);
+    }
+    fn mul_columns(&mut self, x: &mut Self::Buf, w: &Self::Weight) {
+        self.inner.mul_columns(&mut x.inner, &w.inner);
+    }
+    fn mul_groups(&mut self, x: &mut Self::Buf, y: &Self::Buf) {
+        self.inner.mul_groups(&mut x.inner, &y.inner);
+    }
+    fn dot_groups(&mut self, out: &mut Self::Buf, x: &Self::Buf, y: &Self::Buf) {
+        self.inner.dot_groups(&mut out.inner, &x.inner, &y.inner);
+    }
+    fn matmul_heads(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, heads: usize) {
+        self.inner.matmul_heads(&mut out.inner, &x.inner, &w.inner, heads);
+    }
+    fn conv(
+        &mut self,
+        out: &mut Self::Buf,
+        kv: &mut Self::Kv,
+        place: (usize, usize),
+        x: &Self::Buf,
+        w: &Self::Weight,
+        step: &Step,
+    ) {
+        self.inner.conv(&mut out.inner, &mut kv.inner, place, &x.inner, &w.inner, step);
+    }
+    fn recur(
+        &mut self,
+        out: &mut Self::Buf,
+        kv: &mut Self::Kv,
+        place: (usize, usize),
+        inputs: Recurrence<'_, Self::Weight, Self::Buf>,
+        step: &Step,
+    ) {
+        self.inner.recur(&mut out.inner, &mut kv.inner, place, inputs.map(|w| &w.inner, |x| &x.inner), step);
+    }
+    fn route(&mut self, routes: &mut B::Routes, logits: &Self::Buf, bias: Option<&Self::Weight>, router: Router) {
+        self.inner.route(routes, &logits.inner, bias.map(|w| &w.inner), router);
+    }
+    fn matmul_experts(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, routes: &B::Routes) {
+        self.inner.matmul_experts(&mut out.inner, &x.inner, &w.inner, routes);
+    }
+    fn add_bias_experts(&mut self, x: &mut Self::Buf, bias: &Self::Weight, routes: &B::Routes) {
+        self.inner.add_bias_experts(&mut x.inner, &bias.inner, routes);
+    }
+    fn scale_experts(&mut self, x: &mut Self::Buf, routes: &B::Routes) {
+        self.inner.scale_experts(&mut x.inner, routes);
+    }
+    fn sum_experts(&mut self, out: &mut Self::Buf, x: &Self::Buf, routes: &B::Routes) {
+        self.inner.sum_experts(&mut out.inner, &x.inner, routes);
     }
 
     fn upload(&mut self, x: &mut Self::Buf, rows: usize, values: &[f32]) {
@@ -398,8 +486,7 @@ impl<B: Ops> Ops for Checked<B> {
 
 impl<K> Kv<K> {
     /// Index of a position's row.
-    fn row(&self, layer: usize, sequence: u32, position: u32) -> usize {
-        let plan = &self.plan;
-        (layer * plan.sequences + sequence as usize) * plan.context + position as usize
+    fn row(&self, sequence: u32, position: u32) -> usize {
+        sequence as usize * self.plan.context + position as usize
     }
 }

@@ -4,7 +4,7 @@ use candor::{
     BackendVisitor,
     gguf::Gguf,
     models::{Decoder, Part, Pass},
-    ops::{KvFormat, KvPlan, Ops, Plain, Step},
+    ops::{KvFormat, Ops, Plain, Step},
 };
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +97,7 @@ fn run<O: Ops>(
     let length = plan.prompt.len() + plan.decode;
     let mut scratch = model.scratch(ops, plan.prompt.len(), 2);
     let whole = model.config().kv_plan(length, 1, plan.keys, plan.values);
-    let cache = KvPlan { layers: model.part().layers.len(), ..whole };
+    let cache = whole.part(model.part().layers.clone());
     cache.check()?;
     let mut kv = ops.kv(&cache);
     let mut tokens = plan.prompt.to_vec();

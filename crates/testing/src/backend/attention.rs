@@ -1,6 +1,6 @@
 //! Sequences whose keys, values and queries are drawn, fed to a backend in steps of any size.
 
-use candor_ops::{Heads, KvFormat, KvPlan, Prims, Step};
+use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Prims, Step};
 
 use super::{Random, read, upload};
 
@@ -78,7 +78,13 @@ pub fn fed<B: Prims>(
     let Rows { q, k, v } = drawn;
     let context = lengths[0].max(lengths[1]) + 1;
     let (kv_heads, key_dim, value_dim) = (heads.kv_heads, heads.key_dim, heads.value_dim);
-    let plan = KvPlan { layers: 3, kv_heads, key_dim, value_dim, context, sequences: 3, keys, values };
+    let plan = KvPlan {
+        layers: vec![LayerCache::attention(kv_heads, key_dim, value_dim); 3],
+        context,
+        sequences: 3,
+        keys,
+        values,
+    };
     let mut kv = ops.kv(&plan);
     let mut out = vec![0.0; rows * out_width];
     let mut next = 0;
@@ -118,7 +124,7 @@ pub fn fed<B: Prims>(
             let sequences = vec![sequence; places.len()];
             ops.kv_write(&mut kv, layer, &k, &v, &Step { sequences: &sequences, ..step });
         }
-        ops.attend(&mut att, &q, &kv, 1, heads, &step);
+        ops.attend(&mut att, &q, &kv, 1, Attention::causal(heads), &step);
         let att = read(ops, &att);
         for (&(_, _, row), att) in places.iter().zip(att.chunks(out_width)) {
             out[row * out_width..][..out_width].copy_from_slice(att);

@@ -1,6 +1,6 @@
 //! Operations that take each row, head or element by itself, on random rows.
 
-use candor_ops::{Prims, Rope, Step};
+use candor_ops::{Norm, NormKind, Prims, Rope, Step, Unary};
 
 use super::{floats, read, upload};
 
@@ -52,7 +52,7 @@ impl<B: Prims> Run for Bench<B> {
     fn head_norm(&mut self, w: &[f32], eps: f32) {
         let dim = w.len();
         let w = self.ops.weight(floats(1, dim, w)).expect("floats run");
-        self.ops.head_norm(&mut self.x, &w, dim, eps);
+        self.ops.norm(&mut self.x, Norm { kind: NormKind::Rms, run: dim, eps }, Some(&w), None);
     }
     fn add_bias(&mut self, bias: &[f32]) {
         let bias = self.ops.weight(floats(1, bias.len(), bias)).expect("floats run");
@@ -65,7 +65,7 @@ impl<B: Prims> Run for Bench<B> {
         self.ops.rope(&mut self.x, &table, head_dim, &step);
     }
     fn silu(&mut self) {
-        self.ops.silu(&mut self.x);
+        self.ops.unary(&mut self.x, Unary::Silu);
     }
     fn mul(&mut self) {
         self.ops.mul(&mut self.x, &self.y);
