@@ -4,15 +4,29 @@
 //! backend that is, what a tokenizer is, or how text is sampled.
 #![forbid(unsafe_code)]
 
+mod attention;
+mod config;
 mod decoder;
+mod delta;
 mod dry;
 mod error;
+mod ffn;
+mod keys;
+mod latent;
+mod layer;
+mod linear;
+mod mamba;
+mod mamba2;
+mod mixer;
+mod norm;
 mod part;
 mod registry;
 mod rope;
+mod short_conv;
 mod weights;
 
-pub use decoder::{Config, Decoder, Pass, Scratch};
+pub use config::{Config, Gives};
+pub use decoder::{Decoder, Pass, Scratch};
 pub use error::Error;
 pub use part::{Begin, End, Part};
 pub use registry::{ARCHITECTURES, Architecture};
