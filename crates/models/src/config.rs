@@ -51,6 +51,8 @@ pub struct Config {
     pub(crate) clamp: Option<f32>,
     /// Whether experts' inputs are weighted instead of their outputs.
     pub(crate) weigh_before: bool,
+    /// Layers after which the stream is halved, where the file's weights are made for that.
+    pub(crate) halved_every: Option<usize>,
     /// Whether YaRN's ramp begins and ends at whole pairs.
     pub(crate) rounds_yarn: bool,
     /// Positions after which long-context factors of rotation are meant.
@@ -147,6 +149,7 @@ impl Config {
             alibi: keys.float("attention.max_alibi_bias")?.filter(|&max| max != 0.0).or(arch.alibi),
             clamp: keys.float("attention.clamp_kqv")?.filter(|&clamp| clamp != 0.0),
             weigh_before: false,
+            halved_every: keys.number("rescale_every_n_layers")?.filter(|&every| every != 0),
             rounds_yarn: keys.flag("rope.scaling.yarn_truncate")?.unwrap_or(true),
             original_context: keys.number("rope.scaling.original_context_length")?.unwrap_or(context),
         };
@@ -179,6 +182,7 @@ impl Config {
         mixers.iter().for_each(|dims| dims.keep(&mut cache));
         cache.window = mask.reach().map(|reach| reach + 1);
         let ffn = ffn::Dims::of(keys, arch, self, i)?;
+        ffn.iter().for_each(|dims| dims.keep(&mut cache));
         let rotation = match (arch.rotation, mask) {
             (Rotation::None, _) => None,
             (Rotation::IfFinetuned, _) => {

@@ -168,6 +168,9 @@ impl<B: Ops> Decoder<B> {
             let config = &self.config;
             let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, block, config, rope };
             weights.forward(&mut at, s);
+            if config.halved_every.is_some_and(|every| (layer + 1).is_multiple_of(every)) {
+                ops.unary(&mut s.x, Unary::scale(0.5));
+            }
         }
         let Some(head) = &self.head else { return };
         if self.config.gives == Gives::Embeddings {

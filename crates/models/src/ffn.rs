@@ -1,10 +1,10 @@
 //! The feed-forward of a layer: dense, or a mixture of experts with or without one that all tokens share (Shazeer 2020;
 //! Jiang et al. 2024; Dai et al. 2024).
 
-use candor_ops::{Gate, Ops, Router, Tap, Unary};
+use candor_ops::{Gate, LayerCache, Ops, Router, Tap, Unary};
 
 use crate::{
-    Architecture, Error,
+    Architecture, Error, channel_mix,
     config::Config,
     keys::Keys,
     linear::{Linear, Out, To},
@@ -18,6 +18,7 @@ use crate::{
 pub(crate) enum Dims {
     Dense(Dense),
     Experts(Experts),
+    Channels(channel_mix::Dims),
 }
 
 /// Of a dense one.
@@ -52,6 +53,7 @@ pub(crate) struct Experts {
 pub(crate) enum Ffn<B: Ops> {
     Dense(DenseLayer<B>),
     Experts(Box<ExpertsLayer<B>>),
+    Channels(channel_mix::Layer<B>),
 }
 
 pub(crate) struct DenseLayer<B: Ops> {
@@ -84,6 +86,7 @@ struct Matrices<B: Ops> {
 pub(crate) enum Scratch<B: Ops> {
     Dense(DenseScratch<B>),
     Experts(Box<ExpertsScratch<B>>),
+    Channels(channel_mix::Scratch<B>),
 }
 
 pub(crate) struct DenseScratch<B: Ops> {
@@ -114,6 +117,9 @@ impl Dims {
             };
             Some(Dense { ffn, gated })
         };
+        if let Some(dims) = channel_mix::Dims::of(keys, config, i) {
+            return Ok(Some(Dims::Channels(dims)));
+        }
         if shape("ffn_gate_inp").is_none() {
             return Ok(dense("ffn_up", "ffn_gate", "ffn_down").map(Dims::Dense));
         }
@@ -151,8 +157,14 @@ impl Dims {
         let ffn = down.first().copied().unwrap_or(0) as usize;
         let shared = dense("ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp");
         let router = Router { experts, used, gate, groups, normalized, scale };
-        let _ = config;
         Ok(Some(Dims::Experts(Experts { ffn, router, shared })))
+    }
+
+    /// Adds what it keeps of a sequence to a layer's cache.
+    pub(crate) fn keep(&self, cache: &mut LayerCache) {
+        if let Dims::Channels(dims) = self {
+            dims.keep(cache);
+        }
     }
 
     /// Width of the middle.
@@ -160,6 +172,7 @@ impl Dims {
         match self {
             Dims::Dense(dense) => dense.ffn,
             Dims::Experts(experts) => experts.ffn,
+            Dims::Channels(dims) => dims.ffn,
         }
     }
 
@@ -171,12 +184,14 @@ impl Dims {
                 let shared = shared.map_or(0, |shared| shared.ffn);
                 vec![router.experts, router.used * (2 * ffn + dim), dim, 2 * shared, 1]
             }
+            Dims::Channels(dims) => dims.widths().to_vec(),
         }
     }
 
     pub(crate) fn scratch<B: Ops>(&self, ops: &mut B, dim: usize, rows: usize) -> Scratch<B> {
         let dense = |ops: &mut B, ffn| DenseScratch { gate: ops.buffer(rows, ffn), up: ops.buffer(rows, ffn) };
         match *self {
+            Dims::Channels(dims) => Scratch::Channels(dims.scratch(ops, rows)),
             Dims::Dense(Dense { ffn, .. }) => Scratch::Dense(dense(ops, ffn)),
             Dims::Experts(Experts { ffn, router, shared }) => {
                 let choices = rows * router.used;
@@ -207,6 +222,7 @@ impl Dims {
                 let names = ["ffn_gate", "ffn_up", "ffn_down"].map(name);
                 Ok(Ffn::Dense(DenseLayer::load(w, &names, dims, config.dim, activation)?))
             }
+            Dims::Channels(dims) => Ok(Ffn::Channels(dims.load(w, i)?)),
             Dims::Experts(dims) => Ok(Ffn::Experts(Box::new(ExpertsLayer::load(w, name, dims, config, activation)?))),
         }
     }
@@ -382,6 +398,7 @@ impl<B: Ops> Ffn<B> {
                 layer.down.leave(at.ops, middle, out);
             }
             (Ffn::Experts(layer), Scratch::Experts(s)) => layer.run(at, s, h, out),
+            (Ffn::Channels(layer), Scratch::Channels(s)) => layer.run(at, s, h, out),
             _ => unreachable!("scratch was made for the layer's own dimensions"),
         }
     }

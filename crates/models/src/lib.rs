@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod attention;
+mod channel_mix;
 mod config;
 mod decoder;
 mod delta;
@@ -22,7 +23,10 @@ mod norm;
 mod part;
 mod registry;
 mod rope;
+mod rwkv6;
+mod rwkv7;
 mod short_conv;
+mod token_shift;
 mod weights;
 
 pub use config::{Config, Gives};

@@ -21,6 +21,15 @@ pub(crate) struct Out<'a, B: Ops> {
     pub(crate) to: To,
 }
 
+impl<B: Ops> Out<'_, B> {
+    /// Adds the result, which is in the room, to the stream where it belongs there.
+    pub(crate) fn add(self, ops: &mut B) {
+        if self.to == To::Stream {
+            ops.add(self.x, self.y);
+        }
+    }
+}
+
 /// Whether a result is added at once.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum To {

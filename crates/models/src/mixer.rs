@@ -10,7 +10,7 @@ use crate::{
     keys::Keys,
     latent,
     linear::Out,
-    mamba, mamba2, short_conv,
+    mamba, mamba2, rwkv6, rwkv7, short_conv,
     weights::Weights,
 };
 
@@ -151,6 +151,8 @@ mixers! {
     Mamba2 mamba2
     Delta delta
     ShortConv short_conv
+    Rwkv6 rwkv6
+    Rwkv7 rwkv7
 }
 
 impl Dims {

@@ -322,6 +322,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
         activation: Activation::Plain(Unary::ReluSquared),
         ..NEOX
     },
+    Architecture { name: "rwkv6", norm: NormKind::Layer, norms: ["attn_norm", "attn_norm_2", "output_norm"], ..NEOX },
+    Architecture { name: "rwkv7", norm: NormKind::Layer, norms: ["attn_norm", "attn_norm_2", "output_norm"], ..NEOX },
     Architecture { name: "lfm2", norms: ["attn_norm", "ffn_norm", "token_embd_norm"], ..NEOX },
     Architecture {
         name: "lfm2moe",
