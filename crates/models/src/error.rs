@@ -13,12 +13,14 @@ pub enum Error {
     #[error(transparent)]
     Ops(#[from] candor_ops::Error),
     /// No wiring knows this architecture.
-    #[error("architecture {name} is not supported (supported: {})", known.join(", "))]
+    #[error(
+        "architecture {name} is not supported: it needs a row, and perhaps a wiring, of its own ({known} others have them)"
+    )]
     UnknownArchitecture {
         /// The file's `general.architecture`.
         name: String,
-        /// What can be run.
-        known: Vec<&'static str>,
+        /// How many can be run.
+        known: usize,
     },
     /// A required key is absent.
     #[error("metadata key {0} is missing")]

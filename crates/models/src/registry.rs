@@ -400,9 +400,10 @@ impl Architecture {
     pub fn of(gguf: &Gguf) -> Result<Architecture, Error> {
         const KEY: &str = "general.architecture";
         let name = gguf.metadata().str(KEY)?.ok_or_else(|| Error::MissingKey(KEY.into()))?;
-        ARCHITECTURES.iter().find(|row| row.name == name).copied().ok_or_else(|| Error::UnknownArchitecture {
-            name: name.into(),
-            known: ARCHITECTURES.iter().map(|row| row.name).collect(),
-        })
+        ARCHITECTURES
+            .iter()
+            .find(|row| row.name == name)
+            .copied()
+            .ok_or_else(|| Error::UnknownArchitecture { name: name.into(), known: ARCHITECTURES.len() })
     }
 }

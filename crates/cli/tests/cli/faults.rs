@@ -114,7 +114,7 @@ fn metadata_that_makes_no_sense() {
         (
             "general.architecture",
             Value::from("mamba9000"),
-            "error: architecture mamba9000 is not supported (supported: llama, ",
+            "error: architecture mamba9000 is not supported: it needs a row, and perhaps a wiring, of its own",
         ),
         ("general.architecture", Value::from(7u32), "general.architecture: expected string, got u32"),
         ("tokenizer.ggml.model", Value::from("words"), "tokenizer.ggml.model: unknown tokenizer \"words\""),
@@ -127,7 +127,11 @@ fn metadata_that_makes_no_sense() {
             Value::from(3u32),
             "llama.attention.head_count_kv: expected a divisor of 4, got 3",
         ),
-        ("llama.expert_count", Value::from(8u32), "mixture of experts is not supported"),
+        (
+            "llama.rope.scaling.type",
+            Value::from("spiral"),
+            "llama.rope.scaling.type: rope scaling spiral is not supported",
+        ),
         ("tokenizer.ggml.scores", Value::Array(Array::F32(vec![0.0])), "tokenizer.ggml.scores: "),
     ] {
         let error = refused(&with(&folder, key, value));
