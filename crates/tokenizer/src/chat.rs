@@ -3,9 +3,15 @@
 //! not choose a template for a model that has none.
 
 mod date;
-mod generation;
+mod generator;
 mod json;
+mod markup;
+mod printed;
 mod python;
+mod slices;
+mod strings;
+mod tags;
+mod tokens;
 
 pub use date::CivilTime;
 
@@ -99,7 +105,8 @@ impl ChatTemplate {
         python::add_to(&mut environment);
         environment.add_filter("tojson", to_json);
         environment.add_function("raise_exception", raise_exception);
-        let text = generation::without_tags(source);
+        // Jinja2 takes every line end for a plain one.
+        let text = tags::rewritten(&source.replace("\r\n", "\n").replace('\r', "\n"));
         environment
             .add_template_owned(NAME, text)
             .map_err(|error| Error::TemplateSyntax { line: error.line().unwrap_or(1), message: message(&error) })?;

@@ -64,6 +64,26 @@ fn renders_as_jinja2_does() {
         ("{{ strftime_now('%d %b %Y') }}", "26 Jul 2024"),
         ("a{% generation %}b{% set q = 1 %}{{ q }}{% endgeneration %}{{ q }}", "ab1"),
         ("{{ tools[0].name }}{{ tools|length }}", "f1"),
+        (
+            "{{ tools|map(attribute='name') is iterable }}{% if [] | map('upper') %}y{% endif %}{% set g = list|select %}{{ g|list }}{{ g|list }}",
+            "Truey[3, 1, 2][]",
+        ),
+        ("{% for x in list|map('string') %}{{ loop.length }}{{ loop.last }}{% endfor %}", "3False3False3True"),
+        (
+            "{{ none_value is iterable }}{{ list[1:] is sequence }}{{ list[1:]|tojson }}{{ (list + [4])|tojson }}",
+            "FalseTrue[1, 2][3, 1, 2, 4]",
+        ),
+        ("{{ [][::-1] }}{{ ''[::-1] }}{{ list[::-2] }}{{ word[2:0:-1] }}", "[][2, 3]\u{65e5}\u{e9}"),
+        ("{{ 1e22 }}{{ {'x': [1.5e-7, 2.0]} }}{{ 1e-5|string }}", "1e+22{'x': [1.5e-07, 2.0]}1e-05"),
+        ("{{ 'a\nb\n'|indent }}|{{ 'a\r\n\u{85}b'|indent('> ', true, true) }}", "a\n    b\n|> a\n> \n> b"),
+        (
+            "{{ '\x1f a\u{3000}'.strip() }}{{ 'a\x0cb'.splitlines() }}{{ 'a\r\nb\n'.splitlines(true) }}",
+            "a['a', 'b']['a\\n', 'b\\n']",
+        ),
+        (
+            "{{ '<b>'|safe + '<i>' ~ 1 + '\"' }}{{ '<' + '&'|e }}{{ ('<'|e ~ '<') + '<' }}",
+            "<b>&lt;i&gt;1&#34;&lt;&amp;&lt;<<",
+        ),
         ("{% macro m(x, y=2) %}{{ x }}{{ y }}{{ i }}{% endmacro %}{{ m(1) }}", "127"),
     ];
     for (source, expected) in cases {
@@ -82,6 +102,11 @@ fn refuses_as_jinja2_does() {
         ("{{ 'a'.explode() }}", "explode"),
         ("{{ 'a'|explode }}", "explode"),
         ("{{ 'a'.partition('') }}", "empty separator"),
+        ("{% for x in none_value %}{% endfor %}", "none is not iterable"),
+        ("{{ list|map('string')|tojson }}", "tojson"),
+        ("{{ list|select|length }}", "length"),
+        ("{{ list[::0] }}", "zero"),
+        ("{{ none_value[::-1] }}", "sliced"),
         ("{{ strftime_now('%Q') }}", "%Q"),
     ];
     for (source, words) in cases {
