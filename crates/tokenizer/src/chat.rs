@@ -2,6 +2,7 @@
 //! environment is the one that Hugging Face's `apply_chat_template` gives a template; the engine is minijinja. It does
 //! not choose a template for a model that has none.
 
+mod answer;
 mod date;
 mod generator;
 mod json;
@@ -13,6 +14,7 @@ mod strings;
 mod tags;
 mod tokens;
 
+pub use answer::{AnswerFormat, AnswerParser, Part, ToolCall};
 pub use date::CivilTime;
 
 use minijinja::syntax::SyntaxConfig;

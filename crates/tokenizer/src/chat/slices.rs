@@ -45,8 +45,8 @@ mod tests {
 
     #[test]
     fn python_s_indices() {
-        let cases: [(usize, Option<i64>, Option<i64>, i64, &[usize]); 9] = [
-            (0, None, None, -1, &[]),
+        let cases = [
+            (0, None, None, -1, &[][..]),
             (3, None, None, -1, &[2, 1, 0]),
             (5, None, None, 2, &[0, 2, 4]),
             (5, Some(1), Some(-1), 2, &[1, 3]),

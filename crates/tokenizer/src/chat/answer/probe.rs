@@ -1,0 +1,122 @@
+//! Finding out how a template marks reasoning and calls: it renders a conversation in which a tool is called, and the way
+//! that reads the same call back is the template's. A template that writes no calls may still tell the model how to.
+
+use serde_json::{Map, Value, json};
+
+use super::call::{self, ToolCall};
+use super::formats::{CALLS, CallFormat, REASONING, ReasoningFormat, SOLAR};
+use super::{AnswerFormat, Shape};
+use crate::chat::{ChatContext, ChatTemplate, CivilTime, Message};
+
+/// What the user says, to find the answer behind it.
+const QUESTION: &str = "candor-question";
+/// Characters of a call that a refusal quotes.
+const QUOTED: usize = 60;
+
+pub(super) fn format(template: &ChatTemplate) -> AnswerFormat {
+    let source = template.source();
+    if ["<|channel|>", "<|message|>", "<|start|>", "functions."].iter().all(|mark| source.contains(mark)) {
+        return AnswerFormat { shape: Shape::Harmony, refusal: String::new() };
+    }
+    let (calls, refusal) = match calls(template) {
+        Ok(calls) => (Some(calls), String::new()),
+        Err(refusal) => (None, refusal),
+    };
+    AnswerFormat { shape: Shape::Marks { reasoning: reasoning(source), calls }, refusal }
+}
+
+fn reasoning(source: &str) -> Option<&'static ReasoningFormat> {
+    if source.contains(SOLAR.open) && source.contains("<|tool_calls|>") {
+        return Some(&SOLAR);
+    }
+    REASONING.iter().find(|format| source.contains(format.close))
+}
+
+/// How it calls tools, or why that is not known.
+fn calls(template: &ChatTemplate) -> Result<&'static CallFormat, String> {
+    let mut written = None;
+    for (content, arguments) in
+        [(json!(""), Arguments::Map), (Value::Null, Arguments::Map), (json!(""), Arguments::Text)]
+    {
+        let Ok(answer) = called(template, &content, arguments) else { continue };
+        if let Some(format) = CALLS.iter().find(|format| reads(format, &answer)) {
+            return Ok(format);
+        }
+        let worth = answer.contains(NAME);
+        written = written.or(Some(answer).filter(|_| worth));
+    }
+    let known: Vec<&str> = CALLS.iter().map(|format| format.name).chain(["gpt-oss"]).collect();
+    let known = known.join(", ");
+    if let Some(answer) = written {
+        let quoted: String = answer.trim().chars().take(QUOTED).collect();
+        return Err(format!("it calls them in a way that is not known ({quoted:?}; known are {known})"));
+    }
+    let told = told(template);
+    let named = CALLS.iter().find(|format| format.told.iter().any(|words| told.contains(words)));
+    named.ok_or_else(|| {
+        if told.contains(NAME) {
+            format!("it does not show how the model calls them (known are {known})")
+        } else {
+            "it does not tell the model of any".to_owned()
+        }
+    })
+}
+
+const NAME: &str = "get_weather";
+
+/// How arguments are handed to a template.
+#[derive(Clone, Copy)]
+enum Arguments {
+    Map,
+    Text,
+}
+
+fn arguments() -> Map<String, Value> {
+    [("city".to_owned(), json!("Bern")), ("days".to_owned(), json!(3))].into_iter().collect()
+}
+
+fn context() -> ChatContext {
+    let city = json!({"type": "string", "description": "The city"});
+    let days = json!({"type": "integer", "description": "How many days"});
+    let parameters = json!({"type": "object", "properties": {"city": city, "days": days}, "required": ["city"]});
+    let tool = json!({"name": NAME, "description": "The weather", "parameters": parameters});
+    ChatContext {
+        tools: Some(json!([{"type": "function", "function": tool}])),
+        now: CivilTime::new(2024, 7, 26, 12, 0, 0),
+        ..ChatContext::default()
+    }
+}
+
+/// The answer in which a tool is called, as the template writes it.
+fn called(template: &ChatTemplate, content: &Value, style: Arguments) -> Result<String, crate::Error> {
+    let arguments = match style {
+        Arguments::Map => Value::Object(arguments()),
+        Arguments::Text => Value::String(Value::Object(arguments()).to_string()),
+    };
+    // Nine letters and digits, which is what Mistral's ask for.
+    let call = json!({"id": "call00001", "type": "function", "function": {"name": NAME, "arguments": arguments}});
+    let mut answer = Message::assistant("");
+    answer.0.insert("content".to_owned(), content.clone());
+    answer.0.insert("tool_calls".to_owned(), json!([call]));
+    let text = template.render(&[Message::user(QUESTION), answer], &context())?;
+    Ok(text.rsplit_once(QUESTION).map(|(_, answer)| answer.to_owned()).unwrap_or_default())
+}
+
+/// Whether a format reads the probe's call in an answer, wherever it begins.
+fn reads(format: &CallFormat, answer: &str) -> bool {
+    let expected = |calls: &[ToolCall]| matches!(calls, [call] if call.name == NAME && call.arguments == arguments());
+    let Some(at) = answer.find(format.open) else { return false };
+    let block = &answer[at..];
+    let ends = block.match_indices(format.close).map(|(end, _)| end).filter(|_| !format.close.is_empty());
+    ends.chain([block.len()]).any(|end| {
+        let tools = context().tools;
+        call::read(format, &block[..end], tools.as_ref())
+            .is_some_and(|(calls, rest)| expected(&calls) && (format.close.is_empty() || rest.trim().is_empty()))
+    })
+}
+
+/// All that the template says of tools: the prompt with one, and its own text.
+fn told(template: &ChatTemplate) -> String {
+    let prompt = template.render(&[Message::user(QUESTION)], &context());
+    prompt.unwrap_or_default() + template.source()
+}
