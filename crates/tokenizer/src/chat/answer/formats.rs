@@ -74,6 +74,8 @@ pub(super) enum Typing {
     Schema,
     /// The same, and each value has lines of its own.
     SchemaLines,
+    /// The same, and text may be in `<![CDATA[...]]>`.
+    SchemaCdata,
     /// The value begins with `true">` if it is text, or `false">`.
     Stated,
 }
@@ -173,7 +175,7 @@ pub(super) const CALLS: &[CallFormat] = &[
             value: "",
             value_end: "</param>",
             close: "",
-            typing: Typing::Schema,
+            typing: Typing::SchemaCdata,
         }),
         told: &[],
     },
@@ -211,7 +213,7 @@ pub(super) const CALLS: &[CallFormat] = &[
             arguments: "<|tool_call_argument_begin|>",
             close: "<|tool_call_end|>",
         }),
-        told: &[],
+        told: &["<|tool_call_argument_begin|>"],
     },
     CallFormat {
         name: "solar-open",
@@ -252,14 +254,9 @@ pub(super) const CALLS: &[CallFormat] = &[
     CallFormat { name: "nemotron", open: "<TOOLCALL>", close: "</TOOLCALL>", body: JSON, told: &[] },
     CallFormat { name: "gigachat-3.1", open: "<|function_call|>", close: "", body: JSON, told: &[] },
     CallFormat { name: "gemma4", open: "<|tool_call>", close: "<tool_call|>", body: Body::Gemma, told: &[] },
-    // Phi-4 mini's template has a place for tools, Granite's names the mark; neither writes a call.
-    CallFormat {
-        name: "phi-4",
-        open: "<|tool_call|>",
-        close: "<|/tool_call|>",
-        body: JSON,
-        told: &["<|/tool|>", "<|tool_call|>"],
-    },
+    // Phi-4 mini's template has a place for tools, Granite 3's names the mark; neither writes a call.
+    CallFormat { name: "phi-4", open: "<|tool_call|>", close: "<|/tool_call|>", body: JSON, told: &["<|/tool|>"] },
+    CallFormat { name: "granite-3", open: "<|tool_call|>", close: "", body: JSON, told: &["<|tool_call|>"] },
     CallFormat {
         name: "llama3",
         open: "{",

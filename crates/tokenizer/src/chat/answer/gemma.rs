@@ -56,8 +56,12 @@ fn value(text: &str, depth: usize) -> Option<(Value, &str)> {
         return list(inside, depth);
     }
     let end = text.find([',', '}', ']'])?;
-    let word = text[..end].trim();
-    Some((serde_json::from_str(word).ok()?, &text[end..]))
+    let value = match text[..end].trim() {
+        // The template prints nothing at all as Python does.
+        "None" => Value::Null,
+        word => serde_json::from_str(word).ok()?,
+    };
+    Some((value, &text[end..]))
 }
 
 /// What is between an opened bracket and its end.

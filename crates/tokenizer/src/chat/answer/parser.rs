@@ -179,7 +179,7 @@ impl Marks {
         let space = self.held.len() - begun.len();
         let whole = self.calls.filter(|calls| matches!(calls.body, Body::Whole { .. }));
         let is_call = whole.is_some_and(|calls| begun.starts_with(calls.open));
-        if is_call || self.state == State::Closed {
+        if self.state == State::Closed {
             self.held.drain(..space);
         }
         self.go(if is_call { State::Calls { searched: 0 } } else { State::Content })
@@ -191,9 +191,10 @@ impl Marks {
         let marks: Vec<&str> = calls.map(|calls| calls.open).into_iter().chain(around.iter().copied()).collect();
         if let Some((at, mark)) = split_at_first(&self.held, &marks) {
             let is_call = calls.is_some_and(|calls| calls.open == mark);
-            let said = &self.held[..at];
-            Part::content(if is_call { said.trim_end() } else { said }, out);
-            self.held.drain(..if is_call { at } else { at + mark.len() });
+            // The white space in front is the call's, and is content again if it turns out to be none.
+            let said = if is_call { self.held[..at].trim_end().len() } else { at };
+            Part::content(&self.held[..said], out);
+            self.held.drain(..if is_call { said } else { at + mark.len() });
             return self.go(if is_call { State::Calls { searched: 0 } } else { State::Content });
         }
         if ended == Ended::Yes {
@@ -242,7 +243,7 @@ impl Marks {
 
     /// Gives the calls in the block's first `len` bytes; whether they are nothing but calls.
     fn take_calls(&self, format: &CallFormat, len: usize, out: &mut Vec<Part>) -> bool {
-        match call::read(format, &self.held[..len], self.tools.as_ref()) {
+        match call::read(format, self.held[..len].trim_start(), self.tools.as_ref()) {
             Some((calls, rest)) if rest.trim().is_empty() => {
                 out.extend(calls.into_iter().map(Part::Call));
                 true

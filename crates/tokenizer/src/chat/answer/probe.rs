@@ -48,10 +48,14 @@ fn calls(template: &ChatTemplate) -> Result<&'static CallFormat, String> {
     let known: Vec<&str> = CALLS.iter().map(|format| format.name).chain(["gpt-oss"]).collect();
     let known = known.join(", ");
     if let Some(answer) = written {
-        let quoted: String = answer.trim().chars().take(QUOTED).collect();
+        let quoted = quoted(&answer);
         return Err(format!("it calls them in a way that is not known ({quoted:?}; known are {known})"));
     }
-    let told = told(template);
+    let told = match template.render(&[Message::user(QUESTION)], &context()) {
+        Ok(prompt) => prompt + template.source(),
+        Err(error) if !template.source().contains("tools") => error.to_string(),
+        Err(error) => return Err(format!("it fails where a tool is given ({error})")),
+    };
     let named = CALLS.iter().find(|format| format.told.iter().any(|words| told.contains(words)));
     named.ok_or_else(|| {
         if told.contains(NAME) {
@@ -115,8 +119,8 @@ fn reads(format: &CallFormat, answer: &str) -> bool {
     })
 }
 
-/// All that the template says of tools: the prompt with one, and its own text.
-fn told(template: &ChatTemplate) -> String {
-    let prompt = template.render(&[Message::user(QUESTION)], &context());
-    prompt.unwrap_or_default() + template.source()
+/// The part of an answer around the tool's name.
+fn quoted(answer: &str) -> String {
+    let at = answer.find(NAME).map_or(0, |at| answer[..at].chars().count());
+    answer.chars().skip(at.saturating_sub(QUOTED / 2)).take(QUOTED).collect()
 }

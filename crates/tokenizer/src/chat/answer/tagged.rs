@@ -59,6 +59,10 @@ fn typed<'s>(tags: &Tagged, text: &str, schema: impl FnOnce() -> Option<&'s Valu
             let text = text.strip_prefix('\n').unwrap_or(text);
             text.strip_suffix('\n').unwrap_or(text)
         }
+        Typing::SchemaCdata => match text.strip_prefix("<![CDATA[").and_then(|text| text.strip_suffix("]]>")) {
+            Some(text) => return Some(text.into()),
+            None => text,
+        },
         _ => text,
     };
     if is_text(schema()) {
