@@ -102,29 +102,14 @@ impl Scene {
     }
 
     /// The prompt, and what the model answers to it, as the template has both. `None` where it does not write such calls.
-    fn render(&self, template: &ChatTemplate) -> Option<(String, String)> {
-        let calls = self.calls().enumerate().map(|(n, (name, arguments))| {
-            let function = json!({"name": name, "arguments": arguments});
-            json!({"id": format!("call0000{n}"), "type": "function", "function": function})
-        });
-        let calls: Value = calls.collect();
-        for content in [json!(""), Value::Null] {
-            let mut message = Message::assistant("");
-            message.0.insert("content".to_owned(), content);
-            message.0.insert("tool_calls".to_owned(), calls.clone());
-            for key in ["reasoning_content", "reasoning", "thinking"] {
-                message.0.extend(self.reasoning.map(|reasoning| (key.to_owned(), json!(reasoning))));
-            }
-            let prompt = template.render(&[Message::user(QUESTION)], &self.context(true)).ok()?;
-            let Ok(whole) = template.render(&[Message::user(QUESTION), message], &self.context(false)) else {
-                continue;
-            };
-            if whole.contains("Bern") {
-                let answer = whole[same_start(&prompt, &whole)..].to_owned();
-                return Some((prompt, answer));
-            }
-        }
-        None
+    fn render(&self, template: &ChatTemplate, format: &AnswerFormat) -> Option<(String, String)> {
+        let call = |(name, arguments): (&str, &Value)| call(name, arguments.clone(), None);
+        let parts: Vec<Part> = self.reasoning.map(reasoning).into_iter().chain(self.calls().map(call)).collect();
+        let prompt = template.render(&[Message::user(QUESTION)], &self.context(true)).ok()?;
+        let whole = [Message::user(QUESTION), format.message(&parts)];
+        let whole = template.render(&whole, &self.context(false)).ok()?;
+        let answer = whole[same_start(&prompt, &whole)..].to_owned();
+        answer.contains("Bern").then_some((prompt, answer))
     }
 }
 
@@ -214,7 +199,7 @@ fn what_templates_write_is_read_back() {
         let format = template.answer_format();
         let Ok(way) = format.tools() else { continue };
         for scene in &scenes {
-            let Some((prompt, answer)) = scene.render(&template) else { continue };
+            let Some((prompt, answer)) = scene.render(&template, &format) else { continue };
             let mut answer = turn(way, &answer).to_owned();
             // Some templates print nested values as Python does, which is no way to write them.
             if answer.contains("'a': [1, 2.5, None") {
@@ -457,5 +442,71 @@ fn tools_that_cannot_be_offered_are_refused_in_a_line() {
         }
         let answer = "<tool_call>{\"name\": \"now\"}</tool_call> <think>x</think>";
         assert_eq!(parse(&format, "", Some(&tools(None)), answer), [content(answer)]);
+    }
+}
+
+#[test]
+fn messages_take_the_shape_that_a_template_wants() {
+    let Some(fixtures) = candor_testing::fixtures() else { return };
+    let templates = templates(&fixtures);
+    let parts = [
+        content("a"),
+        reasoning("b"),
+        content("c"),
+        call("now", json!({"x": 1}), Some("id1")),
+        call("now", json!({}), None),
+    ];
+    let message =
+        |name: &str, parts: &[Part]| serde_json::to_value(templates[name].answer_format().message(parts)).unwrap();
+    let usual = message("Qwen-Qwen3-0.6B.jinja", &parts);
+    assert_eq!(
+        (&usual["role"], &usual["content"], &usual["reasoning_content"]),
+        (&json!("assistant"), &json!("ac"), &json!("b"))
+    );
+    assert_eq!(
+        usual["tool_calls"][0],
+        json!({"id": "id1", "type": "function", "function": {"name": "now", "arguments": {"x": 1}}})
+    );
+    assert_eq!(usual["tool_calls"][1]["id"], "call00001");
+    let distilled = message("deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja", &parts[3..]);
+    assert_eq!(
+        (&distilled["content"], &distilled["tool_calls"][0]["function"]["arguments"]),
+        (&Value::Null, &json!("{\"x\":1}"))
+    );
+    assert_eq!(message("google-gemma-2-2b-it.jinja", &[content("a")]), json!({"role": "assistant", "content": "a"}));
+    for (name, tells) in [
+        ("Qwen-Qwen3-0.6B.jinja", true),
+        ("deepseek-ai-DeepSeek-V3.1.jinja", false),
+        ("openai-gpt-oss-120b.jinja", true),
+    ] {
+        assert_eq!(templates[name].answer_format().tells_of_tools(), tells, "{name}");
+    }
+}
+
+proptest::proptest! {
+    /// Whatever comes, nothing is lost or made up where nothing is marked, and nothing panics where everything is.
+    #[test]
+    fn any_text_is_split_alike(
+        pieces in proptest::collection::vec(proptest::sample::select(vec![
+            "<think>", "</think>", "<tool_call>", "</tool_call>", "{\"name\": \"now\"", ", \"arguments\": {}", "}", "<", "</", "\n", " ", "a", "é",
+            "[TOOL_CALLS]", "[ARGS]", "[", "]", "<|channel|>analysis", "<|message|>", "<|end|>", "<|start|>assistant", " to=functions.now", "<function=now>",
+            "<parameter=a>", "</parameter>", "</function>", "<|tool_call>", "call:now{", "<|\"|>", "<tool_call|>", ":", ",", "now", "<arg_key>", "</arg_key>",
+        ]), 0..24),
+        source in proptest::sample::select(vec![
+            HERMES,
+            "{{ '<|channel|><|message|><|start|>functions.' }}",
+            "{{ tools|tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments|tojson }}{% endfor %}{% endfor %}",
+            "{{ tools|tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}{% for k in c.function.arguments %}<arg_key>{{ k }}</arg_key><arg_value>{{ c.function.arguments[k] }}</arg_value>{% endfor %}</tool_call>{% endfor %}{% endfor %}",
+            "{{ tools|tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<|tool_call>call:{{ c.function.name }}{city:<|\"|>Bern<|\"|>,days:3}<tool_call|>{% endfor %}{% endfor %}",
+        ]),
+    ) {
+        let format = ChatTemplate::new(source).unwrap().answer_format();
+        proptest::prop_assert!(format.tools().is_ok());
+        let text = pieces.concat();
+        parse(&format, "", Some(&tools(None)), &text);
+        let plain = ChatTemplate::new("{{ messages[0].content }}").unwrap().answer_format();
+        let parts = parse(&plain, "", Some(&tools(None)), &text);
+        let expected: Vec<Part> = Some(content(&text)).into_iter().filter(|_| !text.is_empty()).collect();
+        proptest::prop_assert_eq!(parts, expected);
     }
 }

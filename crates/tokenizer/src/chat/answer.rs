@@ -8,6 +8,7 @@ mod harmony;
 mod hold;
 mod parser;
 mod probe;
+mod style;
 mod tagged;
 
 pub use call::ToolCall;
@@ -15,10 +16,11 @@ pub use parser::{AnswerParser, Part};
 
 use serde_json::Value;
 
-use super::ChatTemplate;
+use super::{ChatTemplate, Message};
 use crate::Error;
 use formats::{CallFormat, ReasoningFormat};
 use parser::{Marks, State};
+use style::Style;
 
 /// How a model marks reasoning and tool calls. Made by [`ChatTemplate::answer_format`].
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub struct AnswerFormat {
     shape: Shape,
     /// Why no tools can be offered, where none can.
     refusal: String,
+    style: Style,
+    tells: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +49,18 @@ impl AnswerFormat {
             Shape::Marks { calls: Some(calls), .. } => Ok(calls.name),
             Shape::Marks { calls: None, .. } => Err(Error::Tools { reason: self.refusal.clone() }),
         }
+    }
+
+    /// Whether the template tells the model of the tools that it is given. Where it does not, though its model can call some,
+    /// their description belongs in the system message.
+    pub fn tells_of_tools(&self) -> bool {
+        self.tells
+    }
+
+    /// The message that an answer is in the further conversation, in the shape that this template takes. Calls without an id
+    /// get `call00000` and so on: where several answers have calls, give them ids first.
+    pub fn message(&self, parts: &[Part]) -> Message {
+        self.style.message(parts)
     }
 
     /// Whether reasoning is told from content.

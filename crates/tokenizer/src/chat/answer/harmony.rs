@@ -10,7 +10,7 @@ use super::hold::{held_back, split_at_first};
 const MESSAGE: &str = "<|message|>";
 const ENDS: [&str; 4] = ["<|end|>", "<|call|>", "<|return|>", "<|start|>"];
 /// What a header can begin with.
-const HEADERS: [&str; 4] = ["<|start|>", "<|channel|>", "to=", "assistant"];
+const HEADERS: [&str; 4] = ["<|start|>", "<|channel|>", MESSAGE, "to="];
 
 /// The state of reading an answer.
 #[derive(Clone, Debug)]
@@ -48,22 +48,18 @@ impl Harmony {
     /// Takes what can be decided now; whether there may be more.
     fn step(&mut self, out: &mut Vec<Part>) -> bool {
         match &self.state {
-            State::Header => match self.held.find(MESSAGE) {
-                Some(at) => {
-                    let to = recipient(&self.held[..at]);
-                    self.held.drain(..at + MESSAGE.len());
-                    self.state = State::Body(to);
-                    true
+            State::Header => {
+                let begun = self.held.trim_start();
+                if !HEADERS.iter().any(|mark| begun.starts_with(mark) || mark.starts_with(begun)) {
+                    self.state = State::Plain;
+                    return true;
                 }
-                None => {
-                    let begun = self.held.trim_start();
-                    let fits = HEADERS.iter().any(|mark| begun.starts_with(mark) || mark.starts_with(begun));
-                    if !fits {
-                        self.state = State::Plain;
-                    }
-                    !fits
-                }
-            },
+                let Some(at) = self.held.find(MESSAGE) else { return false };
+                let to = recipient(&self.held[..at]);
+                self.held.drain(..at + MESSAGE.len());
+                self.state = State::Body(to);
+                true
+            }
             State::Body(to) => match split_at_first(&self.held, &ENDS) {
                 Some((at, mark)) => {
                     let body = self.held[..at].to_owned();

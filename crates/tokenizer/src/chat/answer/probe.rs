@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::call::{self, ToolCall};
 use super::formats::{CALLS, CallFormat, REASONING, ReasoningFormat, SOLAR};
-use super::{AnswerFormat, Shape};
+use super::style::Style;
+use super::{AnswerFormat, Part, Shape};
 use crate::chat::{ChatContext, ChatTemplate, CivilTime, Message};
 
 /// What the user says, to find the answer behind it.
@@ -16,13 +17,14 @@ const QUOTED: usize = 60;
 pub(super) fn format(template: &ChatTemplate) -> AnswerFormat {
     let source = template.source();
     if ["<|channel|>", "<|message|>", "<|start|>", "functions."].iter().all(|mark| source.contains(mark)) {
-        return AnswerFormat { shape: Shape::Harmony, refusal: String::new() };
+        return AnswerFormat { shape: Shape::Harmony, refusal: String::new(), style: Style::OPENAI, tells: true };
     }
-    let (calls, refusal) = match calls(template) {
-        Ok(calls) => (Some(calls), String::new()),
-        Err(refusal) => (None, refusal),
+    let (calls, style, refusal) = match calls(template) {
+        Ok((calls, style)) => (Some(calls), style, String::new()),
+        Err(refusal) => (None, Style::OPENAI, refusal),
     };
-    AnswerFormat { shape: Shape::Marks { reasoning: reasoning(source), calls }, refusal }
+    let tells = template.render(&[Message::user(QUESTION)], &context()).is_ok_and(|prompt| prompt.contains(NAME));
+    AnswerFormat { shape: Shape::Marks { reasoning: reasoning(source), calls }, refusal, style, tells }
 }
 
 fn reasoning(source: &str) -> Option<&'static ReasoningFormat> {
@@ -33,14 +35,12 @@ fn reasoning(source: &str) -> Option<&'static ReasoningFormat> {
 }
 
 /// How it calls tools, or why that is not known.
-fn calls(template: &ChatTemplate) -> Result<&'static CallFormat, String> {
+fn calls(template: &ChatTemplate) -> Result<(&'static CallFormat, Style), String> {
     let mut written = None;
-    for (content, arguments) in
-        [(json!(""), Arguments::Map), (Value::Null, Arguments::Map), (json!(""), Arguments::Text)]
-    {
-        let Ok(answer) = called(template, &content, arguments) else { continue };
+    for style in Style::ALL {
+        let Ok(answer) = called(template, style) else { continue };
         if let Some(format) = CALLS.iter().find(|format| reads(format, &answer)) {
-            return Ok(format);
+            return Ok((format, style));
         }
         let worth = answer.contains(NAME);
         written = written.or(Some(answer).filter(|_| worth));
@@ -57,7 +57,7 @@ fn calls(template: &ChatTemplate) -> Result<&'static CallFormat, String> {
         Err(error) => return Err(format!("it fails where a tool is given ({error})")),
     };
     let named = CALLS.iter().find(|format| format.told.iter().any(|words| told.contains(words)));
-    named.ok_or_else(|| {
+    named.map(|format| (format, Style::OPENAI)).ok_or_else(|| {
         if told.contains(NAME) {
             format!("it does not show how the model calls them (known are {known})")
         } else {
@@ -67,13 +67,6 @@ fn calls(template: &ChatTemplate) -> Result<&'static CallFormat, String> {
 }
 
 const NAME: &str = "get_weather";
-
-/// How arguments are handed to a template.
-#[derive(Clone, Copy)]
-enum Arguments {
-    Map,
-    Text,
-}
 
 fn arguments() -> Map<String, Value> {
     [("city".to_owned(), json!("Bern")), ("days".to_owned(), json!(3))].into_iter().collect()
@@ -92,17 +85,9 @@ fn context() -> ChatContext {
 }
 
 /// The answer in which a tool is called, as the template writes it.
-fn called(template: &ChatTemplate, content: &Value, style: Arguments) -> Result<String, crate::Error> {
-    let arguments = match style {
-        Arguments::Map => Value::Object(arguments()),
-        Arguments::Text => Value::String(Value::Object(arguments()).to_string()),
-    };
-    // Nine letters and digits, which is what Mistral's ask for.
-    let call = json!({"id": "call00001", "type": "function", "function": {"name": NAME, "arguments": arguments}});
-    let mut answer = Message::assistant("");
-    answer.0.insert("content".to_owned(), content.clone());
-    answer.0.insert("tool_calls".to_owned(), json!([call]));
-    let text = template.render(&[Message::user(QUESTION), answer], &context())?;
+fn called(template: &ChatTemplate, style: Style) -> Result<String, crate::Error> {
+    let call = ToolCall { name: NAME.to_owned(), arguments: arguments(), id: None };
+    let text = template.render(&[Message::user(QUESTION), style.message(&[Part::Call(call)])], &context())?;
     Ok(text.rsplit_once(QUESTION).map(|(_, answer)| answer.to_owned()).unwrap_or_default())
 }
 
