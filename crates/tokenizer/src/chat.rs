@@ -25,6 +25,9 @@ use serde_json::Map;
 
 use crate::Error;
 
+/// Instructions of the engine after which a template is stopped: thousands of times what a long conversation takes.
+const MAX_WORK: u64 = 100_000_000;
+
 /// The name under which the engine knows the template.
 const NAME: &str = "chat";
 
@@ -104,6 +107,7 @@ impl ChatTemplate {
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.expect("the default delimiters are valid"));
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        environment.set_fuel(Some(MAX_WORK));
         python::add_to(&mut environment);
         environment.add_filter("tojson", to_json);
         environment.add_function("raise_exception", raise_exception);

@@ -116,6 +116,27 @@ fn refuses_as_jinja2_does() {
 }
 
 #[test]
+fn a_template_s_work_has_a_limit() {
+    let source = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
+    let error = render(source).expect_err(source).to_string();
+    assert!(error.starts_with("chat template line 1: engine ran out of fuel"), "{error}");
+}
+
+proptest::proptest! {
+    /// Pieces of Jinja in any order are refused or rendered.
+    #[test]
+    fn odd_templates_do_not_panic(
+        pieces in proptest::collection::vec(proptest::sample::select(vec![
+            "{% for x in list %}", "{% for x in", " list if x recursive %}", "{% endfor %}", "{{ ", " }}", "{%- ", " -%}", "list", "[::-1]", "[9:", "0:-2]", "(", ")", "[", "]",
+            "{", "}", "'a\\'", "\"", " + ", "|safe", "|e", "|indent", "|trim", "|map('x')", ".strip()", ".splitlines()", "none", "word", "map", " if ", " else ", " is ", " not ", " in ",
+            "{% raw %}", "{% endraw %}", "{% generation %}", "{% endgeneration %}", "{#", "#}", "\n", ":", ",", "-", "1", "é", "{% set x = ", "|tojson(indent=", "~",
+        ]), 0..24),
+    ) {
+        let _ = render(&pieces.concat());
+    }
+}
+
+#[test]
 fn a_template_that_cannot_be_parsed_has_a_line() {
     let cases = [
         ("a\n{% if x %}\nb\n", 4),
