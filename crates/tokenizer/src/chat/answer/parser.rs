@@ -56,7 +56,7 @@ impl AnswerParser {
         AnswerParser { reader: Reader::Marks(marks) }
     }
 
-    /// Takes the next piece of text, special tokens written out, and gives what is certain by now.
+    /// Takes the next piece of text, in which control tokens are shown ([`Show::Specials`](crate::Show)), and gives what is certain by now.
     pub fn push(&mut self, text: &str) -> Vec<Part> {
         let mut out = Vec::new();
         match &mut self.reader {
