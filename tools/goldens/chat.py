@@ -10,6 +10,9 @@ For each template there is one line: for each case, in order, 12 hexadecimal dig
 the template raises. `--texts FOLDER` writes the texts themselves besides, as TEMPLATE/CASE.txt, so that a difference can be
 looked at: the test prints where a text first differs if CANDOR_CHAT_TEXTS names that folder.
 
+Beside the output there is chat_expressions.json, too: small templates in what Jinja2 has to offer, whose results (null where
+it raises) the script fills in anew.
+
 In the cases, {"$repeat": [TEXT, N]} stands for a text that is repeated, and a list item {"$times": [N, ITEMS]} for items
 that are.
 """
@@ -25,6 +28,8 @@ import jinja2
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+COMMAND = "python tools/goldens/chat.py crates/tokenizer/tests/goldens/chat.json"
+VERSIONS = f"Jinja2 {jinja2.__version__}"
 BASE = {"bos_token": "<|BOS|>", "eos_token": "<|EOS|>", "add_generation_prompt": True}
 
 
@@ -85,6 +90,22 @@ def source(path):
     return text
 
 
+def expressions(path):
+    """Fills in what the small templates of a file give."""
+    given = json.loads(path.read_text(encoding="utf-8"))
+    results = []
+    for template, _ in given["templates"]:
+        try:
+            result = environment().from_string(template).render(**json.loads(json.dumps(given["variables"])))
+        except Exception:
+            result = None
+        results.append([template, result])
+    rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in results)
+    head = json.dumps({"made_by": COMMAND, "with": VERSIONS, "variables": given["variables"]}, ensure_ascii=False)
+    path.write_text(f'{head[:-1]}, "templates": [\n{rows}\n]}}\n', encoding="utf-8")
+    print(f"{len(results)} small templates, {sum(result is None for _, result in results)} raise")
+
+
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("output", type=Path)
@@ -112,9 +133,8 @@ def main():
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_text(text, encoding="utf-8", newline="")
         templates[name] = " ".join(digests)
-    versions = f"Jinja2 {jinja2.__version__}"
-    command = "python tools/goldens/chat.py crates/tokenizer/tests/goldens/chat.json"
-    golden = {"made_by": command, "with": versions, "cases": list(cases), "templates": templates}
+    expressions(options.output.parent / "chat_expressions.json")
+    golden = {"made_by": COMMAND, "with": VERSIONS, "cases": list(cases), "templates": templates}
     options.output.write_text(json.dumps(golden, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     total = len(templates) * len(cases)
     raised = sum(line.split().count("-") for line in templates.values())

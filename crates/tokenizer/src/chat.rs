@@ -4,12 +4,14 @@
 
 mod answer;
 mod date;
+mod filters;
 mod generator;
 mod json;
 mod markup;
 mod printed;
 mod python;
 mod slices;
+mod splitting;
 mod strings;
 mod tags;
 mod tokens;

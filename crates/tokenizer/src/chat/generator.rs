@@ -9,6 +9,8 @@ use std::{
 use minijinja::value::{Enumerator, Kwargs, Object, ObjectRepr, Rest, Value};
 use minijinja::{Environment, Error, State, filters};
 
+use super::filters::with_options;
+
 /// Items that can be taken once.
 #[derive(Debug)]
 struct Generator(Mutex<VecDeque<Value>>);
@@ -44,6 +46,7 @@ pub(super) fn add_to(environment: &mut Environment) {
     environment.add_filter("candor_unique", filters::unique);
     environment.add_filter("candor_batch", filters::batch);
     environment.add_filter("candor_slice", filters::slice);
+    environment.add_filter("candor_reverse", filters::reverse);
     for (name, eager) in [
         ("map", "candor_map"),
         ("select", "candor_select"),
@@ -53,15 +56,16 @@ pub(super) fn add_to(environment: &mut Environment) {
         ("unique", "candor_unique"),
         ("batch", "candor_batch"),
         ("slice", "candor_slice"),
+        ("reverse", "candor_reverse"),
     ] {
         environment.add_filter(
             name,
             move |state: &mut State, args: Rest<Value>, options: Kwargs| -> Result<Value, Error> {
-                let mut args = args.0;
-                if options.args().next().is_some() {
-                    args.push(options.into());
+                let items = state.apply_filter(eager, &with_options(args, options))?;
+                if items.as_str().is_some() {
+                    return Ok(items);
                 }
-                let items = state.apply_filter(eager, &args)?.try_iter()?.collect();
+                let items = items.try_iter()?.collect();
                 Ok(Value::from_object(Generator(Mutex::new(items))))
             },
         );

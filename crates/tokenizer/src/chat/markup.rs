@@ -4,11 +4,17 @@
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
 
-use super::tags::PLUS;
+use super::{printed, tags::PLUS};
 
-/// Adds the sum to `environment`.
+/// Adds the sum and the filters to `environment`.
 pub(super) fn add_to(environment: &mut Environment) {
     environment.add_filter(PLUS, plus);
+    for name in ["e", "escape"] {
+        environment.add_filter(name, |value: &Value| match value.as_str() {
+            Some(_) => Value::from_safe_string(escaped(value)),
+            None => Value::from_safe_string(escaped(&Value::from(printed::text(value)))),
+        });
+    }
 }
 
 /// `left + right`.

@@ -5,7 +5,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::{generator, generator::is_generator, markup, printed, slices, strings, tags};
+use super::{filters, generator, generator::is_generator, markup, printed, slices, strings, tags};
 
 /// Adds them to `environment`.
 pub(super) fn add_to(environment: &mut Environment) {
@@ -15,6 +15,7 @@ pub(super) fn add_to(environment: &mut Environment) {
     environment.add_filter(tags::LOOP, looped);
     environment.add_test("sequence", is_sequence);
     environment.add_test("iterable", is_iterable);
+    filters::add_to(environment);
     generator::add_to(environment);
     markup::add_to(environment);
     printed::add_to(environment);
@@ -57,5 +58,12 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
     {
         return Ok(result);
     }
-    unknown_method_callback(state, value, name, args)
+    match (value.kind(), name, args) {
+        (ValueKind::Map | ValueKind::Seq, "copy", []) => Ok(value.clone()),
+        (ValueKind::Seq, "index", [item]) => {
+            let at = value.try_iter()?.position(|other| other == *item);
+            at.map(Value::from).ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "index: not in the list"))
+        }
+        _ => unknown_method_callback(state, value, name, args),
+    }
 }

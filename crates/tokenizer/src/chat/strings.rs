@@ -4,7 +4,10 @@
 use minijinja::value::{Kwargs, Tuple, Value, from_args};
 use minijinja::{Environment, Error, ErrorKind};
 
-use super::printed;
+use super::{printed, splitting};
+
+/// Most characters that a text is filled up to.
+const MAX_WIDTH: usize = 10_000;
 
 /// Adds the filters to `environment`.
 pub(super) fn add_to(environment: &mut Environment) {
@@ -56,13 +59,30 @@ pub(super) fn method(text: &str, name: &str, args: &[Value]) -> Result<Option<Va
             let at = separated(separator, || text.rfind(separator))?;
             three_parts(text, at.map(|at| (at, separator.len())), 0)
         }
-        "rsplit" => {
-            let (separator, limit): (&str, Option<i64>) = from_args(args)?;
-            separated(separator, || None)?;
-            let limit = limit.and_then(|limit| usize::try_from(limit).ok()).map_or(usize::MAX, |n| n.saturating_add(1));
-            let mut parts: Vec<Value> = text.rsplitn(limit, separator).map(Value::from).collect();
-            parts.reverse();
-            Value::from(parts)
+        "split" | "rsplit" => splitting::split(text, name, args)?.into_iter().map(Value::from).collect(),
+        "join" => {
+            let (items,): (Value,) = from_args(args)?;
+            let items: Vec<Value> = items.try_iter()?.collect();
+            let texts: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
+            Value::from(texts.ok_or_else(|| refused("join: expected strings alone"))?.join(text))
+        }
+        "ljust" | "rjust" | "center" => {
+            let (width, fill): (usize, Option<char>) = from_args(args)?;
+            let missing = width.min(MAX_WIDTH).saturating_sub(text.chars().count());
+            let left = match name {
+                "ljust" => 0,
+                "rjust" => missing,
+                // As CPython has it: the odd one goes to the left where the width is odd.
+                _ => missing / 2 + (missing & width & 1),
+            };
+            let fill = |count: usize| fill.unwrap_or(' ').to_string().repeat(count);
+            Value::from(format!("{}{text}{}", fill(left), fill(missing - left)))
+        }
+        "zfill" => {
+            let (width,): (usize,) = from_args(args)?;
+            let (sign, digits) = text.split_at(usize::from(text.starts_with(['+', '-'])));
+            let missing = width.min(MAX_WIDTH).saturating_sub(text.chars().count());
+            Value::from(format!("{sign}{}{digits}", "0".repeat(missing)))
         }
         _ => return Ok(None),
     };
@@ -71,21 +91,21 @@ pub(super) fn method(text: &str, name: &str, args: &[Value]) -> Result<Option<Va
 
 /// Which ends of a text lose something.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ends {
+pub(super) enum Ends {
     Left,
     Right,
     Both,
 }
 
 /// `str.strip` and its kin.
-fn stripped<'t>(text: &'t str, chars: Option<&str>, ends: Ends) -> &'t str {
+pub(super) fn stripped<'t>(text: &'t str, chars: Option<&str>, ends: Ends) -> &'t str {
     let goes = |c: char| chars.map_or_else(|| is_space(c), |chars| chars.contains(c));
     let text = if ends == Ends::Right { text } else { text.trim_start_matches(goes) };
     if ends == Ends::Left { text } else { text.trim_end_matches(goes) }
 }
 
 /// `str.isspace`: Unicode's white space and four separators of ASCII.
-fn is_space(c: char) -> bool {
+pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
@@ -147,12 +167,12 @@ fn indent(
     Ok(out)
 }
 
-fn refused(message: &'static str) -> Error {
+pub(super) fn refused(message: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
 /// `find`, unless the separator is empty, which Python refuses.
-fn separated(separator: &str, find: impl FnOnce() -> Option<usize>) -> Result<Option<usize>, Error> {
+pub(super) fn separated(separator: &str, find: impl FnOnce() -> Option<usize>) -> Result<Option<usize>, Error> {
     if separator.is_empty() { Err(refused("empty separator")) } else { Ok(find()) }
 }
 
