@@ -27,7 +27,7 @@ use serde_json::Map;
 
 use crate::Error;
 
-/// Instructions of the engine after which a template is stopped: thousands of times what a long conversation takes.
+/// Instructions of the engine after which a template is stopped, some seconds of work: far more than any conversation takes.
 const MAX_WORK: u64 = 100_000_000;
 
 /// The name under which the engine knows the template.
@@ -147,14 +147,17 @@ impl ChatTemplate {
     }
 }
 
-/// What an engine's error says, without its place: the detail where there is one, which for `raise_exception` is the
-/// template's own words.
+/// What an engine's error says in one line, without its place: the detail where there is one, which for `raise_exception` is
+/// the template's own words.
 fn message(error: &minijinja::Error) -> String {
-    match (error.kind(), error.detail()) {
-        (ErrorKind::InvalidOperation | ErrorKind::SyntaxError, Some(detail)) => detail.to_owned(),
+    use ErrorKind::{InvalidOperation, SyntaxError, UnknownFilter, UnknownFunction, UnknownMethod, UnknownTest};
+    let message = match (error.kind(), error.detail()) {
+        (InvalidOperation | SyntaxError, Some(detail)) => detail.to_owned(),
+        (UnknownFilter | UnknownFunction | UnknownMethod | UnknownTest, Some(detail)) => detail.to_owned(),
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
-    }
+    };
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn raise_exception(message: &str) -> Result<Value, minijinja::Error> {
