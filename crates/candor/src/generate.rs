@@ -31,6 +31,9 @@ pub struct GenerateOptions {
     pub stop: Vec<String>,
     /// When the context is full, forget half of what follows its first tokens and go on.
     pub context_shift: Option<ContextShift>,
+    /// Whether control tokens are part of the text. An [`AnswerParser`](candor_tokenizer::AnswerParser) needs them: many
+    /// models mark reasoning and tool calls by control tokens.
+    pub show: Show,
     /// Set from elsewhere to end the generation: asked before every step.
     pub cancel: Option<Arc<AtomicBool>>,
 }
@@ -157,7 +160,7 @@ impl Session {
         let decoder = if answer { StreamDecoder::new(tokenizer) } else { StreamDecoder::continuing(tokenizer) };
         Ok(Generation {
             sampler,
-            decoder,
+            decoder: decoder.show(options.show),
             pending: None,
             held: String::new(),
             stop_reason: (!finished).then_some(StopReason::Cancelled),

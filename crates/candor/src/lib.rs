@@ -42,7 +42,7 @@ pub use candor_kernels as kernels;
 pub use candor_models as models;
 pub use candor_ops as ops;
 pub use candor_tokenizer as tokenizer;
-pub use candor_tokenizer::{ChatTemplate, Message, Tokenizer};
+pub use candor_tokenizer::{ChatContext, ChatTemplate, Message, Tokenizer};
 
 pub use backends::{BackendVisitor, chosen_gpus, devices, visit_backend};
 pub use ceilings::{Ceilings, ceilings};

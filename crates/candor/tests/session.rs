@@ -7,7 +7,7 @@ use std::sync::{
 
 use candor::{
     ContextShift, Error, GenerateOptions, Model, Sampling, Session, SessionOptions, StopReason, gguf::Gguf,
-    ops::KvFormat,
+    ops::KvFormat, tokenizer::Show,
 };
 use candor_testing::{Tiny, nmse};
 
@@ -37,6 +37,21 @@ fn run(session: &mut Session, prompt: &[u32], options: GenerateOptions) -> (Vec<
         text.push_str(&piece.text);
     }
     (tokens, text, generation.stop_reason().unwrap())
+}
+
+#[test]
+fn control_tokens_are_shown_where_they_are_asked_for() {
+    let model = model();
+    let tokenizer = model.tokenizer();
+    let control = (0..Tiny::VOCAB as u32).find(|id| tokenizer.is_control(*id)).unwrap();
+    for (show, times) in [(Show::Text, 0), (Show::Specials, 3)] {
+        let mut options = GenerateOptions { show, ..greedy(3) };
+        options.ignore_eos = false;
+        options.sampling.logit_bias = vec![(control, 1e6)];
+        let (tokens, text, _) = run(&mut session(0), &PROMPT, options);
+        let name = tokenizer.token(control).unwrap();
+        assert_eq!((tokens, text), (vec![control; 3], name.repeat(times)));
+    }
 }
 
 const PROMPT: [u32; 5] = [1, 270, 280, 290, 300];

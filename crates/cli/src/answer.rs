@@ -2,7 +2,9 @@
 
 use std::{io::Write, sync::Arc, sync::atomic::AtomicBool};
 
-use candor::{ContextShift, GenerateOptions, Session, SessionOptions, StopReason, Timings, ops::KvFormat};
+use candor::{
+    ContextShift, GenerateOptions, Session, SessionOptions, StopReason, Timings, ops::KvFormat, tokenizer::Show,
+};
 
 use crate::{
     args::{CacheArgs, CacheFormat, PerformanceArgs, Tunable},
@@ -55,6 +57,7 @@ pub fn options(
         ignore_eos: generation.ignore_eos,
         stop: stop.filter(|stop| !matches!(stop, Ok(stop) if stop.is_empty())).collect::<Result<_, _>>()?,
         context_shift: generation.context_shift.then_some(ContextShift { keep }),
+        show: Show::Text,
         cancel: Some(cancel),
     })
 }

@@ -29,13 +29,17 @@ pub fn system_prompt(line: &Line, args: &TemplateArgs) -> Result<Option<String>,
 pub fn render(
     model: &Model,
     template: Option<&ChatTemplate>,
+    args: &TemplateArgs,
     system: Option<&str>,
     messages: &[Message],
 ) -> Result<String, Error> {
+    let template = match template {
+        Some(template) => template,
+        None => model.chat_template()?.ok_or(candor::Error::NoChatTemplate)?,
+    };
+    let mut context = model.chat_context();
+    context.extra = args.chat_template_kwargs.clone().unwrap_or_default().0;
     let system = system.map(Message::system);
     let all: Vec<Message> = system.into_iter().chain(messages.iter().cloned()).collect();
-    match template {
-        Some(template) => Ok(template.render(&all, &model.chat_context())?),
-        None => Ok(model.render(&all)?),
-    }
+    Ok(template.render(&all, &context)?)
 }

@@ -224,9 +224,9 @@ impl Error {
             Error::Candor(candor::Error::NoChatTemplate) => {
                 "candor run --raw continues a text without one; --chat-template-file FILE gives the model a template"
             }
-            Error::Candor(candor::Error::Tokenizer(candor::tokenizer::Error::TemplateSyntax { .. })) => {
-                "--chat-template-file FILE gives the model another template, --raw goes without"
-            }
+            Error::Candor(candor::Error::Tokenizer(
+                candor::tokenizer::Error::TemplateSyntax { .. } | candor::tokenizer::Error::TemplateRender { .. },
+            )) => "--chat-template-file FILE gives the model another template, --raw goes without",
             Error::Candor(candor::Error::TextTooShort { .. }) => "-c N makes the windows shorter",
             Error::Candor(candor::Error::NoGpu | candor::Error::BuiltWithoutGpu) => {
                 "--device cpu runs on the processor; `candor devices` lists what there is; what is emulated in software runs \

@@ -23,9 +23,13 @@ use crate::{
 pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let interrupt = Interrupt::catch()?;
     let source = Source::of(line, &args.model)?;
-    if args.prompt.raw && line.rank("chat_template_file") == Rank::Flag {
-        let message = "--raw cannot be used together with --chat-template-file";
-        return Err(line.usage_error(ErrorKind::ArgumentConflict, message));
+    for (id, flag) in
+        [("chat_template_file", "--chat-template-file"), ("chat_template_kwargs", "--chat-template-kwargs")]
+    {
+        if args.prompt.raw && line.rank(id) == Rank::Flag {
+            let message = format!("--raw cannot be used together with {flag}");
+            return Err(line.usage_error(ErrorKind::ArgumentConflict, &message));
+        }
     }
     if args.prompt.raw && line.rank("system_prompt").max(line.rank("system_prompt_file")) == Rank::Flag {
         return Err(Error::SystemPrompt("--raw goes without"));
@@ -86,7 +90,7 @@ fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result
         return Err(Error::EmptyPrompt);
     }
     let system = conversation::system_prompt(line, &args.template)?;
-    conversation::render(model, template.as_ref(), system.as_deref(), &[Message::user(prompt)])
+    conversation::render(model, template.as_ref(), &args.template, system.as_deref(), &[Message::user(prompt)])
 }
 
 /// Says what the model sees, and the tokens that it sees it as.

@@ -2,11 +2,21 @@
 //! environment is the one that Hugging Face's `apply_chat_template` gives a template; the engine is minijinja. It does
 //! not choose a template for a model that has none.
 
+mod answer;
 mod date;
-mod generation;
+mod filters;
+mod generator;
 mod json;
+mod markup;
+mod printed;
 mod python;
+mod slices;
+mod splitting;
+mod strings;
+mod tags;
+mod tokens;
 
+pub use answer::{AnswerFormat, AnswerParser, Part, ToolCall};
 pub use date::CivilTime;
 
 use minijinja::syntax::SyntaxConfig;
@@ -16,6 +26,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use crate::Error;
+
+/// Instructions of the engine after which a template is stopped, some seconds of work: far more than any conversation takes.
+const MAX_WORK: u64 = 100_000_000;
 
 /// The name under which the engine knows the template.
 const NAME: &str = "chat";
@@ -96,10 +109,12 @@ impl ChatTemplate {
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.expect("the default delimiters are valid"));
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        environment.set_fuel(Some(MAX_WORK));
         python::add_to(&mut environment);
         environment.add_filter("tojson", to_json);
         environment.add_function("raise_exception", raise_exception);
-        let text = generation::without_tags(source);
+        // Jinja2 takes every line end for a plain one.
+        let text = tags::rewritten(&source.replace("\r\n", "\n").replace('\r', "\n"));
         environment
             .add_template_owned(NAME, text)
             .map_err(|error| Error::TemplateSyntax { line: error.line().unwrap_or(1), message: message(&error) })?;
@@ -132,14 +147,17 @@ impl ChatTemplate {
     }
 }
 
-/// What an engine's error says, without its place: the detail where there is one, which for `raise_exception` is the
-/// template's own words.
+/// What an engine's error says in one line, without its place: the detail where there is one, which for `raise_exception` is
+/// the template's own words.
 fn message(error: &minijinja::Error) -> String {
-    match (error.kind(), error.detail()) {
-        (ErrorKind::InvalidOperation | ErrorKind::SyntaxError, Some(detail)) => detail.to_owned(),
+    use ErrorKind::{InvalidOperation, SyntaxError, UnknownFilter, UnknownFunction, UnknownMethod, UnknownTest};
+    let message = match (error.kind(), error.detail()) {
+        (InvalidOperation | SyntaxError, Some(detail)) => detail.to_owned(),
+        (UnknownFilter | UnknownFunction | UnknownMethod | UnknownTest, Some(detail)) => detail.to_owned(),
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
-    }
+    };
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn raise_exception(message: &str) -> Result<Value, minijinja::Error> {

@@ -97,4 +97,10 @@ pub enum Error {
         /// What is wrong there.
         message: String,
     },
+    /// Tools cannot be offered with this chat template.
+    #[error("chat template: tools: {reason}")]
+    Tools {
+        /// What is missing.
+        reason: String,
+    },
 }

@@ -1,7 +1,8 @@
 //! Text to token ids and back, and chat templates, from the metadata of a GGUF file alone.
 //!
 //! [`Tokenizer`] has the SPM (`llama`) and BPE (`gpt2`) vocabularies, with the ids that llama.cpp gives; [`ChatTemplate`]
-//! renders a conversation the way Hugging Face's `apply_chat_template` does. Nothing here reads files or clocks, or
+//! renders a conversation the way Hugging Face's `apply_chat_template` does, and [`AnswerFormat`] takes the model's answer apart.
+//! Nothing here reads files or clocks, or
 //! knows what a model does with the ids.
 //!
 //! ```
@@ -33,7 +34,7 @@ mod tokenizer;
 mod vocab;
 mod words;
 
-pub use chat::{ChatContext, ChatTemplate, CivilTime, Message};
+pub use chat::{AnswerFormat, AnswerParser, ChatContext, ChatTemplate, CivilTime, Message, Part, ToolCall};
 pub use error::Error;
 pub use stream::StreamDecoder;
 pub use tokenizer::{Encode, Show, Tokenizer};

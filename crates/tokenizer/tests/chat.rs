@@ -64,6 +64,26 @@ fn renders_as_jinja2_does() {
         ("{{ strftime_now('%d %b %Y') }}", "26 Jul 2024"),
         ("a{% generation %}b{% set q = 1 %}{{ q }}{% endgeneration %}{{ q }}", "ab1"),
         ("{{ tools[0].name }}{{ tools|length }}", "f1"),
+        (
+            "{{ tools|map(attribute='name') is iterable }}{% if [] | map('upper') %}y{% endif %}{% set g = list|select %}{{ g|list }}{{ g|list }}",
+            "Truey[3, 1, 2][]",
+        ),
+        ("{% for x in list|map('string') %}{{ loop.length }}{{ loop.last }}{% endfor %}", "3False3False3True"),
+        (
+            "{{ none_value is iterable }}{{ list[1:] is sequence }}{{ list[1:]|tojson }}{{ (list + [4])|tojson }}",
+            "FalseTrue[1, 2][3, 1, 2, 4]",
+        ),
+        ("{{ [][::-1] }}{{ ''[::-1] }}{{ list[::-2] }}{{ word[2:0:-1] }}", "[][2, 3]\u{65e5}\u{e9}"),
+        ("{{ 1e22 }}{{ {'x': [1.5e-7, 2.0]} }}{{ 1e-5|string }}", "1e+22{'x': [1.5e-07, 2.0]}1e-05"),
+        ("{{ 'a\nb\n'|indent }}|{{ 'a\r\n\u{85}b'|indent('> ', true, true) }}", "a\n    b\n|> a\n> \n> b"),
+        (
+            "{{ '\x1f a\u{3000}'.strip() }}{{ 'a\x0cb'.splitlines() }}{{ 'a\r\nb\n'.splitlines(true) }}",
+            "a['a', 'b']['a\\n', 'b\\n']",
+        ),
+        (
+            "{{ '<b>'|safe + '<i>' ~ 1 + '\"' }}{{ '<' + '&'|e }}{{ ('<'|e ~ '<') + '<' }}",
+            "<b>&lt;i&gt;1&#34;&lt;&amp;&lt;<<",
+        ),
         ("{% macro m(x, y=2) %}{{ x }}{{ y }}{{ i }}{% endmacro %}{{ m(1) }}", "127"),
     ];
     for (source, expected) in cases {
@@ -80,13 +100,41 @@ fn refuses_as_jinja2_does() {
         ("{{ 'a' + none_value }}", "line 1"),
         ("{{ nothing|tojson }}", "tojson"),
         ("{{ 'a'.explode() }}", "explode"),
-        ("{{ 'a'|explode }}", "explode"),
+        ("{{ 'a'|explode }}", "chat template line 1: filter explode is unknown"),
+        ("{{ 'a' is explosive }}", "chat template line 1: test explosive is unknown"),
+        ("{{ raise_exception('Two\\nlines') }}", "chat template line 1: Two lines"),
         ("{{ 'a'.partition('') }}", "empty separator"),
+        ("{% for x in none_value %}{% endfor %}", "none is not iterable"),
+        ("{{ list|map('string')|tojson }}", "tojson"),
+        ("{{ list|select|length }}", "length"),
+        ("{{ list[::0] }}", "zero"),
+        ("{{ none_value[::-1] }}", "sliced"),
         ("{{ strftime_now('%Q') }}", "%Q"),
     ];
     for (source, words) in cases {
         let error = render(source).expect_err(source).to_string();
         assert!(error.contains(words), "{source}: {error}");
+    }
+}
+
+#[test]
+fn a_template_s_work_has_a_limit() {
+    let source = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
+    let error = render(source).expect_err(source).to_string();
+    assert!(error.starts_with("chat template line 1: engine ran out of fuel"), "{error}");
+}
+
+proptest::proptest! {
+    /// Pieces of Jinja in any order are refused or rendered.
+    #[test]
+    fn odd_templates_do_not_panic(
+        pieces in proptest::collection::vec(proptest::sample::select(vec![
+            "{% for x in list %}", "{% for x in", " list if x recursive %}", "{% endfor %}", "{{ ", " }}", "{%- ", " -%}", "list", "[::-1]", "[9:", "0:-2]", "(", ")", "[", "]",
+            "{", "}", "'a\\'", "\"", " + ", "|safe", "|e", "|indent", "|trim", "|map('x')", ".strip()", ".splitlines()", "none", "word", "map", " if ", " else ", " is ", " not ", " in ",
+            "{% raw %}", "{% endraw %}", "{% generation %}", "{% endgeneration %}", "{#", "#}", "\n", ":", ",", "-", "1", "é", "{% set x = ", "|tojson(indent=", "~",
+        ]), 0..24),
+    ) {
+        let _ = render(&pieces.concat());
     }
 }
 

@@ -7,6 +7,7 @@ pub mod argv;
 pub mod bench;
 pub mod device;
 pub mod inspect;
+pub mod kwargs;
 pub mod parse;
 pub mod sampling;
 
@@ -21,6 +22,7 @@ use crate::errors::Error;
 pub use bench::BenchArgs;
 pub use device::DeviceArgs;
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
+pub use kwargs::Kwargs;
 pub use parse::{Line, Parsed, Rank};
 pub use sampling::SamplingArgs;
 
@@ -164,6 +166,9 @@ pub struct TemplateArgs {
     /// Use the chat template (Jinja) of a file instead of the model's
     #[arg(long, value_name = "FILE")]
     pub chat_template_file: Option<PathBuf>,
+    /// Further variables that the template sees, as a JSON object: {"enable_thinking": false}
+    #[arg(long, value_name = "JSON", value_parser = kwargs::parse)]
+    pub chat_template_kwargs: Option<Kwargs>,
     /// Read \n, \t, \r, \\, \", \' and \x41 in the texts of -p, -sys, -r and --dry-sequence-breaker
     #[arg(short, long)]
     pub escape: bool,

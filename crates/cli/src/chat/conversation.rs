@@ -117,7 +117,7 @@ impl<'a> Conversation<'a> {
     fn generate(&mut self) -> Result<answer::Answer, Error> {
         let messages: Vec<Message> = self.turns.iter().map(Turn::message).collect();
         let model = &self.opened.model;
-        let text = render(model, self.template.as_ref(), self.system.as_deref(), &messages)?;
+        let text = render(model, self.template.as_ref(), &self.args.template, self.system.as_deref(), &messages)?;
         let prompt = model.encode_prompt(&text);
         let mut options = self.options(prompt.len())?;
         let answering = self.interrupt.answering();

@@ -8,6 +8,7 @@ use crate::program::{candor, story};
 fn sample(flag: &str) -> &'static str {
     match flag {
         "model" | "prompt" | "file" | "system-prompt" | "system-prompt-file" | "chat-template-file" => "some text",
+        "chat-template-kwargs" => "{}",
         "raw" | "escape" | "no-mmap" | "no-verify" | "huge-pages" | "batch-invariant" | "ignore-eos"
         | "gpu-dequant" | "context-shift" | "verbose" | "verbose-prompt" => "true",
         "reverse-prompt" | "dry-sequence-breaker" => "###",

@@ -39,6 +39,8 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "a.gguf", "-m", "b.gguf", "-p", "x"], "cannot be used together"),
         (vec!["run", "-p", "a", "--system-prompt", "a", "--system-prompt-file", "b"], "cannot be used together"),
         (vec!["run", "-p", "a", "--raw", "--chat-template-file", "b"], "cannot be used together"),
+        (vec!["run", "-p", "a", "--raw", "--chat-template-kwargs", "{}"], "cannot be used together"),
+        (vec!["run", "-p", "a", "--chat-template-kwargs", "[1]"], "expected a JSON object"),
         (vec!["run", "--temp"], "a value is required"),
         (vec!["run", "-n", "-2"], "invalid value '-2'"),
         (vec!["run", "-n", "many"], "invalid value 'many'"),
@@ -140,6 +142,32 @@ fn a_system_prompt_and_a_template_shape_what_the_model_sees() {
         "error: a system prompt needs a chat template, and --raw goes without\n\
          hint: --chat-template-file FILE gives the model a template"
     );
+}
+
+#[test]
+fn the_template_sees_variables() {
+    let folder = tempfile::tempdir().unwrap();
+    let template = folder.path().join("template.jinja");
+    let source = "[{{ 'off' if enable_thinking is false else 'on' }}]{{ colours|tojson }}{{ messages[-1].content }}";
+    fs::write(&template, source).unwrap();
+    let template = template.to_str().unwrap();
+    let json = r#"{"enable_thinking": false, "colours": ["red", {"b": null}]}"#;
+    let flags = ["-n", "1", "-t", "1", "--chat-template-file", template];
+    let run = ["run", "-p", "Hi", "--verbose-prompt"];
+    let expected = r#"prompt: "[off][\"red\", {\"b\": null}]Hi""#;
+    let from_flag = candor(run.iter().chain(&flags).chain(&["--chat-template-kwargs", json])).outcome();
+    assert!(from_flag.code == 0 && from_flag.stderr.contains(expected), "{from_flag:?}");
+    let from_variable = candor(run.iter().chain(&flags)).env("CANDOR_CHAT_TEMPLATE_KWARGS", json).outcome();
+    assert!(from_variable.stderr.contains(expected), "{from_variable:?}");
+    let file = format!("chat-template-kwargs = '{json}'");
+    assert!(candor(run.iter().chain(&flags)).config(&file).outcome().stderr.contains(expected));
+
+    // In a conversation, too: a template that refuses without its variable.
+    fs::write(template, "{{ messages[0].content if go else raise_exception('go is missing') }}").unwrap();
+    let chat = |more: &[&str]| candor(["chat"].iter().chain(&flags).chain(more)).stdin("Hi\n").outcome();
+    let outcome = chat(&[]);
+    assert!(outcome.code == 1 && outcome.stderr.contains("go is missing"), "{outcome:?}");
+    assert_eq!(chat(&["--chat-template-kwargs", "{\"go\": 1}"]).code, 0);
 }
 
 #[test]

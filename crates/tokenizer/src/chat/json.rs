@@ -5,6 +5,8 @@ use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
 
+use super::generator::is_generator;
+
 /// Values nested deeper are refused instead of overflowing the stack.
 const MAX_DEPTH: usize = 256;
 
@@ -66,7 +68,7 @@ fn write(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
         ValueKind::Number => out.push_str(&number(value)?),
         ValueKind::String => string(value.as_str().unwrap_or_default(), style.ensure_ascii, out),
-        ValueKind::Seq => {
+        ValueKind::Seq | ValueKind::Iterable if !is_generator(value) => {
             let items = value.try_iter()?.map(|item| (None, item)).collect();
             container(['[', ']'], items, style, depth, out)?;
         }
@@ -137,8 +139,8 @@ fn number(value: &Value) -> Result<String, Error> {
     Ok(float(f64::try_from(value.clone())?))
 }
 
-/// A float as Python's `repr` has it: the shortest digits that read back the same, plain between 1e-4 and 1e16.
-fn float(x: f64) -> String {
+/// A float as `json.dumps` has it, which is Python's `repr` but for infinities: the shortest digits that read back the same, plain between 1e-4 and 1e16.
+pub(super) fn float(x: f64) -> String {
     if x.is_nan() {
         return "NaN".to_owned();
     }

@@ -1,0 +1,103 @@
+//! What a model says, taken apart: reasoning, content, tool calls. How a model marks them follows from its own template, which
+//! is made to write a call that is read back; nothing is taken from a model's name, and what is not known is not parsed.
+
+mod call;
+mod formats;
+mod gemma;
+mod harmony;
+mod hold;
+mod parser;
+mod probe;
+mod style;
+mod tagged;
+
+pub use call::ToolCall;
+pub use parser::{AnswerParser, Part};
+
+use serde_json::Value;
+
+use super::{ChatTemplate, Message};
+use crate::Error;
+use formats::{CallFormat, ReasoningFormat};
+use parser::{Marks, State};
+use style::Style;
+
+/// How a model marks reasoning and tool calls. Made by [`ChatTemplate::answer_format`].
+#[derive(Clone, Debug)]
+pub struct AnswerFormat {
+    shape: Shape,
+    /// Why no tools can be offered, where none can.
+    refusal: String,
+    style: Style,
+    tells: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Marks { reasoning: Option<&'static ReasoningFormat>, calls: Option<&'static CallFormat> },
+    Harmony,
+}
+
+impl AnswerFormat {
+    /// The family's name for tool calls: `hermes`, `llama3`, `gpt-oss`...
+    ///
+    /// # Errors
+    /// [`Error::Tools`] where the template has no tools, or calls them in a way that is not known here.
+    pub fn tools(&self) -> Result<&'static str, Error> {
+        match self.shape {
+            Shape::Harmony => Ok("gpt-oss"),
+            Shape::Marks { calls: Some(calls), .. } => Ok(calls.name),
+            Shape::Marks { calls: None, .. } => Err(Error::Tools { reason: self.refusal.clone() }),
+        }
+    }
+
+    /// Whether the template tells the model of the tools that it is given. Where it does not, though its model can call some,
+    /// their description belongs in the system message.
+    pub fn tells_of_tools(&self) -> bool {
+        self.tells
+    }
+
+    /// The message that an answer is in the further conversation, in the shape that this template takes. Calls without an id
+    /// get `call00000` and so on: where several answers have calls, give them ids first.
+    pub fn message(&self, parts: &[Part]) -> Message {
+        self.style.message(parts)
+    }
+
+    /// Whether reasoning is told from content.
+    pub fn has_reasoning(&self) -> bool {
+        matches!(self.shape, Shape::Harmony | Shape::Marks { reasoning: Some(_), .. })
+    }
+
+    /// A parser for the answer to `prompt`, the rendered conversation, whose end says whether the model is thinking already.
+    /// Only where `tools` were offered (their definitions, as the template had them) anything is a call.
+    ///
+    /// ```
+    /// use candor_tokenizer::{ChatTemplate, Part};
+    ///
+    /// let template = ChatTemplate::new("{{ messages[0].content }}<think>{# </think> #}")?;
+    /// let mut parser = template.answer_format().parser("Hi<think>", None);
+    /// assert_eq!(parser.push("Well.</thi"), [Part::Reasoning("Well.".into())]);
+    /// assert_eq!(parser.push("nk>Hello!"), [Part::Content("Hello!".into())]);
+    /// assert_eq!(parser.finish(), []);
+    /// # Ok::<(), candor_tokenizer::Error>(())
+    /// ```
+    pub fn parser(&self, prompt: &str, tools: Option<&Value>) -> AnswerParser {
+        let Shape::Marks { reasoning, calls } = self.shape else { return AnswerParser::harmony() };
+        let is_open = reasoning.is_some_and(|format| prompt.trim_end().ends_with(format.open.trim_end()));
+        let tools = tools.filter(|tools| tools.as_array().is_some_and(|tools| !tools.is_empty()));
+        AnswerParser::marks(Marks {
+            reasoning,
+            calls: calls.filter(|_| tools.is_some()),
+            tools: tools.cloned(),
+            state: if is_open { State::Opened } else { State::Start },
+            held: String::new(),
+        })
+    }
+}
+
+impl ChatTemplate {
+    /// How the model of this template marks reasoning and tool calls.
+    pub fn answer_format(&self) -> AnswerFormat {
+        probe::format(self)
+    }
+}
