@@ -266,7 +266,7 @@ pub(crate) fn experts(by: Weighted) -> Formula {
         let routes = inputs.last().expect("the choice is an input");
         let used = routes.width / 2;
         let pairs = routes.data.chunks_exact(2).map(|pair| (pair[0] as usize, f64::from(pair[1]))).collect();
-        let routes = Reference.chosen(used, pairs);
+        let routes = Reference.routed(used, pairs);
         let x = rows(&inputs[0]);
         match (&by, &w) {
             (Weighted::Matrix(_, width), Some(w)) => {

@@ -428,6 +428,10 @@ impl Prims for Notes {
         routes.0 = self.push(Kind::Formula(formula::route(bias, router)), vec![logits.node], 2 * router.used);
     }
 
+    fn chosen(&mut self, _: &(NodeId, usize), out: &mut Vec<(u32, f32)>) {
+        out.clear();
+    }
+
     fn matmul_experts(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, routes: &(NodeId, usize)) {
         let formula = formula::experts(Weighted::Matrix(w.clone(), out.width));
         self.make(out, formula, vec![x.node, routes.0]);
