@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use candor::gguf::Gguf;
 use candor::models::{Config, Decoder, Pass};
 use candor::ops::{
-    Attention, Columns, Error as OpsError, Heads, KvFormat, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope,
+    Attention, Columns, Error as OpsError, Heads, KvFormat, KvPlan, Norm, NormKind, Ops, Prims, Recurrence, Rope,
     Router, Step, Tap, Tensor, Unary,
 };
 
 use crate::{
     Key,
+    attending::Attending,
     formula::{self, Formula, Weighted},
 };
 
@@ -45,12 +46,21 @@ pub enum Kind {
     },
     /// Scores of queries against keys, before scale and mask. Inputs: q, k.
     Scores(Heads),
-    /// Scale, causal mask and softmax.
-    SoftMax(Heads),
+    /// Scale, cap, biases, mask and softmax.
+    SoftMax(Box<Attending>),
     /// Values weighted by the softmax, heads side by side. Inputs: weights, v.
     Mix(Heads),
     /// `x / (1 + exp(-x))`.
     Silu,
+    /// Another function of one number.
+    Unary(Unary),
+    /// Choice of experts: an expert and its weight, so many times a row.
+    Route {
+        /// How they are chosen.
+        router: Router,
+        /// Added to what is chosen by.
+        bias: Option<Tensor>,
+    },
     /// Product of two values.
     Mul,
     /// Sum of two values.
@@ -64,6 +74,8 @@ impl Kind {
     pub fn weight(&self) -> Option<&Tensor> {
         match self {
             Kind::Embed(weight) | Kind::Norm { weight, .. } | Kind::MatMul(weight) | Kind::Bias(weight) => Some(weight),
+            Kind::SoftMax(attending) => attending.weight(),
+            Kind::Route { bias, .. } => bias.as_ref(),
             Kind::Formula(formula) => formula.weight.as_ref(),
             _ => None,
         }
@@ -81,6 +93,8 @@ impl Kind {
             Kind::SoftMax(_) => "soft_max",
             Kind::Mix(_) => "kqv",
             Kind::Silu => "silu",
+            Kind::Unary(f) => formula::unary_name(*f),
+            Kind::Route { .. } => "route",
             Kind::Mul => "mul",
             Kind::Formula(formula) => formula.name,
         }
@@ -100,6 +114,8 @@ pub struct Node {
     pub tapped: bool,
     /// Elements per row; for scores per position.
     pub width: usize,
+    /// Rows of each token: as many as it has experts, else one.
+    pub per_token: usize,
 }
 
 /// The operations of a model, each after its inputs.
@@ -160,16 +176,30 @@ impl Graph {
         self.by_key.get(key).copied()
     }
 
-    /// Whether an element of a node's output can matter: scores of later positions are masked.
+    /// The same model with other operations, as another wiring would have them.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Vec<Node>)) -> Graph {
+        change(&mut self.nodes);
+        self.by_key = self.nodes.iter().enumerate().map(|(id, node)| (node.key.clone(), id)).collect();
+        self
+    }
+
+    /// Whether an element of a node's output can matter: scores of positions that nobody sees are masked.
     pub fn counts(&self, id: NodeId, tokens: usize) -> impl Fn(usize, usize) -> bool + use<> {
+        let mask = |node: &Node| match &node.kind {
+            Kind::SoftMax(attending) if node.inputs.contains(&id) => Some(attending.mask),
+            _ => None,
+        };
         let scores = matches!(self.nodes[id].kind, Kind::Scores(_));
-        move |row, col| !scores || col % tokens <= row
+        let mask = if scores { self.nodes[id + 1..].iter().find_map(mask) } else { None };
+        move |row, col| mask.is_none_or(|mask| mask.seen(row, tokens).contains(&(col % tokens)))
     }
 
     /// Elements per row of a node's output over `tokens` tokens.
     pub fn width(&self, id: NodeId, tokens: usize) -> usize {
-        match self.nodes[id].kind {
-            Kind::Scores(heads) | Kind::SoftMax(heads) => heads.heads * tokens,
+        match &self.nodes[id].kind {
+            Kind::Scores(heads) => heads.heads * tokens,
+            Kind::SoftMax(attending) => attending.heads.heads * tokens,
             _ => self.nodes[id].width,
         }
     }
@@ -214,7 +244,8 @@ impl Tap<Notes> for Names {
 
 impl Notes {
     fn push(&mut self, kind: Kind, inputs: Vec<NodeId>, width: usize) -> NodeId {
-        self.nodes.push(Node { kind, inputs, key: Key::new("", None), tapped: false, width });
+        let per_token = inputs.first().map_or(1, |&input| self.nodes[input].per_token);
+        self.nodes.push(Node { kind, inputs, key: Key::new("", None), tapped: false, width, per_token });
         self.nodes.len() - 1
     }
 
@@ -351,22 +382,18 @@ impl Prims for Notes {
         _: &Step,
     ) {
         let Kept { k, v } = kv[layer];
-        let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
-        let plain = mask == Mask::Causal && soft_cap.is_none() && alibi.is_none();
-        if plain && sinks.is_none() && relative.is_none() {
-            let scores = self.push(Kind::Scores(heads), vec![q.node, k], heads.heads);
-            let weights = self.push(Kind::SoftMax(heads), vec![scores], heads.heads);
-            let mix = self.push(Kind::Mix(heads), vec![weights, v], heads.heads * heads.value_dim);
-            return out.becomes(mix);
-        }
-        let node = self.push(Kind::Formula(formula::attend(attention)), vec![q.node, k, v], out.width);
-        out.becomes(node);
+        let heads = attention.heads;
+        let scores = self.push(Kind::Scores(heads), vec![q.node, k], heads.heads);
+        let attending = Box::new(Attending::new(&attention));
+        let weights = self.push(Kind::SoftMax(attending), vec![scores], heads.heads);
+        let mix = self.push(Kind::Mix(heads), vec![weights, v], heads.heads * heads.value_dim);
+        out.becomes(mix);
     }
 
     fn unary(&mut self, x: &mut Buffer, f: Unary) {
         match f {
             Unary::Silu => self.in_place(x, Kind::Silu, &[]),
-            _ => self.change(x, formula::unary(f), &[]),
+            _ => self.in_place(x, Kind::Unary(f), &[]),
         }
     }
 
@@ -425,7 +452,8 @@ impl Prims for Notes {
     }
 
     fn route(&mut self, routes: &mut (NodeId, usize), logits: &Buffer, bias: Option<&Tensor>, router: Router) {
-        routes.0 = self.push(Kind::Formula(formula::route(bias, router)), vec![logits.node], 2 * router.used);
+        let kind = Kind::Route { router, bias: bias.cloned() };
+        routes.0 = self.push(kind, vec![logits.node], 2 * router.used);
     }
 
     fn chosen(&mut self, _: &(NodeId, usize), out: &mut Vec<(u32, f32)>) {
@@ -435,6 +463,7 @@ impl Prims for Notes {
     fn matmul_experts(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, routes: &(NodeId, usize)) {
         let formula = formula::experts(Weighted::Matrix(w.clone(), out.width));
         self.make(out, formula, vec![x.node, routes.0]);
+        self.nodes[out.node].per_token = routes.1;
     }
 
     fn add_bias_experts(&mut self, x: &mut Buffer, bias: &Tensor, routes: &(NodeId, usize)) {
@@ -447,6 +476,7 @@ impl Prims for Notes {
 
     fn sum_experts(&mut self, out: &mut Buffer, x: &Buffer, routes: &(NodeId, usize)) {
         self.make(out, formula::experts(Weighted::Sum(routes.1)), vec![x.node, routes.0]);
+        self.nodes[out.node].per_token = 1;
     }
 
     /// Nothing comes from elsewhere: a graph is that of a whole model.
