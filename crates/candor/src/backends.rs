@@ -25,7 +25,11 @@ pub trait BackendVisitor {
     /// `label` is for people to read: `cpu, avx2 kernels, 8 threads`.
     fn visit<B>(self, ops: B, label: String) -> Self::Output
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static;
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static;
 }
 
 /// Makes the backend that `options` choose for a whole model and hands it to the visitor.
@@ -111,7 +115,11 @@ impl BackendVisitor for Load<'_> {
 
     fn visit<B>(self, ops: B, label: String) -> Self::Output
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
     {
         Ok((runner::load(self.gguf, ops, self.part)?, label))
     }

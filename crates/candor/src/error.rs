@@ -67,14 +67,6 @@ pub enum Error {
         /// Positions of the session.
         context: usize,
     },
-    /// The context asked for is longer than the file's sliding window, which is not implemented.
-    #[error("context of {context}: the model's sliding window of {window} is not supported beyond its length")]
-    Window {
-        /// Positions asked for.
-        context: usize,
-        /// The file's window.
-        window: usize,
-    },
     /// The key-value cache does not fit into memory.
     #[error("a context of {context} needs {} MB for keys and values, more than can be had", bytes / 1_000_000)]
     Memory {

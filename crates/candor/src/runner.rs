@@ -127,6 +127,7 @@ where
     Decoder<B>: Send + Sync,
     Scratch<B>: Send,
     B::Kv: Send,
+    B::Routes: Send,
 {
     let model = Arc::new(Decoder::load_part(gguf, &mut ops, part)?);
     Ok(Arc::new(On { model, ops }))
@@ -154,10 +155,12 @@ where
     Decoder<B>: Send + Sync,
     Scratch<B>: Send,
     B::Kv: Send,
+    B::Routes: Send,
 {
     fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Box<dyn RunPart> {
         let mut ops = self.ops.clone();
-        let scratch = self.model.scratch(&mut ops, rows, outputs);
+        let mut scratch = self.model.scratch(&mut ops, rows, outputs);
+        scratch.far = plan.context > self.model.config().original_context();
         let kv = ops.kv(&plan.part(self.model.part().layers.clone()));
         Box::new(Running { model: self.model.clone(), ops, scratch, kv })
     }
@@ -169,6 +172,7 @@ where
     Decoder<B>: Send + Sync,
     Scratch<B>: Send,
     B::Kv: Send,
+    B::Routes: Send,
 {
     fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
         self.run(step, values, &mut ());

@@ -75,13 +75,10 @@ impl Room {
     /// Room for so many sequences.
     ///
     /// # Errors
-    /// If it is longer than the model's window, or does not fit into memory.
+    /// If it does not fit into memory.
     pub(crate) fn new(config: &Config, sequences: usize, options: &SessionOptions) -> Result<Room, Error> {
         let room = Room::planned(config, sequences, options);
         let (context, plan) = (room.plan.context, &room.plan);
-        if let Some(window) = config.window.filter(|&window| context > window) {
-            return Err(Error::Window { context, window });
-        }
         plan.check().map_err(candor_models::Error::from)?;
         // The cache is allocated without touching it; whether the system would give it is asked first.
         let bytes = plan.checked_bytes().unwrap_or(usize::MAX);

@@ -115,7 +115,11 @@ impl BackendVisitor for Check<'_> {
 
     fn visit<B>(self, ops: B, _: String) -> Self::Output
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
     {
         quick(self.gguf, self.config, self.options, ops)
     }
@@ -128,7 +132,7 @@ fn quick<B: Ops + Clone>(
     options: &LoadOptions,
     ops: B,
 ) -> Result<Operations, candor::models::Error> {
-    let room = config.context.min(config.window.unwrap_or(usize::MAX)).saturating_sub(1);
+    let room = config.context.saturating_sub(1);
     // Ids that have no order, each within the vocabulary.
     let prompt: Vec<u32> = (0..PROMPT.min(room).max(1)).map(|i| ((i * 7919 + 11) % config.vocab) as u32).collect();
     let part = Part { begin: Begin::Tokens, layers: 0..first_layers(gguf, config.layers), end: End::Logits };

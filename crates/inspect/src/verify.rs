@@ -317,7 +317,7 @@ fn tokens(model: &Model, options: &VerifyOptions) -> Result<(Vec<u32>, usize), V
     if options.prompt == Prompt::BuiltIn && origin.is_none() {
         // What the text becomes depends on the vocabulary; it must leave room to decode.
         let config = model.config();
-        let most = config.context.min(config.window.unwrap_or(usize::MAX)).saturating_sub(options.decode);
+        let most = config.context.saturating_sub(options.decode);
         let most = if options.depth == Depth::Quick { most.min(QUICK_PROMPT) } else { most };
         prompt.truncate(most.max(1));
     }
@@ -329,9 +329,6 @@ fn tokens(model: &Model, options: &VerifyOptions) -> Result<(Vec<u32>, usize), V
         return Err(candor::Error::Token { token, vocab }.into());
     }
     let context = prompt.len() + options.decode;
-    if let Some(window) = model.config().window.filter(|&window| context >= window) {
-        return Err(candor::Error::Window { context, window }.into());
-    }
     if let Some(positions) = origin.and_then(|origin| origin.positions.as_ref()) {
         let moved = positions.iter().enumerate().find(|&(index, &got)| index as u32 != got);
         if let Some((index, &got)) = moved {

@@ -4,15 +4,33 @@
 //! backend that is, what a tokenizer is, or how text is sampled.
 #![forbid(unsafe_code)]
 
+mod attention;
+mod channel_mix;
+mod config;
 mod decoder;
+mod delta;
 mod dry;
 mod error;
+mod ffn;
+mod keys;
+mod latent;
+mod layer;
+mod linear;
+mod mamba;
+mod mamba2;
+mod mixer;
+mod norm;
 mod part;
 mod registry;
 mod rope;
+mod rwkv6;
+mod rwkv7;
+mod short_conv;
+mod token_shift;
 mod weights;
 
-pub use decoder::{Config, Decoder, Pass, Scratch};
+pub use config::{Config, Gives};
+pub use decoder::{Decoder, Pass, Scratch};
 pub use error::Error;
 pub use part::{Begin, End, Part};
 pub use registry::{ARCHITECTURES, Architecture};

@@ -1,25 +1,396 @@
-//! The table of architectures: what each needs said beyond its metadata and tensors.
+//! The table of architectures: what each needs said beyond its metadata and tensors. Whatever a number of the metadata or
+//! the presence of a tensor can tell is not here.
 
 use candor_gguf::Gguf;
-use candor_ops::Pairing;
+use candor_ops::{Gate, NormKind, Pairing, Unary};
 
-use crate::Error;
+use crate::{Error, config::Config};
 
-/// An architecture that the decoder wiring runs.
+/// How the two halves of a layer, attention and feed-forward, are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Residual {
+    /// `x += mix(norm(x)); x += ffn(norm(x))`. `use_parallel_residual` in the metadata makes it [`Residual::Parallel`].
+    Sequential,
+    /// `x += mix(norm(x)) + ffn(norm(x))`, where the second norm may be the first.
+    Parallel,
+    /// `x += norm(mix(x)); x += norm(ffn(x))`.
+    Inside,
+    /// `x = norm(x + mix(x)); x = norm(x + ffn(x))`: the original Transformer.
+    After,
+}
+
+/// Which weights a layer's norms have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weighing {
+    /// All have weights.
+    Always,
+    /// None has.
+    Never,
+    /// The first norm of the first layer is left out altogether.
+    ButFirst,
+}
+
+/// When queries and keys are normed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QkNorm {
+    /// Before they are rotated, where the file has weights for it.
+    Before,
+    /// After.
+    After,
+    /// After, without weights, in the layers that rotate.
+    Bare,
+}
+
+/// Which layers see a window of positions, where the file has one: `sliding_window_pattern` says it for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Windows {
+    /// None: the key means nothing here.
+    Never,
+    /// All.
+    All,
+    /// All but every so manieth.
+    ButEvery(usize),
+    /// All but the first of every so many.
+    ButFirstOf(usize),
+    /// All but every so manieth, which sees everything; the others see their own chunk of so many positions.
+    Chunks(usize, usize),
+}
+
+/// How rotary positions differ between layers with a window and those without.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rotation {
+    /// Not at all.
+    Same,
+    /// Layers without a window do not rotate, where there are layers with one.
+    OnlyWindows,
+    /// Layers with a window have the base `rope.freq_base_swa`, or this one, and no scaling.
+    WindowsUnscaled(Option<f32>),
+    /// Nothing rotates.
+    None,
+    /// Nothing rotates unless `rope.scaling.finetuned` says so.
+    IfFinetuned,
+}
+
+/// What the feed-forward does between its matrices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Activation {
+    /// A function; of the gate, where there is one.
+    Plain(Unary),
+    /// xIELU, whose numbers each layer has in the metadata.
+    Xielu,
+    /// `min(g, 7) * sigmoid(1.702 min(g, 7)) * (clamp(u, -7, 7) + 1)` (OpenAI 2025).
+    ClampedGlu,
+}
+
+/// What becomes of `logit_scale`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogitScale {
+    /// Logits are multiplied by it.
+    Multiplied,
+    /// They are divided by it.
+    Divided,
+}
+
+/// An architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Architecture {
     /// GGUF's `general.architecture`.
     pub name: &'static str,
-    /// Which elements rotary embedding pairs; the file does not say.
+    /// Which elements rotary embedding pairs.
     pub pairing: Pairing,
+    /// How rotation differs between layers.
+    pub rotation: Rotation,
+    /// The kind of all norms.
+    pub norm: NormKind,
+    /// Their weights.
+    pub weighing: Weighing,
+    /// How a layer is connected.
+    pub residual: Residual,
+    /// Whether each half of a layer is normed once more before it is added.
+    pub sandwich: bool,
+    /// Norms before attention, before the feed-forward and after the last layer, by their tensors.
+    pub norms: [&'static str; 3],
+    /// When queries and keys are normed.
+    pub qk_norm: QkNorm,
+    /// Which layers see a window.
+    pub windows: Windows,
+    /// ALiBi's greatest exponent where the metadata has none.
+    pub alibi: Option<f32>,
+    /// What the feed-forward does.
+    pub activation: Activation,
+    /// How logits become weights of experts, and whether these are made to add up to 1, where the metadata does not say.
+    pub router: (Gate, bool),
+    /// What `logit_scale` does.
+    pub logit_scale: LogitScale,
+    /// What else there is, on the numbers that were read.
+    pub quirk: fn(&mut Config),
 }
+
+/// What most have in common.
+const LLAMA: Architecture = Architecture {
+    name: "llama",
+    pairing: Pairing::Norm,
+    rotation: Rotation::Same,
+    norm: NormKind::Rms,
+    weighing: Weighing::Always,
+    residual: Residual::Sequential,
+    sandwich: false,
+    norms: ["attn_norm", "ffn_norm", "output_norm"],
+    qk_norm: QkNorm::Before,
+    windows: Windows::Never,
+    alibi: None,
+    activation: Activation::Plain(Unary::Silu),
+    router: (Gate::Softmax, true),
+    logit_scale: LogitScale::Multiplied,
+    quirk: |_| (),
+};
+
+/// The same with halves paired.
+const NEOX: Architecture = Architecture { pairing: Pairing::Neox, ..LLAMA };
+
+/// Layer norm and GELU, as before Llama.
+const GPT: Architecture = Architecture {
+    name: "gpt2",
+    rotation: Rotation::None,
+    norm: NormKind::Layer,
+    activation: Activation::Plain(Unary::Gelu),
+    ..NEOX
+};
+
+const GEMMA: Architecture =
+    Architecture { name: "gemma", activation: Activation::Plain(Unary::Gelu), quirk: root_of_width, ..NEOX };
+
+const COHERE: Architecture =
+    Architecture { name: "command-r", norm: NormKind::Layer, residual: Residual::Parallel, ..LLAMA };
+
+const BERT: Architecture = Architecture {
+    name: "bert",
+    residual: Residual::After,
+    activation: Activation::Plain(Unary::GeluErf),
+    norms: ["attn_output_norm", "layer_output_norm", ""],
+    ..GPT
+};
+
+const QWEN35: Architecture =
+    Architecture { name: "qwen35", norms: ["attn_norm", "post_attention_norm", "output_norm"], ..NEOX };
 
 /// Every supported architecture.
 pub const ARCHITECTURES: &[Architecture] = &[
-    Architecture { name: "llama", pairing: Pairing::Norm },
-    Architecture { name: "qwen2", pairing: Pairing::Neox },
-    Architecture { name: "qwen3", pairing: Pairing::Neox },
+    LLAMA,
+    Architecture {
+        name: "llama4",
+        qk_norm: QkNorm::Bare,
+        windows: Windows::Chunks(4, 8192),
+        rotation: Rotation::OnlyWindows,
+        router: (Gate::Sigmoid, false),
+        quirk: |config| config.weigh_before = true,
+        ..LLAMA
+    },
+    Architecture { name: "baichuan", quirk: baichuan, ..LLAMA },
+    Architecture { name: "internlm2", ..LLAMA },
+    Architecture { name: "xverse", ..LLAMA },
+    Architecture { name: "ernie4_5", ..LLAMA },
+    Architecture { name: "ernie4_5-moe", ..LLAMA },
+    Architecture { name: "minicpm", logit_scale: LogitScale::Divided, quirk: minicpm, ..LLAMA },
+    Architecture { name: "minicpm3", quirk: minicpm3, ..NEOX },
+    Architecture { name: "granite", logit_scale: LogitScale::Divided, ..LLAMA },
+    Architecture { name: "granitemoe", logit_scale: LogitScale::Divided, ..LLAMA },
+    Architecture { name: "granitehybrid", logit_scale: LogitScale::Divided, rotation: Rotation::IfFinetuned, ..LLAMA },
+    Architecture { name: "arcee", activation: Activation::Plain(Unary::ReluSquared), ..LLAMA },
+    Architecture { name: "deepseek2", router: (Gate::Softmax, false), ..LLAMA },
+    Architecture { name: "chatglm", ..LLAMA },
+    Architecture { name: "glm4", sandwich: true, ..LLAMA },
+    Architecture {
+        name: "glm4moe",
+        norms: ["attn_norm", "post_attention_norm", "output_norm"],
+        router: (Gate::Sigmoid, true),
+        ..NEOX
+    },
+    COHERE,
+    Architecture { name: "cohere2", windows: Windows::ButEvery(4), rotation: Rotation::OnlyWindows, ..COHERE },
+    Architecture { name: "olmo", norm: NormKind::Layer, weighing: Weighing::Never, ..LLAMA },
+    Architecture {
+        name: "olmo2",
+        residual: Residual::Inside,
+        norms: ["post_attention_norm", "post_ffw_norm", "output_norm"],
+        windows: Windows::ButEvery(4),
+        rotation: Rotation::WindowsUnscaled(None),
+        ..NEOX
+    },
+    Architecture { name: "olmoe", router: (Gate::Softmax, false), ..NEOX },
+    Architecture { name: "qwen", ..NEOX },
+    Architecture { name: "qwen2", ..NEOX },
+    Architecture { name: "qwen2moe", router: (Gate::Softmax, false), ..NEOX },
+    Architecture { name: "qwen3", ..NEOX },
+    Architecture { name: "qwen3moe", ..NEOX },
+    Architecture { name: "qwen3next", ..QWEN35 },
+    QWEN35,
+    Architecture { name: "qwen35moe", ..QWEN35 },
+    Architecture { name: "exaone", ..NEOX },
+    Architecture {
+        name: "exaone4",
+        residual: Residual::Inside,
+        norms: ["post_attention_norm", "post_ffw_norm", "output_norm"],
+        windows: Windows::ButEvery(4),
+        rotation: Rotation::OnlyWindows,
+        ..NEOX
+    },
+    Architecture {
+        name: "exaone-moe",
+        windows: Windows::ButEvery(4),
+        rotation: Rotation::OnlyWindows,
+        router: (Gate::Sigmoid, true),
+        ..NEOX
+    },
+    Architecture {
+        name: "afmoe",
+        sandwich: true,
+        windows: Windows::ButEvery(4),
+        rotation: Rotation::OnlyWindows,
+        router: (Gate::Sigmoid, true),
+        quirk: root_of_width,
+        ..NEOX
+    },
+    Architecture { name: "dots1", ..NEOX },
+    Architecture { name: "hunyuan-dense", qk_norm: QkNorm::After, ..NEOX },
+    Architecture { name: "minimax-m2", router: (Gate::Sigmoid, true), ..NEOX },
+    Architecture { name: "mellum", windows: Windows::ButEvery(4), rotation: Rotation::WindowsUnscaled(None), ..NEOX },
+    Architecture {
+        name: "gpt-oss",
+        norms: ["attn_norm", "post_attention_norm", "output_norm"],
+        windows: Windows::ButEvery(2),
+        router: (Gate::SoftmaxOfChosen, false),
+        activation: Activation::ClampedGlu,
+        quirk: |config| config.rounds_yarn = false,
+        ..NEOX
+    },
+    Architecture { name: "seed_oss", norms: ["attn_norm", "post_attention_norm", "output_norm"], ..NEOX },
+    Architecture { name: "smollm3", ..LLAMA },
+    GEMMA,
+    Architecture { name: "gemma2", sandwich: true, windows: Windows::ButEvery(2), quirk: gemma2, ..GEMMA },
+    Architecture {
+        name: "gemma3",
+        sandwich: true,
+        windows: Windows::ButEvery(6),
+        rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
+        quirk: gemma3,
+        ..GEMMA
+    },
+    Architecture {
+        name: "gemma-embedding",
+        sandwich: true,
+        windows: Windows::ButEvery(6),
+        rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
+        quirk: |config| {
+            root_of_width(config);
+            config.embeds();
+        },
+        ..GEMMA
+    },
+    Architecture { name: "phi2", residual: Residual::Parallel, rotation: Rotation::Same, ..GPT },
+    Architecture { name: "phi3", windows: Windows::All, ..NEOX },
+    Architecture { name: "phimoe", norm: NormKind::Layer, windows: Windows::All, ..NEOX },
+    Architecture { name: "stablelm", norm: NormKind::Layer, ..NEOX },
+    Architecture {
+        name: "dbrx",
+        norm: NormKind::Layer,
+        norms: ["attn_norm", "attn_output_norm", "output_norm"],
+        ..NEOX
+    },
+    Architecture { name: "nemotron", norm: NormKind::Layer, activation: Activation::Plain(Unary::ReluSquared), ..NEOX },
+    Architecture { name: "apertus", activation: Activation::Xielu, ..NEOX },
+    GPT,
+    Architecture { name: "starcoder", ..GPT },
+    Architecture { name: "starcoder2", rotation: Rotation::Same, ..GPT },
+    Architecture { name: "gptneox", rotation: Rotation::Same, activation: Activation::Plain(Unary::GeluErf), ..GPT },
+    Architecture {
+        name: "falcon",
+        rotation: Rotation::Same,
+        residual: Residual::Parallel,
+        activation: Activation::Plain(Unary::GeluErf),
+        ..GPT
+    },
+    Architecture { name: "bloom", alibi: Some(8.0), ..GPT },
+    Architecture { name: "mpt", activation: Activation::Plain(Unary::GeluErf), ..GPT },
+    Architecture { name: "mamba", ..NEOX },
+    Architecture { name: "mamba2", ..NEOX },
+    Architecture { name: "jamba", rotation: Rotation::None, router: (Gate::Softmax, false), ..NEOX },
+    Architecture { name: "falcon-h1", ..NEOX },
+    Architecture {
+        name: "nemotron_h",
+        rotation: Rotation::None,
+        activation: Activation::Plain(Unary::ReluSquared),
+        ..NEOX
+    },
+    Architecture { name: "rwkv6", norm: NormKind::Layer, norms: ["attn_norm", "attn_norm_2", "output_norm"], ..NEOX },
+    Architecture { name: "rwkv7", norm: NormKind::Layer, norms: ["attn_norm", "attn_norm_2", "output_norm"], ..NEOX },
+    Architecture { name: "lfm2", norms: ["attn_norm", "ffn_norm", "token_embd_norm"], ..NEOX },
+    Architecture {
+        name: "lfm2moe",
+        norms: ["attn_norm", "ffn_norm", "token_embd_norm"],
+        router: (Gate::Sigmoid, true),
+        ..NEOX
+    },
+    BERT,
+    Architecture { name: "nomic-bert", activation: Activation::Plain(Unary::Silu), rotation: Rotation::Same, ..BERT },
+    Architecture { name: "jina-bert-v2", alibi: Some(8.0), ..BERT },
+    Architecture {
+        name: "modern-bert",
+        norm: NormKind::Layer,
+        weighing: Weighing::ButFirst,
+        windows: Windows::ButFirstOf(3),
+        rotation: Rotation::WindowsUnscaled(None),
+        activation: Activation::Plain(Unary::GeluErf),
+        quirk: Config::embeds,
+        ..NEOX
+    },
+    Architecture { name: "eurobert", quirk: Config::embeds, ..NEOX },
 ];
+
+/// Embeddings are multiplied by the square root of their width.
+fn root_of_width(config: &mut Config) {
+    config.embedding_scale = (config.dim as f32).sqrt();
+}
+
+/// The largest Gemma 2 and 3 scale scores by the width of the stream instead of a head's; the file does not say.
+fn gemma2(config: &mut Config) {
+    root_of_width(config);
+    if config.layers == 46 {
+        config.scale_scores_by_stream();
+    }
+}
+
+fn gemma3(config: &mut Config) {
+    root_of_width(config);
+    if config.layers == 62 {
+        config.scale_scores_by_stream();
+    }
+}
+
+/// The 13B model, of 40 layers, has ALiBi instead of rotary positions; the file does not say.
+fn baichuan(config: &mut Config) {
+    if config.layers == 40 {
+        config.use_alibi(8.0);
+    }
+}
+
+/// Files older than the keys mean the numbers of MiniCPM 2B.
+fn minicpm(config: &mut Config) {
+    let Config { layers, dim, .. } = *config;
+    let or = |value: &mut f32, default: f32| {
+        if *value == 1.0 {
+            *value = default;
+        }
+    };
+    or(&mut config.embedding_scale, 12.0);
+    or(&mut config.residual_scale, 1.4 / (layers as f32).sqrt());
+    or(&mut config.logit_scale, 256.0 / dim as f32);
+}
+
+/// The file does not say these.
+fn minicpm3(config: &mut Config) {
+    minicpm(config);
+}
 
 impl Architecture {
     /// The row of the file's architecture.

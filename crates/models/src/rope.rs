@@ -2,10 +2,16 @@
 
 use std::f64::consts::PI;
 
-use candor_gguf::Metadata;
-use candor_ops::{Pairing, Rope};
+use candor_ops::{Ops, Pairing, Rope};
 
-use crate::Error;
+use crate::{
+    Architecture, Config, Error,
+    config::Rotary,
+    keys::Keys,
+    mixer::{self, Rotations},
+    registry::Rotation,
+    weights::Weights,
+};
 
 /// YaRN's numbers (Peng et al. 2023, sections 3.2 to 3.4), with llama.cpp's keys and defaults.
 struct Yarn {
@@ -14,65 +20,116 @@ struct Yarn {
     beta_fast: f64,
     beta_slow: f64,
     attention_factor: f64,
+    /// Whether the ramp begins and ends at whole pairs.
+    whole_pairs: bool,
 }
 
-/// The rotation of heads of which `dims` elements turn. `factors` are `rope_freqs.weight`: divisors per pair.
+/// The rotations that the model's layers ask for.
 ///
 /// # Errors
 /// If the scaling type is unknown or a number makes no sense.
-pub(crate) fn from_metadata(
-    metadata: &Metadata,
-    arch: &str,
-    pairing: Pairing,
-    dims: usize,
-    context: u32,
-    factors: Option<&[f32]>,
-) -> Result<Rope, Error> {
-    let number = |key: &str| metadata.f32(&format!("{arch}.{key}")).map(|value| value.map(f64::from));
-    let base = number("rope.freq_base")?.unwrap_or(10_000.0);
+pub(crate) fn of<B: Ops>(w: &mut Weights<'_, B>, arch: &Architecture, config: &Config) -> Result<Rotations<B>, Error> {
+    let mut rotations = Rotations { global: None, far: None, window: None };
+    let keys = Keys { gguf: w.gguf(), arch: arch.name };
+    let Some(heads) = config.mixers.iter().find_map(|dims| dims.rotated()) else { return Ok(rotations) };
+    let asked = |rotary| config.blocks.iter().any(|block| block.rotation == Some(rotary));
+    let dims = keys.number("rope.dimension_count")?.unwrap_or(heads.dims);
+    if dims > heads.head_dim || dims % 2 != 0 {
+        return Err(keys.bad("rope.dimension_count", &format!("even, at most {}", heads.head_dim), dims));
+    }
+    // All are taken, so that none is left over; those of long contexts may be there twice.
+    let [factors, short, long] = ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"]
+        .map(|name| w.numbers(name, dims / 2));
+    let (factors, short, long) = (factors?, short?, long?);
+    let near = factors.as_deref().or(short.as_deref());
+    let global = |factors: Option<&[f32]>| Source { keys, arch, config, dims }.global(factors);
+    if asked(Rotary::Global) {
+        rotations.global = Some(w.rope(global(near)?));
+        rotations.far = long.as_deref().map(|long| global(Some(long))).transpose()?.map(|rope| w.rope(rope));
+    }
+    if asked(Rotary::Window) {
+        let dims = keys.number("rope.dimension_count_swa")?.unwrap_or(dims);
+        let Rotation::WindowsUnscaled(default) = arch.rotation else { return Ok(rotations) };
+        let base = match keys.float("rope.freq_base_swa")?.or(default) {
+            Some(base) => f64::from(base),
+            None => base(&keys)?,
+        };
+        rotations.window = Some(w.rope(plain(arch.pairing, base, dims)));
+    }
+    Ok(rotations)
+}
+
+/// `rope.freq_base`.
+fn base(keys: &Keys<'_>) -> Result<f64, Error> {
+    let base = keys.float("rope.freq_base")?.map_or(10_000.0, f64::from);
     if !(base.is_finite() && base > 1.0) {
-        return Err(bad(arch, "rope.freq_base", "a number above 1", base));
+        return Err(keys.bad("rope.freq_base", "a number above 1", base));
     }
-    let factor = match number("rope.scaling.factor")? {
-        Some(factor) => factor,
-        None => number("rope.scale_linear")?.unwrap_or(1.0),
-    };
-    // llama.cpp takes 0 as "not scaled".
-    let factor = if factor == 0.0 { 1.0 } else { factor };
-    if !(factor.is_finite() && factor > 0.0) {
-        return Err(bad(arch, "rope.scaling.factor", "a positive number", factor));
-    }
-    let mut rope = Rope {
-        pairing,
-        frequencies: (0..dims / 2).map(|pair| base.powf(-2.0 * pair as f64 / dims as f64)).collect(),
-        magnitude: 1.0,
-    };
-    if let Some(factors) = factors {
-        for (frequency, &factor) in rope.frequencies.iter_mut().zip(factors) {
+    Ok(base)
+}
+
+/// The rotation without scaling.
+fn plain(pairing: Pairing, base: f64, dims: usize) -> Rope {
+    let frequencies = (0..dims / 2).map(|pair| base.powf(-2.0 * pair as f64 / dims as f64)).collect();
+    Rope { pairing, frequencies, magnitude: 1.0 }
+}
+
+/// What a rotation is read from.
+struct Source<'a> {
+    keys: Keys<'a>,
+    arch: &'a Architecture,
+    config: &'a Config,
+    dims: usize,
+}
+
+impl Source<'_> {
+    /// The usual rotation. `factors` are divisors per pair.
+    fn global(&self, factors: Option<&[f32]>) -> Result<Rope, Error> {
+        let Source { keys, arch, config, dims } = *self;
+        let number = |key: &str| keys.float(key).map(|value| value.map(f64::from));
+        let base = base(&keys)?;
+        let factor = match number("rope.scaling.factor")? {
+            Some(factor) => factor,
+            None => number("rope.scale_linear")?.unwrap_or(1.0),
+        };
+        // llama.cpp takes 0 as "not scaled".
+        let factor = if factor == 0.0 { 1.0 } else { factor };
+        if !(factor.is_finite() && factor > 0.0) {
+            return Err(keys.bad("rope.scaling.factor", "a positive number", factor));
+        }
+        let mut rope = plain(arch.pairing, base, dims);
+        for (frequency, &factor) in rope.frequencies.iter_mut().zip(factors.unwrap_or_default()) {
             *frequency /= f64::from(factor);
         }
-    }
-    let kind_key = format!("{arch}.rope.scaling.type");
-    // Files older than the type key say only the factor, and mean linear scaling.
-    match metadata.str(&kind_key)?.unwrap_or("linear") {
-        "none" => {}
-        "linear" => rope.frequencies.iter_mut().for_each(|frequency| *frequency /= factor),
-        "yarn" => {
-            let original = metadata.u32(&format!("{arch}.rope.scaling.original_context_length"))?;
-            let yarn = Yarn {
-                factor,
-                original_context: f64::from(original.unwrap_or(context)),
-                beta_fast: number("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
-                beta_slow: number("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-                attention_factor: number("rope.scaling.attn_factor")?.unwrap_or(1.0),
-            };
-            yarn.scale(&mut rope, base, dims);
+        let attention_factor = number("rope.scaling.attn_factor")?.unwrap_or(1.0);
+        rope.magnitude = attention_factor;
+        let kind_key = keys.name("rope.scaling.type");
+        // Files older than the type key say only the factor, and mean linear scaling.
+        match keys.gguf.metadata().str(&kind_key)?.unwrap_or("linear") {
+            // What long contexts are scaled by are the factors.
+            "none" | "longrope" => {}
+            "linear" => rope.frequencies.iter_mut().for_each(|frequency| *frequency /= factor),
+            "yarn" => {
+                let yarn = Yarn {
+                    factor,
+                    original_context: config.original_context as f64,
+                    beta_fast: number("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+                    beta_slow: number("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+                    attention_factor,
+                    whole_pairs: config.rounds_yarn,
+                };
+                yarn.scale(&mut rope, base, dims);
+                // Latent attention has its part of the scaling in its scores.
+                if config.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Latent(_))) {
+                    rope.magnitude = attention_factor;
+                }
+            }
+            other => {
+                return Err(Error::Unsupported(format!("{kind_key}: rope scaling {other} is not supported")));
+            }
         }
-        other => {
-            return Err(Error::Unsupported(format!("{kind_key}: rope scaling {other} is not supported")));
-        }
+        Ok(rope)
     }
-    Ok(rope)
 }
 
 impl Yarn {
@@ -80,16 +137,15 @@ impl Yarn {
     fn scale(&self, rope: &mut Rope, base: f64, dims: usize) {
         // The pair that makes `turns` full turns within the original context.
         let pair_of = |turns: f64| dims as f64 * (self.original_context / (turns * 2.0 * PI)).ln() / (2.0 * base.ln());
-        let low = pair_of(self.beta_fast).floor().max(0.0);
-        let high = pair_of(self.beta_slow).ceil().min(dims as f64 - 1.0);
+        let (mut low, mut high) = (pair_of(self.beta_fast), pair_of(self.beta_slow));
+        if self.whole_pairs {
+            (low, high) = (low.floor(), high.ceil());
+        }
+        let (low, high) = (low.max(0.0), high.min(dims as f64 - 1.0));
         for (pair, frequency) in rope.frequencies.iter_mut().enumerate() {
             let ramp = ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
             *frequency = *frequency * (1.0 - ramp) + *frequency / self.factor * ramp;
         }
         rope.magnitude = self.attention_factor * (1.0 + 0.1 * self.factor.ln());
     }
-}
-
-fn bad(arch: &str, key: &str, expected: &str, got: f64) -> Error {
-    Error::BadValue { key: format!("{arch}.{key}"), expected: expected.into(), got: got.to_string() }
 }

@@ -1,9 +1,9 @@
 //! Takes weights out of a file by name, checks their shapes, and notices what is left over.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::Range};
 
-use candor_gguf::Gguf;
-use candor_ops::{Prims, Tensor};
+use candor_gguf::{Format, Gguf, Metadata};
+use candor_ops::{Prims, Rope, Tensor};
 
 use crate::Error;
 
@@ -24,6 +24,33 @@ impl<'a, B: Prims> Weights<'a, B> {
         self.gguf.tensor(name).is_some()
     }
 
+    pub(crate) fn gguf(&self) -> &'a Gguf {
+        self.gguf
+    }
+
+    /// The file's metadata.
+    pub(crate) fn metadata(&self) -> &'a Metadata {
+        self.gguf.metadata()
+    }
+
+    /// The first row of a matrix, as a vector.
+    pub(crate) fn first_row(&mut self, name: &str, cols: usize, rows: usize) -> Result<B::Weight, Error> {
+        let fits = |shape: &[u64]| shape.iter().product::<u64>() == (cols * rows) as u64;
+        let tensor = self.shaped(name, (cols, rows), fits)?;
+        let bytes = tensor.bytes.slice(0..tensor.bytes.len() / rows.max(1));
+        Ok(self.ops.weight(Tensor { rows: 1, bytes, ..tensor })?)
+    }
+
+    /// Makes a rotation ready.
+    pub(crate) fn rope(&mut self, rope: Rope) -> B::Rope {
+        self.ops.rope_table(rope)
+    }
+
+    /// The dimensions of a tensor as the file has them.
+    pub(crate) fn shape(&self, name: &str) -> Option<&'a [u64]> {
+        Some(&self.gguf.tensor(name)?.shape)
+    }
+
     /// The matrix `name` with `cols` inputs and `rows` outputs.
     pub(crate) fn matrix(&mut self, name: &str, cols: usize, rows: usize) -> Result<B::Weight, Error> {
         let tensor = self.take(name, cols, rows)?.ok_or_else(|| Error::MissingTensor(name.into()))?;
@@ -41,6 +68,83 @@ impl<'a, B: Prims> Weights<'a, B> {
         Ok(Some(self.ops.weight(tensor)?))
     }
 
+    /// A vector of `len` elements whatever its shape.
+    pub(crate) fn spread(&mut self, name: &str, len: usize) -> Result<B::Weight, Error> {
+        let tensor = self.shaped(name, (len, 1), |shape| shape.iter().product::<u64>() == len as u64)?;
+        Ok(self.ops.weight(tensor)?)
+    }
+
+    /// The numbers of a tensor of `len` elements whatever its shape.
+    pub(crate) fn spread_numbers(&mut self, name: &str, len: usize) -> Result<Vec<f32>, Error> {
+        let tensor = self.shaped(name, (len, 1), |shape| shape.iter().product::<u64>() == len as u64)?;
+        let mut values = vec![0.0; len];
+        tensor.format.decode(&tensor.bytes, &mut values);
+        Ok(values)
+    }
+
+    /// A matrix of which the leading dimension is `cols` and the others together make `rows`: of all experts, of all heads.
+    pub(crate) fn stacked(&mut self, name: &str, cols: usize, rows: usize) -> Result<B::Weight, Error> {
+        let fits = |shape: &[u64]| {
+            shape.first() == Some(&(cols as u64)) && shape.iter().product::<u64>() == (cols * rows) as u64
+        };
+        let tensor = self.shaped(name, (cols, rows), fits)?;
+        Ok(self.ops.weight(tensor)?)
+    }
+
+    /// Some rows of the matrix `name`, which has `rows`.
+    pub(crate) fn rows(
+        &mut self,
+        name: &str,
+        (cols, rows): (usize, usize),
+        range: Range<usize>,
+    ) -> Result<B::Weight, Error> {
+        let tensor = self.shaped(name, (cols, rows), |shape| shape == [cols as u64, rows as u64])?;
+        let stride = tensor.bytes.len() / rows.max(1);
+        let bytes = tensor.bytes.slice(range.start * stride..range.end * stride);
+        Ok(self.ops.weight(Tensor { rows: range.len(), bytes, ..tensor })?)
+    }
+
+    /// Some elements of the vector `name`, which has `len` and a format of single numbers.
+    pub(crate) fn elements(&mut self, name: &str, len: usize, range: Range<usize>) -> Result<B::Weight, Error> {
+        let tensor = self.shaped(name, (len, 1), |shape| shape == [len as u64])?;
+        if tensor.format.block_len() != 1 {
+            return Err(Error::Unsupported(format!("tensor {name}: expected floats, got {}", tensor.format.name())));
+        }
+        let size = tensor.format.block_bytes();
+        let bytes = tensor.bytes.slice(range.start * size..range.end * size);
+        Ok(self.ops.weight(Tensor { cols: range.len(), bytes, ..tensor })?)
+    }
+
+    /// A weight that is not in the file.
+    pub(crate) fn made(
+        &mut self,
+        name: &str,
+        (cols, rows): (usize, usize),
+        values: &[f32],
+    ) -> Result<B::Weight, Error> {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into();
+        Ok(self.ops.weight(Tensor { name: name.into(), format: Format::F32, rows, cols, bytes })?)
+    }
+
+    /// A tensor as `rows` rows of `cols`, if its shape `fits`.
+    fn shaped(
+        &mut self,
+        name: &str,
+        (cols, rows): (usize, usize),
+        fits: impl Fn(&[u64]) -> bool,
+    ) -> Result<Tensor, Error> {
+        let info = self.gguf.tensor(name).ok_or_else(|| Error::MissingTensor(name.into()))?;
+        if !fits(&info.shape) {
+            let expected = vec![cols as u64, rows as u64];
+            return Err(Error::TensorShape { name: name.into(), expected, got: info.shape.clone() });
+        }
+        // Its parts are taken one after the other.
+        if self.used.insert(name.into()) {
+            self.bytes = self.bytes.saturating_add(info.bytes);
+        }
+        Ok(Tensor { name: name.into(), format: info.format, rows, cols, bytes: self.gguf.data(info) })
+    }
+
     /// The numbers of a vector that configures the model rather than being multiplied.
     pub(crate) fn numbers(&mut self, name: &str, len: usize) -> Result<Option<Vec<f32>>, Error> {
         let Some(tensor) = self.take(name, len, 1)? else { return Ok(None) };
@@ -54,9 +158,14 @@ impl<'a, B: Prims> Weights<'a, B> {
         self.bytes
     }
 
-    /// Fails if the file has tensors that nobody asked for.
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        let mut unused = self.gguf.tensors().iter().filter(|info| !self.used.contains(&info.name));
+    /// Fails if the file has tensors that nobody asked for, but for layers beyond `layers`, which guess tokens ahead.
+    pub(crate) fn finish(self, layers: usize) -> Result<(), Error> {
+        let ahead = |name: &str| {
+            let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+            layer.is_some_and(|layer| layer >= layers)
+        };
+        let unused = self.gguf.tensors().iter().filter(|info| !self.used.contains(&info.name));
+        let mut unused = unused.filter(|info| !ahead(&info.name));
         match unused.next() {
             None => Ok(()),
             Some(first) => Err(Error::UnusedTensors { first: first.name.clone(), count: 1 + unused.count() }),

@@ -160,7 +160,11 @@ impl BackendVisitor for OnBackend<'_> {
 
     fn visit<B>(self, ops: B, _: String) -> Self::Output
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
     {
         operations(self.gguf, ops, &self.plan)
     }

@@ -126,7 +126,11 @@ impl BackendVisitor for Breaking<'_> {
 
     fn visit<B>(self, right: B, _: String) -> Operations
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
     {
         let (keys, values) = (KvFormat::F16, KvFormat::F16);
         let plan = Plan { prompt: PROMPT, decode: 2, depth: self.depth, keys, values, part: None };

@@ -1,0 +1,236 @@
+//! Attention over keys and values of all positions, or of a window (Vaswani et al. 2017; Ainslie et al. 2023).
+
+use candor_ops::{Columns, Heads, LayerCache, Norm, Ops, Tap, Unary};
+
+use crate::{
+    Architecture, Error,
+    config::Config,
+    keys::Keys,
+    linear::{Linear, Out},
+    mixer::At,
+    norm::Normed,
+    registry::QkNorm,
+    weights::Weights,
+};
+
+/// What the result is multiplied by before the last product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gating {
+    /// Nothing.
+    None,
+    /// The sigmoid of a product of its own.
+    Own,
+    /// The sigmoid of what the queries' product gives besides queries, head by head.
+    Queries,
+}
+
+/// The dimensions of an attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Dims {
+    pub(crate) heads: Heads,
+    gating: Gating,
+}
+
+/// Elements of a head that may turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Rotated {
+    pub(crate) head_dim: usize,
+    /// How many do where the metadata does not say.
+    pub(crate) dims: usize,
+}
+
+/// The weights of an attention. Matrices map the second width to the first, as they lie in memory.
+pub(crate) struct Layer<B: Ops> {
+    dims: Dims,
+    q: Linear<B>,              // [H*E, D]; twice as many where they have the gate
+    k: Linear<B>,              // [G*E, D]
+    v: Linear<B>,              // [G*Ev, D]
+    q_norm: Option<Normed<B>>, // [E] or [H*E]
+    k_norm: Option<Normed<B>>, // [E] or [G*E]
+    after: bool,               // whether the norms come after rotation
+    gate: Option<Linear<B>>,   // [H*Ev, D]
+    sinks: Option<B::Weight>,  // [H]
+    output: Linear<B>,         // [D, H*Ev]
+}
+
+/// The values in flight.
+pub(crate) struct Scratch<B: Ops> {
+    q: B::Buf,     // [T, H*E]
+    k: B::Buf,     // [T, G*E]
+    v: B::Buf,     // [T, G*Ev]
+    att: B::Buf,   // [T, H*Ev]
+    gate: B::Buf,  // [T, H*Ev]; no width where nothing is gated
+    fused: B::Buf, // [T, 2*H*E]; the same
+}
+
+impl<B: Ops> Scratch<B> {
+    pub(crate) fn new([q, k, v, att, gate, fused]: [B::Buf; 6]) -> Self {
+        Scratch { q, k, v, att, gate, fused }
+    }
+}
+
+impl Dims {
+    pub(crate) fn of(keys: &Keys<'_>, _: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
+        let tensor = |rest: &str| keys.gguf.tensor(&format!("blk.{i}.{rest}"));
+        let fused = tensor("attn_qkv.weight").is_some() && tensor("attn_output.weight").is_some();
+        if tensor("attn_k.weight").is_none() && !fused {
+            return Ok(None);
+        }
+        const HEADS: &str = "attention.head_count";
+        const KV_HEADS: &str = "attention.head_count_kv";
+        let dim = config.dim;
+        let heads = keys.per_layer(HEADS, config.layers)?.ok_or_else(|| keys.missing(HEADS))?[i];
+        if heads == 0 {
+            return Err(keys.bad(HEADS, "a positive number", 0));
+        }
+        let kv_heads = keys.per_layer(KV_HEADS, config.layers)?.map_or(heads, |all| all[i]);
+        if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+            return Err(keys.bad(KV_HEADS, &format!("a divisor of {heads}"), kv_heads));
+        }
+        let width = |key: &str| match keys.number(key)? {
+            Some(0) => Err(keys.bad(key, "a positive number", 0)),
+            Some(value) => Ok(value),
+            None if dim.is_multiple_of(heads) => Ok(dim / heads),
+            None => Err(keys.missing(key)),
+        };
+        let (key_dim, value_dim) = (width("attention.key_length")?, width("attention.value_length")?);
+        let scale = keys.float("attention.scale")?.filter(|&scale| scale != 0.0);
+        let scale = scale.unwrap_or(1.0 / (key_dim as f32).sqrt());
+        let twice =
+            tensor("attn_q.weight").is_some_and(|info| info.shape.get(1) == Some(&(2 * heads as u64 * key_dim as u64)));
+        let gating = match (tensor("attn_gate.weight").is_some(), twice) {
+            (true, _) => Gating::Own,
+            (false, true) => Gating::Queries,
+            (false, false) => Gating::None,
+        };
+        Ok(Some(Dims { heads: Heads { heads, kv_heads, key_dim, value_dim, scale }, gating }))
+    }
+
+    pub(crate) fn rotated(&self) -> Rotated {
+        Rotated { head_dim: self.heads.key_dim, dims: self.heads.key_dim }
+    }
+
+    pub(crate) fn keep(&self, cache: &mut LayerCache) {
+        let Heads { kv_heads, key_dim, value_dim, .. } = self.heads;
+        *cache = LayerCache { kv_heads, key_dim, value_dim, ..*cache };
+    }
+
+    pub(crate) fn widths(&self) -> [usize; 6] {
+        let Heads { heads, kv_heads, key_dim, value_dim, .. } = self.heads;
+        let att = heads * value_dim;
+        let (gate, fused) = match self.gating {
+            Gating::None => (0, 0),
+            Gating::Own => (att, 0),
+            Gating::Queries => (att, 2 * heads * key_dim),
+        };
+        [heads * key_dim, kv_heads * key_dim, kv_heads * value_dim, att, gate, fused]
+    }
+}
+
+impl<B: Ops> Layer<B> {
+    pub(crate) fn load(
+        w: &mut Weights<'_, B>,
+        arch: &Architecture,
+        config: &Config,
+        dims: Dims,
+        i: usize,
+    ) -> Result<Layer<B>, Error> {
+        let name = |rest: &str| format!("blk.{i}.{rest}");
+        let Heads { heads, key_dim, .. } = dims.heads;
+        let [q, k, v, att, ..] = dims.widths();
+        let dim = config.dim;
+        let (q_rows, fused) = (if dims.gating == Gating::Queries { 2 * q } else { q }, name("attn_qkv"));
+        let [q_part, k_part, v_part] = if w.has(&format!("{fused}.weight")) {
+            let shape = (dim, q + k + v);
+            [0..q, q..q + k, q + k..q + k + v].map(|range| Linear::part(w, &fused, shape, range))
+        } else {
+            [("attn_q", q_rows), ("attn_k", k), ("attn_v", v)]
+                .map(|(part, rows)| Linear::load(w, &name(part), dim, rows))
+        };
+        let norm = Norm { kind: arch.norm, run: key_dim, eps: config.eps };
+        let bare = || Some(Normed::bare(norm));
+        let (q_norm, k_norm) = match arch.qk_norm {
+            QkNorm::Bare => (bare(), bare()),
+            QkNorm::Before | QkNorm::After => (
+                Normed::of_heads(w, &name("attn_q_norm"), norm, (key_dim, q))?,
+                Normed::of_heads(w, &name("attn_k_norm"), norm, (key_dim, k))?,
+            ),
+        };
+        let gate = match dims.gating {
+            Gating::Own => Some(Linear::load(w, &name("attn_gate"), dim, att)?),
+            Gating::None | Gating::Queries => None,
+        };
+        let sinks = w.optional(&name("attn_sinks.weight"), heads)?;
+        let output = Linear::load(w, &name("attn_output"), att, dim)?;
+        let after = arch.qk_norm != QkNorm::Before;
+        Ok(Layer { dims, q: q_part?, k: k_part?, v: v_part?, q_norm, k_norm, after, gate, sinks, output })
+    }
+
+    /// `attend(rope(q), rope(k), v) @ wo`
+    pub(crate) fn run<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf, out: Out<'_, B>) {
+        let Heads { key_dim, .. } = self.dims.heads;
+        self.project(at, s, h);
+        for (x, norm, normed) in [(&mut s.q, &self.q_norm, "Qcur_normed"), (&mut s.k, &self.k_norm, "Kcur_normed")] {
+            // Norms without weights go with rotation.
+            let norm = norm.as_ref().filter(|norm| at.rope.is_some() || !norm.is_bare());
+            if let (Some(norm), false) = (norm, self.after) {
+                norm.within(at.ops, x);
+                at.tap(normed, x);
+            }
+            if let Some(rope) = at.rope {
+                at.ops.rope(x, rope, key_dim, at.step);
+            }
+            if let (Some(norm), true) = (norm, self.after) {
+                norm.within(at.ops, x);
+            }
+        }
+        at.tap("Qcur", &s.q);
+        at.tap("Kcur", &s.k);
+        at.tap("Vcur", &s.v);
+        at.ops.kv_write(at.kv, at.cached, &s.k, &s.v, at.step);
+        let attention = at.attention(self.dims.heads, self.sinks.as_ref());
+        at.ops.attend(&mut s.att, &s.q, at.kv, at.cached, attention, at.step);
+        at.tap("kqv_out", &s.att);
+        if self.dims.gating != Gating::None {
+            at.ops.unary(&mut s.gate, Unary::Sigmoid);
+            at.ops.mul(&mut s.att, &s.gate);
+        }
+        self.output.leave(at.ops, &s.att, out);
+    }
+
+    /// Queries, keys and values, and the gate where there is one.
+    fn project<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf) {
+        let q = if self.dims.gating == Gating::Queries { &mut s.fused } else { &mut s.q };
+        at.ops.matmul3((q, &self.q.weight), (&mut s.k, &self.k.weight), (&mut s.v, &self.v.weight), h);
+        if self.dims.gating == Gating::Queries {
+            self.q.add_bias(at.ops, &mut s.fused);
+            let Heads { heads, key_dim, .. } = self.dims.heads;
+            let half =
+                |from: usize| Columns { groups: heads, len: key_dim, from: (from, 2 * key_dim), to: (0, key_dim) };
+            at.ops.copy(&mut s.q, &s.fused, half(0));
+            at.ops.copy(&mut s.gate, &s.fused, half(key_dim));
+        }
+        at.tap("Qcur.mul_mat", &s.q);
+        at.tap("Kcur.mul_mat", &s.k);
+        let fused = self.dims.gating == Gating::Queries;
+        let bias = self.q.bias.as_ref().filter(|_| !fused);
+        for (x, bias, name) in [(&mut s.q, bias, "Qcur.add"), (&mut s.k, self.k.bias.as_ref(), "Kcur.add")] {
+            if let Some(bias) = bias {
+                at.ops.add_bias(x, bias);
+                at.tap(name, x);
+            }
+        }
+        if let Some(bias) = &self.v.bias {
+            at.tap("Vcur.mul_mat", &s.v);
+            at.ops.add_bias(&mut s.v, bias);
+        }
+        if let Some(clamp) = at.config.clamp {
+            for x in [&mut s.q, &mut s.k, &mut s.v] {
+                at.ops.unary(x, Unary::Clamp { low: -clamp, high: clamp });
+            }
+        }
+        if let Some(gate) = &self.gate {
+            gate.apply(at.ops, &mut s.gate, h);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The dimensions of a model: from metadata, and from which tensors its layers have.
+
+use candor_gguf::Gguf;
+use candor_ops::{Heads, KvFormat, KvPlan, LayerCache, Mask};
+
+use crate::{
+    Architecture, Error, ffn,
+    keys::Keys,
+    mixer,
+    registry::{LogitScale, Residual, Rotation, Windows},
+};
+
+/// The dimensions of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Layers.
+    pub layers: usize,
+    /// Width `D` of the residual stream.
+    pub dim: usize,
+    /// Width `F` of the feed-forward's middle; of one expert, where all layers have experts.
+    pub ffn: usize,
+    /// Rows of the embedding and outputs of the head, `V`.
+    pub vocab: usize,
+    /// Positions that the model was trained on.
+    pub context: usize,
+    /// Query heads `H`, key and value heads `G`, their widths `E` and `Ev`, and the scale of scores, of the first layer that
+    /// attends; no heads where none does.
+    pub heads: Heads,
+    /// Added to the mean square in every norm.
+    pub eps: f32,
+    /// Positions that a token sees in those layers that limit them.
+    pub window: Option<usize>,
+    /// What the model gives for a token.
+    pub gives: Gives,
+    /// What varies from layer to layer.
+    pub(crate) blocks: Vec<Block>,
+    /// The kinds of mixers and of feed-forwards that there are.
+    pub(crate) mixers: Vec<mixer::Dims>,
+    pub(crate) ffns: Vec<ffn::Dims>,
+    pub(crate) residual: Residual,
+    /// Factors on embeddings, on what is added to the stream, and on logits.
+    pub(crate) embedding_scale: f32,
+    pub(crate) residual_scale: f32,
+    pub(crate) logit_scale: f32,
+    /// On logits: `cap * tanh(logit / cap)`.
+    pub(crate) final_cap: Option<f32>,
+    /// On scores.
+    pub(crate) score_cap: Option<f32>,
+    pub(crate) alibi: Option<f32>,
+    /// Queries, keys and values are held within plus and minus this.
+    pub(crate) clamp: Option<f32>,
+    /// Whether experts' inputs are weighted instead of their outputs.
+    pub(crate) weigh_before: bool,
+    /// Layers after which the stream is halved, where the file's weights are made for that.
+    pub(crate) halved_every: Option<usize>,
+    /// Whether YaRN's ramp begins and ends at whole pairs.
+    pub(crate) rounds_yarn: bool,
+    /// Positions after which long-context factors of rotation are meant.
+    pub(crate) original_context: usize,
+}
+
+/// What a model gives for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    /// A score for each token of the vocabulary.
+    Logits,
+    /// A vector of the stream's width, from all tokens of its sequence.
+    Embeddings,
+}
+
+/// What varies from layer to layer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Block {
+    /// Of the model's kinds.
+    pub(crate) mixers: Vec<usize>,
+    pub(crate) ffn: Option<usize>,
+    pub(crate) mask: Mask,
+    /// Which of the model's rotations.
+    pub(crate) rotation: Option<Rotary>,
+    pub(crate) cache: LayerCache,
+}
+
+/// One of a model's rotations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rotary {
+    /// The usual one.
+    Global,
+    /// That of layers with a window.
+    Window,
+}
+
+impl Config {
+    /// Reads the dimensions from a file's metadata and its tensors' names.
+    ///
+    /// # Errors
+    /// If a key is missing, has the wrong type or makes no sense.
+    pub fn from_gguf(gguf: &Gguf) -> Result<Config, Error> {
+        let arch = Architecture::of(gguf)?;
+        let keys = Keys { gguf, arch: arch.name };
+        // Layers that guess tokens ahead follow the others.
+        let ahead = keys.number("nextn_predict_layers")?.unwrap_or(0);
+        let layers = keys.positive("block_count")?.saturating_sub(ahead);
+        if layers == 0 {
+            return Err(keys.bad("nextn_predict_layers", "less than block_count", ahead));
+        }
+        let dim = keys.positive("embedding_length")?;
+        let eps_key = match arch.norm {
+            candor_ops::NormKind::Layer => "attention.layer_norm_epsilon",
+            _ => "attention.layer_norm_rms_epsilon",
+        };
+        let eps = match (keys.float(eps_key)?, keys.float("attention.layer_norm_rms_epsilon")?) {
+            (Some(eps), _) | (None, Some(eps)) => eps,
+            // nemotron_h names its RMS norms' number as if they were layer norms.
+            (None, None) => keys.float("attention.layer_norm_epsilon")?.ok_or_else(|| keys.missing(eps_key))?,
+        };
+        let embedding = gguf.tensor("token_embd.weight");
+        let embedding = embedding.ok_or_else(|| Error::MissingTensor("token_embd.weight".into()))?;
+        let vocab = embedding.shape.get(1).map_or(1, |&rows| rows as usize);
+        let context = keys.positive("context_length")?;
+        let scale = |key| Ok::<_, Error>(keys.float(key)?.filter(|&scale| scale != 0.0).unwrap_or(1.0));
+        let logit_scale = scale("logit_scale")?;
+        let residual = match (arch.residual, keys.flag("use_parallel_residual")?) {
+            (Residual::Sequential, Some(true)) => Residual::Parallel,
+            (residual, _) => residual,
+        };
+        let causal = keys.flag("attention.causal")?.unwrap_or(true);
+        let mut config = Config {
+            layers,
+            dim,
+            ffn: 0,
+            vocab,
+            context,
+            heads: Heads { heads: 0, kv_heads: 0, key_dim: 0, value_dim: 0, scale: 1.0 },
+            eps,
+            window: None,
+            gives: if causal { Gives::Logits } else { Gives::Embeddings },
+            blocks: Vec::new(),
+            mixers: Vec::new(),
+            ffns: Vec::new(),
+            residual,
+            embedding_scale: scale("embedding_scale")?,
+            residual_scale: scale("residual_scale")?,
+            logit_scale: match arch.logit_scale {
+                LogitScale::Multiplied => logit_scale,
+                LogitScale::Divided => 1.0 / logit_scale,
+            },
+            final_cap: keys.float("final_logit_softcapping")?.filter(|&cap| cap != 0.0),
+            score_cap: keys.float("attn_logit_softcapping")?.filter(|&cap| cap != 0.0),
+            alibi: keys.float("attention.max_alibi_bias")?.filter(|&max| max != 0.0).or(arch.alibi),
+            clamp: keys.float("attention.clamp_kqv")?.filter(|&clamp| clamp != 0.0),
+            weigh_before: false,
+            halved_every: keys.number("rescale_every_n_layers")?.filter(|&every| every != 0),
+            rounds_yarn: keys.flag("rope.scaling.yarn_truncate")?.unwrap_or(true),
+            original_context: keys.number("rope.scaling.original_context_length")?.unwrap_or(context),
+        };
+        let (masks, window) = masks(&keys, &arch, layers)?;
+        config.window = window;
+        for (i, mask) in masks.into_iter().enumerate() {
+            let block = config.block(&keys, &arch, i, mask, window.is_some())?;
+            config.blocks.push(block);
+        }
+        config.heads = config.mixers.iter().find_map(mixer::Dims::heads).unwrap_or(config.heads);
+        config.ffn = config.ffns.iter().map(ffn::Dims::width).max().unwrap_or(0);
+        (arch.quirk)(&mut config);
+        if config.gives == Gives::Embeddings {
+            config.blocks.iter_mut().for_each(|block| block.mask = both(block.mask));
+        }
+        Ok(config)
+    }
+
+    /// A layer, by its tensors.
+    fn block(
+        &mut self,
+        keys: &Keys<'_>,
+        arch: &Architecture,
+        i: usize,
+        mask: Mask,
+        windows: bool,
+    ) -> Result<Block, Error> {
+        let mixers = mixer::Dims::of(keys, arch, self, i)?;
+        let mut cache = LayerCache::default();
+        mixers.iter().for_each(|dims| dims.keep(&mut cache));
+        cache.window = mask.reach().map(|reach| reach + 1);
+        let ffn = ffn::Dims::of(keys, arch, self, i)?;
+        ffn.iter().for_each(|dims| dims.keep(&mut cache));
+        let rotation = match (arch.rotation, mask) {
+            (Rotation::None, _) => None,
+            (Rotation::IfFinetuned, _) => {
+                keys.flag("rope.scaling.finetuned")?.unwrap_or(true).then_some(Rotary::Global)
+            }
+            (Rotation::OnlyWindows, Mask::Causal) if windows => None,
+            (Rotation::WindowsUnscaled(_), Mask::Window(_)) => Some(Rotary::Window),
+            _ => Some(Rotary::Global),
+        };
+        Ok(Block {
+            mixers: mixers.into_iter().map(|dims| place(&mut self.mixers, dims)).collect(),
+            ffn: ffn.map(|dims| place(&mut self.ffns, dims)),
+            mask,
+            rotation: rotation.filter(|_| self.alibi.is_none()),
+            cache,
+        })
+    }
+
+    /// The cache for `sequences` sequences of up to `context` positions.
+    pub fn kv_plan(&self, context: usize, sequences: usize, keys: KvFormat, values: KvFormat) -> KvPlan {
+        let layers = self.blocks.iter().map(|block| block.cache).collect();
+        KvPlan { layers, context, sequences, keys, values }
+    }
+
+    /// Whether the past of a sequence is kept in states, which cannot be taken back to an earlier position.
+    pub fn is_recurrent(&self) -> bool {
+        self.blocks.iter().any(|block| block.cache.states.iter().any(|&len| len > 0))
+    }
+
+    /// Positions that the model was first trained on: rotation of longer caches may differ.
+    pub fn original_context(&self) -> usize {
+        self.original_context
+    }
+
+    /// Numbers that come out for a row: the vocabulary's, or the stream's width.
+    pub fn outputs(&self) -> usize {
+        match self.gives {
+            Gives::Logits => self.vocab,
+            Gives::Embeddings => self.dim,
+        }
+    }
+
+    /// Bytes of the values in flight of passes of up to `rows` tokens and `outputs` rows of logits, `f32` each.
+    pub fn scratch_bytes(&self, rows: usize, outputs: usize) -> u64 {
+        let mixers = self.mixers.iter().flat_map(|dims| dims.widths());
+        let ffns = self.ffns.iter().flat_map(|dims| dims.widths(self.dim));
+        let widths = [self.dim; 3].into_iter().chain(mixers).chain(ffns);
+        let row = widths.fold(0u64, |sum, width| sum.saturating_add(width as u64));
+        let logits = (self.outputs() as u64).saturating_mul(outputs as u64);
+        row.saturating_mul(rows as u64).saturating_add(logits).saturating_mul(4)
+    }
+
+    /// Makes the model one that gives embeddings and looks to both sides.
+    pub(crate) fn embeds(&mut self) {
+        self.gives = Gives::Embeddings;
+    }
+
+    /// Scores are scaled by the stream's share of a head.
+    pub(crate) fn scale_scores_by_stream(&mut self) {
+        let dim = self.dim;
+        for dims in &mut self.mixers {
+            dims.scale_scores(|heads| 1.0 / ((dim / heads) as f32).sqrt());
+        }
+    }
+
+    /// ALiBi takes the place of rotation.
+    pub(crate) fn use_alibi(&mut self, max: f32) {
+        self.alibi = Some(max);
+        self.blocks.iter_mut().for_each(|block| block.rotation = None);
+    }
+}
+
+/// The index of `dims` among those known, to which it is added.
+fn place<T: PartialEq>(known: &mut Vec<T>, dims: T) -> usize {
+    known.iter().position(|other| *other == dims).unwrap_or_else(|| {
+        known.push(dims);
+        known.len() - 1
+    })
+}
+
+/// The mask of a model that looks to both sides: of a window half lies on each.
+fn both(mask: Mask) -> Mask {
+    match mask {
+        Mask::Window(window) => Mask::Around(window / 2),
+        _ => Mask::Whole,
+    }
+}
+
+/// Which layers see a window, and how long it is.
+fn masks(keys: &Keys<'_>, arch: &Architecture, layers: usize) -> Result<(Vec<Mask>, Option<usize>), Error> {
+    let causal = (vec![Mask::Causal; layers], None);
+    if let Windows::Chunks(every, chunk) = arch.windows {
+        let mask = |i: usize| if (i + 1) % every == 0 { Mask::Causal } else { Mask::Chunk(chunk) };
+        return Ok(((0..layers).map(mask).collect(), Some(chunk)));
+    }
+    let Some(window) = keys.number("attention.sliding_window")?.filter(|&window| window != 0) else {
+        return Ok(causal);
+    };
+    const PATTERN: &str = "attention.sliding_window_pattern";
+    let listed = matches!(keys.gguf.metadata().get(&keys.name(PATTERN)), Some(candor_gguf::Value::Array(_)));
+    let limited: Vec<bool> = if listed {
+        let flags = keys.per_layer(PATTERN, layers)?.unwrap_or_default();
+        flags.into_iter().map(|flag| flag != 0).collect()
+    } else {
+        let every = keys.number(PATTERN)?.filter(|&every| every != 0);
+        let limits = |i: usize| match arch.windows {
+            Windows::Never | Windows::Chunks(..) => false,
+            Windows::All => true,
+            Windows::ButEvery(every_here) => (i + 1) % every.unwrap_or(every_here) != 0,
+            Windows::ButFirstOf(every_here) => i % every.unwrap_or(every_here) != 0,
+        };
+        (0..layers).map(limits).collect()
+    };
+    if !limited.contains(&true) {
+        return Ok(causal);
+    }
+    let mask = |limited: bool| if limited { Mask::Window(window) } else { Mask::Causal };
+    Ok((limited.into_iter().map(mask).collect(), Some(window)))
+}

@@ -1,0 +1,69 @@
+//! Numbers of a file's metadata, under the keys of its architecture.
+
+use candor_gguf::{Array, Gguf, Value};
+
+use crate::Error;
+
+/// The metadata of an architecture.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys<'a> {
+    pub(crate) gguf: &'a Gguf,
+    pub(crate) arch: &'static str,
+}
+
+impl<'a> Keys<'a> {
+    pub(crate) fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.arch)
+    }
+
+    pub(crate) fn missing(&self, key: &str) -> Error {
+        Error::MissingKey(self.name(key))
+    }
+
+    pub(crate) fn bad(&self, key: &str, expected: &str, got: impl ToString) -> Error {
+        Error::BadValue { key: self.name(key), expected: expected.into(), got: got.to_string() }
+    }
+
+    /// A number that need not be there.
+    pub(crate) fn number(&self, key: &str) -> Result<Option<usize>, Error> {
+        Ok(self.gguf.metadata().u32(&self.name(key))?.map(|value| value as usize))
+    }
+
+    /// A number above zero that must be there.
+    pub(crate) fn positive(&self, key: &str) -> Result<usize, Error> {
+        match self.number(key)? {
+            None => Err(self.missing(key)),
+            Some(0) => Err(self.bad(key, "a positive number", 0)),
+            Some(value) => Ok(value),
+        }
+    }
+
+    /// A float that need not be there.
+    pub(crate) fn float(&self, key: &str) -> Result<Option<f32>, Error> {
+        Ok(self.gguf.metadata().f32(&self.name(key))?)
+    }
+
+    /// A yes or no that need not be there.
+    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, Error> {
+        Ok(self.gguf.metadata().bool(&self.name(key))?)
+    }
+
+    /// A number for each layer: an array, or one number for all. Yes counts as 1.
+    pub(crate) fn per_layer(&self, key: &str, layers: usize) -> Result<Option<Vec<usize>>, Error> {
+        let (metadata, name) = (self.gguf.metadata(), self.name(key));
+        let numbers: Vec<usize> = match metadata.get(&name) {
+            None => return Ok(None),
+            Some(Value::Array(Array::Bool(flags))) => flags.iter().map(|&flag| usize::from(flag)).collect(),
+            Some(Value::Array(_)) => {
+                let numbers = metadata.i32s(&name)?.unwrap_or_default();
+                let positive = numbers.iter().map(|&number| usize::try_from(number));
+                positive.collect::<Result<_, _>>().map_err(|_| self.bad(key, "no negative numbers", "one"))?
+            }
+            Some(_) => return Ok(self.number(key)?.map(|value| vec![value; layers])),
+        };
+        if numbers.len() < layers {
+            return Err(self.bad(key, &format!("a number for each of {layers} layers"), numbers.len()));
+        }
+        Ok(Some(numbers[..layers].to_vec()))
+    }
+}
