@@ -328,7 +328,6 @@ fn tokens(model: &Model, options: &VerifyOptions) -> Result<(Vec<u32>, usize), V
     if let Some(&token) = prompt.iter().find(|&&token| token as usize >= vocab) {
         return Err(candor::Error::Token { token, vocab }.into());
     }
-    let context = prompt.len() + options.decode;
     if let Some(positions) = origin.and_then(|origin| origin.positions.as_ref()) {
         let moved = positions.iter().enumerate().find(|&(index, &got)| index as u32 != got);
         if let Some((index, &got)) = moved {

@@ -241,7 +241,11 @@ impl<W: Work> BackendVisitor for Breaking<W> {
 
     fn visit<B>(self, right: B, _: String) -> Operations
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync> + Clone + Send + Sync + 'static,
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
     {
         watched(Broken { right, fault: self.fault }, &self.work).unwrap()
     }
