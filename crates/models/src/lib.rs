@@ -21,6 +21,7 @@ mod mamba2;
 mod mixer;
 mod norm;
 mod part;
+mod per_layer;
 mod registry;
 mod rope;
 mod rwkv6;
