@@ -4,7 +4,7 @@ mod vocabularies;
 
 use candor_tokenizer::Encode;
 use serde_json::Value;
-use vocabularies::{BPE, SPM, fixtures, tokenizer};
+use vocabularies::{BPE, OTHERS, SPM, fixtures, tokenizer};
 
 /// Where two lists of ids part, with the pieces around.
 fn difference(tokenizer: &candor_tokenizer::Tokenizer, got: &[u32], expected: &[u32]) -> String {
@@ -23,7 +23,7 @@ fn difference(tokenizer: &candor_tokenizer::Tokenizer, got: &[u32], expected: &[
 fn records() {
     let Some(fixtures) = fixtures() else { return };
     let mut records = 0;
-    for name in BPE.iter().chain(&SPM) {
+    for name in BPE.iter().chain(&SPM).chain(&OTHERS) {
         let path = fixtures.join(format!("vocab/ggml-vocab-{name}.gguf.inp"));
         let Ok(inputs) = std::fs::read_to_string(&path) else { continue };
         let outputs = std::fs::read_to_string(path.with_extension("out")).unwrap();
@@ -47,7 +47,7 @@ fn records() {
 fn texts() {
     let Some(fixtures) = fixtures() else { return };
     let (mut failures, mut doubled) = (Vec::new(), 0);
-    for name in BPE.iter().chain(&SPM) {
+    for name in BPE.iter().chain(&SPM).chain(&OTHERS) {
         let path = fixtures.join(format!("expected/tokenizer/{name}.json"));
         let expected: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let tokenizer = tokenizer(&fixtures, name);
