@@ -285,8 +285,8 @@ def expected(oracle, string, prompt, kind):
     if prompt:
         plain = oracle.ids(string, False) if not string else None
         v = oracle.vocab
-        first = lc.llama_vocab_bos(v) if kind == "bert" or lc.llama_vocab_get_add_bos(v) else None
-        last = lc.llama_vocab_sep(v) if kind == "bert" else lc.llama_vocab_eos(v) if lc.llama_vocab_get_add_eos(v) else None
+        first = lc.llama_vocab_bos(v) if kind.startswith("bert") or lc.llama_vocab_get_add_bos(v) else None
+        last = lc.llama_vocab_sep(v) if kind.startswith("bert") else lc.llama_vocab_eos(v) if lc.llama_vocab_get_add_eos(v) else None
         if kind in ("rwkv", "plamo2"):
             first = last = None
         if first is not None and plain is None and ids[1:2] == [first] and starts(oracle, string, first):

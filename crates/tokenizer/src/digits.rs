@@ -14,30 +14,25 @@ pub(crate) fn triples(text: &str, at: usize) -> usize {
     }
 }
 
-/// Runs of `\p{N}` in groups of three from the right: 12345 is 12 and 345.
+/// Runs of `\p{N}` in groups of three from the right: 12345 is 12 and 345. As in llama.cpp the first group takes the text
+/// before it along, which shows where a later step looks ahead: two spaces before a digit come apart.
 pub(crate) fn cut_numbers<'a>(text: &'a str, piece: &mut dyn FnMut(&'a str)) {
     let is_number = |c: char| Class::of(c).any(Class::NUMBER);
     let mut at = 0;
     while at < text.len() {
-        let end = run(text, at, |c| !is_number(c));
-        if end > at {
-            piece(&text[at..end]);
+        let digits = run(text, at, |c| !is_number(c));
+        let end = run(text, digits, is_number);
+        let count = text[digits..end].chars().count();
+        let first = if count.is_multiple_of(3) { 3 } else { count % 3 };
+        // Where the groups end, the first one at least.
+        let mut ends = text[digits..end].char_indices().map(|(at, _)| digits + at).chain([end]).skip(first).step_by(3);
+        let mut start = at;
+        while start < end {
+            let group = ends.next().unwrap_or(end);
+            piece(&text[start..group]);
+            start = group;
         }
-        at = run(text, end, is_number);
-        cut_run(&text[end..at], piece);
-    }
-}
-
-/// The groups of one run of digits.
-fn cut_run<'a>(digits: &'a str, piece: &mut dyn FnMut(&'a str)) {
-    let mut left = digits.chars().count();
-    let mut rest = digits;
-    while left > 0 {
-        let group = if left.is_multiple_of(3) { 3 } else { left % 3 };
-        let end = rest.char_indices().nth(group).map_or(rest.len(), |(at, _)| at);
-        let (head, tail) = rest.split_at(end);
-        piece(head);
-        (rest, left) = (tail, left - group);
+        at = end;
     }
 }
 

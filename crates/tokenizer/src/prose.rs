@@ -37,7 +37,7 @@ pub(crate) enum Word {
     Run(Class),
     /// `U*L+|U+L*` with W of the class, U W but `a-z`, and L W but `A-Z`: beyond ASCII llama.cpp knows no case.
     Cased(Class),
-    /// `\p{L}+` without Han; a run of Han is a piece.
+    /// `\p{L}+` without Han; a run of Han is a piece, and no contraction ends it.
     NotHan,
     /// `(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+`
     Spaced,
@@ -77,6 +77,9 @@ impl Prose {
         let second = at + first.len_utf8();
         if class.any(Class::NUMBER) {
             return numbers(text, second, self.digits - 1);
+        }
+        if matches!(self.word, Word::NotHan) && is_han(first) {
+            return run(text, second, is_han);
         }
         if let Some(end) = self.word.end(text, at, first) {
             return match self.contractions {
@@ -118,9 +121,6 @@ impl Word {
                 starts().find_map(|at| lower(text, at, word)).or_else(|| starts().find_map(|at| upper(text, at, word)))
             }
             Word::NotHan => {
-                if is_han(first) {
-                    return Some(run(text, second, is_han));
-                }
                 let is_word = |c: char| Class::of(c).any(Class::LETTER) && !is_han(c);
                 let found = is_word(first) || !is_line_end(first) && peek(text, second).is_some_and(is_word);
                 found.then(|| run(text, second, is_word))
@@ -193,10 +193,10 @@ fn spaced(text: &str, at: usize) -> usize {
     let mut end = at;
     loop {
         end = run(text, end, |c| Class::of(c).any(Class::LETTER.or(Class::MARK)));
-        match (peek(text, end), peek(text, end + 1)) {
-            (Some(' '), Some(c)) if Class::of(c).any(Class::LETTER) => end += 1,
-            _ => return end,
+        if peek(text, end) != Some(' ') || !peek(text, end + 1).is_some_and(|c| Class::of(c).any(Class::LETTER)) {
+            return end;
         }
+        end += 1;
     }
 }
 

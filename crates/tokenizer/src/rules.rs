@@ -64,8 +64,8 @@ pub(crate) static TABLE: &[Rules] = &[
             &[LLAMA3],
         )
     },
-    Rules { ignore_merges: true, ..Rules::new(&["glm5"], &[LLAMA3]) },
-    Rules::new(&["smaug-bpe", "dbrx", "chatglm-bpe", "glm4"], &[LLAMA3]),
+    Rules { ignore_merges: true, ..Rules::new(&["glm4", "glm5"], &[LLAMA3]) },
+    Rules::new(&["smaug-bpe", "dbrx", "chatglm-bpe"], &[LLAMA3]),
     Rules::new(
         &[
             "qwen2",

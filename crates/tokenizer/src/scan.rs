@@ -35,7 +35,7 @@ pub(crate) enum Step {
     DigitTriples,
     /// `\p{N}{1,n}`
     Digits(usize),
-    /// `\p{N}{1,3}(?=(?:\p{N}{3})*\P{N})`
+    /// `digits::cut_numbers`
     DigitsFromRight,
     /// `(?=(\d{3})+(?!\d))`
     BeforeTriples,

@@ -24,9 +24,11 @@ fn faults_are_named() {
     let (bpe, spm) = (bpe(), spm());
     let cases: Vec<(&Metadata, &str, Option<Value>, &str)> = vec![
         (&spm, "tokenizer.ggml.model", None, "tokenizer.ggml.model: missing"),
-        (&spm, "tokenizer.ggml.model", text("bert"), "unknown tokenizer \"bert\""),
+        (&spm, "tokenizer.ggml.model", text("hybriddna"), "unsupported tokenizer \"hybriddna\", it would need"),
+        (&spm, "tokenizer.ggml.model", text("none"), "unsupported tokenizer \"none\", it would need a vocabulary"),
+        (&spm, "tokenizer.ggml.model", text("gpt5"), "unsupported tokenizer \"gpt5\", it would need an algorithm"),
         (&spm, "tokenizer.ggml.model", Some(Value::U32(1)), "tokenizer.ggml.model"),
-        (&bpe, "tokenizer.ggml.pre", text("tekken"), "unknown pre-tokenizer \"tekken\""),
+        (&bpe, "tokenizer.ggml.pre", text("gpt-5"), "unknown pre-tokenizer \"gpt-5\", it would need"),
         (&bpe, "tokenizer.ggml.pre", Some(Value::Bool(true)), "tokenizer.ggml.pre"),
         (&spm, "tokenizer.ggml.tokens", None, "tokenizer.ggml.tokens: missing"),
         (&spm, "tokenizer.ggml.tokens", Some(Value::Array(Array::I32(vec![1]))), "tokenizer.ggml.tokens"),

@@ -29,7 +29,7 @@ fn records() {
         let outputs = std::fs::read_to_string(path.with_extension("out")).unwrap();
         let tokenizer = tokenizer(&fixtures, name);
         let inputs: Vec<_> = inputs.split("\n__ggml_vocab_test__\n").collect();
-        let outputs: Vec<_> = outputs.split('\n').collect();
+        let outputs: Vec<_> = outputs.lines().collect();
         assert!(inputs.len() == outputs.len() || inputs.len() == outputs.len() + 1, "{name}");
         for (input, output) in inputs.iter().zip(&outputs) {
             let expected: Vec<u32> = output.split_whitespace().map(|id| id.parse().unwrap()).collect();
@@ -39,7 +39,16 @@ fn records() {
         }
         println!("{name}: {} records", outputs.len());
     }
-    assert!(records >= 400, "only {records} records");
+    assert_eq!(records, 556, "twelve vocabularies have some");
+}
+
+/// Of a Korean syllable llama.cpp keeps only the first letter when it strips accents; here all of them are kept, as
+/// Hugging Face's BERT does it. Given that letter alone, both must agree.
+fn first_jamo(c: char) -> char {
+    match u32::from(c).checked_sub(0xac00) {
+        Some(index) if index < 11172 => char::from_u32(0x1100 + index / 588).unwrap(),
+        _ => c,
+    }
 }
 
 /// Whole texts, once as plain text and once as a prompt.
@@ -54,7 +63,10 @@ fn texts() {
         let mut texts = 0;
         for (mode, options) in [("raw", Encode::text()), ("special", Encode::prompt())] {
             for (file, ids) in expected[mode].as_object().unwrap() {
-                let text = std::fs::read_to_string(fixtures.join("tokenizer/texts").join(file)).unwrap();
+                let mut text = std::fs::read_to_string(fixtures.join("tokenizer/texts").join(file)).unwrap();
+                if name == "bert-bge" {
+                    text = text.chars().map(first_jamo).collect();
+                }
                 let mut ids: Vec<u32> = ids.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
                 // llama.cpp warns of the second BOS of a text that begins with one; here it gets only one.
                 if let [first, second, ..] = ids[..]
@@ -75,6 +87,6 @@ fn texts() {
         println!("{name}: {texts} texts");
         assert_eq!(texts, 22, "{name}");
     }
-    assert_eq!(doubled, 4, "the SPM vocabularies, whose <s> begins specials.txt");
+    assert_eq!(doubled, 5, "the SPM vocabularies and nomic-bert-moe, whose <s> begins specials.txt");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
