@@ -18,8 +18,10 @@ impl Charsmap {
         let (trie, replacements) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         let (units, odd) = trie.as_chunks::<4>();
         let ended = replacements.last().is_none_or(|&last| last == 0);
-        (odd.is_empty() && ended)
-            .then(|| Charsmap { units: units.iter().map(|&unit| u32::from_le_bytes(unit)).collect(), replacements: replacements.to_vec() })
+        (odd.is_empty() && ended).then(|| Charsmap {
+            units: units.iter().map(|&unit| u32::from_le_bytes(unit)).collect(),
+            replacements: replacements.to_vec(),
+        })
     }
 
     /// The longest key that `text` begins with: its length and what replaces it.

@@ -14,7 +14,7 @@ pub enum Error {
         key: &'static str,
     },
     /// `tokenizer.ggml.model` names a tokenizer that is not built in.
-    #[error("tokenizer.ggml.model: unsupported tokenizer {name:?}, it would need {needs}")]
+    #[error("tokenizer.ggml.model: unknown tokenizer {name:?}, it would need {needs}")]
     UnknownModel {
         /// The name in the file.
         name: String,
@@ -66,7 +66,9 @@ pub enum Error {
         text: String,
     },
     /// `tokenizer.ggml.precompiled_charsmap` is not what SentencePiece writes.
-    #[error("tokenizer.ggml.precompiled_charsmap: expected a length, a trie and replacements, got {got} bytes that are not")]
+    #[error(
+        "tokenizer.ggml.precompiled_charsmap: expected a length, a trie and replacements, got {got} bytes that are not"
+    )]
     Charsmap {
         /// Its length.
         got: usize,

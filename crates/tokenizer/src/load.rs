@@ -64,14 +64,9 @@ impl Model {
         let none = Defaults::default();
         match self {
             Model::Spm => Defaults { bos: Some(1), eos: Some(2), unk: Some(0), ..none },
-            Model::WordPiece => Defaults {
-                bos: Some(101),
-                unk: Some(100),
-                sep: Some(102),
-                pad: Some(0),
-                mask: Some(103),
-                ..none
-            },
+            Model::WordPiece => {
+                Defaults { bos: Some(101), unk: Some(100), sep: Some(102), pad: Some(0), mask: Some(103), ..none }
+            }
             Model::Unigram => Defaults { eos: Some(1), unk: Some(2), pad: Some(0), ..none },
             Model::Plamo2 => Defaults { bos: Some(1), eos: Some(2), unk: Some(0), pad: Some(3), ..none },
             Model::Gpt2 | Model::Gemma4 | Model::Whitespace | Model::Rwkv => none,

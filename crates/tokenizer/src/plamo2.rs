@@ -33,7 +33,10 @@ struct Best {
 impl Plamo2 {
     /// `scores` has one item for each token.
     pub fn new(vocab: &Vocab, scores: &[f32]) -> Plamo2 {
-        let costs: Vec<i64> = scores.iter().map(|&score| (-f64::from((score * SCALE).round()) as i64).clamp(-WORST * 100, WORST)).collect();
+        let costs: Vec<i64> = scores
+            .iter()
+            .map(|&score| (-f64::from((score * SCALE).round()) as i64).clamp(-WORST * 100, WORST))
+            .collect();
         let usable = |id: &u32| {
             scores[*id as usize].is_finite()
                 && costs[*id as usize] < WORST

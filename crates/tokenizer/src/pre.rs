@@ -43,14 +43,7 @@ pub(crate) enum AddBos {
 impl Rules {
     /// Rules that only split.
     pub const fn new(names: &'static [&'static str], steps: &'static [Step]) -> Rules {
-        Rules {
-            names,
-            steps,
-            ignore_merges: false,
-            alphabet: Alphabet::Bytes,
-            add_bos: AddBos::No,
-            add_sep: false,
-        }
+        Rules { names, steps, ignore_merges: false, alphabet: Alphabet::Bytes, add_bos: AddBos::No, add_sep: false }
     }
 
     /// The rules called `name`.

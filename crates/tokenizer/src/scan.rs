@@ -115,9 +115,7 @@ impl Step {
                 if end > at { end } else { text.len() }
             }
             Step::DigitTriples => digits::triples(text, at),
-            Step::Digits(most) if Class::of(first).any(Class::NUMBER) => {
-                numbers(text, at + first.len_utf8(), most - 1)
-            }
+            Step::Digits(most) if Class::of(first).any(Class::NUMBER) => numbers(text, at + first.len_utf8(), most - 1),
             Step::Digits(_) => run(text, at, |c| !Class::of(c).any(Class::NUMBER)),
             // Cut as a whole above.
             Step::DigitsFromRight | Step::BeforeTriples => text.len(),

@@ -86,7 +86,8 @@ mod tests {
         let strings = ["", "a", "abc", "ab\u{e9}", "b", "abcd", "ba", "\u{4e2d}"];
         let trie = Trie::new(strings.iter().zip(0..).map(|(text, id)| (text.as_bytes(), id)).collect());
         for text in ["", "abcde", "ab\u{e9}", "ba", "c", "\u{4e2d}\u{6587}", "ab"] {
-            let mut expected: Vec<_> = strings.iter().zip(0..).filter(|(s, _)| !s.is_empty() && text.starts_with(*s)).collect();
+            let mut expected: Vec<_> =
+                strings.iter().zip(0..).filter(|(s, _)| !s.is_empty() && text.starts_with(*s)).collect();
             expected.sort_by_key(|(s, _)| s.len());
             let expected: Vec<_> = expected.iter().map(|(s, id)| (s.len(), *id)).collect();
             assert_eq!(trie.prefixes(text.as_bytes()).collect::<Vec<_>>(), expected, "{text}");

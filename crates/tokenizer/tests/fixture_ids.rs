@@ -64,7 +64,7 @@ fn texts() {
         for (mode, options) in [("raw", Encode::text()), ("special", Encode::prompt())] {
             for (file, ids) in expected[mode].as_object().unwrap() {
                 let mut text = std::fs::read_to_string(fixtures.join("tokenizer/texts").join(file)).unwrap();
-                if name == "bert-bge" {
+                if *name == "bert-bge" {
                     text = text.chars().map(first_jamo).collect();
                 }
                 let mut ids: Vec<u32> = ids.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
