@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::bpe::Bpe;
 use crate::char_bpe::CharBpe;
+use crate::kind::Kind;
 use crate::plamo2::Plamo2;
 use crate::rwkv::{self, Rwkv};
 use crate::spm::{self, Prefix, Spm};
@@ -64,6 +65,16 @@ impl Algorithm {
             Algorithm::WordPiece(_) => true,
             Algorithm::Unigram(unigram) => unigram.spacing.prefix || unigram.spacing.merge,
             _ => false,
+        }
+    }
+
+    /// Kinds of tokens after which text begins anew, with a space added where one is.
+    pub fn parting(&self) -> Kind {
+        match self {
+            Algorithm::WordPiece(_) => Kind::UNDEFINED,
+            // An unknown token stands for a part of a word.
+            Algorithm::Unigram(_) => Kind::CONTROL.with(Kind::USER_DEFINED),
+            _ => Kind::SPECIAL,
         }
     }
 

@@ -41,6 +41,11 @@ impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
     pub fn push(&mut self, id: u32) -> String {
         let tokenizer = self.tokenizer.borrow();
         let piece = tokenizer.piece(id, self.show);
+        if self.tidy.is_some() {
+            self.pending.extend_from_slice(&piece);
+            let text = self.whole();
+            return self.tidied(&text);
+        }
         let special = tokenizer.adds_space_after(Some(id));
         let text = match piece.strip_prefix(b" ") {
             Some(rest) if self.drop_space && !special => rest,
@@ -48,11 +53,7 @@ impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
         };
         self.pending.extend_from_slice(text);
         self.drop_space = special || self.drop_space && piece.is_empty();
-        let text = self.whole();
-        let Some(tidy) = &mut self.tidy else { return text };
-        let mut tidied = String::with_capacity(text.len());
-        tidy.push(&text, &mut tidied);
-        tidied
+        self.whole()
     }
 
     /// What is left at the end: nothing, U+FFFD for a character that never became whole, or a space or an apostrophe of
@@ -60,11 +61,36 @@ impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
     pub fn finish(&mut self) -> String {
         let text = String::from_utf8_lossy(&self.pending).into_owned();
         self.pending.clear();
-        let Some(tidy) = &mut self.tidy else { return text };
-        let mut tidied = String::new();
-        tidy.push(&text, &mut tidied);
-        tidy.finish(&mut tidied);
+        if self.tidy.is_none() {
+            return text;
+        }
+        let mut tidied = self.tidied(&text);
+        let mut rest = String::new();
+        if let Some(tidy) = &mut self.tidy {
+            tidy.finish(&mut rest);
+        }
+        self.drop_first_space(&mut rest);
+        tidied.push_str(&rest);
         tidied
+    }
+
+    /// `text` without the spaces that decoding puts around punctuation, and before the first word.
+    fn tidied(&mut self, text: &str) -> String {
+        let mut tidied = String::with_capacity(text.len() + 2);
+        if let Some(tidy) = &mut self.tidy {
+            tidy.push(text, &mut tidied);
+        }
+        self.drop_first_space(&mut tidied);
+        tidied
+    }
+
+    fn drop_first_space(&mut self, text: &mut String) {
+        if self.drop_space && !text.is_empty() {
+            self.drop_space = false;
+            if text.starts_with(' ') {
+                text.remove(0);
+            }
+        }
     }
 
     /// Takes everything from `pending` that later bytes cannot change.

@@ -133,8 +133,7 @@ impl Tokenizer {
 
     /// Whether encoding puts a space before text that follows token `id`, or that follows nothing where it is `None`.
     pub(crate) fn adds_space_after(&self, id: Option<u32>) -> bool {
-        let after_special = |id| self.vocab.kind(id).any(Kind::SPECIAL) && !self.algorithm.spaces_punctuation();
-        self.algorithm.adds_space() && id.is_none_or(after_special)
+        self.algorithm.adds_space() && id.is_none_or(|id| self.vocab.kind(id).any(self.algorithm.parting()))
     }
 
     /// What is odd about the file's tokenizer, one line each. To be shown to the user once.

@@ -1,6 +1,7 @@
 //! WordPiece, BERT's algorithm: text is cleaned and cut into words, and each word is spelled with the longest tokens from
 //! the left. GGUF spells the beginning of a word U+2581 where BERT's own list spells the continuation `##`.
 
+use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::char::decompose_canonical;
 
 use crate::char_bpe::lowered;
@@ -50,7 +51,7 @@ impl WordPiece {
                 if c == '\0' || c == char::REPLACEMENT_CHARACTER || class.any(Class::CONTROL) {
                     return;
                 }
-                if self.cleaning.strip_accents && class.any(Class::MARK) {
+                if self.cleaning.strip_accents && class.any(Class::MARK) && is_accent(c) {
                     return;
                 }
                 let alone =
@@ -88,4 +89,9 @@ impl WordPiece {
             rest = &rest[length..];
         }
     }
+}
+
+/// Whether a mark is an accent: one that takes no room. The vowels of Hindi and its kin take some, and stay.
+fn is_accent(c: char) -> bool {
+    get_general_category(c) == GeneralCategory::NonspacingMark
 }

@@ -30,6 +30,8 @@ fn wordpiece_takes_the_longest_from_the_left() {
         ("123 122", &["\u{2581}1", "23", "\u{2581}1", "2", "2"]),
         // Where any part has no token, the whole word is unknown.
         ("itx it", &["[UNK]", "\u{2581}it"]),
+        // A vowel of Hindi is a mark, and no accent.
+        ("it\u{301}\u{940}", &["[UNK]"]),
         ("\u{d55c}", &["\u{2581}\u{1112}", "\u{1161}", "\u{11ab}"]),
         // A control token is out of reach of a user's words.
         ("[CLS]", &["\u{2581}[", "[UNK]", "[UNK]"]),
