@@ -93,7 +93,8 @@ impl Tokenizer {
         let always = matches!(&algorithm, Algorithm::CharBpe { bpe, .. } if bpe.rules.add_bos == AddBos::Always);
         let add_bos = edge(keys::ADD_BOS, flags.bos, specials.bos, "tokenizer.ggml.bos_token_id")?
             || always && specials.bos.is_some();
-        let add_eos = edge(keys::ADD_EOS, flags.eos, specials.eos.or(specials.sep), "tokenizer.ggml.eos_token_id")?;
+        let eos = specials.eos.or(specials.sep.filter(|_| model == Model::WordPiece));
+        let add_eos = edge(keys::ADD_EOS, flags.eos, eos, "tokenizer.ggml.eos_token_id")?;
         let add_sep = edge(keys::ADD_SEP, flags.sep, specials.sep, "tokenizer.ggml.seperator_token_id")?;
         let edges = match model {
             // As llama.cpp does it, whatever the flags say.

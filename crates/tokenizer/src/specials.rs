@@ -145,7 +145,7 @@ impl Specials {
         let key = |key| token_id(metadata, key, tokens);
         let exists = |id: Option<u32>| id.filter(|&id| (id as usize) < tokens);
         let mut specials = Specials {
-            bos: key("tokenizer.ggml.bos_token_id")?.or(exists(defaults.bos)),
+            bos: key("tokenizer.ggml.bos_token_id")?.or(key("tokenizer.ggml.cls_token_id")?).or(exists(defaults.bos)),
             eos: key("tokenizer.ggml.eos_token_id")?.or(exists(defaults.eos)),
             eot: key("tokenizer.ggml.eot_token_id")?,
             eom: key("tokenizer.ggml.eom_token_id")?,

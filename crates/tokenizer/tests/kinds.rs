@@ -43,6 +43,10 @@ fn wordpiece_takes_the_longest_from_the_left() {
     assert_eq!((tokenizer.bos(), tokenizer.sep(), tokenizer.mask()), (Some(2), Some(3), Some(4)));
     assert_eq!((tokenizer.model_name(), tokenizer.pre_name()), ("bert", "default"));
 
+    let mut metadata = Metadata::default();
+    bert().iter().filter(|(key, _)| !key.contains("bos")).for_each(|(key, value)| metadata.insert(key, value.clone()));
+    assert_eq!(load(&set(metadata, "cls_token_id", Value::U32(4))).bos(), Some(4));
+
     let cased = load(&set(bert(), "normalizer.lowercase", Value::Bool(false)));
     assert_eq!(plain(&cased, "Caf\u{e9} caf\u{e9}"), ["\u{2581}Caf\u{e9}", "[UNK]"]);
 }
