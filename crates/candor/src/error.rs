@@ -34,6 +34,12 @@ pub enum Error {
     /// A GPU was asked for, and there is none but emulations, which must be named.
     #[error("device gpu: this machine has none")]
     NoGpu,
+    /// A GPU was asked for, and the model has operations that it does not have.
+    #[error("device gpu: it does not have what this model needs ({})", operations.join(", "))]
+    MissingOnGpu {
+        /// The operations.
+        operations: Vec<&'static str>,
+    },
     /// A device that this machine does not have.
     #[error("device {name}: expected one of {}", known.join(", "))]
     NoSuchDevice {

@@ -46,7 +46,7 @@ pub use candor_ops as ops;
 pub use candor_tokenizer as tokenizer;
 pub use candor_tokenizer::{ChatContext, ChatTemplate, Message, Tokenizer};
 
-pub use backends::{BackendVisitor, chosen_gpus, devices, visit_backend};
+pub use backends::{BackendVisitor, chosen_gpus, devices, missing_on_gpus, visit_backend};
 pub use ceilings::{Ceilings, ceilings};
 pub use device::{Device, DeviceInfo, GpuLayers, Offload, Placement};
 pub use embed::{EmbedOptions, Embedder, Overlong};

@@ -346,6 +346,11 @@ impl Prims for Cpu {
         routes.sort();
     }
 
+    fn chosen(&mut self, routes: &Routes, out: &mut Vec<(u32, f32)>) {
+        out.clear();
+        out.extend(routes.chosen.iter().map(|&(expert, weight)| (expert as u32, weight)));
+    }
+
     fn matmul_experts(&mut self, out: &mut Buf, x: &Buf, w: &Weight, routes: &Routes) {
         experts::product(out, x, w, routes, &mut self.gathered, (&mut self.work, &self.pool, &self.kernels.f32));
     }

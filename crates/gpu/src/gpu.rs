@@ -307,6 +307,10 @@ impl Prims for Gpu {
         self.lacks("route");
     }
 
+    fn chosen(&mut self, (): &(), _: &mut Vec<(u32, f32)>) {
+        self.lacks("route");
+    }
+
     fn matmul_experts(&mut self, _: &mut Buf, _: &Buf, _: &Weight, (): &()) {
         self.lacks("matmul_experts");
     }

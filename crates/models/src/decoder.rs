@@ -8,6 +8,7 @@ use crate::{
     layer::Layer,
     mixer::{self, At, Rotations},
     norm::Normed,
+    per_layer,
     rank::Rank,
     registry::Weighing,
     rope,
@@ -19,6 +20,7 @@ struct Embedding<B: Ops> {
     positions: Option<B::Weight>, // [positions, D]
     kind: Option<B::Weight>,      // [D], of the first kind of tokens
     norm: Option<Normed<B>>,      // [D]
+    per_layer: Option<per_layer::Inputs<B>>,
 }
 
 /// The weights after the last layer.
@@ -52,6 +54,7 @@ pub struct Scratch<B: Ops> {
     pub(crate) z: B::Buf, // [T, D] the same of another half
     pub(crate) mixers: Vec<mixer::Scratch<B>>,
     pub(crate) ffns: Vec<ffn::Scratch<B>>,
+    pub(crate) per_layer: Option<per_layer::Scratch<B>>,
     /// Logits of the rows that were asked for, `[outputs, V]`, or embeddings of all, `[T, D]`; without room where a part ends
     /// before them.
     pub logits: B::Buf,
@@ -136,7 +139,7 @@ impl<B: Ops> Decoder<B> {
 
     /// Room for passes of up to `rows` tokens and `outputs` rows of logits.
     pub fn scratch(&self, ops: &mut B, rows: usize, outputs: usize) -> Scratch<B> {
-        let Config { dim, ref mixers, ref ffns, gives, .. } = self.config;
+        let Config { layers, dim, ref mixers, ref ffns, gives, per_layer, .. } = self.config;
         let mut room = || ops.buffer(rows, dim);
         let [x, h, y, z] = [room(), room(), room(), room()];
         let outputs = match (&self.head, gives) {
@@ -152,6 +155,7 @@ impl<B: Ops> Decoder<B> {
             z,
             mixers: mixers.iter().map(|dims| dims.scratch(ops, rows)).collect(),
             ffns: ffns.iter().map(|dims| dims.scratch(ops, dim, rows)).collect(),
+            per_layer: per_layer.map(|width| per_layer::Scratch::new(ops, rows, layers, width)),
             logits: ops.buffer(outputs, self.config.outputs()),
         }
     }
@@ -206,7 +210,7 @@ impl<B: Ops> Decoder<B> {
             let block = &self.config.blocks[layer];
             let rope = self.rotations.of(block.rotation, s.far);
             let config = &self.config;
-            let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, block, config, rope };
+            let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, config, rope };
             weights.forward(&mut at, s);
             if config.halved_every.is_some_and(|every| (layer + 1).is_multiple_of(every)) {
                 ops.unary(&mut s.x, Unary::scale(0.5));
@@ -235,7 +239,8 @@ impl<B: Ops> Embedding<B> {
             true => Some(Normed::load(w, "token_embd_norm", norm)?),
             false => None,
         };
-        Ok(Embedding { positions, kind, norm })
+        let per_layer = config.per_layer.map(|width| per_layer::Inputs::load(w, config, width)).transpose()?;
+        Ok(Embedding { positions, kind, norm, per_layer })
     }
 
     fn look_up(&self, ops: &mut B, s: &mut Scratch<B>, table: &B::Weight, (step, config): (&Step, &Config)) {
@@ -251,6 +256,9 @@ impl<B: Ops> Embedding<B> {
         }
         if let Some(norm) = &self.norm {
             norm.within(ops, &mut s.x);
+        }
+        if let (Some(inputs), Some(own)) = (&self.per_layer, &mut s.per_layer) {
+            inputs.make(ops, own, &s.x, (step, config));
         }
     }
 }

@@ -21,6 +21,7 @@ mod mamba2;
 mod mixer;
 mod norm;
 mod part;
+mod per_layer;
 mod rank;
 mod registry;
 mod rope;

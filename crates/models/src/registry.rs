@@ -273,7 +273,9 @@ pub const ARCHITECTURES: &[Architecture] = &[
         windows: Windows::ButEvery(2),
         router: (Gate::SoftmaxOfChosen, false),
         activation: Activation::ClampedGlu,
-        quirk: |config| config.rounds_yarn = false,
+        quirk: |config| {
+            config.rounds_yarn.get_or_insert(false);
+        },
         ..NEOX
     },
     Architecture { name: "seed_oss", norms: ["attn_norm", "post_attention_norm", "output_norm"], ..NEOX },
@@ -289,6 +291,18 @@ pub const ARCHITECTURES: &[Architecture] = &[
         ..GEMMA
     },
     Architecture {
+        name: "gemma4",
+        sandwich: true,
+        windows: Windows::ButEvery(6),
+        rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
+        quirk: |config| {
+            root_of_width(config);
+            config.leave_scores();
+            config.value_norm = true;
+        },
+        ..GEMMA
+    },
+    Architecture {
         name: "gemma-embedding",
         sandwich: true,
         windows: Windows::ButEvery(6),
@@ -301,7 +315,13 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture { name: "phi2", residual: Residual::Parallel, rotation: Rotation::Same, ..GPT },
     Architecture { name: "phi3", windows: Windows::All, ..NEOX },
-    Architecture { name: "phimoe", norm: NormKind::Layer, windows: Windows::All, ..NEOX },
+    Architecture {
+        name: "phimoe",
+        norm: NormKind::Layer,
+        windows: Windows::All,
+        router: (Gate::SparseMixer(0.02), false),
+        ..NEOX
+    },
     Architecture { name: "stablelm", norm: NormKind::Layer, ..NEOX },
     Architecture {
         name: "dbrx",

@@ -113,6 +113,9 @@ impl<B: Prims> Prims for Plain<B> {
     fn route(&mut self, routes: &mut B::Routes, logits: &B::Buf, bias: Option<&B::Weight>, router: Router) {
         self.0.route(routes, logits, bias, router);
     }
+    fn chosen(&mut self, routes: &B::Routes, out: &mut Vec<(u32, f32)>) {
+        self.0.chosen(routes, out);
+    }
     fn matmul_experts(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, routes: &B::Routes) {
         self.0.matmul_experts(out, x, w, routes);
     }

@@ -150,6 +150,8 @@ pub trait Prims {
 
     /// Chooses experts for each row from `logits`, `[T, experts]`. `bias` is added to what is chosen by, not to weights.
     fn route(&mut self, routes: &mut Self::Routes, logits: &Self::Buf, bias: Option<&Self::Weight>, router: Router);
+    /// Reads back what was chosen: an expert and its weight, `used` for each row.
+    fn chosen(&mut self, routes: &Self::Routes, out: &mut Vec<(u32, f32)>);
     /// `out[t * used + i] = w[expert(t, i)] @ x`: `[T, in]`, or `[T * used, in]` a row for each choice, to
     /// `[T * used, out]`. `w` has the matrices of all experts one below the other.
     fn matmul_experts(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, routes: &Self::Routes);

@@ -117,7 +117,7 @@ impl Cache {
 
 impl Reference {
     /// Choices made elsewhere: experts and weights, `used` for each row.
-    pub fn chosen(&self, used: usize, experts: Vec<(usize, f64)>) -> Chosen {
+    pub fn routed(&self, used: usize, experts: Vec<(usize, f64)>) -> Chosen {
         Chosen { used, experts }
     }
 }
@@ -454,6 +454,11 @@ impl Prims for Reference {
         for t in 0..logits.rows {
             routes.experts.extend(router.choose(logits.row(t), bias.map(|bias| bias.values.as_slice())));
         }
+    }
+
+    fn chosen(&mut self, routes: &Chosen, out: &mut Vec<(u32, f32)>) {
+        out.clear();
+        out.extend(routes.experts.iter().map(|&(expert, weight)| (expert as u32, weight as f32)));
     }
 
     fn matmul_experts(&mut self, out: &mut Rows, x: &Rows, w: &Matrix, routes: &Chosen) {

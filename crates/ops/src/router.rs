@@ -1,7 +1,7 @@
 //! Choosing experts.
 
 /// How logits become the weights of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gate {
     /// Softmax over all experts.
     Softmax,
@@ -9,6 +9,9 @@ pub enum Gate {
     SoftmaxOfChosen,
     /// A sigmoid of each.
     Sigmoid,
+    /// One after the other: the best, weighed by a softmax over those that come within this share of it, is left out for the
+    /// next (Liu et al. 2023, SparseMixer; as Phi-3.5-MoE computes it when it is not trained).
+    SparseMixer(f32),
 }
 
 /// A mixture of experts without its weights.
@@ -33,9 +36,13 @@ impl Router {
     /// The experts of one row, the best first, and their weights. Of equals the first is taken.
     pub fn choose(&self, logits: &[f32], bias: Option<&[f32]>) -> Vec<(usize, f64)> {
         let exact = |i: usize| f64::from(logits[i]);
+        if let Gate::SparseMixer(share) = self.gate {
+            let mut scores: Vec<f64> = (0..logits.len()).map(exact).collect();
+            return (0..self.used).map(|_| take_best(&mut scores, &|i| exact(i).abs(), share.into())).collect();
+        }
         let weights: Vec<f64> = match self.gate {
             Gate::Softmax => softmax(&(0..logits.len()).map(exact).collect::<Vec<_>>()),
-            Gate::SoftmaxOfChosen => (0..logits.len()).map(exact).collect(),
+            Gate::SoftmaxOfChosen | Gate::SparseMixer(_) => (0..logits.len()).map(exact).collect(),
             Gate::Sigmoid => (0..logits.len()).map(|i| 1.0 / (1.0 + (-exact(i)).exp())).collect(),
         };
         let biased: Vec<f64> =
@@ -83,6 +90,15 @@ impl Router {
         }
         allowed
     }
+}
+
+/// Takes the best of `scores` out of them, with its share among those near it.
+fn take_best(scores: &mut [f64], size: &dyn Fn(usize) -> f64, share: f64) -> (usize, f64) {
+    let best = (1..scores.len()).fold(0, |best, i| if scores[i] > scores[best] { i } else { best });
+    let near = |i: usize| (scores[best] - scores[i]) / size(i).max(scores[best]) <= share;
+    let sum: f64 = (0..scores.len()).filter(|&i| near(i)).map(|i| (scores[i] - scores[best]).exp()).sum();
+    scores[best] = f64::NEG_INFINITY;
+    (best, 1.0 / sum)
 }
 
 fn softmax(scores: &[f64]) -> Vec<f64> {
