@@ -54,6 +54,8 @@ pub(crate) trait RunPart: Send {
         values: &mut Vec<f32>,
         observer: &mut dyn Observer,
     ) -> Result<(), Error>;
+    /// As [`RunPart::step`], but where the part would end with logits, it ends with the last norm's result, `[T, D]`.
+    fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
     /// What was exchanged with the device so far.
     fn traffic(&self) -> Traffic;
 }
@@ -84,6 +86,11 @@ impl Run {
     /// The same for a step with one output at most; where that is cheaper, only the best token comes of the logits.
     pub(crate) fn step_best(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<Best, Error> {
         self.parts.iter_mut().try_fold(Best::Unknown, |_, part| part.step_best(step, logits))
+    }
+
+    /// Runs a step and replaces `values` by what its rows are after the last norm, `[T, D]`.
+    pub(crate) fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
+        self.parts.iter_mut().try_for_each(|part| part.step_embeddings(step, values))
     }
 
     /// What was exchanged with devices so far.
@@ -205,18 +212,36 @@ where
         self.finish()
     }
 
+    fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
+        self.take(step, values);
+        let Running { model, ops, scratch, kv } = self;
+        model.embed(&mut Pass { ops, s: scratch, kv, step, tap: &mut () });
+        let result = match model.part().end {
+            End::Stream => &scratch.x,
+            End::Logits => &scratch.h,
+        };
+        let snapshot = ops.snapshot(result);
+        ops.download(&snapshot, values);
+        self.finish()
+    }
+
     fn traffic(&self) -> Traffic {
         self.ops.traffic()
     }
 }
 
 impl<B: Ops> Running<B> {
+    /// The stream, where the part begins with it.
+    fn take(&mut self, step: Step<'_>, values: &[f32]) {
+        if self.model.part().begin == Begin::Stream {
+            self.ops.upload(&mut self.scratch.x, step.tokens.len(), values);
+        }
+    }
+
     /// The pass itself; what it ends with is left with the backend.
     fn run<P: Tap<B>>(&mut self, step: Step<'_>, values: &[f32], tap: &mut P) {
+        self.take(step, values);
         let Running { model, ops, scratch, kv } = self;
-        if model.part().begin == Begin::Stream {
-            ops.upload(&mut scratch.x, step.tokens.len(), values);
-        }
         model.forward(&mut Pass { ops, s: scratch, kv, step, tap });
     }
 

@@ -9,6 +9,7 @@ use crate::{
     mixer::{self, At, Rotations},
     norm::Normed,
     per_layer,
+    rank::Rank,
     registry::Weighing,
     rope,
     weights::Weights,
@@ -47,7 +48,8 @@ pub struct Scratch<B: Ops> {
     pub x: B::Buf,
     /// Whether the cache is longer than what the model was first trained on.
     pub far: bool,
-    pub(crate) h: B::Buf, // [T, D] normed
+    /// The stream after a norm, `[T, D]`: after [`Decoder::embed`] that of the last norm.
+    pub h: B::Buf,
     pub(crate) y: B::Buf, // [T, D] on their way into x
     pub(crate) z: B::Buf, // [T, D] the same of another half
     pub(crate) mixers: Vec<mixer::Scratch<B>>,
@@ -161,6 +163,44 @@ impl<B: Ops> Decoder<B> {
     /// Runs the step's tokens, or the stream in the scratch, through the part; the logits of the rows asked for, the
     /// embeddings of all, or the stream, are left in the scratch.
     pub fn forward<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
+        self.run_layers(pass);
+        let Pass { ops, s, step, tap, .. } = pass;
+        let Some(head) = &self.head else { return };
+        if self.config.gives == Gives::Embeddings {
+            head.normed(*ops, &mut s.logits, &s.x, self.config.dim);
+            return tap.tap(*ops, "result_norm", None, &s.logits);
+        }
+        let output = head.output.as_ref().or(self.token_embd.as_ref());
+        let Some(output) = output.filter(|_| !step.outputs.is_empty()) else { return };
+        head.normed(*ops, &mut s.h, &s.x, self.config.dim);
+        tap.tap(*ops, "result_norm", None, &s.h);
+        ops.matmul_rows(&mut s.logits, &s.h, output, step);
+        if let Some(bias) = &head.bias {
+            ops.add_bias(&mut s.logits, bias);
+        }
+        let Config { logit_scale, final_cap, .. } = self.config;
+        if logit_scale != 1.0 {
+            ops.unary(&mut s.logits, Unary::scale(logit_scale));
+        }
+        if let Some(cap) = final_cap {
+            ops.unary(&mut s.logits, Unary::SoftCap(cap));
+        }
+        tap.tap(*ops, "result_output", None, &s.logits);
+    }
+
+    /// The same without logits: where the part has the head, the last norm's result for every row, `[T, D]`, is left in the
+    /// scratch, whatever the model gives.
+    pub fn embed<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
+        self.run_layers(pass);
+        let Pass { ops, s, tap, .. } = pass;
+        if let Some(head) = &self.head {
+            head.normed(*ops, &mut s.h, &s.x, self.config.dim);
+            tap.tap(*ops, "result_norm", None, &s.h);
+        }
+    }
+
+    /// All of a pass but the head.
+    fn run_layers<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
         let Pass { ops, s, kv, step, tap } = pass;
         if let (Some(embedding), Some(token_embd)) = (&self.embedding, &self.token_embd) {
             embedding.look_up(*ops, s, token_embd, (step, &self.config));
@@ -176,30 +216,6 @@ impl<B: Ops> Decoder<B> {
                 ops.unary(&mut s.x, Unary::scale(0.5));
             }
         }
-        let Some(head) = &self.head else { return };
-        if self.config.gives == Gives::Embeddings {
-            match &head.norm {
-                Some(norm) => norm.to(*ops, &mut s.logits, &s.x, self.config.dim),
-                None => ops.copy(&mut s.logits, &s.x, Columns::run(self.config.dim, 0, 0)),
-            }
-            return tap.tap(*ops, "result_norm", None, &s.logits);
-        }
-        let output = head.output.as_ref().or(self.token_embd.as_ref());
-        let Some((output, norm)) = output.zip(head.norm.as_ref()).filter(|_| !step.outputs.is_empty()) else { return };
-        norm.to(*ops, &mut s.h, &s.x, self.config.dim);
-        tap.tap(*ops, "result_norm", None, &s.h);
-        ops.matmul_rows(&mut s.logits, &s.h, output, step);
-        if let Some(bias) = &head.bias {
-            ops.add_bias(&mut s.logits, bias);
-        }
-        let Config { logit_scale, final_cap, .. } = self.config;
-        if logit_scale != 1.0 {
-            ops.unary(&mut s.logits, Unary::scale(logit_scale));
-        }
-        if let Some(cap) = final_cap {
-            ops.unary(&mut s.logits, Unary::SoftCap(cap));
-        }
-        tap.tap(*ops, "result_output", None, &s.logits);
     }
 }
 
@@ -260,6 +276,16 @@ impl<B: Ops> Head<B> {
             false => None,
         };
         let bias = w.optional("output.bias", config.vocab)?;
+        // Who ranks texts loads that for itself; here it is only seen to fit.
+        Rank::load(w, arch, config)?;
         Ok(Head { norm, output, bias })
+    }
+
+    /// The stream after the last norm, where there is one.
+    fn normed(&self, ops: &mut B, out: &mut B::Buf, x: &B::Buf, dim: usize) {
+        match &self.norm {
+            Some(norm) => norm.to(ops, out, x, dim),
+            None => ops.copy(out, x, Columns::run(dim, 0, 0)),
+        }
     }
 }

@@ -91,6 +91,15 @@ pub enum LogitScale {
     Divided,
 }
 
+/// What becomes of a reranker's label scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labels {
+    /// They stay as they are.
+    Scores,
+    /// A softmax makes shares of them.
+    Shares,
+}
+
 /// An architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Architecture {
@@ -122,6 +131,8 @@ pub struct Architecture {
     pub router: (Gate, bool),
     /// What `logit_scale` does.
     pub logit_scale: LogitScale,
+    /// The function between the matrices of a reranker's head, and what becomes of its scores.
+    pub rank: (Unary, Labels),
     /// What else there is, on the numbers that were read.
     pub quirk: fn(&mut Config),
 }
@@ -142,6 +153,7 @@ const LLAMA: Architecture = Architecture {
     activation: Activation::Plain(Unary::Silu),
     router: (Gate::Softmax, true),
     logit_scale: LogitScale::Multiplied,
+    rank: (Unary::Tanh, Labels::Scores),
     quirk: |_| (),
 };
 
@@ -221,7 +233,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "qwen", ..NEOX },
     Architecture { name: "qwen2", ..NEOX },
     Architecture { name: "qwen2moe", router: (Gate::Softmax, false), ..NEOX },
-    Architecture { name: "qwen3", ..NEOX },
+    Architecture { name: "qwen3", rank: (Unary::Tanh, Labels::Shares), ..NEOX },
     Architecture { name: "qwen3moe", ..NEOX },
     Architecture { name: "qwen3next", ..QWEN35 },
     QWEN35,
@@ -361,6 +373,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         windows: Windows::ButFirstOf(3),
         rotation: Rotation::WindowsUnscaled(None),
         activation: Activation::Plain(Unary::GeluErf),
+        rank: (Unary::GeluErf, Labels::Scores),
         quirk: Config::embeds,
         ..NEOX
     },

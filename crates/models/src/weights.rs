@@ -155,6 +155,14 @@ impl<'a, B: Prims> Weights<'a, B> {
         Ok(Some(values))
     }
 
+    /// The numbers of a matrix that is multiplied without a backend, `[rows, cols]`.
+    pub(crate) fn matrix_numbers(&mut self, name: &str, cols: usize, rows: usize) -> Result<Vec<f32>, Error> {
+        let tensor = self.take(name, cols, rows)?.ok_or_else(|| Error::MissingTensor(name.into()))?;
+        let mut values = vec![0.0; cols * rows];
+        tensor.format.decode(&tensor.bytes, &mut values);
+        Ok(values)
+    }
+
     /// Bytes of the tensors that were taken, in the file.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
