@@ -146,7 +146,7 @@ impl Config {
     pub fn kv_plan(&self, context: usize, sequences: usize, keys: KvFormat, values: KvFormat) -> KvPlan {
         let Heads { kv_heads, key_dim, value_dim, .. } = self.heads;
         let layers = vec![LayerCache::attention(kv_heads, key_dim, value_dim); self.layers];
-        KvPlan { layers, context, sequences, keys, values }
+        KvPlan { layers, context, step: context, sequences, keys, values }
     }
 
     /// Elements of a row of each buffer of a pass: residual stream and its norm, queries, keys, values, attention's

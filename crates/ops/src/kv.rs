@@ -56,6 +56,9 @@ pub struct KvPlan {
     pub layers: Vec<LayerCache>,
     /// Positions per sequence.
     pub context: usize,
+    /// Most positions of a step, of all its sequences together; `context` where that is not known. A layer with a window
+    /// keeps no more positions than rows of one step can see, so a longer step would overwrite what it needs.
+    pub step: usize,
     /// Independent sequences.
     pub sequences: usize,
     /// Element type of keys.
@@ -64,7 +67,38 @@ pub struct KvPlan {
     pub values: KvFormat,
 }
 
+/// Positions that a cache which begins again at its start is a multiple of: a backend may work through so many at a time.
+pub const RING: usize = 256;
+
 impl KvPlan {
+    /// Positions that a layer keeps of each sequence: the last ones, position `p` at place `p % kept`.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    pub fn kept(&self, layer: usize) -> usize {
+        let ring = |window: usize| window.checked_add(self.step)?.saturating_sub(1).checked_next_multiple_of(RING);
+        match self.layers[layer].window.and_then(ring) {
+            Some(ring) => ring.min(self.context),
+            None => self.context,
+        }
+    }
+
+    /// The least position, other than 0, from which a sequence can go on that has had `len` positions at most since its
+    /// position 0 was last fed: what layers with a window no longer hold, and what states have taken in, cannot be undone.
+    pub fn rollback(&self, len: usize) -> usize {
+        let layer = |(index, layer): (usize, &LayerCache)| {
+            if layer.states.iter().any(|&state| state > 0) {
+                return len;
+            }
+            match (self.kept(index), layer.window) {
+                // Places of the oldest positions were written again. The first new row looks back a window.
+                (kept, Some(window)) if layer.kv_heads > 0 && kept < len => len - kept + window.saturating_sub(1),
+                _ => 0,
+            }
+        };
+        self.layers.iter().enumerate().map(layer).max().unwrap_or(0).min(len)
+    }
+
     /// The same for some of the layers.
     ///
     /// # Panics
@@ -105,7 +139,7 @@ impl KvPlan {
             if layer.kv_heads == 0 {
                 return Some(states);
             }
-            let heads = layer.kv_heads.checked_mul(self.context)?.checked_mul(self.head_bytes(index)?)?;
+            let heads = layer.kv_heads.checked_mul(self.kept(index))?.checked_mul(self.head_bytes(index)?)?;
             heads.checked_add(states)
         };
         let sum = self.layers.iter().enumerate().try_fold(0usize, |sum, next| sum.checked_add(layer(next)?))?;
@@ -120,7 +154,7 @@ mod tests {
     fn plan(dims: [usize; 2], keys: KvFormat, values: KvFormat) -> KvPlan {
         let [key_dim, value_dim] = dims;
         let layers = vec![LayerCache::attention(2, key_dim, value_dim); 3];
-        KvPlan { layers, context: 5, sequences: 7, keys, values }
+        KvPlan { layers, context: 5, step: 5, sequences: 7, keys, values }
     }
 
     #[test]

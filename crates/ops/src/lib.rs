@@ -24,7 +24,7 @@ mod unary;
 
 pub use attention::{Attention, Mask, Relative, alibi_slope, relative_bucket, sequence_len};
 pub use columns::Columns;
-pub use kv::{KvFormat, KvPlan, LayerCache};
+pub use kv::{KvFormat, KvPlan, LayerCache, RING};
 pub use norm::{Norm, NormKind};
 pub use plain::Plain;
 pub use prims::{Heads, Ops, Prims, Traffic};
