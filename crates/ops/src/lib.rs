@@ -31,7 +31,7 @@ pub use prims::{Heads, Ops, Prims, Traffic};
 pub use recurrence::{Decay, Recurrence};
 pub use reference::Reference;
 pub use rope::{Pairing, Rope};
-pub use router::{Gate, Router};
+pub use router::{Choosing, Gate, Router};
 pub use shapes::{Shapes, Work};
 pub use step::Step;
 pub use tap::{Recorder, Tap, Tapped};

@@ -209,6 +209,18 @@ pub trait Ops: Prims {
         self.matmul(c.0, x, c.1);
     }
 
+    /// Two products with the chosen experts of the same input.
+    fn matmul2_experts(
+        &mut self,
+        a: (&mut Self::Buf, &Self::Weight),
+        b: (&mut Self::Buf, &Self::Weight),
+        x: &Self::Buf,
+        routes: &Self::Routes,
+    ) {
+        self.matmul_experts(a.0, x, a.1, routes);
+        self.matmul_experts(b.0, x, b.1, routes);
+    }
+
     /// Whether [`Ops::best`] costs less than reading the row: where values lie in a memory of their own.
     const BEST_IS_CHEAP: bool = false;
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use candor_ops::Reference;
+use candor_ops::{Plain, Reference};
 use candor_quant::Format;
-use candor_testing::backend::experts::{Case, HEADS, cases, choices, per_head, products, summed};
+use candor_testing::backend::experts::{Case, HEADS, cases, choices, per_head, products, summed, two_products};
 use candor_testing::backend::{Random, bits};
 use candor_testing::nmse;
 
@@ -63,6 +63,23 @@ fn every_choice_is_multiplied_by_its_experts_matrix() {
                 |x| products(&mut Reference, &case, &tensor, x),
                 |cpu| products(cpu, &case, &tensor, &x),
             );
+        }
+    }
+}
+
+#[test]
+fn two_products_are_what_each_is_alone() {
+    for (i, case) in cases().into_iter().enumerate() {
+        let formats = [FORMATS[i % FORMATS.len()], FORMATS[(i + 1 + i / 6) % FORMATS.len()]];
+        let mut random = Random(i as u64);
+        let [a, b] = [0, 1].map(|j| random.matrix(formats[j], case.router.experts * [33, 70][j], 256));
+        for rows in [case.rows, case.rows * case.router.used] {
+            let x = random.floats(rows * 256);
+            for (name, cpu) in backends() {
+                let apart = two_products(&mut Plain(cpu.clone()), &case, [&a, &b], &x);
+                let both = two_products(&mut cpu.clone(), &case, [&a, &b], &x);
+                assert_eq!(bits(&both), bits(&apart), "{formats:?}, {name}, {case:?}, {rows} inputs");
+            }
         }
     }
 }

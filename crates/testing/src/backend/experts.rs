@@ -1,6 +1,6 @@
 //! Choices of experts, products with their matrices, and products per head.
 
-use candor_ops::{Gate, Prims, Router, Tensor};
+use candor_ops::{Gate, Ops, Prims, Router, Tensor};
 
 use super::{Random, floats, read, upload};
 
@@ -93,6 +93,20 @@ pub fn products<B: Prims>(ops: &mut B, case: &Case, tensor: &Tensor, x: &[f32]) 
     let mut out = ops.buffer(case.rows * case.router.used, tensor.rows / case.router.experts);
     ops.matmul_experts(&mut out, &x, &w, &routes);
     read(ops, &out)
+}
+
+/// [`Ops::matmul2_experts`]: both products, one after the other.
+///
+/// # Panics
+/// If the backend refuses a tensor.
+pub fn two_products<B: Ops>(ops: &mut B, case: &Case, tensors: [&Tensor; 2], x: &[f32]) -> Vec<f32> {
+    let routes = routes(ops, case);
+    let [a, b] = tensors.map(|tensor| ops.weight(tensor.clone()).expect("every format runs"));
+    let x = upload(ops, tensors[0].cols, x);
+    let mut out = tensors.map(|tensor| ops.buffer(case.rows * case.router.used, tensor.rows / case.router.experts));
+    let [out_a, out_b] = &mut out;
+    ops.matmul2_experts((out_a, &a), (out_b, &b), &x, &routes);
+    out.iter().flat_map(|out| read(ops, out)).collect()
 }
 
 /// Biases, weights and the sum, on rows of `width` per choice.
