@@ -94,7 +94,7 @@ pub struct Kernels {
     pub f32: F32Kernels,
     /// The kernels of a weight format; `None` where rows are to be decoded to f32 first.
     pub mat: fn(Format) -> Option<MatKernels>,
-    /// The kernels of a cache format; `None` where the cache cannot have it. Every table has F32, F16 and Q8_0.
+    /// The kernels of a cache format; `None` where the cache cannot have it. Every table has F32, F16, Q8_0 and Q4_0.
     pub attention: fn(Format) -> Option<AttentionKernels>,
     /// The limits of the machine.
     pub probe: Probe,

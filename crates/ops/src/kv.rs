@@ -14,6 +14,8 @@ pub enum KvFormat {
     F16,
     /// Blocks of 32 signed bytes with a half-precision scale, 34 bytes together: llama.cpp's `q8_0`.
     Q8_0,
+    /// Blocks of 32 numbers of 4 bits with a half-precision scale, 18 bytes together: llama.cpp's `q4_0`.
+    Q4_0,
 }
 
 impl KvFormat {
@@ -23,6 +25,7 @@ impl KvFormat {
             KvFormat::F32 => Format::F32,
             KvFormat::F16 => Format::F16,
             KvFormat::Q8_0 => Format::Q8_0,
+            KvFormat::Q4_0 => Format::Q4_0,
         }
     }
 }
@@ -164,6 +167,7 @@ mod tests {
             (KvFormat::F32, KvFormat::F16, 64 * 4 + 96 * 2),
             (KvFormat::Q8_0, KvFormat::Q8_0, 2 * 34 + 3 * 34),
             (KvFormat::F16, KvFormat::Q8_0, 64 * 2 + 3 * 34),
+            (KvFormat::Q4_0, KvFormat::Q4_0, 2 * 18 + 3 * 18),
         ] {
             let plan = plan([64, 96], keys, values);
             assert_eq!((plan.head_bytes(0), plan.checked_bytes()), (Some(bytes), Some(rows * bytes)), "{plan:?}");
@@ -181,5 +185,45 @@ mod tests {
         let message = plan([48, 64], q8, KvFormat::F16).check().expect_err("nor is 48").to_string();
         assert_eq!(message, "cache of keys in q8_0: expected heads of a multiple of 32, got 48");
         assert!(plan([48, 80], KvFormat::F16, KvFormat::F32).check().is_ok());
+    }
+
+    #[test]
+    fn a_window_keeps_whole_blocks_of_what_a_step_sees() {
+        let layer = LayerCache::attention(2, 64, 64);
+        let windowed = |window| LayerCache { window: Some(window), ..layer };
+        let plan = |context, step| KvPlan {
+            layers: vec![layer, windowed(100), windowed(1024), windowed(157), windowed(158)],
+            context,
+            step,
+            ..plan([64, 64], KvFormat::F16, KvFormat::F16)
+        };
+        let kept = |plan: KvPlan| (0..5).map(|i| plan.kept(i)).collect::<Vec<_>>();
+        assert_eq!(kept(plan(4096, 100)), [4096, 256, 1280, 256, 512]);
+        assert_eq!(kept(plan(300, 100)), [300, 256, 300, 256, 300], "no more than there are positions");
+        assert_eq!(kept(plan(4096, 4096)), [4096; 5], "steps as long as the context");
+        let bytes = plan(4096, 100).checked_bytes().expect("no huge numbers");
+        assert_eq!(bytes, (4096 + 256 + 1280 + 256 + 512) * 2 * 256 * 7);
+    }
+
+    /// Against the rule itself: each row after the way back sees positions that are still at their places.
+    #[test]
+    fn a_rollback_ends_where_rows_see_what_was_overwritten() {
+        let (window, step) = (100, 60);
+        let layer = LayerCache { window: Some(window), ..LayerCache::attention(1, 32, 32) };
+        let whole = LayerCache::attention(1, 32, 32);
+        let plan =
+            KvPlan { layers: vec![whole, layer], context: 2000, step, ..plan([32; 2], KvFormat::F16, KvFormat::F16) };
+        let kept = plan.kept(1);
+        assert_eq!(kept, 256);
+        for len in [1, 100, 255, 256, 257, 300, 355, 356, 357, 1000, 2000] {
+            let mut places = vec![None; kept];
+            (0..len).for_each(|position| places[position % kept] = Some(position));
+            let sound = |at: usize| (at.saturating_sub(window - 1)..at).all(|p| places[p % kept] == Some(p));
+            let least = (1..=len).find(|&at| (at..=len).all(sound)).expect("going on needs nothing");
+            assert_eq!(plan.rollback(len).max(1), least, "{len} positions");
+        }
+        let state = KvPlan { layers: vec![whole, LayerCache { states: [0, 4, 0], ..LayerCache::default() }], ..plan };
+        assert_eq!(state.rollback(17), 17, "a state takes nothing back");
+        assert_eq!(KvPlan { layers: vec![whole; 2], ..state }.rollback(17), 0);
     }
 }

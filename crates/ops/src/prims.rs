@@ -70,7 +70,14 @@ pub trait Prims {
     fn weight(&mut self, tensor: Tensor) -> Result<Self::Weight, Error>;
     /// A buffer for up to `rows` rows of `width` elements.
     fn buffer(&mut self, rows: usize, width: usize) -> Self::Buf;
-    /// An empty cache.
+    /// Whether the backend can have such a cache.
+    ///
+    /// # Errors
+    /// If heads are no whole blocks of a format, or the backend does not know it.
+    fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
+        plan.check()
+    }
+    /// An empty cache, of a plan that [`Prims::check_kv`] allows.
     fn kv(&mut self, plan: &KvPlan) -> Self::Kv;
     /// Makes rotary frequencies ready.
     fn rope_table(&mut self, rope: Rope) -> Self::Rope;

@@ -9,7 +9,7 @@ use candor_testing::nmse;
 
 use crate::backends;
 
-const FORMATS: [KvFormat; 3] = [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0];
+const FORMATS: [KvFormat; 4] = [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0, KvFormat::Q4_0];
 
 /// Every way of the CPU against the reference, however steps are cut: whole first, which is the only way for rows that see
 /// what comes after them.
@@ -33,7 +33,7 @@ fn check(case: &Case, rules: &Rules, chunks: &[usize]) {
 fn every_rule_is_the_reference_however_it_is_fed() {
     for (i, rules) in rules().iter().enumerate() {
         for (j, heads) in [(4, 2, 32, 64), (7, 1, 64, 96), (3, 3, 32, 32)].into_iter().enumerate() {
-            let (keys, values) = (FORMATS[(i + j) % 3], FORMATS[(i + j / 2) % 3]);
+            let (keys, values) = (FORMATS[(i + j) % 4], FORMATS[(i + j / 2) % 4]);
             check(&Case { lengths: [130, 40], ..long(heads, (keys, values)) }, rules, &[1, 3, 64]);
         }
     }
@@ -43,7 +43,7 @@ fn every_rule_is_the_reference_however_it_is_fed() {
 fn a_long_text_is_the_same_in_one_go_and_in_steps() {
     for (i, rules) in rules().iter().enumerate() {
         let heads = [(8, 2, 32, 32), (5, 1, 64, 32), (2, 2, 32, 64)][i % 3];
-        check(&long(heads, (FORMATS[i % 3], FORMATS[(i + 1) % 3])), rules, &[1, 51]);
+        check(&long(heads, (FORMATS[i % 4], FORMATS[(i + 1) % 4])), rules, &[1, 51]);
     }
 }
 
@@ -78,7 +78,7 @@ fn a_ring_is_the_same_as_the_whole_cache() {
         .enumerate()
     {
         let heads = [(8, 2, 32, 32), (5, 1, 64, 32), (2, 2, 32, 64)][i % 3];
-        let case = Case { lengths: [1100, 857], ..long(heads, (FORMATS[i % 3], FORMATS[(i + 1) % 3])) };
+        let case = Case { lengths: [1100, 857], ..long(heads, (FORMATS[i % 4], FORMATS[(i + 1) % 4])) };
         let (whole, ring) = (Rules { mask, ..Rules::default() }, Rules { mask, ring: true, ..Rules::default() });
         for (name, mut cpu) in backends() {
             let want = ruled(&mut cpu, (&case, &whole), |_| 64, |_| ());
