@@ -346,9 +346,8 @@ impl Prims for Cpu {
 
     fn conv(&mut self, out: &mut Buf, kv: &mut Kv, place: (usize, usize), x: &Buf, w: &Weight, step: &Step) {
         out.rows = x.rows;
-        let numbers = w.numbers();
-        let taps = numbers.len() / x.width;
-        recurrent::conv(out, (kv, place), x, (&numbers, taps), step, &self.pool);
+        let taps = w.numbers().len() / x.width;
+        recurrent::conv(out, (kv, place), x, (w.columns(taps), taps), step, &self.pool);
     }
 
     fn recur(
@@ -360,7 +359,7 @@ impl Prims for Cpu {
         step: &Step,
     ) {
         out.rows = inputs.v.rows;
-        recurrent::recur(out, (kv, place), inputs, step, &self.pool);
+        recurrent::recur(out, (kv, place), inputs, step, (&self.pool, &self.kernels.f32));
     }
 
     fn route(&mut self, routes: &mut Routes, logits: &Buf, bias: Option<&Weight>, router: Router) {

@@ -9,7 +9,7 @@ mod q8;
 
 use candor_quant::{Format, half};
 
-use crate::{F32Kernels, Kernels, MatKernels, lanes};
+use crate::{F32Kernels, Kernels, MatKernels, lanes, scan};
 
 /// The scalar table.
 pub(crate) static SCALAR: Kernels =
@@ -29,6 +29,8 @@ pub(crate) const LOOPS: F32Kernels = F32Kernels {
     swiglu: lanes::swiglu,
     add: lanes::add,
     mul: lanes::mul,
+    scan: scan::scan,
+    scan_key: scan::scan_key,
     to_f16,
     quantize_q8: lanes::quantize_q8,
 };

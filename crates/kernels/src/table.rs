@@ -2,7 +2,7 @@
 
 use candor_quant::Format;
 
-use crate::{AttentionKernels, BatchKernels, Q8RowMut, Q8Rows};
+use crate::{AttentionKernels, BatchKernels, KeyScan, Q8RowMut, Q8Rows, Scan};
 
 /// The input of a matrix product, in the form that the weights' kernel wants.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +65,10 @@ pub struct F32Kernels {
     pub add: fn(x: &mut [f32], y: &[f32]),
     /// `x *= y`.
     pub mul: fn(x: &mut [f32], y: &[f32]),
+    /// A step of a head's recurrence: replaces the output and the state, `[K][V]`.
+    pub scan: fn(out: &mut [f32], state: &mut [f32], row: Scan<'_>),
+    /// A step of one key's recurrence in many heads of one value each: adds to the outputs, replaces the states.
+    pub scan_key: fn(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>),
     /// Rounds to half precision, ties to even.
     pub to_f16: fn(out: &mut [u16], x: &[f32]),
     /// Rounds to 8-bit blocks, ties to even: the largest magnitude becomes the whole number of 120 to 127 that gives the

@@ -1,6 +1,6 @@
 //! The loops over floats: every table against f64 definitions, and bit for bit against the scalar table.
 
-use candor_kernels::{F32Kernels, Kernels, Q8RowMut};
+use candor_kernels::{F32Kernels, Kernels, KeyScan, Q8RowMut, Scan};
 use candor_quant::half;
 
 /// A generator of numbers from a seed that failures print.
@@ -355,4 +355,74 @@ fn q8_takes_the_best_of_eight_scales() {
     }
     println!("squared error: {:.3} of always 127", ours / plain);
     assert!(ours < plain * 0.9, "{ours:e} against {plain:e}");
+}
+
+/// A step of a recurrence in f64.
+fn scanned(state: &[f32], row: Scan<'_>) -> (Vec<f64>, Vec<f64>) {
+    let (keys, values) = (row.k.len(), row.v.len());
+    let (mut new, mut out) = (vec![0.0; keys * values], vec![0.0; values]);
+    let wide = |x: f32| f64::from(x);
+    for j in 0..values {
+        let old = |i: usize| wide(state[i * values + j]);
+        let erased: f64 = row.erase.map_or(0.0, |(a, _)| (0..keys).map(|i| wide(a[i]) * old(i)).sum());
+        for i in 0..keys {
+            let added = wide(row.k[i]) * wide(row.v[j]);
+            let back = row.erase.map_or(0.0, |(_, b)| wide(b[i]) * erased);
+            new[i * values + j] = old(i) * wide(row.fade[i]) + back + added;
+            let seen = row.bonus.map_or(new[i * values + j], |bonus| old(i) + wide(bonus[i]) * added);
+            out[j] += wide(row.q[i]) * seen;
+        }
+    }
+    (new, out)
+}
+
+#[test]
+fn steps_of_recurrences() {
+    for (keys, values) in [(1, 1), (5, 1), (16, 16), (7, 33), (64, 64), (128, 50)] {
+        for which in 0..4 {
+            let mut random = Random((keys * values + which) as u64);
+            let [q, k, fade, a, b, bonus] = [(); 6].map(|()| random.floats(keys));
+            let (v, state) = (random.floats(values), random.floats(keys * values));
+            let (erase, bonus) = ((which & 1 > 0).then_some((&a[..], &b[..])), (which & 2 > 0).then_some(&bonus[..]));
+            let row = Scan { q: &q, k: &k, v: &v, fade: &fade, erase, bonus };
+            let (new, exact) = scanned(&state, row);
+            let mut first = None;
+            for table in Kernels::available() {
+                let case = format!("{}, {keys} by {values}, {which}", table.name);
+                let (mut out, mut state) = (vec![f32::NAN; values], state.clone());
+                (table.f32.scan)(&mut out, &mut state, row);
+                let all = (bits(&out), bits(&state));
+                assert_eq!(*first.get_or_insert_with(|| all.clone()), all, "{case}");
+                // Terms are below 1, and there are some more than keys of them.
+                let bound = 3.0 * (keys as f64 + 3.0) * EPS * (1.0 + keys as f64).sqrt();
+                let near =
+                    |got: &[f32], want: &[f64]| got.iter().zip(want).all(|(&a, b)| (f64::from(a) - b).abs() <= bound);
+                assert!(near(&out, &exact) && near(&state, &new), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_of_keys() {
+    for heads in LENGTHS {
+        let mut random = Random(heads as u64 + 3);
+        let [v, time, rate, old, start] = [(); 5].map(|()| random.floats(heads));
+        let rate: Vec<f32> = rate.iter().map(|x| -3.0 * x.abs()).collect();
+        let time: Vec<f32> = time.iter().map(|x| x.abs()).collect();
+        let mut first = None;
+        for table in Kernels::available() {
+            let (mut out, mut state) = (start.clone(), old.clone());
+            (table.f32.scan_key)(&mut out, &mut state, KeyScan { q: 0.7, k: -0.3, v: &v, time: &time, rate: &rate });
+            let all = (bits(&out), bits(&state));
+            assert_eq!(*first.get_or_insert_with(|| all.clone()), all, "{}", table.name);
+            for h in 0..heads {
+                let fade = (f64::from(time[h]) * f64::from(rate[h])).exp();
+                let new = f64::from(old[h]) * fade + f64::from(-0.3f32) * f64::from(v[h]);
+                assert!((f64::from(state[h]) - new).abs() < 6.0 * EPS, "{}, {heads} heads: {h}", table.name);
+                let sum = f64::from(start[h]) + f64::from(0.7f32) * new;
+                assert!((f64::from(out[h]) - sum).abs() < 8.0 * EPS, "{}, {heads} heads: {h}", table.name);
+            }
+        }
+    }
 }
