@@ -209,7 +209,7 @@ impl Task<'_> {
             for (i, ((scores, &(from, to)), (max, sum))) in rows.filter(|(_, ((_, (_, to)), _))| *to > 0) {
                 let scores = &mut scores[from..to];
                 let (row, head) = ((first + i) / self.group, (first + i) % self.group);
-                self.rules.adjust(scores, self.first + head, self.positions[row], start + from);
+                self.rules.adjust(scores, self.first + head, (self.positions[row], start + from), self.f32);
                 *max = (self.f32.max)(scores);
                 *sum = (self.f32.exp_sum)(scores, base(*max));
             }

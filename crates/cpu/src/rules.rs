@@ -1,6 +1,7 @@
 //! What happens to attention's scores before their softmax: caps, slopes, scores by distance, sinks.
 
-use candor_ops::{Attention, Mask, Unary, alibi_slope, relative_bucket};
+use candor_kernels::{F32Kernels, Function};
+use candor_ops::{Attention, Mask, alibi_slope, relative_bucket};
 
 use crate::Weight;
 use crate::buffer::room;
@@ -37,9 +38,9 @@ impl<'a> Rules<'a> {
     }
 
     /// Changes the scaled scores of a query of `head` at `position` with the keys from `first` on.
-    pub(crate) fn adjust(&self, scores: &mut [f32], head: usize, position: u32, first: usize) {
+    pub(crate) fn adjust(&self, scores: &mut [f32], head: usize, (position, first): (u32, usize), f32: &F32Kernels) {
         if let Some(cap) = self.soft_cap {
-            scores.iter_mut().for_each(|score| *score = Unary::SoftCap(cap).at(f64::from(*score)) as f32);
+            (f32.function)(scores, Function::SoftCap(cap));
         }
         let position = position as usize;
         if let Some(max) = self.alibi {

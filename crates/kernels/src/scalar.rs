@@ -9,7 +9,7 @@ mod q8;
 
 use candor_quant::{Format, half};
 
-use crate::{F32Kernels, Kernels, MatKernels, lanes, scan};
+use crate::{F32Kernels, Kernels, MatKernels, function, lanes, scan};
 
 /// The scalar table.
 pub(crate) static SCALAR: Kernels =
@@ -27,6 +27,7 @@ pub(crate) const LOOPS: F32Kernels = F32Kernels {
     rms_norm: lanes::rms_norm,
     silu: lanes::silu,
     swiglu: lanes::swiglu,
+    function: function::function,
     add: lanes::add,
     mul: lanes::mul,
     scan: scan::scan,

@@ -2,7 +2,7 @@
 
 use candor_quant::Format;
 
-use crate::{AttentionKernels, BatchKernels, KeyScan, Q8RowMut, Q8Rows, Scan};
+use crate::{AttentionKernels, BatchKernels, Function, KeyScan, Q8RowMut, Q8Rows, Scan};
 
 /// The input of a matrix product, in the form that the weights' kernel wants.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,8 @@ pub struct F32Kernels {
     pub silu: fn(x: &mut [f32]),
     /// `gate = silu(gate) * up`, the same bits as `silu` and `mul` one after the other.
     pub swiglu: fn(gate: &mut [f32], up: &[f32]),
+    /// `x = f(x)`.
+    pub function: fn(x: &mut [f32], f: Function),
     /// `x += y`.
     pub add: fn(x: &mut [f32], y: &[f32]),
     /// `x *= y`.

@@ -1,6 +1,6 @@
 //! The loops over floats: every table against f64 definitions, and bit for bit against the scalar table.
 
-use candor_kernels::{F32Kernels, Kernels, KeyScan, Q8RowMut, Scan};
+use candor_kernels::{F32Kernels, Function, Kernels, KeyScan, Q8RowMut, Scan};
 use candor_quant::half;
 
 /// A generator of numbers from a seed that failures print.
@@ -422,6 +422,48 @@ fn steps_of_keys() {
                 assert!((f64::from(state[h]) - new).abs() < 6.0 * EPS, "{}, {heads} heads: {h}", table.name);
                 let sum = f64::from(start[h]) + f64::from(0.7f32) * new;
                 assert!((f64::from(out[h]) - sum).abs() < 8.0 * EPS, "{}, {heads} heads: {h}", table.name);
+            }
+        }
+    }
+}
+
+/// Every function against f64, value by value, from tiny to huge, in vectors and in what is left of them.
+#[test]
+fn functions_are_near_their_definitions() {
+    type Definition = fn(f64) -> f64;
+    let sigmoid: Definition = |x| 1.0 / (1.0 + (-x).exp());
+    let functions: [(Function, Definition); 9] = [
+        (Function::Sigmoid, sigmoid),
+        (Function::Tanh, f64::tanh),
+        (Function::Gelu, |x| x / (1.0 + (-(8.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).exp())),
+        (Function::GeluQuick, |x| x / (1.0 + (-1.702 * x).exp())),
+        (Function::Softplus, |x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
+        (Function::Exp, f64::exp),
+        (Function::SoftCap(2.5), |x| 2.5 * (x / 2.5).tanh()),
+        (Function::Relu, |x| x.max(0.0)),
+        (Function::ReluSquared, |x| x.max(0.0).powi(2)),
+    ];
+    let mut x: Vec<f32> = (-20_000..20_000).map(|i| i as f32 * 0.002 + 0.000_7).collect();
+    x.extend((-60..=20).flat_map(|i| [1.0, 1.37, -1.0, -1.37].map(|x| x * 2f32.powi(i))));
+    x.extend([0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
+    for (f, definition) in functions {
+        let mut first = None;
+        for table in Kernels::available() {
+            let mut got = x.clone();
+            (table.f32.function)(&mut got, f);
+            assert_eq!(*first.get_or_insert_with(|| bits(&got)), bits(&got), "{}, {f:?}", table.name);
+            for (&x, &got) in x.iter().zip(&got) {
+                let want = definition(f64::from(x));
+                // An error of the exponential's argument is one of the result, relative to it.
+                let size = f64::from(x).abs();
+                let argument = if f == Function::Gelu { 1.6 * (size + 0.045 * size.powi(3)) } else { size };
+                let bound = (8.0 + 3.0 * argument.min(100.0)) * EPS * want.abs() + 1e-37;
+                let same = f64::from(got) == want || got.is_nan() && want.is_nan() || want.abs() > f64::from(f32::MAX);
+                assert!(
+                    same || (f64::from(got) - want).abs() <= bound,
+                    "{}, {f:?} of {x}: {got}, not {want}",
+                    table.name
+                );
             }
         }
     }
