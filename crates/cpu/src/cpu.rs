@@ -346,8 +346,7 @@ impl Prims for Cpu {
 
     fn conv(&mut self, out: &mut Buf, kv: &mut Kv, place: (usize, usize), x: &Buf, w: &Weight, step: &Step) {
         out.rows = x.rows;
-        let taps = w.numbers().len() / x.width;
-        recurrent::conv(out, (kv, place), x, (w.columns(taps), taps), step, &self.pool);
+        recurrent::conv(out, (kv, place), x, w, step, &self.pool);
     }
 
     fn recur(

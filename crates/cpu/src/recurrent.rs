@@ -29,16 +29,23 @@ fn pieces(pool: &Pool, columns: usize, cost: usize, piece: &(dyn Fn(Range<usize>
     pool.run(columns.div_ceil(size), &|index| piece(index * size..columns.min((index + 1) * size)));
 }
 
-/// See [`candor_ops::Prims::conv`]. `w` is `[taps][width]`.
+/// Rows of `cols` numbers, column after column.
+fn columns(numbers: &[f32], cols: usize) -> Vec<f32> {
+    (0..cols).flat_map(|col| numbers.iter().skip(col).step_by(cols).copied()).collect()
+}
+
+/// See [`candor_ops::Prims::conv`].
 pub(crate) fn conv(
     out: &mut Buf,
     (kv, place): (&mut Kv, (usize, usize)),
     x: &Buf,
-    (w, taps): (&[f32], usize),
+    w: &Weight,
     step: &Step,
     pool: &Pool,
 ) {
     let width = x.width;
+    let taps = w.numbers().len() / width;
+    let w = w.arranged(|w| columns(w, taps));
     let (states, len) = kv.states(place);
     let states = Split::new(states, len.max(1));
     let out = Split::new(&mut out.values[..x.rows * width], width);
@@ -83,13 +90,17 @@ pub(crate) fn recur(
         Recurrence {
             value_dim: 1, key_heads: 1, erase: None, bonus: None, decay: Decay::Rates { time, rate }, ..
         } => {
-            by_keys(out, states, &inputs, (time, rate.columns(inputs.key_dim)), step, (pool, f32));
+            let dim = inputs.key_dim;
+            let blocks = |rates: &[f32]| rates.chunks(LINE * dim).flat_map(|block| columns(block, dim)).collect();
+            by_keys(out, states, &inputs, (time, rate.arranged(blocks)), step, (pool, f32));
         }
         _ => by_heads(out, states, &inputs, step, (pool, f32)),
     }
 }
 
-/// Heads of one value with a key in common, as in Mamba: the state is `[K][H]`, so that many heads go at once.
+/// Heads of one value with a key in common, as in Mamba. States and rates lie in blocks of [`LINE`] heads, `[K][heads]`
+/// each, so that many heads go at once; were a block all heads, its rows would lie a power of two apart, which caches bear
+/// badly.
 fn by_keys(
     out: &mut [f32],
     states: &mut [f32],
@@ -99,21 +110,26 @@ fn by_keys(
     (pool, f32): (&Pool, &F32Kernels),
 ) {
     let Recurrence { heads, key_dim: dim, q, k, v, .. } = *inputs;
-    let (states, out) = (Split::new(states, heads), Split::new(out, heads));
+    let (states, out) = (Split::new(states, heads * dim), Split::new(out, heads));
     pieces(pool, heads, v.rows * dim, &|some| {
-        for (t, (&sequence, &position)) in step.sequences.iter().zip(step.positions).enumerate() {
-            let (time, v) = (&time.row(t)[some.clone()], &v.row(t)[some.clone()]);
-            // SAFETY: no two pieces have heads in common.
-            let out = unsafe { out.cell(t, some.clone()) };
-            out.fill(0.0);
-            for (i, (&q, &k)) in q.row(t).iter().zip(k.row(t)).enumerate() {
-                // SAFETY: as above.
-                let state = unsafe { states.cell(sequence as usize * dim + i, some.clone()) };
+        for first in some.clone().step_by(LINE) {
+            let block = first..some.end.min(first + LINE);
+            let place = block.start * dim..block.end * dim;
+            for (t, (&sequence, &position)) in step.sequences.iter().zip(step.positions).enumerate() {
+                // SAFETY: no two pieces have heads in common, and pieces are whole blocks.
+                let (state, out) =
+                    unsafe { (states.cell(sequence as usize, place.clone()), out.cell(t, block.clone())) };
                 if position == 0 {
                     state.fill(0.0);
                 }
-                let rate = &rates[i * heads..][some.clone()];
-                (f32.scan_key)(out, state, KeyScan { q, k, v, time, rate });
+                let row = KeyScan {
+                    q: q.row(t),
+                    k: k.row(t),
+                    v: &v.row(t)[block.clone()],
+                    time: &time.row(t)[block.clone()],
+                    rate: &rates[place.clone()],
+                };
+                (f32.scan_keys)(out, state, row);
             }
         }
     });

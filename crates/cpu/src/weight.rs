@@ -12,11 +12,11 @@ use crate::Batching;
 #[derive(Clone)]
 pub struct Weight(pub(crate) Kind, Arc<Decoded>);
 
-/// A small weight as floats, made when they are first asked for: row by row, and column by column.
+/// A small weight as floats, made when they are first asked for: row by row, and as an operation wants them.
 #[derive(Default)]
 struct Decoded {
     rows: OnceLock<Vec<f32>>,
-    columns: OnceLock<Vec<f32>>,
+    arranged: OnceLock<Vec<f32>>,
 }
 
 #[derive(Clone)]
@@ -65,12 +65,9 @@ impl Weight {
         }
     }
 
-    /// The same seen as rows of `cols`, column after column. A weight has one `cols` all its life.
-    pub(crate) fn columns(&self, cols: usize) -> &[f32] {
-        self.1.columns.get_or_init(|| {
-            let numbers = self.numbers();
-            (0..cols).flat_map(|col| numbers.iter().skip(col).step_by(cols).copied()).collect()
-        })
+    /// The same in another order, which `arrange` makes of them the first time. A weight has one such order all its life.
+    pub(crate) fn arranged(&self, arrange: impl FnOnce(&[f32]) -> Vec<f32>) -> &[f32] {
+        self.1.arranged.get_or_init(|| arrange(self.numbers()))
     }
 
     /// Some rows of a matrix as a matrix of their own.

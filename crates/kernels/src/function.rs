@@ -72,25 +72,18 @@ fn tanh(x: f32) -> f32 {
     if x.abs() < 0.625 { near } else { away }
 }
 
-/// `ln(1 + u)` for `u` within 0 and 1: the logarithm by the polynomial of Cephes' logf (Moshier), and what `1 + u` lost by
-/// rounding put right by a factor (Goldberg 1991, theorem 4).
+/// `ln(1 + u)` for `u` within 0 and 1, as `2 artanh(s)` with `s = u / (2 + u)` up to 1/3, by its series: terms are all
+/// positive, and `s` is small where `u` is, so that nothing cancels.
 #[inline(always)]
 fn log1p(u: f32) -> f32 {
-    const LN2_HIGH: f32 = 0.693_359_4;
-    const LN2_LOW: f32 = -2.121_944_4e-4;
-    let w = 1.0 + u;
-    let large = w > std::f32::consts::SQRT_2;
-    let (x, e) = if large { (0.5 * w - 1.0, 1.0) } else { (w - 1.0, 0.0) };
-    let z = x * x;
-    let p = 7.037_683_6e-2;
-    let p = p * x - 1.151_461e-1;
-    let p = p * x + 1.167_699_87e-1;
-    let p = p * x - 1.242_014_1e-1;
-    let p = p * x + 1.424_932_3e-1;
-    let p = p * x - 1.666_805_8e-1;
-    let p = p * x + 2.000_071_5e-1;
-    let p = p * x - 2.499_999_4e-1;
-    let p = p * x + 3.333_333_1e-1;
-    let log = x + (x * z * p + e * LN2_LOW - 0.5 * z) + e * LN2_HIGH;
-    if w == 1.0 { u } else { log * (u / (w - 1.0)) }
+    let s = u / (2.0 + u);
+    let z = s * s;
+    let p = 1.0 / 15.0;
+    let p = p * z + 1.0 / 13.0;
+    let p = p * z + 1.0 / 11.0;
+    let p = p * z + 1.0 / 9.0;
+    let p = p * z + 1.0 / 7.0;
+    let p = p * z + 1.0 / 5.0;
+    let p = p * z + 1.0 / 3.0;
+    2.0 * (s + s * z * p)
 }

@@ -31,7 +31,7 @@ pub(crate) const LOOPS: F32Kernels = F32Kernels {
     add: lanes::add,
     mul: lanes::mul,
     scan: scan::scan,
-    scan_key: scan::scan_key,
+    scan_keys: scan::scan_keys,
     to_f16,
     quantize_q8: lanes::quantize_q8,
 };

@@ -20,18 +20,18 @@ pub struct Scan<'a> {
     pub bonus: Option<&'a [f32]>,
 }
 
-/// What a row brings to one key of many heads with values of one number.
+/// What a row brings to many heads with values of one number and with one key for all.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyScan<'a> {
-    /// The key's element of the query, the same for all heads.
-    pub q: f32,
-    /// Of the key.
-    pub k: f32,
-    /// A number of each head.
+    /// `[K]`.
+    pub q: &'a [f32],
+    /// `[K]`.
+    pub k: &'a [f32],
+    /// A number of each head, `[H]`.
     pub v: &'a [f32],
-    /// Each head's time.
+    /// Each head's time, `[H]`.
     pub time: &'a [f32],
-    /// How fast each head fades.
+    /// How fast each element fades, `[K][H]`.
     pub rate: &'a [f32],
 }
 
@@ -96,15 +96,36 @@ fn columns<const N: usize>(out: &mut [f32], state: &mut [f32], row: Scan<'_>, fi
     out[first..first + N].copy_from_slice(&sums);
 }
 
-/// `S = exp(time * rate) S + k v`, `out += q S`, a number of each for every head.
+/// `S = exp(time * rate) S + k v`, `out = q S`, with the state `[K][H]`: lane = head.
 #[inline(always)]
-pub fn scan_key(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>) {
-    let KeyScan { q, k, v, time, rate } = row;
-    let heads = out.len();
-    assert!([state.len(), v.len(), time.len(), rate.len()] == [heads; 4], "scan_key: {heads} heads");
-    for h in 0..heads {
-        let new = state[h] * exp(time[h] * rate[h]) + k * v[h];
-        state[h] = new;
-        out[h] += q * new;
+pub fn scan_keys(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>) {
+    let (heads, keys) = (out.len(), row.k.len());
+    assert!(row.q.len() == keys && [row.v.len(), row.time.len()] == [heads; 2], "scan_keys: {keys} by {heads}");
+    assert!([state.len(), row.rate.len()] == [keys * heads; 2], "scan_keys: {keys} by {heads}");
+    let mut first = 0;
+    while first + 16 <= heads {
+        some_heads::<16>(out, state, row, first);
+        first += 16;
     }
+    while first < heads {
+        some_heads::<1>(out, state, row, first);
+        first += 1;
+    }
+}
+
+#[inline(always)]
+fn some_heads<const N: usize>(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>, first: usize) {
+    let heads = out.len();
+    let (mut v, mut time, mut sums) = ([0.0; N], [0.0; N], [0.0; N]);
+    v.copy_from_slice(&row.v[first..first + N]);
+    time.copy_from_slice(&row.time[first..first + N]);
+    for (i, (q, k)) in row.q.iter().zip(row.k).enumerate() {
+        let at = i * heads + first..i * heads + first + N;
+        let (state, rate) = (&mut state[at.clone()], &row.rate[at]);
+        for n in 0..N {
+            state[n] = state[n] * exp(time[n] * rate[n]) + k * v[n];
+            sums[n] += q * state[n];
+        }
+    }
+    out[first..first + N].copy_from_slice(&sums);
 }

@@ -69,8 +69,8 @@ pub struct F32Kernels {
     pub mul: fn(x: &mut [f32], y: &[f32]),
     /// A step of a head's recurrence: replaces the output and the state, `[K][V]`.
     pub scan: fn(out: &mut [f32], state: &mut [f32], row: Scan<'_>),
-    /// A step of one key's recurrence in many heads of one value each: adds to the outputs, replaces the states.
-    pub scan_key: fn(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>),
+    /// A step of many heads of one value each, which share their key: replaces the outputs and the states, `[K][H]`.
+    pub scan_keys: fn(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>),
     /// Rounds to half precision, ties to even.
     pub to_f16: fn(out: &mut [u16], x: &[f32]),
     /// Rounds to 8-bit blocks, ties to even: the largest magnitude becomes the whole number of 120 to 127 that gives the

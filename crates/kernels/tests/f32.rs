@@ -404,24 +404,32 @@ fn steps_of_recurrences() {
 }
 
 #[test]
-fn steps_of_keys() {
-    for heads in LENGTHS {
-        let mut random = Random(heads as u64 + 3);
-        let [v, time, rate, old, start] = [(); 5].map(|()| random.floats(heads));
+fn steps_of_many_heads() {
+    for (heads, keys) in LENGTHS.into_iter().flat_map(|heads| [1, 5, 16].map(|keys| (heads, keys))) {
+        let mut random = Random((heads * 20 + keys) as u64);
+        let [v, time, mut q, mut k] = [heads, heads, keys, keys].map(|count| random.floats(count));
+        let [rate, old] = [(); 2].map(|()| random.floats(heads * keys));
         let rate: Vec<f32> = rate.iter().map(|x| -3.0 * x.abs()).collect();
         let time: Vec<f32> = time.iter().map(|x| x.abs()).collect();
+        (q[0], k[0]) = (0.7, -0.3);
         let mut first = None;
         for table in Kernels::available() {
-            let (mut out, mut state) = (start.clone(), old.clone());
-            (table.f32.scan_key)(&mut out, &mut state, KeyScan { q: 0.7, k: -0.3, v: &v, time: &time, rate: &rate });
+            let case = format!("{}, {heads} heads, {keys} keys", table.name);
+            let (mut out, mut state) = (vec![f32::NAN; heads], old.clone());
+            (table.f32.scan_keys)(&mut out, &mut state, KeyScan { q: &q, k: &k, v: &v, time: &time, rate: &rate });
             let all = (bits(&out), bits(&state));
-            assert_eq!(*first.get_or_insert_with(|| all.clone()), all, "{}", table.name);
+            assert_eq!(*first.get_or_insert_with(|| all.clone()), all, "{case}");
             for h in 0..heads {
-                let fade = (f64::from(time[h]) * f64::from(rate[h])).exp();
-                let new = f64::from(old[h]) * fade + f64::from(-0.3f32) * f64::from(v[h]);
-                assert!((f64::from(state[h]) - new).abs() < 6.0 * EPS, "{}, {heads} heads: {h}", table.name);
-                let sum = f64::from(start[h]) + f64::from(0.7f32) * new;
-                assert!((f64::from(out[h]) - sum).abs() < 8.0 * EPS, "{}, {heads} heads: {h}", table.name);
+                let mut sum = 0.0;
+                for i in 0..keys {
+                    let at = i * heads + h;
+                    let fade = (f64::from(time[h]) * f64::from(rate[at])).exp();
+                    let new = f64::from(old[at]) * fade + f64::from(k[i]) * f64::from(v[h]);
+                    assert!((f64::from(state[at]) - new).abs() < 6.0 * EPS, "{case}: head {h}, key {i}");
+                    sum += f64::from(q[i]) * new;
+                }
+                let bound = (6.0 + keys as f64) * EPS * 2.0 * (keys as f64).sqrt();
+                assert!((f64::from(out[h]) - sum).abs() < bound, "{case}: head {h}");
             }
         }
     }

@@ -37,7 +37,7 @@ compile! {
     add(x: &mut [f32], y: &[f32]) = lanes::add(x, y);
     mul(x: &mut [f32], y: &[f32]) = lanes::mul(x, y);
     scan(out: &mut [f32], state: &mut [f32], row: Scan<'_>) = scan::scan(out, state, row);
-    scan_key(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>) = scan::scan_key(out, state, row);
+    scan_keys(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>) = scan::scan_keys(out, state, row);
     to_f16(out: &mut [u16], x: &[f32]) = narrow(out, x);
     quantize_q8(out: Q8RowMut<'_>, x: &[f32]) = lanes::quantize_q8(out, x);
 }
