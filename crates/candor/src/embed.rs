@@ -198,7 +198,7 @@ impl Embedder {
                 let options = SessionOptions { context, keys, values, ..SessionOptions::default() };
                 let plan = Room::new(self.model.config(), sequences, &options)?.plan;
                 let rows = if is_encoder { context * sequences } else { (context * sequences).min(most) };
-                Fitted { run: self.model.loaded().begin(&plan, rows, 0), context, sequences }
+                Fitted { run: self.model.loaded().begin(&plan, rows, 0)?, context, sequences }
             }
         };
         let tokens = texts.concat();

@@ -19,7 +19,7 @@ pub(crate) struct Loaded {
 /// A part of a model on a backend.
 pub(crate) trait LoadedPart: Send + Sync {
     /// A run with an empty cache, room for `rows` tokens and `outputs` rows of logits in a step. `plan` is the model's.
-    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Box<dyn RunPart>;
+    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Box<dyn RunPart>, Error>;
 }
 
 /// A run: the caches and buffers of one session.
@@ -70,8 +70,12 @@ impl Loaded {
     }
 
     /// A run with empty caches, room for `rows` tokens and `outputs` rows of logits in a step.
-    pub(crate) fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Run {
-        Run { parts: self.parts.iter().map(|part| part.begin(plan, rows, outputs)).collect() }
+    ///
+    /// # Errors
+    /// If a backend cannot have such a cache.
+    pub(crate) fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Run, Error> {
+        let parts = self.parts.iter().map(|part| part.begin(plan, rows, outputs));
+        Ok(Run { parts: parts.collect::<Result<_, _>>()? })
     }
 }
 
@@ -164,12 +168,13 @@ where
     B::Kv: Send,
     B::Routes: Send,
 {
-    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Box<dyn RunPart> {
+    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Box<dyn RunPart>, Error> {
         let mut ops = self.ops.clone();
+        ops.check_kv(plan).map_err(candor_models::Error::from)?;
         let mut scratch = self.model.scratch(&mut ops, rows, outputs);
         scratch.far = plan.context > self.model.config().original_context();
         let kv = ops.kv(&plan.part(self.model.part().layers.clone()));
-        Box::new(Running { model: self.model.clone(), ops, scratch, kv })
+        Ok(Box::new(Running { model: self.model.clone(), ops, scratch, kv }))
     }
 }
 

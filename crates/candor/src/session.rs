@@ -106,7 +106,7 @@ impl Session {
         let room = Room::new(loaded.config(), 1, options)?;
         let max_outputs = room.outputs(loaded.config());
         let Room { plan, chunk } = room;
-        let run = loaded.begin(&plan, chunk, max_outputs);
+        let run = loaded.begin(&plan, chunk, max_outputs)?;
         let (context, tokens, logits, best) = (plan.context, Vec::new(), Vec::new(), Best::Unknown);
         Ok(Session { model, run, context, chunk, max_outputs, tokens, logits, best })
     }

@@ -83,7 +83,7 @@ fn step<T>(tokens: &Tokens, f: impl FnOnce(&Step) -> T) -> T {
 fn cache(layer: LayerCache, tokens: &Tokens) -> <Reference as Prims>::Kv {
     let context = tokens.positions.iter().max().map_or(1, |&last| last as usize + 1);
     let (keys, values) = (KvFormat::F32, KvFormat::F32);
-    Reference.kv(&KvPlan { layers: vec![layer], context, sequences: 1, keys, values })
+    Reference.kv(&KvPlan { layers: vec![layer], context, step: context, sequences: 1, keys, values })
 }
 
 /// Changes the first input in place.

@@ -211,7 +211,7 @@ impl Config {
     /// The cache for `sequences` sequences of up to `context` positions.
     pub fn kv_plan(&self, context: usize, sequences: usize, keys: KvFormat, values: KvFormat) -> KvPlan {
         let layers = self.blocks.iter().map(|block| block.cache).collect();
-        KvPlan { layers, context, sequences, keys, values }
+        KvPlan { layers, context, step: context, sequences, keys, values }
     }
 
     /// Whether the past of a sequence is kept in states, which cannot be taken back to an earlier position.

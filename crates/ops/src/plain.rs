@@ -24,6 +24,9 @@ impl<B: Prims> Prims for Plain<B> {
     fn buffer(&mut self, rows: usize, width: usize) -> B::Buf {
         self.0.buffer(rows, width)
     }
+    fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
+        self.0.check_kv(plan)
+    }
     fn kv(&mut self, plan: &KvPlan) -> B::Kv {
         self.0.kv(plan)
     }

@@ -625,7 +625,7 @@ mod tests {
 
     fn plan(format: KvFormat) -> KvPlan {
         let (keys, values) = (format, format);
-        KvPlan { layers: vec![LayerCache::attention(2, 1, 2); 2], context: 3, sequences: 2, keys, values }
+        KvPlan { layers: vec![LayerCache::attention(2, 1, 2); 2], context: 3, step: 3, sequences: 2, keys, values }
     }
 
     #[test]
@@ -665,7 +665,7 @@ mod tests {
         let heads = Heads { heads: 1, kv_heads: 1, key_dim: 32, value_dim: 64, scale: 1.0 };
         let (keys, values) = (KvFormat::Q8_0, KvFormat::Q8_0);
         let layers = vec![LayerCache::attention(1, 32, 64)];
-        let plan = KvPlan { layers, context: 1, sequences: 1, keys, values };
+        let plan = KvPlan { layers, context: 1, step: 1, sequences: 1, keys, values };
         let mut kv = Reference.kv(&plan);
         let places = step(&[0], &[0], &[0], &[]);
         let mut value = [0.0; 64];
