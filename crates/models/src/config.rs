@@ -214,6 +214,32 @@ impl Config {
         KvPlan { layers, context, step: context, sequences, keys, values }
     }
 
+    /// Whether layers read more of those before them than the residual stream.
+    pub(crate) fn crosses(&self) -> bool {
+        self.per_layer.is_some() || self.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Rwkv7(_)))
+    }
+
+    /// What a file leaves open that matters, for people to read.
+    ///
+    /// # Errors
+    /// If a key has the wrong type.
+    pub fn notes(gguf: &Gguf) -> Result<Vec<String>, Error> {
+        let metadata = gguf.metadata();
+        let named = ["general.name", "general.basename", "general.base_model.0.name"];
+        let mut names = named.iter().filter_map(|key| metadata.str(key).ok().flatten());
+        let mistral = names.any(|name| name.to_ascii_lowercase().contains("mistral"));
+        let windowless = metadata.get("llama.attention.sliding_window").is_none();
+        let mut notes = Vec::new();
+        if metadata.str("general.architecture")? == Some("llama") && mistral && windowless {
+            notes.push(
+                "the file has no sliding window (llama.attention.sliding_window); Mistral 7B v0.1 and what is made of it \
+                 were trained with one of 4096"
+                    .into(),
+            );
+        }
+        Ok(notes)
+    }
+
     /// Whether the past of a sequence is kept in states, which cannot be taken back to an earlier position.
     pub fn is_recurrent(&self) -> bool {
         self.blocks.iter().any(|block| block.cache.states.iter().any(|&len| len > 0))

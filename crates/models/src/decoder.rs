@@ -89,6 +89,11 @@ impl<B: Ops> Decoder<B> {
     /// If the file is not a model of this wiring, has no such layers, or the backend cannot hold the part.
     pub fn load_part(gguf: &Gguf, ops: &mut B, part: &Part) -> Result<Decoder<B>, Error> {
         Decoder::<Shapes>::check(gguf, 1)?;
+        if part.begin == Begin::Stream && Config::from_gguf(gguf)?.crosses() {
+            return Err(Error::Unsupported(
+                "a model whose layers hand on more than the stream cannot be divided over devices".into(),
+            ));
+        }
         Decoder::load_unchecked(gguf, ops, part)
     }
 

@@ -188,7 +188,7 @@ const QWEN35: Architecture =
 
 /// Every supported architecture.
 pub const ARCHITECTURES: &[Architecture] = &[
-    LLAMA,
+    Architecture { windows: Windows::All, ..LLAMA },
     Architecture {
         name: "llama4",
         qk_norm: QkNorm::Bare,
