@@ -208,7 +208,6 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "granite", logit_scale: LogitScale::Divided, ..LLAMA },
     Architecture { name: "granitemoe", logit_scale: LogitScale::Divided, ..LLAMA },
     Architecture { name: "granitehybrid", logit_scale: LogitScale::Divided, rotation: Rotation::IfFinetuned, ..LLAMA },
-    Architecture { name: "arcee", activation: Activation::Plain(Unary::ReluSquared), ..LLAMA },
     Architecture { name: "deepseek2", router: (Gate::Softmax, false), ..LLAMA },
     Architecture { name: "chatglm", ..LLAMA },
     Architecture { name: "glm4", sandwich: true, ..LLAMA },
@@ -278,8 +277,6 @@ pub const ARCHITECTURES: &[Architecture] = &[
         },
         ..NEOX
     },
-    Architecture { name: "seed_oss", norms: ["attn_norm", "post_attention_norm", "output_norm"], ..NEOX },
-    Architecture { name: "smollm3", ..LLAMA },
     GEMMA,
     Architecture { name: "gemma2", sandwich: true, windows: Windows::ButEvery(2), quirk: gemma2, ..GEMMA },
     Architecture {
