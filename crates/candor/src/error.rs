@@ -73,6 +73,14 @@ pub enum Error {
         /// Positions of the session.
         context: usize,
     },
+    /// The context asked for is longer than what is supported of the model.
+    #[error("context of {context}: this architecture is supported up to {limit} positions")]
+    ContextLimit {
+        /// Positions asked for.
+        context: usize,
+        /// The most that will do.
+        limit: usize,
+    },
     /// The key-value cache does not fit into memory.
     #[error("a context of {context} needs {} MB for keys and values, more than can be had", bytes / 1_000_000)]
     Memory {

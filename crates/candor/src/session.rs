@@ -79,6 +79,9 @@ impl Room {
     pub(crate) fn new(config: &Config, sequences: usize, options: &SessionOptions) -> Result<Room, Error> {
         let room = Room::planned(config, sequences, options);
         let (context, plan) = (room.plan.context, &room.plan);
+        if let Some(limit) = config.limit.filter(|&limit| context > limit) {
+            return Err(Error::ContextLimit { context, limit });
+        }
         plan.check().map_err(candor_models::Error::from)?;
         // The cache is allocated without touching it; whether the system would give it is asked first.
         let bytes = plan.checked_bytes().unwrap_or(usize::MAX);
@@ -90,7 +93,10 @@ impl Room {
 
     /// The same, before it is known whether there is so much.
     pub(crate) fn planned(config: &Config, sequences: usize, options: &SessionOptions) -> Room {
-        let context = if options.context == 0 { config.context } else { options.context };
+        let context = match options.context {
+            0 => config.context.min(config.limit.unwrap_or(usize::MAX)),
+            asked => asked,
+        };
         let plan = config.kv_plan(context, sequences, options.keys, options.values);
         Room { plan, chunk: options.batch.min(options.ubatch).clamp(1, context) }
     }

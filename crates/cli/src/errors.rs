@@ -217,7 +217,9 @@ impl Error {
                 "-c N makes the context longer, --context-shift forgets the older half of the text; a conversation \
                  begins anew with /clear"
             }
-            Error::Candor(candor::Error::Memory { .. }) => "-c N makes the context shorter",
+            Error::Candor(candor::Error::Memory { .. } | candor::Error::ContextLimit { .. }) => {
+                "-c N makes the context shorter"
+            }
             Error::Candor(candor::Error::Model(candor::models::Error::Ops(candor::ops::Error::Cache { .. }))) => {
                 "-ctk f16 and -ctv f16 take heads of any width"
             }

@@ -30,6 +30,8 @@ pub struct Config {
     pub eps: f32,
     /// Positions that a token sees in those layers that limit them.
     pub window: Option<usize>,
+    /// Positions beyond which the model computes something that is not supported.
+    pub limit: Option<usize>,
     /// What the model gives for a token.
     pub gives: Gives,
     /// What varies from layer to layer.
@@ -138,6 +140,7 @@ impl Config {
             heads: Heads { heads: 0, kv_heads: 0, key_dim: 0, value_dim: 0, scale: 1.0 },
             eps,
             window: None,
+            limit: None,
             gives: if causal { Gives::Logits } else { Gives::Embeddings },
             blocks: Vec::new(),
             masks: Vec::new(),

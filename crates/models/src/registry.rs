@@ -195,7 +195,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
         windows: Windows::Chunks(4, 8192),
         rotation: Rotation::OnlyWindows,
         router: (Gate::Sigmoid, false),
-        quirk: |config| config.weigh_before = true,
+        quirk: |config| {
+            config.weigh_before = true;
+            // Its layers without rotation scale queries by position from there on.
+            config.limit = Some(8192);
+        },
         ..LLAMA
     },
     Architecture { name: "baichuan", quirk: baichuan, ..LLAMA },
