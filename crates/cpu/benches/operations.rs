@@ -1,4 +1,5 @@
-//! Speed of operations as models have them, with all threads: `cargo bench -p candor-cpu --bench operations`.
+//! Speed of operations as models have them: `cargo bench -p candor-cpu --bench operations -- [THREADS]`, by default as many as
+//! there are cores.
 //!
 //! Microseconds per call, best and median of some calls, after some to warm up.
 
@@ -29,7 +30,8 @@ fn time(name: &str, rows: usize, calls: usize, mut op: impl FnMut(&Step<'_>)) {
 }
 
 fn main() {
-    let mut ops = Cpu::new(CpuOptions::default());
+    let threads = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(0);
+    let mut ops = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
     println!("{}, {} threads: best and median in microseconds", ops.kernels().name, ops.threads());
     for rows in [1, 64] {
         experts(&mut ops, rows);

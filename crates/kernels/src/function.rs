@@ -31,7 +31,7 @@ pub fn function(x: &mut [f32], f: Function) {
     match f {
         Function::Sigmoid => each(x, sigmoid),
         Function::Tanh => each(x, tanh),
-        Function::Gelu => each(x, |x| x * sigmoid(1.595_769_1 * (x + 0.044_715 * x * x * x))),
+        Function::Gelu => each(x, |x| x * sigmoid(2.0 * 0.797_884_6 * (x + 0.044_715 * x * x * x))),
         Function::GeluQuick => each(x, |x| x * sigmoid(1.702 * x)),
         Function::Softplus => each(x, |x| relu(x) + log1p(exp(-x.abs()))),
         Function::Exp => each(x, exp),
@@ -63,10 +63,10 @@ fn sigmoid(x: f32) -> f32 {
 fn tanh(x: f32) -> f32 {
     let z = x * x;
     let p = -5.704_988_7e-3;
-    let p = p * z + 2.063_908_9e-2;
+    let p = p * z + 2.063_909e-2;
     let p = p * z - 5.373_971_6e-2;
     let p = p * z + 1.333_144_2e-1;
-    let p = p * z - 3.333_328_2e-1;
+    let p = p * z - 3.333_328e-1;
     let near = p * z * x + x;
     let away = (1.0 - 2.0 / (exp(2.0 * x.abs()) + 1.0)).copysign(x);
     if x.abs() < 0.625 { near } else { away }
