@@ -35,8 +35,12 @@ def write(path, config, tokens, tensors, pooling, half=False, extra=None):
     writer.add_token_list([spelled(token) for token in tokens])
     writer.add_token_types([kind(token) for token in tokens])
     writer.add_token_type_count(config["type_vocab_size"])
+    # As the converter reads them off BERT's templates, [CLS] A [SEP] and [CLS] A [SEP] B [SEP].
+    writer.add_add_bos_token(True)
+    writer.add_add_eos_token(True)
+    writer.add_add_sep_token(False)
     for name, add in [("[UNK]", writer.add_unk_token_id), ("[SEP]", writer.add_sep_token_id),
-                      ("[PAD]", writer.add_pad_token_id), ("[CLS]", writer.add_bos_token_id),
+                      ("[SEP]", writer.add_eos_token_id), ("[PAD]", writer.add_pad_token_id), ("[CLS]", writer.add_bos_token_id),
                       ("[MASK]", writer.add_mask_token_id)]:
         add(tokens.index(name))
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, config["num_hidden_layers"])
