@@ -73,6 +73,15 @@ pub enum Error {
     /// There is no text to measure.
     #[error("there is no text")]
     NoText,
+    /// There are no texts, one on each line.
+    #[error("there are no texts")]
+    NoLines,
+    /// Bytes that are no text were to go to a terminal.
+    #[error("an npy file is not for a terminal")]
+    Binary,
+    /// A table was asked for whose rows belong to several texts.
+    #[error("an npy file holds one vector for each text, and --pooling none gives one for each token of several")]
+    Ragged,
     /// The platform has no folder for the configuration file, or the variable says that there is none.
     #[error("there is no configuration file: CANDOR_CONFIG is empty, or there is no home folder")]
     NoConfigPath,
@@ -210,6 +219,13 @@ impl Error {
             Error::Escape(_) => r#"the escapes are \n \t \r \\ \" \' and \x41"#,
             Error::NoPrompt => "give one with -p TEXT, -f FILE or through a pipe; candor chat starts a conversation",
             Error::NoText => "give one with -f FILE or through a pipe",
+            Error::NoLines => "give one on each line of -f FILE or of stdin",
+            Error::Binary => "-o FILE writes it; --embd-output-format json is text",
+            Error::Ragged => "--embd-output-format json holds them; or give one text",
+            Error::Candor(candor::Error::Encoder { .. }) => "candor embed makes vectors with it",
+            Error::Candor(candor::Error::NoPooling(_)) => "--pooling mean, cls or last says it",
+            Error::Candor(candor::Error::NoRank) => "candor embed makes vectors with it, which can be compared",
+            Error::Candor(candor::Error::TextTooLong { .. }) => "--truncate cuts texts off",
             Error::EmptyPrompt => "give one with -p TEXT, or --raw to let the model begin a text of its own",
             Error::SystemPrompt(_) => "--chat-template-file FILE gives the model a template",
             Error::Candor(candor::Error::EmptyPrompt) => "give one with -p TEXT",

@@ -3,12 +3,14 @@
 
 mod answer;
 mod args;
+mod bar;
 mod bench;
 mod chat;
 mod complete;
 mod config;
 mod conversation;
 mod devices;
+mod embed;
 mod errors;
 mod inspect;
 mod interrupt;
@@ -48,6 +50,8 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Show(args) => show::show(&args, &line),
         Command::Tokenize(args) => tokenize::tokenize(&args, &line),
         Command::Perplexity(args) => perplexity::perplexity(&args, &line),
+        Command::Embed(args) => embed::embed(&args, &line),
+        Command::Rerank(args) => embed::rerank(&args, &line),
         Command::Bench(args) => bench::bench(&args, &line),
         Command::Trace(args) => inspect::trace::trace(&args, &line),
         Command::Logits(args) => inspect::logits::logits(&args, &line),

@@ -8,10 +8,10 @@ use std::{
 };
 
 use candor::{LoadOptions, Model, SessionOptions, gguf::Gguf};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
     args::{Line, ModelArgs, OutputArgs, PerformanceArgs, When},
+    bar::Bar,
     errors::Error,
     near::nearest,
     output::say,
@@ -20,9 +20,6 @@ use crate::{
 
 /// Smaller files are loaded before a bar could be seen.
 const LARGE_BYTES: u64 = 64 << 20;
-
-/// A bar that would be gone before this is not shown.
-const BAR_AFTER: Duration = Duration::from_millis(300);
 
 /// Where a model comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,46 +180,6 @@ fn read_ahead(model: &Model, when: When, started: Instant) {
     if when != When::Always && model.gguf().file_bytes() < LARGE_BYTES {
         return;
     }
-    let mut bar: Option<ProgressBar> = None;
-    model.gguf().prefault(|done, total| {
-        if is_due(when, started.elapsed()) {
-            bar.get_or_insert_with(|| new_bar(total)).set_position(done);
-        }
-    });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-}
-
-/// Whether to show a bar after so long.
-fn is_due(when: When, waited: Duration) -> bool {
-    match when {
-        When::Auto => waited > BAR_AFTER,
-        When::Always => true,
-        When::Never => false,
-    }
-}
-
-/// A bar on stderr; it draws nothing where that is no terminal.
-fn new_bar(total: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("loading {wide_bar} {bytes} of {total_bytes}, {eta} left");
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.tick();
-    bar
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bar_comes_after_a_while() {
-        let (soon, late) = (Duration::from_millis(1), Duration::from_secs(1));
-        for (when, at_once, then) in
-            [(When::Auto, false, true), (When::Always, true, true), (When::Never, false, false)]
-        {
-            assert_eq!((is_due(when, soon), is_due(when, late)), (at_once, then), "{when:?}");
-        }
-    }
+    let mut bar = Bar::new(when, "loading {wide_bar} {bytes} of {total_bytes}, {eta} left", started);
+    model.gguf().prefault(|done, total| bar.set(done, total));
 }

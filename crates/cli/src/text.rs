@@ -78,6 +78,11 @@ fn unknown(rest: &str, chars: usize) -> Error {
     Error::Escape(rest.chars().take(chars).collect())
 }
 
+/// A line of the user's own as it is, but for control characters, which a terminal would obey.
+pub fn shown(line: &str) -> String {
+    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// A piece between quotes, on one line; a byte that is no character by itself as `\xE2`.
 pub fn quoted(piece: &[u8]) -> String {
     let mut text = String::from("'");

@@ -1,4 +1,4 @@
-//! The command line as types: every command and every flag but those of devices, sampling, benchmarks and inspection. Nothing
+//! The command line as types: every command and every flag but those of devices, sampling, vectors, benchmarks and inspection. Nothing
 //! here acts on them.
 //!
 //! Flags carry llama.cpp's names. Variables are not written here: [`parse`] gives each flag its own.
@@ -6,6 +6,7 @@
 pub mod argv;
 pub mod bench;
 pub mod device;
+pub mod embed;
 pub mod inspect;
 pub mod kwargs;
 pub mod parse;
@@ -21,6 +22,7 @@ use crate::errors::Error;
 
 pub use bench::BenchArgs;
 pub use device::DeviceArgs;
+pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use kwargs::Kwargs;
 pub use parse::{Line, Parsed, Rank};
@@ -56,6 +58,12 @@ pub enum Command {
     /// Measure how well a model predicts a text
     #[command(after_help = SETTINGS_NOTE)]
     Perplexity(PerplexityArgs),
+    /// Print vectors of texts
+    #[command(after_help = SETTINGS_NOTE)]
+    Embed(EmbedArgs),
+    /// Sort documents by how well they answer a query
+    #[command(after_help = SETTINGS_NOTE)]
+    Rerank(RerankArgs),
     /// Measure how fast a model reads prompts and writes tokens
     #[command(after_help = SETTINGS_NOTE)]
     Bench(BenchArgs),
@@ -284,7 +292,7 @@ pub struct OutputArgs {
     /// Print the model, the settings and timings to stderr
     #[arg(short, long)]
     pub verbose: bool,
-    /// Show a bar on a terminal while a file loads: auto does where it is large and takes a while
+    /// Show a bar on a terminal while a file loads or texts are read: auto does where it takes a while
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub progress: When,
 }

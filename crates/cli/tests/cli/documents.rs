@@ -4,12 +4,14 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 17] = [
     "run",
     "chat",
     "show",
     "tokenize",
     "perplexity",
+    "embed",
+    "rerank",
     "bench",
     "trace",
     "logits",

@@ -7,6 +7,7 @@ mod context;
 mod conversation;
 mod devices;
 mod documents;
+mod embed;
 mod faults;
 #[cfg(feature = "gpu")]
 mod gpu;

@@ -1,0 +1,72 @@
+//! A bar on stderr for what takes a while. It draws nothing where stderr is no terminal.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::When;
+
+/// A bar that would be gone before this is not shown.
+const AFTER: Duration = Duration::from_millis(300);
+
+/// A bar that comes when it is due, and goes when it is dropped.
+pub struct Bar {
+    when: When,
+    template: &'static str,
+    started: Instant,
+    shown: Option<ProgressBar>,
+}
+
+impl Bar {
+    /// A bar of what began at `started`, drawn as indicatif's `template` says.
+    pub fn new(when: When, template: &'static str, started: Instant) -> Bar {
+        Bar { when, template, started, shown: None }
+    }
+
+    /// So much is done.
+    pub fn set(&mut self, done: u64, total: u64) {
+        if is_due(self.when, self.started.elapsed()) {
+            self.shown.get_or_insert_with(|| shown(self.template, total)).set_position(done);
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Whether to show a bar after so long.
+fn is_due(when: When, waited: Duration) -> bool {
+    match when {
+        When::Auto => waited > AFTER,
+        When::Always => true,
+        When::Never => false,
+    }
+}
+
+fn shown(template: &str, total: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.tick();
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_comes_after_a_while() {
+        let (soon, late) = (Duration::from_millis(1), Duration::from_secs(1));
+        for (when, at_once, then) in
+            [(When::Auto, false, true), (When::Always, true, true), (When::Never, false, false)]
+        {
+            assert_eq!((is_due(when, soon), is_due(when, late)), (at_once, then), "{when:?}");
+        }
+    }
+}
