@@ -152,6 +152,7 @@ impl Session {
         let seen = common == self.tokens().len() && common == prompt.len() && known;
         let common = if seen { common } else { common.min(prompt.len() - 1) };
         self.truncate(common);
+        let prompt_tokens = prompt.len() - self.held();
         let cancel = options.cancel.clone();
         let go_on = |_| !cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
         let finished = self.evaluate_for(wanted, &prompt[common..], go_on)?;
@@ -164,7 +165,7 @@ impl Session {
             pending: None,
             held: String::new(),
             stop_reason: (!finished).then_some(StopReason::Cancelled),
-            timings: Timings { prompt_tokens: prompt.len() - common, prompt: started.elapsed(), ..Timings::default() },
+            timings: Timings { prompt_tokens, prompt: started.elapsed(), ..Timings::default() },
             decoding_since: Instant::now(),
             session: self,
             options,

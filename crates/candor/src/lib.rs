@@ -27,6 +27,7 @@ mod generate;
 mod gpus;
 mod model;
 mod observe;
+mod past;
 mod perplexity;
 mod plan;
 mod runner;

@@ -5,6 +5,7 @@ use candor_ops::{KvFormat, KvPlan, Step, Traffic};
 
 use crate::{
     Error, Model, Observer,
+    past::Past,
     runner::{self, Best},
 };
 
@@ -46,10 +47,12 @@ const LOGITS_ELEMENTS: usize = 1 << 24;
 pub struct Session {
     model: Model,
     run: runner::Run,
-    context: usize,
+    plan: KvPlan,
     chunk: usize,
     max_outputs: usize,
     tokens: Vec<u32>,
+    /// Which of them are in memory; fewer than there are after going back where that cannot be done in place.
+    past: Past,
     logits: Vec<f32>,
     best: Best,
 }
@@ -107,8 +110,8 @@ impl Session {
         let max_outputs = room.outputs(loaded.config());
         let Room { plan, chunk } = room;
         let run = loaded.begin(&plan, chunk, max_outputs);
-        let (context, tokens, logits, best) = (plan.context, Vec::new(), Vec::new(), Best::Unknown);
-        Ok(Session { model, run, context, chunk, max_outputs, tokens, logits, best })
+        let (tokens, past, logits, best) = (Vec::new(), Past::default(), Vec::new(), Best::Unknown);
+        Ok(Session { model, run, plan, chunk, max_outputs, tokens, past, logits, best })
     }
 
     /// The model.
@@ -118,7 +121,7 @@ impl Session {
 
     /// Positions in all.
     pub fn context(&self) -> usize {
-        self.context
+        self.plan.context
     }
 
     /// The tokens seen so far.
@@ -142,10 +145,12 @@ impl Session {
         self.run.traffic()
     }
 
-    /// Forgets all but the first `len` tokens.
+    /// Forgets all but the first `len` tokens. A model with states, which cannot be taken back, computes those anew when
+    /// more tokens are evaluated.
     pub fn truncate(&mut self, len: usize) {
         if len < self.tokens.len() {
             self.tokens.truncate(len);
+            self.past.truncate(&self.plan, len);
             self.logits.clear();
             self.best = Best::Unknown;
         }
@@ -168,6 +173,9 @@ impl Session {
         mut proceed: impl FnMut(usize) -> bool,
     ) -> Result<bool, Error> {
         self.admit(tokens)?;
+        if !tokens.is_empty() && !self.catch_up(|| proceed(0))? {
+            return Ok(false);
+        }
         let mut done = 0;
         for chunk in tokens.chunks(self.chunk) {
             if !proceed(done) {
@@ -186,6 +194,7 @@ impl Session {
     /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
     pub fn evaluate_each(&mut self, tokens: &[u32], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         self.admit(tokens)?;
+        self.catch_up(|| true)?;
         let vocab = self.model.config().vocab;
         for (number, chunk) in tokens.chunks(self.max_outputs).enumerate() {
             let outputs: Vec<u32> = (0..chunk.len() as u32).collect();
@@ -206,6 +215,7 @@ impl Session {
     /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
     pub fn observe(&mut self, tokens: &[u32], logits: Logits, observer: &mut dyn Observer) -> Result<(), Error> {
         self.admit(tokens)?;
+        self.catch_up(|| true)?;
         let size = match logits {
             Logits::All => self.max_outputs,
             Logits::Last => self.chunk,
@@ -234,10 +244,28 @@ impl Session {
             return Err(Error::Token { token, vocab });
         }
         let prompt = self.tokens.len() + tokens.len();
-        if prompt > self.context {
-            return Err(Error::PromptTooLong { prompt, context: self.context });
+        if prompt > self.context() {
+            return Err(Error::PromptTooLong { prompt, context: self.context() });
         }
         Ok(())
+    }
+
+    /// Tokens that are not computed again when more are evaluated.
+    pub(crate) fn held(&self) -> usize {
+        self.past.held()
+    }
+
+    /// Computes the session's tokens anew that memory no longer holds; `false` if `proceed` stopped that.
+    fn catch_up(&mut self, mut proceed: impl FnMut() -> bool) -> Result<bool, Error> {
+        while self.past.held() < self.tokens.len() {
+            if !proceed() {
+                return Ok(false);
+            }
+            let first = self.past.held();
+            let tokens = self.tokens[first..self.tokens.len().min(first + self.chunk)].to_vec();
+            self.feed(&tokens, &[], |run, step, logits| run.step(step, logits).map(|()| Best::Unknown))?;
+        }
+        Ok(true)
     }
 
     fn step(&mut self, tokens: &[u32], outputs: &[u32], wanted: Wanted) -> Result<(), Error> {
@@ -254,12 +282,24 @@ impl Session {
         outputs: &[u32],
         take: impl FnOnce(&mut runner::Run, Step<'_>, &mut Vec<f32>) -> Result<Best, Error>,
     ) -> Result<(), Error> {
-        let first = self.tokens.len() as u32;
+        self.feed(tokens, outputs, take)?;
+        self.tokens.extend_from_slice(tokens);
+        Ok(())
+    }
+
+    /// Puts tokens into memory after those that it holds.
+    fn feed(
+        &mut self,
+        tokens: &[u32],
+        outputs: &[u32],
+        take: impl FnOnce(&mut runner::Run, Step<'_>, &mut Vec<f32>) -> Result<Best, Error>,
+    ) -> Result<(), Error> {
+        let first = self.past.held() as u32;
         let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
         let sequences = vec![0; tokens.len()];
         let step = Step { tokens, positions: &positions, sequences: &sequences, outputs };
         self.best = take(&mut self.run, step, &mut self.logits)?;
-        self.tokens.extend_from_slice(tokens);
+        self.past.extend(tokens.len());
         Ok(())
     }
 }

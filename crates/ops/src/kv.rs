@@ -65,6 +65,13 @@ pub struct KvPlan {
 }
 
 impl KvPlan {
+    /// The least position, other than 0, from which a sequence can go on that has had `len` positions at most since its
+    /// position 0 was last fed: what states have taken in cannot be undone.
+    pub fn rollback(&self, len: usize) -> usize {
+        let has_states = self.layers.iter().any(|layer| layer.states.iter().any(|&state| state > 0));
+        if has_states { len } else { 0 }
+    }
+
     /// The same for some of the layers.
     ///
     /// # Panics
