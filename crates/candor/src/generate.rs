@@ -80,6 +80,17 @@ pub struct Timings {
     pub tokens: usize,
     /// Time from the end of the prompt to the last token.
     pub decode: Duration,
+    /// Tokens that were guessed ahead ([`Session::speculate`]).
+    pub drafted: usize,
+    /// Tokens of them that were chosen.
+    pub accepted: usize,
+}
+
+impl Timings {
+    /// The share of guessed tokens that were chosen; `None` where none were guessed.
+    pub fn acceptance(&self) -> Option<f64> {
+        (self.drafted > 0).then(|| self.accepted as f64 / self.drafted as f64)
+    }
 }
 
 /// A running generation: an iterator over pieces of text.
@@ -219,7 +230,11 @@ impl Generation<'_> {
                 let Some(shift) = self.options.context_shift else { return Ok(Err(StopReason::ContextFull)) };
                 self.slide(shift)?;
             }
-            self.session.evaluate_for(wanted(&self.sampler), &[token], |_| true)?;
+            // The last token of all need not be guessed ahead.
+            let most = self.options.max_tokens.map_or(usize::MAX, |most| most - self.timings.tokens - 1);
+            let guessed = self.session.go_on(wanted(&self.sampler), token, most)?;
+            self.timings.drafted += guessed.drafted;
+            self.timings.accepted += guessed.accepted;
         }
         let token = self.choose()?;
         self.sampler.accept(token);

@@ -34,6 +34,7 @@ mod runner;
 pub mod sampler;
 mod sequences;
 mod session;
+pub mod speculate;
 
 pub use candor_cpu::{Batching, Cpus, Placing, Unavailable};
 pub use candor_gguf as gguf;

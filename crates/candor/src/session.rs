@@ -7,6 +7,7 @@ use crate::{
     Error, Model, Observer,
     past::Past,
     runner::{self, Best},
+    speculate::{self, Ahead, Speculation},
 };
 
 /// The size of a session.
@@ -55,6 +56,17 @@ pub struct Session {
     past: Past,
     logits: Vec<f32>,
     best: Best,
+    speculation: Option<Speculation>,
+    ahead: Ahead,
+}
+
+/// What came of guesses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Guessed {
+    /// Tokens that were tried.
+    pub(crate) drafted: usize,
+    /// Tokens of them that were chosen.
+    pub(crate) accepted: usize,
 }
 
 /// What is to be known of the last token.
@@ -111,7 +123,8 @@ impl Session {
         let Room { plan, chunk } = room;
         let run = loaded.begin(&plan, chunk, max_outputs);
         let (tokens, past, logits, best) = (Vec::new(), Past::default(), Vec::new(), Best::Unknown);
-        Ok(Session { model, run, plan, chunk, max_outputs, tokens, past, logits, best })
+        let (speculation, ahead) = (None, Ahead::default());
+        Ok(Session { model, run, plan, chunk, max_outputs, tokens, past, logits, best, speculation, ahead })
     }
 
     /// The model.
@@ -149,6 +162,7 @@ impl Session {
     /// more tokens are evaluated.
     pub fn truncate(&mut self, len: usize) {
         if len < self.tokens.len() {
+            self.drop_ahead();
             self.tokens.truncate(len);
             self.past.truncate(&self.plan, len);
             self.logits.clear();
@@ -186,6 +200,59 @@ impl Session {
             self.step(chunk, if done == tokens.len() { &last } else { &[] }, wanted)?;
         }
         Ok(true)
+    }
+
+    /// Guesses tokens from now on while text is generated, or no longer. Texts stay the same: see [`speculate`].
+    ///
+    /// # Errors
+    /// If the model keeps states, which cannot be taken back.
+    pub fn speculate(&mut self, speculation: Option<Speculation>) -> Result<(), Error> {
+        if speculation.is_some() {
+            speculate::refuse_states(&self.model)?;
+        }
+        self.speculation = speculation;
+        Ok(())
+    }
+
+    /// Appends a token that was chosen and computes what is wanted of it, with up to `most` tokens that may follow.
+    pub(crate) fn go_on(&mut self, wanted: Wanted, token: u32, most: usize) -> Result<Guessed, Error> {
+        if self.ahead.take(token, &mut self.logits) {
+            self.tokens.push(token);
+            self.best = Best::Unknown;
+            return Ok(Guessed { drafted: 0, accepted: 1 });
+        }
+        let drafts = self.draft(token, most)?;
+        if drafts.is_empty() {
+            self.evaluate_for(wanted, &[token], |_| true)?;
+            return Ok(Guessed::default());
+        }
+        self.admit(&[token])?;
+        self.catch_up(|| true)?;
+        let tokens = [&[token][..], &drafts].concat();
+        let outputs: Vec<u32> = (0..tokens.len() as u32).collect();
+        self.feed(&tokens, &outputs, |run, step, logits| run.step(step, logits).map(|()| Best::Unknown))?;
+        self.tokens.push(token);
+        let drafted = drafts.len();
+        self.ahead.keep(drafts, &mut self.logits);
+        Ok(Guessed { drafted, accepted: 0 })
+    }
+
+    /// Up to `most` tokens that may follow `token`, as many as a step and the context have room for.
+    fn draft(&mut self, token: u32, most: usize) -> Result<Vec<u32>, Error> {
+        let Some(speculation) = &mut self.speculation else { return Ok(Vec::new()) };
+        let room = self.plan.context.saturating_sub(self.tokens.len() + 1);
+        let most = most.min(room).min(self.max_outputs.min(self.chunk) - 1);
+        self.tokens.push(token);
+        let drafts = speculation.draft(&self.tokens, most, self.model.config().vocab);
+        self.tokens.pop();
+        drafts
+    }
+
+    /// Forgets what was guessed.
+    fn drop_ahead(&mut self) {
+        if self.ahead.drop_rest() {
+            self.past.truncate(&self.plan, self.tokens.len());
+        }
     }
 
     /// Appends tokens and hands the logits of every one, `[V]`, to `each` with its index.
@@ -257,6 +324,7 @@ impl Session {
 
     /// Computes the session's tokens anew that memory no longer holds; `false` if `proceed` stopped that.
     fn catch_up(&mut self, mut proceed: impl FnMut() -> bool) -> Result<bool, Error> {
+        self.drop_ahead();
         while self.past.held() < self.tokens.len() {
             if !proceed() {
                 return Ok(false);
