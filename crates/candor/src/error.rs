@@ -1,6 +1,6 @@
 //! What can go wrong between a file and a text.
 
-use crate::sampler;
+use crate::{sampler, saved};
 
 /// What can go wrong between a file and a text.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,9 @@ pub enum Error {
     /// The sampling settings make no sense.
     #[error(transparent)]
     Sampler(#[from] sampler::Error),
+    /// A session cannot be saved or taken back.
+    #[error(transparent)]
+    Saved(#[from] saved::Error),
     /// `CANDOR_ISA` names no instruction set of this machine.
     #[error(transparent)]
     Isa(#[from] candor_kernels::UnknownIsa),

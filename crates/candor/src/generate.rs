@@ -1,6 +1,7 @@
 //! Continuing a prompt, piece by piece.
 
 use std::{
+    io::Write,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -205,6 +206,19 @@ impl Generation<'_> {
     /// Why the generation ended; `None` while it goes on.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.stop_reason
+    }
+
+    /// Where it writes: the prompt, and what was generated and read again.
+    pub fn session(&self) -> &Session {
+        self.session
+    }
+
+    /// Writes the session as it is now, as [`Session::save`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn save(&mut self, out: &mut dyn Write) -> Result<(), Error> {
+        self.session.save(out)
     }
 
     /// How long it took so far.

@@ -32,6 +32,7 @@ mod perplexity;
 mod plan;
 mod runner;
 pub mod sampler;
+pub mod saved;
 mod sequences;
 mod session;
 pub mod speculate;

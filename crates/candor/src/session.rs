@@ -1,12 +1,13 @@
 //! A session: the tokens that a model has seen, their keys and values, and how more are added.
 
 use candor_models::Config;
-use candor_ops::{KvFormat, KvPlan, Step, Traffic};
+use candor_ops::{KvFormat, KvPlan, Step, Stored, Traffic};
 
 use crate::{
     Error, Model, Observer,
     past::Past,
     runner::{self, Best},
+    saved,
     speculate::{self, Ahead, Speculation},
 };
 
@@ -320,6 +321,32 @@ impl Session {
     /// Tokens that are not computed again when more are evaluated.
     pub(crate) fn held(&self) -> usize {
         self.past.held()
+    }
+
+    /// What memory holds.
+    pub(crate) fn past(&self) -> &Past {
+        &self.past
+    }
+
+    /// The dimensions of the cache.
+    pub(crate) fn plan(&self) -> &KvPlan {
+        &self.plan
+    }
+
+    /// The caches' contents.
+    pub(crate) fn stored(&mut self) -> Result<Vec<&mut dyn Stored>, Error> {
+        let device = self.model.device_label();
+        self.run.stored().ok_or_else(|| saved::Error::Device { device: device.to_owned() }.into())
+    }
+
+    /// Brings memory to where the tokens end, neither before nor beyond.
+    pub(crate) fn settle(&mut self) -> Result<(), Error> {
+        self.catch_up(|| true).map(drop)
+    }
+
+    /// Takes over tokens whose keys, values and states were put into the cache.
+    pub(crate) fn become_of(&mut self, tokens: Vec<u32>, logits: Vec<f32>, past: Past) {
+        (self.tokens, self.logits, self.past, self.best) = (tokens, logits, past, Best::Unknown);
     }
 
     /// Computes the session's tokens anew that memory no longer holds; `false` if `proceed` stopped that.
