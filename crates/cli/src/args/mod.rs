@@ -3,6 +3,7 @@
 //!
 //! Flags carry llama.cpp's names. Variables are not written here: [`parse`] gives each flag its own.
 
+pub mod ahead;
 pub mod argv;
 pub mod bench;
 pub mod device;
@@ -19,6 +20,7 @@ use clap_complete::Shell;
 
 use crate::errors::Error;
 
+pub use ahead::{PromptCacheArgs, SpeculationArgs};
 pub use bench::BenchArgs;
 pub use device::DeviceArgs;
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
@@ -101,6 +103,10 @@ pub struct RunArgs {
     #[command(flatten)]
     pub context: ContextArgs,
     #[command(flatten)]
+    pub prompt_cache: PromptCacheArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
+    #[command(flatten)]
     pub performance: PerformanceArgs,
     /// Print the prompt as the model sees it and its tokens to stderr
     #[arg(long, help_heading = "Output")]
@@ -120,6 +126,8 @@ pub struct ChatArgs {
     pub tunable: Tunable,
     #[command(flatten)]
     pub context: ContextArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     #[command(flatten)]
     pub performance: PerformanceArgs,
     #[command(flatten)]
