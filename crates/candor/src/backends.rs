@@ -7,8 +7,8 @@ use candor_gguf::Gguf;
 #[cfg(feature = "gpu")]
 use candor_gpu::{AdapterChoice, Gpu, GpuOptions};
 use candor_kernels::Kernels;
-use candor_models::{Config, Part};
-use candor_ops::{Ops, Reference};
+use candor_models::{Config, Decoder, Part};
+use candor_ops::{Ops, Reference, Shapes};
 
 use crate::{
     Device, DeviceInfo, Error, LoadOptions, Placement,
@@ -67,6 +67,19 @@ pub fn chosen_gpus(options: &LoadOptions) -> Result<Vec<DeviceInfo>, Error> {
     }
 }
 
+/// Operations of a file's model that GPUs do not have: it runs on the processor then.
+///
+/// # Errors
+/// If the file's model cannot be run.
+pub fn missing_on_gpus(gguf: &Gguf) -> Result<Vec<&'static str>, Error> {
+    #[cfg(feature = "gpu")]
+    let without = <Gpu as candor_ops::Prims>::WITHOUT;
+    #[cfg(not(feature = "gpu"))]
+    let without: &[&str] = &[];
+    let used = Decoder::<Shapes>::operations(gguf)?;
+    Ok(without.iter().copied().filter(|operation| used.contains(operation)).collect())
+}
+
 /// A model on its backends, and what there is to say of it.
 pub(crate) struct Placed {
     pub(crate) loaded: Loaded,
@@ -82,6 +95,16 @@ pub(crate) struct Placed {
 pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> {
     let config = Config::from_gguf(gguf)?;
     let mut backends = Backends::new(options)?;
+    let missing = if backends.gpus.is_empty() { Vec::new() } else { missing_on_gpus(gguf)? };
+    let on_cpu = (!missing.is_empty()).then(|| {
+        format!("this model has operations that GPUs do not have here ({}): using the processor", missing.join(", "))
+    });
+    if on_cpu.is_some() {
+        if options.device != Device::Auto || matches!(options.placement, Placement::Parts(_)) {
+            return Err(Error::MissingOnGpu { operations: missing });
+        }
+        backends.gpus.clear();
+    }
     let (parts, decision) = match &options.placement {
         Placement::Planned if backends.gpus.is_empty() => (vec![(backends.first(), Part::whole(config.layers))], None),
         Placement::Planned => {
@@ -101,7 +124,8 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
     let batch_invariant = backends.batch_invariant(gguf, parts.iter().map(|(target, _)| *target))?;
     let over_budget = decision.as_ref().is_some_and(|(_, over_budget)| *over_budget);
     let (loaded, label) = (Loaded::new(config, loaded), labels.join("; "));
-    Ok(Placed { loaded, label, reason: decision.map(|(reason, _)| reason), over_budget, batch_invariant })
+    let reason = decision.map(|(reason, _)| reason).or(on_cpu);
+    Ok(Placed { loaded, label, reason, over_budget, batch_invariant })
 }
 
 /// Loads a part.

@@ -37,6 +37,12 @@ pub enum Error {
     /// A GPU was asked for, and there is none but emulations, which must be named.
     #[error("device gpu: this machine has none")]
     NoGpu,
+    /// A GPU was asked for, and the model has operations that it does not have.
+    #[error("device gpu: it does not have what this model needs ({})", operations.join(", "))]
+    MissingOnGpu {
+        /// The operations.
+        operations: Vec<&'static str>,
+    },
     /// A device that this machine does not have.
     #[error("device {name}: expected one of {}", known.join(", "))]
     NoSuchDevice {
@@ -113,6 +119,48 @@ pub enum Error {
     /// The file brings no chat template.
     #[error("the model has no chat template")]
     NoChatTemplate,
+    /// A model that gives vectors was to continue a text.
+    #[error("the model ({arch}) is an encoder: it makes vectors of texts and continues none")]
+    Encoder {
+        /// The file's architecture.
+        arch: String,
+    },
+    /// Nobody says how the rows of a text become one.
+    #[error("metadata key {0} is missing: how the vectors of its tokens become the text's is unknown")]
+    NoPooling(String),
+    /// The file's way of pooling does not exist.
+    #[error("metadata key {key}: expected 0 to 4, got {got}")]
+    Pooling {
+        /// The key.
+        key: String,
+        /// Its value.
+        got: u32,
+    },
+    /// Scores were asked of a model that gives none.
+    #[error("the model is no reranker: it has no tensor cls.weight or cls.output.weight")]
+    NoRank,
+    /// A text without tokens was to become a vector.
+    #[error("text {number} has no tokens")]
+    NoTokens {
+        /// Its number, from 1.
+        number: usize,
+    },
+    /// A text does not fit.
+    #[error("text {number} has {tokens} tokens, the context holds {context}")]
+    TextTooLong {
+        /// Its number, from 1.
+        number: usize,
+        /// Its tokens.
+        tokens: usize,
+        /// Positions of the model.
+        context: usize,
+    },
+    /// The computation of a vector gave no usable numbers.
+    #[error("the vector of text {number} is not finite: the file is damaged or the computation is wrong")]
+    VectorNotFinite {
+        /// Its number, from 1.
+        number: usize,
+    },
     /// The text is too short to be measured.
     #[error("the text has {tokens} tokens: perplexity needs at least {needed} (twice the context)")]
     TextTooShort {

@@ -15,13 +15,14 @@
 //! ```
 //!
 //! A [`Model`] is a file whose weights are on a [`Device`]; a [`Session`] is a sequence of tokens with its keys and
-//! values; [`Session::generate`] continues a prompt. Nothing here prints, and nothing starts a thread but the
+//! values; [`Session::generate`] continues a prompt; an [`Embedder`] makes vectors of texts. Nothing here prints, and nothing starts a thread but the
 //! processor's pool.
 #![forbid(unsafe_code)]
 
 mod backends;
 mod ceilings;
 mod device;
+mod embed;
 mod error;
 mod generate;
 mod gpus;
@@ -30,6 +31,7 @@ mod observe;
 mod past;
 mod perplexity;
 mod plan;
+mod pooling;
 mod runner;
 pub mod sampler;
 pub mod saved;
@@ -47,14 +49,16 @@ pub use candor_ops as ops;
 pub use candor_tokenizer as tokenizer;
 pub use candor_tokenizer::{ChatContext, ChatTemplate, Message, Tokenizer};
 
-pub use backends::{BackendVisitor, chosen_gpus, devices, visit_backend};
+pub use backends::{BackendVisitor, chosen_gpus, devices, missing_on_gpus, visit_backend};
 pub use ceilings::{Ceilings, ceilings};
 pub use device::{Device, DeviceInfo, GpuLayers, Offload, Placement};
+pub use embed::{EmbedOptions, Embedder, Overlong};
 pub use error::Error;
 pub use generate::{ContextShift, GenerateOptions, Generation, Piece, StopReason, Timings};
 pub use model::{LoadOptions, Model, Weights};
 pub use observe::{Observed, Observer};
 pub use perplexity::{Perplexity, perplexity};
+pub use pooling::{Pooling, Scaling};
 pub use sampler::Sampling;
 pub use sequences::Sequences;
 pub use session::{Logits, Session, SessionOptions};

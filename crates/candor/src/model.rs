@@ -6,12 +6,13 @@ use candor_cpu::{Batching, Cpus};
 use candor_gguf::{Gguf, Pages};
 #[cfg(feature = "gpu")]
 use candor_gpu::GpuOptions;
-use candor_models::Config;
+use candor_models::{Config, Gives};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
 use crate::{
-    Device, Error, Offload, Placement, Sequences, Session, SessionOptions,
+    Device, EmbedOptions, Embedder, Error, Offload, Placement, Sequences, Session, SessionOptions,
     backends::{self, Placed},
+    runner::Loaded,
 };
 
 /// Where the weights of a file are.
@@ -192,22 +193,54 @@ impl Model {
         self.tokenizer().encode(text, Encode::prompt())
     }
 
+    /// Whether the model gives embeddings alone, and continues no text.
+    pub fn is_encoder(&self) -> bool {
+        self.config().gives == Gives::Embeddings
+    }
+
+    /// What makes vectors, or a reranker's scores, of texts.
+    ///
+    /// # Errors
+    /// If neither the options nor the file say how, or scores are asked for and the model has none.
+    pub fn embedder(&self, options: &EmbedOptions) -> Result<Embedder, Error> {
+        Embedder::new(self.clone(), options)
+    }
+
+    /// Where its weights are.
+    pub(crate) fn loaded(&self) -> &Loaded {
+        &self.inner.placed.loaded
+    }
+
+    fn continues_text(&self) -> Result<(), Error> {
+        match self.is_encoder() {
+            false => Ok(()),
+            true => Err(Error::Encoder { arch: self.architecture().to_owned() }),
+        }
+    }
+
+    /// GGUF's name of the architecture, which its keys begin with.
+    pub(crate) fn architecture(&self) -> &str {
+        self.gguf().metadata().str("general.architecture").ok().flatten().unwrap_or_default()
+    }
+
     /// A session: a conversation's keys and values, and room to compute.
     ///
     /// # Errors
-    /// If the context does not fit into memory.
+    /// If the model is an encoder, or the context does not fit into memory.
     pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
+        self.continues_text()?;
         Session::new(self.clone(), &self.inner.placed.loaded, options)
     }
 
     /// So many sequences that are decoded together; the options are those of each.
     ///
     /// # Errors
-    /// If their contexts do not fit into memory.
+    /// If the model is an encoder, or their contexts do not fit into memory.
     ///
     /// # Panics
     /// If `count` is 0.
     pub fn sequences(&self, count: usize, options: &SessionOptions) -> Result<Sequences, Error> {
+        self.continues_text()?;
         Sequences::new(self.clone(), &self.inner.placed.loaded, count, options)
     }
 }

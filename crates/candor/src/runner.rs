@@ -19,7 +19,7 @@ pub(crate) struct Loaded {
 /// A part of a model on a backend.
 pub(crate) trait LoadedPart: Send + Sync {
     /// A run with an empty cache, room for `rows` tokens and `outputs` rows of logits in a step. `plan` is the model's.
-    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Box<dyn RunPart>;
+    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Box<dyn RunPart>, Error>;
 }
 
 /// A run: the caches and buffers of one session.
@@ -56,6 +56,8 @@ pub(crate) trait RunPart: Send {
     ) -> Result<(), Error>;
     /// The cache's contents, where the backend lets them out.
     fn stored(&mut self) -> Option<&mut dyn Stored>;
+    /// As [`RunPart::step`], but where the part would end with logits, it ends with the last norm's result, `[T, D]`.
+    fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
     /// What was exchanged with the device so far.
     fn traffic(&self) -> Traffic;
 }
@@ -70,8 +72,12 @@ impl Loaded {
     }
 
     /// A run with empty caches, room for `rows` tokens and `outputs` rows of logits in a step.
-    pub(crate) fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Run {
-        Run { parts: self.parts.iter().map(|part| part.begin(plan, rows, outputs)).collect() }
+    ///
+    /// # Errors
+    /// If a backend cannot have such a cache.
+    pub(crate) fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Run, Error> {
+        let parts = self.parts.iter().map(|part| part.begin(plan, rows, outputs));
+        Ok(Run { parts: parts.collect::<Result<_, _>>()? })
     }
 }
 
@@ -91,6 +97,11 @@ impl Run {
     /// The caches' contents in the order of the layers; `None` where a backend does not let them out.
     pub(crate) fn stored(&mut self) -> Option<Vec<&mut dyn Stored>> {
         self.parts.iter_mut().map(|part| part.stored()).collect()
+    }
+
+    /// Runs a step and replaces `values` by what its rows are after the last norm, `[T, D]`.
+    pub(crate) fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
+        self.parts.iter_mut().try_for_each(|part| part.step_embeddings(step, values))
     }
 
     /// What was exchanged with devices so far.
@@ -164,12 +175,13 @@ where
     B::Kv: Send,
     B::Routes: Send,
 {
-    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Box<dyn RunPart> {
+    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Box<dyn RunPart>, Error> {
         let mut ops = self.ops.clone();
+        ops.check_kv(plan).map_err(candor_models::Error::from)?;
         let mut scratch = self.model.scratch(&mut ops, rows, outputs);
         scratch.far = plan.context > self.model.config().original_context();
         let kv = ops.kv(&plan.part(self.model.part().layers.clone()));
-        Box::new(Running { model: self.model.clone(), ops, scratch, kv })
+        Ok(Box::new(Running { model: self.model.clone(), ops, scratch, kv }))
     }
 }
 
@@ -216,18 +228,36 @@ where
         self.ops.stored(&mut self.kv)
     }
 
+    fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
+        self.take(step, values);
+        let Running { model, ops, scratch, kv } = self;
+        model.embed(&mut Pass { ops, s: scratch, kv, step, tap: &mut () });
+        let result = match model.part().end {
+            End::Stream => &scratch.x,
+            End::Logits => &scratch.h,
+        };
+        let snapshot = ops.snapshot(result);
+        ops.download(&snapshot, values);
+        self.finish()
+    }
+
     fn traffic(&self) -> Traffic {
         self.ops.traffic()
     }
 }
 
 impl<B: Ops> Running<B> {
+    /// The stream, where the part begins with it.
+    fn take(&mut self, step: Step<'_>, values: &[f32]) {
+        if self.model.part().begin == Begin::Stream {
+            self.ops.upload(&mut self.scratch.x, step.tokens.len(), values);
+        }
+    }
+
     /// The pass itself; what it ends with is left with the backend.
     fn run<P: Tap<B>>(&mut self, step: Step<'_>, values: &[f32], tap: &mut P) {
+        self.take(step, values);
         let Running { model, ops, scratch, kv } = self;
-        if model.part().begin == Begin::Stream {
-            ops.upload(&mut scratch.x, step.tokens.len(), values);
-        }
         model.forward(&mut Pass { ops, s: scratch, kv, step, tap });
     }
 

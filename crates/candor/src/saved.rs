@@ -222,10 +222,15 @@ impl Session {
         // Rotation of longer contexts may be another one.
         let far =
             if plan.context > self.model().config().original_context() { ", beyond the trained context" } else { "" };
+        // Layers with a window may keep the last positions alone, by how long steps are.
+        let mut rings: Vec<usize> = (0..plan.layers.len()).map(|layer| plan.kept(layer)).collect();
+        rings.retain(|&kept| kept < plan.context);
+        rings.dedup();
+        let rings: String = rings.iter().map(|kept| format!(", {kept} positions of windows")).collect();
         let parts = self.stored()?;
         let parts: Vec<String> =
             parts.iter().map(|cache| format!("{} layers on {}", cache.layers(), cache.layout())).collect();
-        Ok(format!("keys {keys}, values {values}{far}, {}", parts.join(", ")))
+        Ok(format!("keys {keys}, values {values}{far}{rings}, {}", parts.join(", ")))
     }
 }
 

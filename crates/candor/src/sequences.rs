@@ -35,7 +35,7 @@ impl Sequences {
         assert!(count > 0, "no sequences");
         let room = Room::new(loaded.config(), count, options)?;
         // A pass over all sequences needs as many rows, and the logits of every one.
-        let run = loaded.begin(&room.plan, room.chunk.max(count), count);
+        let run = loaded.begin(&room.plan, room.chunk.max(count), count)?;
         Ok(Sequences { model, run, room, all: vec![Sequence::default(); count], logits: Vec::new() })
     }
 

@@ -122,7 +122,7 @@ impl Session {
         let room = Room::new(loaded.config(), 1, options)?;
         let max_outputs = room.outputs(loaded.config());
         let Room { plan, chunk } = room;
-        let run = loaded.begin(&plan, chunk, max_outputs);
+        let run = loaded.begin(&plan, chunk, max_outputs)?;
         let (tokens, past, logits, best) = (Vec::new(), Past::default(), Vec::new(), Best::Unknown);
         let (speculation, ahead) = (None, Ahead::default());
         Ok(Session { model, run, plan, chunk, max_outputs, tokens, past, logits, best, speculation, ahead })

@@ -38,6 +38,7 @@ pub fn kv_format(format: CacheFormat) -> KvFormat {
         CacheFormat::F32 => KvFormat::F32,
         CacheFormat::F16 => KvFormat::F16,
         CacheFormat::Q8_0 => KvFormat::Q8_0,
+        CacheFormat::Q4_0 => KvFormat::Q4_0,
     }
 }
 

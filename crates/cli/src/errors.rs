@@ -240,6 +240,9 @@ impl Error {
                 candor::tokenizer::Error::TemplateSyntax { .. } | candor::tokenizer::Error::TemplateRender { .. },
             )) => "--chat-template-file FILE gives the model another template, --raw goes without",
             Error::Candor(candor::Error::TextTooShort { .. }) => "-c N makes the windows shorter",
+            Error::Candor(candor::Error::MissingOnGpu { .. }) => {
+                "--device cpu runs it on the processor, as --device auto would"
+            }
             Error::Candor(candor::Error::NoGpu | candor::Error::BuiltWithoutGpu) => {
                 "--device cpu runs on the processor; `candor devices` lists what there is; what is emulated in software runs \
                  only by its name"

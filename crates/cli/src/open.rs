@@ -118,6 +118,9 @@ impl Source {
             Some(placement) => say!("{placement}"),
             None => {}
         }
+        for note in candor::models::Config::notes(model.gguf()).map_err(candor::Error::from)? {
+            say!("note: {note}");
+        }
         for warning in model.tokenizer().warnings() {
             say!("warning: {warning}");
         }

@@ -52,6 +52,7 @@ pub fn name(format: CacheFormat) -> &'static str {
         CacheFormat::F32 => "f32",
         CacheFormat::F16 => "f16",
         CacheFormat::Q8_0 => "q8_0",
+        CacheFormat::Q4_0 => "q4_0",
     }
 }
 

@@ -13,8 +13,13 @@ pub fn settle(source: &Source, options: LoadOptions) -> Result<LoadOptions, Erro
     if !matches!(options.device, Device::Auto | Device::Gpu) {
         return Ok(options);
     }
+    let gguf = source.quietly()?;
+    if !candor::missing_on_gpus(&gguf)?.is_empty() {
+        // Whoever loads the model says what follows from it.
+        return Ok(options);
+    }
     let folder = folders().map(|folders| folders.cache_dir().join("gpus"));
-    let found = match trust::gpus(&source.quietly()?, &options, folder.as_deref()) {
+    let found = match trust::gpus(&gguf, &options, folder.as_deref()) {
         Ok(found) => found,
         Err(error) if options.device == Device::Auto => {
             say!("warning: {error}: using the processor");

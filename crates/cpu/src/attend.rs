@@ -28,6 +28,8 @@ pub(crate) struct Attend {
     spans: Spans,
     /// `[tasks][blocks][most queries of a task, partial_size]`
     parts: Vec<f32>,
+    /// Scores by distance, decoded.
+    relative: Vec<f32>,
 }
 
 /// One call.
@@ -107,7 +109,8 @@ impl Attend {
         step: &Step,
         (pool, f32): (&Pool, &F32Kernels),
     ) {
-        let (heads, rules) = (attention.heads, Rules::new(&attention));
+        assert!(cache.kv.holds(cache.layer, attention.mask, q.rows), "attention looks back further than the cache");
+        let (heads, rules) = (attention.heads, Rules::new(&attention, &mut self.relative));
         let group = heads.heads / heads.kv_heads;
         let together = group.min(QUERIES);
         self.spans.cut(step, attention.mask, QUERIES / together);
@@ -119,29 +122,30 @@ impl Attend {
         let wanted = 2 * pool.threads();
         if pool.threads() == 1 || tasks == 0 || tasks >= wanted {
             pool.run(tasks, &|index| call.whole(index));
-        } else if blocks == 1 {
+        } else if blocks.len() == 1 {
             call.together = (together / wanted.div_ceil(tasks)).max(1);
             pool.run(self.spans.len() * call.per_span(), &|index| call.whole(index));
         } else {
-            by_blocks(&call, tasks, blocks, &mut self.parts, pool);
+            by_blocks(&call, tasks, &blocks, &mut self.parts, pool);
         }
     }
 }
 
-/// Deals out every block of every task, and then the merging.
-fn by_blocks(call: &Call<'_>, tasks: usize, blocks: usize, parts: &mut Vec<f32>, pool: &Pool) {
+/// Deals out the blocks of every task that are seen, and then the merging.
+fn by_blocks(call: &Call<'_>, tasks: usize, blocks: &Range<usize>, parts: &mut Vec<f32>, pool: &Pool) {
     let size = partial_size(call.heads.value_dim);
     let width = call.spans.longest() * call.together * size;
     // Room for a full context at once: it is not touched before it is used.
     let most = call.cache.kv.plan.context.div_ceil(BLOCK);
     parts.reserve((tasks * most * width).saturating_sub(parts.len()));
-    let parts = room(parts, tasks * blocks * width);
+    let count = blocks.len();
+    let parts = room(parts, tasks * count * width);
     let split = Split::new(parts, width);
-    pool.run(tasks * blocks, &|index| {
-        let place = call.place(index / blocks);
+    pool.run(tasks * count, &|index| {
+        let place = call.place(index / count);
         // SAFETY: each index is run once, and has a row of its own.
         let part = unsafe { split.cell(index, 0..width) };
-        place.task.part(index % blocks, |row| call.query(&place, row), part);
+        place.task.part(blocks.start + index % count, |row| call.query(&place, row), part);
     });
     let parts = &*parts;
     pool.run(tasks, &|index| {
@@ -153,7 +157,12 @@ fn by_blocks(call: &Call<'_>, tasks: usize, blocks: usize, parts: &mut Vec<f32>,
                 let out = unsafe { call.out.cell(place.rows.start + i, head * dim..(head + 1) * dim) };
                 let at = (i * place.queries.len() + h) * size;
                 let seen = (seen.clone(), call.rules.sink(head));
-                merged(out, seen, |block| &parts[(index * blocks + block) * width + at..][..size], call.f32);
+                merged(
+                    out,
+                    seen,
+                    |block| &parts[(index * count + block - blocks.start) * width + at..][..size],
+                    call.f32,
+                );
             }
         }
     });

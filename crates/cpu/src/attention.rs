@@ -86,10 +86,17 @@ impl Spans {
         self.spans.iter().map(Range::len).max().unwrap_or(0)
     }
 
-    /// Blocks of the row that sees most.
-    pub(crate) fn blocks(&self) -> usize {
-        self.seen.iter().map(|seen| seen.end).max().unwrap_or(0).div_ceil(BLOCK)
+    /// Blocks of which any row sees something, and those between them.
+    pub(crate) fn blocks(&self) -> Range<usize> {
+        blocks(&self.seen)
     }
+}
+
+/// Blocks of which any row sees something, and those between them.
+fn blocks(seen: &[Range<usize>]) -> Range<usize> {
+    let first = seen.iter().map(|seen| seen.start).min().unwrap_or(0);
+    let end = seen.iter().map(|seen| seen.end).max().unwrap_or(0);
+    first / BLOCK..end.div_ceil(BLOCK)
 }
 
 /// Floats of what is known of a query after some positions: the largest score, the sum of exponentials of scores less
@@ -131,7 +138,7 @@ impl Task<'_> {
             for (q, total) in totals.chunks_exact_mut(size).enumerate() {
                 begin(total, self.rules.sink(self.first + q % self.group));
             }
-            for block in self.blocks() {
+            for block in blocks(self.seen) {
                 self.block(block, queries, (scores, mixes), |q, part| {
                     merge(&mut totals[q * size..][..size], &part, self.f32);
                 });
@@ -146,6 +153,9 @@ impl Task<'_> {
 
     /// What one block gives, `[rows * group, partial_size]`: [`merged`] makes the result of all blocks' parts.
     pub(crate) fn part<'q>(&self, block: usize, query: impl Fn(usize) -> &'q [f32], parts: &mut [f32]) {
+        if !blocks(self.seen).contains(&block) {
+            return;
+        }
         SCRATCH.with_borrow_mut(|Scratch { queries, scores, mixes, .. }| {
             self.gather(queries, query);
             let size = partial_size(self.heads.value_dim);
@@ -155,13 +165,6 @@ impl Task<'_> {
                 place[2..].copy_from_slice(part.mix);
             });
         });
-    }
-
-    /// Blocks of which any row sees something.
-    fn blocks(&self) -> Range<usize> {
-        let first = self.seen.iter().map(|seen| seen.start).min().unwrap_or(0);
-        let end = self.seen.iter().map(|seen| seen.end).max().unwrap_or(0);
-        first / BLOCK..end.div_ceil(BLOCK)
     }
 
     /// Puts the queries next to each other, times the scale of the scores.
@@ -183,39 +186,52 @@ impl Task<'_> {
         let (scores, mixes) = (room(scores, TILE * BLOCK), room(mixes, TILE * width));
         for (tile, queries) in queries.chunks(TILE * self.heads.key_dim).enumerate() {
             let (first, count) = (tile * TILE, queries.len() / self.heads.key_dim);
-            // Where what a query sees of the block begins and ends; nothing where it would begin after the end.
-            let (mut counts, mut skips) = ([0; TILE], [0; TILE]);
-            for (i, (n, skip)) in counts.iter_mut().zip(&mut skips).enumerate().take(count) {
+            // Where what a query sees of the block begins and ends; both at 0 where it sees nothing.
+            let mut seen = [(0, 0); TILE];
+            for (i, part) in seen.iter_mut().enumerate().take(count) {
                 let seen = &self.seen[(first + i) / self.group];
-                *skip = seen.start.saturating_sub(start).min(BLOCK);
-                *n = seen.end.saturating_sub(start).min(BLOCK);
-                if *n <= *skip {
-                    *n = 0;
+                let (from, to) = (seen.start.saturating_sub(start), seen.end.saturating_sub(start).min(BLOCK));
+                if from < to {
+                    *part = (from, to);
                 }
             }
-            let most = counts.iter().copied().max().unwrap_or(0);
+            let most = seen.iter().map(|(_, to)| *to).max().unwrap_or(0);
             if most == 0 {
                 continue;
             }
-            let keys = self.kv.keys.range(start / PANEL, most.div_ceil(PANEL));
-            let out = OutTile { values: scores, stride: BLOCK };
+            // Panels that none of them sees are left out.
+            let least = seen.iter().filter(|(_, to)| *to > 0).map(|(from, _)| *from).min().unwrap_or(0) / PANEL;
+            let keys = self.kv.keys(start + least * PANEL, most.div_ceil(PANEL) - least);
+            let out = OutTile { values: &mut scores[least * PANEL..], stride: BLOCK };
             (self.kv.keys.kernels.scores)(out, Queries { dim: self.heads.key_dim, values: queries }, keys);
             let mut softmax = [(f32::NEG_INFINITY, 0.0); TILE];
-            let rows = scores.chunks_exact_mut(BLOCK).zip(counts.iter().zip(&skips)).zip(&mut softmax);
-            for (i, ((scores, (&n, &skip)), (max, sum))) in rows.enumerate().filter(|(_, ((_, (n, _)), _))| **n > 0) {
-                let (hidden, scores) = scores[..n].split_at_mut(skip);
-                hidden.fill(0.0);
+            let rows = scores.chunks_exact_mut(BLOCK).zip(&seen).zip(&mut softmax).enumerate();
+            for (i, ((scores, &(from, to)), (max, sum))) in rows.filter(|(_, ((_, (_, to)), _))| *to > 0) {
+                let scores = &mut scores[from..to];
                 let (row, head) = ((first + i) / self.group, (first + i) % self.group);
-                self.rules.adjust(scores, self.first + head, self.positions[row], start + skip);
+                self.rules.adjust(scores, self.first + head, (self.positions[row], start + from), self.f32);
                 *max = (self.f32.max)(scores);
                 *sum = (self.f32.exp_sum)(scores, base(*max));
             }
             let mixes = &mut mixes[..count * width];
             mixes.fill(0.0);
-            let weights = Weights { values: scores, stride: BLOCK, counts: &counts[..count] };
-            (self.kv.values.kernels.mix)(mixes, weights, self.kv.values.range(start, most));
+            // Queries that begin at the same position are mixed together: a value before it must not be touched, not
+            // even by a weight of 0.
+            let mut next = 0;
+            for run in seen[..count].chunk_by(|a, b| a.0 == b.0) {
+                let (i, from) = (next, run[0].0);
+                next += run.len();
+                let mut counts = [0; TILE];
+                counts.iter_mut().zip(run).for_each(|(count, (from, to))| *count = to - from);
+                let counts = &counts[..run.len()];
+                let values = &scores[i * BLOCK + from..];
+                let longest = counts.iter().copied().max().unwrap_or(0);
+                let weights = Weights { values, stride: BLOCK, counts };
+                let rows = self.kv.values(start + from, longest);
+                (self.kv.values.kernels.mix)(&mut mixes[i * width..next * width], weights, rows);
+            }
             for (i, (mix, (max, sum))) in mixes.chunks_exact(width).zip(softmax).enumerate() {
-                if counts[i] > 0 {
+                if seen[i].1 > 0 {
                     each(first + i, Part { max, sum, mix });
                 }
             }

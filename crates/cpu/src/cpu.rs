@@ -9,7 +9,8 @@ use candor_ops::{
 
 use crate::attend::{Attend, Cache};
 use crate::elementwise;
-use crate::experts::{self, Gathered, Routes};
+use crate::experts::Routes;
+use crate::grouped::{Choices, Grouped, Target, multiply_groups};
 use crate::memory::Pages;
 use crate::pool::Pool;
 use crate::product::{Inputs, Product, Then, Workspace, multiply};
@@ -74,7 +75,7 @@ pub struct Cpu {
     work: Workspace,
     turns: Turns,
     picked: Vec<f32>,
-    gathered: Gathered,
+    grouped: Grouped,
     attend: Attend,
 }
 
@@ -108,7 +109,7 @@ impl Cpu {
             work: Workspace::default(),
             turns: Turns::default(),
             picked: Vec::new(),
-            gathered: Gathered::default(),
+            grouped: Grouped::default(),
             attend: Attend::default(),
         }
     }
@@ -144,6 +145,26 @@ impl Cpu {
     fn multiply<const N: usize>(&mut self, products: [Product<'_>; N], x: &Buf) {
         let x = Inputs { rows: x.rows, cols: x.width, values: x.live() };
         multiply(products, &x, &mut self.work, &self.pool, &self.kernels.f32);
+    }
+
+    fn multiply_groups<const N: usize>(
+        &mut self,
+        targets: [Target<'_>; N],
+        x: &Inputs<'_>,
+        choices: &Choices<'_, impl Fn(usize) -> usize + Sync>,
+    ) {
+        multiply_groups(targets, x, choices, &mut self.grouped, (&mut self.work, &self.pool, &self.kernels.f32));
+    }
+
+    fn multiply_experts<const N: usize>(&mut self, products: [(&mut Buf, &Weight); N], x: &Buf, routes: &Routes) {
+        let count = routes.chosen.len();
+        let shared = if x.rows == count { 1 } else { routes.used };
+        let choices = Choices { order: &routes.order, shared, group: |choice: usize| routes.chosen[choice].0 };
+        let targets = products.map(|(out, w)| {
+            out.rows = count;
+            Target { outputs: out.width, out: out.live_mut(), w }
+        });
+        self.multiply_groups(targets, &Inputs { rows: x.rows, cols: x.width, values: x.live() }, &choices);
     }
 
     /// Calls `f` with pieces of `x` that are whole groups of `group` elements, and the index of their first element.
@@ -182,8 +203,7 @@ impl Prims for Cpu {
     }
 
     fn routes(&mut self, rows: usize, used: usize) -> Routes {
-        let (chosen, order) = (Vec::with_capacity(rows * used), Vec::with_capacity(rows * used));
-        Routes { used, chosen, order }
+        Routes::new(rows, used)
     }
 
     fn embed(&mut self, out: &mut Buf, table: &Weight, step: &Step) {
@@ -320,14 +340,19 @@ impl Prims for Cpu {
     }
 
     fn matmul_heads(&mut self, out: &mut Buf, x: &Buf, w: &Weight, heads: usize) {
-        experts::heads(out, x, (w, heads), &mut self.gathered, (&mut self.work, &self.pool, &self.kernels.f32));
+        out.rows = x.rows;
+        let (rows, outputs, mut order) = (x.rows, out.width / heads, std::mem::take(&mut self.grouped.heads));
+        order.clear();
+        order.extend((0..heads).flat_map(|head| (0..rows).map(move |t| t * heads + head)));
+        let choices = Choices { order: &order, shared: 1, group: |number| number % heads };
+        let inputs = Inputs { rows: rows * heads, cols: x.width / heads, values: x.live() };
+        self.multiply_groups([Target { out: out.live_mut(), outputs, w }], &inputs, &choices);
+        self.grouped.heads = order;
     }
 
     fn conv(&mut self, out: &mut Buf, kv: &mut Kv, place: (usize, usize), x: &Buf, w: &Weight, step: &Step) {
         out.rows = x.rows;
-        let numbers = w.numbers();
-        let taps = numbers.len() / x.width;
-        recurrent::conv(out, (kv, place), x, (&numbers, taps), step, &self.pool);
+        recurrent::conv(out, (kv, place), x, w, step, &self.pool);
     }
 
     fn recur(
@@ -339,21 +364,20 @@ impl Prims for Cpu {
         step: &Step,
     ) {
         out.rows = inputs.v.rows;
-        recurrent::recur(out, (kv, place), inputs, step, &self.pool);
+        recurrent::recur(out, (kv, place), inputs, step, (&self.pool, &self.kernels.f32));
     }
 
     fn route(&mut self, routes: &mut Routes, logits: &Buf, bias: Option<&Weight>, router: Router) {
-        let bias = bias.map(Weight::vector);
-        routes.chosen.clear();
-        for t in 0..logits.rows {
-            let chosen = router.choose(logits.row(t), bias);
-            routes.chosen.extend(chosen.into_iter().map(|(expert, weight)| (expert, weight as f32)));
-        }
-        routes.sort();
+        routes.choose(logits, bias.map(Weight::vector), router, &self.pool);
+    }
+
+    fn chosen(&mut self, routes: &Routes, out: &mut Vec<(u32, f32)>) {
+        out.clear();
+        out.extend(routes.chosen.iter().map(|&(expert, weight)| (expert as u32, weight)));
     }
 
     fn matmul_experts(&mut self, out: &mut Buf, x: &Buf, w: &Weight, routes: &Routes) {
-        experts::product(out, x, w, routes, &mut self.gathered, (&mut self.work, &self.pool, &self.kernels.f32));
+        self.multiply_experts([(out, w)], x, routes);
     }
 
     fn add_bias_experts(&mut self, x: &mut Buf, bias: &Weight, routes: &Routes) {
@@ -416,5 +440,9 @@ impl Ops for Cpu {
 
     fn matmul3(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), c: (&mut Buf, &Weight), x: &Buf) {
         self.multiply([a, b, c].map(|(out, w)| Product { out, w, then: Then::Store }), x);
+    }
+
+    fn matmul2_experts(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf, routes: &Routes) {
+        self.multiply_experts([a, b], x, routes);
     }
 }

@@ -3,8 +3,9 @@
 mod stored;
 
 use candor_kernels::{AttentionKernels, Kernels, PANEL};
-use candor_ops::{KvFormat, KvPlan, LayerCache};
+use candor_ops::{KvFormat, KvPlan, LayerCache, Mask, RING};
 
+use crate::attention::BLOCK;
 use crate::memory::{Pages, Zeroed};
 
 /// What each layer keeps of each sequence.
@@ -21,6 +22,8 @@ pub struct Kv {
 /// set's attention wants them; and states, `[sequence][numbers]`.
 struct Layer {
     plan: LayerCache,
+    /// Positions that there is room for: position `p` is at place `p % kept`.
+    kept: usize,
     keys: Store,
     values: Store,
     states: [Vec<f32>; 3],
@@ -41,6 +44,20 @@ struct Store {
 pub(crate) struct Head<'a> {
     pub(crate) keys: Units<'a>,
     pub(crate) values: Units<'a>,
+    /// Positions that there is room for.
+    kept: usize,
+}
+
+impl<'a> Head<'a> {
+    /// `count` panels of keys from `position` on, the first of a panel. Panels of a block lie together.
+    pub(crate) fn keys(&self, position: usize, count: usize) -> &'a [u8] {
+        self.keys.range(position % self.kept / PANEL, count)
+    }
+
+    /// The values of `count` positions of a block from `position` on.
+    pub(crate) fn values(&self, position: usize, count: usize) -> &'a [u8] {
+        self.values.range(position % self.kept, count)
+    }
 }
 
 /// Panels of a head's keys, or rows of its values.
@@ -53,7 +70,7 @@ pub(crate) struct Units<'a> {
 
 impl<'a> Units<'a> {
     /// The bytes of `count` units from `first` on.
-    pub(crate) fn range(&self, first: usize, count: usize) -> &'a [u8] {
+    fn range(&self, first: usize, count: usize) -> &'a [u8] {
         &self.bytes[first * self.unit..(first + count) * self.unit]
     }
 }
@@ -79,13 +96,15 @@ impl Kv {
     pub(crate) fn new(plan: &KvPlan, kernels: &Kernels, pages: Pages) -> Kv {
         let attention =
             |format: KvFormat| (kernels.attention)(format.format()).expect("every table has the formats of the cache");
-        let layers = plan.layers.iter().map(|layer| {
-            let heads = plan.sequences * layer.kv_heads;
+        const { assert!(RING.is_multiple_of(BLOCK) && BLOCK.is_multiple_of(PANEL), "blocks lie in one piece") };
+        let layers = plan.layers.iter().enumerate().map(|(index, layer)| {
+            let (heads, kept) = (plan.sequences * layer.kv_heads, plan.kept(index));
             let (keys, values) = (attention(plan.keys), attention(plan.values));
             Layer {
                 plan: *layer,
-                keys: Store::new(keys, keys.panel_bytes(layer.key_dim), plan.context.div_ceil(PANEL), heads, pages),
-                values: Store::new(values, values.row_bytes(layer.value_dim), plan.context, heads, pages),
+                kept,
+                keys: Store::new(keys, keys.panel_bytes(layer.key_dim), kept.div_ceil(PANEL), heads, pages),
+                values: Store::new(values, values.row_bytes(layer.value_dim), kept, heads, pages),
                 states: layer.states.map(|len| vec![0.0; plan.sequences * len]),
             }
         });
@@ -103,7 +122,8 @@ impl Kv {
     pub(crate) fn write(&mut self, layer: usize, place: (u32, u32), k: &[f32], v: &[f32]) {
         let (sequence, position) = (place.0, place.1 as usize);
         assert!(position < self.plan.context, "position {position} outside of a cache of {}", self.plan.context);
-        let LayerCache { key_dim, value_dim, .. } = self.layers[layer].plan;
+        let Layer { kept, plan: LayerCache { key_dim, value_dim, .. }, .. } = self.layers[layer];
+        let position = position % kept;
         for (head, (k, v)) in k.chunks_exact(key_dim).zip(v.chunks_exact(value_dim)).enumerate() {
             let head = self.number(layer, sequence, head);
             let Layer { keys, values, .. } = &mut self.layers[layer];
@@ -112,11 +132,18 @@ impl Kv {
         }
     }
 
+    /// Whether rows of a step may look so far back that an older position is kept for each of them.
+    pub(crate) fn holds(&self, layer: usize, mask: Mask, step: usize) -> bool {
+        let Layer { kept, plan, .. } = &self.layers[layer];
+        let within = |window: usize| step <= self.plan.step && mask.reach().is_some_and(|reach| reach < window);
+        *kept == self.plan.context || plan.window.is_some_and(within)
+    }
+
     /// A head.
     pub(crate) fn head(&self, layer: usize, sequence: u32, head: usize) -> Head<'_> {
         let head = self.number(layer, sequence, head);
-        let Layer { keys, values, .. } = &self.layers[layer];
-        Head { keys: keys.head(head), values: values.head(head) }
+        let Layer { keys, values, kept, .. } = &self.layers[layer];
+        Head { keys: keys.head(head), values: values.head(head), kept: *kept }
     }
 
     /// States of a layer, one after the other for each sequence, and the numbers of one.

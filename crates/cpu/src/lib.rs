@@ -12,6 +12,7 @@ mod cores;
 mod cpu;
 mod elementwise;
 mod experts;
+mod grouped;
 mod kv;
 mod memory;
 mod packed;

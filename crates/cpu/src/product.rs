@@ -12,11 +12,11 @@ use crate::split::Split;
 use crate::weight::{Kind, Weight};
 
 /// Weight rows per chunk are a multiple of this: kernels take several at once, and it fills a cache line of outputs.
-const ROWS_MULTIPLE: usize = 32;
+pub(crate) const ROWS_MULTIPLE: usize = 32;
 /// Weight bytes times input rows per chunk that are worth handing to another thread.
-const CHUNK_BYTES: usize = 16 << 10;
+pub(crate) const CHUNK_BYTES: usize = 16 << 10;
 /// Outputs per chunk, so that they stay in the second-level cache.
-const CHUNK_OUTPUTS: usize = 64 << 10;
+pub(crate) const CHUNK_OUTPUTS: usize = 64 << 10;
 /// The same of batch kernels, which read all inputs again for each chunk.
 const BATCH_OUTPUTS: usize = 512 << 10;
 /// Weight rows of a batch chunk are a multiple of this.
@@ -30,7 +30,7 @@ const DECODED_ROWS: usize = 8;
 
 /// Inputs rounded to 8 bits.
 #[derive(Default)]
-struct Rounded {
+pub(crate) struct Rounded {
     quants: Vec<i8>,
     scales: Vec<f32>,
     sums: Vec<i16>,
@@ -74,17 +74,17 @@ struct Chunk {
 /// What products keep from one to the next: their inputs rounded to 8 bits and packed, and their chunks.
 #[derive(Default)]
 pub(crate) struct Workspace {
-    rounded: Rounded,
-    packed: Packed,
+    pub(crate) rounded: Rounded,
+    pub(crate) packed: Packed,
     chunks: Vec<Chunk>,
 }
 
 /// What all parts share.
-struct Work<'a> {
-    x: &'a Inputs<'a>,
-    rounded: &'a Rounded,
-    packed: &'a Packed,
-    f32: &'a F32Kernels,
+pub(crate) struct Work<'a> {
+    pub(crate) x: &'a Inputs<'a>,
+    pub(crate) rounded: &'a Rounded,
+    pub(crate) packed: &'a Packed,
+    pub(crate) f32: &'a F32Kernels,
 }
 
 #[derive(Default)]
@@ -99,7 +99,7 @@ thread_local! {
 }
 
 impl Rounded {
-    fn fill(&mut self, x: &Inputs<'_>, pool: &Pool, f32: &F32Kernels) {
+    pub(crate) fn fill(&mut self, x: &Inputs<'_>, pool: &Pool, f32: &F32Kernels) {
         let (rows, cols) = (x.rows, x.cols);
         let quants = Split::new(room(&mut self.quants, rows * cols), cols);
         let scales = Split::new(room(&mut self.scales, rows * cols / Q8_BLOCK), cols / Q8_BLOCK);
@@ -114,6 +114,29 @@ impl Rounded {
                 }
             };
             (f32.quantize_q8)(out, &x.values[row * cols..][..cols]);
+        });
+    }
+
+    /// Puts `count` rows of another next to each other: `row` says which.
+    pub(crate) fn gather(
+        &mut self,
+        from: &Rounded,
+        cols: usize,
+        count: usize,
+        row: &(dyn Fn(usize) -> usize + Sync),
+        pool: &Pool,
+    ) {
+        let quants = Split::new(room(&mut self.quants, count * cols), cols);
+        let scales = Split::new(room(&mut self.scales, count * cols / Q8_BLOCK), cols / Q8_BLOCK);
+        let sums = Split::new(room(&mut self.sums, count * cols / 16), cols / 16);
+        pool.run(count, &|place| {
+            let from = from.some(row(place), 1, cols);
+            // SAFETY: each row is filled once, and no two rows overlap.
+            unsafe {
+                quants.cell(place, 0..cols).copy_from_slice(from.quants);
+                scales.cell(place, 0..cols / Q8_BLOCK).copy_from_slice(from.scales);
+                sums.cell(place, 0..cols / 16).copy_from_slice(from.sums);
+            }
         });
     }
 
@@ -148,10 +171,10 @@ impl Work<'_> {
             if inputs == 1 && part.then == Then::Store {
                 // SAFETY: each chunk is run once, and no two chunks have columns in common.
                 let out = unsafe { part.out.cell(0, columns) };
-                return self.tile(out, part.w, first, outputs, decoded);
+                return self.tile(out, part.w, (first, outputs), 0..1, decoded);
             }
             let tile = room(tile, inputs * outputs);
-            self.tile(tile, part.w, first, outputs, decoded);
+            self.tile(tile, part.w, (first, outputs), 0..inputs, decoded);
             for (t, values) in tile.chunks_exact(outputs).enumerate() {
                 self.finish(part, t, columns.clone(), values);
             }
@@ -181,10 +204,18 @@ impl Work<'_> {
         }
     }
 
-    /// `out[t][o] = w[first + o] . x[t]` for `outputs` weight rows and every input row.
-    fn tile(&self, out: &mut [f32], w: &Weight, first: usize, outputs: usize, decoded: &mut Vec<f32>) {
-        let Inputs { rows: inputs, cols, values } = *self.x;
+    /// `out[i][o] = w[first + o] . x[inputs[i]]` for `outputs` weight rows and some of the input rows.
+    pub(crate) fn tile(
+        &self,
+        out: &mut [f32],
+        w: &Weight,
+        (first, outputs): (usize, usize),
+        inputs: Range<usize>,
+        decoded: &mut Vec<f32>,
+    ) {
+        let Inputs { cols, values, .. } = *self.x;
         let Kind::Matrix { kernels: Some(kernels), .. } = &w.0 else {
+            let values = &values[inputs.start * cols..inputs.end * cols];
             let decoded = room(decoded, DECODED_ROWS * cols);
             for start in (0..outputs).step_by(DECODED_ROWS) {
                 let decoded = &mut decoded[..DECODED_ROWS.min(outputs - start) * cols];
@@ -201,10 +232,10 @@ impl Work<'_> {
         };
         let bytes = w.bytes(first..first + outputs);
         let block = (INPUT_BYTES / cols.max(1)).max(1);
-        for t in (0..inputs).step_by(block) {
-            let rows = block.min(inputs - t);
+        for t in (0..inputs.len()).step_by(block) {
+            let rows = block.min(inputs.len() - t);
             let out = OutTile { values: &mut out[t * outputs..(t + rows) * outputs], stride: outputs };
-            (kernels.mat)(out, bytes, outputs, self.some(t, rows, kernels.q8));
+            (kernels.mat)(out, bytes, outputs, self.some(inputs.start + t, rows, kernels.q8));
         }
     }
 }

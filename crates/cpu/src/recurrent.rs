@@ -2,49 +2,70 @@
 //!
 //! Rows of a sequence follow each other, so what is dealt out to threads is columns and heads.
 
+use std::cell::RefCell;
+use std::ops::Range;
+
+use candor_kernels::{F32Kernels, KeyScan, Scan};
 use candor_ops::{Decay, Recurrence, Step};
 
+use crate::buffer::room;
 use crate::pool::Pool;
 use crate::split::Split;
 use crate::{Buf, Kv, Weight};
 
-/// Columns of a convolution that a thread takes at a time.
-const COLUMNS: usize = 256;
+/// Products that are worth handing to another thread.
+const PIECE: usize = 16 << 10;
+/// Columns and small heads come in whole cache lines.
+const LINE: usize = 64;
 
-/// See [`candor_ops::Prims::conv`]. `w` is `[width][taps]`.
+thread_local! {
+    /// Factors of a head's keys.
+    static FADING: RefCell<Vec<f32>> = RefCell::default();
+}
+
+/// Columns, of which each costs so many products, cut into pieces for threads.
+fn pieces(pool: &Pool, columns: usize, cost: usize, piece: &(dyn Fn(Range<usize>) + Sync)) {
+    let size = (PIECE / cost.max(1)).next_multiple_of(LINE).max(LINE);
+    pool.run(columns.div_ceil(size), &|index| piece(index * size..columns.min((index + 1) * size)));
+}
+
+/// Rows of `cols` numbers, column after column.
+fn columns(numbers: &[f32], cols: usize) -> Vec<f32> {
+    (0..cols).flat_map(|col| numbers.iter().skip(col).step_by(cols).copied()).collect()
+}
+
+/// See [`candor_ops::Prims::conv`].
 pub(crate) fn conv(
     out: &mut Buf,
     (kv, place): (&mut Kv, (usize, usize)),
     x: &Buf,
-    (w, taps): (&[f32], usize),
+    w: &Weight,
     step: &Step,
     pool: &Pool,
 ) {
     let width = x.width;
+    let taps = w.numbers().len() / width;
+    let w = w.arranged(|w| columns(w, taps));
     let (states, len) = kv.states(place);
     let states = Split::new(states, len.max(1));
     let out = Split::new(&mut out.values[..x.rows * width], width);
-    pool.run(width.div_ceil(COLUMNS), &|index| {
-        let columns = index * COLUMNS..width.min((index + 1) * COLUMNS);
+    let (before, last) = w.split_at((taps - 1) * width);
+    pieces(pool, width, x.rows * taps, &|columns| {
         for (t, (&sequence, &position)) in step.sequences.iter().zip(step.positions).enumerate() {
-            // SAFETY: each index is run once, and no two have columns in common; one borrow is used at a time.
+            // SAFETY: no two pieces have columns in common, and taps are borrowed once at a time.
             let state = |tap: usize| unsafe {
                 states.cell(sequence as usize, tap * width + columns.start..tap * width + columns.end)
             };
             let row = &x.row(t)[columns.clone()];
             // SAFETY: as above.
             let out = unsafe { out.cell(t, columns.clone()) };
-            for ((out, x), c) in out.iter_mut().zip(row).zip(columns.clone()) {
-                *out = w[c * taps + taps - 1] * x;
-            }
-            for tap in 0..taps - 1 {
+            out.iter_mut().zip(row).zip(&last[columns.clone()]).for_each(|((out, x), w)| *out = w * x);
+            for (tap, w) in before.chunks_exact(width).enumerate() {
                 let past = state(tap);
                 if position == 0 {
                     past.fill(0.0);
                 }
-                for ((out, x), c) in out.iter_mut().zip(past.iter()).zip(columns.clone()) {
-                    *out += w[c * taps + tap] * x;
-                }
+                out.iter_mut().zip(&*past).zip(&w[columns.clone()]).for_each(|((out, x), w)| *out += w * x);
             }
             for tap in 1..taps {
                 let next = if tap == taps - 1 { row } else { &*state(tap) };
@@ -60,65 +81,111 @@ pub(crate) fn recur(
     (kv, place): (&mut Kv, (usize, usize)),
     inputs: Recurrence<'_, Weight, Buf>,
     step: &Step,
-    pool: &Pool,
+    (pool, f32): (&Pool, &F32Kernels),
 ) {
-    let Recurrence { heads, key_heads, key_dim: dim, value_dim, q, k, v, decay, erase, bonus } = inputs;
-    let (states, len) = kv.states(place);
-    let states = Split::new(states, len);
-    let out = Split::new(&mut out.values[..v.rows * v.width], v.width);
-    let rates = match decay {
-        Decay::Rates { rate, .. } => rate.numbers(),
-        Decay::Keys(_) | Decay::Heads(_) => Vec::new(),
-    };
-    let bonus = bonus.map(Weight::numbers);
-    // Heads of one value are many and small.
-    let together = (256 / value_dim).max(1);
-    pool.run(heads.div_ceil(together), &|index| {
-        let (mut factors, mut erased) = (vec![0.0f32; dim], vec![0.0f32; value_dim]);
-        for h in index * together..heads.min((index + 1) * together) {
-            let shared = h / (heads / key_heads) * dim;
+    let rows = inputs.v.rows;
+    let out = &mut out.values[..rows * inputs.v.width];
+    let (states, _) = kv.states(place);
+    match inputs {
+        Recurrence {
+            value_dim: 1, key_heads: 1, erase: None, bonus: None, decay: Decay::Rates { time, rate }, ..
+        } => {
+            let dim = inputs.key_dim;
+            let blocks = |rates: &[f32]| rates.chunks(LINE * dim).flat_map(|block| columns(block, dim)).collect();
+            by_keys(out, states, &inputs, (time, rate.arranged(blocks)), step, (pool, f32));
+        }
+        _ => by_heads(out, states, &inputs, step, (pool, f32)),
+    }
+}
+
+/// Heads of one value with a key in common, as in Mamba. States and rates lie in blocks of [`LINE`] heads, `[K][heads]`
+/// each, so that many heads go at once; were a block all heads, its rows would lie a power of two apart, which caches bear
+/// badly.
+fn by_keys(
+    out: &mut [f32],
+    states: &mut [f32],
+    inputs: &Recurrence<'_, Weight, Buf>,
+    (time, rates): (&Buf, &[f32]),
+    step: &Step,
+    (pool, f32): (&Pool, &F32Kernels),
+) {
+    let Recurrence { heads, key_dim: dim, q, k, v, .. } = *inputs;
+    let (states, out) = (Split::new(states, heads * dim), Split::new(out, heads));
+    pieces(pool, heads, v.rows * dim, &|some| {
+        for first in some.clone().step_by(LINE) {
+            let block = first..some.end.min(first + LINE);
+            let place = block.start * dim..block.end * dim;
             for (t, (&sequence, &position)) in step.sequences.iter().zip(step.positions).enumerate() {
-                let size = dim * value_dim;
-                // SAFETY: each head belongs to one index, and each index is run once.
-                let (state, out) = unsafe {
-                    (
-                        states.cell(sequence as usize, h * size..(h + 1) * size),
-                        out.cell(t, h * value_dim..(h + 1) * value_dim),
-                    )
-                };
+                // SAFETY: no two pieces have heads in common, and pieces are whole blocks.
+                let (state, out) =
+                    unsafe { (states.cell(sequence as usize, place.clone()), out.cell(t, block.clone())) };
                 if position == 0 {
                     state.fill(0.0);
                 }
-                let own = |x: &'_ Buf| -> Vec<f32> { x.row(t)[h * dim..(h + 1) * dim].to_vec() };
-                match decay {
-                    Decay::Keys(x) => factors.copy_from_slice(&x.row(t)[h * dim..(h + 1) * dim]),
-                    Decay::Heads(x) => factors.fill(x.row(t)[h]),
-                    Decay::Rates { time, .. } => {
-                        let time = time.row(t)[h];
-                        let rates = &rates[h * dim..(h + 1) * dim];
-                        factors.iter_mut().zip(rates).for_each(|(factor, rate)| *factor = (time * rate).exp());
-                    }
-                }
-                let (q, k) = (&q.row(t)[shared..shared + dim], &k.row(t)[shared..shared + dim]);
-                let v = &v.row(t)[h * value_dim..(h + 1) * value_dim];
-                erased.fill(0.0);
-                let back = erase.map(|(a, b)| {
-                    for (state, a) in state.chunks_exact(value_dim).zip(own(a)) {
-                        erased.iter_mut().zip(state).for_each(|(sum, s)| *sum += a * s);
-                    }
-                    own(b)
-                });
-                out.fill(0.0);
-                for (i, state) in state.chunks_exact_mut(value_dim).enumerate() {
-                    let (factor, back) = (factors[i], back.as_ref().map_or(0.0, |back| back[i]));
-                    let bonus = bonus.as_ref().map(|bonus| bonus[h * dim + i]);
-                    for (((s, &v), &erased), out) in state.iter_mut().zip(v).zip(&erased).zip(out.iter_mut()) {
-                        let (old, added) = (*s, k[i] * v);
-                        *s = old * factor + back * erased + added;
-                        *out += q[i] * bonus.map_or(*s, |bonus| old + bonus * added);
-                    }
-                }
+                let row = KeyScan {
+                    q: q.row(t),
+                    k: k.row(t),
+                    v: &v.row(t)[block.clone()],
+                    time: &time.row(t)[block.clone()],
+                    rate: &rates[place.clone()],
+                };
+                (f32.scan_keys)(out, state, row);
             }
         }
+    });
+}
+
+/// Head by head, the state of each `[K][V]`.
+fn by_heads(
+    out: &mut [f32],
+    states: &mut [f32],
+    inputs: &Recurrence<'_, Weight, Buf>,
+    step: &Step,
+    (pool, f32): (&Pool, &F32Kernels),
+) {
+    let Recurrence { heads, key_heads, key_dim: dim, value_dim, q, k, v, decay, erase, bonus } = *inputs;
+    let size = dim * value_dim;
+    let (states, out) = (Split::new(states, heads * size), Split::new(out, v.width));
+    let bonus = bonus.map(Weight::numbers);
+    let together = (PIECE / (size * v.rows).max(1)).clamp(1, heads);
+    pool.run(heads.div_ceil(together), &|index| {
+        FADING.with_borrow_mut(|fading| {
+            let fading = room(fading, dim);
+            for h in index * together..heads.min((index + 1) * together) {
+                let (own, values) = (h * dim..(h + 1) * dim, h * value_dim..(h + 1) * value_dim);
+                let shared = h / (heads / key_heads) * dim..(h / (heads / key_heads) + 1) * dim;
+                for (t, (&sequence, &position)) in step.sequences.iter().zip(step.positions).enumerate() {
+                    // SAFETY: each head belongs to one index, and each index is run once.
+                    let state = unsafe { states.cell(sequence as usize, h * size..(h + 1) * size) };
+                    // SAFETY: as above.
+                    let out = unsafe { out.cell(t, values.clone()) };
+                    if position == 0 {
+                        state.fill(0.0);
+                    }
+                    let fade = match decay {
+                        Decay::Keys(factors) => &factors.row(t)[own.clone()],
+                        Decay::Heads(factors) => {
+                            fading.fill(factors.row(t)[h]);
+                            &*fading
+                        }
+                        Decay::Rates { time, rate } => {
+                            fading.copy_from_slice(&rate.numbers()[own.clone()]);
+                            (f32.scale)(fading, time.row(t)[h]);
+                            (f32.exp_sum)(fading, 0.0);
+                            &*fading
+                        }
+                    };
+                    let row = Scan {
+                        q: &q.row(t)[shared.clone()],
+                        k: &k.row(t)[shared.clone()],
+                        v: &v.row(t)[values.clone()],
+                        fade,
+                        erase: erase.map(|(a, b)| (&a.row(t)[own.clone()], &b.row(t)[own.clone()])),
+                        bonus: bonus.map(|bonus| &bonus[own.clone()]),
+                    };
+                    (f32.scan)(out, state, row);
+                }
+            }
+        });
     });
 }

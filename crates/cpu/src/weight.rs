@@ -1,6 +1,7 @@
 //! Weights: matrices where the file has them, vectors as floats.
 
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use candor_kernels::{BatchKernels, Kernels, MatKernels};
 use candor_ops::{Error, Tensor};
@@ -9,7 +10,14 @@ use crate::Batching;
 
 /// A weight of a model; may be shared by any number of sessions.
 #[derive(Clone)]
-pub struct Weight(pub(crate) Kind);
+pub struct Weight(pub(crate) Kind, Arc<Decoded>);
+
+/// A small weight as floats, made when they are first asked for: row by row, and as an operation wants them.
+#[derive(Default)]
+struct Decoded {
+    rows: OnceLock<Vec<f32>>,
+    arranged: OnceLock<Vec<f32>>,
+}
 
 #[derive(Clone)]
 pub(crate) enum Kind {
@@ -25,14 +33,14 @@ impl Weight {
         if tensor.rows == 1 {
             let mut values = vec![0.0; tensor.cols];
             tensor.format.decode(&tensor.bytes, &mut values);
-            return Ok(Weight(Kind::Vector(values)));
+            return Ok(Weight(Kind::Vector(values), Arc::default()));
         }
         let batch = match batching {
             Batching::Fastest => (kernels.batch)(tensor.format),
             Batching::Invariant => None,
         };
         let kernels = (kernels.mat)(tensor.format);
-        Ok(Weight(Kind::Matrix { tensor, kernels, batch }))
+        Ok(Weight(Kind::Matrix { tensor, kernels, batch }, Arc::default()))
     }
 
     /// The elements of a vector.
@@ -44,17 +52,22 @@ impl Weight {
     }
 
     /// All elements of a small weight, row after row.
-    pub(crate) fn numbers(&self) -> Vec<f32> {
+    pub(crate) fn numbers(&self) -> &[f32] {
         match &self.0 {
-            Kind::Vector(values) => values.clone(),
-            Kind::Matrix { tensor, .. } => {
+            Kind::Vector(values) => values,
+            Kind::Matrix { tensor, .. } => self.1.rows.get_or_init(|| {
                 let mut values = vec![0.0; tensor.rows * tensor.cols];
                 for (row, out) in values.chunks_exact_mut(tensor.cols).enumerate() {
                     tensor.format.decode(tensor.row(row), out);
                 }
                 values
-            }
+            }),
         }
+    }
+
+    /// The same in another order, which `arrange` makes of them the first time. A weight has one such order all its life.
+    pub(crate) fn arranged(&self, arrange: impl FnOnce(&[f32]) -> Vec<f32>) -> &[f32] {
+        self.1.arranged.get_or_init(|| arrange(self.numbers()))
     }
 
     /// Some rows of a matrix as a matrix of their own.
@@ -64,7 +77,7 @@ impl Weight {
             Kind::Matrix { tensor, kernels, batch } => {
                 let bytes = tensor.bytes.slice(rows.start * self.row_bytes()..rows.end * self.row_bytes());
                 let tensor = Tensor { name: String::new(), rows: rows.len(), bytes, ..*tensor };
-                Weight(Kind::Matrix { tensor, kernels: *kernels, batch: *batch })
+                Weight(Kind::Matrix { tensor, kernels: *kernels, batch: *batch }, Arc::default())
             }
         }
     }

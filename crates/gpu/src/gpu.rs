@@ -5,8 +5,8 @@ use std::sync::Arc;
 use wgpu::BufferUsages;
 
 use candor_ops::{
-    Attention, Columns, Error, KvPlan, Norm, Ops, Pairing, Prims, Recurrence, Rope, Router, Step, Tensor, Traffic,
-    Unary,
+    Attention, Columns, Error, KvFormat, KvPlan, Norm, Ops, Pairing, Prims, Recurrence, Rope, Router, Step, Tensor,
+    Traffic, Unary,
 };
 
 use crate::attention::{self, Cache};
@@ -161,6 +161,13 @@ impl Prims for Gpu {
         Buf { storage, rows: 0, width, stride }
     }
 
+    fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
+        if [plan.keys, plan.values].contains(&KvFormat::Q4_0) {
+            return Err(Error::CacheFormat { format: KvFormat::Q4_0.format(), backend: "a GPU" });
+        }
+        plan.check()
+    }
+
     fn kv(&mut self, plan: &KvPlan) -> Cache {
         attention::cache(self, plan)
     }
@@ -304,6 +311,10 @@ impl Prims for Gpu {
     }
 
     fn route(&mut self, (): &mut (), _: &Buf, _: Option<&Weight>, _: Router) {
+        self.lacks("route");
+    }
+
+    fn chosen(&mut self, (): &(), _: &mut Vec<(u32, f32)>) {
         self.lacks("route");
     }
 

@@ -93,6 +93,7 @@ impl KvKind {
             KvFormat::F32 => KvKind::F32,
             KvFormat::F16 => KvKind::F16,
             KvFormat::Q8_0 => KvKind::Q8_0,
+            KvFormat::Q4_0 => unreachable!("refused by check_kv"),
         }
     }
 

@@ -3,10 +3,13 @@
 
 mod attention;
 mod dequantization;
+mod experts;
 mod ffn;
 mod loader;
+mod masks;
 mod norm;
 mod rotary;
+mod scales;
 mod stream;
 
 use candor::gguf::Format;
@@ -26,8 +29,11 @@ pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
         norm::FAULTS,
         rotary::FAULTS,
         attention::FAULTS,
+        masks::FAULTS,
         ffn::FAULTS,
+        experts::FAULTS,
         stream::FAULTS,
+        scales::FAULTS,
     ];
     parts.into_iter().flatten()
 }

@@ -123,11 +123,18 @@ struct Case<'a> {
 /// # Errors
 /// If the model does not run, or the trace is not one of it.
 pub fn diagnose(gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
-    let graph = Graph::new(gguf)?;
-    let tokens = tokens(trace, &graph)?;
-    let known = fit(trace, &graph, &tokens)?;
+    diagnose_in(&Graph::new(gguf)?, gguf, trace)
+}
+
+/// Diagnoses a trace of the model in `gguf`, whose operations are those of `graph`.
+///
+/// # Errors
+/// If the trace is not one of it.
+pub fn diagnose_in(graph: &Graph, gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
+    let tokens = tokens(trace, graph)?;
+    let known = fit(trace, graph, &tokens)?;
     let decoded = Decoded::default();
-    let stage = Stage { graph: &graph, gguf, tokens: &tokens, decoded: &decoded };
+    let stage = Stage { graph, gguf, tokens: &tokens, decoded: &decoded };
     let arithmetic = Arithmetic { rounding: rounding(&stage, trace, &known), order: Order::Lanes };
     let healthy = Replay::given(&stage, arithmetic, trace);
     let court = Court { stage: &stage, trace, arithmetic, healthy: &healthy };
@@ -139,7 +146,7 @@ pub fn diagnose(gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
         let key = &graph.nodes[id].key;
         let Case { gate, residual, .. } = case;
         let status = gate.status(&residual);
-        checks.push(Check { key: key.clone(), status, residual, gate, from: given_inputs(&graph, &case.span) });
+        checks.push(Check { key: key.clone(), status, residual, gate, from: given_inputs(graph, &case.span) });
         if matches!(status, Status::Wrong | Status::Suspicious) {
             let mut before: Vec<Vec<Active>> = Vec::new();
             for found in failures.iter().flat_map(|failure| &failure.matches) {
@@ -178,6 +185,10 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
     let mut known = BTreeSet::new();
     for (key, evidence) in &trace.values {
         let Some(id) = graph.find(key) else { continue };
+        if graph.nodes[id].per_token != 1 {
+            // Rows of a trace are tokens.
+            continue;
+        }
         let expected = graph.width(id, rows);
         if evidence.width != 0 && evidence.width != expected {
             if matches!(graph.nodes[id].kind, crate::Kind::Scores(_) | crate::Kind::SoftMax(_)) {
@@ -246,6 +257,8 @@ fn concerns(active: &Active, place: &Place<'_>) -> bool {
         | (Edit::SoftMax(_), Kind::SoftMax(_))
         | (Edit::Mix(_), Kind::Mix(_))
         | (Edit::Activation(_), Kind::Silu)
+        | (Edit::Unary(_), Kind::Unary(_))
+        | (Edit::Route(_), Kind::Route { .. })
         | (Edit::Output(_), _) => true,
         _ => false,
     })

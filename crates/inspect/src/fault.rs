@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
+use candor::ops::Unary;
 use serde::Serialize;
 
 use crate::{
     NodeId, Value,
-    replay::{Activation, Embed, Matrix, Mix, Norm, Place, Scores, SoftMax, Turn},
+    replay::{Activation, Choice, Embed, Matrix, Mix, Norm, Place, Scores, SoftMax, Turn},
 };
 
 /// A change of one operation; `false` says that there was nothing to change at this place.
@@ -30,6 +31,10 @@ pub enum Edit {
     Mix(fn(&mut Mix, &Place<'_>) -> bool),
     /// Of the gate's activation.
     Activation(fn(&mut Activation, &Place<'_>) -> bool),
+    /// Of another function.
+    Unary(fn(&mut Unary, &Place<'_>) -> bool),
+    /// Of the choice of experts.
+    Route(fn(&mut Choice, &Place<'_>) -> bool),
     /// Of what comes out, with what went in.
     Output(fn(&mut Value, &[Rc<Value>], &Place<'_>) -> bool),
 }

@@ -4,8 +4,7 @@
 use std::{fmt, rc::Rc, sync::Arc};
 
 use candor::ops::{
-    Attention, Columns, Decay, KvFormat, KvPlan, LayerCache, Norm, Prims, Recurrence, Reference, Relative, Router,
-    Step, Tensor, Unary,
+    Columns, Decay, KvFormat, KvPlan, LayerCache, Norm, Prims, Recurrence, Reference, Step, Tensor, Unary,
 };
 
 use crate::{Value, replay::Tokens};
@@ -84,7 +83,7 @@ fn step<T>(tokens: &Tokens, f: impl FnOnce(&Step) -> T) -> T {
 fn cache(layer: LayerCache, tokens: &Tokens) -> <Reference as Prims>::Kv {
     let context = tokens.positions.iter().max().map_or(1, |&last| last as usize + 1);
     let (keys, values) = (KvFormat::F32, KvFormat::F32);
-    Reference.kv(&KvPlan { layers: vec![layer], context, sequences: 1, keys, values })
+    Reference.kv(&KvPlan { layers: vec![layer], context, step: context, sequences: 1, keys, values })
 }
 
 /// Changes the first input in place.
@@ -101,8 +100,9 @@ pub(crate) fn norm(norm: Norm, weight: Option<&Tensor>, bias: Option<&Tensor>) -
     })
 }
 
-pub(crate) fn unary(f: Unary) -> Formula {
-    let name = match f {
+/// The function in ggml's words where it has them.
+pub(crate) fn unary_name(f: Unary) -> &'static str {
+    match f {
         Unary::Gelu | Unary::GeluErf => "gelu",
         Unary::GeluQuick => "gelu_quick",
         Unary::Relu | Unary::ReluSquared => "relu",
@@ -115,27 +115,7 @@ pub(crate) fn unary(f: Unary) -> Formula {
         Unary::SoftCap(_) => "softcap",
         Unary::Xielu { .. } => "xielu",
         Unary::Silu => "silu",
-    };
-    Formula::new(name, None, move |inputs, _| changed(inputs, |x| Reference.unary(x, f)))
-}
-
-pub(crate) fn attend(attention: Attention<'_, Tensor>) -> Formula {
-    let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
-    let sink = sinks.and_then(matrix);
-    let table = relative.and_then(|relative| Some((matrix(relative.table)?, relative.buckets, relative.most)));
-    Formula::new("attend", sinks.or(relative.map(|relative| relative.table)), move |inputs, tokens| {
-        let (q, k, v) = (rows(&inputs[0]), rows(&inputs[1]), rows(&inputs[2]));
-        let width = heads.heads * heads.value_dim;
-        let mut out = Reference.buffer(inputs[0].rows, width);
-        let mut kv = cache(LayerCache::attention(heads.kv_heads, heads.key_dim, heads.value_dim), tokens);
-        let relative = table.as_ref().map(|(table, buckets, most)| Relative { table, buckets: *buckets, most: *most });
-        let attention = Attention { heads, mask, soft_cap, alibi, sinks: sink.as_ref(), relative };
-        step(tokens, |step| {
-            Reference.kv_write(&mut kv, 0, &k, &v, step);
-            Reference.attend(&mut out, &q, &kv, 0, attention, step);
-        });
-        value(&out, width)
-    })
+    }
 }
 
 pub(crate) fn copy(columns: Columns, width: usize) -> Formula {
@@ -235,25 +215,6 @@ pub(crate) fn recur<B>(inputs: &Recurrence<'_, Tensor, B>) -> Formula {
     })
 }
 
-/// Choices as a value: an expert and its weight, `used` times a row.
-pub(crate) fn route(bias: Option<&Tensor>, router: Router) -> Formula {
-    let numbers = bias.map(|bias| {
-        let mut out = vec![0.0; bias.cols];
-        bias.format.decode(&bias.bytes, &mut out);
-        out
-    });
-    Formula::new("route", bias, move |inputs, _| {
-        let mut out = Value::zeros(inputs[0].rows, 2 * router.used);
-        for t in 0..inputs[0].rows {
-            let chosen = router.choose(inputs[0].row(t), numbers.as_deref());
-            for (pair, (expert, weight)) in out.row_mut(t).chunks_exact_mut(2).zip(chosen) {
-                pair.copy_from_slice(&[expert as f32, weight as f32]);
-            }
-        }
-        out
-    })
-}
-
 pub(crate) fn experts(by: Weighted) -> Formula {
     let (name, weight) = match &by {
         Weighted::Matrix(tensor, _) => ("mul_mat_id", Some(tensor.clone())),
@@ -266,7 +227,7 @@ pub(crate) fn experts(by: Weighted) -> Formula {
         let routes = inputs.last().expect("the choice is an input");
         let used = routes.width / 2;
         let pairs = routes.data.chunks_exact(2).map(|pair| (pair[0] as usize, f64::from(pair[1]))).collect();
-        let routes = Reference.chosen(used, pairs);
+        let routes = Reference.routed(used, pairs);
         let x = rows(&inputs[0]);
         match (&by, &w) {
             (Weighted::Matrix(_, width), Some(w)) => {

@@ -1,19 +1,20 @@
 //! The operations of a model as a list, made by running its wiring on a backend that only writes down what it is
 //! asked for. So every wiring that runs can be replayed, and knows nothing of it.
 
+mod notes;
+
 use std::collections::HashMap;
 
 use candor::gguf::Gguf;
 use candor::models::{Config, Decoder, Pass};
-use candor::ops::{
-    Attention, Columns, Error as OpsError, Heads, KvFormat, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope,
-    Router, Step, Tap, Tensor, Unary,
-};
+use candor::ops::{Heads, KvFormat, Prims, Rope, Router, Step, Tensor, Unary};
 
 use crate::{
     Key,
-    formula::{self, Formula, Weighted},
+    attending::Attending,
+    formula::{self, Formula},
 };
+use notes::{Names, Notes};
 
 /// Index of a node in its graph.
 pub type NodeId = usize;
@@ -45,12 +46,21 @@ pub enum Kind {
     },
     /// Scores of queries against keys, before scale and mask. Inputs: q, k.
     Scores(Heads),
-    /// Scale, causal mask and softmax.
-    SoftMax(Heads),
+    /// Scale, cap, biases, mask and softmax.
+    SoftMax(Box<Attending>),
     /// Values weighted by the softmax, heads side by side. Inputs: weights, v.
     Mix(Heads),
     /// `x / (1 + exp(-x))`.
     Silu,
+    /// Another function of one number.
+    Unary(Unary),
+    /// Choice of experts: an expert and its weight, so many times a row.
+    Route {
+        /// How they are chosen.
+        router: Router,
+        /// Added to what is chosen by.
+        bias: Option<Tensor>,
+    },
     /// Product of two values.
     Mul,
     /// Sum of two values.
@@ -64,6 +74,8 @@ impl Kind {
     pub fn weight(&self) -> Option<&Tensor> {
         match self {
             Kind::Embed(weight) | Kind::Norm { weight, .. } | Kind::MatMul(weight) | Kind::Bias(weight) => Some(weight),
+            Kind::SoftMax(attending) => attending.weight(),
+            Kind::Route { bias, .. } => bias.as_ref(),
             Kind::Formula(formula) => formula.weight.as_ref(),
             _ => None,
         }
@@ -81,6 +93,8 @@ impl Kind {
             Kind::SoftMax(_) => "soft_max",
             Kind::Mix(_) => "kqv",
             Kind::Silu => "silu",
+            Kind::Unary(f) => formula::unary_name(*f),
+            Kind::Route { .. } => "route",
             Kind::Mul => "mul",
             Kind::Formula(formula) => formula.name,
         }
@@ -100,6 +114,8 @@ pub struct Node {
     pub tapped: bool,
     /// Elements per row; for scores per position.
     pub width: usize,
+    /// Rows of each token: as many as it has experts, else one.
+    pub per_token: usize,
 }
 
 /// The operations of a model, each after its inputs.
@@ -160,302 +176,34 @@ impl Graph {
         self.by_key.get(key).copied()
     }
 
-    /// Whether an element of a node's output can matter: scores of later positions are masked.
+    /// The same model with other operations, as another wiring would have them.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Vec<Node>)) -> Graph {
+        change(&mut self.nodes);
+        self.by_key = self.nodes.iter().enumerate().map(|(id, node)| (node.key.clone(), id)).collect();
+        self
+    }
+
+    /// Whether an element of a node's output can matter: scores of positions that nobody sees are masked.
     pub fn counts(&self, id: NodeId, tokens: usize) -> impl Fn(usize, usize) -> bool + use<> {
+        let mask = |node: &Node| match &node.kind {
+            Kind::SoftMax(attending) if node.inputs.contains(&id) => Some(attending.mask),
+            _ => None,
+        };
         let scores = matches!(self.nodes[id].kind, Kind::Scores(_));
-        move |row, col| !scores || col % tokens <= row
+        let mask = if scores { self.nodes[id + 1..].iter().find_map(mask) } else { None };
+        move |row, col| mask.is_none_or(|mask| mask.seen(row, tokens).contains(&(col % tokens)))
     }
 
     /// Elements per row of a node's output over `tokens` tokens.
     pub fn width(&self, id: NodeId, tokens: usize) -> usize {
-        match self.nodes[id].kind {
-            Kind::Scores(heads) | Kind::SoftMax(heads) => heads.heads * tokens,
+        match &self.nodes[id].kind {
+            Kind::Scores(heads) => heads.heads * tokens,
+            Kind::SoftMax(attending) => attending.heads.heads * tokens,
             _ => self.nodes[id].width,
         }
     }
 }
-
-/// The backend that writes down.
-#[derive(Default)]
-struct Notes {
-    nodes: Vec<Node>,
-}
-
-/// A buffer: who wrote it last, whether anyone did, and how wide it is.
-struct Buffer {
-    node: NodeId,
-    written: bool,
-    width: usize,
-}
-
-/// Who wrote the keys, values and states of a layer.
-#[derive(Clone, Copy, Default)]
-struct Kept {
-    k: NodeId,
-    v: NodeId,
-}
-
-impl Buffer {
-    fn becomes(&mut self, node: NodeId) {
-        (self.node, self.written) = (node, true);
-    }
-}
-
-/// Gives the taps' names to nodes.
-struct Names;
-
-impl Tap<Notes> for Names {
-    fn tap(&mut self, notes: &mut Notes, name: &'static str, layer: Option<usize>, x: &Buffer) {
-        let node = &mut notes.nodes[x.node];
-        node.key = Key::new(name, layer);
-        node.tapped = true;
-    }
-}
-
-impl Notes {
-    fn push(&mut self, kind: Kind, inputs: Vec<NodeId>, width: usize) -> NodeId {
-        self.nodes.push(Node { kind, inputs, key: Key::new("", None), tapped: false, width });
-        self.nodes.len() - 1
-    }
-
-    fn in_place(&mut self, x: &mut Buffer, kind: Kind, others: &[NodeId]) {
-        let inputs = [x.node].into_iter().chain(others.iter().copied()).collect();
-        x.node = self.push(kind, inputs, x.width);
-    }
-
-    fn change(&mut self, x: &mut Buffer, formula: Formula, others: &[NodeId]) {
-        self.in_place(x, Kind::Formula(formula), others);
-    }
-
-    fn make(&mut self, out: &mut Buffer, formula: Formula, inputs: Vec<NodeId>) {
-        let node = self.push(Kind::Formula(formula), inputs, out.width);
-        out.becomes(node);
-    }
-
-    /// Names values inside of fusions: by their weight where llama.cpp has a name, by operation else.
-    fn name_the_rest(&mut self) {
-        let mut layer = None;
-        for id in 0..self.nodes.len() {
-            let node = &self.nodes[id];
-            if !node.key.name.is_empty() {
-                layer = node.key.layer.or(layer);
-                continue;
-            }
-            let consumer = self.nodes[id + 1..].iter().find(|other| other.inputs.contains(&id));
-            let biased = consumer.is_some_and(|next| matches!(next.kind, Kind::Bias(_)));
-            let weight = node.kind.weight().map_or("", |weight| weight.name.as_str());
-            let block = [("attn_output.", "attn_out"), ("ffn_down.", "ffn_out")];
-            let block = block.into_iter().find(|(part, _)| weight.contains(part)).map(|(_, name)| name);
-            let name = match (&node.kind, block) {
-                (Kind::MatMul(_), Some(name)) if biased => format!("{name}.mul_mat"),
-                (Kind::MatMul(_) | Kind::Bias(_), Some(name)) => name.to_owned(),
-                (Kind::Scores(_), _) => "kq".to_owned(),
-                (Kind::SoftMax(_), _) => "kq_soft_max".to_owned(),
-                (Kind::Silu, _) => "ffn_silu".to_owned(),
-                (kind, _) => match consumer {
-                    Some(next) if !next.key.name.is_empty() => format!("{}.{}", next.key.name, kind.name()),
-                    _ => format!("node{id}.{}", kind.name()),
-                },
-            };
-            self.nodes[id].key = Key::new(name, layer);
-        }
-    }
-}
-
-impl Prims for Notes {
-    type Weight = Tensor;
-    type Buf = Buffer;
-    /// Keys and values of each layer.
-    type Kv = Vec<Kept>;
-    type Rope = Rope;
-    type Snapshot = ();
-    /// The choice of experts, and how many a row goes to.
-    type Routes = (NodeId, usize);
-
-    fn weight(&mut self, tensor: Tensor) -> Result<Tensor, OpsError> {
-        Ok(tensor)
-    }
-
-    fn buffer(&mut self, _rows: usize, width: usize) -> Buffer {
-        Buffer { node: 0, written: false, width }
-    }
-
-    fn kv(&mut self, plan: &KvPlan) -> Vec<Kept> {
-        vec![Kept::default(); plan.layers.len()]
-    }
-
-    fn routes(&mut self, _: usize, used: usize) -> (NodeId, usize) {
-        (0, used)
-    }
-
-    fn rope_table(&mut self, rope: Rope) -> Rope {
-        rope
-    }
-
-    fn embed(&mut self, out: &mut Buffer, table: &Tensor, _: &Step) {
-        let node = self.push(Kind::Embed(table.clone()), Vec::new(), out.width);
-        out.becomes(node);
-    }
-
-    fn rms_norm(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, eps: f32) {
-        let node = self.push(Kind::Norm { weight: w.clone(), width: w.cols, eps }, vec![x.node], out.width);
-        out.becomes(node);
-    }
-
-    fn norm(&mut self, x: &mut Buffer, norm: Norm, weight: Option<&Tensor>, bias: Option<&Tensor>) {
-        match (norm.kind, weight, bias) {
-            (NormKind::Rms, Some(weight), None) if weight.cols == norm.run => {
-                let weight = weight.clone();
-                self.in_place(x, Kind::Norm { weight, width: norm.run, eps: norm.eps }, &[]);
-            }
-            _ => self.change(x, formula::norm(norm, weight, bias), &[]),
-        }
-    }
-
-    fn matmul(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor) {
-        let node = self.push(Kind::MatMul(w.clone()), vec![x.node], w.rows);
-        out.becomes(node);
-    }
-
-    fn matmul_rows(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, _: &Step) {
-        self.matmul(out, x, w);
-    }
-
-    fn add_bias(&mut self, x: &mut Buffer, bias: &Tensor) {
-        // A bias of what was just added to the stream belongs to what was added: engines name that sum.
-        if let (Kind::Add, &[stream, product]) = (&self.nodes[x.node].kind, self.nodes[x.node].inputs.as_slice()) {
-            let (biased, width) = (x.node, x.width);
-            self.nodes[biased].kind = Kind::Bias(bias.clone());
-            self.nodes[biased].inputs = vec![product];
-            x.node = self.push(Kind::Add, vec![stream, biased], width);
-            return;
-        }
-        self.in_place(x, Kind::Bias(bias.clone()), &[]);
-    }
-
-    fn rope(&mut self, x: &mut Buffer, rope: &Rope, head_dim: usize, _: &Step) {
-        self.in_place(x, Kind::Rope { rope: rope.clone(), head_dim }, &[]);
-    }
-
-    fn kv_write(&mut self, kv: &mut Self::Kv, layer: usize, k: &Buffer, v: &Buffer, _: &Step) {
-        kv[layer] = Kept { k: k.node, v: v.node };
-    }
-
-    fn attend(
-        &mut self,
-        out: &mut Buffer,
-        q: &Buffer,
-        kv: &Self::Kv,
-        layer: usize,
-        attention: Attention<'_, Tensor>,
-        _: &Step,
-    ) {
-        let Kept { k, v } = kv[layer];
-        let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
-        let plain = mask == Mask::Causal && soft_cap.is_none() && alibi.is_none();
-        if plain && sinks.is_none() && relative.is_none() {
-            let scores = self.push(Kind::Scores(heads), vec![q.node, k], heads.heads);
-            let weights = self.push(Kind::SoftMax(heads), vec![scores], heads.heads);
-            let mix = self.push(Kind::Mix(heads), vec![weights, v], heads.heads * heads.value_dim);
-            return out.becomes(mix);
-        }
-        let node = self.push(Kind::Formula(formula::attend(attention)), vec![q.node, k, v], out.width);
-        out.becomes(node);
-    }
-
-    fn unary(&mut self, x: &mut Buffer, f: Unary) {
-        match f {
-            Unary::Silu => self.in_place(x, Kind::Silu, &[]),
-            _ => self.change(x, formula::unary(f), &[]),
-        }
-    }
-
-    fn mul(&mut self, x: &mut Buffer, y: &Buffer) {
-        self.in_place(x, Kind::Mul, &[y.node]);
-    }
-
-    fn add(&mut self, x: &mut Buffer, y: &Buffer) {
-        self.in_place(x, Kind::Add, &[y.node]);
-    }
-
-    fn copy(&mut self, out: &mut Buffer, x: &Buffer, columns: Columns) {
-        // What the copy leaves of the buffer belongs to the value too.
-        let before = out.written.then_some(out.node);
-        let inputs = [x.node].into_iter().chain(before).collect();
-        let formula = formula::copy(columns, out.width);
-        self.make(out, formula, inputs);
-    }
-
-    fn add_positions(&mut self, x: &mut Buffer, table: &Tensor, _: &Step) {
-        self.change(x, formula::add_positions(table), &[]);
-    }
-
-    fn mul_columns(&mut self, x: &mut Buffer, w: &Tensor) {
-        self.change(x, formula::mul_columns(w), &[]);
-    }
-
-    fn mul_groups(&mut self, x: &mut Buffer, y: &Buffer) {
-        self.change(x, formula::mul_groups(), &[y.node]);
-    }
-
-    fn dot_groups(&mut self, out: &mut Buffer, x: &Buffer, y: &Buffer) {
-        let formula = formula::dot_groups(out.width);
-        self.make(out, formula, vec![x.node, y.node]);
-    }
-
-    fn matmul_heads(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, heads: usize) {
-        let formula = formula::matmul_heads(w, heads, out.width);
-        self.make(out, formula, vec![x.node]);
-    }
-
-    fn conv(&mut self, out: &mut Buffer, _: &mut Self::Kv, _: (usize, usize), x: &Buffer, w: &Tensor, _: &Step) {
-        self.make(out, formula::conv(w), vec![x.node]);
-    }
-
-    fn recur(
-        &mut self,
-        out: &mut Buffer,
-        _: &mut Self::Kv,
-        _: (usize, usize),
-        inputs: Recurrence<'_, Tensor, Buffer>,
-        _: &Step,
-    ) {
-        let nodes = inputs.buffers().into_iter().map(|x| x.node).collect();
-        self.make(out, formula::recur(&inputs), nodes);
-    }
-
-    fn route(&mut self, routes: &mut (NodeId, usize), logits: &Buffer, bias: Option<&Tensor>, router: Router) {
-        routes.0 = self.push(Kind::Formula(formula::route(bias, router)), vec![logits.node], 2 * router.used);
-    }
-
-    fn matmul_experts(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, routes: &(NodeId, usize)) {
-        let formula = formula::experts(Weighted::Matrix(w.clone(), out.width));
-        self.make(out, formula, vec![x.node, routes.0]);
-    }
-
-    fn add_bias_experts(&mut self, x: &mut Buffer, bias: &Tensor, routes: &(NodeId, usize)) {
-        self.change(x, formula::experts(Weighted::Bias(bias.clone())), &[routes.0]);
-    }
-
-    fn scale_experts(&mut self, x: &mut Buffer, routes: &(NodeId, usize)) {
-        self.change(x, formula::experts(Weighted::Scale), &[routes.0]);
-    }
-
-    fn sum_experts(&mut self, out: &mut Buffer, x: &Buffer, routes: &(NodeId, usize)) {
-        self.make(out, formula::experts(Weighted::Sum(routes.1)), vec![x.node, routes.0]);
-    }
-
-    /// Nothing comes from elsewhere: a graph is that of a whole model.
-    fn upload(&mut self, _: &mut Buffer, _: usize, _: &[f32]) {}
-
-    fn snapshot(&mut self, _: &Buffer) {}
-
-    fn download(&mut self, (): &(), out: &mut Vec<f32>) {
-        out.clear();
-    }
-}
-
-impl Ops for Notes {}
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 //! crate prints nothing.
 #![forbid(unsafe_code)]
 
+mod attending;
 mod catalogue;
 mod diagnose;
 pub mod doctor;
@@ -23,9 +24,10 @@ pub mod trust;
 mod value;
 pub mod verify;
 
+pub use attending::Attending;
 pub use catalogue::catalogue;
 pub use diagnose::{
-    Check, Confidence, Diagnosis, Error as DiagnoseError, Finding, Gate, Outcome, Rival, Status, diagnose,
+    Check, Confidence, Diagnosis, Error as DiagnoseError, Finding, Gate, Outcome, Rival, Status, diagnose, diagnose_in,
 };
 pub use formula::Formula;
 pub use graph::{Graph, Kind, Node, NodeId, Rotary};

@@ -106,7 +106,8 @@ fn lines(graph: &Graph, known: &[NodeId]) -> Vec<Line> {
 fn heads(graph: &Graph, id: NodeId) -> usize {
     let (node, config) = (&graph.nodes[id], graph.config.heads);
     match &node.kind {
-        Kind::Scores(heads) | Kind::SoftMax(heads) | Kind::Mix(heads) => heads.heads,
+        Kind::Scores(heads) | Kind::Mix(heads) => heads.heads,
+        Kind::SoftMax(attending) => attending.heads.heads,
         Kind::Rope { head_dim, .. } => node.width.checked_div(*head_dim).unwrap_or(1),
         Kind::Norm { width, .. } if *width < node.width => node.width.checked_div(*width).unwrap_or(1),
         _ => match node.key.name.split('.').next() {

@@ -18,7 +18,9 @@ use crate::{
     fault::{Active, Edit},
 };
 
-pub use plan::{Activation, Axis, Divisor, Embed, Masking, Mix, Norm, Scope, Scores, SoftMax, Source, Turn, silu};
+pub use plan::{
+    Activation, Axis, Choice, Divisor, Embed, Masking, Mix, Norm, Scope, Scores, SoftMax, Source, Turn, silu,
+};
 pub use weight::{Decoded, Matrix, Order, Rounding};
 
 /// The tokens of a trace.
@@ -271,8 +273,8 @@ impl<'a> Replay<'a> {
                 edit!(Scores, &mut plan);
                 plan.run(&inputs[0], &inputs[1])
             }
-            Kind::SoftMax(heads) => {
-                let mut plan = SoftMax::new(*heads);
+            Kind::SoftMax(attending) => {
+                let mut plan = SoftMax::new(attending, &tokens.positions);
                 edit!(SoftMax, &mut plan);
                 plan.run(&inputs[0])
             }
@@ -284,6 +286,16 @@ impl<'a> Replay<'a> {
             Kind::Silu => {
                 let mut plan = Activation { function: silu };
                 edit!(Activation, &mut plan);
+                plan.run(&inputs[0])
+            }
+            Kind::Unary(f) => {
+                let mut f = *f;
+                edit!(Unary, &mut f);
+                Value { data: inputs[0].data.iter().map(|&x| f.at(x.into()) as f32).collect(), ..*inputs[0] }
+            }
+            Kind::Route { router, bias } => {
+                let mut plan = Choice::new(*router, bias.as_ref());
+                edit!(Route, &mut plan);
                 plan.run(&inputs[0])
             }
             Kind::Mul => fold(&inputs, |a, b| a * b),

@@ -4,12 +4,17 @@
 //! with a run, and why, is `diagnose`; a file without a run is `doctor`.
 
 mod against;
+mod attended;
 mod checked;
+mod experts;
 mod formulas;
+mod fusions;
 mod ledger;
 mod operations;
+mod primitives;
 mod product;
 mod sessions;
+mod states;
 mod texts;
 
 use std::{
@@ -28,7 +33,7 @@ use crate::{
 
 pub use against::{Against, Compared};
 pub use ledger::{Class, Operation, Place, Worst};
-pub use operations::{Operations, Plan, operations};
+pub use operations::{Operations, Plan, Work, operations, watched};
 
 /// Version of [`VerifyReport`]'s layout.
 pub const VERIFY_VERSION: u32 = 1;
@@ -323,7 +328,6 @@ fn tokens(model: &Model, options: &VerifyOptions) -> Result<(Vec<u32>, usize), V
     if let Some(&token) = prompt.iter().find(|&&token| token as usize >= vocab) {
         return Err(candor::Error::Token { token, vocab }.into());
     }
-    let context = prompt.len() + options.decode;
     if let Some(positions) = origin.and_then(|origin| origin.positions.as_ref()) {
         let moved = positions.iter().enumerate().find(|&(index, &got)| index as u32 != got);
         if let Some((index, &got)) = moved {

@@ -3,7 +3,8 @@
 //! Keys lie in panels of [`PANEL`] positions: a dimension's numbers of all positions side by side, so that lane =
 //! position. Values lie in rows, one per position, of whole groups of [`PANEL`] numbers: lane = dimension. Q8_0 keeps
 //! 32 numbers of a position in 34 bytes either way: a panel is, for every 32 dimensions, the 16 scales as halves and
-//! then 32 times 16 signed bytes; a row is GGUF's blocks.
+//! then 32 times 16 signed bytes; a row is GGUF's blocks. Q4_0 has 18 bytes instead, and its panels 16 times 16 bytes, of
+//! which each has a dimension in its low half and the one 16 further in its high half.
 //!
 //! Both products take one step after another (dimensions of a score, positions of a mix) in one sum per element, so a
 //! result depends neither on the size of a tile nor on the queries beside it. Queries and weights stay f32: numbers of

@@ -9,7 +9,7 @@ mod q8;
 
 use candor_quant::{Format, half};
 
-use crate::{F32Kernels, Kernels, MatKernels, lanes};
+use crate::{F32Kernels, Kernels, MatKernels, function, lanes, scan};
 
 /// The scalar table.
 pub(crate) static SCALAR: Kernels =
@@ -27,8 +27,11 @@ pub(crate) const LOOPS: F32Kernels = F32Kernels {
     rms_norm: lanes::rms_norm,
     silu: lanes::silu,
     swiglu: lanes::swiglu,
+    function: function::function,
     add: lanes::add,
     mul: lanes::mul,
+    scan: scan::scan,
+    scan_keys: scan::scan_keys,
     to_f16,
     quantize_q8: lanes::quantize_q8,
 };

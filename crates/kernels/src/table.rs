@@ -2,7 +2,7 @@
 
 use candor_quant::Format;
 
-use crate::{AttentionKernels, BatchKernels, Q8RowMut, Q8Rows};
+use crate::{AttentionKernels, BatchKernels, Function, KeyScan, Q8RowMut, Q8Rows, Scan};
 
 /// The input of a matrix product, in the form that the weights' kernel wants.
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +61,16 @@ pub struct F32Kernels {
     pub silu: fn(x: &mut [f32]),
     /// `gate = silu(gate) * up`, the same bits as `silu` and `mul` one after the other.
     pub swiglu: fn(gate: &mut [f32], up: &[f32]),
+    /// `x = f(x)`.
+    pub function: fn(x: &mut [f32], f: Function),
     /// `x += y`.
     pub add: fn(x: &mut [f32], y: &[f32]),
     /// `x *= y`.
     pub mul: fn(x: &mut [f32], y: &[f32]),
+    /// A step of a head's recurrence: replaces the output and the state, `[K][V]`.
+    pub scan: fn(out: &mut [f32], state: &mut [f32], row: Scan<'_>),
+    /// A step of many heads of one value each, which share their key: replaces the outputs and the states, `[K][H]`.
+    pub scan_keys: fn(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>),
     /// Rounds to half precision, ties to even.
     pub to_f16: fn(out: &mut [u16], x: &[f32]),
     /// Rounds to 8-bit blocks, ties to even: the largest magnitude becomes the whole number of 120 to 127 that gives the
@@ -94,7 +100,7 @@ pub struct Kernels {
     pub f32: F32Kernels,
     /// The kernels of a weight format; `None` where rows are to be decoded to f32 first.
     pub mat: fn(Format) -> Option<MatKernels>,
-    /// The kernels of a cache format; `None` where the cache cannot have it. Every table has F32, F16 and Q8_0.
+    /// The kernels of a cache format; `None` where the cache cannot have it. Every table has F32, F16, Q8_0 and Q4_0.
     pub attention: fn(Format) -> Option<AttentionKernels>,
     /// The limits of the machine.
     pub probe: Probe,

@@ -8,7 +8,7 @@ mod cases;
 
 use cases::Random;
 
-const FORMATS: [Format; 3] = [Format::F32, Format::F16, Format::Q8_0];
+const FORMATS: [Format; 4] = [Format::F32, Format::F16, Format::Q8_0, Format::Q4_0];
 const DIMS: [usize; 12] = [1, 16, 20, 31, 32, 33, 64, 80, 96, 128, 160, 256];
 const QUERIES: [usize; 9] = [1, 2, 3, 4, 7, 8, 9, 13, 17];
 const POSITIONS: [usize; 7] = [1, 15, 16, 17, 100, 130, 256];

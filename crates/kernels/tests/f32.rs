@@ -1,6 +1,6 @@
 //! The loops over floats: every table against f64 definitions, and bit for bit against the scalar table.
 
-use candor_kernels::{F32Kernels, Kernels, Q8RowMut};
+use candor_kernels::{F32Kernels, Function, Kernels, KeyScan, Q8RowMut, Scan};
 use candor_quant::half;
 
 /// A generator of numbers from a seed that failures print.
@@ -355,4 +355,124 @@ fn q8_takes_the_best_of_eight_scales() {
     }
     println!("squared error: {:.3} of always 127", ours / plain);
     assert!(ours < plain * 0.9, "{ours:e} against {plain:e}");
+}
+
+/// A step of a recurrence in f64.
+fn scanned(state: &[f32], row: Scan<'_>) -> (Vec<f64>, Vec<f64>) {
+    let (keys, values) = (row.k.len(), row.v.len());
+    let (mut new, mut out) = (vec![0.0; keys * values], vec![0.0; values]);
+    let wide = |x: f32| f64::from(x);
+    for j in 0..values {
+        let old = |i: usize| wide(state[i * values + j]);
+        let erased: f64 = row.erase.map_or(0.0, |(a, _)| (0..keys).map(|i| wide(a[i]) * old(i)).sum());
+        for i in 0..keys {
+            let added = wide(row.k[i]) * wide(row.v[j]);
+            let back = row.erase.map_or(0.0, |(_, b)| wide(b[i]) * erased);
+            new[i * values + j] = old(i) * wide(row.fade[i]) + back + added;
+            let seen = row.bonus.map_or(new[i * values + j], |bonus| old(i) + wide(bonus[i]) * added);
+            out[j] += wide(row.q[i]) * seen;
+        }
+    }
+    (new, out)
+}
+
+#[test]
+fn steps_of_recurrences() {
+    for (keys, values) in [(1, 1), (5, 1), (16, 16), (7, 33), (64, 64), (128, 50)] {
+        for which in 0..4 {
+            let mut random = Random((keys * values + which) as u64);
+            let [q, k, fade, a, b, bonus] = [(); 6].map(|()| random.floats(keys));
+            let (v, state) = (random.floats(values), random.floats(keys * values));
+            let (erase, bonus) = ((which & 1 > 0).then_some((&a[..], &b[..])), (which & 2 > 0).then_some(&bonus[..]));
+            let row = Scan { q: &q, k: &k, v: &v, fade: &fade, erase, bonus };
+            let (new, exact) = scanned(&state, row);
+            let mut first = None;
+            for table in Kernels::available() {
+                let case = format!("{}, {keys} by {values}, {which}", table.name);
+                let (mut out, mut state) = (vec![f32::NAN; values], state.clone());
+                (table.f32.scan)(&mut out, &mut state, row);
+                let all = (bits(&out), bits(&state));
+                assert_eq!(*first.get_or_insert_with(|| all.clone()), all, "{case}");
+                // Terms are below 1, and there are some more than keys of them.
+                let bound = 3.0 * (keys as f64 + 3.0) * EPS * (1.0 + keys as f64).sqrt();
+                let near =
+                    |got: &[f32], want: &[f64]| got.iter().zip(want).all(|(&a, b)| (f64::from(a) - b).abs() <= bound);
+                assert!(near(&out, &exact) && near(&state, &new), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_of_many_heads() {
+    for (heads, keys) in LENGTHS.into_iter().flat_map(|heads| [1, 5, 16].map(|keys| (heads, keys))) {
+        let mut random = Random((heads * 20 + keys) as u64);
+        let [v, time, mut q, mut k] = [heads, heads, keys, keys].map(|count| random.floats(count));
+        let [rate, old] = [(); 2].map(|()| random.floats(heads * keys));
+        let rate: Vec<f32> = rate.iter().map(|x| -3.0 * x.abs()).collect();
+        let time: Vec<f32> = time.iter().map(|x| x.abs()).collect();
+        (q[0], k[0]) = (0.7, -0.3);
+        let mut first = None;
+        for table in Kernels::available() {
+            let case = format!("{}, {heads} heads, {keys} keys", table.name);
+            let (mut out, mut state) = (vec![f32::NAN; heads], old.clone());
+            (table.f32.scan_keys)(&mut out, &mut state, KeyScan { q: &q, k: &k, v: &v, time: &time, rate: &rate });
+            let all = (bits(&out), bits(&state));
+            assert_eq!(*first.get_or_insert_with(|| all.clone()), all, "{case}");
+            for h in 0..heads {
+                let mut sum = 0.0;
+                for i in 0..keys {
+                    let at = i * heads + h;
+                    let fade = (f64::from(time[h]) * f64::from(rate[at])).exp();
+                    let new = f64::from(old[at]) * fade + f64::from(k[i]) * f64::from(v[h]);
+                    assert!((f64::from(state[at]) - new).abs() < 6.0 * EPS, "{case}: head {h}, key {i}");
+                    sum += f64::from(q[i]) * new;
+                }
+                let bound = (6.0 + keys as f64) * EPS * 2.0 * (keys as f64).sqrt();
+                assert!((f64::from(out[h]) - sum).abs() < bound, "{case}: head {h}");
+            }
+        }
+    }
+}
+
+/// Every function against f64, value by value, from tiny to huge, in vectors and in what is left of them.
+#[test]
+fn functions_are_near_their_definitions() {
+    type Definition = fn(f64) -> f64;
+    let sigmoid: Definition = |x| 1.0 / (1.0 + (-x).exp());
+    let functions: [(Function, Definition); 9] = [
+        (Function::Sigmoid, sigmoid),
+        (Function::Tanh, f64::tanh),
+        (Function::Gelu, |x| x / (1.0 + (-(8.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).exp())),
+        (Function::GeluQuick, |x| x / (1.0 + (-1.702 * x).exp())),
+        (Function::Softplus, |x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
+        (Function::Exp, f64::exp),
+        (Function::SoftCap(2.5), |x| 2.5 * (x / 2.5).tanh()),
+        (Function::Relu, |x| x.max(0.0)),
+        (Function::ReluSquared, |x| x.max(0.0).powi(2)),
+    ];
+    let mut x: Vec<f32> = (-20_000..20_000).map(|i| i as f32 * 0.002 + 0.000_7).collect();
+    x.extend((-60..=20).flat_map(|i| [1.0, 1.37, -1.0, -1.37].map(|x| x * 2f32.powi(i))));
+    x.extend([0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
+    for (f, definition) in functions {
+        let mut first = None;
+        for table in Kernels::available() {
+            let mut got = x.clone();
+            (table.f32.function)(&mut got, f);
+            assert_eq!(*first.get_or_insert_with(|| bits(&got)), bits(&got), "{}, {f:?}", table.name);
+            for (&x, &got) in x.iter().zip(&got) {
+                let want = definition(f64::from(x));
+                // An error of the exponential's argument is one of the result, relative to it.
+                let size = f64::from(x).abs();
+                let argument = if f == Function::Gelu { 1.6 * (size + 0.045 * size.powi(3)) } else { size };
+                let bound = (8.0 + 3.0 * argument.min(100.0)) * EPS * want.abs() + 1e-37;
+                let same = f64::from(got) == want || got.is_nan() && want.is_nan() || want.abs() > f64::from(f32::MAX);
+                assert!(
+                    same || (f64::from(got) - want).abs() <= bound,
+                    "{}, {f:?} of {x}: {got}, not {want}",
+                    table.name
+                );
+            }
+        }
+    }
 }

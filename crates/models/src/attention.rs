@@ -47,6 +47,7 @@ pub(crate) struct Layer<B: Ops> {
     v: Linear<B>,              // [G*Ev, D]
     q_norm: Option<Normed<B>>, // [E] or [H*E]
     k_norm: Option<Normed<B>>, // [E] or [G*E]
+    v_norm: Option<Normed<B>>, // without weights
     after: bool,               // whether the norms come after rotation
     gate: Option<Linear<B>>,   // [H*Ev, D]
     sinks: Option<B::Weight>,  // [H]
@@ -92,6 +93,11 @@ impl Dims {
             Some(value) => Ok(value),
             None if dim.is_multiple_of(heads) => Ok(dim / heads),
             None => Err(keys.missing(key)),
+        };
+        let limited = config.masks[i] != candor_ops::Mask::Causal;
+        let width = |key: &str| match keys.number(&format!("{key}_swa"))?.filter(|&width| limited && width != 0) {
+            Some(narrow) => Ok(narrow),
+            None => width(key),
         };
         let (key_dim, value_dim) = (width("attention.key_length")?, width("attention.value_length")?);
         let scale = keys.float("attention.scale")?.filter(|&scale| scale != 0.0);
@@ -144,8 +150,9 @@ impl<B: Ops> Layer<B> {
             let shape = (dim, q + k + v);
             [0..q, q..q + k, q + k..q + k + v].map(|range| Linear::part(w, &fused, shape, range))
         } else {
-            [("attn_q", q_rows), ("attn_k", k), ("attn_v", v)]
-                .map(|(part, rows)| Linear::load(w, &name(part), dim, rows))
+            // Where keys are values too, the file has them once.
+            let values = if config.value_norm && !w.has(&name("attn_v.weight")) { "attn_k" } else { "attn_v" };
+            [("attn_q", q_rows), ("attn_k", k), (values, v)].map(|(part, rows)| Linear::load(w, &name(part), dim, rows))
         };
         let norm = Norm { kind: arch.norm, run: key_dim, eps: config.eps };
         let bare = || Some(Normed::bare(norm));
@@ -156,6 +163,7 @@ impl<B: Ops> Layer<B> {
                 Normed::of_heads(w, &name("attn_k_norm"), norm, (key_dim, k))?,
             ),
         };
+        let v_norm = config.value_norm.then(|| Normed::bare(Norm { run: dims.heads.value_dim, ..norm }));
         let gate = match dims.gating {
             Gating::Own => Some(Linear::load(w, &name("attn_gate"), dim, att)?),
             Gating::None | Gating::Queries => None,
@@ -163,7 +171,7 @@ impl<B: Ops> Layer<B> {
         let sinks = w.optional(&name("attn_sinks.weight"), heads)?;
         let output = Linear::load(w, &name("attn_output"), att, dim)?;
         let after = arch.qk_norm != QkNorm::Before;
-        Ok(Layer { dims, q: q_part?, k: k_part?, v: v_part?, q_norm, k_norm, after, gate, sinks, output })
+        Ok(Layer { dims, q: q_part?, k: k_part?, v: v_part?, q_norm, k_norm, v_norm, after, gate, sinks, output })
     }
 
     /// `attend(rope(q), rope(k), v) @ wo`
@@ -183,6 +191,9 @@ impl<B: Ops> Layer<B> {
             if let (Some(norm), true) = (norm, self.after) {
                 norm.within(at.ops, x);
             }
+        }
+        if let Some(norm) = &self.v_norm {
+            norm.within(at.ops, &mut s.v);
         }
         at.tap("Qcur", &s.q);
         at.tap("Kcur", &s.k);

@@ -34,6 +34,8 @@ pub struct Config {
     pub gives: Gives,
     /// What varies from layer to layer.
     pub(crate) blocks: Vec<Block>,
+    /// What each layer sees.
+    pub(crate) masks: Vec<Mask>,
     /// The kinds of mixers and of feed-forwards that there are.
     pub(crate) mixers: Vec<mixer::Dims>,
     pub(crate) ffns: Vec<ffn::Dims>,
@@ -49,12 +51,16 @@ pub struct Config {
     pub(crate) alibi: Option<f32>,
     /// Queries, keys and values are held within plus and minus this.
     pub(crate) clamp: Option<f32>,
+    /// Whether values are normed, without weights.
+    pub(crate) value_norm: bool,
+    /// Width of each layer's own embeddings.
+    pub(crate) per_layer: Option<usize>,
     /// Whether experts' inputs are weighted instead of their outputs.
     pub(crate) weigh_before: bool,
     /// Layers after which the stream is halved, where the file's weights are made for that.
     pub(crate) halved_every: Option<usize>,
-    /// Whether YaRN's ramp begins and ends at whole pairs.
-    pub(crate) rounds_yarn: bool,
+    /// Whether YaRN's ramp begins and ends at whole pairs: yes, where nothing else is said.
+    pub(crate) rounds_yarn: Option<bool>,
     /// Positions after which long-context factors of rotation are meant.
     pub(crate) original_context: usize,
 }
@@ -74,7 +80,6 @@ pub(crate) struct Block {
     /// Of the model's kinds.
     pub(crate) mixers: Vec<usize>,
     pub(crate) ffn: Option<usize>,
-    pub(crate) mask: Mask,
     /// Which of the model's rotations.
     pub(crate) rotation: Option<Rotary>,
     pub(crate) cache: LayerCache,
@@ -135,6 +140,7 @@ impl Config {
             window: None,
             gives: if causal { Gives::Logits } else { Gives::Embeddings },
             blocks: Vec::new(),
+            masks: Vec::new(),
             mixers: Vec::new(),
             ffns: Vec::new(),
             residual,
@@ -148,35 +154,37 @@ impl Config {
             score_cap: keys.float("attn_logit_softcapping")?.filter(|&cap| cap != 0.0),
             alibi: keys.float("attention.max_alibi_bias")?.filter(|&max| max != 0.0).or(arch.alibi),
             clamp: keys.float("attention.clamp_kqv")?.filter(|&clamp| clamp != 0.0),
+            value_norm: false,
+            per_layer: keys.number("embedding_length_per_layer_input")?.filter(|&width| width != 0),
             weigh_before: false,
             halved_every: keys.number("rescale_every_n_layers")?.filter(|&every| every != 0),
-            rounds_yarn: keys.flag("rope.scaling.yarn_truncate")?.unwrap_or(true),
+            rounds_yarn: keys.flag("rope.scaling.yarn_truncate")?,
             original_context: keys.number("rope.scaling.original_context_length")?.unwrap_or(context),
         };
+        if let Some(shared) = keys.number("attention.shared_kv_layers")?.filter(|&shared| shared != 0) {
+            let key = keys.name("attention.shared_kv_layers");
+            return Err(Error::Unsupported(format!(
+                "{key}: {shared} layers without keys of their own are not supported"
+            )));
+        }
         let (masks, window) = masks(&keys, &arch, layers)?;
-        config.window = window;
-        for (i, mask) in masks.into_iter().enumerate() {
-            let block = config.block(&keys, &arch, i, mask, window.is_some())?;
+        (config.window, config.masks) = (window, masks);
+        for i in 0..layers {
+            let block = config.block(&keys, &arch, i)?;
             config.blocks.push(block);
         }
         config.heads = config.mixers.iter().find_map(mixer::Dims::heads).unwrap_or(config.heads);
         config.ffn = config.ffns.iter().map(ffn::Dims::width).max().unwrap_or(0);
         (arch.quirk)(&mut config);
         if config.gives == Gives::Embeddings {
-            config.blocks.iter_mut().for_each(|block| block.mask = both(block.mask));
+            config.masks.iter_mut().for_each(|mask| *mask = both(*mask));
         }
         Ok(config)
     }
 
     /// A layer, by its tensors.
-    fn block(
-        &mut self,
-        keys: &Keys<'_>,
-        arch: &Architecture,
-        i: usize,
-        mask: Mask,
-        windows: bool,
-    ) -> Result<Block, Error> {
+    fn block(&mut self, keys: &Keys<'_>, arch: &Architecture, i: usize) -> Result<Block, Error> {
+        let (mask, windows) = (self.masks[i], self.window.is_some());
         let mixers = mixer::Dims::of(keys, arch, self, i)?;
         let mut cache = LayerCache::default();
         mixers.iter().for_each(|dims| dims.keep(&mut cache));
@@ -195,7 +203,6 @@ impl Config {
         Ok(Block {
             mixers: mixers.into_iter().map(|dims| place(&mut self.mixers, dims)).collect(),
             ffn: ffn.map(|dims| place(&mut self.ffns, dims)),
-            mask,
             rotation: rotation.filter(|_| self.alibi.is_none()),
             cache,
         })
@@ -204,7 +211,33 @@ impl Config {
     /// The cache for `sequences` sequences of up to `context` positions.
     pub fn kv_plan(&self, context: usize, sequences: usize, keys: KvFormat, values: KvFormat) -> KvPlan {
         let layers = self.blocks.iter().map(|block| block.cache).collect();
-        KvPlan { layers, context, sequences, keys, values }
+        KvPlan { layers, context, step: context, sequences, keys, values }
+    }
+
+    /// Whether layers read more of those before them than the residual stream.
+    pub(crate) fn crosses(&self) -> bool {
+        self.per_layer.is_some() || self.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Rwkv7(_)))
+    }
+
+    /// What a file leaves open that matters, for people to read.
+    ///
+    /// # Errors
+    /// If a key has the wrong type.
+    pub fn notes(gguf: &Gguf) -> Result<Vec<String>, Error> {
+        let metadata = gguf.metadata();
+        let named = ["general.name", "general.basename", "general.base_model.0.name"];
+        let mut names = named.iter().filter_map(|key| metadata.str(key).ok().flatten());
+        let mistral = names.any(|name| name.to_ascii_lowercase().contains("mistral"));
+        let windowless = metadata.get("llama.attention.sliding_window").is_none();
+        let mut notes = Vec::new();
+        if metadata.str("general.architecture")? == Some("llama") && mistral && windowless {
+            notes.push(
+                "the file has no sliding window (llama.attention.sliding_window); Mistral 7B v0.1 and what is made of it \
+                 were trained with one of 4096"
+                    .into(),
+            );
+        }
+        Ok(notes)
     }
 
     /// Whether the past of a sequence is kept in states, which cannot be taken back to an earlier position.
@@ -240,12 +273,19 @@ impl Config {
         self.gives = Gives::Embeddings;
     }
 
+    /// Scores are not scaled.
+    pub(crate) fn leave_scores(&mut self) {
+        self.mixers.iter_mut().for_each(|dims| dims.scale_scores(|_| 1.0));
+        self.heads.scale = 1.0;
+    }
+
     /// Scores are scaled by the stream's share of a head.
     pub(crate) fn scale_scores_by_stream(&mut self) {
         let dim = self.dim;
         for dims in &mut self.mixers {
             dims.scale_scores(|heads| 1.0 / ((dim / heads) as f32).sqrt());
         }
+        self.heads.scale = 1.0 / ((dim / self.heads.heads) as f32).sqrt();
     }
 
     /// ALiBi takes the place of rotation.

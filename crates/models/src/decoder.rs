@@ -8,6 +8,8 @@ use crate::{
     layer::Layer,
     mixer::{self, At, Rotations},
     norm::Normed,
+    per_layer,
+    rank::Rank,
     registry::Weighing,
     rope,
     weights::Weights,
@@ -18,6 +20,7 @@ struct Embedding<B: Ops> {
     positions: Option<B::Weight>, // [positions, D]
     kind: Option<B::Weight>,      // [D], of the first kind of tokens
     norm: Option<Normed<B>>,      // [D]
+    per_layer: Option<per_layer::Inputs<B>>,
 }
 
 /// The weights after the last layer.
@@ -45,11 +48,13 @@ pub struct Scratch<B: Ops> {
     pub x: B::Buf,
     /// Whether the cache is longer than what the model was first trained on.
     pub far: bool,
-    pub(crate) h: B::Buf, // [T, D] normed
+    /// The stream after a norm, `[T, D]`: after [`Decoder::embed`] that of the last norm.
+    pub h: B::Buf,
     pub(crate) y: B::Buf, // [T, D] on their way into x
     pub(crate) z: B::Buf, // [T, D] the same of another half
     pub(crate) mixers: Vec<mixer::Scratch<B>>,
     pub(crate) ffns: Vec<ffn::Scratch<B>>,
+    pub(crate) per_layer: Option<per_layer::Scratch<B>>,
     /// Logits of the rows that were asked for, `[outputs, V]`, or embeddings of all, `[T, D]`; without room where a part ends
     /// before them.
     pub logits: B::Buf,
@@ -84,6 +89,11 @@ impl<B: Ops> Decoder<B> {
     /// If the file is not a model of this wiring, has no such layers, or the backend cannot hold the part.
     pub fn load_part(gguf: &Gguf, ops: &mut B, part: &Part) -> Result<Decoder<B>, Error> {
         Decoder::<Shapes>::check(gguf, 1)?;
+        if part.begin == Begin::Stream && Config::from_gguf(gguf)?.crosses() {
+            return Err(Error::Unsupported(
+                "a model whose layers hand on more than the stream cannot be divided over devices".into(),
+            ));
+        }
         Decoder::load_unchecked(gguf, ops, part)
     }
 
@@ -134,7 +144,7 @@ impl<B: Ops> Decoder<B> {
 
     /// Room for passes of up to `rows` tokens and `outputs` rows of logits.
     pub fn scratch(&self, ops: &mut B, rows: usize, outputs: usize) -> Scratch<B> {
-        let Config { dim, ref mixers, ref ffns, gives, .. } = self.config;
+        let Config { layers, dim, ref mixers, ref ffns, gives, per_layer, .. } = self.config;
         let mut room = || ops.buffer(rows, dim);
         let [x, h, y, z] = [room(), room(), room(), room()];
         let outputs = match (&self.head, gives) {
@@ -150,6 +160,7 @@ impl<B: Ops> Decoder<B> {
             z,
             mixers: mixers.iter().map(|dims| dims.scratch(ops, rows)).collect(),
             ffns: ffns.iter().map(|dims| dims.scratch(ops, dim, rows)).collect(),
+            per_layer: per_layer.map(|width| per_layer::Scratch::new(ops, rows, layers, width)),
             logits: ops.buffer(outputs, self.config.outputs()),
         }
     }
@@ -157,32 +168,16 @@ impl<B: Ops> Decoder<B> {
     /// Runs the step's tokens, or the stream in the scratch, through the part; the logits of the rows asked for, the
     /// embeddings of all, or the stream, are left in the scratch.
     pub fn forward<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
-        let Pass { ops, s, kv, step, tap } = pass;
-        if let (Some(embedding), Some(token_embd)) = (&self.embedding, &self.token_embd) {
-            embedding.look_up(*ops, s, token_embd, (step, &self.config));
-            tap.tap(*ops, "inp_embd", None, &s.x);
-        }
-        for (cached, (layer, weights)) in self.part.layers.clone().zip(&self.layers).enumerate() {
-            let block = &self.config.blocks[layer];
-            let rope = self.rotations.of(block.rotation, s.far);
-            let config = &self.config;
-            let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, block, config, rope };
-            weights.forward(&mut at, s);
-            if config.halved_every.is_some_and(|every| (layer + 1).is_multiple_of(every)) {
-                ops.unary(&mut s.x, Unary::scale(0.5));
-            }
-        }
+        self.run_layers(pass);
+        let Pass { ops, s, step, tap, .. } = pass;
         let Some(head) = &self.head else { return };
         if self.config.gives == Gives::Embeddings {
-            match &head.norm {
-                Some(norm) => norm.to(*ops, &mut s.logits, &s.x, self.config.dim),
-                None => ops.copy(&mut s.logits, &s.x, Columns::run(self.config.dim, 0, 0)),
-            }
+            head.normed(*ops, &mut s.logits, &s.x, self.config.dim);
             return tap.tap(*ops, "result_norm", None, &s.logits);
         }
         let output = head.output.as_ref().or(self.token_embd.as_ref());
-        let Some((output, norm)) = output.zip(head.norm.as_ref()).filter(|_| !step.outputs.is_empty()) else { return };
-        norm.to(*ops, &mut s.h, &s.x, self.config.dim);
+        let Some(output) = output.filter(|_| !step.outputs.is_empty()) else { return };
+        head.normed(*ops, &mut s.h, &s.x, self.config.dim);
         tap.tap(*ops, "result_norm", None, &s.h);
         ops.matmul_rows(&mut s.logits, &s.h, output, step);
         if let Some(bias) = &head.bias {
@@ -196,6 +191,36 @@ impl<B: Ops> Decoder<B> {
             ops.unary(&mut s.logits, Unary::SoftCap(cap));
         }
         tap.tap(*ops, "result_output", None, &s.logits);
+    }
+
+    /// The same without logits: where the part has the head, the last norm's result for every row, `[T, D]`, is left in the
+    /// scratch, whatever the model gives.
+    pub fn embed<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
+        self.run_layers(pass);
+        let Pass { ops, s, tap, .. } = pass;
+        if let Some(head) = &self.head {
+            head.normed(*ops, &mut s.h, &s.x, self.config.dim);
+            tap.tap(*ops, "result_norm", None, &s.h);
+        }
+    }
+
+    /// All of a pass but the head.
+    fn run_layers<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
+        let Pass { ops, s, kv, step, tap } = pass;
+        if let (Some(embedding), Some(token_embd)) = (&self.embedding, &self.token_embd) {
+            embedding.look_up(*ops, s, token_embd, (step, &self.config));
+            tap.tap(*ops, "inp_embd", None, &s.x);
+        }
+        for (cached, (layer, weights)) in self.part.layers.clone().zip(&self.layers).enumerate() {
+            let block = &self.config.blocks[layer];
+            let rope = self.rotations.of(block.rotation, s.far);
+            let config = &self.config;
+            let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, config, rope };
+            weights.forward(&mut at, s);
+            if config.halved_every.is_some_and(|every| (layer + 1).is_multiple_of(every)) {
+                ops.unary(&mut s.x, Unary::scale(0.5));
+            }
+        }
     }
 }
 
@@ -219,7 +244,8 @@ impl<B: Ops> Embedding<B> {
             true => Some(Normed::load(w, "token_embd_norm", norm)?),
             false => None,
         };
-        Ok(Embedding { positions, kind, norm })
+        let per_layer = config.per_layer.map(|width| per_layer::Inputs::load(w, config, width)).transpose()?;
+        Ok(Embedding { positions, kind, norm, per_layer })
     }
 
     fn look_up(&self, ops: &mut B, s: &mut Scratch<B>, table: &B::Weight, (step, config): (&Step, &Config)) {
@@ -235,6 +261,9 @@ impl<B: Ops> Embedding<B> {
         }
         if let Some(norm) = &self.norm {
             norm.within(ops, &mut s.x);
+        }
+        if let (Some(inputs), Some(own)) = (&self.per_layer, &mut s.per_layer) {
+            inputs.make(ops, own, &s.x, (step, config));
         }
     }
 }
@@ -252,6 +281,16 @@ impl<B: Ops> Head<B> {
             false => None,
         };
         let bias = w.optional("output.bias", config.vocab)?;
+        // Who ranks texts loads that for itself; here it is only seen to fit.
+        Rank::load(w, arch, config)?;
         Ok(Head { norm, output, bias })
+    }
+
+    /// The stream after the last norm, where there is one.
+    fn normed(&self, ops: &mut B, out: &mut B::Buf, x: &B::Buf, dim: usize) {
+        match &self.norm {
+            Some(norm) => norm.to(ops, out, x, dim),
+            None => ops.copy(out, x, Columns::run(dim, 0, 0)),
+        }
     }
 }

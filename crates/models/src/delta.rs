@@ -189,7 +189,7 @@ impl<B: Ops> Layer<B> {
         ops.recur(&mut s.y, at.kv, (at.cached, 1), recurrence, at.step);
         self.norm.within(ops, &mut s.y);
         ops.swiglu(&mut s.z, &s.y);
-        at.tap("kqv_out", &s.z);
+        at.tap("delta_y", &s.z);
         self.output.leave(at.ops, &s.z, out);
     }
 

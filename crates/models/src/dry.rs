@@ -1,6 +1,8 @@
 //! A model on [`Shapes`]: whether its weights belong together, and what a pass costs, without loading or computing
 //! anything.
 
+use std::collections::BTreeSet;
+
 use candor_gguf::Gguf;
 use candor_ops::{KvFormat, KvPlan, Prims, Shapes, Step, Work};
 
@@ -26,16 +28,35 @@ impl Decoder<Shapes> {
         Ok(Decoder::load_unchecked(gguf, &mut Shapes::default(), part)?.weight_bytes())
     }
 
+    /// Those operations of the file's model that a backend may be without ([`Prims::WITHOUT`]).
+    ///
+    /// # Errors
+    /// If the file is not a model of this wiring, or its weights do not belong together.
+    pub fn operations(gguf: &Gguf) -> Result<BTreeSet<&'static str>, Error> {
+        let model = Decoder::dry(gguf)?;
+        let plan = model.config().kv_plan(1, 1, KvFormat::F32, KvFormat::F32);
+        let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0] };
+        let mut ops = Shapes::default();
+        model.run(&mut ops, step, &plan);
+        let used = ops.used().clone();
+        ops.finish()?;
+        Ok(used)
+    }
+
     /// The work of a pass on a cache of that plan, without doing it.
     ///
     /// # Errors
     /// If the weights do not belong together, or the step does not fit into the cache.
     pub fn work(&self, step: Step<'_>, plan: &KvPlan) -> Result<Work, Error> {
         let mut ops = Shapes::default();
-        let mut scratch = self.scratch(&mut ops, step.tokens.len(), step.outputs.len());
-        let mut kv = ops.kv(plan);
-        self.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+        self.run(&mut ops, step, plan);
         Ok(ops.finish()?)
+    }
+
+    fn run(&self, ops: &mut Shapes, step: Step<'_>, plan: &KvPlan) {
+        let mut scratch = self.scratch(ops, step.tokens.len(), step.outputs.len());
+        let mut kv = ops.kv(plan);
+        self.forward(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
     }
 
     /// The work of a pass over `rows` tokens of an empty cache, each with its logits.

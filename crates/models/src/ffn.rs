@@ -129,7 +129,11 @@ impl Dims {
             return Err(keys.bad("expert_used_count", &format!("at most {experts}"), used));
         }
         let gate = match keys.number("expert_gating_func")?.unwrap_or(0) {
-            0 => arch.router.0,
+            0 => match (arch.router.0, keys.float("router_jitter_noise")?) {
+                // Scores that training would have taken for each other are within twice the noise.
+                (Gate::SparseMixer(_), Some(noise)) => Gate::SparseMixer(2.0 * noise),
+                (gate, _) => gate,
+            },
             1 => Gate::Softmax,
             2 => Gate::Sigmoid,
             3 => Gate::SoftmaxOfChosen,

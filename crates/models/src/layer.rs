@@ -10,6 +10,7 @@ use crate::{
     linear::{Out, To},
     mixer::{At, Mixer},
     norm::Normed,
+    per_layer,
     registry::{Residual, Weighing},
     weights::Weights,
 };
@@ -20,6 +21,9 @@ pub(crate) struct Layer<B: Ops> {
     ffn: Option<(usize, Ffn<B>)>,
     /// Before or after each half, as the architecture has it.
     norms: [Option<Normed<B>>; 2], // [D]
+    per_layer: Option<per_layer::Layer<B>>,
+    /// On the stream, at last.
+    scale: f32,
     /// Once more, on what is added.
     sandwich: [Option<Normed<B>>; 2], // [D]
 }
@@ -74,7 +78,9 @@ impl<B: Ops> Layer<B> {
             }
             false => [None, None],
         };
-        Ok(Layer { mixers, ffn, norms, sandwich })
+        let per_layer = config.per_layer.map(|width| per_layer::Layer::load(w, config, width, i)).transpose()?;
+        let scale = w.numbers(&name("layer_output_scale.weight"), 1)?.map_or(1.0, |scale| scale[0]);
+        Ok(Layer { mixers, ffn, per_layer, scale, norms, sandwich })
     }
 
     /// Runs the layer on the stream in the scratch.
@@ -128,6 +134,12 @@ impl<B: Ops> Layer<B> {
                     }
                 }
             }
+        }
+        if let (Some(layer), Some(own)) = (&self.per_layer, &mut s.per_layer) {
+            layer.run(at, own, &mut s.x, &mut s.y);
+        }
+        if self.scale != 1.0 {
+            at.ops.unary(&mut s.x, Unary::scale(self.scale));
         }
         at.tap("l_out", &s.x);
     }

@@ -159,7 +159,7 @@ impl<B: Ops> Layer<B> {
         ops.mul_columns(&mut s.conv, &self.d);
         ops.add(&mut s.y, &s.conv);
         ops.swiglu(&mut s.z, &s.y);
-        at.tap("kqv_out", &s.z);
+        at.tap("ssm_y", &s.z);
         self.output.leave(at.ops, &s.z, out);
     }
 }

@@ -118,7 +118,7 @@ impl<B: Ops> Layer<B> {
             time_bias: w.vector(&name("ssm_dt.bias"), heads)?,
             conv: Linear::load(w, &name("ssm_conv1d"), taps, mixed)?,
             a: w.spread(&name("ssm_a"), heads)?,
-            d: w.made(&name("ssm_d"), (inner, 1), &d)?,
+            d: w.made(&name("ssm_d[spread]"), (inner, 1), &d)?,
             norm: Normed::of_runs(w, &name("ssm_norm"), norm, inner)?,
             output: Linear::load(w, &name("ssm_out"), inner, config.dim)?,
         })
@@ -166,7 +166,7 @@ impl<B: Ops> Layer<B> {
         if let Some(norm) = &self.norm {
             norm.within(ops, &mut s.z);
         }
-        at.tap("kqv_out", &s.z);
+        at.tap("ssm_y", &s.z);
         self.output.leave(at.ops, &s.z, out);
     }
 }

@@ -5,7 +5,7 @@ use candor_ops::{Attention, Heads, LayerCache, Ops, Step, Tap};
 use crate::{
     Architecture, Error,
     attention::{self, Rotated},
-    config::{Block, Config, Rotary},
+    config::{Config, Rotary},
     delta,
     keys::Keys,
     latent,
@@ -42,7 +42,6 @@ pub(crate) struct At<'a, 'p, B: Ops, P> {
     pub(crate) layer: usize,
     /// The same within the cache, which holds a part's layers.
     pub(crate) cached: usize,
-    pub(crate) block: &'a Block,
     pub(crate) config: &'a Config,
     pub(crate) rope: Option<&'a B::Rope>,
 }
@@ -55,7 +54,7 @@ impl<B: Ops, P: Tap<B>> At<'_, '_, B, P> {
     /// Attention of these heads as the layer has it.
     pub(crate) fn attention<'w>(&self, heads: Heads, sinks: Option<&'w B::Weight>) -> Attention<'w, B::Weight> {
         let Config { score_cap, alibi, .. } = *self.config;
-        Attention { heads, mask: self.block.mask, soft_cap: score_cap, alibi, sinks, relative: None }
+        Attention { heads, mask: self.config.masks[self.layer], soft_cap: score_cap, alibi, sinks, relative: None }
     }
 }
 

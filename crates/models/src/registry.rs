@@ -91,6 +91,15 @@ pub enum LogitScale {
     Divided,
 }
 
+/// What becomes of a reranker's label scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labels {
+    /// They stay as they are.
+    Scores,
+    /// A softmax makes shares of them.
+    Shares,
+}
+
 /// An architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Architecture {
@@ -122,6 +131,8 @@ pub struct Architecture {
     pub router: (Gate, bool),
     /// What `logit_scale` does.
     pub logit_scale: LogitScale,
+    /// The function between the matrices of a reranker's head, and what becomes of its scores.
+    pub rank: (Unary, Labels),
     /// What else there is, on the numbers that were read.
     pub quirk: fn(&mut Config),
 }
@@ -142,6 +153,7 @@ const LLAMA: Architecture = Architecture {
     activation: Activation::Plain(Unary::Silu),
     router: (Gate::Softmax, true),
     logit_scale: LogitScale::Multiplied,
+    rank: (Unary::Tanh, Labels::Scores),
     quirk: |_| (),
 };
 
@@ -176,7 +188,7 @@ const QWEN35: Architecture =
 
 /// Every supported architecture.
 pub const ARCHITECTURES: &[Architecture] = &[
-    LLAMA,
+    Architecture { windows: Windows::All, ..LLAMA },
     Architecture {
         name: "llama4",
         qk_norm: QkNorm::Bare,
@@ -196,7 +208,6 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "granite", logit_scale: LogitScale::Divided, ..LLAMA },
     Architecture { name: "granitemoe", logit_scale: LogitScale::Divided, ..LLAMA },
     Architecture { name: "granitehybrid", logit_scale: LogitScale::Divided, rotation: Rotation::IfFinetuned, ..LLAMA },
-    Architecture { name: "arcee", activation: Activation::Plain(Unary::ReluSquared), ..LLAMA },
     Architecture { name: "deepseek2", router: (Gate::Softmax, false), ..LLAMA },
     Architecture { name: "chatglm", ..LLAMA },
     Architecture { name: "glm4", sandwich: true, ..LLAMA },
@@ -221,7 +232,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "qwen", ..NEOX },
     Architecture { name: "qwen2", ..NEOX },
     Architecture { name: "qwen2moe", router: (Gate::Softmax, false), ..NEOX },
-    Architecture { name: "qwen3", ..NEOX },
+    Architecture { name: "qwen3", rank: (Unary::Tanh, Labels::Shares), ..NEOX },
     Architecture { name: "qwen3moe", ..NEOX },
     Architecture { name: "qwen3next", ..QWEN35 },
     QWEN35,
@@ -261,11 +272,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
         windows: Windows::ButEvery(2),
         router: (Gate::SoftmaxOfChosen, false),
         activation: Activation::ClampedGlu,
-        quirk: |config| config.rounds_yarn = false,
+        quirk: |config| {
+            config.rounds_yarn.get_or_insert(false);
+        },
         ..NEOX
     },
-    Architecture { name: "seed_oss", norms: ["attn_norm", "post_attention_norm", "output_norm"], ..NEOX },
-    Architecture { name: "smollm3", ..LLAMA },
     GEMMA,
     Architecture { name: "gemma2", sandwich: true, windows: Windows::ButEvery(2), quirk: gemma2, ..GEMMA },
     Architecture {
@@ -274,6 +285,18 @@ pub const ARCHITECTURES: &[Architecture] = &[
         windows: Windows::ButEvery(6),
         rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
         quirk: gemma3,
+        ..GEMMA
+    },
+    Architecture {
+        name: "gemma4",
+        sandwich: true,
+        windows: Windows::ButEvery(6),
+        rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
+        quirk: |config| {
+            root_of_width(config);
+            config.leave_scores();
+            config.value_norm = true;
+        },
         ..GEMMA
     },
     Architecture {
@@ -289,7 +312,13 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture { name: "phi2", residual: Residual::Parallel, rotation: Rotation::Same, ..GPT },
     Architecture { name: "phi3", windows: Windows::All, ..NEOX },
-    Architecture { name: "phimoe", norm: NormKind::Layer, windows: Windows::All, ..NEOX },
+    Architecture {
+        name: "phimoe",
+        norm: NormKind::Layer,
+        windows: Windows::All,
+        router: (Gate::SparseMixer(0.02), false),
+        ..NEOX
+    },
     Architecture { name: "stablelm", norm: NormKind::Layer, ..NEOX },
     Architecture {
         name: "dbrx",
@@ -341,6 +370,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         windows: Windows::ButFirstOf(3),
         rotation: Rotation::WindowsUnscaled(None),
         activation: Activation::Plain(Unary::GeluErf),
+        rank: (Unary::GeluErf, Labels::Scores),
         quirk: Config::embeds,
         ..NEOX
     },

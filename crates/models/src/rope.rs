@@ -31,7 +31,8 @@ struct Yarn {
 pub(crate) fn of<B: Ops>(w: &mut Weights<'_, B>, arch: &Architecture, config: &Config) -> Result<Rotations<B>, Error> {
     let mut rotations = Rotations { global: None, far: None, window: None };
     let keys = Keys { gguf: w.gguf(), arch: arch.name };
-    let Some(heads) = config.mixers.iter().find_map(|dims| dims.rotated()) else { return Ok(rotations) };
+    let widest = config.mixers.iter().filter_map(|dims| dims.rotated()).max_by_key(|heads| heads.head_dim);
+    let Some(heads) = widest else { return Ok(rotations) };
     let asked = |rotary| config.blocks.iter().any(|block| block.rotation == Some(rotary));
     let dims = keys.number("rope.dimension_count")?.unwrap_or(heads.dims);
     if dims > heads.head_dim || dims % 2 != 0 {
@@ -116,7 +117,7 @@ impl Source<'_> {
                     beta_fast: number("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
                     beta_slow: number("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
                     attention_factor,
-                    whole_pairs: config.rounds_yarn,
+                    whole_pairs: config.rounds_yarn.unwrap_or(true),
                 };
                 yarn.scale(&mut rope, base, dims);
                 // Latent attention has its part of the scaling in its scores.

@@ -177,7 +177,7 @@ impl<B: Ops> Layer<B> {
             norm.within(ops, &mut s.y);
         }
         ops.mul(&mut s.y, &s.g);
-        at.tap("kqv_out", &s.y);
+        at.tap("wkv_y", &s.y);
         self.output.leave(at.ops, &s.y, out);
     }
 }

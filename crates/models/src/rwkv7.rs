@@ -147,7 +147,8 @@ impl<B: Ops> Layer<B> {
         let norm = Norm { kind: NormKind::Layer, run: head, eps: HEAD_EPS };
         let fused = weight("lerp_fused");
         let numbers = w.spread_numbers(&fused, MIXES * dim)?;
-        let mixes = numbers.chunks_exact(dim).map(|mix| w.made(&fused, (dim, 1), mix)).collect::<Result<_, _>>()?;
+        let mixes = numbers.chunks_exact(dim).enumerate();
+        let mixes = mixes.map(|(n, mix)| w.made(&format!("{fused}[{n}]"), (dim, 1), mix)).collect::<Result<_, _>>()?;
         let values = match w.has(&weight("v1")) {
             true => Some(Low::load(w, &name("v"), (dim, values))?),
             false => None,
@@ -213,7 +214,7 @@ impl<B: Ops> Layer<B> {
         ops.mul_groups(&mut s.v, &s.bonus);
         ops.add(&mut s.y, &s.v);
         ops.mul(&mut s.y, &s.g);
-        at.tap("kqv_out", &s.y);
+        at.tap("wkv_y", &s.y);
         self.output.leave(at.ops, &s.y, out);
     }
 

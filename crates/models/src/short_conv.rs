@@ -89,7 +89,7 @@ impl<B: Ops> Layer<B> {
         ops.conv(&mut s.conv, at.kv, (at.cached, 0), &s.b, &self.conv.weight, at.step);
         self.conv.add_bias(ops, &mut s.conv);
         ops.mul(&mut s.c, &s.conv);
-        at.tap("kqv_out", &s.c);
+        at.tap("shortconv_y", &s.c);
         self.output.leave(at.ops, &s.c, out);
     }
 }

@@ -101,7 +101,8 @@ impl<'a, B: Prims> Weights<'a, B> {
         let tensor = self.shaped(name, (cols, rows), |shape| shape == [cols as u64, rows as u64])?;
         let stride = tensor.bytes.len() / rows.max(1);
         let bytes = tensor.bytes.slice(range.start * stride..range.end * stride);
-        Ok(self.ops.weight(Tensor { rows: range.len(), bytes, ..tensor })?)
+        let name = part_name(name, &range);
+        Ok(self.ops.weight(Tensor { name, rows: range.len(), bytes, ..tensor })?)
     }
 
     /// Some elements of the vector `name`, which has `len` and a format of single numbers.
@@ -112,7 +113,8 @@ impl<'a, B: Prims> Weights<'a, B> {
         }
         let size = tensor.format.block_bytes();
         let bytes = tensor.bytes.slice(range.start * size..range.end * size);
-        Ok(self.ops.weight(Tensor { cols: range.len(), bytes, ..tensor })?)
+        let name = part_name(name, &range);
+        Ok(self.ops.weight(Tensor { name, cols: range.len(), bytes, ..tensor })?)
     }
 
     /// A weight that is not in the file.
@@ -153,6 +155,14 @@ impl<'a, B: Prims> Weights<'a, B> {
         Ok(Some(values))
     }
 
+    /// The numbers of a matrix that is multiplied without a backend, `[rows, cols]`.
+    pub(crate) fn matrix_numbers(&mut self, name: &str, cols: usize, rows: usize) -> Result<Vec<f32>, Error> {
+        let tensor = self.take(name, cols, rows)?.ok_or_else(|| Error::MissingTensor(name.into()))?;
+        let mut values = vec![0.0; cols * rows];
+        tensor.format.decode(&tensor.bytes, &mut values);
+        Ok(values)
+    }
+
     /// Bytes of the tensors that were taken, in the file.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
@@ -187,4 +197,9 @@ impl<'a, B: Prims> Weights<'a, B> {
         let bytes = self.gguf.data(info);
         Ok(Some(Tensor { name: name.into(), format: info.format, rows, cols, bytes }))
     }
+}
+
+/// A part's name: weights of one name are one weight.
+fn part_name(name: &str, range: &Range<usize>) -> String {
+    format!("{name}[{}..{}]", range.start, range.end)
 }

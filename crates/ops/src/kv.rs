@@ -14,6 +14,8 @@ pub enum KvFormat {
     F16,
     /// Blocks of 32 signed bytes with a half-precision scale, 34 bytes together: llama.cpp's `q8_0`.
     Q8_0,
+    /// Blocks of 32 numbers of 4 bits with a half-precision scale, 18 bytes together: llama.cpp's `q4_0`.
+    Q4_0,
 }
 
 impl KvFormat {
@@ -23,6 +25,7 @@ impl KvFormat {
             KvFormat::F32 => Format::F32,
             KvFormat::F16 => Format::F16,
             KvFormat::Q8_0 => Format::Q8_0,
+            KvFormat::Q4_0 => Format::Q4_0,
         }
     }
 }
@@ -56,6 +59,9 @@ pub struct KvPlan {
     pub layers: Vec<LayerCache>,
     /// Positions per sequence.
     pub context: usize,
+    /// Most positions of a step, of all its sequences together; `context` where that is not known. A layer with a window
+    /// keeps no more positions than rows of one step can see, so a longer step would overwrite what it needs.
+    pub step: usize,
     /// Independent sequences.
     pub sequences: usize,
     /// Element type of keys.
@@ -64,12 +70,36 @@ pub struct KvPlan {
     pub values: KvFormat,
 }
 
+/// Positions that a cache which begins again at its start is a multiple of: a backend may work through so many at a time.
+pub const RING: usize = 256;
+
 impl KvPlan {
+    /// Positions that a layer keeps of each sequence: the last ones, position `p` at place `p % kept`.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    pub fn kept(&self, layer: usize) -> usize {
+        let ring = |window: usize| window.checked_add(self.step)?.saturating_sub(1).checked_next_multiple_of(RING);
+        match self.layers[layer].window.and_then(ring) {
+            Some(ring) => ring.min(self.context),
+            None => self.context,
+        }
+    }
+
     /// The least position, other than 0, from which a sequence can go on that has had `len` positions at most since its
-    /// position 0 was last fed: what states have taken in cannot be undone.
+    /// position 0 was last fed: what layers with a window no longer hold, and what states have taken in, cannot be undone.
     pub fn rollback(&self, len: usize) -> usize {
-        let has_states = self.layers.iter().any(|layer| layer.states.iter().any(|&state| state > 0));
-        if has_states { len } else { 0 }
+        let layer = |(index, layer): (usize, &LayerCache)| {
+            if layer.states.iter().any(|&state| state > 0) {
+                return len;
+            }
+            match (self.kept(index), layer.window) {
+                // Places of the oldest positions were written again. The first new row looks back a window.
+                (kept, Some(window)) if layer.kv_heads > 0 && kept < len => len - kept + window.saturating_sub(1),
+                _ => 0,
+            }
+        };
+        self.layers.iter().enumerate().map(layer).max().unwrap_or(0).min(len)
     }
 
     /// The same for some of the layers.
@@ -112,7 +142,7 @@ impl KvPlan {
             if layer.kv_heads == 0 {
                 return Some(states);
             }
-            let heads = layer.kv_heads.checked_mul(self.context)?.checked_mul(self.head_bytes(index)?)?;
+            let heads = layer.kv_heads.checked_mul(self.kept(index))?.checked_mul(self.head_bytes(index)?)?;
             heads.checked_add(states)
         };
         let sum = self.layers.iter().enumerate().try_fold(0usize, |sum, next| sum.checked_add(layer(next)?))?;
@@ -127,7 +157,7 @@ mod tests {
     fn plan(dims: [usize; 2], keys: KvFormat, values: KvFormat) -> KvPlan {
         let [key_dim, value_dim] = dims;
         let layers = vec![LayerCache::attention(2, key_dim, value_dim); 3];
-        KvPlan { layers, context: 5, sequences: 7, keys, values }
+        KvPlan { layers, context: 5, step: 5, sequences: 7, keys, values }
     }
 
     #[test]
@@ -137,6 +167,7 @@ mod tests {
             (KvFormat::F32, KvFormat::F16, 64 * 4 + 96 * 2),
             (KvFormat::Q8_0, KvFormat::Q8_0, 2 * 34 + 3 * 34),
             (KvFormat::F16, KvFormat::Q8_0, 64 * 2 + 3 * 34),
+            (KvFormat::Q4_0, KvFormat::Q4_0, 2 * 18 + 3 * 18),
         ] {
             let plan = plan([64, 96], keys, values);
             assert_eq!((plan.head_bytes(0), plan.checked_bytes()), (Some(bytes), Some(rows * bytes)), "{plan:?}");
@@ -154,5 +185,45 @@ mod tests {
         let message = plan([48, 64], q8, KvFormat::F16).check().expect_err("nor is 48").to_string();
         assert_eq!(message, "cache of keys in q8_0: expected heads of a multiple of 32, got 48");
         assert!(plan([48, 80], KvFormat::F16, KvFormat::F32).check().is_ok());
+    }
+
+    #[test]
+    fn a_window_keeps_whole_blocks_of_what_a_step_sees() {
+        let layer = LayerCache::attention(2, 64, 64);
+        let windowed = |window| LayerCache { window: Some(window), ..layer };
+        let plan = |context, step| KvPlan {
+            layers: vec![layer, windowed(100), windowed(1024), windowed(157), windowed(158)],
+            context,
+            step,
+            ..plan([64, 64], KvFormat::F16, KvFormat::F16)
+        };
+        let kept = |plan: KvPlan| (0..5).map(|i| plan.kept(i)).collect::<Vec<_>>();
+        assert_eq!(kept(plan(4096, 100)), [4096, 256, 1280, 256, 512]);
+        assert_eq!(kept(plan(300, 100)), [300, 256, 300, 256, 300], "no more than there are positions");
+        assert_eq!(kept(plan(4096, 4096)), [4096; 5], "steps as long as the context");
+        let bytes = plan(4096, 100).checked_bytes().expect("no huge numbers");
+        assert_eq!(bytes, (4096 + 256 + 1280 + 256 + 512) * 2 * 256 * 7);
+    }
+
+    /// Against the rule itself: each row after the way back sees positions that are still at their places.
+    #[test]
+    fn a_rollback_ends_where_rows_see_what_was_overwritten() {
+        let (window, step) = (100, 60);
+        let layer = LayerCache { window: Some(window), ..LayerCache::attention(1, 32, 32) };
+        let whole = LayerCache::attention(1, 32, 32);
+        let plan =
+            KvPlan { layers: vec![whole, layer], context: 2000, step, ..plan([32; 2], KvFormat::F16, KvFormat::F16) };
+        let kept = plan.kept(1);
+        assert_eq!(kept, 256);
+        for len in [1, 100, 255, 256, 257, 300, 355, 356, 357, 1000, 2000] {
+            let mut places = vec![None; kept];
+            (0..len).for_each(|position| places[position % kept] = Some(position));
+            let sound = |at: usize| (at.saturating_sub(window - 1)..at).all(|p| places[p % kept] == Some(p));
+            let least = (1..=len).find(|&at| (at..=len).all(sound)).expect("going on needs nothing");
+            assert_eq!(plan.rollback(len).max(1), least, "{len} positions");
+        }
+        let state = KvPlan { layers: vec![whole, LayerCache { states: [0, 4, 0], ..LayerCache::default() }], ..plan };
+        assert_eq!(state.rollback(17), 17, "a state takes nothing back");
+        assert_eq!(KvPlan { layers: vec![whole; 2], ..state }.rollback(17), 0);
     }
 }

@@ -25,14 +25,14 @@ mod unary;
 
 pub use attention::{Attention, Mask, Relative, alibi_slope, relative_bucket, sequence_len};
 pub use columns::Columns;
-pub use kv::{KvFormat, KvPlan, LayerCache};
+pub use kv::{KvFormat, KvPlan, LayerCache, RING};
 pub use norm::{Norm, NormKind};
 pub use plain::Plain;
 pub use prims::{Heads, Ops, Prims, Traffic};
 pub use recurrence::{Decay, Recurrence};
 pub use reference::Reference;
 pub use rope::{Pairing, Rope};
-pub use router::{Gate, Router};
+pub use router::{Choosing, Gate, Router};
 pub use shapes::{Shapes, Work};
 pub use step::Step;
 pub use stored::{Prefix, Stored, check_len, put_floats, take_floats};

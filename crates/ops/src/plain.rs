@@ -26,6 +26,9 @@ impl<B: Prims> Prims for Plain<B> {
     fn buffer(&mut self, rows: usize, width: usize) -> B::Buf {
         self.0.buffer(rows, width)
     }
+    fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
+        self.0.check_kv(plan)
+    }
     fn kv(&mut self, plan: &KvPlan) -> B::Kv {
         self.0.kv(plan)
     }
@@ -114,6 +117,9 @@ impl<B: Prims> Prims for Plain<B> {
     }
     fn route(&mut self, routes: &mut B::Routes, logits: &B::Buf, bias: Option<&B::Weight>, router: Router) {
         self.0.route(routes, logits, bias, router);
+    }
+    fn chosen(&mut self, routes: &B::Routes, out: &mut Vec<(u32, f32)>) {
+        self.0.chosen(routes, out);
     }
     fn matmul_experts(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, routes: &B::Routes) {
         self.0.matmul_experts(out, x, w, routes);

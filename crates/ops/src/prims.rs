@@ -70,7 +70,14 @@ pub trait Prims {
     fn weight(&mut self, tensor: Tensor) -> Result<Self::Weight, Error>;
     /// A buffer for up to `rows` rows of `width` elements.
     fn buffer(&mut self, rows: usize, width: usize) -> Self::Buf;
-    /// An empty cache.
+    /// Whether the backend can have such a cache.
+    ///
+    /// # Errors
+    /// If heads are no whole blocks of a format, or the backend does not know it.
+    fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
+        plan.check()
+    }
+    /// An empty cache, of a plan that [`Prims::check_kv`] allows.
     fn kv(&mut self, plan: &KvPlan) -> Self::Kv;
     /// Makes rotary frequencies ready.
     fn rope_table(&mut self, rope: Rope) -> Self::Rope;
@@ -150,6 +157,8 @@ pub trait Prims {
 
     /// Chooses experts for each row from `logits`, `[T, experts]`. `bias` is added to what is chosen by, not to weights.
     fn route(&mut self, routes: &mut Self::Routes, logits: &Self::Buf, bias: Option<&Self::Weight>, router: Router);
+    /// Reads back what was chosen: an expert and its weight, `used` for each row.
+    fn chosen(&mut self, routes: &Self::Routes, out: &mut Vec<(u32, f32)>);
     /// `out[t * used + i] = w[expert(t, i)] @ x`: `[T, in]`, or `[T * used, in]` a row for each choice, to
     /// `[T * used, out]`. `w` has the matrices of all experts one below the other.
     fn matmul_experts(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, routes: &Self::Routes);
@@ -213,6 +222,18 @@ pub trait Ops: Prims {
     ) {
         self.matmul2(a, b, x);
         self.matmul(c.0, x, c.1);
+    }
+
+    /// Two products with the chosen experts of the same input.
+    fn matmul2_experts(
+        &mut self,
+        a: (&mut Self::Buf, &Self::Weight),
+        b: (&mut Self::Buf, &Self::Weight),
+        x: &Self::Buf,
+        routes: &Self::Routes,
+    ) {
+        self.matmul_experts(a.0, x, a.1, routes);
+        self.matmul_experts(b.0, x, b.1, routes);
     }
 
     /// Whether [`Ops::best`] costs less than reading the row: where values lie in a memory of their own.

@@ -119,7 +119,7 @@ impl Cache {
 
 impl Reference {
     /// Choices made elsewhere: experts and weights, `used` for each row.
-    pub fn chosen(&self, used: usize, experts: Vec<(usize, f64)>) -> Chosen {
+    pub fn routed(&self, used: usize, experts: Vec<(usize, f64)>) -> Chosen {
         Chosen { used, experts }
     }
 }
@@ -462,6 +462,11 @@ impl Prims for Reference {
         }
     }
 
+    fn chosen(&mut self, routes: &Chosen, out: &mut Vec<(u32, f32)>) {
+        out.clear();
+        out.extend(routes.experts.iter().map(|&(expert, weight)| (expert as u32, weight as f32)));
+    }
+
     fn matmul_experts(&mut self, out: &mut Rows, x: &Rows, w: &Matrix, routes: &Chosen) {
         let choices = routes.experts.len();
         let shared = if x.rows == choices { 1 } else { routes.used };
@@ -626,7 +631,7 @@ mod tests {
 
     fn plan(format: KvFormat) -> KvPlan {
         let (keys, values) = (format, format);
-        KvPlan { layers: vec![LayerCache::attention(2, 1, 2); 2], context: 3, sequences: 2, keys, values }
+        KvPlan { layers: vec![LayerCache::attention(2, 1, 2); 2], context: 3, step: 3, sequences: 2, keys, values }
     }
 
     #[test]
@@ -666,7 +671,7 @@ mod tests {
         let heads = Heads { heads: 1, kv_heads: 1, key_dim: 32, value_dim: 64, scale: 1.0 };
         let (keys, values) = (KvFormat::Q8_0, KvFormat::Q8_0);
         let layers = vec![LayerCache::attention(1, 32, 64)];
-        let plan = KvPlan { layers, context: 1, sequences: 1, keys, values };
+        let plan = KvPlan { layers, context: 1, step: 1, sequences: 1, keys, values };
         let mut kv = Reference.kv(&plan);
         let places = step(&[0], &[0], &[0], &[]);
         let mut value = [0.0; 64];

@@ -1,7 +1,7 @@
 //! Choosing experts.
 
 /// How logits become the weights of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gate {
     /// Softmax over all experts.
     Softmax,
@@ -9,6 +9,9 @@ pub enum Gate {
     SoftmaxOfChosen,
     /// A sigmoid of each.
     Sigmoid,
+    /// One after the other: the best, weighed by a softmax over those that come within this share of it, is left out for the
+    /// next (Liu et al. 2023, SparseMixer; as Phi-3.5-MoE computes it when it is not trained).
+    SparseMixer(f32),
 }
 
 /// A mixture of experts without its weights.
@@ -29,40 +32,74 @@ pub struct Router {
     pub scale: f32,
 }
 
+/// Room for a choice, so that one after the other takes no new memory.
+#[derive(Clone, Debug, Default)]
+pub struct Choosing {
+    weights: Vec<f64>,
+    biased: Vec<f64>,
+    scores: Vec<f64>,
+    order: Vec<usize>,
+    allowed: Vec<bool>,
+    chosen: Vec<(usize, f64)>,
+}
+
 impl Router {
     /// The experts of one row, the best first, and their weights. Of equals the first is taken.
     pub fn choose(&self, logits: &[f32], bias: Option<&[f32]>) -> Vec<(usize, f64)> {
-        let exact = |i: usize| f64::from(logits[i]);
-        let weights: Vec<f64> = match self.gate {
-            Gate::Softmax => softmax(&(0..logits.len()).map(exact).collect::<Vec<_>>()),
-            Gate::SoftmaxOfChosen => (0..logits.len()).map(exact).collect(),
-            Gate::Sigmoid => (0..logits.len()).map(|i| 1.0 / (1.0 + (-exact(i)).exp())).collect(),
-        };
-        let biased: Vec<f64> =
-            weights.iter().enumerate().map(|(i, w)| w + bias.map_or(0.0, |bias| f64::from(bias[i]))).collect();
-        let allowed = self.allowed(&biased);
-        let mut order: Vec<usize> = (0..logits.len()).filter(|&i| allowed[i]).collect();
+        self.choose_in(&mut Choosing::default(), logits, bias).to_vec()
+    }
+
+    /// [`Router::choose`] in room that is there already.
+    pub fn choose_in<'a>(&self, room: &'a mut Choosing, logits: &[f32], bias: Option<&[f32]>) -> &'a [(usize, f64)] {
+        let Choosing { weights, biased, scores, order, allowed, chosen } = room;
+        weights.clear();
+        weights.extend(logits.iter().map(|&x| f64::from(x)));
+        match self.gate {
+            Gate::SparseMixer(share) => {
+                chosen.clear();
+                chosen.extend((0..self.used).map(|_| take_best(weights, logits, share.into())));
+                return chosen;
+            }
+            Gate::Softmax => softmax(weights, |x| x),
+            Gate::SoftmaxOfChosen => {}
+            Gate::Sigmoid => weights.iter_mut().for_each(|x| *x = 1.0 / (1.0 + (-*x).exp())),
+        }
+        biased.clear();
         // Numbers that are none sort last, so that the choice is defined.
-        let key = |i: usize| if biased[i].is_nan() { f64::NEG_INFINITY } else { biased[i] };
-        order.sort_by(|&a, &b| key(b).total_cmp(&key(a)));
-        order.truncate(self.used);
-        let mut chosen: Vec<f64> = order.iter().map(|&i| weights[i]).collect();
+        let key = |x: f64| if x.is_nan() { f64::NEG_INFINITY } else { x };
+        biased.extend(weights.iter().enumerate().map(|(i, w)| w + bias.map_or(0.0, |bias| f64::from(bias[i]))));
+        self.allow(biased, scores, order, allowed);
+        order.clear();
+        order.extend((0..logits.len()).filter(|&i| allowed[i]));
+        let better = |a: &usize, b: &usize| key(biased[*b]).total_cmp(&key(biased[*a])).then(a.cmp(b));
+        if (1..order.len()).contains(&self.used) {
+            order.select_nth_unstable_by(self.used - 1, better);
+            order.truncate(self.used);
+        }
+        order.sort_unstable_by(better);
+        chosen.clear();
+        chosen.extend(order.iter().map(|&i| (i, weights[i])));
         if self.gate == Gate::SoftmaxOfChosen {
-            chosen = softmax(&chosen);
+            softmax(chosen, |(_, weight)| weight);
         }
         if self.normalized {
             // The least half-precision number above zero, as llama.cpp has it, keeps the division sound.
-            let sum = chosen.iter().sum::<f64>().max(6.103_515_625e-5);
-            chosen.iter_mut().for_each(|weight| *weight /= sum);
+            let sum = chosen.iter().map(|(_, weight)| weight).sum::<f64>().max(6.103_515_625e-5);
+            chosen.iter_mut().for_each(|(_, weight)| *weight /= sum);
         }
-        let scale = f64::from(self.scale);
-        order.into_iter().zip(chosen.into_iter().map(|weight| weight * scale)).collect()
+        chosen.iter_mut().for_each(|(_, weight)| *weight *= f64::from(self.scale));
+        chosen
     }
 
     /// The experts of the groups that may be chosen from.
-    fn allowed(&self, biased: &[f64]) -> Vec<bool> {
+    fn allow(&self, biased: &[f64], scores: &mut Vec<f64>, order: &mut Vec<usize>, allowed: &mut Vec<bool>) {
         let (groups, used) = self.groups;
-        let size = biased.len() / groups.max(1);
+        allowed.clear();
+        allowed.resize(biased.len(), groups <= 1);
+        if groups <= 1 {
+            return;
+        }
+        let size = biased.len() / groups;
         let score = |group: usize| {
             let mut best = [f64::NEG_INFINITY; 2];
             for &x in &biased[group * size..(group + 1) * size] {
@@ -74,22 +111,36 @@ impl Router {
             }
             if size == 1 { best[0] } else { best[0] + best[1] }
         };
-        let mut order: Vec<usize> = (0..groups).collect();
-        let scores: Vec<f64> = order.iter().map(|&group| score(group)).collect();
-        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-        let mut allowed = vec![groups <= 1; biased.len()];
+        scores.clear();
+        scores.extend((0..groups).map(score));
+        order.clear();
+        order.extend(0..groups);
+        order.sort_unstable_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
         for &group in order.iter().take(used) {
             allowed[group * size..(group + 1) * size].fill(true);
         }
-        allowed
     }
 }
 
-fn softmax(scores: &[f64]) -> Vec<f64> {
-    let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let raised: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
-    let sum: f64 = raised.iter().sum();
-    raised.into_iter().map(|x| x / sum).collect()
+/// Takes the best of `scores` out of them, with its share among those near it.
+fn take_best(scores: &mut [f64], logits: &[f32], share: f64) -> (usize, f64) {
+    let best = (1..scores.len()).fold(0, |best, i| if scores[i] > scores[best] { i } else { best });
+    let near = |i: usize| (scores[best] - scores[i]) / f64::from(logits[i].abs()).max(scores[best]) <= share;
+    let sum: f64 = (0..scores.len()).filter(|&i| near(i)).map(|i| (scores[i] - scores[best]).exp()).sum();
+    scores[best] = f64::NEG_INFINITY;
+    (best, 1.0 / sum)
+}
+
+/// The softmax of what `score` finds in each item.
+fn softmax<T>(items: &mut [T], score: impl Fn(&mut T) -> &mut f64) {
+    let max = items.iter_mut().fold(f64::NEG_INFINITY, |max, item| max.max(*score(item)));
+    let mut sum = 0.0;
+    for item in &mut *items {
+        let x = score(item);
+        *x = (*x - max).exp();
+        sum += *x;
+    }
+    items.iter_mut().for_each(|item| *score(item) /= sum);
 }
 
 #[cfg(test)]

@@ -425,6 +425,12 @@ impl Prims for Shapes {
         }
     }
 
+    /// The first expert every time: as many as there would be.
+    fn chosen(&mut self, routes: &ShapesRoutes, out: &mut Vec<(u32, f32)>) {
+        out.clear();
+        out.resize(routes.rows * routes.used, (0, 0.0));
+    }
+
     fn matmul_experts(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, w: &ShapesWeight, routes: &ShapesRoutes) {
         let choices = routes.rows * routes.used;
         let own = x.rows == choices;
@@ -522,7 +528,7 @@ mod tests {
     #[test]
     fn attention_is_checked_and_counted() {
         let layers = vec![LayerCache::attention(2, 8, 4)];
-        let plan = KvPlan { layers, context: 4, sequences: 1, keys: KvFormat::F16, values: KvFormat::F32 };
+        let plan = KvPlan { layers, context: 4, step: 4, sequences: 1, keys: KvFormat::F16, values: KvFormat::F32 };
         let heads = Heads { heads: 4, kv_heads: 2, key_dim: 8, value_dim: 4, scale: 1.0 };
         let rope = Rope { pairing: Pairing::Neox, frequencies: vec![1.0; 4], magnitude: 1.0 };
         let run = |layer: usize, heads: Heads, rope: &Rope, positions: &[u32]| {

@@ -39,7 +39,7 @@ fn encode(criterion: &mut Criterion) {
     let text = text();
     let mut group = criterion.benchmark_group("encode");
     group.throughput(Throughput::Bytes(text.len() as u64)).sample_size(10);
-    for name in ["llama-bpe", "qwen2", "gpt-2", "deepseek-llm", "llama-spm"] {
+    for name in ["llama-bpe", "qwen2", "gpt-2", "deepseek-llm", "llama-spm", "gemma-4", "bert-bge", "nomic-bert-moe"] {
         let tokenizer = vocabularies::tokenizer(&fixtures, name);
         group.bench_function(name, |bencher| bencher.iter(|| tokenizer.encode(black_box(&text), Encode::prompt())));
     }

@@ -12,6 +12,25 @@ use crate::{Error, vocab::Vocab};
 /// Bytes that UTF-8 never holds; a vocabulary may lack tokens for them.
 const NEVER_IN_UTF8: [u8; 13] = [0xc0, 0xc1, 0xf5, 0xf6, 0xf7, 0xf8, 0xf9, 0xfa, 0xfb, 0xfc, 0xfd, 0xfe, 0xff];
 
+/// One item of a merge list.
+pub(crate) struct Merge<'a> {
+    pub rank: u32,
+    pub left: &'a str,
+    pub right: &'a str,
+}
+
+/// The items of a merge list such as `h e`, best first. A symbol may begin with a space, but not be empty.
+pub(crate) fn merges_of(merges: &[String]) -> impl Iterator<Item = Result<Merge<'_>, Error>> {
+    (0u32..).zip(merges).map(|(rank, merge)| {
+        let first = merge.chars().next().map_or(0, char::len_utf8);
+        let Some(space) = merge[first..].find(' ') else {
+            return Err(Error::Merge { index: rank as usize, text: merge.clone() });
+        };
+        let (left, right) = merge.split_at(first + space);
+        Ok(Merge { rank, left, right: &right[1..] })
+    })
+}
+
 /// The merges of a BPE vocabulary. Symbols are numbered like tokens; those that are no token follow after.
 pub(crate) struct Bpe {
     pub rules: &'static Rules,
@@ -39,19 +58,14 @@ impl Bpe {
         }
         let mut pairs = HashMap::with_capacity(merges.len());
         let mut joined = String::new();
-        for (index, merge) in merges.iter().enumerate() {
-            // A symbol may begin with a space, but not be empty.
-            let first = merge.chars().next().map_or(0, char::len_utf8);
-            let Some((left, right)) = merge[first..].find(' ').map(|at| merge.split_at(first + at)) else {
-                return Err(Error::Merge { index, text: merge.clone() });
-            };
-            let right = &right[1..];
+        for merge in merges_of(merges) {
+            let Merge { rank, left, right } = merge?;
             joined.clear();
             joined.push_str(left);
             joined.push_str(right);
             let pair = (symbol(left), symbol(right));
             let result = symbol(&joined);
-            pairs.entry(pair).or_insert((index as u32, result));
+            pairs.entry(pair).or_insert((rank, result));
         }
         Ok(Bpe { rules, pairs, bytes, unknown })
     }

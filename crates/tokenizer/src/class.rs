@@ -17,6 +17,10 @@ impl Class {
     pub const PUNCTUATION: Class = Class(8);
     /// `\s`: Unicode's White_Space
     pub const SPACE: Class = Class(16);
+    /// `\p{S}`
+    pub const SYMBOL: Class = Class(32);
+    /// `\p{C}`, but not what is unassigned.
+    pub const CONTROL: Class = Class(64);
 
     /// Whether any flag of `other` is set.
     #[inline]
@@ -52,6 +56,8 @@ impl Class {
             | G::InitialPunctuation
             | G::FinalPunctuation
             | G::OtherPunctuation => Self::PUNCTUATION,
+            G::MathSymbol | G::CurrencySymbol | G::ModifierSymbol | G::OtherSymbol => Self::SYMBOL,
+            G::Control | G::Format | G::PrivateUse | G::Surrogate => Self::CONTROL,
             _ => Class(0),
         }
     }
@@ -65,9 +71,9 @@ static ASCII: [Class; 128] = {
             b'A'..=b'Z' | b'a'..=b'z' => Class::LETTER,
             b'0'..=b'9' => Class::NUMBER,
             b'\t'..=b'\r' | b' ' => Class::SPACE,
-            b'$' | b'+' | b'<' | b'=' | b'>' | b'^' | b'`' | b'|' | b'~' => Class(0),
+            b'$' | b'+' | b'<' | b'=' | b'>' | b'^' | b'`' | b'|' | b'~' => Class::SYMBOL,
             b'!'..=b'~' => Class::PUNCTUATION,
-            _ => Class(0),
+            _ => Class::CONTROL,
         };
         byte += 1;
     }

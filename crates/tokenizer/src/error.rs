@@ -14,13 +14,15 @@ pub enum Error {
         key: &'static str,
     },
     /// `tokenizer.ggml.model` names a tokenizer that is not built in.
-    #[error("tokenizer.ggml.model: unknown tokenizer {name:?}, expected \"llama\" or \"gpt2\"")]
+    #[error("tokenizer.ggml.model: unknown tokenizer {name:?}, it would need {needs}")]
     UnknownModel {
         /// The name in the file.
         name: String,
+        /// What it would take to support it.
+        needs: &'static str,
     },
     /// `tokenizer.ggml.pre` names splitting rules that are not built in. Guessing them would give wrong ids.
-    #[error("tokenizer.ggml.pre: unknown pre-tokenizer {name:?}")]
+    #[error("tokenizer.ggml.pre: unknown pre-tokenizer {name:?}, it would need its splitting rules in the table")]
     UnknownPreTokenizer {
         /// The name in the file.
         name: String,
@@ -62,6 +64,14 @@ pub enum Error {
         index: usize,
         /// The line.
         text: String,
+    },
+    /// `tokenizer.ggml.precompiled_charsmap` is not what SentencePiece writes.
+    #[error(
+        "tokenizer.ggml.precompiled_charsmap: expected a length, a trie and replacements, got {got} bytes that are not"
+    )]
+    Charsmap {
+        /// Its length.
+        got: usize,
     },
     /// The key of a special token holds an id that is no token.
     #[error("{key}: expected an id below {tokens}, got {id}")]

@@ -22,6 +22,8 @@ impl Kind {
     pub const BYTE: Kind = Kind(32);
     /// White space after the token in the text belongs to it.
     pub const RSTRIP: Kind = Kind(64);
+    /// White space before the token in the text belongs to it.
+    pub const LSTRIP: Kind = Kind(128);
 
     /// Tokens that are cut out of the text before it is tokenized.
     pub const SPECIAL: Kind = Kind(Self::UNKNOWN.0 | Self::CONTROL.0 | Self::USER_DEFINED.0);

@@ -1,6 +1,6 @@
 //! Text to token ids and back, and chat templates, from the metadata of a GGUF file alone.
 //!
-//! [`Tokenizer`] has the SPM (`llama`) and BPE (`gpt2`) vocabularies, with the ids that llama.cpp gives; [`ChatTemplate`]
+//! [`Tokenizer`] has the SPM, BPE, WordPiece, unigram, RWKV and PLaMo 2 vocabularies, with the ids that llama.cpp gives; [`ChatTemplate`]
 //! renders a conversation the way Hugging Face's `apply_chat_template` does, and [`AnswerFormat`] takes the model's answer apart.
 //! Nothing here reads files or clocks, or
 //! knows what a model does with the ids.
@@ -15,23 +15,39 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod algorithm;
 mod bpe;
 mod byte_alphabet;
+mod char_bpe;
+mod charset;
+mod charsmap;
 mod chat;
 mod class;
 mod deepseek_letters;
+mod digits;
 mod error;
+mod keys;
 mod kind;
 mod load;
+mod marked;
 mod merge;
+mod pair;
 mod partition;
+mod plamo2;
 mod pre;
+mod prose;
+mod rules;
+mod rwkv;
 mod scan;
 mod specials;
 mod spm;
 mod stream;
+mod tidy;
 mod tokenizer;
+mod trie;
+mod unigram;
 mod vocab;
+mod wordpiece;
 mod words;
 
 pub use chat::{AnswerFormat, AnswerParser, ChatContext, ChatTemplate, CivilTime, Message, Part, ToolCall};

@@ -1,29 +1,78 @@
-//! A tokenizer from a file's metadata: which keys there are, which are required, what they default to.
+//! A tokenizer from a file's metadata: which kind `tokenizer.ggml.model` names, and what each kind needs and defaults to.
+//! How single keys are read is in `keys`.
 
 use candor_gguf::Metadata;
-use std::borrow::Cow;
 
+use crate::algorithm::Algorithm;
 use crate::bpe::Bpe;
-use crate::kind::Kind;
+use crate::char_bpe::{CharBpe, White};
+use crate::keys;
 use crate::partition::Partition;
-use crate::pre::{DEFAULT, Rules};
+use crate::plamo2::Plamo2;
+use crate::pre::{AddBos, Alphabet, Rules};
+use crate::rwkv::Rwkv;
 use crate::specials::{Defaults, Specials};
 use crate::spm::Spm;
-use crate::tokenizer::{Algorithm, Tokenizer};
+use crate::tokenizer::{Edges, Tokenizer};
+use crate::unigram::{Spacing, Unigram};
+use crate::wordpiece::{Cleaning, WordPiece};
 use crate::{Error, vocab::Vocab};
 
-const MODEL: &str = "tokenizer.ggml.model";
-const PRE: &str = "tokenizer.ggml.pre";
-const TOKENS: &str = "tokenizer.ggml.tokens";
-const TYPES: &str = "tokenizer.ggml.token_type";
-const SCORES: &str = "tokenizer.ggml.scores";
-const MERGES: &str = "tokenizer.ggml.merges";
-const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
-const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
-const ADD_SPACE_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
+/// The kinds of vocabularies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Model {
+    Spm,
+    Gpt2,
+    Gemma4,
+    Whitespace,
+    WordPiece,
+    Unigram,
+    Rwkv,
+    Plamo2,
+}
 
-/// The defaults of SentencePiece, for files that do not give the ids.
-const SPM_DEFAULTS: Defaults = Defaults { bos: Some(1), eos: Some(2), unk: Some(0) };
+/// What a file asks for where it is silent.
+#[derive(Clone, Copy)]
+struct Flags {
+    bos: bool,
+    eos: bool,
+    sep: bool,
+}
+
+const NO_FLAGS: Flags = Flags { bos: false, eos: false, sep: false };
+
+impl Model {
+    fn find(name: &str) -> Result<Model, Error> {
+        let needs = match name {
+            "llama" => return Ok(Model::Spm),
+            "gpt2" => return Ok(Model::Gpt2),
+            "gemma4" => return Ok(Model::Gemma4),
+            "whitespace" => return Ok(Model::Whitespace),
+            "bert" => return Ok(Model::WordPiece),
+            "t5" => return Ok(Model::Unigram),
+            "rwkv" => return Ok(Model::Rwkv),
+            "plamo2" => return Ok(Model::Plamo2),
+            "hybriddna" => "the six-letter words of DNA between <dna> and </dna> beside its BPE",
+            "no_vocab" | "none" => "a vocabulary, which this file says it does not have",
+            _ => "an algorithm that is neither SPM, BPE, WordPiece, unigram, RWKV nor PLaMo 2",
+        };
+        Err(Error::UnknownModel { name: name.to_owned(), needs })
+    }
+
+    /// The ids of special tokens that files of this kind leave out.
+    fn defaults(self) -> Defaults {
+        let none = Defaults::default();
+        match self {
+            Model::Spm => Defaults { bos: Some(1), eos: Some(2), unk: Some(0), ..none },
+            Model::WordPiece => {
+                Defaults { bos: Some(101), unk: Some(100), sep: Some(102), pad: Some(0), mask: Some(103), ..none }
+            }
+            Model::Unigram => Defaults { eos: Some(1), unk: Some(2), pad: Some(0), ..none },
+            Model::Plamo2 => Defaults { bos: Some(1), eos: Some(2), unk: Some(0), pad: Some(3), ..none },
+            Model::Gpt2 | Model::Gemma4 | Model::Whitespace | Model::Rwkv => none,
+        }
+    }
+}
 
 impl Tokenizer {
     /// The tokenizer that a file's `tokenizer.ggml.*` keys describe.
@@ -34,109 +83,118 @@ impl Tokenizer {
     /// is not built in. What is only odd goes to [`Tokenizer::warnings`].
     pub fn from_metadata(metadata: &Metadata) -> Result<Tokenizer, Error> {
         let mut warnings = Vec::new();
-        let model = metadata.str(MODEL)?.ok_or(Error::Missing { key: MODEL })?;
-        let tokens = metadata.strings(TOKENS)?.ok_or(Error::Missing { key: TOKENS })?;
-        let mut vocab = match model {
-            "llama" | "gpt2" => Vocab::new(tokens, kinds(metadata, tokens.len(), &mut warnings)?)?,
-            other => return Err(Error::UnknownModel { name: other.to_owned() }),
+        let model = Model::find(metadata.str(keys::MODEL)?.ok_or(Error::Missing { key: keys::MODEL })?)?;
+        let tokens = metadata.strings(keys::TOKENS)?.ok_or(Error::Missing { key: keys::TOKENS })?;
+        let mut vocab = Vocab::new(tokens, keys::kinds(metadata, tokens.len(), &mut warnings)?)?;
+        let specials = Specials::find(metadata, &mut vocab, model.defaults(), &mut warnings)?;
+        let source = Source { metadata, vocab: &vocab, unknown: specials.unk };
+        let (algorithm, flags) = source.algorithm(model, &mut warnings)?;
+        let mut edge = |flag, default, id, key| keys::edge(metadata, flag, default, (id, key), &mut warnings);
+        let always = matches!(&algorithm, Algorithm::CharBpe { bpe, .. } if bpe.rules.add_bos == AddBos::Always);
+        let add_bos = edge(keys::ADD_BOS, flags.bos, specials.bos, "tokenizer.ggml.bos_token_id")?
+            || always && specials.bos.is_some();
+        let eos = specials.eos.or(specials.sep.filter(|_| model == Model::WordPiece));
+        let add_eos = edge(keys::ADD_EOS, flags.eos, eos, "tokenizer.ggml.eos_token_id")?;
+        let add_sep = edge(keys::ADD_SEP, flags.sep, specials.sep, "tokenizer.ggml.seperator_token_id")?;
+        let edges = match model {
+            // As llama.cpp does it, whatever the flags say.
+            Model::WordPiece => Edges { begin: specials.bos, end: specials.sep },
+            Model::Rwkv | Model::Plamo2 => Edges::default(),
+            _ => Edges { begin: specials.bos.filter(|_| add_bos), end: specials.eos.filter(|_| add_eos) },
         };
-        let defaults = if model == "llama" { SPM_DEFAULTS } else { Defaults::default() };
-        let specials = Specials::find(metadata, &mut vocab, defaults, &mut warnings)?;
-        let (algorithm, add_bos) = if model == "llama" {
-            let spm = Spm::new(&vocab, &scores(metadata, vocab.len())?, specials.unk);
-            if spm.lacks_bytes() {
-                warnings.push("some bytes have no token; characters outside the vocabulary are lost".to_owned());
+        let partition = Partition::new(&vocab);
+        keys::strip_around_specials(metadata, &mut vocab)?;
+        Ok(Tokenizer { vocab, specials, algorithm, partition, add_bos, add_eos, add_sep, edges, warnings })
+    }
+}
+
+/// What an algorithm is made of.
+struct Source<'a> {
+    metadata: &'a Metadata,
+    vocab: &'a Vocab,
+    unknown: Option<u32>,
+}
+
+impl Source<'_> {
+    fn algorithm(&self, model: Model, warnings: &mut Vec<String>) -> Result<(Algorithm, Flags), Error> {
+        let Source { metadata, vocab, unknown } = *self;
+        let scores = || keys::scores(metadata, vocab.len());
+        let flag = |key, default| Ok::<_, Error>(metadata.bool(key)?.unwrap_or(default));
+        let lacks_bytes = |warnings: &mut Vec<String>| {
+            warnings.push("some bytes have no token; characters outside the vocabulary are lost".to_owned());
+        };
+        Ok(match model {
+            Model::Spm => {
+                let spm = Spm::new(vocab, &scores()?, unknown);
+                if spm.lacks_bytes() {
+                    lacks_bytes(warnings);
+                }
+                let add_space_prefix = flag(keys::ADD_SPACE_PREFIX, true)?;
+                (Algorithm::Spm { spm, add_space_prefix }, Flags { bos: true, ..NO_FLAGS })
             }
-            (Algorithm::Spm { spm, add_space_prefix: metadata.bool(ADD_SPACE_PREFIX)?.unwrap_or(true) }, true)
-        } else {
-            let rules = rules(metadata, &mut warnings)?;
-            let merges = metadata.strings(MERGES)?.ok_or(Error::Missing { key: MERGES })?;
-            let bpe = Bpe::new(&vocab, merges, rules, specials.unk)?;
-            let missing = bpe.missing_bytes(&vocab);
+            Model::Gpt2 => self.bpe(keys::rules(metadata, warnings)?, model, warnings)?,
+            Model::Whitespace => self.bpe(keys::rules(metadata, warnings)?, model, warnings)?,
+            Model::Gemma4 => self.bpe(Rules::find("gemma4").expect("in the table"), model, warnings)?,
+            Model::WordPiece => {
+                let lowercase = flag(keys::LOWERCASE, true)?;
+                let cleaning = Cleaning { lowercase, strip_accents: flag(keys::STRIP_ACCENTS, lowercase)? };
+                let flags = Flags { bos: true, eos: false, sep: true };
+                (Algorithm::WordPiece(WordPiece::new(vocab, unknown, cleaning)), flags)
+            }
+            Model::Unigram => {
+                let spacing = Spacing {
+                    prefix: flag(keys::ADD_SPACE_PREFIX, false)?,
+                    merge: flag(keys::REMOVE_EXTRA_WHITESPACES, false)?,
+                };
+                let unigram = Unigram::new(vocab, &scores()?, unknown, keys::charsmap(metadata)?, spacing);
+                (Algorithm::Unigram(unigram), Flags { eos: true, ..NO_FLAGS })
+            }
+            Model::Rwkv => (Algorithm::Rwkv(Rwkv::new(vocab, unknown)), NO_FLAGS),
+            Model::Plamo2 => {
+                let plamo2 = Plamo2::new(vocab, &scores()?);
+                if plamo2.lacks_bytes() {
+                    lacks_bytes(warnings);
+                }
+                (Algorithm::Plamo2(plamo2), NO_FLAGS)
+            }
+        })
+    }
+
+    /// BPE by `rules`, over bytes or characters.
+    fn bpe(
+        &self,
+        rules: &'static Rules,
+        model: Model,
+        warnings: &mut Vec<String>,
+    ) -> Result<(Algorithm, Flags), Error> {
+        let Source { metadata, vocab, unknown } = *self;
+        let flags = Flags { bos: rules.add_bos == AddBos::Yes, eos: false, sep: rules.add_sep };
+        let merges = match metadata.strings(keys::MERGES)? {
+            Some(merges) => merges,
+            // Kimi K2's pieces are whole tokens or bytes.
+            None if rules.names.contains(&"kimi-k2") => &[],
+            None => return Err(Error::Missing { key: keys::MERGES }),
+        };
+        if rules.alphabet == Alphabet::Bytes {
+            let bpe = Bpe::new(vocab, merges, rules, unknown)?;
+            let missing = bpe.missing_bytes(vocab);
             if !missing.is_empty() {
                 warnings.push(format!("bytes without a token, lost when they occur: {missing:02x?}"));
             }
-            (Algorithm::Bpe(bpe), rules.add_bos)
+            return Ok((Algorithm::Bpe(bpe), flags));
+        }
+        let (white, name) = match model {
+            Model::Whitespace if metadata.bool(keys::LOWERCASE)?.unwrap_or(false) => {
+                (White::DroppedAndLowered, "whitespace")
+            }
+            Model::Whitespace => (White::Dropped, "whitespace"),
+            Model::Gemma4 => (White::Escaped, "gemma4"),
+            _ => (White::Escaped, "gpt2"),
         };
-        let bos_key = "tokenizer.ggml.bos_token_id";
-        let add_bos = edge(metadata, ADD_BOS, add_bos, specials.bos, bos_key, &mut warnings)?;
-        let eos_key = "tokenizer.ggml.eos_token_id";
-        let add_eos = edge(metadata, ADD_EOS, false, specials.eos, eos_key, &mut warnings)?;
-        let partition = Partition::new(&vocab);
-        strip_after_phi3_specials(metadata, &mut vocab)?;
-        Ok(Tokenizer { vocab, specials, algorithm, partition, add_bos, add_eos, warnings })
-    }
-}
-
-/// The kind of each token.
-fn kinds(metadata: &Metadata, tokens: usize, warnings: &mut Vec<String>) -> Result<Vec<Kind>, Error> {
-    let Some(types) = metadata.i32s(TYPES)? else {
-        warnings.push(format!("{TYPES} is missing: every token is taken for ordinary text"));
-        return Ok(vec![Kind::NORMAL; tokens]);
-    };
-    let types = types.get(..tokens).ok_or(Error::Length { key: TYPES, expected: tokens, got: types.len() })?;
-    Ok(types.iter().map(|&value| Kind::from_gguf(value)).collect())
-}
-
-/// The score of each token; files hold them as f32, a few as i32.
-fn scores(metadata: &Metadata, tokens: usize) -> Result<Cow<'_, [f32]>, Error> {
-    let scores = match metadata.f32s(SCORES) {
-        Ok(scores) => Cow::Borrowed(scores.ok_or(Error::Missing { key: SCORES })?),
-        Err(not_floats) => match metadata.i32s(SCORES) {
-            Ok(Some(scores)) => Cow::Owned(scores.iter().map(|&score| score as f32).collect()),
-            _ => return Err(not_floats.into()),
-        },
-    };
-    if scores.len() < tokens {
-        return Err(Error::Length { key: SCORES, expected: tokens, got: scores.len() });
-    }
-    Ok(scores)
-}
-
-/// The pre-tokenizer's rules.
-fn rules(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<&'static Rules, Error> {
-    match metadata.str(PRE)? {
-        None | Some("") => {
-            warnings.push(format!(
-                "{PRE} is missing: the default pre-tokenizer may split text otherwise than the model's own"
-            ));
-            Ok(&DEFAULT)
+        let bpe = CharBpe::new(vocab, merges, rules, white)?;
+        if bpe.lacks_bytes() {
+            warnings.push("some bytes have no token; characters outside the vocabulary are lost".to_owned());
         }
-        Some(name) => Rules::find(name).ok_or_else(|| Error::UnknownPreTokenizer { name: name.to_owned() }),
+        Ok((Algorithm::CharBpe { bpe, model: name }, flags))
     }
-}
-
-/// The token that goes to one end of every text, if one does.
-fn edge(
-    metadata: &Metadata,
-    flag: &'static str,
-    default: bool,
-    id: Option<u32>,
-    key: &'static str,
-    warnings: &mut Vec<String>,
-) -> Result<bool, Error> {
-    match (metadata.bool(flag)?, id) {
-        (Some(true), None) => Err(Error::NoSuchToken { flag, key }),
-        (None, None) if default => {
-            warnings.push(format!("{key} is missing: no such token is added"));
-            Ok(false)
-        }
-        (wanted, _) => Ok(wanted.unwrap_or(default)),
-    }
-}
-
-/// Phi-3's special tokens take the white space after them along. GGUF has no key for it: llama.cpp goes by the model's
-/// name, and so must we to get its ids.
-fn strip_after_phi3_specials(metadata: &Metadata, vocab: &mut Vocab) -> Result<(), Error> {
-    let name = metadata.str("general.name")?.unwrap_or_default().to_ascii_lowercase();
-    if !name.contains("phi-3") && !name.contains("phi3") {
-        return Ok(());
-    }
-    let specials: Vec<u32> = vocab.ids_of(Kind::SPECIAL).chain(vocab.id("</s>")).collect();
-    for id in specials {
-        if !matches!(vocab.text(id), Some("<unk>" | "<s>" | "<|endoftext|>")) {
-            vocab.set_kind(id, vocab.kind(id).with(Kind::RSTRIP));
-        }
-    }
-    Ok(())
 }

@@ -3,6 +3,9 @@
 
 use crate::{kind::Kind, vocab::Vocab};
 
+/// White space as C has it, which is what special tokens take along.
+const WHITE: [char; 6] = [' ', '\t', '\n', '\u{b}', '\u{c}', '\r'];
+
 /// A part of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fragment<'a> {
@@ -97,13 +100,17 @@ fn cut<'a>(fragments: &[Fragment<'a>], id: u32, vocab: &Vocab) -> Vec<Fragment<'
             continue;
         };
         while let Some(at) = text.find(needle) {
-            if at > 0 {
-                out.push(Fragment::Text(&text[..at]));
+            let mut before = &text[..at];
+            if vocab.kind(id).any(Kind::LSTRIP) {
+                before = before.trim_end_matches(WHITE);
+            }
+            if !before.is_empty() {
+                out.push(Fragment::Text(before));
             }
             out.push(Fragment::Token(id));
             text = &text[at + needle.len()..];
             if vocab.kind(id).any(Kind::RSTRIP) {
-                text = text.trim_start_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r']);
+                text = text.trim_start_matches(WHITE);
             }
         }
         if !text.is_empty() {
@@ -120,7 +127,7 @@ mod tests {
 
     #[test]
     fn longest_token_first_wherever_it_stands() {
-        let texts = ["<a>", "ab", "bcd", "  ", "<end>", "<unk>"].map(String::from);
+        let texts = ["<a>", "ab", "bcd", "  ", "<end>", "<unk>", "<mask>"].map(String::from);
         let kinds = vec![
             Kind::CONTROL,
             Kind::USER_DEFINED,
@@ -128,6 +135,7 @@ mod tests {
             Kind::USER_DEFINED,
             Kind::CONTROL.with(Kind::RSTRIP),
             Kind::UNKNOWN,
+            Kind::CONTROL.with(Kind::LSTRIP),
         ];
         let vocab = Vocab::new(&texts, kinds).unwrap();
         let partition = Partition::new(&vocab);
@@ -140,6 +148,7 @@ mod tests {
             ("<unk>", none, &[Token(5)]),
             ("abcd", none, &[Text("a"), Token(2)]),
             ("     ", none, &[Token(3), Token(3), Text(" ")]),
+            ("x \u{b}<mask> \r<mask>y", none, &[Text("x"), Token(6), Token(6), Text("y")]),
             ("x <end> \n\ty", none, &[Text("x "), Token(4), Text("y")]),
         ];
         for &(text, ignored, expected) in cases {

@@ -1,8 +1,7 @@
-//! The table of pre-tokenizers: which splitting steps, and which BPE habits, go with each name that `tokenizer.ggml.pre`
-//! can hold. Names, rules and defaults are llama.cpp's (`llama-vocab.cpp`). The scanners are in `scan`.
+//! Pre-tokenization: the rules that go by a name of `tokenizer.ggml.pre`, and how their steps cut a text. The table of
+//! names is in `rules`, the scanners are in `scan`.
 
-use crate::class::Class;
-use crate::deepseek_letters;
+use crate::rules::{DEFAULT, TABLE};
 use crate::scan::Step;
 
 /// The rules that go by one or more names.
@@ -10,114 +9,43 @@ pub(crate) struct Rules {
     /// The names in files; the first is the one that the fixtures use.
     pub names: &'static [&'static str],
     /// The splitting steps, each applied to every piece that the one before left.
-    steps: &'static [Step],
+    pub steps: &'static [Step],
     /// A piece that is a token stays whole, whatever the merges make of it.
     pub ignore_merges: bool,
+    /// What merges join.
+    pub alphabet: Alphabet,
     /// What `tokenizer.ggml.add_bos_token` is where the file does not say.
-    pub add_bos: bool,
+    pub add_bos: AddBos,
+    /// What `tokenizer.ggml.add_sep_token` is where the file does not say.
+    pub add_sep: bool,
 }
 
-const LLAMA3: &[Step] = &[Step::Llama3 { digits: 3, word: Class::LETTER }];
-
-/// The rules of a file that does not name any.
-pub(crate) static DEFAULT: Rules = Rules {
-    names: &["default"],
-    steps: &[
-        Step::Runs(|c| Class::of(c).any(Class::PUNCTUATION) || "$+<=>^~|".contains(c)),
-        Step::Gpt2,
-        Step::Runs(is_number),
-        Step::DigitTriples,
-    ],
-    ignore_merges: false,
-    add_bos: false,
-};
-
-static TABLE: [Rules; 9] = [
-    Rules {
-        names: &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"],
-        steps: LLAMA3,
-        ignore_merges: true,
-        add_bos: true,
-    },
-    Rules { names: &["glm4", "glm5"], steps: LLAMA3, ignore_merges: true, add_bos: false },
-    Rules { names: &["smaug-bpe", "dbrx", "chatglm-bpe"], steps: LLAMA3, ignore_merges: false, add_bos: false },
-    Rules {
-        names: &["qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "grok-2"],
-        steps: &[Step::Llama3 { digits: 1, word: Class::LETTER }],
-        ignore_merges: false,
-        add_bos: false,
-    },
-    Rules {
-        names: &["qwen35"],
-        steps: &[Step::Llama3 { digits: 1, word: Class::LETTER.or(Class::MARK) }],
-        ignore_merges: false,
-        add_bos: false,
-    },
-    Rules {
-        names: &[
-            "gpt-2",
-            "mpt",
-            "olmo",
-            "phi-2",
-            "jais",
-            "trillion",
-            "exaone4",
-            "gigachat",
-            "a.x-4.0",
-            "mellum",
-            "granite-docling",
-        ],
-        steps: &[Step::Gpt2],
-        ignore_merges: false,
-        add_bos: false,
-    },
-    Rules {
-        names: &["starcoder", "smollm", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"],
-        steps: &[Step::Each(is_number), Step::Gpt2],
-        ignore_merges: false,
-        add_bos: false,
-    },
-    Rules {
-        names: &["falcon"],
-        steps: &[
-            Step::Runs(|c| Class::of(c).any(Class::PUNCTUATION) || "$+<=>^~|`".contains(c)),
-            Step::Gpt2,
-            Step::DigitTriples,
-        ],
-        ignore_merges: false,
-        add_bos: false,
-    },
-    Rules {
-        names: &["deepseek-llm"],
-        steps: &[
-            Step::Each(|c| c == '\r' || c == '\n'),
-            Step::SpaceAndRun(deepseek_letters::is_letter),
-            Step::SpaceAndRun(is_deepseek_punctuation),
-            Step::TrailingSpace,
-            Step::Runs(is_deepseek_cjk),
-            Step::Runs(is_number),
-        ],
-        ignore_merges: false,
-        add_bos: false,
-    },
-];
-
-fn is_number(c: char) -> bool {
-    Class::of(c).any(Class::NUMBER)
+/// The symbols that a piece starts as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Alphabet {
+    /// Bytes, each spelled as one printable character.
+    Bytes,
+    /// Characters, a space spelled U+2581; what has no token becomes byte tokens.
+    Characters,
+    /// The same, and a piece of line ends that is a token stays whole.
+    CharactersAndLineEnds,
 }
 
-/// ASCII and full-width punctuation as the expression's ranges have it, which is with the ASCII letters.
-fn is_deepseek_punctuation(c: char) -> bool {
-    matches!(c, '!'..='/' | ':'..='~' | '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff5e}' | '\u{2018}'..='\u{201f}'
-        | '\u{3001}'..='\u{3002}')
-}
-
-/// What the expression takes for CJK, which is much more than that, but not white space.
-fn is_deepseek_cjk(c: char) -> bool {
-    matches!(c, '\u{800}'..='\u{9fa5}' | '\u{ac00}'..='\u{d7ff}') && !c.is_whitespace()
+/// Whether a prompt begins with BOS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AddBos {
+    No,
+    Yes,
+    /// Whatever the file says: its converters wrote `false` by mistake.
+    Always,
 }
 
 impl Rules {
+    /// Rules that only split.
+    pub const fn new(names: &'static [&'static str], steps: &'static [Step]) -> Rules {
+        Rules { names, steps, ignore_merges: false, alphabet: Alphabet::Bytes, add_bos: AddBos::No, add_sep: false }
+    }
+
     /// The rules called `name`.
     pub fn find(name: &str) -> Option<&'static Rules> {
         TABLE.iter().chain([&DEFAULT]).find(|rules| rules.names.contains(&name))
@@ -130,12 +58,11 @@ impl Rules {
 }
 
 fn split<'a>(steps: &[Step], text: &'a str, piece: &mut dyn FnMut(&'a str)) {
-    let Some((step, rest)) = steps.split_first() else { return piece(text) };
-    let mut at = 0;
-    while at < text.len() {
-        let end = step.end(text, at);
-        split(rest, &text[at..end], piece);
-        at = end;
+    match steps.split_first() {
+        None if text.is_empty() => {}
+        None => piece(text),
+        Some((step, [])) => step.cut(text, piece),
+        Some((step, rest)) => step.cut(text, &mut |part| split(rest, part, piece)),
     }
 }
 
@@ -154,7 +81,7 @@ mod tests {
         let mut names: Vec<_> = TABLE.iter().chain([&DEFAULT]).flat_map(|rules| rules.names).collect();
         names.sort();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
-        for name in ["", "tekken", "Llama-bpe", "llama"] {
+        for name in ["", "gpt-5", "Llama-bpe", "llama"] {
             assert!(Rules::find(name).is_none(), "{name:?}");
         }
     }
@@ -171,6 +98,19 @@ mod tests {
                 "a, b\n\n12\u{4e2d}\u{6587}  ",
                 &["a", ",", " b", "\n", "\n", "12", "\u{4e2d}\u{6587}", "  "],
             ),
+            ("gpt-4o", "HelloWorld's ABCd 1234/", &["Hello", "World's", " ABCd", " ", "123", "4", "/"]),
+            ("gpt-4o", "\u{c9}CO a//\n\n//b", &["\u{c9}", "CO", " a", "//\n\n//", "b"]),
+            ("tekken", "IT'S 12", &["IT", "'S", " ", "1", "2"]),
+            ("kimi-k2", "ab\u{4e2d}\u{6587}c it's", &["ab", "\u{4e2d}\u{6587}", "c", " it's"]),
+            ("exaone-moe", "two words, x//y", &["two words", ",", " x", "//", "y"]),
+            ("jais-2", "a       b", &["a", "    ", "  ", " b"]),
+            ("deepseek-v3", "+abc x1234\u{3042}!!\n\n", &["+abc", " x", "123", "4", "\u{3042}", "!!\n\n"]),
+            ("spark2_5", "a!\n\n", &["a", "!", "\n", "\n"]),
+            ("superbpe", "a b 1234567", &["a b ", "1", "234", "567"]),
+            ("tiny_aya", "x1234567  8 y", &["x", "1", "234", "567", " ", " ", "8", " y"]),
+            ("chameleon", "xIMGIMGABZa, b", &["x", "IMGIMGABZ", "a", ",", " b"]),
+            ("bloom", "a, b  c", &["a", ",", " b", " ", " c"]),
+            ("gemma4", "a b\n\nc", &["a b", "\n\n", "c"]),
         ];
         for (name, text, expected) in cases {
             assert_eq!(pieces(name, text), *expected, "{name} {text:?}");

@@ -4,35 +4,46 @@
 //! `pre`.
 
 use crate::class::Class;
+use crate::digits;
+use crate::marked::{self, LineEnds};
+use crate::prose::{Prose, contraction, numbers};
 
 /// One splitting step. Every step cuts the whole text: what its expression does not match is a piece too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
     Gpt2,
-    /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?W+|\p{N}{1,digits}| ?[^\sW\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-    /// with W the classes of `word`.
-    Llama3 {
-        /// The most digits in one piece.
-        digits: usize,
-        /// What words consist of.
-        word: Class,
-    },
+    /// The expressions of `prose`.
+    Prose(&'static Prose),
+    /// The expression of `marked`.
+    Marked(LineEnds),
     /// `C+`
     Runs(fn(char) -> bool),
     /// `C`
     Each(fn(char) -> bool),
     /// `\s?C+`
     SpaceAndRun(fn(char) -> bool),
+    /// ` ?C+`, with no other white space.
+    BlankAndRun(fn(char) -> bool),
+    /// `C+|D+|...`
+    RunsOf(&'static [fn(char) -> bool]),
+    /// What the function finds at the start of a text, by its length.
+    Found(fn(&str) -> Option<usize>),
     /// `\s+$`
     TrailingSpace,
     /// `[0-9]{3}`
     DigitTriples,
+    /// `\p{N}{1,n}`
+    Digits(usize),
+    /// `digits::cut_numbers`
+    DigitsFromRight,
+    /// `(?=(\d{3})+(?!\d))`
+    BeforeTriples,
 }
 
 /// The character at byte `at`, if there is one.
 #[inline]
-fn peek(text: &str, at: usize) -> Option<char> {
+pub(crate) fn peek(text: &str, at: usize) -> Option<char> {
     match text.as_bytes().get(at) {
         Some(&byte) if byte.is_ascii() => Some(char::from(byte)),
         Some(_) => text[at..].chars().next(),
@@ -42,7 +53,7 @@ fn peek(text: &str, at: usize) -> Option<char> {
 
 /// Where the run of characters that `belongs` accepts ends, from byte `at` on.
 #[inline]
-fn run(text: &str, mut at: usize, belongs: impl Fn(char) -> bool) -> usize {
+pub(crate) fn run(text: &str, mut at: usize, belongs: impl Fn(char) -> bool) -> usize {
     while let Some(c) = peek(text, at) {
         if !belongs(c) {
             break;
@@ -52,52 +63,89 @@ fn run(text: &str, mut at: usize, belongs: impl Fn(char) -> bool) -> usize {
     at
 }
 
-fn is_space(c: char) -> bool {
+pub(crate) fn is_space(c: char) -> bool {
     Class::of(c).any(Class::SPACE)
 }
 
-fn is_line_end(c: char) -> bool {
+pub(crate) fn is_line_end(c: char) -> bool {
     c == '\r' || c == '\n'
 }
 
+/// `\s+(?!\S)|\s+`: white space, less its last character if a word follows, to which that one then belongs.
+pub(crate) fn space(text: &str, at: usize) -> usize {
+    let end = run(text, at, is_space);
+    let last = text[at..end].chars().next_back().map_or(0, char::len_utf8);
+    if end < text.len() && end - last > at { end - last } else { end }
+}
+
 impl Step {
-    /// The end of the piece that starts at byte `at`, which is inside the text. Greater than `at`.
-    pub fn end(self, text: &str, at: usize) -> usize {
-        let Some(first) = peek(text, at) else { return text.len() };
+    /// Calls `piece` with each piece of `text`, in order; together they are the text.
+    pub fn cut<'a>(self, text: &'a str, piece: &mut dyn FnMut(&'a str)) {
+        match self {
+            Step::DigitsFromRight => return digits::cut_numbers(text, piece),
+            Step::BeforeTriples => return digits::cut_before_triples(text, piece),
+            _ => {}
+        }
+        let mut at = 0;
+        while let Some(first) = peek(text, at) {
+            let end = self.end(text, at, first);
+            piece(&text[at..end]);
+            at = end;
+        }
+    }
+
+    /// The end of the piece that starts at byte `at` with the character `first`. Greater than `at`.
+    fn end(self, text: &str, at: usize, first: char) -> usize {
         match self {
             Step::Gpt2 => gpt2(text, at, first),
-            Step::Llama3 { digits, word } => llama3(text, at, first, digits, word),
+            Step::Prose(prose) => prose.end(text, at, first),
+            Step::Marked(line_ends) => next(text, at, |at, c| marked::matched(text, at, c, line_ends)),
             Step::Runs(belongs) => run(text, at, |c| belongs(c) == belongs(first)),
             Step::Each(belongs) if belongs(first) => at + first.len_utf8(),
             Step::Each(belongs) => run(text, at, |c| !belongs(c)),
-            Step::SpaceAndRun(belongs) => space_and_run(text, at, belongs),
+            Step::SpaceAndRun(belongs) => next(text, at, |at, c| after_one(text, at, c, is_space, belongs)),
+            Step::BlankAndRun(belongs) => next(text, at, |at, c| after_one(text, at, c, |c| c == ' ', belongs)),
+            Step::RunsOf(sets) => match sets.iter().find(|set| set(first)) {
+                Some(set) => run(text, at, set),
+                None => run(text, at, |c| !sets.iter().any(|set| set(c))),
+            },
+            Step::Found(find) => next(text, at, |at, _| find(&text[at..]).map(|length| at + length)),
             Step::TrailingSpace => {
                 let end = text.trim_end_matches(is_space).len();
                 if end > at { end } else { text.len() }
             }
-            Step::DigitTriples => digit_triples(text, at),
+            Step::DigitTriples => digits::triples(text, at),
+            Step::Digits(most) if Class::of(first).any(Class::NUMBER) => numbers(text, at + first.len_utf8(), most - 1),
+            Step::Digits(_) => run(text, at, |c| !Class::of(c).any(Class::NUMBER)),
+            // Cut as a whole above.
+            Step::DigitsFromRight | Step::BeforeTriples => text.len(),
         }
     }
 }
 
-/// `'s|'t|'re|'ve|'m|'ll|'d` at the apostrophe at byte `at`, in either case if `any_case`.
-fn contraction(text: &str, at: usize, any_case: bool) -> Option<usize> {
-    let lower = |at: usize| {
-        let byte = *text.as_bytes().get(at)?;
-        Some(if any_case { byte.to_ascii_lowercase() } else { byte })
-    };
-    match (lower(at + 1)?, lower(at + 2)) {
-        (b's' | b't' | b'm' | b'd', _) => Some(at + 2),
-        (b'r' | b'v', Some(b'e')) | (b'l', Some(b'l')) => Some(at + 3),
-        _ => None,
+/// The end of what `matched` finds at byte `at`, or else where it finds something next.
+fn next(text: &str, at: usize, matched: impl Fn(usize, char) -> Option<usize>) -> usize {
+    let mut place = at;
+    while let Some(c) = peek(text, place) {
+        if let Some(end) = matched(place, c) {
+            return if place > at { place } else { end };
+        }
+        place += c.len_utf8();
     }
+    place
 }
 
-/// `\s+(?!\S)|\s+`: white space, less its last character if a word follows, to which that one then belongs.
-fn space(text: &str, at: usize) -> usize {
-    let end = run(text, at, is_space);
-    let last = text[at..end].chars().next_back().map_or(0, char::len_utf8);
-    if end < text.len() && end - last > at { end - last } else { end }
+/// A run of characters that `belongs` accepts, with one before it that `before` does.
+fn after_one(
+    text: &str,
+    at: usize,
+    first: char,
+    before: impl Fn(char) -> bool,
+    belongs: fn(char) -> bool,
+) -> Option<usize> {
+    let second = at + first.len_utf8();
+    let found = belongs(first) || before(first) && peek(text, second).is_some_and(belongs);
+    found.then(|| run(text, second, belongs))
 }
 
 fn gpt2(text: &str, at: usize, first: char) -> usize {
@@ -121,71 +169,12 @@ fn gpt2(text: &str, at: usize, first: char) -> usize {
     }
 }
 
-fn llama3(text: &str, at: usize, first: char, digits: usize, word: Class) -> usize {
-    if first == '\''
-        && let Some(end) = contraction(text, at, true)
-    {
-        return end;
-    }
-    let class = Class::of(first);
-    let second = at + first.len_utf8();
-    if class.any(Class::NUMBER) {
-        let mut end = second;
-        for _ in 1..digits {
-            match peek(text, end) {
-                Some(c) if Class::of(c).any(Class::NUMBER) => end += c.len_utf8(),
-                _ => break,
-            }
-        }
-        return end;
-    }
-    let is_word = |c: char| Class::of(c).any(word);
-    if class.any(word) || !is_line_end(first) && peek(text, second).is_some_and(is_word) {
-        return run(text, second, is_word);
-    }
-    let other = |c: char| !Class::of(c).any(word.or(Class::NUMBER).or(Class::SPACE));
-    let start = if first == ' ' { second } else { at };
-    if peek(text, start).is_some_and(other) {
-        return run(text, run(text, start, other), is_line_end);
-    }
-    let end = run(text, at, is_space);
-    match text[at..end].rfind(is_line_end) {
-        Some(last) => at + last + 1,
-        None => space(text, at),
-    }
-}
-
-fn space_and_run(text: &str, at: usize, belongs: fn(char) -> bool) -> usize {
-    let matched = |at: usize, c: char| {
-        let next = at + c.len_utf8();
-        belongs(c) || is_space(c) && peek(text, next).is_some_and(belongs)
-    };
-    let mut end = at;
-    while let Some(c) = peek(text, end) {
-        if matched(end, c) {
-            return if end > at { end } else { run(text, end + c.len_utf8(), belongs) };
-        }
-        end += c.len_utf8();
-    }
-    end
-}
-
-fn digit_triples(text: &str, at: usize) -> usize {
-    let triple = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
-    match text.as_bytes()[at..].windows(3).position(triple) {
-        Some(0) => at + 3,
-        Some(n) => at + n,
-        None => text.len(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LLAMA3: Step = Step::Llama3 { digits: 3, word: Class::LETTER };
-    const QWEN2: Step = Step::Llama3 { digits: 1, word: Class::LETTER };
-    const QWEN35: Step = Step::Llama3 { digits: 1, word: Class::LETTER.or(Class::MARK) };
+    use crate::rules::{LLAMA3, QWEN2, QWEN35};
+
     const VOWELS: fn(char) -> bool = |c| "aeiou".contains(c);
 
     #[test]
@@ -216,13 +205,8 @@ mod tests {
             (Step::DigitTriples, "a12345678b", &["a", "123", "456", "78b"]),
         ];
         for &(step, text, expected) in cases {
-            let (mut pieces, mut at) = (Vec::new(), 0);
-            while at < text.len() {
-                let end = step.end(text, at);
-                assert!(end > at);
-                pieces.push(&text[at..end]);
-                at = end;
-            }
+            let mut pieces = Vec::new();
+            step.cut(text, &mut |piece| pieces.push(piece));
             assert_eq!(pieces, expected, "{step:?} of {text:?}");
         }
     }

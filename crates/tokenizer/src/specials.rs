@@ -14,6 +14,8 @@ pub(crate) struct Specials {
     pub eom: Option<u32>,
     pub unk: Option<u32>,
     pub pad: Option<u32>,
+    pub sep: Option<u32>,
+    pub mask: Option<u32>,
     /// What ends an answer: ascending, each once.
     pub stop: Vec<u32>,
 }
@@ -122,7 +124,13 @@ pub(crate) struct Defaults {
     pub bos: Option<u32>,
     pub eos: Option<u32>,
     pub unk: Option<u32>,
+    pub sep: Option<u32>,
+    pub pad: Option<u32>,
+    pub mask: Option<u32>,
 }
+
+/// Texts of tokens that gpt-oss shows, whatever the file calls them.
+const SHOWN: [&str; 4] = ["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
 
 impl Specials {
     /// Reads the keys and finds the rest by text. What it finds by text is marked as control in `vocab`, with a line in
@@ -137,12 +145,14 @@ impl Specials {
         let key = |key| token_id(metadata, key, tokens);
         let exists = |id: Option<u32>| id.filter(|&id| (id as usize) < tokens);
         let mut specials = Specials {
-            bos: key("tokenizer.ggml.bos_token_id")?.or(exists(defaults.bos)),
+            bos: key("tokenizer.ggml.bos_token_id")?.or(key("tokenizer.ggml.cls_token_id")?).or(exists(defaults.bos)),
             eos: key("tokenizer.ggml.eos_token_id")?.or(exists(defaults.eos)),
             eot: key("tokenizer.ggml.eot_token_id")?,
             eom: key("tokenizer.ggml.eom_token_id")?,
             unk: key("tokenizer.ggml.unknown_token_id")?.or(exists(defaults.unk)),
-            pad: key("tokenizer.ggml.padding_token_id")?,
+            pad: key("tokenizer.ggml.padding_token_id")?.or(exists(defaults.pad)),
+            sep: key("tokenizer.ggml.seperator_token_id")?.or(exists(defaults.sep)),
+            mask: key("tokenizer.ggml.mask_token_id")?.or(exists(defaults.mask)),
             stop: Vec::new(),
         };
         let mut control = |text: &&str| {
@@ -172,7 +182,29 @@ impl Specials {
         stop.sort_unstable();
         stop.dedup();
         specials.stop = stop;
+        for id in SHOWN.iter().filter_map(|text| vocab.id(text)).collect::<Vec<_>>() {
+            vocab.set_kind(id, Kind::USER_DEFINED);
+        }
+        specials.unstop(vocab);
         Ok(specials)
+    }
+
+    /// Takes back what looks like the end of an answer by its text, and is not one in the company of certain others:
+    /// `<|end|>` only ends a message of gpt-oss and Solar Open, `</s>` is a word like others for Gemma 4.
+    fn unstop(&mut self, vocab: &mut Vocab) {
+        let stops = |text: &str| vocab.id(text).filter(|id| self.stop.contains(id));
+        let has = |text| stops(text).is_some();
+        let harmony = has("<|return|>") && (has("<|call|>") || has("<|calls|>"));
+        let solar = has("<|flush|>") && (has("<|call|>") || has("<|calls|>"));
+        let end = stops("<|end|>").filter(|_| harmony || solar).map(|id| (id, Kind::USER_DEFINED));
+        let s = stops("</s>").filter(|_| has("<|tool_response>")).map(|id| (id, Kind::NORMAL));
+        for (id, kind) in end.into_iter().chain(s) {
+            self.stop.retain(|&stop| stop != id);
+            vocab.set_kind(id, kind);
+            if self.eot == Some(id) {
+                self.eot = END_OF_TURN.iter().filter_map(|text| vocab.id(text)).find(|id| self.stop.contains(id));
+            }
+        }
     }
 }
 

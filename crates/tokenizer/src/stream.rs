@@ -3,6 +3,7 @@
 
 use std::borrow::Borrow;
 
+use crate::tidy::Tidy;
 use crate::tokenizer::{Show, Tokenizer};
 
 /// Decodes a stream of ids. The pieces of text together are [`Tokenizer::decode`] of the ids; none ends within a
@@ -14,18 +15,21 @@ pub struct StreamDecoder<T> {
     pending: Vec<u8>,
     /// Whether a space at the start of the next token is the one that encoding puts there.
     drop_space: bool,
+    /// Takes back spaces around punctuation, where decoding puts them.
+    tidy: Option<Tidy>,
 }
 
 impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
     /// A decoder at the beginning of a text or of an answer: the space that the vocabulary puts before it is dropped.
     pub fn new(tokenizer: T) -> Self {
         let drop_space = tokenizer.borrow().adds_space_after(None);
-        StreamDecoder { tokenizer, show: Show::Text, pending: Vec::new(), drop_space }
+        StreamDecoder { drop_space, ..Self::continuing(tokenizer) }
     }
 
     /// A decoder in the middle of a text, after a prompt that it continues: a space at its start is shown.
     pub fn continuing(tokenizer: T) -> Self {
-        StreamDecoder { tokenizer, show: Show::Text, pending: Vec::new(), drop_space: false }
+        let tidy = tokenizer.borrow().algorithm.spaces_punctuation().then(Tidy::default);
+        StreamDecoder { tokenizer, show: Show::Text, pending: Vec::new(), drop_space: false, tidy }
     }
 
     /// Chooses whether control tokens are shown; by default they are not.
@@ -37,21 +41,56 @@ impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
     pub fn push(&mut self, id: u32) -> String {
         let tokenizer = self.tokenizer.borrow();
         let piece = tokenizer.piece(id, self.show);
+        if self.tidy.is_some() {
+            self.pending.extend_from_slice(&piece);
+            let text = self.whole();
+            return self.tidied(&text);
+        }
         let special = tokenizer.adds_space_after(Some(id));
         let text = match piece.strip_prefix(b" ") {
             Some(rest) if self.drop_space && !special => rest,
             _ => &piece,
         };
         self.pending.extend_from_slice(text);
-        self.drop_space = special;
+        self.drop_space = special || self.drop_space && piece.is_empty();
         self.whole()
     }
 
-    /// What is left at the end: nothing, or U+FFFD for a character that never became whole.
+    /// What is left at the end: nothing, U+FFFD for a character that never became whole, or a space or an apostrophe of
+    /// a WordPiece vocabulary, which the next token might have taken back.
     pub fn finish(&mut self) -> String {
         let text = String::from_utf8_lossy(&self.pending).into_owned();
         self.pending.clear();
-        text
+        if self.tidy.is_none() {
+            return text;
+        }
+        let mut tidied = self.tidied(&text);
+        let mut rest = String::new();
+        if let Some(tidy) = &mut self.tidy {
+            tidy.finish(&mut rest);
+        }
+        self.drop_first_space(&mut rest);
+        tidied.push_str(&rest);
+        tidied
+    }
+
+    /// `text` without the spaces that decoding puts around punctuation, and before the first word.
+    fn tidied(&mut self, text: &str) -> String {
+        let mut tidied = String::with_capacity(text.len() + 2);
+        if let Some(tidy) = &mut self.tidy {
+            tidy.push(text, &mut tidied);
+        }
+        self.drop_first_space(&mut tidied);
+        tidied
+    }
+
+    fn drop_first_space(&mut self, text: &mut String) {
+        if self.drop_space && !text.is_empty() {
+            self.drop_space = false;
+            if text.starts_with(' ') {
+                text.remove(0);
+            }
+        }
     }
 
     /// Takes everything from `pending` that later bytes cannot change.

@@ -1,13 +1,13 @@
-//! Text to ids and ids to text, whatever the vocabulary's kind. How a file becomes a tokenizer is in `load`, the two
-//! algorithms are in `spm` and `bpe`.
+//! Text to ids and ids to text, whatever the vocabulary's kind. How a file becomes a tokenizer is in `load`, what the
+//! kinds have in common in `algorithm`.
 
 use std::borrow::Cow;
 
-use crate::bpe::Bpe;
+use crate::algorithm::Algorithm;
 use crate::kind::Kind;
 use crate::partition::{Fragment, Partition};
 use crate::specials::Specials;
-use crate::spm::{self, Prefix, Spm};
+use crate::spm::Prefix;
 use crate::stream::StreamDecoder;
 use crate::vocab::Vocab;
 
@@ -19,23 +19,23 @@ pub struct Tokenizer {
     pub(crate) partition: Partition,
     pub(crate) add_bos: bool,
     pub(crate) add_eos: bool,
+    pub(crate) add_sep: bool,
+    pub(crate) edges: Edges,
     pub(crate) warnings: Vec<String>,
 }
 
-/// What turns plain text into ids.
-pub(crate) enum Algorithm {
-    Spm {
-        spm: Spm,
-        /// Whether a space goes before text at the start and after special tokens.
-        add_space_prefix: bool,
-    },
-    Bpe(Bpe),
+/// What encoding puts around a whole prompt.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Edges {
+    pub begin: Option<u32>,
+    pub end: Option<u32>,
 }
 
 /// How [`Tokenizer::encode`] reads a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encode {
-    /// Adds BOS and EOS where the file asks for them (`add_bos_token`, `add_eos_token`), and never a second time.
+    /// Adds BOS and EOS where the file asks for them (`add_bos_token`, `add_eos_token`), and never a second time. A
+    /// WordPiece vocabulary has `[CLS]` and `[SEP]` in their place, an RWKV one nothing.
     pub bos: bool,
     /// Reads the texts of control tokens (`<|im_start|>`) as those tokens. Without it they are plain text, which is what
     /// a user's words must be. Tokens that the vocabulary calls user-defined are read either way, as in llama.cpp.
@@ -70,29 +70,31 @@ impl Tokenizer {
     pub fn encode(&self, text: &str, options: Encode) -> Vec<u32> {
         let ignored = if options.specials { Kind::UNDEFINED } else { Kind::RESERVED };
         let fragments = self.partition.split(text, &self.vocab, ignored);
-        let wanted = |wanted: bool, id: Option<u32>, there: Option<&Fragment>| {
-            id.filter(|&id| options.bos && wanted && there != Some(&Fragment::Token(id)))
+        let edge = |id: Option<u32>, there: Option<&Fragment>| {
+            id.filter(|&id| options.bos && there != Some(&Fragment::Token(id)))
         };
         let mut ids = Vec::with_capacity(text.len() / 3 + 2);
-        ids.extend(wanted(self.add_bos, self.specials.bos, fragments.first()));
-        let mut after_text = false;
+        ids.extend(edge(self.edges.begin, fragments.first()));
+        let mut prefix = Prefix::Space;
         for fragment in &fragments {
-            match (fragment, &self.algorithm) {
-                (Fragment::Token(id), _) => ids.push(*id),
-                (Fragment::Text(text), Algorithm::Bpe(bpe)) => bpe.encode(text, &self.vocab, &mut ids),
-                (Fragment::Text(text), Algorithm::Spm { spm, add_space_prefix }) => {
-                    let prefix = if *add_space_prefix && !after_text { Prefix::Space } else { Prefix::None };
-                    spm.encode(text, prefix, &self.vocab, &mut ids);
+            match fragment {
+                Fragment::Token(id) => {
+                    ids.push(*id);
+                    prefix = Prefix::Space;
+                }
+                Fragment::Text(text) => {
+                    self.algorithm.encode(text, prefix, &self.vocab, &mut ids);
+                    prefix = Prefix::None;
                 }
             }
-            after_text = matches!(fragment, Fragment::Text(_));
         }
-        ids.extend(wanted(self.add_eos, self.specials.eos, fragments.last()));
+        ids.extend(edge(self.edges.end, fragments.last()));
         ids
     }
 
     /// The text of `ids`, the inverse of [`Tokenizer::encode`]: control tokens are left out, and so are the spaces that
-    /// encoding adds. Bytes that are not UTF-8 become U+FFFD, ids that are no token nothing.
+    /// encoding adds. WordPiece and unigram vocabularies normalize text, so that it comes back without accents, case or
+    /// double spaces, as the file has it. Bytes that are not UTF-8 become U+FFFD, ids that are no token nothing.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = self.stream();
         let mut text = String::new();
@@ -126,19 +128,12 @@ impl Tokenizer {
         if !kind.any(Kind::NORMAL.with(Kind::BYTE)) {
             return Cow::Borrowed(&[]);
         }
-        match &self.algorithm {
-            Algorithm::Bpe(_) => Cow::Owned(Bpe::decode(text)),
-            Algorithm::Spm { .. } if text.contains(spm::SPACE) => {
-                Cow::Owned(text.replace(spm::SPACE, " ").into_bytes())
-            }
-            Algorithm::Spm { .. } => Cow::Borrowed(text.as_bytes()),
-        }
+        self.algorithm.decode(text)
     }
 
     /// Whether encoding puts a space before text that follows token `id`, or that follows nothing where it is `None`.
     pub(crate) fn adds_space_after(&self, id: Option<u32>) -> bool {
-        let adds = matches!(self.algorithm, Algorithm::Spm { add_space_prefix: true, .. });
-        adds && id.is_none_or(|id| self.vocab.kind(id).any(Kind::SPECIAL))
+        self.algorithm.adds_space() && id.is_none_or(|id| self.vocab.kind(id).any(self.algorithm.parting()))
     }
 
     /// What is odd about the file's tokenizer, one line each. To be shown to the user once.
@@ -186,6 +181,16 @@ impl Tokenizer {
         self.specials.unk
     }
 
+    /// The token between two texts, or after one.
+    pub fn sep(&self) -> Option<u32> {
+        self.specials.sep
+    }
+
+    /// The token that stands for a word to be guessed.
+    pub fn mask(&self) -> Option<u32> {
+        self.specials.mask
+    }
+
     /// The token that fills up batches in training.
     pub fn pad(&self) -> Option<u32> {
         self.specials.pad
@@ -201,20 +206,15 @@ impl Tokenizer {
         self.vocab.kind(id).any(Kind::CONTROL)
     }
 
-    /// `tokenizer.ggml.model`: `llama` (SPM) or `gpt2` (BPE).
+    /// `tokenizer.ggml.model`: `llama` (SPM), `gpt2`, `gemma4` or `whitespace` (BPE), `bert` (WordPiece), `t5` (unigram),
+    /// `rwkv`, `plamo2`.
     pub fn model_name(&self) -> &'static str {
-        match self.algorithm {
-            Algorithm::Spm { .. } => "llama",
-            Algorithm::Bpe(_) => "gpt2",
-        }
+        self.algorithm.model()
     }
 
-    /// The name of the pre-tokenizer's rules; names for the same rules give the first of them. SPM has `default`.
+    /// The name of the pre-tokenizer's rules; names for the same rules give the first of them. All but BPE have `default`.
     pub fn pre_name(&self) -> &'static str {
-        match &self.algorithm {
-            Algorithm::Spm { .. } => "default",
-            Algorithm::Bpe(bpe) => bpe.rules.names[0],
-        }
+        self.algorithm.pre()
     }
 
     /// Whether a prompt gets a BOS token.
@@ -225,6 +225,11 @@ impl Tokenizer {
     /// Whether a prompt gets an EOS token.
     pub fn add_eos(&self) -> bool {
         self.add_eos
+    }
+
+    /// Whether a SEP token goes between two texts.
+    pub fn add_sep(&self) -> bool {
+        self.add_sep
     }
 }
 

@@ -4,7 +4,7 @@ mod small;
 
 use candor_gguf::{Array, Metadata, Value};
 use candor_tokenizer::Tokenizer;
-use small::{bpe, spm};
+use small::{bert, bpe, spm, unigram};
 
 fn strings(items: &[&str]) -> Value {
     Value::Array(Array::String(items.iter().map(|item| item.to_string()).collect()))
@@ -21,12 +21,14 @@ fn with(metadata: &Metadata, key: &str, value: Option<Value>) -> Metadata {
 #[test]
 fn faults_are_named() {
     let text = |text: &str| Some(Value::String(text.to_owned()));
-    let (bpe, spm) = (bpe(), spm());
+    let (bpe, spm, bert, unigram) = (bpe(), spm(), bert(), unigram());
     let cases: Vec<(&Metadata, &str, Option<Value>, &str)> = vec![
         (&spm, "tokenizer.ggml.model", None, "tokenizer.ggml.model: missing"),
-        (&spm, "tokenizer.ggml.model", text("bert"), "unknown tokenizer \"bert\""),
+        (&spm, "tokenizer.ggml.model", text("hybriddna"), "unknown tokenizer \"hybriddna\", it would need"),
+        (&spm, "tokenizer.ggml.model", text("none"), "unknown tokenizer \"none\", it would need a vocabulary"),
+        (&spm, "tokenizer.ggml.model", text("gpt5"), "unknown tokenizer \"gpt5\", it would need an algorithm"),
         (&spm, "tokenizer.ggml.model", Some(Value::U32(1)), "tokenizer.ggml.model"),
-        (&bpe, "tokenizer.ggml.pre", text("tekken"), "unknown pre-tokenizer \"tekken\""),
+        (&bpe, "tokenizer.ggml.pre", text("gpt-5"), "unknown pre-tokenizer \"gpt-5\", it would need"),
         (&bpe, "tokenizer.ggml.pre", Some(Value::Bool(true)), "tokenizer.ggml.pre"),
         (&spm, "tokenizer.ggml.tokens", None, "tokenizer.ggml.tokens: missing"),
         (&spm, "tokenizer.ggml.tokens", Some(Value::Array(Array::I32(vec![1]))), "tokenizer.ggml.tokens"),
@@ -49,6 +51,19 @@ fn faults_are_named() {
         (&bpe, "tokenizer.ggml.add_bos_token", Some(Value::U32(1)), "tokenizer.ggml.add_bos_token"),
         (&spm, "tokenizer.ggml.add_space_prefix", text("yes"), "tokenizer.ggml.add_space_prefix"),
         (&spm, "general.name", Some(Value::U8(1)), "general.name"),
+        (&bert, "tokenizer.ggml.normalizer.lowercase", text("no"), "tokenizer.ggml.normalizer.lowercase"),
+        (&bert, "tokenizer.ggml.seperator_token_id", Some(Value::U32(5000)), "expected an id below"),
+        (&unigram, "tokenizer.ggml.scores", None, "tokenizer.ggml.scores: missing"),
+        (&unigram, "tokenizer.ggml.remove_extra_whitespaces", Some(Value::U8(1)), "remove_extra_whitespaces"),
+        (&unigram, "tokenizer.ggml.precompiled_charsmap", Some(strings(&["a"])), "tokenizer.ggml.precompiled_charsmap"),
+        (&unigram, "tokenizer.ggml.precompiled_charsmap", text("x"), "tokenizer.ggml.precompiled_charsmap"),
+        (
+            &unigram,
+            "tokenizer.ggml.precompiled_charsmap",
+            Some(Value::Array(Array::U8(vec![255; 9]))),
+            "tokenizer.ggml.precompiled_charsmap: expected a length, a trie and replacements, got 9 bytes",
+        ),
+        (&unigram, "tokenizer.ggml.add_bos_token", Some(Value::Bool(true)), "tokenizer.ggml.bos_token_id is missing"),
     ];
     for (metadata, key, value, message) in cases {
         let shown = format!("{key} = {value:?}");
@@ -68,7 +83,9 @@ fn degenerate_vocabularies_do_not_panic() {
         ("tokenizer.ggml.scores", Value::Array(Array::F32(vec![]))),
         ("tokenizer.ggml.merges", strings(&[])),
     ];
-    for (model, pre) in [("llama", "default"), ("gpt2", "llama-bpe"), ("gpt2", "deepseek-llm")] {
+    let models = ["llama", "bert", "t5", "rwkv", "plamo2", "gemma4", "whitespace"].map(|model| (model, "default"));
+    let pres = ["llama-bpe", "deepseek-llm", "afmoe", "sarvam-moe", "whitespace"].map(|pre| ("gpt2", pre));
+    for (model, pre) in models.into_iter().chain(pres) {
         let mut metadata = Metadata::default();
         empty.iter().for_each(|(key, value)| metadata.insert(*key, value.clone()));
         metadata.insert("tokenizer.ggml.model", Value::String(model.to_owned()));

@@ -4,7 +4,7 @@ mod vocabularies;
 
 use candor_tokenizer::Encode;
 use serde_json::Value;
-use vocabularies::{BPE, SPM, fixtures, tokenizer};
+use vocabularies::{BPE, OTHERS, SPM, fixtures, tokenizer};
 
 /// Where two lists of ids part, with the pieces around.
 fn difference(tokenizer: &candor_tokenizer::Tokenizer, got: &[u32], expected: &[u32]) -> String {
@@ -23,13 +23,13 @@ fn difference(tokenizer: &candor_tokenizer::Tokenizer, got: &[u32], expected: &[
 fn records() {
     let Some(fixtures) = fixtures() else { return };
     let mut records = 0;
-    for name in BPE.iter().chain(&SPM) {
+    for name in BPE.iter().chain(&SPM).chain(&OTHERS) {
         let path = fixtures.join(format!("vocab/ggml-vocab-{name}.gguf.inp"));
         let Ok(inputs) = std::fs::read_to_string(&path) else { continue };
         let outputs = std::fs::read_to_string(path.with_extension("out")).unwrap();
         let tokenizer = tokenizer(&fixtures, name);
         let inputs: Vec<_> = inputs.split("\n__ggml_vocab_test__\n").collect();
-        let outputs: Vec<_> = outputs.split('\n').collect();
+        let outputs: Vec<_> = outputs.lines().collect();
         assert!(inputs.len() == outputs.len() || inputs.len() == outputs.len() + 1, "{name}");
         for (input, output) in inputs.iter().zip(&outputs) {
             let expected: Vec<u32> = output.split_whitespace().map(|id| id.parse().unwrap()).collect();
@@ -39,7 +39,16 @@ fn records() {
         }
         println!("{name}: {} records", outputs.len());
     }
-    assert!(records >= 400, "only {records} records");
+    assert_eq!(records, 556, "twelve vocabularies have some");
+}
+
+/// Where a WordPiece vocabulary strips accents llama.cpp strips more than Hugging Face's BERT, which is followed here: all
+/// but the first letter of a Korean syllable, and the vowels of Hindi. Where these are not there, both must agree.
+fn bare(c: char) -> Option<char> {
+    match u32::from(c).checked_sub(0xac00) {
+        Some(index) if index < 11172 => char::from_u32(0x1100 + index / 588),
+        _ => Some(c).filter(|c| !('\u{93e}'..='\u{94c}').contains(c)),
+    }
 }
 
 /// Whole texts, once as plain text and once as a prompt.
@@ -47,14 +56,17 @@ fn records() {
 fn texts() {
     let Some(fixtures) = fixtures() else { return };
     let (mut failures, mut doubled) = (Vec::new(), 0);
-    for name in BPE.iter().chain(&SPM) {
+    for name in BPE.iter().chain(&SPM).chain(&OTHERS) {
         let path = fixtures.join(format!("expected/tokenizer/{name}.json"));
         let expected: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let tokenizer = tokenizer(&fixtures, name);
         let mut texts = 0;
         for (mode, options) in [("raw", Encode::text()), ("special", Encode::prompt())] {
             for (file, ids) in expected[mode].as_object().unwrap() {
-                let text = std::fs::read_to_string(fixtures.join("tokenizer/texts").join(file)).unwrap();
+                let mut text = std::fs::read_to_string(fixtures.join("tokenizer/texts").join(file)).unwrap();
+                if *name == "bert-bge" {
+                    text = text.chars().filter_map(bare).collect();
+                }
                 let mut ids: Vec<u32> = ids.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
                 // llama.cpp warns of the second BOS of a text that begins with one; here it gets only one.
                 if let [first, second, ..] = ids[..]
@@ -75,6 +87,6 @@ fn texts() {
         println!("{name}: {texts} texts");
         assert_eq!(texts, 22, "{name}");
     }
-    assert_eq!(doubled, 4, "the SPM vocabularies, whose <s> begins specials.txt");
+    assert_eq!(doubled, 5, "the SPM vocabularies and nomic-bert-moe, whose <s> begins specials.txt");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

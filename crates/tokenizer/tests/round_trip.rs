@@ -27,7 +27,7 @@ fn hold(name: &str, tokenizer: &Tokenizer, cases: u32) {
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let random = proptest::test_runner::TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &bytes);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let spm = tokenizer.model_name() == "llama";
+    let spm = matches!(tokenizer.model_name(), "llama" | "gemma4");
     let outcome = TestRunner::new_with_rng(config, random).run(&text(spm), |text| {
         for options in [Encode::text(), Encode { bos: true, specials: false }] {
             let ids = tokenizer.encode(&text, options);
@@ -68,17 +68,22 @@ fn any_ids(name: &str, tokenizer: &Tokenizer) {
 
 #[test]
 fn small_vocabularies() {
-    for (name, metadata) in [("spm", small::spm()), ("bpe", small::bpe())] {
+    for (name, metadata) in [("spm", small::spm()), ("bpe", small::bpe()), ("plamo2", small::plamo2())] {
         let tokenizer = small::load(&metadata);
         hold(name, &tokenizer, 1000);
         any_ids(name, &tokenizer);
     }
+    let lossy = [small::bert(), small::unigram(), small::rwkv(), small::gemma4()];
+    lossy.iter().for_each(|metadata| any_ids("lossy", &small::load(metadata)));
 }
 
 #[test]
 fn fixture_vocabularies() {
     let Some(fixtures) = vocabularies::fixtures() else { return };
-    for name in vocabularies::BPE.iter().chain(&vocabularies::SPM) {
+    for name in vocabularies::OTHERS {
+        any_ids(name, &vocabularies::tokenizer(&fixtures, name));
+    }
+    for name in vocabularies::BPE.iter().chain(&vocabularies::SPM).chain(&["gemma-4"]) {
         let tokenizer = vocabularies::tokenizer(&fixtures, name);
         hold(name, &tokenizer, 300);
         any_ids(name, &tokenizer);

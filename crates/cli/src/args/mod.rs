@@ -247,6 +247,9 @@ pub enum CacheFormat {
     // 8 bits with a scale per 32.
     #[value(name = "q8_0")]
     Q8_0,
+    // 4 bits with a scale per 32.
+    #[value(name = "q4_0")]
+    Q4_0,
 }
 
 /// Where and how fast to compute.

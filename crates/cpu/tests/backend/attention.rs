@@ -107,7 +107,8 @@ fn what_is_no_number_spoils_the_rows_that_see_it_alone() {
 fn a_position_can_be_written_again() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 2, scale: 1.0 };
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
-    let plan = KvPlan { layers: vec![LayerCache::attention(1, 2, 2); 1], context: 2, sequences: 1, keys, values };
+    let plan =
+        KvPlan { layers: vec![LayerCache::attention(1, 2, 2); 1], context: 2, step: 2, sequences: 1, keys, values };
     for (name, mut cpu) in backends() {
         let mut kv = cpu.kv(&plan);
         let mut out = cpu.buffer(1, 2);

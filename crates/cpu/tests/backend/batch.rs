@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use candor_cpu::{Batching, Cpu, CpuOptions};
 use candor_kernels::{BatchKernels, BatchTask, Emit, Form, Kernels, Line, Packing};
-use candor_ops::{Ops, Plain, Prims, Reference, Tensor};
+use candor_ops::{Gate, Ops, Plain, Prims, Reference, Router, Tensor};
 use candor_quant::Format;
+use candor_testing::backend::experts::{Case, products};
 use candor_testing::backend::{Random, bits, read, upload};
 use candor_testing::nmse;
 
@@ -113,6 +114,29 @@ fn many_inputs_go_to_batch_kernels_and_few_do_not() {
                     let rounded = nmse(&row_kernels, &exact) > 1e-7;
                     assert!(rounded || format == Format::Iq2Xs, "{case}");
                 }
+            }
+        }
+    }
+}
+
+/// Two experts of many rows each, and a product per head of many rows, go to batch kernels too.
+#[test]
+fn experts_of_many_rows_go_to_batch_kernels() {
+    let router = Router { experts: 2, used: 2, gate: Gate::Softmax, groups: (1, 1), normalized: false, scale: 1.0 };
+    let (cols, outputs) = (512, 40);
+    for rows in [LEAST - 1, LEAST, 530] {
+        let case = Case { router, rows, bias: false, steps: 0.0, seed: 3 };
+        let mut random = Random(rows as u64);
+        let tensor = random.matrix(Format::Q4K, router.experts * outputs, cols);
+        for inputs in [rows, rows * router.used] {
+            let x = random.floats(inputs * cols);
+            let exact = products(&mut Reference, &case, &tensor, &x);
+            for threads in [1, 3] {
+                let case_name = format!("{inputs} inputs of {rows} rows, {threads} threads");
+                let fastest = nmse(&products(&mut cpu(threads, Batching::Fastest), &case, &tensor, &x), &exact);
+                let invariant = nmse(&products(&mut cpu(threads, Batching::Invariant), &case, &tensor, &x), &exact);
+                assert!(invariant > 1e-7 && invariant < 3e-3, "{case_name}: {invariant}");
+                assert!(if rows < LEAST { fastest == invariant } else { fastest < 1e-11 }, "{case_name}: {fastest}");
             }
         }
     }

@@ -2,8 +2,11 @@
 
 mod attention;
 mod batch;
+mod experts;
 mod fusions;
+mod masks;
 mod products;
+mod recurrent;
 mod rows;
 
 use candor_cpu::{Batching, Cpu, CpuOptions};

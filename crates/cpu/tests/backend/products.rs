@@ -12,7 +12,7 @@ use candor_testing::nmse;
 use crate::backends;
 
 /// The inputs as a kernel for 8-bit blocks sees them.
-fn rounded(x: &[f32]) -> Vec<f32> {
+pub(crate) fn rounded(x: &[f32]) -> Vec<f32> {
     let (mut quants, mut scales, mut sums) = (vec![0; x.len()], vec![0.0; x.len() / 32], vec![0; x.len() / 16]);
     let out = Q8RowMut { quants: &mut quants, scales: &mut scales, sums: &mut sums };
     (Kernels::scalar().f32.quantize_q8)(out, x);

@@ -82,7 +82,8 @@ fn large_scores_do_not_overflow() {
 fn halves_are_rounded_to_the_nearest_even() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 8, scale: 1.0 };
     let (keys, values) = (KvFormat::F32, KvFormat::F16);
-    let plan = KvPlan { layers: vec![LayerCache::attention(1, 2, 8); 1], context: 1, sequences: 1, keys, values };
+    let plan =
+        KvPlan { layers: vec![LayerCache::attention(1, 2, 8); 1], context: 1, step: 1, sequences: 1, keys, values };
     let v = [2049.0, 2051.0, 0.1, 65519.0, 1e-8, -6e-8, 6.1e-5, -1.0];
     for (name, mut gpu) in vector_backends() {
         let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 8));
@@ -99,7 +100,8 @@ fn halves_are_rounded_to_the_nearest_even() {
 fn a_position_can_be_written_again() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 2, scale: 1.0 };
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
-    let plan = KvPlan { layers: vec![LayerCache::attention(1, 2, 2); 1], context: 2, sequences: 1, keys, values };
+    let plan =
+        KvPlan { layers: vec![LayerCache::attention(1, 2, 2); 1], context: 2, step: 2, sequences: 1, keys, values };
     for (name, mut gpu) in vector_backends() {
         let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 2));
         for value in [1.0, 2.0, 3.0] {

@@ -20,7 +20,8 @@ fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> Vec<Counters> {
     let rope = gpu.rope_table(Rope { pairing: Pairing::Neox, frequencies, magnitude: 1.0 });
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
     let (context, sequences) = (rows * count, 1);
-    let plan = KvPlan { layers: vec![LayerCache::attention(2, 64, 64); 1], context, sequences, keys, values };
+    let plan =
+        KvPlan { layers: vec![LayerCache::attention(2, 64, 64); 1], context, step: context, sequences, keys, values };
     let mut kv = gpu.kv(&plan);
     let mut buffer = |width| gpu.buffer(rows, width);
     let (mut x, mut h, mut q, mut att) = (buffer(WIDTH), buffer(WIDTH), buffer(WIDTH), buffer(WIDTH));

@@ -33,7 +33,14 @@ fn tokens(gpu: &mut Gpu, count: usize) -> Option<(Vec<Duration>, u64)> {
     let rope = gpu.rope_table(rope);
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
     let (context, sequences) = (2048, 1);
-    let plan = KvPlan { layers: vec![LayerCache::attention(2, 64, 64); LAYERS], context, sequences, keys, values };
+    let plan = KvPlan {
+        layers: vec![LayerCache::attention(2, 64, 64); LAYERS],
+        context,
+        step: context,
+        sequences,
+        keys,
+        values,
+    };
     let mut kv = gpu.kv(&plan);
     let [mut x, mut h, mut q, mut att, mut gate, mut up] = [WIDTH; 6].map(|width| gpu.buffer(1, width));
     let [mut k, mut v] = [WIDTH / 2; 2].map(|width| gpu.buffer(1, width));

@@ -296,8 +296,9 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "56",
         variants: &[50.0, 30.0, 5.0],
         edits: &[Edit::SoftMax(|plan, place| {
+            let other = plan.cap.is_none_or(|cap| (cap - place.variant).abs() > 1e-6);
             plan.cap = Some(place.variant);
-            true
+            other
         })],
         cause: "scores are capped to {} (Gemma 2 does that)",
         remedy: "cap only where the file has attn_logit_softcapping",
@@ -322,8 +323,10 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "attention-sink",
         entry: "58",
         edits: &[Edit::SoftMax(|plan, _| {
-            plan.sink = 1.0;
-            true
+            // In units of exp(0): a score of 0 per head.
+            let none = plan.sinks.is_none();
+            plan.sinks = Some(vec![0.0; plan.heads.heads]);
+            none
         })],
         cause: "the softmax has an extra term in its sum (softmax1, attention sinks)",
         remedy: "sinks belong to models whose file has them (gpt-oss)",
@@ -334,10 +337,11 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "alibi",
         entry: "43",
         edits: &[Edit::SoftMax(|plan, _| {
-            plan.bias = |heads, h, t, p| {
+            let heads = plan.heads.heads;
+            plan.bias = Box::new(move |h, t, p| {
                 let slope = 2f64.powf(-8.0 * (h + 1) as f64 / heads as f64);
                 -slope * (t as f64 - p as f64)
-            };
+            });
             true
         })],
         cause: "ALiBi is added to the scores",
@@ -406,8 +410,8 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Output(|out, inputs, place| {
             // Scores of zeros in unused slots take their share of the softmax: exp(0 - max) each.
             const SLOTS: f64 = 64.0;
-            let Kind::SoftMax(heads) = place.node.kind else { return false };
-            let tokens = out.rows;
+            let Kind::SoftMax(attending) = &place.node.kind else { return false };
+            let (heads, tokens) = (attending.heads, out.rows);
             for t in 0..tokens {
                 for h in 0..heads.heads {
                     let at = (t * heads.heads + h) * tokens;
@@ -421,7 +425,7 @@ pub(super) const FAULTS: &[Fault] = &[
                     out.data[at..=at + t].iter_mut().for_each(|w| *w = (f64::from(*w) * share) as f32);
                 }
             }
-            tokens < SLOTS as usize
+            tokens < SLOTS as usize && attending.is_plain()
         })],
         cause: "the softmax runs over slots of the cache that hold nothing yet (here 64 slots)",
         remedy: "attend over positions 0..=position",

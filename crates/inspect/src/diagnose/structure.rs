@@ -32,7 +32,8 @@ pub(super) fn describe(stage: &Stage<'_>, id: NodeId, expected: &Value, evidence
         .collect();
     lines.extend(parts("token", &rows, stage.tokens.prompt));
     let heads = match &stage.graph.nodes[id].kind {
-        Kind::Mix(heads) | Kind::Scores(heads) | Kind::SoftMax(heads) => heads.heads,
+        Kind::Mix(heads) | Kind::Scores(heads) => heads.heads,
+        Kind::SoftMax(attending) => attending.heads.heads,
         Kind::Rope { head_dim, .. } => expected.width / head_dim,
         _ => 1,
     };

@@ -1,10 +1,10 @@
 //! How an operation is computed, as data: the right way by default. A fault is a small change of it, so that two faults
 //! of one operation can stand side by side. Sums run in f64, results are rounded to f32.
 
-use candor::ops::{Heads, Rope};
+use candor::ops::{Heads, Rope, Router, Tensor, alibi_slope, relative_bucket};
 
 use super::weight::Matrix;
-use crate::Value;
+use crate::{Value, attending::Attending};
 
 /// Rows of a table.
 pub struct Embed {
@@ -222,12 +222,12 @@ pub struct SoftMax {
     pub scale: f64,
     /// Whether token `t` sees position `p`.
     pub visible: Box<dyn Fn(usize, usize) -> bool>,
-    /// Added to the scaled score of head `h`, token `t`, position `p`.
-    pub bias: fn(usize, usize, usize, usize) -> f64,
-    /// What the scaled score is squashed to: `c * tanh(s / c)`.
+    /// Added to the score of head `h`, token `t`, position `p`.
+    pub bias: Box<dyn Fn(usize, usize, usize) -> f64>,
+    /// What the scaled score is squashed to, before the bias: `c * tanh(s / c)`.
     pub cap: Option<f64>,
-    /// Added to the sum of exponentials, in units of `exp(0 - max)`.
-    pub sink: f64,
+    /// A score per head that takes its share of the sum.
+    pub sinks: Option<Vec<f64>>,
     /// What is summed over.
     pub axis: Axis,
     /// When the mask acts.
@@ -237,14 +237,28 @@ pub struct SoftMax {
 }
 
 impl SoftMax {
-    pub(super) fn new(heads: Heads) -> SoftMax {
+    pub(super) fn new(attending: &Attending, positions: &[u32]) -> SoftMax {
+        let Attending { heads, mask, soft_cap, alibi, sinks, relative } = attending;
+        let (heads, mask, alibi) = (*heads, *mask, *alibi);
+        let places: Vec<usize> = positions.iter().map(|&position| position as usize).collect();
+        let len = places.iter().max().map_or(0, |last| last + 1);
+        let seen = places.clone();
+        let table = relative.as_ref().map(|(table, most)| (Matrix::decode(table), *most));
+        let bias = move |h: usize, t: usize, p: usize| {
+            let slope = alibi.map_or(0.0, |max| alibi_slope(h, heads.heads, max));
+            let learned = table.as_ref().map_or(0.0, |(table, most)| {
+                let distance = places[p] as i64 - places[t] as i64;
+                f64::from(table.row(relative_bucket(distance, mask.is_both(), table.rows, *most))[h])
+            });
+            learned - slope * places[t].abs_diff(places[p]) as f64
+        };
         SoftMax {
             heads,
             scale: f64::from(heads.scale),
-            visible: Box::new(|t, p| p <= t),
-            bias: |_, _, _, _| 0.0,
-            cap: None,
-            sink: 0.0,
+            visible: Box::new(move |t, p| mask.seen(seen[t], len).contains(&seen[p])),
+            bias: Box::new(bias),
+            cap: soft_cap.map(f64::from),
+            sinks: sinks.as_ref().map(|sinks| Matrix::decode(sinks).values.into_iter().map(f64::from).collect()),
             axis: Axis::Keys,
             masking: Masking::Before,
             exp: |score, max| (score - max).exp(),
@@ -260,8 +274,8 @@ impl SoftMax {
                 if self.masking == Masking::Before && !(self.visible)(t, p) {
                     return f64::NEG_INFINITY;
                 }
-                let score = f64::from(scores.data[at(t, h, p)]) * self.scale + (self.bias)(heads, h, t, p);
-                self.cap.map_or(score, |cap| cap * (score / cap).tanh())
+                let score = f64::from(scores.data[at(t, h, p)]) * self.scale;
+                self.cap.map_or(score, |cap| cap * (score / cap).tanh()) + (self.bias)(h, t, p)
             };
             for line in 0..tokens {
                 let place = |i: usize| match self.axis {
@@ -272,7 +286,8 @@ impl SoftMax {
                 let max = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let exps: Vec<f64> =
                     line.iter().map(|&s| if s == f64::NEG_INFINITY { 0.0 } else { (self.exp)(s, max) }).collect();
-                let sum: f64 = exps.iter().sum::<f64>() + self.sink * (-max).exp();
+                let sink = self.sinks.as_ref().map_or(0.0, |sinks| (sinks[h] - max).exp());
+                let sum: f64 = exps.iter().sum::<f64>() + sink;
                 for (i, exp) in exps.into_iter().enumerate() {
                     let (t, p) = place(i);
                     let seen = self.masking == Masking::Before || (self.visible)(t, p);
@@ -317,6 +332,32 @@ impl Mix {
                 for (out, &sum) in out.row_mut(t)[h * dim..].iter_mut().zip(&sum) {
                     *out = sum as f32;
                 }
+            }
+        }
+        out
+    }
+}
+
+/// A choice of experts.
+pub struct Choice {
+    /// How they are chosen.
+    pub router: Router,
+    /// Added to what is chosen by.
+    pub bias: Option<Vec<f32>>,
+}
+
+impl Choice {
+    pub(super) fn new(router: Router, bias: Option<&Tensor>) -> Choice {
+        Choice { router, bias: bias.map(|bias| Matrix::decode(bias).values) }
+    }
+
+    /// An expert and its weight, so many times a row.
+    pub(super) fn run(&self, logits: &Value) -> Value {
+        let mut out = Value::zeros(logits.rows, 2 * self.router.used);
+        for t in 0..logits.rows {
+            let chosen = self.router.choose(logits.row(t), self.bias.as_deref());
+            for (pair, (expert, weight)) in out.row_mut(t).chunks_exact_mut(2).zip(chosen) {
+                pair.copy_from_slice(&[expert as f32, weight as f32]);
             }
         }
         out

@@ -1,7 +1,8 @@
 //! What each operation but the products means, in f64 from f32 inputs, element by element, and how far from it a right
-//! backend may be. Written from the formulas, not from any backend; products are `product`.
+//! backend may be. Written from the formulas, not from any backend; products are `product`, attention is
+//! `attended`, and what has a state is `states`.
 
-use candor::ops::{Heads, Rope};
+use candor::ops::{Norm, NormKind, Rope, Unary};
 
 /// An expected element: its value, what its error is measured against, and the largest error relative to that.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +20,57 @@ pub(super) const CHAIN: f64 = 1e-5;
 /// A cache of half-precision values that may have been rounded either way (2^-10), both keys and values.
 pub(super) const HALF: f64 = 2e-3;
 
-/// `1 / sqrt(mean(x^2) + eps)`.
-fn inverse_rms(x: &[f32], eps: f32) -> f64 {
-    let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-    1.0 / (squares / x.len() as f64 + f64::from(eps)).sqrt()
+/// A row, each run of it normed, times a weight and plus a bias; both are as wide as a run, or as the row.
+pub(super) fn norm(x: &[f32], norm: Norm, weight: Option<&[f32]>, bias: Option<&[f32]>) -> Vec<Expected> {
+    let mut out = Vec::with_capacity(x.len());
+    for run in x.chunks_exact(norm.run) {
+        let len = run.len() as f64;
+        let mean = match norm.kind {
+            NormKind::Layer => run.iter().map(|&x| f64::from(x)).sum::<f64>() / len,
+            NormKind::Rms | NormKind::L2 => 0.0,
+        };
+        let squares: f64 = run.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum();
+        let square = if norm.kind == NormKind::L2 { squares } else { squares / len };
+        let factor = 1.0 / (square + f64::from(norm.eps)).sqrt();
+        for &x in run {
+            let part = |w: &[f32]| f64::from(w[out.len() % w.len()]);
+            let by = factor * weight.map_or(1.0, part);
+            let (x, bias) = (f64::from(x), bias.map_or(0.0, part));
+            // What is taken away and what is added may cancel.
+            let scale = (x.abs() + mean.abs()) * by.abs() + bias.abs();
+            out.push(Expected { value: (x - mean) * by + bias, scale, bound: CHAIN });
+        }
+    }
+    out
 }
 
-/// `x / sqrt(mean(x^2) + eps) * w` of one row.
-pub(super) fn norm<'a>(x: &'a [f32], w: &'a [f32], eps: f32) -> impl Iterator<Item = Expected> + 'a {
-    let factor = inverse_rms(x, eps);
-    x.iter().zip(w).map(move |(&x, &w)| relative(f64::from(x) * factor * f64::from(w), CHAIN))
+/// A function of one number. Where it subtracts, or comes close to zero as a difference, errors are relative to the parts.
+pub(super) fn applied(f: Unary, x: f32) -> Expected {
+    let x = f64::from(x);
+    let value = f.at(x);
+    let scale = match f {
+        // 1 + tanh and 1 + erf lose their digits below zero.
+        Unary::Gelu | Unary::GeluErf => x.abs(),
+        Unary::Affine { scale, offset } => (f64::from(scale) * x).abs() + f64::from(offset).abs(),
+        Unary::Xielu { negative, beta, .. } if x <= 0.0 => {
+            f64::from(negative).abs() * (x.exp_m1().abs() + x.abs()) + f64::from(beta).abs() * x.abs()
+        }
+        _ => value.abs(),
+    };
+    Expected { value, scale, bound: CHAIN }
+}
+
+/// `sum(x * y)`: the error is relative to the products without signs.
+pub(super) fn dot(x: &[f32], y: &[f32]) -> Expected {
+    let terms = x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y));
+    let (value, scale) = terms.fold((0.0, 0.0), |(sum, size): (f64, f64), x| (sum + x, size + x.abs()));
+    Expected { value, scale, bound: CHAIN }
+}
+
+/// `x + y`, where `y` is a number of a table whose block has this largest magnitude.
+pub(super) fn sum_of_table(x: f32, (y, largest): (f32, f32)) -> Expected {
+    let (x, y) = (f64::from(x), f64::from(y));
+    Expected { value: x + y, scale: x.abs() + f64::from(largest), bound: ROUNDING }
 }
 
 /// An element whose error is relative to itself.
@@ -40,12 +82,6 @@ pub(super) fn relative(value: f64, bound: f64) -> Expected {
 pub(super) fn sum(x: f32, y: f32) -> Expected {
     let (x, y) = (f64::from(x), f64::from(y));
     Expected { value: x + y, scale: x.abs() + y.abs(), bound: ROUNDING }
-}
-
-/// `x / (1 + exp(-x))`.
-pub(super) fn silu(x: f32) -> f64 {
-    let x = f64::from(x);
-    x / (1.0 + (-x).exp())
 }
 
 /// One head turned to a position. Elements that belong to no pair stay.
@@ -63,68 +99,19 @@ pub(super) fn turned(head: &[f32], rope: &Rope, position: u32) -> Vec<Expected> 
     out
 }
 
-/// What one row attends to: its sequence's keys, `[positions, kv_heads * key_dim]`, and values likewise.
-pub(super) struct Seen<'a> {
-    pub(super) keys: &'a [f32],
-    pub(super) values: &'a [f32],
-    /// [`CHAIN`] for a cache of 32-bit floats, [`HALF`] for one that rounds.
-    pub(super) bound: f64,
-}
-
-/// Attention of one row of queries over all that is seen. Errors are measured against the weighted sum of magnitudes.
-pub(super) fn attended(query: &[f32], seen: &Seen<'_>, heads: Heads) -> Vec<Expected> {
-    let (key_width, value_width) = (heads.kv_heads * heads.key_dim, heads.kv_heads * heads.value_dim);
-    let mut out = Vec::with_capacity(heads.heads * heads.value_dim);
-    for (h, query) in query.chunks_exact(heads.key_dim).enumerate() {
-        let head = h / (heads.heads / heads.kv_heads);
-        let mut most = 0f64;
-        let mut weights: Vec<f64> = Vec::new();
-        for keys in seen.keys.chunks_exact(key_width) {
-            let products = query.iter().zip(&keys[head * heads.key_dim..]);
-            let products = products.map(|(&q, &k)| f64::from(q) * f64::from(k) * f64::from(heads.scale));
-            let (score, size) = products.fold((0.0, 0.0), |(sum, size): (f64, f64), x| (sum + x, size + x.abs()));
-            weights.push(score);
-            most = most.max(size);
-        }
-        let max = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        weights.iter_mut().for_each(|weight| *weight = (*weight - max).exp());
-        let total: f64 = weights.iter().sum();
-        // An f32 score of that size is off by 2^-24 of it per rounding; twice as much in a ratio of exponentials.
-        let bound = seen.bound + 16.0 * f64::from(f32::EPSILON) * most;
-        for e in 0..heads.value_dim {
-            let values = seen.values.chunks_exact(value_width).map(|row| f64::from(row[head * heads.value_dim + e]));
-            let terms = weights.iter().zip(values).map(|(weight, value)| weight / total * value);
-            let (value, scale) = terms.fold((0.0, 0.0), |(sum, size): (f64, f64), x| (sum + x, size + x.abs()));
-            out.push(Expected { value, scale, bound });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn silu_of_known_values() {
-        // ln 3 * 3/4: 1 / (1 + 1/3) = 3/4.
-        assert!((silu(3f32.ln()) - 0.823_959_2).abs() < 1e-7);
-        assert_eq!(silu(0.0), 0.0);
-    }
-
-    #[test]
-    fn attention_of_equal_scores_is_the_mean() {
-        let heads = Heads { heads: 2, kv_heads: 1, key_dim: 1, value_dim: 2, scale: 0.5 };
-        let seen = Seen { keys: &[1.0, 1.0], values: &[1.0, -4.0, 3.0, 8.0], bound: CHAIN };
-        let out = attended(&[1.0, -1.0], &seen, heads);
-        let values: Vec<f64> = out.iter().map(|x| x.value).collect();
-        assert_eq!(values, [2.0, 2.0, 2.0, 2.0]);
-        assert_eq!(out[1].scale, 6.0);
-    }
-
-    #[test]
-    fn a_norm_divides_by_the_root_of_the_mean_square() {
-        let values: Vec<f32> = norm(&[1.0, 7.0], &[10.0, 1.0], 0.0).map(|x| x.value as f32).collect();
-        assert_eq!(values, [2.0, 1.4]);
+    fn norms() {
+        let rms = Norm { kind: NormKind::Rms, run: 2, eps: 0.0 };
+        let values = |norm: Norm, weight: Option<&[f32]>, bias: Option<&[f32]>| -> Vec<f32> {
+            super::norm(&[1.0, 7.0, 1.0, 7.0], norm, weight, bias).iter().map(|x| x.value as f32).collect()
+        };
+        assert_eq!(values(rms, Some(&[10.0, 1.0]), None), [2.0, 1.4, 2.0, 1.4]);
+        assert_eq!(values(rms, Some(&[10.0, 1.0, 5.0, 2.0]), Some(&[1.0, 0.0])), [3.0, 1.4, 2.0, 2.8]);
+        assert_eq!(values(Norm { kind: NormKind::Layer, ..rms }, None, None), [-1.0, 1.0, -1.0, 1.0]);
+        assert_eq!(values(Norm { kind: NormKind::L2, run: 4, eps: 300.0 }, None, None), [0.05, 0.35, 0.05, 0.35]);
     }
 }

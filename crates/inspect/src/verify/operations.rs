@@ -4,7 +4,7 @@ use candor::{
     BackendVisitor,
     gguf::Gguf,
     models::{Decoder, Part, Pass},
-    ops::{KvFormat, Ops, Plain, Step},
+    ops::{Error, KvFormat, Ops, Plain, Step},
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +81,25 @@ pub fn operations<B: Ops + Clone>(gguf: &Gguf, ops: B, plan: &Plan<'_>) -> Resul
         ledger = plain.0.ledger;
     }
     Ok((ledger, tokens).into())
+}
+
+/// Operations that any backend can be asked for, outside of a model.
+pub trait Work {
+    /// Asks for them.
+    ///
+    /// # Errors
+    /// If the backend refuses a weight, or its device fails.
+    fn run<B: Ops>(&self, ops: &mut B) -> Result<(), Error>;
+}
+
+/// Does the work on `ops`, and computes every operation again from the backend's own inputs.
+///
+/// # Errors
+/// As [`Work::run`].
+pub fn watched<B: Ops>(ops: B, work: &impl Work) -> Result<Operations, Error> {
+    let mut checked = Checked::new(ops, Columns::All);
+    work.run(&mut checked)?;
+    Ok((checked.ledger, Vec::new()).into())
 }
 
 /// Runs the prompt and decodes; the tokens of both.

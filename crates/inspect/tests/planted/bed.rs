@@ -2,7 +2,7 @@
 
 use candor::gguf::Gguf;
 use candor_inspect::{
-    Confidence, Diagnosis, Graph, Outcome, Trace, catalogue,
+    Confidence, Diagnosis, Graph, Node, Outcome, Trace, catalogue, diagnose_in,
     fault::Active,
     replay::{Arithmetic, Decoded, Order, Rounding, Stage, Tokens},
     simulate,
@@ -27,6 +27,15 @@ impl Bed {
         let ids = vec![1, 270, 281, 262, 300, 35, 290, 263, 275, 288, 301, 266, 279];
         let name = format!("{} {}", shape.name, shape.matrices.name());
         Bed { name, gguf, graph, tokens: Tokens::new(ids, 9), decoded: Decoded::default() }
+    }
+
+    /// The same model with other operations.
+    pub fn with(self, name: &str, change: impl FnOnce(&mut Vec<Node>)) -> Bed {
+        Bed { name: name.to_owned(), graph: self.graph.with(change), ..self }
+    }
+
+    pub fn diagnose(&self, trace: &Trace) -> Diagnosis {
+        diagnose_in(&self.graph, &self.gguf, trace).unwrap()
     }
 
     pub fn plant(&self, rounding: Rounding, faults: &[Active]) -> Option<Trace> {

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use crate::bed::{Bed, Verdict, every_fault, judge};
 use crate::model::{self, Rope, Shape};
+use crate::wirings;
 use candor::gguf::Format;
-use candor_inspect::{Outcome, catalogue, diagnose, fault::Active, fault::Harm, replay::Rounding};
+use candor_inspect::{Outcome, catalogue, fault::Active, fault::Harm, replay::Rounding};
 
 /// Both wirings, tiny and in TinyLlama's proportions, in floats and quantized.
 fn beds() -> Vec<Bed> {
@@ -36,7 +37,7 @@ fn special_beds() -> Vec<Bed> {
         model::proportioned(Format::Q3K),
         model::proportioned(Format::Q6K),
     ];
-    shapes.iter().map(Bed::new).collect()
+    shapes.iter().map(Bed::new).chain(wirings::beds()).collect()
 }
 
 /// What became of each fault, by name.
@@ -49,7 +50,7 @@ struct Table {
 impl Table {
     fn plant(&mut self, bed: &Bed, rounding: Rounding, active: Active) {
         let Some(trace) = bed.plant(rounding, &[active]) else { return };
-        let report = diagnose(&bed.gguf, &trace).unwrap();
+        let report = bed.diagnose(&trace);
         let verdict = judge(&report, &active);
         *self.rows.entry(active.fault.name).or_default().entry(verdict).or_default() += 1;
         if matches!(verdict, Verdict::Missed | Verdict::WrongName) {
@@ -108,7 +109,7 @@ fn healthy_traces_raise_no_alarm() {
     for bed in beds().iter().chain(&special_beds()) {
         for rounding in [Rounding::Exact, Rounding::Ggml, Rounding::Blocks(32), Rounding::Blocks(64)] {
             let trace = bed.plant(rounding, &[]).unwrap();
-            let report = diagnose(&bed.gguf, &trace).unwrap();
+            let report = bed.diagnose(&trace);
             assert_eq!(report.outcome, Outcome::Healthy, "{} {rounding:?}: {:?}", bed.name, report.first_wrong);
             assert!(report.findings.is_empty(), "{} {rounding:?}: {:?}", bed.name, report.findings);
         }

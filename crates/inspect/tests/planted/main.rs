@@ -6,3 +6,4 @@ mod harmless;
 mod model;
 mod pairs;
 mod partial;
+mod wirings;

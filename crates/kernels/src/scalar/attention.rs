@@ -34,6 +34,13 @@ pub fn attention(format: Format) -> Option<AttentionKernels> {
             put_key: put_key_q8_0,
             put_value: put_value_q8_0,
         }),
+        Format::Q4_0 => Some(AttentionKernels {
+            format,
+            scores: scores::<Q4_0>,
+            mix: mix::<Q4_0>,
+            put_key: put_key_q4_0,
+            put_value: put_value_q4_0,
+        }),
         _ => None,
     }
 }
@@ -52,6 +59,7 @@ trait Cached {
 struct F32;
 struct F16;
 struct Q8_0;
+struct Q4_0;
 
 impl Cached for F32 {
     const FORMAT: Format = Format::F32;
@@ -95,6 +103,30 @@ impl Cached for Q8_0 {
         let block = &row[g / 2 * 34..][..34];
         let scale = half_at(block, 0);
         std::array::from_fn(|i| f32::from(block[2 + g % 2 * PANEL + i] as i8) * scale)
+    }
+}
+
+/// Bytes of a panel's 32 dimensions.
+const Q4_0_PANEL: usize = 18 * PANEL;
+
+/// The first or the second 16 numbers of 16 bytes: their low or high halves.
+fn nibbles(bytes: &[u8], second: usize) -> [i8; PANEL] {
+    std::array::from_fn(|i| (bytes[i] >> (4 * second) & 15) as i8 - 8)
+}
+
+impl Cached for Q4_0 {
+    const FORMAT: Format = Format::Q4_0;
+
+    fn keys(panel: &[u8], e: usize) -> Group {
+        let block = &panel[e / 32 * Q4_0_PANEL..][..Q4_0_PANEL];
+        let quants = nibbles(&block[2 * PANEL + e % 16 * PANEL..][..PANEL], e % 32 / 16);
+        std::array::from_fn(|i| f32::from(quants[i]) * half_at(block, i))
+    }
+
+    fn values(row: &[u8], g: usize) -> Group {
+        let block = &row[g / 2 * 18..][..18];
+        let scale = half_at(block, 0);
+        nibbles(&block[2..], g % 2).map(|quant| f32::from(quant) * scale)
     }
 }
 
@@ -190,6 +222,21 @@ pub fn put_key_q8_0(panel: &mut [u8], lane: usize, key: &[f32]) {
             group[2 * PANEL + e * PANEL + lane] = *quant;
         }
     }
+}
+
+pub fn put_key_q4_0(panel: &mut [u8], lane: usize, key: &[f32]) {
+    for (group, key) in panel.as_chunks_mut::<Q4_0_PANEL>().0.iter_mut().zip(key.chunks_exact(32)) {
+        let mut block = [0; 18];
+        put_value_q4_0(&mut block, key);
+        group[lane * 2..][..2].copy_from_slice(&block[..2]);
+        for (e, quants) in block[2..].iter().enumerate() {
+            group[2 * PANEL + e * PANEL + lane] = *quants;
+        }
+    }
+}
+
+pub fn put_value_q4_0(row: &mut [u8], value: &[f32]) {
+    Format::Q4_0.encode(value, row).expect("Q4_0 has an encoder");
 }
 
 pub fn put_value_q8_0(row: &mut [u8], value: &[f32]) {

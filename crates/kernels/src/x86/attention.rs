@@ -42,6 +42,8 @@ pub unsafe trait Wide: Copy {
     unsafe fn store(self, at: *mut u8);
     unsafe fn load_f16(at: *const u8) -> Self;
     unsafe fn load_i8(at: *const u8) -> Self;
+    /// The 4 bits from `bit` on of each of 16 bytes, less 8.
+    unsafe fn load_u4(at: *const u8, bit: usize) -> Self;
     /// One half, in all lanes.
     unsafe fn splat_f16(at: *const u8) -> Self;
     /// Runs a product of `queries` queries in tiles that fit this type's registers, by [`strip`].
@@ -189,6 +191,70 @@ unsafe impl<W: Wide> Source<W> for Q8Values {
     unsafe fn skip(self, groups: usize) -> Self {
         // SAFETY: the caller's promise.
         Q8Values { base: unsafe { self.base.add(groups / 2 * 34) }, ..self }
+    }
+}
+
+/// Panels of Q4_0 keys.
+#[derive(Clone, Copy)]
+struct Q4Keys {
+    base: *const u8,
+    panel_bytes: usize,
+}
+
+/// Bytes of a Q4_0 panel's 32 dimensions.
+const Q4_BLOCK: usize = 18 * PANEL;
+
+// SAFETY: as above.
+unsafe impl<W: Wide> Source<W> for Q4Keys {
+    const SPAN: usize = 32;
+
+    #[inline(always)]
+    unsafe fn scale(self, k: usize, n: usize) -> W {
+        // SAFETY: the caller's promise.
+        unsafe { W::load_f16(self.base.add(n * self.panel_bytes + k / 32 * Q4_BLOCK)) }
+    }
+
+    #[inline(always)]
+    unsafe fn group(self, k: usize, n: usize, scale: W) -> W {
+        let at = n * self.panel_bytes + k / 32 * Q4_BLOCK + 2 * PANEL + k % 16 * PANEL;
+        // SAFETY: the caller's promise.
+        unsafe { W::load_u4(ahead(self.base.add(at)), k / 16 % 2 * 4).times(scale) }
+    }
+
+    #[inline(always)]
+    unsafe fn skip(self, groups: usize) -> Self {
+        // SAFETY: the caller's promise.
+        Q4Keys { base: unsafe { self.base.add(groups * self.panel_bytes) }, ..self }
+    }
+}
+
+/// Rows of Q4_0 values.
+#[derive(Clone, Copy)]
+struct Q4Values {
+    base: *const u8,
+    row_bytes: usize,
+}
+
+// SAFETY: as above.
+unsafe impl<W: Wide> Source<W> for Q4Values {
+    const SPAN: usize = 1;
+
+    #[inline(always)]
+    unsafe fn scale(self, k: usize, n: usize) -> W {
+        // SAFETY: the caller's promise.
+        unsafe { W::splat_f16(self.base.add(k * self.row_bytes + n / 2 * 18)) }
+    }
+
+    #[inline(always)]
+    unsafe fn group(self, k: usize, n: usize, scale: W) -> W {
+        // SAFETY: the caller's promise.
+        unsafe { W::load_u4(ahead(self.base.add(k * self.row_bytes + n / 2 * 18 + 2)), n % 2 * 4).times(scale) }
+    }
+
+    #[inline(always)]
+    unsafe fn skip(self, groups: usize) -> Self {
+        // SAFETY: the caller's promise.
+        Q4Values { base: unsafe { self.base.add(groups / 2 * 18) }, ..self }
     }
 }
 
@@ -353,6 +419,14 @@ pub unsafe fn scores_q8_0<W: Wide>(out: OutTile<'_>, queries: Queries<'_>, keys:
     unsafe { scores::<W, _>(out, Format::Q8_0, queries, keys, |base, panel_bytes| Q8Keys { base, panel_bytes }) }
 }
 
+/// # Safety
+/// As [`scores`].
+#[inline(always)]
+pub unsafe fn scores_q4_0<W: Wide>(out: OutTile<'_>, queries: Queries<'_>, keys: &[u8]) {
+    // SAFETY: the caller's promise.
+    unsafe { scores::<W, _>(out, Format::Q4_0, queries, keys, |base, panel_bytes| Q4Keys { base, panel_bytes }) }
+}
+
 /// Queries that go together as far as all of them see, and one by one from there.
 const TOGETHER: usize = 8;
 
@@ -441,6 +515,14 @@ pub unsafe fn mix_q8_0<W: Wide>(out: &mut [f32], weights: Weights<'_>, values: &
     unsafe { mix::<W, _>(out, Format::Q8_0, weights, values, |base, row_bytes| Q8Values { base, row_bytes }) }
 }
 
+/// # Safety
+/// As [`mix`].
+#[inline(always)]
+pub unsafe fn mix_q4_0<W: Wide>(out: &mut [f32], weights: Weights<'_>, values: &[u8]) {
+    // SAFETY: the caller's promise.
+    unsafe { mix::<W, _>(out, Format::Q4_0, weights, values, |base, row_bytes| Q4Values { base, row_bytes }) }
+}
+
 /// A table's rows: wraps the products in functions with the features on.
 macro_rules! rows {
     ($features:literal, $wide:ty, $to_f16:expr) => {
@@ -456,12 +538,13 @@ macro_rules! rows {
                     ..scalar
                 },
                 Format::Q8_0 => AttentionKernels { scores: scores_q8_0, mix: mix_q8_0, ..scalar },
+                Format::Q4_0 => AttentionKernels { scores: scores_q4_0, mix: mix_q4_0, ..scalar },
                 _ => scalar,
             })
         }
 
-        rows!(@scores $features, $wide, scores_f32 scores_f16 scores_q8_0);
-        rows!(@mix $features, $wide, mix_f32 mix_f16 mix_q8_0);
+        rows!(@scores $features, $wide, scores_f32 scores_f16 scores_q8_0 scores_q4_0);
+        rows!(@mix $features, $wide, mix_f32 mix_f16 mix_q8_0 mix_q4_0);
     };
     (@scores $features:literal, $wide:ty, $($name:ident)*) => {
         $(fn $name(out: OutTile<'_>, queries: Queries<'_>, keys: &[u8]) {

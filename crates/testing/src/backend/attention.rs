@@ -1,8 +1,9 @@
 //! Sequences whose keys, values and queries are drawn, fed to a backend in steps of any size.
 
-use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Prims, Step};
+use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Mask, Prims, Relative, Step};
 
-use super::{Random, read, upload};
+use super::feed::{numbers, picked, put, steps};
+use super::{Random, floats, read, upload};
 
 /// `(query heads, key and value heads, key width, value width)`.
 const HEADS: &[(usize, usize, usize, usize)] =
@@ -19,6 +20,23 @@ pub struct Case {
     pub lengths: [usize; 2],
     /// Of what is fed.
     pub seed: u64,
+}
+
+/// What a layer does besides; by default nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// Who sees what.
+    pub mask: Mask,
+    /// See [`Attention::soft_cap`].
+    pub soft_cap: Option<f32>,
+    /// See [`Attention::alibi`].
+    pub alibi: Option<f32>,
+    /// Whether each head has a random sink.
+    pub sinks: bool,
+    /// Random scores by distance: buckets, and the distance of the last.
+    pub relative: Option<(usize, usize)>,
+    /// Whether the cache is told how far back rows look, and how long steps are.
+    pub ring: bool,
 }
 
 /// Every layout of heads with short and longer sequences, in floats and halves.
@@ -67,6 +85,19 @@ pub fn fed<B: Prims>(
     chunk: impl Fn(usize) -> usize,
     change: impl FnOnce(&mut Rows),
 ) -> Vec<f32> {
+    ruled(ops, (case, &Rules::default()), chunk, change)
+}
+
+/// [`fed`], with rules.
+///
+/// # Panics
+/// If the backend refuses floats.
+pub fn ruled<B: Prims>(
+    ops: &mut B,
+    (case, rules): (&Case, &Rules),
+    chunk: impl Fn(usize) -> usize,
+    change: impl FnOnce(&mut Rows),
+) -> Vec<f32> {
     let Case { heads, format: (keys, values), lengths, seed } = *case;
     let mut random = Random(seed);
     let (q_width, k_width) = (heads.heads * heads.key_dim, heads.kv_heads * heads.key_dim);
@@ -76,42 +107,32 @@ pub fn fed<B: Prims>(
     let mut drawn = Rows { q: draw(q_width), k: draw(k_width), v: draw(v_width) };
     change(&mut drawn);
     let Rows { q, k, v } = drawn;
+    let steps = steps(lengths, chunk);
+    let window = rules.mask.reach().filter(|_| rules.ring).map(|reach| reach + 1);
+    let layer = LayerCache { window, ..LayerCache::attention(heads.kv_heads, heads.key_dim, heads.value_dim) };
     let context = lengths[0].max(lengths[1]) + 1;
-    let (kv_heads, key_dim, value_dim) = (heads.kv_heads, heads.key_dim, heads.value_dim);
-    let plan = KvPlan {
-        layers: vec![LayerCache::attention(kv_heads, key_dim, value_dim); 3],
-        context,
-        sequences: 3,
-        keys,
-        values,
+    let step = if rules.ring { steps.iter().map(Vec::len).max().unwrap_or(1) } else { context };
+    let mut kv = ops.kv(&KvPlan { layers: vec![layer; 3], context, step, sequences: 3, keys, values });
+    let mut vector = |ops: &mut B, rows: usize, cols: usize| {
+        ops.weight(floats(rows, cols, &random.floats(rows * cols))).expect("floats run everywhere")
     };
-    let mut kv = ops.kv(&plan);
+    let sinks = rules.sinks.then(|| vector(ops, 1, heads.heads));
+    let table = rules.relative.map(|(buckets, _)| vector(ops, buckets, heads.heads));
+    let relative = table.as_ref().zip(rules.relative);
+    let attention = Attention {
+        heads,
+        mask: rules.mask,
+        soft_cap: rules.soft_cap,
+        alibi: rules.alibi,
+        sinks: sinks.as_ref(),
+        relative: relative.map(|(table, (buckets, most))| Relative { table, buckets, most }),
+    };
     let mut out = vec![0.0; rows * out_width];
-    let mut next = 0;
-    while next < context {
-        let start = next;
-        next += chunk(start);
-        // (sequence, position, row)
-        let mut places: Vec<(u32, usize, usize)> = Vec::new();
-        for position in start..next {
-            if position < lengths[0] {
-                places.push((0, position, position));
-            }
-            if position < lengths[1] {
-                places.push((2, position, lengths[0] + position));
-            }
-        }
-        if places.is_empty() {
-            continue;
-        }
-        let pick = |all: &[f32], width: usize| -> Vec<f32> {
-            places.iter().flat_map(|&(_, _, row)| &all[row * width..][..width]).copied().collect()
-        };
-        let positions: Vec<u32> = places.iter().map(|place| place.1 as u32).collect();
-        let sequences: Vec<u32> = places.iter().map(|place| place.0).collect();
+    for places in steps {
+        let (positions, sequences) = numbers(&places);
         let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[] };
-        let (q, k) = (upload(ops, q_width, &pick(&q, q_width)), upload(ops, k_width, &pick(&k, k_width)));
-        let v = upload(ops, v_width, &pick(&v, v_width));
+        let pick = |ops: &mut B, all: &[f32], width: usize| upload(ops, width, &picked(&places, all, width));
+        let (q, k, v) = (pick(ops, &q, q_width), pick(ops, &k, k_width), pick(ops, &v, v_width));
         let mut att = ops.buffer(places.len(), out_width);
         ops.kv_write(&mut kv, 1, &k, &v, &step);
         // Other layers and sequences hold something else.
@@ -124,11 +145,8 @@ pub fn fed<B: Prims>(
             let sequences = vec![sequence; places.len()];
             ops.kv_write(&mut kv, layer, &k, &v, &Step { sequences: &sequences, ..step });
         }
-        ops.attend(&mut att, &q, &kv, 1, Attention::causal(heads), &step);
-        let att = read(ops, &att);
-        for (&(_, _, row), att) in places.iter().zip(att.chunks(out_width)) {
-            out[row * out_width..][..out_width].copy_from_slice(att);
-        }
+        ops.attend(&mut att, &q, &kv, 1, attention, &step);
+        put(&places, &mut out, &read(ops, &att), out_width);
     }
     out
 }
@@ -138,4 +156,37 @@ pub fn long(heads: (usize, usize, usize, usize), format: (KvFormat, KvFormat)) -
     let (heads, kv_heads, key_dim, value_dim) = heads;
     let heads = Heads { heads, kv_heads, key_dim, value_dim, scale: 1.0 / (key_dim as f32).sqrt() };
     Case { heads, format, lengths: [700, 257], seed: heads.heads as u64 }
+}
+
+/// Every kind of mask, and every other rule with some of them.
+pub fn rules() -> Vec<Rules> {
+    let none = Rules::default();
+    let masks = [
+        Mask::Window(1),
+        Mask::Window(5),
+        Mask::Window(100),
+        Mask::Window(300),
+        Mask::Chunk(4),
+        Mask::Chunk(100),
+        Mask::Chunk(256),
+        Mask::Whole,
+        Mask::Around(3),
+        Mask::Around(270),
+    ];
+    let mut all: Vec<Rules> = masks.map(|mask| Rules { mask, ..none }).into();
+    for mask in [Mask::Causal, Mask::Window(7), Mask::Chunk(50), Mask::Around(4)] {
+        all.push(Rules { mask, soft_cap: Some(1.5), ..none });
+        all.push(Rules { mask, alibi: Some(8.0), ..none });
+        all.push(Rules { mask, sinks: true, ..none });
+        all.push(Rules { mask, relative: Some((32, 128)), ..none });
+        all.push(Rules {
+            mask,
+            soft_cap: Some(3.0),
+            alibi: Some(4.0),
+            sinks: true,
+            relative: Some((8, 20)),
+            ring: false,
+        });
+    }
+    all
 }

@@ -2,9 +2,12 @@
 //! the backend. The reference says what should come out; how near a result must be is the backend's test to say.
 
 pub mod attention;
+pub mod experts;
+mod feed;
 pub mod fusions;
 pub mod products;
 mod random;
+pub mod recurrent;
 pub mod rows;
 
 pub use random::Random;

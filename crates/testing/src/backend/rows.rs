@@ -1,6 +1,6 @@
 //! Operations that take each row, head or element by itself, on random rows.
 
-use candor_ops::{Norm, NormKind, Prims, Rope, Step, Unary};
+use candor_ops::{Columns, Norm, NormKind, Prims, Rope, Step, Unary};
 
 use super::{floats, read, upload};
 
@@ -24,6 +24,20 @@ pub trait Run {
     fn mul(&mut self);
     /// Plus the second buffer.
     fn add(&mut self);
+    /// A norm of runs, with weights and a bias where there are any.
+    fn norm(&mut self, norm: Norm, weight: Option<&[f32]>, bias: Option<&[f32]>);
+    /// A function of each element.
+    fn unary(&mut self, f: Unary);
+    /// Columns of the second buffer.
+    fn copy(&mut self, columns: Columns);
+    /// Adds rows of a table of 1000 positions.
+    fn add_positions(&mut self, table: &[f32]);
+    /// Times a vector.
+    fn mul_columns(&mut self, w: &[f32]);
+    /// Each of so many groups times a column of the second buffer.
+    fn mul_groups(&mut self, groups: usize);
+    /// The first columns become the products of so many groups of both buffers.
+    fn dot_groups(&mut self, groups: usize);
 }
 
 struct Bench<B: Prims> {
@@ -33,13 +47,32 @@ struct Bench<B: Prims> {
     y: B::Buf,
     rows: usize,
     first: usize,
+    width: usize,
+}
+
+impl<B: Prims> Bench<B> {
+    fn vector(&mut self, w: &[f32]) -> B::Weight {
+        self.ops.weight(floats(1, w.len(), w)).expect("floats run")
+    }
+
+    /// Where each row stands; the same for a row alone.
+    fn positions(&self) -> Vec<u32> {
+        (0..self.rows).map(|t| ((self.first + t) * 37 % 1000) as u32).collect()
+    }
+
+    /// The first columns of the second buffer.
+    fn columns(&mut self, count: usize) -> B::Buf {
+        let mut some = self.ops.buffer(self.rows, count);
+        self.ops.copy(&mut some, &self.y, Columns::run(count, 0, 0));
+        some
+    }
 }
 
 /// What `op` makes of the rows of `x`, the first of which has number `first`.
 pub fn run<B: Prims>(mut ops: B, x: &[f32], first: usize, width: usize, op: impl Fn(&mut dyn Run)) -> Vec<f32> {
     let turned: Vec<f32> = x.chunks(width).flat_map(|row| row.iter().rev().copied()).collect();
     let (x, y, rows) = (upload(&mut ops, width, x), upload(&mut ops, width, &turned), x.len() / width);
-    let mut bench = Bench { ops, x, y, rows, first };
+    let mut bench = Bench { ops, x, y, rows, first, width };
     op(&mut bench);
     read(&mut bench.ops, &bench.x)
 }
@@ -60,7 +93,7 @@ impl<B: Prims> Run for Bench<B> {
     }
     fn rope(&mut self, rope: &Rope, head_dim: usize) {
         let table = self.ops.rope_table(rope.clone());
-        let positions: Vec<u32> = (0..self.rows).map(|t| ((self.first + t) * 37 % 1000) as u32).collect();
+        let positions = self.positions();
         let step = Step { tokens: &[], positions: &positions, sequences: &[], outputs: &[] };
         self.ops.rope(&mut self.x, &table, head_dim, &step);
     }
@@ -72,5 +105,34 @@ impl<B: Prims> Run for Bench<B> {
     }
     fn add(&mut self) {
         self.ops.add(&mut self.x, &self.y);
+    }
+    fn norm(&mut self, norm: Norm, weight: Option<&[f32]>, bias: Option<&[f32]>) {
+        let [weight, bias] = [weight, bias].map(|w| w.map(|w| self.vector(w)));
+        self.ops.norm(&mut self.x, norm, weight.as_ref(), bias.as_ref());
+    }
+    fn unary(&mut self, f: Unary) {
+        self.ops.unary(&mut self.x, f);
+    }
+    fn copy(&mut self, columns: Columns) {
+        self.ops.copy(&mut self.x, &self.y, columns);
+    }
+    fn add_positions(&mut self, table: &[f32]) {
+        let table = self.ops.weight(floats(1000, self.width, table)).expect("floats run");
+        let positions = self.positions();
+        let step = Step { tokens: &[], positions: &positions, sequences: &[], outputs: &[] };
+        self.ops.add_positions(&mut self.x, &table, &step);
+    }
+    fn mul_columns(&mut self, w: &[f32]) {
+        let w = self.vector(w);
+        self.ops.mul_columns(&mut self.x, &w);
+    }
+    fn mul_groups(&mut self, groups: usize) {
+        let factors = self.columns(groups);
+        self.ops.mul_groups(&mut self.x, &factors);
+    }
+    fn dot_groups(&mut self, groups: usize) {
+        let mut out = self.ops.buffer(self.rows, groups);
+        self.ops.dot_groups(&mut out, &self.x, &self.y);
+        self.ops.copy(&mut self.x, &out, Columns::run(groups, 0, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Vocabularies small enough to read, made here: an SPM one and a byte-level BPE one.
+//! Vocabularies small enough to read, made here, of most kinds.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use candor_gguf::{Array, Metadata, Value};
@@ -75,6 +75,89 @@ pub fn bpe() -> Metadata {
     metadata.insert("tokenizer.ggml.merges", Value::Array(Array::String(merges.map(String::from).into())));
     metadata.insert("tokenizer.ggml.bos_token_id", Value::U32(bos));
     metadata.insert("tokenizer.ggml.add_bos_token", Value::Bool(true));
+    metadata
+}
+
+/// A vocabulary of the given kind, with its special tokens by key.
+fn of(model: &str, tokens: &[(&str, i32)], keys: &[(&str, u32)]) -> Metadata {
+    let mut metadata = Metadata::default();
+    put(&mut metadata, tokens.iter().map(|&(text, kind)| (text.to_owned(), kind)).collect());
+    metadata.insert("tokenizer.ggml.model", Value::String(model.to_owned()));
+    for (key, id) in keys {
+        metadata.insert(format!("tokenizer.ggml.{key}_token_id"), Value::U32(*id));
+    }
+    metadata
+}
+
+/// WordPiece: `[PAD] [UNK] [CLS] [SEP] [MASK]`, then words and their parts.
+pub fn bert() -> Metadata {
+    let special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(|text| (text, CONTROL));
+    let words = [
+        "\u{2581}it",
+        "\u{2581}'",
+        "\u{2581}s",
+        "\u{2581}cafe",
+        "\u{2581}caf",
+        "e",
+        "s",
+        "\u{2581}.",
+        "\u{2581}\u{4e2d}",
+        "\u{2581}Caf\u{e9}",
+        "\u{2581}1",
+        "23",
+        "2",
+        "\u{2581}[",
+        "\u{2581}\u{1112}",
+        "\u{1161}",
+        "\u{11ab}",
+    ];
+    let tokens: Vec<_> = special.into_iter().chain(words.map(|text| (text, NORMAL))).collect();
+    let keys = [("bos", 2), ("unknown", 1), ("seperator", 3), ("padding", 0), ("mask", 4)];
+    of("bert", &tokens, &keys)
+}
+
+/// Unigram: `<pad> </s> <unk> <x>` (user-defined) `<b>` (unused), then words, each a point dearer than the one before.
+pub fn unigram() -> Metadata {
+    let special = [("<pad>", CONTROL), ("</s>", CONTROL), ("<unk>", UNKNOWN), ("<x>", USER_DEFINED), ("<b>", UNUSED)];
+    let words = ["\u{2581}a", "ab", "\u{2581}", "b", "a", "\u{2581}ab\u{2581}b", "\u{e9}"];
+    let tokens: Vec<_> = special.into_iter().chain(words.map(|text| (text, NORMAL))).collect();
+    let mut metadata = of("t5", &tokens, &[("padding", 0), ("eos", 1), ("unknown", 2)]);
+    let scores = (0..tokens.len()).map(|n| 4.0 - n as f32).collect();
+    metadata.insert("tokenizer.ggml.scores", Value::Array(Array::F32(scores)));
+    metadata.insert("tokenizer.ggml.add_space_prefix", Value::Bool(true));
+    metadata.insert("tokenizer.ggml.remove_extra_whitespaces", Value::Bool(true));
+    metadata
+}
+
+/// RWKV: `<s>`, then byte strings; not all bytes.
+pub fn rwkv() -> Metadata {
+    let words = ["a", "ab", "abcd", "\\n", "\\xe4\\xb8", "\\xad", "c", " "].map(|text| (text, NORMAL));
+    let tokens: Vec<_> = [("<s>", CONTROL)].into_iter().chain(words).collect();
+    of("rwkv", &tokens, &[("bos", 0), ("eos", 0)])
+}
+
+/// PLaMo 2: `<unk> <s> </s> <pad>`, the byte tokens from id 4, then words, each a point dearer than the one before.
+pub fn plamo2() -> Metadata {
+    let bytes: Vec<String> = (0..=255).map(|byte| format!("<0x{byte:02X}>")).collect();
+    let special = ["<unk>", "<s>", "</s>", "<pad>"].map(|text| (text, CONTROL));
+    let words = ["a", "ab", "bc", "b", "c", "abc", " a"].map(|text| (text, NORMAL));
+    let bytes = bytes.iter().map(|text| (text.as_str(), BYTE));
+    let tokens: Vec<_> = special.into_iter().chain(bytes).chain(words).collect();
+    let mut metadata = of("plamo2", &tokens, &[]);
+    let scores = (0..tokens.len()).map(|n| 259.0 - n as f32).collect();
+    metadata.insert("tokenizer.ggml.scores", Value::Array(Array::F32(scores)));
+    metadata
+}
+
+/// Gemma 4's BPE: `<pad> <eos> <bos>`, some byte tokens, characters, and merges over them.
+pub fn gemma4() -> Metadata {
+    let special = [("<pad>", CONTROL), ("<eos>", CONTROL), ("<bos>", CONTROL)];
+    let bytes = [("<0xC3>", BYTE), ("<0xA9>", BYTE)];
+    let words = ["\u{2581}", "a", "b", "ab", "\u{2581}ab", "\n", "\n\n\n", "a\u{2581}b"].map(|text| (text, NORMAL));
+    let tokens: Vec<_> = special.into_iter().chain(bytes).chain(words).collect();
+    let mut metadata = of("gemma4", &tokens, &[("padding", 0), ("eos", 1), ("bos", 2)]);
+    let merges = ["a b", "\u{2581} ab", "a \u{2581}", "a\u{2581} b"].map(String::from);
+    metadata.insert("tokenizer.ggml.merges", Value::Array(Array::String(merges.into())));
     metadata
 }
 

@@ -1,7 +1,7 @@
 //! The vocabularies of the fixtures, unpacked once per target folder.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use candor_gguf::Gguf;
+use candor_gguf::{Gguf, Metadata};
 use candor_tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,21 +11,28 @@ use std::sync::OnceLock;
 pub const BPE: [&str; 10] =
     ["llama-bpe", "gpt-2", "qwen2", "qwen35", "deepseek-llm", "falcon", "mpt", "starcoder", "aquila", "gpt-neox"];
 pub const SPM: [&str; 4] = ["llama-spm", "phi-3", "baichuan", "stories260K-f32"];
+/// Gemma 4's BPE, WordPiece and unigram. These two normalize, so that a text need not come back as it was.
+pub const OTHERS: [&str; 3] = ["gemma-4", "bert-bge", "nomic-bert-moe"];
 
 /// The fixtures' folder, or `None` with the reason printed.
 pub fn fixtures() -> Option<PathBuf> {
     candor_testing::fixtures()
 }
 
-/// The tokenizer of a vocabulary of the fixtures.
-pub fn tokenizer(fixtures: &Path, name: &str) -> Tokenizer {
+/// The metadata of a vocabulary of the fixtures.
+pub fn metadata(fixtures: &Path, name: &str) -> Metadata {
     let path = if name.starts_with("stories") {
         fixtures.join(format!("models/{name}.gguf"))
     } else {
         unpacked(fixtures).join(format!("ggml-vocab-{name}.gguf"))
     };
     let file = Gguf::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    Tokenizer::from_metadata(file.metadata()).unwrap_or_else(|error| panic!("{name}: {error}"))
+    file.metadata().clone()
+}
+
+/// The tokenizer of a vocabulary of the fixtures.
+pub fn tokenizer(fixtures: &Path, name: &str) -> Tokenizer {
+    Tokenizer::from_metadata(&metadata(fixtures, name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Unpacks beside the place and renames, so that test programs that run at once do not see each other's halves.

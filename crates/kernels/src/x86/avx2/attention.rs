@@ -76,6 +76,19 @@ unsafe impl Wide for Pair {
     }
 
     #[inline(always)]
+    unsafe fn load_u4(at: *const u8, bit: usize) -> Pair {
+        // SAFETY: as above, and 16 bytes are readable.
+        unsafe {
+            let eight = |bytes: __m128i| {
+                let wide = _mm256_srl_epi32(_mm256_cvtepu8_epi32(bytes), _mm_cvtsi64_si128(bit as i64));
+                let quants = _mm256_and_si256(wide, _mm256_set1_epi32(15));
+                _mm256_cvtepi32_ps(_mm256_sub_epi32(quants, _mm256_set1_epi32(8)))
+            };
+            Pair(eight(_mm_loadl_epi64(at.cast())), eight(_mm_loadl_epi64(at.add(8).cast())))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn splat_f16(at: *const u8) -> Pair {
         // SAFETY: as above, and 2 bytes are readable.
         unsafe {

@@ -65,6 +65,16 @@ unsafe impl Wide for Sixteen {
     }
 
     #[inline(always)]
+    unsafe fn load_u4(at: *const u8, bit: usize) -> Sixteen {
+        // SAFETY: as above, and 16 bytes are readable.
+        unsafe {
+            let wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast()));
+            let quants = _mm512_and_si512(_mm512_srl_epi32(wide, _mm_cvtsi64_si128(bit as i64)), _mm512_set1_epi32(15));
+            Sixteen(_mm512_cvtepi32_ps(_mm512_sub_epi32(quants, _mm512_set1_epi32(8))))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn splat_f16(at: *const u8) -> Sixteen {
         // SAFETY: as above, and 2 bytes are readable.
         unsafe { Sixteen(_mm512_cvtph_ps(_mm256_set1_epi16(at.cast::<i16>().read_unaligned()))) }

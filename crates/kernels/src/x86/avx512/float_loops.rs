@@ -6,7 +6,7 @@ use candor_quant::half;
 
 use crate::lanes::{self, WIDTH};
 use crate::x86::avx2::registers::{load_halves, load_ps, store_halves, store_ps};
-use crate::{F32Kernels, Q8RowMut};
+use crate::{F32Kernels, Function, KeyScan, Q8RowMut, Scan, function, scan};
 
 /// Wraps bodies in functions with the features on. FMA is left off: contraction would change bits.
 macro_rules! compile {
@@ -33,8 +33,11 @@ compile! {
     rms_norm(out: &mut [f32], x: &[f32], w: &[f32], eps: f32) = lanes::rms_norm(out, x, w, eps);
     silu(x: &mut [f32]) = lanes::silu(x);
     swiglu(gate: &mut [f32], up: &[f32]) = lanes::swiglu(gate, up);
+    function(x: &mut [f32], f: Function) = function::function(x, f);
     add(x: &mut [f32], y: &[f32]) = lanes::add(x, y);
     mul(x: &mut [f32], y: &[f32]) = lanes::mul(x, y);
+    scan(out: &mut [f32], state: &mut [f32], row: Scan<'_>) = scan::scan(out, state, row);
+    scan_keys(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>) = scan::scan_keys(out, state, row);
     to_f16(out: &mut [u16], x: &[f32]) = narrow(out, x);
     quantize_q8(out: Q8RowMut<'_>, x: &[f32]) = super::quantize::quantize_q8(out, x);
 }

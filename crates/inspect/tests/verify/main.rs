@@ -1,12 +1,12 @@
 //! `verify` on tiny models: right backends pass, and one whose single operation is wrong fails at exactly that.
 
+mod broken;
+mod vocabulary;
+
 use candor::{
     BackendVisitor, Device, LoadOptions,
     gguf::{Format, Gguf, Value, Writer},
-    ops::{
-        Attention, Columns, Error, Heads, KvFormat, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Tensor,
-        Unary,
-    },
+    ops::{KvFormat, Ops},
     visit_backend,
 };
 use candor_inspect::{
@@ -17,6 +17,8 @@ use candor_inspect::{
     },
 };
 use candor_testing::{Random, Tiny};
+
+use broken::Broken;
 
 const PROMPT: &[u32] = &[1, 262, 270, 5, 300, 262, 8];
 
@@ -111,218 +113,6 @@ fn reports_survive_json() {
     assert_eq!(value["version"], 1);
     assert_eq!(serde_json::from_value::<VerifyReport>(value.clone()).unwrap(), report);
     assert!(serde_json::from_str::<VerifyReport>(&value.to_string()).is_ok());
-}
-
-/// A backend of which one operation is wrong.
-#[derive(Clone)]
-struct Broken<B> {
-    right: B,
-    fault: &'static str,
-}
-
-impl<B: Prims> Broken<B> {
-    /// Changes a result of the operation that is to be wrong.
-    fn spoil(&mut self, operation: &str, x: &mut B::Buf) {
-        if operation == self.fault {
-            self.right.unary(x, Unary::Silu);
-        }
-    }
-}
-
-impl<B: Prims> Prims for Broken<B> {
-    type Weight = B::Weight;
-    type Buf = B::Buf;
-    type Kv = B::Kv;
-    type Rope = B::Rope;
-    type Snapshot = B::Snapshot;
-    type Routes = B::Routes;
-
-    fn weight(&mut self, tensor: Tensor) -> Result<B::Weight, Error> {
-        self.right.weight(tensor)
-    }
-    fn buffer(&mut self, rows: usize, width: usize) -> B::Buf {
-        self.right.buffer(rows, width)
-    }
-    fn kv(&mut self, plan: &KvPlan) -> B::Kv {
-        self.right.kv(plan)
-    }
-    fn routes(&mut self, rows: usize, used: usize) -> B::Routes {
-        self.right.routes(rows, used)
-    }
-    fn rope_table(&mut self, rope: Rope) -> B::Rope {
-        self.right.rope_table(rope)
-    }
-    fn embed(&mut self, out: &mut B::Buf, table: &B::Weight, step: &Step) {
-        if self.fault == "embed, next token" {
-            let tokens: Vec<u32> = step.tokens.iter().map(|token| token + 1).collect();
-            return self.right.embed(out, table, &Step { tokens: &tokens, ..*step });
-        }
-        self.right.embed(out, table, step);
-        self.spoil("embed", out);
-    }
-    fn rms_norm(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, eps: f32) {
-        let eps = if self.fault == "rms_norm, eps" { eps + 1e-4 } else { eps };
-        self.right.rms_norm(out, x, w, eps);
-        self.spoil("rms_norm", out);
-    }
-    fn norm(&mut self, x: &mut B::Buf, norm: Norm, weight: Option<&B::Weight>, bias: Option<&B::Weight>) {
-        self.right.norm(x, norm, weight, bias);
-        self.spoil("head_norm", x);
-    }
-    fn matmul(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight) {
-        self.right.matmul(out, x, w);
-        self.spoil("matmul", out);
-    }
-    fn matmul_rows(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, step: &Step) {
-        if self.fault == "matmul_rows, first row" {
-            let outputs = vec![0; step.outputs.len()];
-            return self.right.matmul_rows(out, x, w, &Step { outputs: &outputs, ..*step });
-        }
-        self.right.matmul_rows(out, x, w, step);
-        self.spoil("matmul_rows", out);
-    }
-    fn add_bias(&mut self, x: &mut B::Buf, bias: &B::Weight) {
-        if self.fault != "add_bias, left out" {
-            self.right.add_bias(x, bias);
-        }
-        self.spoil("add_bias", x);
-    }
-    fn rope(&mut self, x: &mut B::Buf, rope: &B::Rope, head_dim: usize, step: &Step) {
-        let first = step.positions[0];
-        let moved = |&position: &u32| match self.fault {
-            "rope, position 0" => 0,
-            "rope, restarts" => position - first,
-            _ => position,
-        };
-        let positions: Vec<u32> = step.positions.iter().map(moved).collect();
-        self.right.rope(x, rope, head_dim, &Step { positions: &positions, ..*step });
-        self.spoil("rope", x);
-    }
-    fn kv_write(&mut self, kv: &mut B::Kv, layer: usize, k: &B::Buf, v: &B::Buf, step: &Step) {
-        let moved = |&position: &u32| if self.fault == "kv_write, slot" { position / 2 } else { position };
-        let positions: Vec<u32> = step.positions.iter().map(moved).collect();
-        self.right.kv_write(kv, layer, k, v, &Step { positions: &positions, ..*step });
-    }
-    fn attend(
-        &mut self,
-        out: &mut B::Buf,
-        q: &B::Buf,
-        kv: &B::Kv,
-        layer: usize,
-        attention: Attention<'_, B::Weight>,
-        step: &Step,
-    ) {
-        let factor = if self.fault == "attend, scale" { 1.1 } else { 1.0 };
-        let heads = Heads { scale: attention.heads.scale * factor, ..attention.heads };
-        self.right.attend(out, q, kv, layer, Attention { heads, ..attention }, step);
-        self.spoil("attend", out);
-    }
-    fn unary(&mut self, x: &mut B::Buf, f: Unary) {
-        self.right.unary(x, f);
-        self.spoil("silu", x);
-    }
-    fn copy(&mut self, out: &mut B::Buf, x: &B::Buf, columns: Columns) {
-        self.right.copy(out, x, columns);
-    }
-    fn add_positions(&mut self, x: &mut B::Buf, table: &B::Weight, step: &Step) {
-        self.right.add_positions(x, table, step);
-    }
-    fn mul_columns(&mut self, x: &mut B::Buf, w: &B::Weight) {
-        self.right.mul_columns(x, w);
-    }
-    fn mul_groups(&mut self, x: &mut B::Buf, y: &B::Buf) {
-        self.right.mul_groups(x, y);
-    }
-    fn dot_groups(&mut self, out: &mut B::Buf, x: &B::Buf, y: &B::Buf) {
-        self.right.dot_groups(out, x, y);
-    }
-    fn matmul_heads(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, heads: usize) {
-        self.right.matmul_heads(out, x, w, heads);
-    }
-    fn conv(
-        &mut self,
-        out: &mut B::Buf,
-        kv: &mut B::Kv,
-        place: (usize, usize),
-        x: &B::Buf,
-        w: &B::Weight,
-        step: &Step,
-    ) {
-        self.right.conv(out, kv, place, x, w, step);
-    }
-    fn recur(
-        &mut self,
-        out: &mut B::Buf,
-        kv: &mut B::Kv,
-        place: (usize, usize),
-        inputs: Recurrence<'_, B::Weight, B::Buf>,
-        step: &Step,
-    ) {
-        self.right.recur(out, kv, place, inputs, step);
-    }
-    fn route(&mut self, routes: &mut B::Routes, logits: &B::Buf, bias: Option<&B::Weight>, router: Router) {
-        self.right.route(routes, logits, bias, router);
-    }
-    fn matmul_experts(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, routes: &B::Routes) {
-        self.right.matmul_experts(out, x, w, routes);
-    }
-    fn add_bias_experts(&mut self, x: &mut B::Buf, bias: &B::Weight, routes: &B::Routes) {
-        self.right.add_bias_experts(x, bias, routes);
-    }
-    fn scale_experts(&mut self, x: &mut B::Buf, routes: &B::Routes) {
-        self.right.scale_experts(x, routes);
-    }
-    fn sum_experts(&mut self, out: &mut B::Buf, x: &B::Buf, routes: &B::Routes) {
-        self.right.sum_experts(out, x, routes);
-    }
-    fn mul(&mut self, x: &mut B::Buf, y: &B::Buf) {
-        self.right.mul(x, y);
-        self.spoil("mul", x);
-    }
-    fn add(&mut self, x: &mut B::Buf, y: &B::Buf) {
-        self.right.add(x, y);
-        self.spoil("add", x);
-    }
-    fn upload(&mut self, x: &mut B::Buf, rows: usize, values: &[f32]) {
-        self.right.upload(x, rows, values);
-    }
-    fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
-        self.right.snapshot(x)
-    }
-    fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {
-        self.right.download(snapshot, out);
-    }
-}
-
-impl<B: Ops> Ops for Broken<B> {
-    fn swiglu(&mut self, gate: &mut B::Buf, up: &B::Buf) {
-        self.right.swiglu(gate, up);
-        self.spoil("swiglu", gate);
-    }
-    fn matmul_add(&mut self, x: &mut B::Buf, h: &B::Buf, w: &B::Weight, product: &mut B::Buf) {
-        if self.fault == "matmul_add, not added" {
-            return self.right.matmul(x, h, w);
-        }
-        self.right.matmul_add(x, h, w, product);
-        self.spoil("matmul_add", x);
-    }
-    fn matmul2(&mut self, a: (&mut B::Buf, &B::Weight), b: (&mut B::Buf, &B::Weight), x: &B::Buf) {
-        if self.fault == "matmul2, swapped" {
-            return self.right.matmul2((a.0, b.1), (b.0, a.1), x);
-        }
-        self.right.matmul2((&mut *a.0, a.1), b, x);
-        self.spoil("matmul2", a.0);
-    }
-    fn matmul3(
-        &mut self,
-        a: (&mut B::Buf, &B::Weight),
-        b: (&mut B::Buf, &B::Weight),
-        c: (&mut B::Buf, &B::Weight),
-        x: &B::Buf,
-    ) {
-        self.right.matmul3(a, b, (&mut *c.0, c.1), x);
-        self.spoil("matmul3", c.0);
-    }
 }
 
 struct Breaking<'a> {

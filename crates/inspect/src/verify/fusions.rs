@@ -1,0 +1,51 @@
+//! Every fusion on the backend that is watched, held against the formulas of what its default body says.
+
+use candor::ops::{Ops, Unary};
+
+use super::{
+    checked::{Checked, RELATIVE},
+    formulas::{self, CHAIN},
+};
+
+impl<B: Ops> Ops for Checked<B> {
+    fn swiglu(&mut self, gate: &mut Self::Buf, up: &Self::Buf) {
+        let (before, by) = (self.read(gate), self.read(up));
+        self.inner.swiglu(&mut gate.inner, &up.inner);
+        let got = self.read(gate);
+        let expected = before.iter().zip(&by);
+        let expected = expected.map(|(&x, &y)| formulas::relative(Unary::Silu.at(x.into()) * f64::from(y), CHAIN));
+        self.compare(("swiglu", RELATIVE), self.here(), gate.width, &got, expected);
+    }
+
+    fn matmul_add(&mut self, x: &mut Self::Buf, h: &Self::Buf, w: &Self::Weight, product: &mut Self::Buf) {
+        let (before, input) = (self.read(x), self.read(h));
+        self.inner.matmul_add(&mut x.inner, &h.inner, &w.inner, &mut product.inner);
+        let got = self.read(x);
+        self.compare_product("matmul_add", &input, &w.tensor, Some(&before), &got);
+    }
+
+    fn matmul2(&mut self, a: (&mut Self::Buf, &Self::Weight), b: (&mut Self::Buf, &Self::Weight), x: &Self::Buf) {
+        let before = self.read(x);
+        self.inner.matmul2((&mut a.0.inner, &a.1.inner), (&mut b.0.inner, &b.1.inner), &x.inner);
+        for (out, w) in [a, b] {
+            let got = self.read(out);
+            self.compare_product("matmul2", &before, &w.tensor, None, &got);
+        }
+    }
+
+    fn matmul3(
+        &mut self,
+        a: (&mut Self::Buf, &Self::Weight),
+        b: (&mut Self::Buf, &Self::Weight),
+        c: (&mut Self::Buf, &Self::Weight),
+        x: &Self::Buf,
+    ) {
+        let before = self.read(x);
+        let [q, k, v] = [&mut a.0.inner, &mut b.0.inner, &mut c.0.inner];
+        self.inner.matmul3((q, &a.1.inner), (k, &b.1.inner), (v, &c.1.inner), &x.inner);
+        for (out, w) in [a, b, c] {
+            let got = self.read(out);
+            self.compare_product("matmul3", &before, &w.tensor, None, &got);
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Every fixture architecture against HF Transformers in float64 and against llama.cpp, token by token, in batches, and by
+//! this crate's own tools. `CANDOR_WRITE_TABLE=docs/architectures.md cargo test -p candor-inspect --test breadth` writes
+//! the table that the project carries; without it the table must have a row for every fixture.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
+
+use candor::{
+    gguf::{Gguf, Writer},
+    models::{Decoder, Gives, Pass},
+    ops::{KvFormat, Ops, Prims, Recorder, Reference, Step, Tapped},
+};
+use candor_cpu::{Batching, Cpu, CpuOptions};
+use candor_inspect::{
+    Key, Origin, Outcome, diagnose,
+    file::TraceWriter,
+    import::{ReadOptions, read},
+    verify::{Depth, Plan, operations},
+};
+use candor_testing::{argmax, fixtures, ids, json, nmse, npy};
+
+/// Largest NMSE on the reference backend, and on the processor.
+const LIMITS: [f64; 2] = [1e-9, 1e-6];
+/// Greedy steps whose two best logits are closer than this may go either way.
+const NEAR_TIE: f32 = 1e-3;
+
+/// A fixture of which the two programs disagree, or whose file lacks something.
+struct Exception {
+    fixture: &'static str,
+    /// Whose values are not those of the file's model.
+    not: &'static str,
+    /// A key that the file lacks, and the value that its model has.
+    key: Option<(&'static str, f32)>,
+    why: &'static str,
+}
+
+const NOTHING: Exception = Exception { fixture: "", not: "", key: None, why: "" };
+
+const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        fixture: "falcon-mamba",
+        not: "hf",
+        why: "Transformers norms time step, B and C with an epsilon of 1e-6 that the file does not have",
+        ..NOTHING
+    },
+    Exception {
+        fixture: "nemotron-h",
+        not: "hf",
+        why: "Transformers' gated norm has an epsilon of its own that the file does not have",
+        ..NOTHING
+    },
+    Exception {
+        fixture: "glm",
+        not: "hf",
+        why: "the model's epsilon is 1.5625e-7, the file's 1e-5: its converter writes another number",
+        ..NOTHING
+    },
+    Exception {
+        fixture: "exaone4-32b",
+        not: "llamacpp",
+        why: "llama.cpp rounds activations to F16 before products with F16 weights, in 64 layers",
+        ..NOTHING
+    },
+    Exception {
+        fixture: "gpt-oss",
+        not: "llamacpp",
+        why: "the real models have `truncate: false`, which the file lacks and llama.cpp does not know: YaRN's ramp is not \
+              rounded to whole pairs",
+        ..NOTHING
+    },
+    Exception {
+        fixture: "gpt-oss-trunc",
+        key: Some(("gpt-oss.rope.scaling.yarn_truncate", 1.0)),
+        why: "made with `truncate: true`; the file lacks it, so that the key is added",
+        ..NOTHING
+    },
+    Exception {
+        fixture: "gpt-oss-mxfp4",
+        not: "llamacpp",
+        key: Some(("gpt-oss.rope.scaling.yarn_truncate", 1.0)),
+        why: "as gpt-oss-trunc; products with MXFP4 round activations to 8 bits, as llama.cpp's do",
+    },
+    Exception {
+        fixture: "mistral-swa8",
+        not: "hf",
+        why: "a file of architecture llama has no sliding window: the converter drops it",
+        ..NOTHING
+    },
+    Exception {
+        fixture: "phimoe",
+        not: "llamacpp",
+        key: Some(("phimoe.router_jitter_noise", 0.0)),
+        why: "llama.cpp has RMS norms where the model has layer norms, and routes by softmax instead of SparseMixer",
+    },
+];
+
+/// Fixtures of architectures that are refused by name.
+const REFUSED: &[&str] = &["t5-gated", "t5-relu", "umt5"];
+
+/// What a run gave for each token: logits, or embeddings.
+fn rows<B: Ops + Clone>(model: &Decoder<B>, ops: &B, tokens: &[u32], chunk: usize) -> Vec<f32> {
+    let mut ops = ops.clone();
+    let mut scratch = model.scratch(&mut ops, chunk, chunk);
+    let mut kv = ops.kv(&model.config().kv_plan(tokens.len(), 1, KvFormat::F32, KvFormat::F32));
+    let mut all = Vec::new();
+    for (number, tokens) in tokens.chunks(chunk).enumerate() {
+        let first = (number * chunk) as u32;
+        let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
+        let outputs: Vec<u32> = (0..tokens.len() as u32).collect();
+        let sequences = vec![0; tokens.len()];
+        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &outputs };
+        model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+        all.extend(values(&mut ops, &scratch.logits));
+    }
+    all
+}
+
+fn values<B: Ops>(ops: &mut B, x: &B::Buf) -> Vec<f32> {
+    let (snapshot, mut out) = (ops.snapshot(x), Vec::new());
+    ops.download(&snapshot, &mut out);
+    out
+}
+
+/// The rows of two sequences in one step: the tokens, and the same without their last ones.
+fn batched<B: Ops + Clone>(model: &Decoder<B>, ops: &B, tokens: &[u32], less: usize) -> (Vec<f32>, Vec<f32>) {
+    let mut ops = ops.clone();
+    let short = &tokens[..tokens.len() - less];
+    let all = tokens.len() + short.len();
+    let mut scratch = model.scratch(&mut ops, all, all);
+    let mut kv = ops.kv(&model.config().kv_plan(tokens.len(), 2, KvFormat::F32, KvFormat::F32));
+    let both = [tokens, short].concat();
+    let positions: Vec<u32> = (0..tokens.len() as u32).chain(0..short.len() as u32).collect();
+    let sequences: Vec<u32> = [vec![1; tokens.len()], vec![0; short.len()]].concat();
+    let outputs: Vec<u32> = (0..all as u32).collect();
+    let step = Step { tokens: &both, positions: &positions, sequences: &sequences, outputs: &outputs };
+    model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+    let values = values(&mut ops, &scratch.logits);
+    let (first, second) = values.split_at(values.len() / all * tokens.len());
+    (first.to_vec(), second.to_vec())
+}
+
+/// The likeliest tokens after a prompt, one by one, as long as no two are nearly as likely.
+fn greedy<B: Ops + Clone>(model: &Decoder<B>, ops: &B, prompt: &[u32], expected: &[u32]) -> Result<usize, String> {
+    let mut ops = ops.clone();
+    let mut scratch = model.scratch(&mut ops, prompt.len(), 1);
+    let context = prompt.len() + expected.len();
+    let mut kv = ops.kv(&model.config().kv_plan(context, 1, KvFormat::F32, KvFormat::F32));
+    let mut tokens = prompt.to_vec();
+    let mut first = 0;
+    for (step, &next) in expected.iter().enumerate() {
+        let positions: Vec<u32> = (first as u32..tokens.len() as u32).collect();
+        let (sequences, last) = (vec![0; positions.len()], [positions.len() as u32 - 1]);
+        let taken = Step { tokens: &tokens[first..], positions: &positions, sequences: &sequences, outputs: &last };
+        model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step: taken, tap: &mut () });
+        let logits = values(&mut ops, &scratch.logits);
+        let best = argmax(&logits);
+        if best != next {
+            let near = logits[best as usize] - logits[next as usize] < NEAR_TIE;
+            return if near { Ok(step) } else { Err(format!("token {step}: {best} instead of {next}")) };
+        }
+        first = tokens.len();
+        tokens.push(next);
+    }
+    Ok(expected.len())
+}
+
+/// What `diagnose` says of a run of this engine.
+fn diagnosed(gguf: &Gguf, tokens: &[u32]) -> Outcome {
+    let mut ops = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
+    let model = Decoder::load(gguf, &mut ops).unwrap();
+    let mut scratch = model.scratch(&mut ops, tokens.len(), tokens.len());
+    let mut kv = ops.kv(&model.config().kv_plan(tokens.len(), 1, KvFormat::F32, KvFormat::F32));
+    let positions: Vec<u32> = (0..tokens.len() as u32).collect();
+    let sequences = vec![0; tokens.len()];
+    let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &positions };
+    let mut tap = Recorder::<Cpu>::default();
+    model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut tap });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.safetensors");
+    let mut writer = TraceWriter::create(&path).unwrap();
+    for Tapped { name, layer, value } in tap.values {
+        writer.push(&Key::new(name, layer), value.len() / tokens.len(), 0, &value).unwrap();
+    }
+    let origin = Origin { tokens: Some(tokens.to_vec()), prompt_tokens: Some(tokens.len()), ..Origin::default() };
+    writer.finish(&origin).unwrap();
+    diagnose(gguf, &read(&path, &ReadOptions::default()).unwrap()).unwrap().outcome
+}
+
+/// The file, with the key that it lacks.
+fn open(path: &Path, key: Option<(&str, f32)>) -> Gguf {
+    let gguf = Gguf::open(path).unwrap();
+    let Some((key, value)) = key else { return gguf };
+    let mut writer = Writer::new();
+    for (key, value) in gguf.metadata().iter() {
+        writer.insert(key, value.clone());
+    }
+    match key.ends_with("truncate") {
+        true => writer.insert(key, value != 0.0),
+        false => writer.insert(key, value),
+    };
+    for tensor in gguf.tensors() {
+        writer.tensor(&tensor.name, tensor.format, &tensor.shape, gguf.data(tensor).to_vec()).unwrap();
+    }
+    Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()
+}
+
+/// Checks a fixture; its row of the table, and what is wrong.
+fn check(folder: &Path, name: &str) -> (String, Vec<String>) {
+    let exception = EXCEPTIONS.iter().find(|exception| exception.fixture == name).unwrap_or(&NOTHING);
+    let gguf = open(&folder.join("model.gguf"), exception.key);
+    let arch = gguf.metadata().str("general.architecture").unwrap().unwrap().to_owned();
+    let mut faults = Vec::new();
+    if REFUSED.contains(&name) {
+        let error = Decoder::load(&gguf, &mut Reference).err().map(|error| error.to_string()).unwrap_or_default();
+        if !error.contains(&format!("architecture {arch} is not supported")) {
+            faults.push(format!("{name}: not refused by name: {error}"));
+        }
+        return (format!("| {name} | {arch} | refused | | | | | | | |\n"), faults);
+    }
+    let record = json(&folder.join("tokens.json"));
+    let tokens = ids(&record["tokens"]);
+    let (mut reference, mut cpu) =
+        (Reference, Cpu::new(CpuOptions { threads: 2, batching: Batching::Invariant, ..CpuOptions::default() }));
+    let exact = Decoder::load(&gguf, &mut reference).unwrap();
+    let fast = Decoder::load(&gguf, &mut cpu).unwrap();
+    let encodes = exact.config().gives == Gives::Embeddings;
+    let ours = [rows(&exact, &reference, &tokens, tokens.len()), rows(&fast, &cpu, &tokens, tokens.len())];
+    let kind = if encodes { "embeddings" } else { "logits" };
+    let mut columns = String::new();
+    for program in ["hf", "llamacpp"] {
+        let expected = npy(&folder.join(format!("{kind}_{program}.npy")));
+        let errors = [nmse(&ours[0], &expected), nmse(&ours[1], &expected)];
+        write!(columns, "| {:.0e} / {:.0e} ", errors[0], errors[1]).unwrap();
+        // llama.cpp's GELU is a table of halves, and it rounds activations to the weights' format.
+        let limits = if program == "hf" || name == "mistral-swa8" { LIMITS } else { [LIMITS[1]; 2] };
+        let limits = if name == "gpt-oss-mxfp4" { [LIMITS[0], 2.7e-4] } else { limits };
+        for (device, (error, limit)) in ["reference", "cpu"].iter().zip(errors.into_iter().zip(limits)) {
+            // NaN is above every limit.
+            if exception.not != program && !(error < limit) {
+                faults.push(format!("{name}: {device} against {program}: NMSE {error:e}, at most {limit:e}"));
+            }
+        }
+    }
+    let oracle = if exception.not == "hf" { "llamacpp" } else { "hf" };
+    let greedy_tokens = &record[format!("greedy_{oracle}")];
+    let mut yes = |what: &str, result: Result<String, String>| match result {
+        Ok(words) => words,
+        Err(error) => {
+            faults.push(format!("{name}: {what}: {error}"));
+            format!("**{error}**")
+        }
+    };
+    let continued = match greedy_tokens.is_null() || encodes {
+        true => String::new(),
+        false => {
+            let expected = ids(greedy_tokens);
+            let result = greedy(&exact, &reference, &tokens, &expected)
+                .and_then(|count| Ok(count.min(greedy(&fast, &cpu, &tokens, &expected)?)));
+            yes("greedy", result.map(|count| format!("{count} of {}", expected.len())))
+        }
+    };
+    let same = |a: &[f32], b: &[f32]| match nmse(a, b) {
+        error if error < 1e-10 => Ok("yes".to_owned()),
+        error => Err(format!("NMSE {error:.0e}")),
+    };
+    let stepwise = match encodes {
+        true => String::new(),
+        false => yes("prefill and stepwise", same(&rows(&fast, &cpu, &tokens, 1), &ours[1])),
+    };
+    let (first, second) = batched(&fast, &cpu, &tokens, 3);
+    let alone = rows(&fast, &cpu, &tokens[..tokens.len() - 3], tokens.len() - 3);
+    let batch = same(&first, &ours[1]).and_then(|_| same(&second, &alone));
+    let batch = yes("batch and single", batch);
+    let (keys, values) = (KvFormat::F32, KvFormat::F32);
+    let decode = if encodes { 0 } else { 1 };
+    let plan = Plan { prompt: &tokens, decode, depth: Depth::Full, keys, values, part: None };
+    let verified = match catch_unwind(AssertUnwindSafe(|| operations(&gguf, cpu.clone(), &plan).unwrap())) {
+        Ok(report) => match &report.first_failure {
+            None => Ok("clean".to_owned()),
+            Some((class, worst)) => Err(format!("{}: {worst:?}", report.classes[*class].class)),
+        },
+        Err(_) => Err("panic".to_owned()),
+    };
+    let verified = yes("verify", verified);
+    // One fixture's panic must not hide the others' faults.
+    let healthy = match catch_unwind(AssertUnwindSafe(|| diagnosed(&gguf, &tokens))) {
+        Ok(Outcome::Healthy) => Ok("healthy".to_owned()),
+        Ok(other) => Err(format!("{other:?}")),
+        Err(_) => Err("panic".to_owned()),
+    };
+    let healthy = yes("diagnose", healthy);
+    let why = exception.why;
+    let row =
+        format!("| {name} | {arch} {columns}| {continued} | {stepwise} | {batch} | {verified} | {healthy} | {why} |\n");
+    (row, faults)
+}
+
+const HEAD: &str = "# Architectures
+
+Every row is a tiny model of random weights, computed by two other programs: HF Transformers 5.23 in float64 and llama.cpp
+(F32, one thread). Numbers are normalised mean squared errors over all positions, of the reference backend and of the
+processor. A fixture of which one program is not followed says why. The table is written by
+
+    CANDOR_WRITE_TABLE=docs/architectures.md cargo test -p candor-inspect --test breadth
+
+which fails where a number is not below its limit (reference: 1e-9, processor: 1e-6; against llama.cpp 1e-6), a greedy
+continuation differs, a prompt and its tokens one by one, or two sequences together and apart, give something else, or
+`verify` or `diagnose` finds a fault.
+
+| fixture | architecture | against Transformers | against llama.cpp | greedy | prefill = stepwise | batch = single | verify | diagnose | note |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+";
+
+#[test]
+fn every_architecture() {
+    let Some(fixtures) = fixtures() else { return };
+    let only = std::env::var("CANDOR_ONLY").ok();
+    let index = json(&fixtures.join("arch/INDEX.json"));
+    let mut names: Vec<String> =
+        index.as_array().unwrap().iter().map(|entry| entry["dir"].as_str().unwrap().to_owned()).collect();
+    names.retain(|name| !name.starts_with("quant-") && fixtures.join("arch").join(name).is_dir());
+    names.sort();
+    assert!(names.len() > 80, "{names:?}");
+    let (mut table, mut faults) = (HEAD.to_owned(), Vec::new());
+    for name in names.iter().filter(|name| only.as_ref().is_none_or(|only| only.split(',').any(|one| one == *name))) {
+        let (row, wrong) = check(&fixtures.join("arch").join(name), name);
+        print!("{row}");
+        table.push_str(&row);
+        faults.extend(wrong);
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+    if only.is_some() {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if let Some(path) = std::env::var_os("CANDOR_WRITE_TABLE") {
+        fs::write(root.join(path), &table).unwrap();
+    }
+    let carried = fs::read_to_string(root.join("docs/architectures.md")).unwrap_or_default();
+    for name in &names {
+        assert!(carried.contains(&format!("\n| {name} | ")), "docs/architectures.md has no row for {name}");
+    }
+}
