@@ -1,6 +1,6 @@
 //! What can go wrong between a file and a text.
 
-use crate::sampler;
+use crate::{sampler, saved};
 
 /// What can go wrong between a file and a text.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,9 @@ pub enum Error {
     /// The sampling settings make no sense.
     #[error(transparent)]
     Sampler(#[from] sampler::Error),
+    /// A session cannot be saved or taken back.
+    #[error(transparent)]
+    Saved(#[from] saved::Error),
     /// `CANDOR_ISA` names no instruction set of this machine.
     #[error(transparent)]
     Isa(#[from] candor_kernels::UnknownIsa),
@@ -96,6 +99,30 @@ pub enum Error {
         token: u32,
         /// Size of the vocabulary.
         vocab: usize,
+    },
+    /// Tokens cannot be guessed ahead for a model, or by it.
+    #[error("speculative decoding: {architecture} keeps states, which cannot be taken back where a guess was wrong")]
+    SpeculationOnStates {
+        /// The model's architecture.
+        architecture: String,
+    },
+    /// A draft model has another vocabulary.
+    #[error("draft model: expected token {id} to be {target:?} as in the model, got {draft:?}")]
+    DraftVocabulary {
+        /// The first token that differs.
+        id: u32,
+        /// Its text in the model.
+        target: String,
+        /// Its text in the draft model.
+        draft: String,
+    },
+    /// A draft model has more tokens or fewer.
+    #[error("draft model: expected {target} tokens as in the model, got {draft}")]
+    DraftVocabularySize {
+        /// Tokens of the model.
+        target: usize,
+        /// Tokens of the draft model.
+        draft: usize,
     },
     /// The file brings no chat template.
     #[error("the model has no chat template")]

@@ -1,6 +1,7 @@
 //! Continuing a prompt, piece by piece.
 
 use std::{
+    io::Write,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -80,6 +81,17 @@ pub struct Timings {
     pub tokens: usize,
     /// Time from the end of the prompt to the last token.
     pub decode: Duration,
+    /// Tokens that were guessed ahead ([`Session::speculate`]).
+    pub drafted: usize,
+    /// Tokens of them that were chosen.
+    pub accepted: usize,
+}
+
+impl Timings {
+    /// The share of guessed tokens that were chosen; `None` where none were guessed.
+    pub fn acceptance(&self) -> Option<f64> {
+        (self.drafted > 0).then(|| self.accepted as f64 / self.drafted as f64)
+    }
 }
 
 /// A running generation: an iterator over pieces of text.
@@ -152,6 +164,7 @@ impl Session {
         let seen = common == self.tokens().len() && common == prompt.len() && known;
         let common = if seen { common } else { common.min(prompt.len() - 1) };
         self.truncate(common);
+        let prompt_tokens = prompt.len() - self.held();
         let cancel = options.cancel.clone();
         let go_on = |_| !cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
         let finished = self.evaluate_for(wanted, &prompt[common..], go_on)?;
@@ -164,7 +177,7 @@ impl Session {
             pending: None,
             held: String::new(),
             stop_reason: (!finished).then_some(StopReason::Cancelled),
-            timings: Timings { prompt_tokens: prompt.len() - common, prompt: started.elapsed(), ..Timings::default() },
+            timings: Timings { prompt_tokens, prompt: started.elapsed(), ..Timings::default() },
             decoding_since: Instant::now(),
             session: self,
             options,
@@ -195,6 +208,19 @@ impl Generation<'_> {
         self.stop_reason
     }
 
+    /// Where it writes: the prompt, and what was generated and read again.
+    pub fn session(&self) -> &Session {
+        self.session
+    }
+
+    /// Writes the session as it is now, as [`Session::save`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn save(&mut self, out: &mut dyn Write) -> Result<(), Error> {
+        self.session.save(out)
+    }
+
     /// How long it took so far.
     pub fn timings(&self) -> Timings {
         self.timings
@@ -218,7 +244,11 @@ impl Generation<'_> {
                 let Some(shift) = self.options.context_shift else { return Ok(Err(StopReason::ContextFull)) };
                 self.slide(shift)?;
             }
-            self.session.evaluate_for(wanted(&self.sampler), &[token], |_| true)?;
+            // The last token of all need not be guessed ahead.
+            let most = self.options.max_tokens.map_or(usize::MAX, |most| most - self.timings.tokens - 1);
+            let guessed = self.session.go_on(wanted(&self.sampler), token, most)?;
+            self.timings.drafted += guessed.drafted;
+            self.timings.accepted += guessed.accepted;
         }
         let token = self.choose()?;
         self.sampler.accept(token);

@@ -28,13 +28,16 @@ mod generate;
 mod gpus;
 mod model;
 mod observe;
+mod past;
 mod perplexity;
 mod plan;
 mod pooling;
 mod runner;
 pub mod sampler;
+pub mod saved;
 mod sequences;
 mod session;
+pub mod speculate;
 
 pub use candor_cpu::{Batching, Cpus, Placing, Unavailable};
 pub use candor_gguf as gguf;

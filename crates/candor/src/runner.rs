@@ -5,7 +5,7 @@ use std::{ops::Add, sync::Arc};
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
-use candor_ops::{KvPlan, Ops, Step, Tap, Traffic};
+use candor_ops::{KvPlan, Ops, Step, Stored, Tap, Traffic};
 
 use crate::{Error, Observed, Observer};
 
@@ -54,6 +54,8 @@ pub(crate) trait RunPart: Send {
         values: &mut Vec<f32>,
         observer: &mut dyn Observer,
     ) -> Result<(), Error>;
+    /// The cache's contents, where the backend lets them out.
+    fn stored(&mut self) -> Option<&mut dyn Stored>;
     /// As [`RunPart::step`], but where the part would end with logits, it ends with the last norm's result, `[T, D]`.
     fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
     /// What was exchanged with the device so far.
@@ -90,6 +92,11 @@ impl Run {
     /// The same for a step with one output at most; where that is cheaper, only the best token comes of the logits.
     pub(crate) fn step_best(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<Best, Error> {
         self.parts.iter_mut().try_fold(Best::Unknown, |_, part| part.step_best(step, logits))
+    }
+
+    /// The caches' contents in the order of the layers; `None` where a backend does not let them out.
+    pub(crate) fn stored(&mut self) -> Option<Vec<&mut dyn Stored>> {
+        self.parts.iter_mut().map(|part| part.stored()).collect()
     }
 
     /// Runs a step and replaces `values` by what its rows are after the last norm, `[T, D]`.
@@ -215,6 +222,10 @@ where
         self.run(step, values, &mut Watch { step, observer, copy: Vec::new() });
         self.read(step, values);
         self.finish()
+    }
+
+    fn stored(&mut self) -> Option<&mut dyn Stored> {
+        self.ops.stored(&mut self.kv)
     }
 
     fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 
 use candor_ops::Step;
 
-use crate::{Error, Model, SessionOptions, runner, session::Room};
+use crate::{Error, Model, SessionOptions, past::Past, runner, session::Room};
 
 /// Sequences of tokens in a model's memory that are decoded together.
 ///
@@ -13,8 +13,16 @@ pub struct Sequences {
     model: Model,
     run: runner::Run,
     room: Room,
-    lengths: Vec<usize>,
+    all: Vec<Sequence>,
     logits: Vec<f32>,
+}
+
+/// One of them.
+#[derive(Clone, Default)]
+struct Sequence {
+    tokens: Vec<u32>,
+    /// Which of its tokens are in memory.
+    past: Past,
 }
 
 impl Sequences {
@@ -28,12 +36,12 @@ impl Sequences {
         let room = Room::new(loaded.config(), count, options)?;
         // A pass over all sequences needs as many rows, and the logits of every one.
         let run = loaded.begin(&room.plan, room.chunk.max(count), count)?;
-        Ok(Sequences { model, run, room, lengths: vec![0; count], logits: Vec::new() })
+        Ok(Sequences { model, run, room, all: vec![Sequence::default(); count], logits: Vec::new() })
     }
 
     /// Tokens seen so far, of each sequence.
-    pub fn lengths(&self) -> &[usize] {
-        &self.lengths
+    pub fn lengths(&self) -> Vec<usize> {
+        self.all.iter().map(|sequence| sequence.tokens.len()).collect()
     }
 
     /// Positions that each sequence has.
@@ -41,9 +49,13 @@ impl Sequences {
         self.room.plan.context
     }
 
-    /// Forgets all but the first `len` tokens of every sequence.
+    /// Forgets all but the first `len` tokens of every sequence. A model with states, which cannot be taken back, computes
+    /// those anew when more tokens are evaluated.
     pub fn truncate(&mut self, len: usize) {
-        self.lengths.iter_mut().for_each(|length| *length = len.min(*length));
+        for Sequence { tokens, past } in self.all.iter_mut().filter(|sequence| len < sequence.tokens.len()) {
+            tokens.truncate(len);
+            past.truncate(&self.room.plan, len);
+        }
     }
 
     /// Appends tokens to one sequence and computes the logits of the last one. `proceed` is asked before every step
@@ -60,24 +72,48 @@ impl Sequences {
         tokens: &[u32],
         mut proceed: impl FnMut(usize) -> bool,
     ) -> Result<bool, Error> {
-        let first = self.lengths[sequence];
-        self.admit(first + tokens.len(), tokens)?;
+        self.admit(self.all[sequence].tokens.len() + tokens.len(), tokens)?;
+        if !tokens.is_empty() && !self.catch_up(sequence, || proceed(0))? {
+            return Ok(false);
+        }
         let mut done = 0;
         for chunk in tokens.chunks(self.room.chunk) {
             if !proceed(done) {
                 return Ok(false);
             }
-            let start = (first + done) as u32;
-            let positions: Vec<u32> = (start..start + chunk.len() as u32).collect();
             done += chunk.len();
-            let sequences = vec![sequence as u32; chunk.len()];
             let last = [chunk.len() as u32 - 1];
-            let outputs: &[u32] = if done == tokens.len() { &last } else { &[] };
-            let step = Step { tokens: chunk, positions: &positions, sequences: &sequences, outputs };
-            self.run.step(step, &mut self.logits)?;
-            self.lengths[sequence] = first + done;
+            self.feed(sequence, chunk, if done == tokens.len() { &last } else { &[] })?;
+            self.all[sequence].tokens.extend_from_slice(chunk);
         }
         Ok(true)
+    }
+
+    /// Computes a sequence's tokens anew that memory no longer holds; `false` if `proceed` stopped that.
+    fn catch_up(&mut self, sequence: usize, mut proceed: impl FnMut() -> bool) -> Result<bool, Error> {
+        loop {
+            let Sequence { tokens, past } = &self.all[sequence];
+            let missing = &tokens[past.held()..];
+            if missing.is_empty() {
+                return Ok(true);
+            }
+            if !proceed() {
+                return Ok(false);
+            }
+            let chunk = missing[..missing.len().min(self.room.chunk)].to_vec();
+            self.feed(sequence, &chunk, &[])?;
+        }
+    }
+
+    /// Puts tokens into memory after those that it holds of a sequence.
+    fn feed(&mut self, sequence: usize, tokens: &[u32], outputs: &[u32]) -> Result<(), Error> {
+        let first = self.all[sequence].past.held() as u32;
+        let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
+        let sequences = vec![sequence as u32; tokens.len()];
+        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs };
+        self.run.step(step, &mut self.logits)?;
+        self.all[sequence].past.extend(tokens.len());
+        Ok(())
     }
 
     /// Appends a token to every sequence, in one pass, and computes the logits of all.
@@ -88,13 +124,19 @@ impl Sequences {
     /// # Panics
     /// If there are not as many tokens as sequences.
     pub fn advance(&mut self, tokens: &[u32]) -> Result<(), Error> {
-        assert_eq!(tokens.len(), self.lengths.len(), "a token for each sequence");
-        self.admit(self.lengths.iter().copied().max().unwrap_or(0) + 1, tokens)?;
-        let positions: Vec<u32> = self.lengths.iter().map(|&length| length as u32).collect();
+        assert_eq!(tokens.len(), self.all.len(), "a token for each sequence");
+        self.admit(self.lengths().into_iter().max().unwrap_or(0) + 1, tokens)?;
+        for sequence in 0..self.all.len() {
+            self.catch_up(sequence, || true)?;
+        }
+        let positions: Vec<u32> = self.all.iter().map(|sequence| sequence.past.held() as u32).collect();
         let numbers: Vec<u32> = (0..tokens.len() as u32).collect();
         let step = Step { tokens, positions: &positions, sequences: &numbers, outputs: &numbers };
         self.run.step(step, &mut self.logits)?;
-        self.lengths.iter_mut().for_each(|length| *length += 1);
+        for (sequence, &token) in self.all.iter_mut().zip(tokens) {
+            sequence.tokens.push(token);
+            sequence.past.extend(1);
+        }
         Ok(())
     }
 

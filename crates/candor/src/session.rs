@@ -1,11 +1,14 @@
 //! A session: the tokens that a model has seen, their keys and values, and how more are added.
 
 use candor_models::Config;
-use candor_ops::{KvFormat, KvPlan, Step, Traffic};
+use candor_ops::{KvFormat, KvPlan, Step, Stored, Traffic};
 
 use crate::{
     Error, Model, Observer,
+    past::Past,
     runner::{self, Best},
+    saved,
+    speculate::{self, Ahead, Speculation},
 };
 
 /// The size of a session.
@@ -46,12 +49,25 @@ const LOGITS_ELEMENTS: usize = 1 << 24;
 pub struct Session {
     model: Model,
     run: runner::Run,
-    context: usize,
+    plan: KvPlan,
     chunk: usize,
     max_outputs: usize,
     tokens: Vec<u32>,
+    /// Which of them are in memory; fewer than there are after going back where that cannot be done in place.
+    past: Past,
     logits: Vec<f32>,
     best: Best,
+    speculation: Option<Speculation>,
+    ahead: Ahead,
+}
+
+/// What came of guesses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Guessed {
+    /// Tokens that were tried.
+    pub(crate) drafted: usize,
+    /// Tokens of them that were chosen.
+    pub(crate) accepted: usize,
 }
 
 /// What is to be known of the last token.
@@ -113,8 +129,9 @@ impl Session {
         let max_outputs = room.outputs(loaded.config());
         let Room { plan, chunk } = room;
         let run = loaded.begin(&plan, chunk, max_outputs)?;
-        let (context, tokens, logits, best) = (plan.context, Vec::new(), Vec::new(), Best::Unknown);
-        Ok(Session { model, run, context, chunk, max_outputs, tokens, logits, best })
+        let (tokens, past, logits, best) = (Vec::new(), Past::default(), Vec::new(), Best::Unknown);
+        let (speculation, ahead) = (None, Ahead::default());
+        Ok(Session { model, run, plan, chunk, max_outputs, tokens, past, logits, best, speculation, ahead })
     }
 
     /// The model.
@@ -124,7 +141,7 @@ impl Session {
 
     /// Positions in all.
     pub fn context(&self) -> usize {
-        self.context
+        self.plan.context
     }
 
     /// The tokens seen so far.
@@ -148,10 +165,13 @@ impl Session {
         self.run.traffic()
     }
 
-    /// Forgets all but the first `len` tokens.
+    /// Forgets all but the first `len` tokens. A model with states, which cannot be taken back, computes those anew when
+    /// more tokens are evaluated.
     pub fn truncate(&mut self, len: usize) {
         if len < self.tokens.len() {
+            self.drop_ahead();
             self.tokens.truncate(len);
+            self.past.truncate(&self.plan, len);
             self.logits.clear();
             self.best = Best::Unknown;
         }
@@ -174,6 +194,9 @@ impl Session {
         mut proceed: impl FnMut(usize) -> bool,
     ) -> Result<bool, Error> {
         self.admit(tokens)?;
+        if !tokens.is_empty() && !self.catch_up(|| proceed(0))? {
+            return Ok(false);
+        }
         let mut done = 0;
         for chunk in tokens.chunks(self.chunk) {
             if !proceed(done) {
@@ -186,12 +209,66 @@ impl Session {
         Ok(true)
     }
 
+    /// Guesses tokens from now on while text is generated, or no longer. Texts stay the same: see [`speculate`].
+    ///
+    /// # Errors
+    /// If the model keeps states, which cannot be taken back.
+    pub fn speculate(&mut self, speculation: Option<Speculation>) -> Result<(), Error> {
+        if speculation.is_some() {
+            speculate::refuse_states(&self.model)?;
+        }
+        self.speculation = speculation;
+        Ok(())
+    }
+
+    /// Appends a token that was chosen and computes what is wanted of it, with up to `most` tokens that may follow.
+    pub(crate) fn go_on(&mut self, wanted: Wanted, token: u32, most: usize) -> Result<Guessed, Error> {
+        if self.ahead.take(token, &mut self.logits) {
+            self.tokens.push(token);
+            self.best = Best::Unknown;
+            return Ok(Guessed { drafted: 0, accepted: 1 });
+        }
+        let drafts = self.draft(token, most)?;
+        if drafts.is_empty() {
+            self.evaluate_for(wanted, &[token], |_| true)?;
+            return Ok(Guessed::default());
+        }
+        self.admit(&[token])?;
+        self.catch_up(|| true)?;
+        let tokens = [&[token][..], &drafts].concat();
+        let outputs: Vec<u32> = (0..tokens.len() as u32).collect();
+        self.feed(&tokens, &outputs, |run, step, logits| run.step(step, logits).map(|()| Best::Unknown))?;
+        self.tokens.push(token);
+        let drafted = drafts.len();
+        self.ahead.keep(drafts, &mut self.logits);
+        Ok(Guessed { drafted, accepted: 0 })
+    }
+
+    /// Up to `most` tokens that may follow `token`, as many as a step and the context have room for.
+    fn draft(&mut self, token: u32, most: usize) -> Result<Vec<u32>, Error> {
+        let Some(speculation) = &mut self.speculation else { return Ok(Vec::new()) };
+        let room = self.plan.context.saturating_sub(self.tokens.len() + 1);
+        let most = most.min(room).min(self.max_outputs.min(self.chunk) - 1);
+        self.tokens.push(token);
+        let drafts = speculation.draft(&self.tokens, most, self.model.config().vocab);
+        self.tokens.pop();
+        drafts
+    }
+
+    /// Forgets what was guessed.
+    fn drop_ahead(&mut self) {
+        if self.ahead.drop_rest() {
+            self.past.truncate(&self.plan, self.tokens.len());
+        }
+    }
+
     /// Appends tokens and hands the logits of every one, `[V]`, to `each` with its index.
     ///
     /// # Errors
     /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
     pub fn evaluate_each(&mut self, tokens: &[u32], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         self.admit(tokens)?;
+        self.catch_up(|| true)?;
         let vocab = self.model.config().vocab;
         for (number, chunk) in tokens.chunks(self.max_outputs).enumerate() {
             let outputs: Vec<u32> = (0..chunk.len() as u32).collect();
@@ -212,6 +289,7 @@ impl Session {
     /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
     pub fn observe(&mut self, tokens: &[u32], logits: Logits, observer: &mut dyn Observer) -> Result<(), Error> {
         self.admit(tokens)?;
+        self.catch_up(|| true)?;
         let size = match logits {
             Logits::All => self.max_outputs,
             Logits::Last => self.chunk,
@@ -240,10 +318,55 @@ impl Session {
             return Err(Error::Token { token, vocab });
         }
         let prompt = self.tokens.len() + tokens.len();
-        if prompt > self.context {
-            return Err(Error::PromptTooLong { prompt, context: self.context });
+        if prompt > self.context() {
+            return Err(Error::PromptTooLong { prompt, context: self.context() });
         }
         Ok(())
+    }
+
+    /// Tokens that are not computed again when more are evaluated.
+    pub(crate) fn held(&self) -> usize {
+        self.past.held()
+    }
+
+    /// What memory holds.
+    pub(crate) fn past(&self) -> &Past {
+        &self.past
+    }
+
+    /// The dimensions of the cache.
+    pub(crate) fn plan(&self) -> &KvPlan {
+        &self.plan
+    }
+
+    /// The caches' contents.
+    pub(crate) fn stored(&mut self) -> Result<Vec<&mut dyn Stored>, Error> {
+        let device = self.model.device_label();
+        self.run.stored().ok_or_else(|| saved::Error::Device { device: device.to_owned() }.into())
+    }
+
+    /// Brings memory to where the tokens end, neither before nor beyond.
+    pub(crate) fn settle(&mut self) -> Result<(), Error> {
+        self.catch_up(|| true).map(drop)
+    }
+
+    /// Takes over tokens whose keys, values and states were put into the cache.
+    pub(crate) fn become_of(&mut self, tokens: Vec<u32>, logits: Vec<f32>, past: Past) {
+        (self.tokens, self.logits, self.past, self.best) = (tokens, logits, past, Best::Unknown);
+    }
+
+    /// Computes the session's tokens anew that memory no longer holds; `false` if `proceed` stopped that.
+    fn catch_up(&mut self, mut proceed: impl FnMut() -> bool) -> Result<bool, Error> {
+        self.drop_ahead();
+        while self.past.held() < self.tokens.len() {
+            if !proceed() {
+                return Ok(false);
+            }
+            let first = self.past.held();
+            let tokens = self.tokens[first..self.tokens.len().min(first + self.chunk)].to_vec();
+            self.feed(&tokens, &[], |run, step, logits| run.step(step, logits).map(|()| Best::Unknown))?;
+        }
+        Ok(true)
     }
 
     fn step(&mut self, tokens: &[u32], outputs: &[u32], wanted: Wanted) -> Result<(), Error> {
@@ -260,12 +383,24 @@ impl Session {
         outputs: &[u32],
         take: impl FnOnce(&mut runner::Run, Step<'_>, &mut Vec<f32>) -> Result<Best, Error>,
     ) -> Result<(), Error> {
-        let first = self.tokens.len() as u32;
+        self.feed(tokens, outputs, take)?;
+        self.tokens.extend_from_slice(tokens);
+        Ok(())
+    }
+
+    /// Puts tokens into memory after those that it holds.
+    fn feed(
+        &mut self,
+        tokens: &[u32],
+        outputs: &[u32],
+        take: impl FnOnce(&mut runner::Run, Step<'_>, &mut Vec<f32>) -> Result<Best, Error>,
+    ) -> Result<(), Error> {
+        let first = self.past.held() as u32;
         let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
         let sequences = vec![0; tokens.len()];
         let step = Step { tokens, positions: &positions, sequences: &sequences, outputs };
         self.best = take(&mut self.run, step, &mut self.logits)?;
-        self.tokens.extend_from_slice(tokens);
+        self.past.extend(tokens.len());
         Ok(())
     }
 }

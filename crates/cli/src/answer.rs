@@ -3,7 +3,7 @@
 use std::{io::Write, sync::Arc, sync::atomic::AtomicBool};
 
 use candor::{
-    ContextShift, GenerateOptions, Session, SessionOptions, StopReason, Timings, ops::KvFormat, tokenizer::Show,
+    ContextShift, GenerateOptions, Generation, SessionOptions, StopReason, Timings, ops::KvFormat, tokenizer::Show,
 };
 
 use crate::{
@@ -63,16 +63,10 @@ pub fn options(
     })
 }
 
-/// Generates, and writes each piece of text to `out` as it comes.
-pub fn stream(
-    session: &mut Session,
-    prompt: &[u32],
-    options: GenerateOptions,
-    out: &mut impl Write,
-) -> Result<Answer, Error> {
-    let context = session.context();
+/// Goes on generating, and writes each piece of text to `out` as it comes.
+pub fn stream(mut generation: Generation<'_>, out: &mut impl Write) -> Result<Answer, Error> {
+    let context = generation.session().context();
     let mut text = String::new();
-    let mut generation = session.generate(prompt, options)?;
     for piece in generation.by_ref() {
         let piece = match piece {
             Ok(piece) => piece,
@@ -108,8 +102,18 @@ impl Answer {
     pub fn say_timings(&self) {
         say!("prompt: {}", Speed(self.timings.prompt_tokens, self.timings.prompt));
         say!("decode: {}", Speed(self.timings.tokens, self.timings.decode));
+        if let Some(line) = guesses(self.timings) {
+            say!("{line}");
+        }
         say!("stopped: {}", reason(self.reason));
     }
+}
+
+/// How many guessed tokens were right; `None` where none were guessed.
+pub fn guesses(timings: Timings) -> Option<String> {
+    let Timings { drafted, accepted, .. } = timings;
+    let percent = 100.0 * timings.acceptance()?;
+    Some(format!("draft: {accepted} of {drafted} tokens accepted ({percent:.1} %)"))
 }
 
 /// The reason in words.

@@ -118,6 +118,12 @@ pub enum Error {
         /// What is wrong with it.
         error: serde_json::Error,
     },
+    /// The file of `--prompt-cache` is something else.
+    #[error("{}: expected a prompt cache, got something else", path.display())]
+    NoPromptCache {
+        /// The file.
+        path: PathBuf,
+    },
     /// A manual page for a command that does not exist.
     #[error("{name} is no command of candor")]
     NoSuchPage {
@@ -217,6 +223,12 @@ impl Error {
                 None => "/set lists the settings",
             },
             Error::Escape(_) => r#"the escapes are \n \t \r \\ \" \' and \x41"#,
+            Error::NoPromptCache { .. } => "--prompt-cache names a file of its own, which is made where there is none",
+            Error::Candor(candor::Error::Saved(_)) => "--device cpu runs on the processor; leave out --prompt-cache",
+            Error::Candor(candor::Error::SpeculationOnStates { .. }) => "leave out --model-draft and --prompt-lookup",
+            Error::Candor(candor::Error::DraftVocabulary { .. } | candor::Error::DraftVocabularySize { .. }) => {
+                "a draft model is a smaller one of the same family, with the same vocabulary"
+            }
             Error::NoPrompt => "give one with -p TEXT, -f FILE or through a pipe; candor chat starts a conversation",
             Error::NoText => "give one with -f FILE or through a pipe",
             Error::NoLines => "give one on each line of -f FILE or of stdin",

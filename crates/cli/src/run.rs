@@ -16,7 +16,10 @@ use crate::{
     interrupt::{EXIT_CODE, Interrupt},
     open::{Opened, Source},
     output::say,
-    report, text,
+    prompt_cache::PromptCache,
+    report,
+    speculation::Guesses,
+    text,
 };
 
 /// Runs the command.
@@ -34,9 +37,10 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     if args.prompt.raw && line.rank("system_prompt").max(line.rank("system_prompt_file")) == Rank::Flag {
         return Err(Error::SystemPrompt("--raw goes without"));
     }
+    let guesses = Guesses::of(line, &args.speculation)?;
     let prompt = prompt(&args.prompt, args.template.escape, line)?;
-    let session = answer::session_options(args.context.ctx_size, &args.context.cache, &args.performance);
-    let opened = source.open(&args.performance, session, &args.output)?;
+    let size = answer::session_options(args.context.ctx_size, &args.context.cache, &args.performance);
+    let opened = source.open(&args.performance, size, &args.output)?;
     let text = full_text(args, line, &opened.model, &prompt)?;
     let tokens = opened.model.encode_prompt(&text);
     if args.verbose_prompt {
@@ -45,12 +49,18 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
 
     let answering = interrupt.answering();
     let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?;
-    let mut session = opened.model.session(&session)?;
+    let mut session = opened.model.session(&size)?;
+    guesses.begin(&mut session, &args.performance, size, &args.output)?;
+    let cache = PromptCache::of(&args.prompt_cache);
+    cache.read(&mut session)?;
     if args.output.verbose {
         report::say_model(&opened, &session, &args.context.cache, &args.performance);
         report::say_sampling(&options.sampling);
     }
-    let answer = answer::stream(&mut session, &tokens, options, &mut io::stdout().lock())?;
+    let mut generation = session.generate(&tokens, options)?;
+    cache.write_prompt(&mut generation)?;
+    let answer = answer::stream(generation, &mut io::stdout().lock())?;
+    cache.write_all(&mut session)?;
     if args.output.verbose {
         say_timings(&opened, &answer);
     }

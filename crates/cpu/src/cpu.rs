@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use candor_kernels::{F32Kernels, Kernels};
-use candor_ops::{Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Tensor, Unary};
+use candor_ops::{
+    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Stored, Tensor, Unary,
+};
 
 use crate::attend::{Attend, Cache};
 use crate::elementwise;
@@ -190,6 +192,10 @@ impl Prims for Cpu {
 
     fn kv(&mut self, plan: &KvPlan) -> Kv {
         Kv::new(plan, self.kernels, self.pages)
+    }
+
+    fn stored<'a>(&mut self, kv: &'a mut Kv) -> Option<&'a mut dyn Stored> {
+        Some(kv)
     }
 
     fn rope_table(&mut self, rope: Rope) -> Rotation {

@@ -1,5 +1,7 @@
 //! The key-value cache.
 
+mod stored;
+
 use candor_kernels::{AttentionKernels, Kernels, PANEL};
 use candor_ops::{KvFormat, KvPlan, LayerCache, Mask, RING};
 
@@ -11,6 +13,8 @@ use crate::memory::{Pages, Zeroed};
 /// Memory of positions that were never written is not touched, so on common systems it takes no room.
 pub struct Kv {
     pub(crate) plan: KvPlan,
+    /// The instruction set that computes what is kept.
+    isa: &'static str,
     layers: Vec<Layer>,
 }
 
@@ -73,7 +77,8 @@ impl<'a> Units<'a> {
 
 impl Store {
     fn new(kernels: AttentionKernels, unit: Option<usize>, units: usize, heads: usize, pages: Pages) -> Store {
-        let unit = unit.expect("head dimensions are whole blocks: the plan was checked");
+        // A layer that does not attend has no heads, of a width that no format need fit.
+        let unit = if heads == 0 { 0 } else { unit.expect("head dimensions are whole blocks: the plan was checked") };
         Store { kernels, unit, units, bytes: Zeroed::new(heads * units * unit, pages) }
     }
 
@@ -103,7 +108,7 @@ impl Kv {
                 states: layer.states.map(|len| vec![0.0; plan.sequences * len]),
             }
         });
-        Kv { plan: plan.clone(), layers: layers.collect() }
+        Kv { plan: plan.clone(), isa: kernels.name, layers: layers.collect() }
     }
 
     /// The number of a head among those of a layer's sequences.

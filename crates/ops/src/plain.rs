@@ -1,6 +1,8 @@
 //! A backend with its fusions switched off: tells a wrong fusion from a wrong primitive.
 
-use crate::{Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Tensor, Unary};
+use crate::{
+    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Stored, Tensor, Unary,
+};
 
 /// Runs `B`'s primitives and the default bodies of all fusions.
 #[derive(Clone, Debug, Default)]
@@ -145,6 +147,9 @@ impl<B: Prims> Prims for Plain<B> {
     }
     fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {
         self.0.download(snapshot, out);
+    }
+    fn stored<'a>(&mut self, kv: &'a mut B::Kv) -> Option<&'a mut dyn Stored> {
+        self.0.stored(kv)
     }
     fn finish(&mut self) -> Result<(), Error> {
         self.0.finish()

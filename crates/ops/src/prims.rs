@@ -1,6 +1,6 @@
 //! The operations of a forward pass. Outputs come first and are `&mut`, inputs are `&`, numbers come last.
 
-use crate::{Attention, Columns, Error, KvPlan, Norm, Recurrence, Rope, Router, Step, Tensor, Unary};
+use crate::{Attention, Columns, Error, KvPlan, Norm, Recurrence, Rope, Router, Step, Stored, Tensor, Unary};
 
 /// How attention heads are laid out in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -175,6 +175,12 @@ pub trait Prims {
     fn snapshot(&mut self, x: &Self::Buf) -> Self::Snapshot;
     /// Reads a snapshot row by row into `out`, replacing what was there.
     fn download(&mut self, snapshot: &Self::Snapshot, out: &mut Vec<f32>);
+
+    /// A cache's contents, to be saved or put back between steps; `None` where the backend has no way to do that.
+    fn stored<'a>(&mut self, kv: &'a mut Self::Kv) -> Option<&'a mut dyn Stored> {
+        let _ = kv;
+        None
+    }
 
     /// The end of a step: what was asked for is under way, and the first thing that went wrong is told. Until then
     /// results may be anything.

@@ -4,9 +4,11 @@
 //! It says what is meant. That it is right is shown by other programs, and that a backend is right by comparing it
 //! with this one.
 
+mod stored;
+
 use crate::{
     Attention, Columns, Decay, Error, KvFormat, KvPlan, LayerCache, Norm, NormKind, Ops, Prims, Recurrence, Rope,
-    Router, Step, Tensor, Unary, alibi_slope, relative_bucket, sequence_len,
+    Router, Step, Stored, Tensor, Unary, alibi_slope, relative_bucket, sequence_len,
 };
 
 /// The scalar backend.
@@ -197,6 +199,10 @@ impl Prims for Reference {
 
     fn routes(&mut self, _: usize, used: usize) -> Chosen {
         Chosen { used, experts: Vec::new() }
+    }
+
+    fn stored<'a>(&mut self, kv: &'a mut Cache) -> Option<&'a mut dyn Stored> {
+        Some(kv)
     }
 
     fn rope_table(&mut self, rope: Rope) -> Rope {

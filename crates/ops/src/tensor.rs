@@ -69,6 +69,16 @@ pub enum Error {
         /// What went wrong.
         what: String,
     },
+    /// A cache was to be read back from bytes that are not its own.
+    #[error("cache of layer {layer}: expected {expected} bytes, got {got}")]
+    Stored {
+        /// The layer, counted within its backend's.
+        layer: usize,
+        /// Bytes that would fit.
+        expected: usize,
+        /// Bytes found.
+        got: usize,
+    },
     /// An operation was given shapes that do not belong together.
     #[error("{op}: expected {expected:?}, got {got:?}")]
     Shape {

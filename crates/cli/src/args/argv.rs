@@ -8,6 +8,7 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-sysf", "--system-prompt-file"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
+    ("-md", "--model-draft"),
     ("-ub", "--ubatch-size"),
     ("-pg", "--n-prompt-gen"),
     ("-tb", "--threads-batch"),

@@ -3,6 +3,7 @@
 //!
 //! Flags carry llama.cpp's names. Variables are not written here: [`parse`] gives each flag its own.
 
+pub mod ahead;
 pub mod argv;
 pub mod bench;
 pub mod device;
@@ -20,6 +21,7 @@ use clap_complete::Shell;
 
 use crate::errors::Error;
 
+pub use ahead::{PromptCacheArgs, SpeculationArgs};
 pub use bench::BenchArgs;
 pub use device::DeviceArgs;
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
@@ -109,6 +111,10 @@ pub struct RunArgs {
     #[command(flatten)]
     pub context: ContextArgs,
     #[command(flatten)]
+    pub prompt_cache: PromptCacheArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
+    #[command(flatten)]
     pub performance: PerformanceArgs,
     /// Print the prompt as the model sees it and its tokens to stderr
     #[arg(long, help_heading = "Output")]
@@ -128,6 +134,8 @@ pub struct ChatArgs {
     pub tunable: Tunable,
     #[command(flatten)]
     pub context: ContextArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     #[command(flatten)]
     pub performance: PerformanceArgs,
     #[command(flatten)]

@@ -18,6 +18,7 @@ use crate::{
     output::{Speed, say},
     report,
     settings::{self, Setting},
+    speculation::Guesses,
 };
 
 /// Whether the conversation goes on.
@@ -36,6 +37,7 @@ pub struct Conversation<'a> {
     opened: Opened,
     template: Option<ChatTemplate>,
     session: Session,
+    guesses: Guesses<'a>,
     system: Option<String>,
     turns: Vec<Turn>,
     tunable: Tunable,
@@ -59,13 +61,15 @@ impl<'a> Conversation<'a> {
         let template = template_of_file(&args.template)?;
         let system = system_prompt(line, &args.template)?;
         let opened = source.open(&args.performance, session_options(args), &args.output)?;
-        let session = open_session(args, &opened, template.as_ref())?;
+        let guesses = Guesses::of(line, &args.speculation)?;
+        let session = open_session(args, &opened, template.as_ref(), &guesses)?;
         let conversation = Conversation {
             args,
             interrupt,
             opened,
             template,
             session,
+            guesses,
             system,
             turns: Vec::new(),
             tunable: args.tunable.clone(),
@@ -122,7 +126,7 @@ impl<'a> Conversation<'a> {
         let mut options = self.options(prompt.len())?;
         let answering = self.interrupt.answering();
         options.cancel = Some(answering.cancel());
-        answer::stream(&mut self.session, &prompt, options, &mut io::stdout().lock())
+        answer::stream(self.session.generate(&prompt, options)?, &mut io::stdout().lock())
     }
 
     /// Does what a command asks for.
@@ -180,7 +184,7 @@ impl<'a> Conversation<'a> {
     fn change_model(&mut self, path: &str) -> Result<(), Error> {
         let opened =
             Source::File(path.into()).open(&self.args.performance, session_options(self.args), &self.args.output)?;
-        self.session = open_session(self.args, &opened, self.template.as_ref())?;
+        self.session = open_session(self.args, &opened, self.template.as_ref(), &self.guesses)?;
         self.opened = opened;
         say!("{} answers from now on", self.model_name());
         Ok(())
@@ -239,16 +243,27 @@ impl<'a> Conversation<'a> {
             Speed(last.prompt_tokens, last.prompt),
             Speed(last.tokens, last.decode)
         );
+        if let Some(line) = answer::guesses(*last) {
+            say!("{line}");
+        }
         say!("answers: {answers}; prompt {}; decode {}", Speed(prompt.0, prompt.1), Speed(decode.0, decode.1));
     }
 }
 
 /// A session for a conversation with a model, which must have a template.
-fn open_session(args: &ChatArgs, opened: &Opened, template: Option<&ChatTemplate>) -> Result<Session, Error> {
+fn open_session(
+    args: &ChatArgs,
+    opened: &Opened,
+    template: Option<&ChatTemplate>,
+    guesses: &Guesses<'_>,
+) -> Result<Session, Error> {
     if template.is_none() && opened.model.chat_template()?.is_none() {
         return Err(candor::Error::NoChatTemplate.into());
     }
-    Ok(opened.model.session(&session_options(args))?)
+    let options = session_options(args);
+    let mut session = opened.model.session(&options)?;
+    guesses.begin(&mut session, &args.performance, options, &args.output)?;
+    Ok(session)
 }
 
 /// The size of the conversation's session.

@@ -1,0 +1,293 @@
+//! A session in a file: its tokens, its keys, values and states, and what they belong to. Little-endian throughout:
+//!
+//! ```text
+//! "candorpc"  version u32  model u64  shape: u32, text
+//! reached u64  tokens: u64, u32 each  logits: u64, f32 each
+//! each layer: u64, bytes
+//! sum of all before, u64
+//! ```
+//!
+//! `model` is a hash of metadata, tensor directory and the first bytes of each tensor; `shape` says in words what else must
+//! be the same: formats of the cache, and which layers lie how on which backend.
+
+mod hash;
+
+use std::io::{self, Write};
+
+use candor_gguf::Gguf;
+use candor_ops::Prefix;
+
+use crate::{Session, past::Past};
+use hash::Hash;
+
+/// What a file begins with.
+const MAGIC: &[u8; 8] = b"candorpc";
+
+/// Changes with the meaning of the bytes.
+const VERSION: u32 = 1;
+
+/// Bytes of each tensor that say whether it is the same: two models may differ in nothing else.
+const SAMPLE: usize = 256;
+
+/// Why a session cannot be saved or taken back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The backend has no way to read its cache.
+    #[error("{device}: keys and values cannot be saved from there or put back")]
+    Device {
+        /// Where the model runs.
+        device: String,
+    },
+    /// Something else than a saved session.
+    #[error("expected a saved session, which begins with {:?}", "candorpc")]
+    Magic,
+    /// A version that this program does not know.
+    #[error("expected version {VERSION} of saved sessions, got {got}")]
+    Version {
+        /// The file's.
+        got: u32,
+    },
+    /// The file was cut or changed.
+    #[error("the file is damaged: its end or its sum is not as it was written")]
+    Damaged,
+    /// It was made with another model.
+    #[error("it belongs to another model")]
+    Model,
+    /// It was made with other settings or on another device.
+    #[error("expected {expected}, got {got}")]
+    Shape {
+        /// The session's.
+        expected: String,
+        /// The file's.
+        got: String,
+    },
+    /// There are more positions in it than in the session.
+    #[error("it has {tokens} tokens, the context holds {context}")]
+    TooLong {
+        /// Tokens of the file.
+        tokens: usize,
+        /// Positions of the session.
+        context: usize,
+    },
+    /// Writing failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A writer that sums up what passes.
+struct Summed<'w> {
+    out: &'w mut dyn Write,
+    sum: Hash,
+}
+
+impl Summed<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.sum.update(bytes);
+        Ok(self.out.write_all(bytes)?)
+    }
+
+    /// A length and what is as long, in pieces of `size` bytes.
+    fn put_sized(&mut self, bytes: &[u8], size: usize) -> Result<(), Error> {
+        self.put(&(bytes.len() as u64 / size as u64).to_le_bytes())?;
+        self.put(bytes)
+    }
+}
+
+/// What is left of a file.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
+        let (front, back) = self.0.split_at_checked(len).ok_or(Error::Damaged)?;
+        self.0 = back;
+        Ok(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        self.take(N)?.try_into().map_err(|_| Error::Damaged)
+    }
+
+    fn number(&mut self) -> Result<usize, Error> {
+        usize::try_from(u64::from_le_bytes(self.array()?)).map_err(|_| Error::Damaged)
+    }
+
+    /// As many pieces of `N` bytes as a number says.
+    fn sized<const N: usize>(&mut self) -> Result<impl Iterator<Item = [u8; N]> + use<'a, N>, Error> {
+        let bytes = self.number()?.checked_mul(N).ok_or(Error::Damaged)?;
+        Ok(self.take(bytes)?.as_chunks().0.iter().copied())
+    }
+}
+
+impl Session {
+    /// Writes the session: what [`Session::load`] takes back, to the bit.
+    ///
+    /// # Errors
+    /// If the model runs where that is not possible, writing fails, or the device does.
+    pub fn save(&mut self, out: &mut dyn Write) -> Result<(), crate::Error> {
+        self.settle()?;
+        let shape = self.shape()?;
+        let positions = self.tokens().len();
+        let mut file = Summed { out, sum: Hash::default() };
+        file.put(MAGIC)?;
+        file.put(&VERSION.to_le_bytes())?;
+        file.put(&fingerprint(self.model().gguf()).to_le_bytes())?;
+        file.put(&(shape.len() as u32).to_le_bytes())?;
+        file.put(shape.as_bytes())?;
+        file.put(&(self.past().reached() as u64).to_le_bytes())?;
+        let tokens: Vec<u8> = self.tokens().iter().flat_map(|token| token.to_le_bytes()).collect();
+        file.put_sized(&tokens, 4)?;
+        let logits: Vec<u8> = self.logits().iter().flat_map(|logit| logit.to_le_bytes()).collect();
+        file.put_sized(&logits, 4)?;
+        let mut bytes = Vec::new();
+        for cache in self.stored()? {
+            for layer in 0..cache.layers() {
+                bytes.clear();
+                cache.save(&mut bytes, Prefix { layer, sequence: 0, positions });
+                file.put_sized(&bytes, 1)?;
+            }
+        }
+        let sum = file.sum.finish();
+        Ok(out.write_all(&sum.to_le_bytes()).map_err(Error::Io)?)
+    }
+
+    /// Takes back what [`Session::save`] wrote and forgets what was there before; how many tokens that are. After an error
+    /// the session is empty.
+    ///
+    /// # Errors
+    /// If it is no saved session, or one of another model, of other settings or another device; or the model runs where that
+    /// is not possible.
+    pub fn load(&mut self, bytes: &[u8]) -> Result<usize, crate::Error> {
+        self.truncate(0);
+        let (tokens, logits, reached) = self.read(bytes)?;
+        let past = Past::of(tokens.len(), reached);
+        let len = tokens.len();
+        self.become_of(tokens, logits, past);
+        Ok(len)
+    }
+
+    /// Puts a file's keys, values and states into the cache, and gives the rest.
+    fn read(&mut self, bytes: &[u8]) -> Result<(Vec<u32>, Vec<f32>, usize), crate::Error> {
+        let shape = self.shape()?;
+        let Some((contents, sum)) = bytes.split_last_chunk().filter(|(contents, _)| contents.starts_with(MAGIC)) else {
+            return Err(Error::Magic.into());
+        };
+        let mut rest = Rest(&contents[MAGIC.len()..]);
+        let got = u32::from_le_bytes(rest.array()?);
+        if got != VERSION {
+            return Err(Error::Version { got }.into());
+        }
+        let mut found = Hash::default();
+        found.update(contents);
+        if found.finish() != u64::from_le_bytes(*sum) {
+            return Err(Error::Damaged.into());
+        }
+        if u64::from_le_bytes(rest.array()?) != fingerprint(self.model().gguf()) {
+            return Err(Error::Model.into());
+        }
+        let len = u32::from_le_bytes(rest.array()?) as usize;
+        let got = String::from_utf8_lossy(rest.take(len)?);
+        if got != shape {
+            return Err(Error::Shape { expected: shape, got: got.into_owned() }.into());
+        }
+        let reached = rest.number()?;
+        let tokens: Vec<u32> = rest.sized()?.map(u32::from_le_bytes).collect();
+        let logits: Vec<f32> = rest.sized()?.map(f32::from_le_bytes).collect();
+        let (context, outputs) = (self.context(), self.model().config().outputs());
+        if tokens.len().max(reached) > context {
+            return Err(Error::TooLong { tokens: tokens.len().max(reached), context }.into());
+        }
+        let vocab = self.model().config().vocab;
+        let known = tokens.iter().all(|&token| (token as usize) < vocab);
+        if !known || !(logits.is_empty() || logits.len() == outputs && !tokens.is_empty()) {
+            return Err(Error::Damaged.into());
+        }
+        for cache in self.stored()? {
+            for layer in 0..cache.layers() {
+                let len = rest.number()?;
+                let kept = Prefix { layer, sequence: 0, positions: tokens.len() };
+                cache.load(rest.take(len)?, kept).map_err(candor_models::Error::from)?;
+            }
+        }
+        if !rest.0.is_empty() {
+            return Err(Error::Damaged.into());
+        }
+        Ok((tokens, logits, reached))
+    }
+
+    /// What must be the same for caches to be, besides the model.
+    fn shape(&mut self) -> Result<String, crate::Error> {
+        let plan = self.plan();
+        let (keys, values) = (plan.keys.format().name(), plan.values.format().name());
+        // Rotation of longer contexts may be another one.
+        let far =
+            if plan.context > self.model().config().original_context() { ", beyond the trained context" } else { "" };
+        // Layers with a window may keep the last positions alone, by how long steps are.
+        let mut rings: Vec<usize> = (0..plan.layers.len()).map(|layer| plan.kept(layer)).collect();
+        rings.retain(|&kept| kept < plan.context);
+        rings.dedup();
+        let rings: String = rings.iter().map(|kept| format!(", {kept} positions of windows")).collect();
+        let parts = self.stored()?;
+        let parts: Vec<String> =
+            parts.iter().map(|cache| format!("{} layers on {}", cache.layers(), cache.layout())).collect();
+        Ok(format!("keys {keys}, values {values}{far}{rings}, {}", parts.join(", ")))
+    }
+}
+
+/// A number that two models hardly share.
+fn fingerprint(gguf: &Gguf) -> u64 {
+    use std::fmt::Write as _;
+    let mut hash = Hash::default();
+    // Writing into a hash cannot fail.
+    for (key, value) in gguf.metadata().iter() {
+        let _ = writeln!(hash, "{key} {value:?}");
+    }
+    for tensor in gguf.tensors() {
+        let _ = writeln!(hash, "{} {} {:?} {}", tensor.name, tensor.format.name(), tensor.shape, tensor.offset());
+        let data = gguf.data(tensor);
+        hash.update(&data[..data.len().min(SAMPLE)]);
+    }
+    hash.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use candor_testing::{Random, Tiny};
+
+    use super::*;
+    use crate::{Model, SessionOptions};
+
+    /// Files that were changed by somebody who knows how to sum up.
+    #[test]
+    fn wrong_contents_with_a_right_sum_are_harmless() {
+        let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
+        let model = Model::from_gguf(gguf, &Default::default()).unwrap();
+        let mut session = model.session(&SessionOptions { context: 16, ..Default::default() }).unwrap();
+        session.evaluate(&[1, 2, 3], |_| true).unwrap();
+        let mut file = Vec::new();
+        session.save(&mut file).unwrap();
+        let mut random = Random(11);
+        let mut refused = 0;
+        for round in 0..4000 {
+            let mut contents = file[..file.len() - 8].to_vec();
+            // Lengths and tokens come early.
+            let within = if round % 2 == 0 { 160 } else { contents.len() };
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(within);
+                contents[at] = [0, 1, 0x7f, 0xff, random.bits() as u8][random.below(5)];
+            }
+            if round % 7 == 0 {
+                contents.truncate(random.below(contents.len()));
+            }
+            let mut hash = Hash::default();
+            hash.update(&contents);
+            contents.extend(hash.finish().to_le_bytes());
+            match session.load(&contents) {
+                Ok(_) => drop(session.evaluate(&[5, 6], |_| true)),
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused > 1000, "{refused}");
+        assert_eq!(session.load(&file).unwrap(), 3);
+    }
+}

@@ -1,0 +1,90 @@
+//! The file of `--prompt-cache`: read before a prompt, written after it. What is in it, the library knows.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use candor::{Generation, Session, saved};
+
+use crate::{args::PromptCacheArgs, errors::Error, output::say};
+
+/// A prompt cache, if the flags name one.
+pub struct PromptCache<'a> {
+    args: &'a PromptCacheArgs,
+    path: Option<&'a Path>,
+}
+
+impl<'a> PromptCache<'a> {
+    /// The file that the flags name.
+    pub fn of(args: &'a PromptCacheArgs) -> PromptCache<'a> {
+        PromptCache { args, path: args.prompt_cache.as_deref() }
+    }
+
+    /// Gives the session what the file holds. A file that does not belong is said to, and does nothing.
+    ///
+    /// # Errors
+    /// If it cannot be read, is something else altogether, or nothing can be saved where the model runs.
+    pub fn read(&self, session: &mut Session) -> Result<(), Error> {
+        let Some(path) = self.path else { return Ok(()) };
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::File { path: path.to_owned(), error }),
+        };
+        match session.load(&bytes) {
+            _ if bytes.is_empty() => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error @ candor::Error::Saved(saved::Error::Device { .. })) => Err(error.into()),
+            // Whatever that is, it must not be overwritten.
+            Err(candor::Error::Saved(saved::Error::Magic)) => Err(Error::NoPromptCache { path: path.to_owned() }),
+            Err(error) => {
+                say!("prompt cache {}: {error}; starting afresh", path.display());
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes the prompt that was read, where it is another than the file's and the answer is not to be kept too.
+    pub fn write_prompt(&self, generation: &mut Generation<'_>) -> Result<(), Error> {
+        let new = generation.timings().prompt_tokens > 0 && generation.stop_reason().is_none();
+        if self.args.prompt_cache_all || !new {
+            return Ok(());
+        }
+        self.write(|out| generation.save(out))
+    }
+
+    /// Writes the prompt and its answer, where that is wanted.
+    pub fn write_all(&self, session: &mut Session) -> Result<(), Error> {
+        if self.args.prompt_cache_all { self.write(|out| session.save(out)) } else { Ok(()) }
+    }
+
+    /// Writes a file beside the old one and puts it in its place.
+    fn write(&self, save: impl FnOnce(&mut dyn Write) -> Result<(), candor::Error>) -> Result<(), Error> {
+        let Some(path) = self.path.filter(|_| !self.args.prompt_cache_ro) else { return Ok(()) };
+        let part = beside(path);
+        let fault = |error| Error::File { path: path.to_owned(), error };
+        let mut out = BufWriter::new(File::create(&part).map_err(fault)?);
+        let written = save(&mut out).map_err(|error| match error {
+            candor::Error::Saved(saved::Error::Io(error)) => fault(error),
+            error => error.into(),
+        });
+        let written = written.and_then(|()| out.flush().map_err(fault));
+        drop(out);
+        let placed = written.and_then(|()| fs::rename(&part, path).map_err(fault));
+        if placed.is_err() {
+            // It may be that it was never made.
+            let _ = fs::remove_file(&part);
+        }
+        placed
+    }
+}
+
+/// The path with `.part` after it.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".part");
+    name.into()
+}

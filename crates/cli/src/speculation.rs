@@ -1,0 +1,69 @@
+//! Who guesses tokens ahead, by the flags. What comes of guesses is the library's business.
+
+use candor::{
+    Session, SessionOptions,
+    speculate::{DraftModel, PromptLookup, Speculation},
+};
+
+use crate::{
+    args::{Line, OutputArgs, PerformanceArgs, SpeculationArgs},
+    errors::Error,
+    open::Source,
+    output::say,
+};
+
+/// Who guesses.
+enum Guesser {
+    Nobody,
+    Text,
+    Model(Source),
+}
+
+/// What the flags say.
+pub struct Guesses<'a> {
+    args: &'a SpeculationArgs,
+    guesser: Guesser,
+}
+
+impl<'a> Guesses<'a> {
+    /// What the flags say.
+    ///
+    /// # Errors
+    /// If two are to guess.
+    pub fn of(line: &Line, args: &'a SpeculationArgs) -> Result<Guesses<'a>, Error> {
+        let ids = ["model_draft", "prompt_lookup"];
+        let given = line.exclusive(if args.prompt_lookup { &ids } else { &ids[..1] })?;
+        let guesser = match (given, &args.model_draft) {
+            (Some("model_draft"), Some(path)) => Guesser::Model(Source::File(path.clone())),
+            (Some("prompt_lookup"), _) => Guesser::Text,
+            _ => Guesser::Nobody,
+        };
+        Ok(Guesses { args, guesser })
+    }
+
+    /// Lets a session guess; `options` are its own.
+    pub fn begin(
+        &self,
+        session: &mut Session,
+        performance: &PerformanceArgs,
+        options: SessionOptions,
+        output: &OutputArgs,
+    ) -> Result<(), Error> {
+        let speculation = match &self.guesser {
+            Guesser::Nobody => return Ok(()),
+            Guesser::Text => Speculation::new(PromptLookup::default()),
+            Guesser::Model(source) => {
+                let options = SessionOptions { context: session.context(), ..options };
+                let opened = source.clone().open(performance, options, output)?;
+                let draft = opened.model.session(&options)?;
+                let drafter = DraftModel::new(draft, session.model(), self.args.draft_p_min)?;
+                if output.verbose {
+                    say!("draft model: {}, {}", source.name(), opened.model.device_label());
+                }
+                Speculation::new(drafter)
+            }
+        };
+        let (most, least) = (self.args.draft_max as usize, self.args.draft_min as usize);
+        Ok(session.speculate(Some(Speculation { most, least, ..speculation }))?)
+    }
+}
