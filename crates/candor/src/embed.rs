@@ -196,8 +196,9 @@ impl Embedder {
             None => {
                 let (keys, values) = (KvFormat::F32, KvFormat::F32);
                 let options = SessionOptions { context, keys, values, ..SessionOptions::default() };
-                let plan = Room::new(self.model.config(), sequences, &options)?.plan;
+                let mut plan = Room::new(self.model.config(), sequences, &options)?.plan;
                 let rows = if is_encoder { context * sequences } else { (context * sequences).min(most) };
+                plan.step = rows;
                 Fitted { run: self.model.loaded().begin(&plan, rows, 0)?, context, sequences }
             }
         };

@@ -113,8 +113,10 @@ impl Room {
             0 => config.context.min(config.limit.unwrap_or(usize::MAX)),
             asked => asked,
         };
-        let plan = config.kv_plan(context, sequences, options.keys, options.values);
-        Room { plan, chunk: options.batch.min(options.ubatch).clamp(1, context) }
+        let mut plan = config.kv_plan(context, sequences, options.keys, options.values);
+        let chunk = options.batch.min(options.ubatch).clamp(1, context);
+        plan.step = chunk.max(sequences);
+        Room { plan, chunk }
     }
 
     /// Rows of logits of a session's steps.

@@ -181,6 +181,8 @@ impl Config {
         (arch.quirk)(&mut config);
         if config.gives == Gives::Embeddings {
             config.masks.iter_mut().for_each(|mask| *mask = both(*mask));
+            // What comes later looks back as far as it likes.
+            config.blocks.iter_mut().for_each(|block| block.cache.window = None);
         }
         Ok(config)
     }

@@ -45,7 +45,7 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "-n", "-2"], "invalid value '-2'"),
         (vec!["run", "-n", "many"], "invalid value 'many'"),
         (vec!["run", "-c", "-1"], "unexpected argument '-1'"),
-        (vec!["run", "-ctk", "q4_0"], "invalid value 'q4_0'"),
+        (vec!["run", "-ctk", "q4_1"], "invalid value 'q4_1'"),
         (vec!["run", "--mirostat", "3"], "invalid value '3'"),
         (vec!["run", "-l", "5"], "expected a token id, + or -, and a number"),
         (vec!["run", "--no-such-flag"], "unexpected argument '--no-such-flag'"),

@@ -1,0 +1,81 @@
+//! Layers that see a window keep no more than that, and give what they gave with all positions kept; logits after 32,000
+//! positions are llama.cpp's.
+
+use candor::{Device, LoadOptions, Model, SessionOptions, ops::KvFormat};
+use candor_testing::{fixtures, nmse};
+
+fn open(name: &str) -> Option<Model> {
+    let path = fixtures()?.join("arch").join(name).join("model.gguf");
+    Some(Model::open(path, &LoadOptions { device: Device::Cpu, ..LoadOptions::default() }).unwrap())
+}
+
+fn options(context: usize, ubatch: usize) -> SessionOptions {
+    SessionOptions { context, batch: ubatch, ubatch, keys: KvFormat::F32, values: KvFormat::F32 }
+}
+
+/// Tokens of which none follows from the one before; `tools/goldens/needle.py` makes the same.
+fn tokens(count: usize) -> Vec<u32> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        3 + (state >> 33) as u32 % 500
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+#[test]
+fn memory_is_that_of_the_window() {
+    let Some(model) = open("gemma3-long200") else { return };
+    let (keys, values) = (KvFormat::F16, KvFormat::F16);
+    let bytes = |context: usize| {
+        let mut plan = model.config().kv_plan(context, 1, keys, values);
+        plan.step = 64;
+        let layers = (0..plan.layers.len()).map(|i| plan.part(i..i + 1).checked_bytes().unwrap());
+        layers.collect::<Vec<_>>()
+    };
+    let (short, long) = (bytes(4096), bytes(65_536));
+    // Five layers of six have a window of 32.
+    let growing = short.iter().zip(&long).filter(|(short, long)| **long == 16 * **short).count();
+    let steady = short.iter().zip(&long).filter(|(short, long)| long == short).count();
+    assert_eq!((growing, steady), (1, short.len() - 1), "{short:?} {long:?}");
+}
+
+#[test]
+fn a_window_gives_the_same_however_much_is_kept() {
+    for name in ["gemma3-long200", "cohere2-swa8", "gpt-oss", "gemma4"] {
+        let Some(model) = open(name) else { return };
+        let tokens = tokens(2_000);
+        let all = |ubatch: usize| {
+            let mut session = model.session(&options(2_048, ubatch)).unwrap();
+            session.evaluate(&tokens, |_| true).unwrap();
+            // Back further than a window is kept, and on.
+            session.truncate(700);
+            session.evaluate(&tokens[700..1_500], |_| true).unwrap();
+            session.logits().to_vec()
+        };
+        // With all tokens in one step all positions are kept.
+        let error = nmse(&all(32), &all(2_048));
+        assert!(error < 1e-10, "{name}: {error:e}");
+    }
+}
+
+#[test]
+fn a_needle_after_32000_positions() {
+    const NEEDLE: [u32; 5] = [77, 301, 12, 499, 250];
+    let golden = include_str!("goldens/needle.json");
+    let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
+    let length = golden["length"].as_u64().unwrap() as usize;
+    let mut tokens = tokens(length);
+    tokens[1_000..1_005].copy_from_slice(&NEEDLE);
+    tokens[length - 3..].copy_from_slice(&NEEDLE[..3]);
+    for (name, logits) in golden["logits"].as_object().unwrap() {
+        let Some(model) = open(name) else { return };
+        let expected: Vec<f32> = logits.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
+        let mut session = model.session(&options(length, 512)).unwrap();
+        session.evaluate(&tokens, |_| true).unwrap();
+        let error = nmse(session.logits(), &expected);
+        println!("{name}: NMSE {error:.1e} after {length} positions");
+        // llama.cpp multiplies angles in f32, which at 32,000 radians is off by a thousandth.
+        assert!(error < 1e-4, "{name}: {error:e}");
+    }
+}
