@@ -211,7 +211,11 @@ impl Model {
         &self.inner.placed.loaded
     }
 
-    fn continues_text(&self) -> Result<(), Error> {
+    /// Says so where it continues no text.
+    ///
+    /// # Errors
+    /// If the model is an encoder.
+    pub fn continues_text(&self) -> Result<(), Error> {
         match self.is_encoder() {
             false => Ok(()),
             true => Err(Error::Encoder { arch: self.architecture().to_owned() }),

@@ -1,7 +1,7 @@
 //! Vectors of texts: encoders against Transformers in float64, batches against single texts, pooling, and models that
 //! continue texts.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use candor::{Batching, Device, EmbedOptions, Error, LoadOptions, Model, Overlong, Pooling, Scaling, SessionOptions};
 use candor_testing::{Random, Tiny, fixtures, ids, json, nmse, npy};
@@ -12,7 +12,7 @@ const ENCODERS: &[&str] =
 const RAW: EmbedOptions =
     EmbedOptions { pooling: Some(Pooling::None), scaling: Scaling::None, overlong: Overlong::Refuse, rows: 512 };
 
-fn open(folder: &PathBuf, device: Device) -> Model {
+fn open(folder: &Path, device: Device) -> Model {
     let options = LoadOptions { device, batching: Batching::Invariant, ..LoadOptions::default() };
     Model::open(folder.join("model.gguf"), &options).unwrap()
 }

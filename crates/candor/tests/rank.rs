@@ -46,7 +46,7 @@ fn judge(arch: &'static str, rows: &[Vec<f32>]) -> Writer {
     let mut writer = Tiny { arch, ..Tiny::default() }.writer();
     let bytes: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
     writer.tensor("cls.output.weight", Format::F32, &[32, rows.len() as u64], bytes).unwrap();
-    writer.insert(&format!("{arch}.pooling_type"), 4u32);
+    writer.insert(format!("{arch}.pooling_type"), 4u32);
     writer
 }
 

@@ -320,7 +320,7 @@ fn both(mask: Mask) -> Mask {
 fn masks(keys: &Keys<'_>, arch: &Architecture, layers: usize) -> Result<(Vec<Mask>, Option<usize>), Error> {
     let causal = (vec![Mask::Causal; layers], None);
     if let Windows::Chunks(every, chunk) = arch.windows {
-        let mask = |i: usize| if (i + 1) % every == 0 { Mask::Causal } else { Mask::Chunk(chunk) };
+        let mask = |i: usize| if (i + 1).is_multiple_of(every) { Mask::Causal } else { Mask::Chunk(chunk) };
         return Ok(((0..layers).map(mask).collect(), Some(chunk)));
     }
     let Some(window) = keys.number("attention.sliding_window")?.filter(|&window| window != 0) else {
@@ -336,8 +336,8 @@ fn masks(keys: &Keys<'_>, arch: &Architecture, layers: usize) -> Result<(Vec<Mas
         let limits = |i: usize| match arch.windows {
             Windows::Never | Windows::Chunks(..) => false,
             Windows::All => true,
-            Windows::ButEvery(every_here) => (i + 1) % every.unwrap_or(every_here) != 0,
-            Windows::ButFirstOf(every_here) => i % every.unwrap_or(every_here) != 0,
+            Windows::ButEvery(every_here) => !(i + 1).is_multiple_of(every.unwrap_or(every_here)),
+            Windows::ButFirstOf(every_here) => !i.is_multiple_of(every.unwrap_or(every_here)),
         };
         (0..layers).map(limits).collect()
     };

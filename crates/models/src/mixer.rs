@@ -166,9 +166,8 @@ impl Dims {
 
     /// Scales scores by what `f` makes of the number of heads.
     pub(crate) fn scale_scores(&mut self, f: impl Fn(usize) -> f32) {
-        match self {
-            Dims::Attention(dims) => dims.heads.scale = f(dims.heads.heads),
-            _ => {}
+        if let Dims::Attention(dims) = self {
+            dims.heads.scale = f(dims.heads.heads);
         }
     }
 
