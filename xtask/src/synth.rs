@@ -84,10 +84,26 @@ fn model(shape: &'static Shape, mix: &'static Mix) -> Result<Writer, Box<dyn Err
         part("attn_k", Some(Role::Other), &[dim, kv], keep(dim))?;
         part("attn_v", Some(Role::Value(layer)), &[dim, kv], keep(dim))?;
         part("attn_output", Some(Role::AttentionOutput), &[q, dim], keep(q))?;
+        if shape.qk_norm {
+            part("attn_q_norm", None, &[shape.head_dim], norm)?;
+            part("attn_k_norm", None, &[shape.head_dim], norm)?;
+        }
         part("ffn_norm", None, &[dim], norm)?;
-        part("ffn_gate", Some(Role::Other), &[dim, ffn], keep(dim))?;
-        part("ffn_up", Some(Role::Other), &[dim, ffn], keep(dim))?;
-        part("ffn_down", Some(Role::Down(layer)), &[ffn, dim], keep(ffn))?;
+        let (suffix, experts) = match shape.experts {
+            Some((experts, _)) => ("_exps", Some(u64::from(experts))),
+            None => ("", None),
+        };
+        for (name, role, cols, rows) in [
+            ("ffn_gate", Role::Other, dim, ffn),
+            ("ffn_up", Role::Other, dim, ffn),
+            ("ffn_down", Role::Down(layer), ffn, dim),
+        ] {
+            let dimensions: Vec<u64> = [cols, rows].into_iter().chain(experts).collect();
+            part(&format!("{name}{suffix}"), Some(role), &dimensions, keep(cols))?;
+        }
+        if let Some(experts) = experts {
+            part("ffn_gate_inp", None, &[dim, experts], keep(dim))?;
+        }
     }
     add("output_norm.weight".into(), None, &[dim], norm)?;
     if !shape.tied {

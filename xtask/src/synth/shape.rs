@@ -2,10 +2,12 @@
 
 use candor_gguf::Writer;
 
-/// A llama-architecture model without its weights.
+/// A model without its weights.
 pub struct Shape {
     /// What the command line calls it.
     pub name: &'static str,
+    /// `general.architecture`.
+    pub arch: &'static str,
     pub layers: u32,
     pub dim: u64,
     pub heads: u64,
@@ -17,6 +19,10 @@ pub struct Shape {
     pub rope_base: f32,
     /// The head is the embedding.
     pub tied: bool,
+    /// Experts of each layer, and how many a token goes to; `ffn` is the width of one.
+    pub experts: Option<(u32, u32)>,
+    /// Queries and keys are normed head by head.
+    pub qk_norm: bool,
     /// Llama 3's scaling of rope frequencies.
     pub rope_scaling: Option<RopeScaling>,
 }
@@ -32,6 +38,7 @@ pub struct RopeScaling {
 
 const LLAMA2_7B: Shape = Shape {
     name: "llama2-7b",
+    arch: "llama",
     layers: 32,
     dim: 4096,
     heads: 32,
@@ -42,6 +49,8 @@ const LLAMA2_7B: Shape = Shape {
     context: 4096,
     rope_base: 10_000.0,
     tied: false,
+    experts: None,
+    qk_norm: false,
     rope_scaling: None,
 };
 
@@ -83,25 +92,45 @@ pub const SHAPES: &[Shape] = &[
         ..LLAMA2_7B
     },
     LLAMA2_7B,
+    // 8 of its 48 layers.
+    Shape {
+        name: "qwen3-30b-a3b-8",
+        arch: "qwen3moe",
+        layers: 8,
+        dim: 2048,
+        kv_heads: 4,
+        ffn: 768,
+        context: 40_960,
+        rope_base: 1_000_000.0,
+        experts: Some((128, 8)),
+        qk_norm: true,
+        ..LLAMA2_7B
+    },
 ];
 
 impl Shape {
     /// Writes the keys of the architecture.
     pub fn describe(&self, writer: &mut Writer) {
-        writer.insert("general.architecture", "llama");
+        writer.insert("general.architecture", self.arch);
+        let key = |rest: &str| format!("{}.{rest}", self.arch);
         writer.insert("general.name", format!("random {}", self.name));
-        writer.insert("llama.block_count", self.layers);
-        writer.insert("llama.context_length", self.context);
-        writer.insert("llama.embedding_length", self.dim as u32);
-        writer.insert("llama.feed_forward_length", self.ffn as u32);
-        writer.insert("llama.attention.head_count", self.heads as u32);
-        writer.insert("llama.attention.head_count_kv", self.kv_heads as u32);
-        writer.insert("llama.attention.key_length", self.head_dim as u32);
-        writer.insert("llama.attention.value_length", self.head_dim as u32);
-        writer.insert("llama.attention.layer_norm_rms_epsilon", 1e-5f32);
-        writer.insert("llama.rope.dimension_count", self.head_dim as u32);
-        writer.insert("llama.rope.freq_base", self.rope_base);
-        writer.insert("llama.vocab_size", self.vocab);
+        writer.insert(key("block_count"), self.layers);
+        writer.insert(key("context_length"), self.context);
+        writer.insert(key("embedding_length"), self.dim as u32);
+        writer.insert(key("feed_forward_length"), self.ffn as u32);
+        writer.insert(key("attention.head_count"), self.heads as u32);
+        writer.insert(key("attention.head_count_kv"), self.kv_heads as u32);
+        writer.insert(key("attention.key_length"), self.head_dim as u32);
+        writer.insert(key("attention.value_length"), self.head_dim as u32);
+        writer.insert(key("attention.layer_norm_rms_epsilon"), 1e-5f32);
+        writer.insert(key("rope.dimension_count"), self.head_dim as u32);
+        writer.insert(key("rope.freq_base"), self.rope_base);
+        writer.insert(key("vocab_size"), self.vocab);
+        if let Some((experts, used)) = self.experts {
+            writer.insert(key("expert_count"), experts);
+            writer.insert(key("expert_used_count"), used);
+            writer.insert(key("expert_feed_forward_length"), self.ffn as u32);
+        }
     }
 
     /// The divisors of the rope frequencies that `rope_freqs.weight` holds.
