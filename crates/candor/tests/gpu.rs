@@ -227,3 +227,20 @@ fn every_variant_runs_a_model() {
         }
     }
 }
+
+#[test]
+fn what_a_gpu_lacks_runs_on_the_processor() {
+    let (Some(on_gpu), Some(fixtures)) = (gpu(EXACT), fixtures()) else { return };
+    let open = |device| {
+        let path = fixtures.join("arch/mixtral/model.gguf");
+        Model::open(path, &LoadOptions { device, ..on_gpu.clone() })
+    };
+    let model = open(Device::Auto).unwrap();
+    assert!(model.device_label().starts_with("cpu"), "{}", model.device_label());
+    let reason = model.placement().unwrap();
+    assert!(reason.contains("operations that GPUs do not have here (route)"), "{reason}");
+    match open(Device::Gpu).err() {
+        Some(Error::MissingOnGpu { operations }) => assert_eq!(operations, ["route"]),
+        other => panic!("{other:?}"),
+    }
+}
