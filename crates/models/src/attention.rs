@@ -73,8 +73,11 @@ impl<B: Ops> Scratch<B> {
 impl Dims {
     pub(crate) fn of(keys: &Keys<'_>, _: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
         let tensor = |rest: &str| keys.gguf.tensor(&format!("blk.{i}.{rest}"));
-        let fused = tensor("attn_qkv.weight").is_some() && tensor("attn_output.weight").is_some();
-        if tensor("attn_k.weight").is_none() && !fused {
+        // Latent attention and the delta rule have tensors of these names, too.
+        let other = tensor("attn_kv_a_mqa.weight").is_some() || tensor("ssm_out.weight").is_some();
+        let parts = ["attn_q", "attn_k", "attn_v", "attn_output"];
+        let any = parts.iter().any(|part| tensor(&format!("{part}.weight")).is_some());
+        if !any || (other && tensor("attn_k.weight").is_none()) {
             return Ok(None);
         }
         const HEADS: &str = "attention.head_count";
@@ -103,7 +106,7 @@ impl Dims {
         let scale = keys.float("attention.scale")?.filter(|&scale| scale != 0.0);
         let scale = scale.unwrap_or(1.0 / (key_dim as f32).sqrt());
         let twice =
-            tensor("attn_q.weight").is_some_and(|info| info.shape.get(1) == Some(&(2 * heads as u64 * key_dim as u64)));
+            tensor("attn_q.weight").is_some_and(|info| info.shape == [dim as u64, 2 * heads as u64 * key_dim as u64]);
         let gating = match (tensor("attn_gate.weight").is_some(), twice) {
             (true, _) => Gating::Own,
             (false, true) => Gating::Queries,

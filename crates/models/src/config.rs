@@ -1,5 +1,7 @@
 //! The dimensions of a model: from metadata, and from which tensors its layers have.
 
+use std::collections::HashSet;
+
 use candor_gguf::Gguf;
 use candor_ops::{Heads, KvFormat, KvPlan, LayerCache, Mask};
 
@@ -110,6 +112,12 @@ impl Config {
         if layers == 0 {
             return Err(keys.bad("nextn_predict_layers", "less than block_count", ahead));
         }
+        let numbers =
+            gguf.tensors().iter().filter_map(|info| info.name.strip_prefix("blk.")?.split('.').next()?.parse().ok());
+        let there: HashSet<usize> = numbers.collect();
+        if let Some(missing) = (0..layers).find(|layer| !there.contains(layer)) {
+            return Err(Error::MissingTensor(format!("blk.{missing}.attn_norm.weight")));
+        }
         let dim = keys.positive("embedding_length")?;
         let eps_key = match arch.norm {
             candor_ops::NormKind::Layer => "attention.layer_norm_epsilon",
@@ -175,6 +183,10 @@ impl Config {
         for i in 0..layers {
             let block = config.block(&keys, &arch, i)?;
             config.blocks.push(block);
+        }
+        let experts = keys.number("expert_count")?.is_some_and(|experts| experts != 0);
+        if experts && !config.ffns.iter().any(|dims| matches!(dims, ffn::Dims::Experts(_))) {
+            return Err(Error::MissingTensor("blk.0.ffn_gate_inp.weight".into()));
         }
         config.heads = config.mixers.iter().find_map(mixer::Dims::heads).unwrap_or(config.heads);
         config.ffn = config.ffns.iter().map(ffn::Dims::width).max().unwrap_or(0);

@@ -108,20 +108,27 @@ impl Dims {
     pub(crate) fn of(keys: &Keys<'_>, arch: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
         let shape = |rest: &str| keys.gguf.tensor(&format!("blk.{i}.{rest}.weight")).map(|info| &info.shape);
         let outputs = |shape: &Vec<u64>| shape.get(1).copied().unwrap_or(1) as usize;
-        let dense = |up: &str, gate: &str, down: &str| -> Option<Dense> {
-            let (rows, ffn) = (outputs(shape(up)?), *shape(down)?.first()? as usize);
+        let dense = |up: &str, gate: &str, down: &str, width: Option<usize>| -> Result<Option<Dense>, Error> {
+            if [up, gate, down].iter().all(|part| shape(part).is_none()) {
+                return Ok(None);
+            }
+            let there = |part: &str| shape(part).ok_or_else(|| Error::MissingTensor(format!("blk.{i}.{part}.weight")));
+            let (rows, cols) = (outputs(there(up)?), there(down)?.first().copied().unwrap_or(0) as usize);
+            // Qwen 1 counts both halves.
+            let ffn = width.filter(|&width| width != 0 && width != 2 * cols).unwrap_or(cols);
             let gated = match shape(gate).is_some() {
                 true => Gated::Own,
                 false if rows == 2 * ffn => Gated::Fused,
                 false => Gated::No,
             };
-            Some(Dense { ffn, gated })
+            Ok(Some(Dense { ffn, gated }))
         };
         if let Some(dims) = channel_mix::Dims::of(keys, config, i) {
             return Ok(Some(Dims::Channels(dims)));
         }
         if shape("ffn_gate_inp").is_none() {
-            return Ok(dense("ffn_up", "ffn_gate", "ffn_down").map(Dims::Dense));
+            let width = keys.per_layer("feed_forward_length", config.layers)?.map(|widths| widths[i]);
+            return Ok(dense("ffn_up", "ffn_gate", "ffn_down", width)?.map(Dims::Dense));
         }
         let experts = keys.positive("expert_count")?;
         let used = keys.positive("expert_used_count")?;
@@ -159,7 +166,7 @@ impl Dims {
         let down =
             shape("ffn_down_exps").ok_or_else(|| Error::MissingTensor(format!("blk.{i}.ffn_down_exps.weight")))?;
         let ffn = down.first().copied().unwrap_or(0) as usize;
-        let shared = dense("ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp");
+        let shared = dense("ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp", None)?;
         let router = Router { experts, used, gate, groups, normalized, scale };
         Ok(Some(Dims::Experts(Experts { ffn, router, shared })))
     }

@@ -107,8 +107,9 @@ impl Source<'_> {
         let kind_key = keys.name("rope.scaling.type");
         // Files older than the type key say only the factor, and mean linear scaling.
         match keys.gguf.metadata().str(&kind_key)?.unwrap_or("linear") {
+            "none" => {}
             // What long contexts are scaled by are the factors.
-            "none" | "longrope" => {}
+            "longrope" if factors.is_some() => {}
             "linear" => rope.frequencies.iter_mut().for_each(|frequency| *frequency /= factor),
             "yarn" => {
                 let yarn = Yarn {

@@ -10,7 +10,8 @@ fn sample(flag: &str) -> &'static str {
         "model" | "prompt" | "file" | "system-prompt" | "system-prompt-file" | "chat-template-file" => "some text",
         "chat-template-kwargs" => "{}",
         "raw" | "escape" | "no-mmap" | "no-verify" | "huge-pages" | "batch-invariant" | "ignore-eos"
-        | "gpu-dequant" | "context-shift" | "verbose" | "verbose-prompt" => "true",
+        | "gpu-dequant" | "prompt-lookup" | "prompt-cache-all" | "prompt-cache-ro" | "context-shift" | "verbose"
+        | "verbose-prompt" => "true",
         "reverse-prompt" | "dry-sequence-breaker" => "###",
         "samplers" => "top_k;temperature",
         "sampling-seq" => "kt",
@@ -21,6 +22,7 @@ fn sample(flag: &str) -> &'static str {
         "cpu-strict" => "1",
         "progress" => "never",
         "mirostat" => "2",
+        "draft-p-min" => "0.5",
         _ => "7",
     }
 }
