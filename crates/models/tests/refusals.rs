@@ -45,7 +45,7 @@ fn tensors_that_do_not_fit_are_named() {
         message: &'static str,
     }
     let mut extra = Tiny::default().writer();
-    extra.tensor("blk.0.attn_sinks.weight", Format::F32, &[4], vec![0u8; 16]).unwrap();
+    extra.tensor("blk.0.attn_mystery.weight", Format::F32, &[4], vec![0u8; 16]).unwrap();
     let cases = [
         Case {
             writer: with_tensors(|name, shape| (name != "blk.1.ffn_up.weight").then_some(shape)),
@@ -61,7 +61,7 @@ fn tensors_that_do_not_fit_are_named() {
         },
         Case {
             writer: extra,
-            message: "tensor blk.0.attn_sinks.weight has no place in this architecture (1 such tensors): \
+            message: "tensor blk.0.attn_mystery.weight has no place in this architecture (1 such tensors): \
                       the result would be wrong",
         },
     ];
