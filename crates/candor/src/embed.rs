@@ -188,6 +188,7 @@ impl Embedder {
         let most = self.options.rows.max(1);
         let original = self.model.config().original_context();
         let limit = if longest > original { usize::MAX } else { original };
+        let limit = limit.min(self.model.config().limit.unwrap_or(usize::MAX)).max(longest);
         let context = longest.next_multiple_of(GRAIN).min(limit);
         let sequences = texts.len();
         let kept = self.room.take().filter(|room| room.context == context && room.sequences >= sequences);

@@ -1,5 +1,5 @@
-//! Layers that see a window keep no more than that, and give what they gave with all positions kept; logits after 32,000
-//! positions are llama.cpp's.
+//! Long contexts: layers that see a window keep no more than that, and give what they gave with all positions kept; logits
+//! after 32,000 positions are llama.cpp's; what is too long is refused.
 
 use candor::{Device, LoadOptions, Model, SessionOptions, ops::KvFormat};
 use candor_testing::{fixtures, nmse};
@@ -56,6 +56,18 @@ fn a_window_gives_the_same_however_much_is_kept() {
         // With all tokens in one step all positions are kept.
         let error = nmse(&all(32), &all(2_048));
         assert!(error < 1e-10, "{name}: {error:e}");
+    }
+}
+
+#[test]
+fn a_context_beyond_what_is_supported_is_refused() {
+    // Learned positions end where their table does; Llama 4 scales queries by position from 8192 on.
+    for (name, limit) in [("gpt2", 256), ("starcoder", 256), ("llama4", 8_192)] {
+        let Some(model) = open(name) else { return };
+        assert_eq!(model.session(&options(0, 64)).unwrap().context(), 256, "{name}");
+        let error = model.session(&options(limit + 1, 64)).err().unwrap().to_string();
+        let expected = format!("context of {}: this architecture is supported up to {limit} positions", limit + 1);
+        assert_eq!(error, expected, "{name}");
     }
 }
 

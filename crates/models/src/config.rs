@@ -17,6 +17,8 @@ use crate::{
 pub struct Config {
     /// Layers.
     pub layers: usize,
+    /// Layers after those, which guess tokens ahead and are not run.
+    pub(crate) ahead: usize,
     /// Width `D` of the residual stream.
     pub dim: usize,
     /// Width `F` of the feed-forward's middle; of one expert, where all layers have experts.
@@ -141,6 +143,7 @@ impl Config {
         let causal = keys.flag("attention.causal")?.unwrap_or(true);
         let mut config = Config {
             layers,
+            ahead,
             dim,
             ffn: 0,
             vocab,
@@ -148,7 +151,8 @@ impl Config {
             heads: Heads { heads: 0, kv_heads: 0, key_dim: 0, value_dim: 0, scale: 1.0 },
             eps,
             window: None,
-            limit: None,
+            // Learned positions end where their table does.
+            limit: gguf.tensor("position_embd.weight").map(|info| info.shape.get(1).map_or(1, |&rows| rows as usize)),
             gives: if causal { Gives::Logits } else { Gives::Embeddings },
             blocks: Vec::new(),
             masks: Vec::new(),
@@ -279,7 +283,9 @@ impl Config {
     pub fn scratch_bytes(&self, rows: usize, outputs: usize) -> u64 {
         let mixers = self.mixers.iter().flat_map(|dims| dims.widths());
         let ffns = self.ffns.iter().flat_map(|dims| dims.widths(self.dim));
-        let widths = [self.dim; 3].into_iter().chain(mixers).chain(ffns);
+        // Each layer's own embeddings are made twice over all layers, and taken twice for one.
+        let own = self.per_layer.map_or(0, |width| 2 * (self.layers + 1) * width);
+        let widths = [self.dim, self.dim, self.dim, self.dim, own].into_iter().chain(mixers).chain(ffns);
         let row = widths.fold(0u64, |sum, width| sum.saturating_add(width as u64));
         let logits = (self.outputs() as u64).saturating_mul(outputs as u64);
         row.saturating_mul(rows as u64).saturating_add(logits).saturating_mul(4)
@@ -302,7 +308,7 @@ impl Config {
         for dims in &mut self.mixers {
             dims.scale_scores(|heads| 1.0 / ((dim / heads) as f32).sqrt());
         }
-        self.heads.scale = 1.0 / ((dim / self.heads.heads) as f32).sqrt();
+        self.heads = self.mixers.iter().find_map(mixer::Dims::heads).unwrap_or(self.heads);
     }
 
     /// ALiBi takes the place of rotation.

@@ -122,7 +122,7 @@ impl<B: Ops> Decoder<B> {
         let weight_bytes = w.bytes();
         // What a part leaves, others take; that nothing is left of the whole was seen on `Shapes`.
         if part.is_whole(config.layers) {
-            w.finish(config.layers)?;
+            w.finish(config.layers..config.layers + config.ahead)?;
         }
         Ok(Decoder { config, part: part.clone(), token_embd, embedding, layers, head, rotations, weight_bytes })
     }

@@ -85,7 +85,8 @@ impl<'a, B: Prims> Weights<'a, B> {
     /// A matrix of which the leading dimension is `cols` and the others together make `rows`: of all experts, of all heads.
     pub(crate) fn stacked(&mut self, name: &str, cols: usize, rows: usize) -> Result<B::Weight, Error> {
         let fits = |shape: &[u64]| {
-            shape.first() == Some(&(cols as u64)) && shape.iter().product::<u64>() == (cols * rows) as u64
+            let first = shape.split_first().filter(|(first, _)| **first == cols as u64);
+            first.is_some_and(|(_, rest)| rest.iter().product::<u64>() == rows as u64)
         };
         let tensor = self.shaped(name, (cols, rows), fits)?;
         Ok(self.ops.weight(tensor)?)
@@ -168,14 +169,14 @@ impl<'a, B: Prims> Weights<'a, B> {
         self.bytes
     }
 
-    /// Fails if the file has tensors that nobody asked for, but for layers beyond `layers`, which guess tokens ahead.
-    pub(crate) fn finish(self, layers: usize) -> Result<(), Error> {
-        let ahead = |name: &str| {
+    /// Fails if the file has tensors that nobody asked for, but for the layers `ahead`.
+    pub(crate) fn finish(self, ahead: Range<usize>) -> Result<(), Error> {
+        let guesses = |name: &str| {
             let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
-            layer.is_some_and(|layer| layer >= layers)
+            layer.is_some_and(|layer| ahead.contains(&layer))
         };
         let unused = self.gguf.tensors().iter().filter(|info| !self.used.contains(&info.name));
-        let mut unused = unused.filter(|info| !ahead(&info.name));
+        let mut unused = unused.filter(|info| !guesses(&info.name));
         match unused.next() {
             None => Ok(()),
             Some(first) => Err(Error::UnusedTensors { first: first.name.clone(), count: 1 + unused.count() }),

@@ -81,6 +81,10 @@ fn metadata_that_cannot_be_followed_is_named() {
             with_metadata("llama.rope.scaling.type", "longrope"),
             "llama.rope.scaling.type: rope scaling longrope is not supported",
         ),
+        (
+            with_metadata("llama.block_count", 1u32),
+            "tensor blk.1.attn_norm.weight has no place in this architecture (9 such tensors): the result would be wrong",
+        ),
         (with_metadata("llama.expert_count", 8u32), "tensor blk.0.ffn_gate_inp.weight is missing"),
         (
             with_metadata("llama.attention.head_count_kv", 3u32),
