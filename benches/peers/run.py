@@ -95,6 +95,8 @@ def candor():
 
 def tests(args):
     """The tests in the peers' words."""
+    if args.gen == 0:
+        return [f"pp{count}" for count in args.prompt]
     decodes = [f"tg{args.gen}"] + [f"tg{args.gen}@{depth}" for depth in args.depth]
     return [f"pp{count}" for count in args.prompt] + decodes
 
@@ -117,7 +119,8 @@ class Candor:
         prompts = ",".join(map(str, self.args.prompt))
         times = self.bench(model, "-p", prompts, "-n", self.args.gen)
         depths = ",".join(map(str, self.args.depth))
-        return times | (self.bench(model, "-p", 0, "-n", self.args.gen, "-d", depths) if depths else {})
+        deep = depths and self.args.gen > 0
+        return times | (self.bench(model, "-p", 0, "-n", self.args.gen, "-d", depths) if deep else {})
 
     def label(self):
         version = run([self.binary, "--version"]).strip()
@@ -207,7 +210,8 @@ def table(models, args):
     rows = [["file", "test", "Candor, t/s"] + [cell for peer in peers for cell in (f"{peer}, t/s", "ratio")]]
     rows.append(["---"] * 2 + ["---:"] * (1 + 2 * len(peers)))
     for model, rounds in models.items():
-        for test in tests(args):
+        # An encoder has prompts alone.
+        for test in (test for test in tests(args) if test in rounds[0]["candor"]):
             ours = statistics.median(speed(rounds, "candor", test))
             theirs = [cell for peer in peers for cell in compared(rounds, peer, test)]
             rows.append([model.name, test.replace("@", " @ d"), f"{ours:.1f}", *theirs])
@@ -243,7 +247,7 @@ def main():
     parser.add_argument("--peers", default="llama.cpp,candle", help="programs to compare with (default: %(default)s)")
     parser.add_argument("-t", "--threads", type=positive, default=2)
     parser.add_argument("-p", "--prompt", type=counts, default=[512, 2048], help="prompts (default: 512,2048)")
-    parser.add_argument("-n", "--gen", type=positive, default=64, help="tokens to decode (default: %(default)s)")
+    parser.add_argument("-n", "--gen", type=int, default=64, help="tokens to decode (default: %(default)s), 0 for none")
     parser.add_argument("-d", "--depth", type=counts, default=[1536], help="depths, besides 0 (default: 1536)")
     parser.add_argument("-r", "--rounds", type=positive, default=5)
     parser.add_argument("--out", type=Path, help="write the page to a file, too")

@@ -3,6 +3,7 @@
 
 mod mix;
 mod shape;
+mod tensors;
 mod vocabulary;
 mod weights;
 
@@ -14,7 +15,8 @@ use std::time::Instant;
 use candor_gguf::{Format, Writer};
 
 use mix::{MIXES, Mix, Role};
-use shape::{SHAPES, Shape};
+use shape::{Ffn, SHAPES, Shape};
+use tensors::{Done, Layer, NORM, Tensor, keep};
 use weights::Spread;
 
 /// The names that `run` takes, for the usage text.
@@ -59,55 +61,35 @@ fn model(shape: &'static Shape, mix: &'static Mix) -> Result<Writer, Box<dyn Err
         let bytes: Vec<u8> = factors.iter().flat_map(|factor| factor.to_le_bytes()).collect();
         writer.tensor("rope_freqs.weight", Format::F32, &[factors.len() as u64], bytes)?;
     }
-    let (dim, ffn, vocab) = (shape.dim, shape.ffn, shape.vocab as u64);
-    let (q, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
-    let model = mix::Model { layers: shape.layers, grouped: shape.heads / shape.kv_heads, tied: shape.tied };
-    let mut add = |name: String, role: Option<Role>, shape: &[u64], spread: Spread| {
-        let format = role.map_or(Format::F32, |role| mix.format(role, model));
+    let (dim, vocab) = (shape.dim, u64::from(shape.vocab));
+    let model = mix::Model { layers: shape.layers, grouped: shape.grouped(), tied: shape.tied };
+    let mut add = |Tensor { name, role, shape, spread }: Tensor<'_>| -> Done {
+        let format = role.map_or(Format::F32, |role| mix.format(role, model, shape[0]));
         let elements = shape.iter().product::<u64>() as usize;
         let seed = name.clone();
-        writer.tensor_from(&name, format, shape, move || Ok(weights::make(format, elements, spread, &seed).into()))
+        writer.tensor_from(&name, format, shape, move || Ok(weights::make(format, elements, spread, &seed).into()))?;
+        Ok(())
     };
 
-    // Unit variance in, unit variance out, so that activations neither fade nor grow; the head spreads logits by 3, as
-    // trained models do.
-    let keep = |inputs: u64| Spread { mean: 0.0, deviation: 1.0 / (inputs as f32).sqrt() };
+    // The head spreads logits by 3, as trained models do.
     let head = Spread { mean: 0.0, deviation: 3.0 / (dim as f32).sqrt() };
-    let norm = Spread { mean: 1.0, deviation: 0.1 };
-    add("token_embd.weight".into(), Some(Role::Embedding), &[dim, vocab], if shape.tied { head } else { keep(dim) })?;
-    for layer in 0..shape.layers {
-        let mut part = |part: &str, role: Option<Role>, shape: &[u64], spread| {
-            add(format!("blk.{layer}.{part}.weight"), role, shape, spread)
-        };
-        part("attn_norm", None, &[dim], norm)?;
-        part("attn_q", Some(Role::Other), &[dim, q], keep(dim))?;
-        part("attn_k", Some(Role::Other), &[dim, kv], keep(dim))?;
-        part("attn_v", Some(Role::Value(layer)), &[dim, kv], keep(dim))?;
-        part("attn_output", Some(Role::AttentionOutput), &[q, dim], keep(q))?;
-        if shape.qk_norm {
-            part("attn_q_norm", None, &[shape.head_dim], norm)?;
-            part("attn_k_norm", None, &[shape.head_dim], norm)?;
-        }
-        part("ffn_norm", None, &[dim], norm)?;
-        let (suffix, experts) = match shape.experts {
-            Some((experts, _)) => ("_exps", Some(u64::from(experts))),
-            None => ("", None),
-        };
-        for (name, role, cols, rows) in [
-            ("ffn_gate", Role::Other, dim, ffn),
-            ("ffn_up", Role::Other, dim, ffn),
-            ("ffn_down", Role::Down(layer), ffn, dim),
-        ] {
-            let dimensions: Vec<u64> = [cols, rows].into_iter().chain(experts).collect();
-            part(&format!("{name}{suffix}"), Some(role), &dimensions, keep(cols))?;
-        }
-        if let Some(experts) = experts {
-            part("ffn_gate_inp", None, &[dim, experts], keep(dim))?;
-        }
+    let embedding = if shape.tied { head } else { keep(dim) };
+    add(Tensor::new("token_embd.weight", Some(Role::Embedding), &[dim, vocab], embedding))?;
+    let encodes = matches!(shape.ffn, Ffn::Encoder(_));
+    if encodes {
+        add(Tensor::new("position_embd.weight", None, &[dim, u64::from(shape.context)], keep(dim)))?;
+        add(Tensor::new("token_types.weight", None, &[dim, 2], keep(dim)))?;
+        add(Tensor::new("token_embd_norm.weight", None, &[dim], NORM))?;
+        add(Tensor::new("token_embd_norm.bias", None, &[dim], keep(dim)))?;
     }
-    add("output_norm.weight".into(), None, &[dim], norm)?;
+    for number in 0..shape.layers {
+        Layer { number, add: &mut add }.write(shape)?;
+    }
+    if !encodes {
+        add(Tensor::new("output_norm.weight", None, &[dim], NORM))?;
+    }
     if !shape.tied {
-        add("output.weight".into(), Some(Role::Head), &[dim, vocab], head)?;
+        add(Tensor::new("output.weight", Some(Role::Head), &[dim, vocab], head))?;
     }
     Ok(writer)
 }

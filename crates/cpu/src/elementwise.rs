@@ -8,6 +8,7 @@ pub(crate) fn unary(x: &mut [f32], f: Unary, f32: &F32Kernels) {
     let loop_of = match f {
         Unary::Silu => return (f32.silu)(x),
         Unary::Gelu => Function::Gelu,
+        Unary::GeluErf => Function::GeluErf,
         Unary::GeluQuick => Function::GeluQuick,
         Unary::Relu => Function::Relu,
         Unary::ReluSquared => Function::ReluSquared,
@@ -19,7 +20,7 @@ pub(crate) fn unary(x: &mut [f32], f: Unary, f32: &F32Kernels) {
         Unary::Affine { scale, offset } => return x.iter_mut().for_each(|x| *x = scale * *x + offset),
         Unary::Clamp { low, high } => return x.iter_mut().for_each(|x| *x = x.clamp(low, high)),
         // Rare enough to be computed as they are defined.
-        Unary::GeluErf | Unary::Xielu { .. } => return x.iter_mut().for_each(|x| *x = f.at(f64::from(*x)) as f32),
+        Unary::Xielu { .. } => return x.iter_mut().for_each(|x| *x = f.at(f64::from(*x)) as f32),
     };
     (f32.function)(x, loop_of);
 }

@@ -440,10 +440,11 @@ fn steps_of_many_heads() {
 fn functions_are_near_their_definitions() {
     type Definition = fn(f64) -> f64;
     let sigmoid: Definition = |x| 1.0 / (1.0 + (-x).exp());
-    let functions: [(Function, Definition); 9] = [
+    let functions: [(Function, Definition); 10] = [
         (Function::Sigmoid, sigmoid),
         (Function::Tanh, f64::tanh),
         (Function::Gelu, |x| x / (1.0 + (-(8.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).exp())),
+        (Function::GeluErf, |x| 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)),
         (Function::GeluQuick, |x| x / (1.0 + (-1.702 * x).exp())),
         (Function::Softplus, |x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
         (Function::Exp, f64::exp),
@@ -464,7 +465,11 @@ fn functions_are_near_their_definitions() {
                 let want = definition(f64::from(x));
                 // An error of the exponential's argument is one of the result, relative to it.
                 let size = f64::from(x).abs();
-                let argument = if f == Function::Gelu { 1.6 * (size + 0.045 * size.powi(3)) } else { size };
+                let argument = match f {
+                    Function::Gelu => 1.6 * (size + 0.045 * size.powi(3)),
+                    Function::GeluErf => size * size,
+                    _ => size,
+                };
                 let bound = (8.0 + 3.0 * argument.min(100.0)) * EPS * want.abs() + 1e-37;
                 let same = f64::from(got) == want || got.is_nan() && want.is_nan() || want.abs() > f64::from(f32::MAX);
                 assert!(

@@ -1,7 +1,6 @@
 //! Which format each tensor has: the mixtures that `llama-quantize` makes of llama models without an importance matrix.
 //!
-//! Facts from llama.cpp's src/llama-quant.cpp. Rows here are whole blocks of every format, so its fallbacks do not
-//! occur.
+//! Facts from llama.cpp's src/llama-quant.cpp.
 
 use candor_gguf::Format;
 
@@ -147,8 +146,22 @@ pub const MIXES: &[Mix] = &[
 ];
 
 impl Mix {
-    /// The format of a matrix.
-    pub fn format(&self, role: Role, model: Model) -> Format {
+    /// The format of a matrix whose rows have so many elements: where these are no whole blocks, a legacy format.
+    pub fn format(&self, role: Role, model: Model, cols: u64) -> Format {
+        let format = self.wanted(role, model);
+        if cols.is_multiple_of(format.block_len() as u64) {
+            return format;
+        }
+        match format {
+            Q2K | Q3K | Iq4Xs => Iq4Nl,
+            Q4K => Q5_0,
+            Q5K => Q5_1,
+            Q6K => Q8_0,
+            _ => F16,
+        }
+    }
+
+    fn wanted(&self, role: Role, model: Model) -> Format {
         let (matrix, layer) = match role {
             Role::Head => return self.head,
             Role::Embedding if model.tied => return self.head,
@@ -209,7 +222,7 @@ mod tests {
             let model = Model { layers: number("llama.block_count"), grouped: u64::from(grouped), tied };
             assert_eq!(mix.file_type, number("general.file_type"), "{name}");
             for tensor in file.tensors() {
-                let format = role(&tensor.name).map_or(Format::F32, |role| mix.format(role, model));
+                let format = role(&tensor.name).map_or(Format::F32, |role| mix.format(role, model, tensor.shape[0]));
                 assert_eq!(tensor.format, format, "{name}: {}", tensor.name);
             }
         }

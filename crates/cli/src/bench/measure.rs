@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use candor::{Model, Sequences, Session, SessionOptions};
+use candor::{EmbedOptions, Embedder, Model, Pooling, Sequences, Session, SessionOptions};
 
 use super::plan::{Setup, Test};
 use crate::errors::Error;
@@ -43,10 +43,12 @@ pub fn measure(model: &Model, setup: Setup, test: Test, runs: &Runs<'_>) -> Resu
     Ok(Some(samples))
 }
 
-/// One sequence or several: what is measured is what `candor run` does, or what serves several users.
+/// What is measured: what `candor run` does, what serves several users, or what `candor embed` does.
 enum Feed {
     One(Box<Session>),
     Many(Sequences),
+    /// An encoder, which remembers nothing.
+    Texts(Box<Embedder>),
 }
 
 /// A test being run.
@@ -63,6 +65,7 @@ impl Feed {
         match self {
             Feed::One(session) => session.truncate(len),
             Feed::Many(sequences) => sequences.truncate(len),
+            Feed::Texts(_) => {}
         }
     }
 
@@ -70,6 +73,7 @@ impl Feed {
         match self {
             Feed::One(session) => session.tokens().is_empty(),
             Feed::Many(sequences) => sequences.lengths().iter().all(|&length| length == 0),
+            Feed::Texts(_) => true,
         }
     }
 }
@@ -79,6 +83,11 @@ impl<'a> Course<'a> {
         let context = usize::try_from(test.context()).unwrap_or(usize::MAX);
         let options = SessionOptions { context, ..setup.session() };
         let feed = match test.sequences {
+            _ if model.is_encoder() => {
+                // How rows become a vector costs nothing beside them.
+                let options = EmbedOptions { pooling: Some(Pooling::Mean), ..EmbedOptions::default() };
+                Feed::Texts(Box::new(model.embedder(&options)?))
+            }
             1 => Feed::One(Box::new(model.session(&options)?)),
             several => Feed::Many(model.sequences(several as usize, &options)?),
         };
@@ -109,6 +118,10 @@ impl<'a> Course<'a> {
                 }
                 Ok(true)
             }
+            Feed::Texts(embedder) => {
+                embedder.embed(&[self.random.tokens(tokens, first)], |_| ())?;
+                Ok(proceed(0))
+            }
         }
     }
 
@@ -122,6 +135,7 @@ impl<'a> Course<'a> {
             match &mut self.feed {
                 Feed::One(session) => _ = session.evaluate(&tokens, |_| true)?,
                 Feed::Many(sequences) => sequences.advance(&tokens)?,
+                Feed::Texts(embedder) => embedder.model().continues_text()?,
             }
         }
         Ok(true)

@@ -112,7 +112,8 @@ impl Bench<'_> {
         let subject = Subject::of(source.name(), model.gguf());
         let counter = work::Counter::of(model.gguf())?;
         let longest = self.plan.tests.iter().map(|(_, test)| test.context()).max().unwrap_or(0);
-        if longest > model.config().context as u64 {
+        let encodes = model.is_encoder();
+        if !encodes && longest > model.config().context as u64 {
             let own = model.config().context;
             say!(
                 "note: a test needs {longest} positions, the model was trained on {own}: speeds are right, texts would not be"
@@ -122,7 +123,10 @@ impl Bench<'_> {
         let ceilings = candor::ceilings(model, site.threads as usize)?;
         let place = Place { cpu: machine::processor(), ceilings, site: site.clone(), runner: Runner::of(model) };
         self.notes.push(place.note());
-        for &(setup, test) in &self.plan.tests {
+        if encodes && self.plan.tests.iter().any(|(_, test)| !test.encodes()) {
+            say!("note: {} is an encoder: only prompts of one text are measured", subject.kind);
+        }
+        for &(setup, test) in self.plan.tests.iter().filter(|(_, test)| !encodes || test.encodes()) {
             self.say(format_args!("{}/{}: {} {test}", self.done + 1, self.total, subject.kind));
             let time = CivilTime::utc_now().and_then(|now| now.format("%Y-%m-%dT%H:%M:%SZ").ok()).unwrap_or_default();
             let samples = measure::measure(model, setup, test, &self.runs);

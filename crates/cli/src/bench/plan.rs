@@ -89,6 +89,11 @@ impl Test {
         (u64::from(self.prompt) + u64::from(self.generated)) * u64::from(self.sequences)
     }
 
+    /// Whether it is a prompt and nothing else, which is all that an encoder has.
+    pub fn encodes(&self) -> bool {
+        self.generated == 0 && self.depth == 0 && self.sequences == 1
+    }
+
     /// Positions of the cache that a sequence takes.
     pub fn context(&self) -> u64 {
         u64::from(self.depth) + u64::from(self.prompt) + u64::from(self.generated)

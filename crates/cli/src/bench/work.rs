@@ -2,7 +2,7 @@
 
 use candor::{
     gguf::Gguf,
-    models::Decoder,
+    models::{Decoder, Gives},
     ops::{KvPlan, Shapes, Step, Work},
 };
 
@@ -28,7 +28,10 @@ impl Counter {
         for sequence in 0..test.sequences {
             let mut first = test.depth;
             while first < after {
-                let rows = setup.batch.min(setup.ubatch).min(after - first);
+                // An encoder's tokens see each other.
+                let most =
+                    if self.0.config().gives == Gives::Embeddings { after } else { setup.batch.min(setup.ubatch) };
+                let rows = most.min(after - first);
                 let positions: Vec<u32> = (first..first + rows).collect();
                 first += rows;
                 let outputs = if first == after { vec![rows - 1] } else { Vec::new() };

@@ -1,6 +1,10 @@
 //! `candor bench`.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use candor_testing::Tiny;
 use serde_json::Value;
@@ -269,4 +273,19 @@ fn lists_can_be_set_by_variables_and_the_file() {
     assert_eq!(names(&tests), ["pp2", "pp4", "pp5"]);
     let variable = bench(&["-n", "0", "-r", "1"]).env("CANDOR_N_PROMPT", "3,7").text();
     assert_eq!(rows(&variable)[2..].iter().map(|row| row[5].as_str()).collect::<Vec<_>>(), ["pp3", "pp7"]);
+}
+
+#[test]
+fn an_encoder_reads_texts_and_nothing_else() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../candor/tests/goldens/cross-encoder.gguf");
+    let model = model.to_str().unwrap();
+    let outcome = bench(&[model, "-o", "jsonl", "-p", "6,40", "-n", "3", "-r", "2", "-t", "1"]).outcome();
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let tests: Vec<Value> = outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(names(&tests), ["pp6", "pp40"]);
+    let note = "is an encoder: only prompts of one text are measured\n";
+    assert!(outcome.stderr.starts_with("note: bert ") && outcome.stderr.ends_with(note), "{outcome:?}");
+    let outcome = bench(&[model, "-p", "100", "-n", "0", "-r", "1"]).outcome();
+    let error = "error: pp100: text 1 has 100 tokens, the context holds 64\n";
+    assert!(outcome.code == 1 && outcome.stderr.starts_with(error), "{outcome:?}");
 }
