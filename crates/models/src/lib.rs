@@ -7,9 +7,11 @@
 mod attention;
 mod channel_mix;
 mod config;
+mod cross;
 mod decoder;
 mod delta;
 mod dry;
+mod encoder;
 mod error;
 mod ffn;
 mod keys;
