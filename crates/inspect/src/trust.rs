@@ -137,7 +137,7 @@ fn quick<B: Ops + Clone>(
     let prompt: Vec<u32> = (0..PROMPT.min(room).max(1)).map(|i| ((i * 7919 + 11) % config.vocab) as u32).collect();
     let part = Part { begin: Begin::Tokens, layers: 0..first_layers(gguf, config.layers), end: End::Logits };
     let (keys, values) = (options.session.keys, options.session.values);
-    let plan = Plan { prompt: &prompt, decode: 1, depth: Depth::Quick, keys, values, part: Some(part) };
+    let plan = Plan { text: &[], prompt: &prompt, decode: 1, depth: Depth::Quick, keys, values, part: Some(part) };
     operations(gguf, ops, &plan)
 }
 

@@ -412,6 +412,9 @@ pub(super) const FAULTS: &[Fault] = &[
             const SLOTS: f64 = 64.0;
             let Kind::SoftMax(attending) = &place.node.kind else { return false };
             let (heads, tokens) = (attending.heads, out.rows);
+            if tokens >= SLOTS as usize || !attending.is_plain() {
+                return false;
+            }
             for t in 0..tokens {
                 for h in 0..heads.heads {
                     let at = (t * heads.heads + h) * tokens;
@@ -425,7 +428,7 @@ pub(super) const FAULTS: &[Fault] = &[
                     out.data[at..=at + t].iter_mut().for_each(|w| *w = (f64::from(*w) * share) as f32);
                 }
             }
-            tokens < SLOTS as usize && attending.is_plain()
+            true
         })],
         cause: "the softmax runs over slots of the cache that hold nothing yet (here 64 slots)",
         remedy: "attend over positions 0..=position",
