@@ -197,7 +197,7 @@ impl Session {
     /// If the model has no encoder, the text has no tokens, too many or one outside of the vocabulary, or the device fails.
     pub fn read_text(&mut self, text: &[u32]) -> Result<(), Error> {
         self.truncate(0);
-        if self.text != text {
+        if text.is_empty() || self.text != text {
             self.encode(text, None)?;
         }
         Ok(())

@@ -313,6 +313,11 @@ impl Config {
         }
     }
 
+    /// Layers of the encoder that reads texts, where there is one besides the decoder.
+    pub fn encoder_layers(&self) -> Option<usize> {
+        self.encoder.as_ref().map(|encoder| encoder.layers)
+    }
+
     /// Whether layers read more of those before them than the residual stream.
     pub(crate) fn crosses(&self) -> bool {
         self.encoder.is_some()
