@@ -150,8 +150,9 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "attention-scale-missing",
         entry: "48",
         edits: &[Edit::SoftMax(|plan, _| {
+            let scaled = plan.scale != 1.0;
             plan.scale = 1.0;
-            true
+            scaled
         })],
         cause: "scores are not scaled",
         remedy: "multiply with 1 / sqrt(head width) before the softmax",
@@ -162,8 +163,9 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "attention-scale-without-root",
         entry: "48",
         edits: &[Edit::SoftMax(|plan, _| {
+            let scaled = plan.scale != 1.0;
             plan.scale *= plan.scale;
-            true
+            scaled
         })],
         cause: "scores are scaled twice, or by 1 / width without the root",
         remedy: "multiply with 1 / sqrt(head width) once",
