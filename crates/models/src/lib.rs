@@ -30,6 +30,7 @@ mod rope;
 mod rwkv6;
 mod rwkv7;
 mod short_conv;
+mod stacks;
 mod token_shift;
 mod weights;
 
