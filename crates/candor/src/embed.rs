@@ -96,7 +96,7 @@ impl Embedder {
 
     /// The ids of a text, with the tokens that the file puts around one.
     pub fn encode(&self, text: &str) -> Vec<u32> {
-        self.model.tokenizer().encode(text, Encode::prompt())
+        self.model.encode_prompt(text)
     }
 
     /// The ids of a query and a document for a reranker: by the file's template `rerank`, or as a pair.
@@ -184,7 +184,7 @@ impl Embedder {
 
     /// The rows of texts, `[T, D]`, one after the other; the longest one has so many tokens.
     fn rows(&mut self, texts: &[&[u32]], longest: usize) -> Result<Vec<f32>, Error> {
-        let is_encoder = self.model.is_encoder();
+        let encodes = self.model.encodes();
         let most = self.options.rows.max(1);
         let original = self.model.config().original_context();
         let limit = if longest > original { usize::MAX } else { original };
@@ -198,7 +198,7 @@ impl Embedder {
                 let (keys, values) = (KvFormat::F32, KvFormat::F32);
                 let options = SessionOptions { context, keys, values, ..SessionOptions::default() };
                 let mut plan = Room::new(self.model.config(), sequences, &options)?.plan;
-                let rows = if is_encoder { context * sequences } else { (context * sequences).min(most) };
+                let rows = if encodes { context * sequences } else { (context * sequences).min(most) };
                 plan.step = rows;
                 Fitted { run: self.model.loaded().begin(&plan, rows, 0)?, context, sequences }
             }
@@ -207,7 +207,7 @@ impl Embedder {
         let positions: Vec<u32> = texts.iter().flat_map(|ids| 0..ids.len() as u32).collect();
         let numbers = texts.iter().enumerate();
         let owners: Vec<u32> = numbers.flat_map(|(number, ids)| vec![number as u32; ids.len()]).collect();
-        let chunk = if is_encoder { tokens.len() } else { most };
+        let chunk = if encodes { tokens.len() } else { most };
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         for start in (0..tokens.len()).step_by(chunk) {
             let range = start..tokens.len().min(start + chunk);

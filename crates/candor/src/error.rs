@@ -133,6 +133,26 @@ pub enum Error {
         /// The file's architecture.
         arch: String,
     },
+    /// A model that answers texts was to continue one.
+    #[error("the model ({arch}) answers a text that it has read: it continues none")]
+    Answers {
+        /// The file's architecture.
+        arch: String,
+    },
+    /// Something goes only with models that continue texts.
+    #[error("{what}: the model ({arch}) answers a text that it has read, which goes without")]
+    NotForAnswers {
+        /// What was asked for.
+        what: &'static str,
+        /// The file's architecture.
+        arch: String,
+    },
+    /// A text was to be read by a model that has no encoder.
+    #[error("the model ({arch}) has no encoder that reads a text before it is answered")]
+    NoEncoder {
+        /// The file's architecture.
+        arch: String,
+    },
     /// Nobody says how the rows of a text become one.
     #[error("metadata key {0} is missing: how the vectors of its tokens become the text's is unknown")]
     NoPooling(String),

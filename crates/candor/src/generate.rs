@@ -2,6 +2,7 @@
 
 use std::{
     io::Write,
+    slice,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -111,7 +112,7 @@ pub struct Generation<'s> {
 
 impl Session {
     /// Reads `prompt`, the whole text so far, and generates its continuation. What the session has in common with the
-    /// prompt is not computed again.
+    /// prompt is not computed again. A model that answers texts has its encoder read the prompt, and generates an answer.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), candor::Error> {
@@ -130,7 +131,20 @@ impl Session {
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
         }
-        let context = self.context();
+        let (reading, context) = (Instant::now(), self.context());
+        let start = self.model().config().start;
+        let (prompt, text) = match &start {
+            None => (prompt, 0),
+            Some(start) => {
+                if options.context_shift.is_some() {
+                    self.model().refuse_answers("sliding over a full context")?;
+                }
+                let known = self.text() == prompt;
+                self.read_text(prompt)?;
+                (slice::from_ref(start), if known { 0 } else { prompt.len() })
+            }
+        };
+        let reading = reading.elapsed();
         let shortened;
         let prompt = match options.context_shift {
             Some(shift) if prompt.len() >= context => {
@@ -164,12 +178,12 @@ impl Session {
         let seen = common == self.tokens().len() && common == prompt.len() && known;
         let common = if seen { common } else { common.min(prompt.len() - 1) };
         self.truncate(common);
-        let prompt_tokens = prompt.len() - self.held();
+        let prompt_tokens = text + prompt.len() - self.held();
         let cancel = options.cancel.clone();
         let go_on = |_| !cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
         let finished = self.evaluate_for(wanted, &prompt[common..], go_on)?;
         // An answer begins a text of its own after a control token; otherwise the prompt's text goes on.
-        let answer = prompt.last().is_some_and(|&token| tokenizer.is_control(token));
+        let answer = start.is_some() || prompt.last().is_some_and(|&token| tokenizer.is_control(token));
         let decoder = if answer { StreamDecoder::new(tokenizer) } else { StreamDecoder::continuing(tokenizer) };
         Ok(Generation {
             sampler,
@@ -177,7 +191,7 @@ impl Session {
             pending: None,
             held: String::new(),
             stop_reason: (!finished).then_some(StopReason::Cancelled),
-            timings: Timings { prompt_tokens, prompt: started.elapsed(), ..Timings::default() },
+            timings: Timings { prompt_tokens, prompt: reading + started.elapsed(), ..Timings::default() },
             decoding_since: Instant::now(),
             session: self,
             options,

@@ -188,14 +188,39 @@ impl Model {
         Ok(self.encode_prompt(&self.render(messages)?))
     }
 
-    /// Token ids of a prompt: special tokens are recognised, BOS is added as the file says and never twice.
+    /// Token ids of a prompt: special tokens are recognised, BOS is added as the file says and never twice. A text that an
+    /// encoder reads ends with EOS, whatever the file says.
     pub fn encode_prompt(&self, text: &str) -> Vec<u32> {
-        self.tokenizer().encode(text, Encode::prompt())
+        let mut ids = self.tokenizer().encode(text, Encode::prompt());
+        let end = self.tokenizer().eos().filter(|end| self.answers() && ids.last() != Some(end));
+        ids.extend(end);
+        ids
     }
 
     /// Whether the model gives embeddings alone, and continues no text.
     pub fn is_encoder(&self) -> bool {
         self.config().gives == Gives::Embeddings
+    }
+
+    /// Whether an encoder reads a text, which the model then answers, instead of continuing it.
+    pub fn answers(&self) -> bool {
+        self.config().start.is_some()
+    }
+
+    /// Whether vectors come from tokens that see each other: of an encoder, alone or not.
+    pub(crate) fn encodes(&self) -> bool {
+        self.is_encoder() || self.answers()
+    }
+
+    /// Says so where the model answers texts, and `what` makes no sense for it.
+    ///
+    /// # Errors
+    /// If it does.
+    pub fn refuse_answers(&self, what: &'static str) -> Result<(), Error> {
+        match self.answers() {
+            false => Ok(()),
+            true => Err(Error::NotForAnswers { what, arch: self.architecture().to_owned() }),
+        }
     }
 
     /// What makes vectors, or a reranker's scores, of texts.
@@ -227,7 +252,8 @@ impl Model {
         self.gguf().metadata().str("general.architecture").ok().flatten().unwrap_or_default()
     }
 
-    /// A session: a conversation's keys and values, and room to compute.
+    /// A session: a conversation's keys and values, and room to compute. Where the model answers texts,
+    /// [`Session::read_text`] or [`Session::generate`] comes first.
     ///
     /// # Errors
     /// If the model is an encoder, or the context does not fit into memory.

@@ -31,7 +31,7 @@ impl Pooling {
         let key = format!("{}.pooling_type", model.architecture());
         match number(model, &key)? {
             Some(pooling) => Ok(pooling),
-            None if model.is_encoder() => Err(Error::NoPooling(key)),
+            None if model.encodes() => Err(Error::NoPooling(key)),
             None => Ok(Pooling::Last),
         }
     }
@@ -40,7 +40,7 @@ impl Pooling {
     /// continues texts.
     pub(crate) fn before_rank(model: &Model) -> Result<Pooling, Error> {
         let said = number(model, &format!("{}.classifier.pooling_type", model.architecture()))?;
-        let default = if model.is_encoder() { Pooling::Cls } else { Pooling::Last };
+        let default = if model.encodes() { Pooling::Cls } else { Pooling::Last };
         Ok(said.filter(|said| matches!(said, Pooling::Mean | Pooling::Cls | Pooling::Last)).unwrap_or(default))
     }
 

@@ -54,6 +54,8 @@ pub(crate) trait RunPart: Send {
         values: &mut Vec<f32>,
         observer: &mut dyn Observer,
     ) -> Result<(), Error>;
+    /// Reads the step's tokens, whole texts, as an encoder does: [`Decoder::encode`]. `observer` sees every named value.
+    fn encode(&mut self, step: Step<'_>, observer: Option<&mut dyn Observer>) -> Result<(), Error>;
     /// The cache's contents, where the backend lets them out.
     fn stored(&mut self) -> Option<&mut dyn Stored>;
     /// As [`RunPart::step`], but where the part would end with logits, it ends with the last norm's result, `[T, D]`.
@@ -102,6 +104,16 @@ impl Run {
     /// Runs a step and replaces `values` by what its rows are after the last norm, `[T, D]`.
     pub(crate) fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
         self.parts.iter_mut().try_for_each(|part| part.step_embeddings(step, values))
+    }
+
+    /// Reads the step's tokens, whole texts that later steps answer, and shows every named value to `observer`.
+    pub(crate) fn encode(&mut self, step: Step<'_>, mut observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+        for part in &mut self.parts {
+            // What a loop lends must be no longer than its turn.
+            let observer = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
+            part.encode(step, observer)?;
+        }
+        Ok(())
     }
 
     /// What was exchanged with devices so far.
@@ -180,7 +192,7 @@ where
         ops.check_kv(plan).map_err(candor_models::Error::from)?;
         let mut scratch = self.model.scratch(&mut ops, rows, outputs);
         scratch.far = plan.context > self.model.config().original_context();
-        let kv = ops.kv(&plan.part(self.model.part().layers.clone()));
+        let kv = ops.kv(&plan.part(self.model.config().cached(self.model.part())));
         Ok(Box::new(Running { model: self.model.clone(), ops, scratch, kv }))
     }
 }
@@ -221,6 +233,18 @@ where
     ) -> Result<(), Error> {
         self.run(step, values, &mut Watch { step, observer, copy: Vec::new() });
         self.read(step, values);
+        self.finish()
+    }
+
+    fn encode(&mut self, step: Step<'_>, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+        let Running { model, ops, scratch, kv } = self;
+        match observer {
+            None => model.encode(&mut Pass { ops, s: scratch, kv, step, tap: &mut () }),
+            Some(observer) => {
+                let tap = &mut Watch { step, observer, copy: Vec::new() };
+                model.encode(&mut Pass { ops, s: scratch, kv, step, tap });
+            }
+        }
         self.finish()
     }
 

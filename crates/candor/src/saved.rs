@@ -125,6 +125,7 @@ impl Session {
     /// # Errors
     /// If the model runs where that is not possible, writing fails, or the device does.
     pub fn save(&mut self, out: &mut dyn Write) -> Result<(), crate::Error> {
+        self.model().refuse_answers("a saved session")?;
         self.settle()?;
         let shape = self.shape()?;
         let positions = self.tokens().len();
@@ -158,6 +159,7 @@ impl Session {
     /// If it is no saved session, or one of another model, of other settings or another device; or the model runs where that
     /// is not possible.
     pub fn load(&mut self, bytes: &[u8]) -> Result<usize, crate::Error> {
+        self.model().refuse_answers("a saved session")?;
         self.truncate(0);
         let (tokens, logits, reached) = self.read(bytes)?;
         let past = Past::of(tokens.len(), reached);

@@ -20,6 +20,8 @@ pub struct Sequences {
 /// One of them.
 #[derive(Clone, Default)]
 struct Sequence {
+    /// What an encoder has read, which the tokens answer.
+    text: Vec<u32>,
     tokens: Vec<u32>,
     /// Which of its tokens are in memory.
     past: Past,
@@ -52,10 +54,33 @@ impl Sequences {
     /// Forgets all but the first `len` tokens of every sequence. A model with states, which cannot be taken back, computes
     /// those anew when more tokens are evaluated.
     pub fn truncate(&mut self, len: usize) {
-        for Sequence { tokens, past } in self.all.iter_mut().filter(|sequence| len < sequence.tokens.len()) {
+        for Sequence { tokens, past, .. } in self.all.iter_mut().filter(|sequence| len < sequence.tokens.len()) {
             tokens.truncate(len);
             past.truncate(&self.room.plan, len);
         }
+    }
+
+    /// Has the model's encoder read a text and forgets the sequence's tokens: those to come answer it.
+    ///
+    /// # Errors
+    /// If the model has no encoder, the text has no tokens, too many or one outside of the vocabulary, or the device fails.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn read_text(&mut self, sequence: usize, text: &[u32]) -> Result<(), Error> {
+        if !self.model.answers() {
+            return Err(Error::NoEncoder { arch: self.model.architecture().to_owned() });
+        }
+        if text.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        self.admit(text.len(), text)?;
+        let (positions, sequences) = ((0..text.len() as u32).collect::<Vec<_>>(), vec![sequence as u32; text.len()]);
+        let step = Step { tokens: text, positions: &positions, sequences: &sequences, outputs: &[] };
+        self.all[sequence] = Sequence::default();
+        self.run.encode(step, None)?;
+        self.all[sequence].text = text.to_vec();
+        Ok(())
     }
 
     /// Appends tokens to one sequence and computes the logits of the last one. `proceed` is asked before every step
@@ -72,6 +97,7 @@ impl Sequences {
         tokens: &[u32],
         mut proceed: impl FnMut(usize) -> bool,
     ) -> Result<bool, Error> {
+        self.has_read(sequence)?;
         self.admit(self.all[sequence].tokens.len() + tokens.len(), tokens)?;
         if !tokens.is_empty() && !self.catch_up(sequence, || proceed(0))? {
             return Ok(false);
@@ -92,7 +118,7 @@ impl Sequences {
     /// Computes a sequence's tokens anew that memory no longer holds; `false` if `proceed` stopped that.
     fn catch_up(&mut self, sequence: usize, mut proceed: impl FnMut() -> bool) -> Result<bool, Error> {
         loop {
-            let Sequence { tokens, past } = &self.all[sequence];
+            let Sequence { tokens, past, .. } = &self.all[sequence];
             let missing = &tokens[past.held()..];
             if missing.is_empty() {
                 return Ok(true);
@@ -126,6 +152,7 @@ impl Sequences {
     pub fn advance(&mut self, tokens: &[u32]) -> Result<(), Error> {
         assert_eq!(tokens.len(), self.all.len(), "a token for each sequence");
         self.admit(self.lengths().into_iter().max().unwrap_or(0) + 1, tokens)?;
+        (0..self.all.len()).try_for_each(|sequence| self.has_read(sequence))?;
         for sequence in 0..self.all.len() {
             self.catch_up(sequence, || true)?;
         }
@@ -144,6 +171,14 @@ impl Sequences {
     /// [`Sequences::evaluate`].
     pub fn logits(&self) -> &[f32] {
         &self.logits
+    }
+
+    /// Whether there is a text to answer, where the model does that.
+    fn has_read(&self, sequence: usize) -> Result<(), Error> {
+        match self.model.answers() && self.all[sequence].text.is_empty() {
+            true => Err(Error::Answers { arch: self.model.architecture().to_owned() }),
+            false => Ok(()),
+        }
     }
 
     fn admit(&self, length: usize, tokens: &[u32]) -> Result<(), Error> {

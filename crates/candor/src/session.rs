@@ -1,5 +1,7 @@
 //! A session: the tokens that a model has seen, their keys and values, and how more are added.
 
+mod text;
+
 use candor_models::Config;
 use candor_ops::{KvFormat, KvPlan, Step, Stored, Traffic};
 
@@ -52,6 +54,8 @@ pub struct Session {
     plan: KvPlan,
     chunk: usize,
     max_outputs: usize,
+    /// What an encoder has read, which the tokens answer.
+    text: Vec<u32>,
     tokens: Vec<u32>,
     /// Which of them are in memory; fewer than there are after going back where that cannot be done in place.
     past: Past,
@@ -114,7 +118,11 @@ impl Room {
             asked => asked,
         };
         let mut plan = config.kv_plan(context, sequences, options.keys, options.values);
-        let chunk = options.batch.min(options.ubatch).clamp(1, context);
+        let chunk = match config.start {
+            // An encoder's tokens see each other: a text is read at once.
+            Some(_) => context,
+            None => options.batch.min(options.ubatch).clamp(1, context),
+        };
         plan.step = chunk.max(sequences);
         Room { plan, chunk }
     }
@@ -132,8 +140,8 @@ impl Session {
         let Room { plan, chunk } = room;
         let run = loaded.begin(&plan, chunk, max_outputs)?;
         let (tokens, past, logits, best) = (Vec::new(), Past::default(), Vec::new(), Best::Unknown);
-        let (speculation, ahead) = (None, Ahead::default());
-        Ok(Session { model, run, plan, chunk, max_outputs, tokens, past, logits, best, speculation, ahead })
+        let (text, speculation, ahead) = (Vec::new(), None, Ahead::default());
+        Ok(Session { model, run, plan, chunk, max_outputs, text, tokens, past, logits, best, speculation, ahead })
     }
 
     /// The model.
@@ -214,9 +222,10 @@ impl Session {
     /// Guesses tokens from now on while text is generated, or no longer. Texts stay the same: see [`speculate`].
     ///
     /// # Errors
-    /// If the model keeps states, which cannot be taken back.
+    /// If the model keeps states, which cannot be taken back, or answers texts, which guesses are not made for.
     pub fn speculate(&mut self, speculation: Option<Speculation>) -> Result<(), Error> {
         if speculation.is_some() {
+            self.model.refuse_answers("speculative decoding")?;
             speculate::refuse_states(&self.model)?;
         }
         self.speculation = speculation;
@@ -315,13 +324,25 @@ impl Session {
     }
 
     fn admit(&self, tokens: &[u32]) -> Result<(), Error> {
+        if self.model.answers() && self.text.is_empty() {
+            return Err(Error::Answers { arch: self.model.architecture().to_owned() });
+        }
+        self.fits(tokens)?;
+        let prompt = self.tokens.len() + tokens.len();
+        if prompt > self.context() {
+            return Err(Error::PromptTooLong { prompt, context: self.context() });
+        }
+        Ok(())
+    }
+
+    /// Whether the vocabulary has the tokens, and the context as many positions.
+    fn fits(&self, tokens: &[u32]) -> Result<(), Error> {
         let vocab = self.model.config().vocab;
         if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab) {
             return Err(Error::Token { token, vocab });
         }
-        let prompt = self.tokens.len() + tokens.len();
-        if prompt > self.context() {
-            return Err(Error::PromptTooLong { prompt, context: self.context() });
+        if tokens.len() > self.context() {
+            return Err(Error::PromptTooLong { prompt: tokens.len(), context: self.context() });
         }
         Ok(())
     }

@@ -235,6 +235,9 @@ impl Error {
             Error::Binary => "-o FILE writes it; --embd-output-format json is text",
             Error::Ragged => "--embd-output-format json holds them; or give one text",
             Error::Candor(candor::Error::Encoder { .. }) => "candor embed makes vectors with it",
+            Error::Candor(candor::Error::Answers { .. } | candor::Error::NotForAnswers { .. }) => {
+                "candor run -p TEXT answers a text, candor embed makes vectors of it"
+            }
             Error::Candor(candor::Error::NoPooling(_)) => "--pooling mean, cls or last says it",
             Error::Candor(candor::Error::NoRank) => "candor embed makes vectors with it, which can be compared",
             Error::Candor(candor::Error::TextTooLong { .. }) => "--truncate cuts texts off",

@@ -26,9 +26,10 @@ impl<'a> PromptCache<'a> {
     /// Gives the session what the file holds. A file that does not belong is said to, and does nothing.
     ///
     /// # Errors
-    /// If it cannot be read, is something else altogether, or nothing can be saved where the model runs.
+    /// If it cannot be read, is something else altogether, or nothing can be saved of this model or where it runs.
     pub fn read(&self, session: &mut Session) -> Result<(), Error> {
         let Some(path) = self.path else { return Ok(()) };
+        session.model().refuse_answers("--prompt-cache")?;
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

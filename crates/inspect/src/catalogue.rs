@@ -1,6 +1,7 @@
 //! The catalogue of known faults: one row each, tried one after the other where an operation does not follow from its
 //! inputs. Sections follow research on why engines print gibberish; `entry` is the number there.
 
+mod answers;
 mod attention;
 mod dequantization;
 mod experts;
@@ -30,6 +31,7 @@ pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
         rotary::FAULTS,
         attention::FAULTS,
         masks::FAULTS,
+        answers::FAULTS,
         ffn::FAULTS,
         experts::FAULTS,
         stream::FAULTS,

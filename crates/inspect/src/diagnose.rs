@@ -35,6 +35,9 @@ pub enum Error {
     /// Nothing says which tokens went in.
     #[error("trace: it does not say which tokens the engine was given")]
     NoTokens,
+    /// Nothing says which text was read.
+    #[error("trace: it does not say which text the encoder was given")]
+    NoText,
     /// A token is outside of the vocabulary: the trace is of another model.
     #[error("trace: token {token} is outside of the model's vocabulary of {vocab}: the trace is of another model")]
     Token {
@@ -173,6 +176,13 @@ pub(crate) fn tokens(trace: &Trace, graph: &Graph) -> Result<Tokens, Error> {
         return Err(Error::Token { token, vocab });
     }
     let mut tokens = Tokens::new(ids, trace.origin.prompt_tokens.unwrap_or(usize::MAX));
+    if graph.config.start.is_some() {
+        let text = trace.origin.text.clone().filter(|ids| !ids.is_empty()).ok_or(Error::NoText)?;
+        if let Some(&token) = text.iter().find(|&&id| id as usize >= vocab) {
+            return Err(Error::Token { token, vocab });
+        }
+        tokens.text = text;
+    }
     if let Some(positions) = trace.origin.positions.clone().filter(|list| list.len() == tokens.ids.len()) {
         tokens.positions = positions;
     }
@@ -181,7 +191,6 @@ pub(crate) fn tokens(trace: &Trace, graph: &Graph) -> Result<Tokens, Error> {
 
 /// The nodes that the trace knows something of, in the order of computation.
 pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<NodeId>, Error> {
-    let rows = tokens.ids.len();
     let mut known = BTreeSet::new();
     for (key, evidence) in &trace.values {
         let Some(id) = graph.find(key) else { continue };
@@ -189,7 +198,7 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
             // Rows of a trace are tokens.
             continue;
         }
-        let expected = graph.width(id, rows);
+        let (rows, expected) = (tokens.rows(graph.nodes[id].side), graph.width(id, tokens));
         if evidence.width != 0 && evidence.width != expected {
             if matches!(graph.nodes[id].kind, crate::Kind::Scores(_) | crate::Kind::SoftMax(_)) {
                 // Engines pad the cache: scores have as many columns as they please.
@@ -286,7 +295,7 @@ impl Court<'_> {
         let Stage { graph, tokens, .. } = self.stage;
         let evidence = &self.trace.values[&graph.nodes[id].key];
         let (expected, inputs) = self.healthy.recompute(id);
-        let residual = compare_where(&expected, evidence, graph.counts(id, tokens.ids.len()))?;
+        let residual = compare_where(&expected, evidence, graph.counts(id, tokens))?;
         let span = self.span(id);
         let gate = Gate::of(graph, &span, self.arithmetic, evidence);
         Some(Case { id, evidence, gate, residual, span, expected, inputs })
@@ -295,12 +304,12 @@ impl Court<'_> {
     /// The operations between the trace's complete values and a node.
     fn span(&self, id: NodeId) -> BTreeSet<NodeId> {
         let Stage { graph, tokens, .. } = self.stage;
-        let rows = tokens.ids.len();
         let (mut span, mut open) = (BTreeSet::from([id]), vec![id]);
         while let Some(next) = open.pop() {
             for &input in &graph.nodes[next].inputs {
                 let evidence = self.trace.values.get(&graph.nodes[input].key);
-                let given = evidence.is_some_and(|evidence| evidence.dense(rows, graph.width(input, rows)).is_some());
+                let rows = tokens.rows(graph.nodes[input].side);
+                let given = evidence.is_some_and(|evidence| evidence.dense(rows, graph.width(input, tokens)).is_some());
                 if !given && span.insert(input) {
                     open.push(input);
                 }
@@ -312,7 +321,7 @@ impl Court<'_> {
     /// How far faults are from what the suspect has; `None` where they change nothing.
     fn try_faults(&self, faults: &[Active], case: &Case<'_>) -> Option<Residual> {
         let Stage { graph, tokens, .. } = self.stage;
-        let counts = graph.counts(case.id, tokens.ids.len());
+        let counts = graph.counts(case.id, tokens);
         let edits = || faults.iter().flat_map(|active| active.fault.edits.iter().map(move |edit| (active, edit)));
         if case.span.len() == 1 && edits().all(|(_, edit)| matches!(edit, Edit::Output(_))) {
             // What comes out is changed: no need to compute it anew.

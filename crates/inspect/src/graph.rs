@@ -13,6 +13,7 @@ use crate::{
     Key,
     attending::Attending,
     formula::{self, Formula},
+    replay::{Side, Tokens},
 };
 use notes::{Names, Notes};
 
@@ -116,6 +117,8 @@ pub struct Node {
     pub width: usize,
     /// Rows of each token: as many as it has experts, else one.
     pub per_token: usize,
+    /// Whose rows they are.
+    pub side: Side,
 }
 
 /// The operations of a model, each after its inputs.
@@ -155,6 +158,9 @@ impl Graph {
         let config = model.config().clone();
         let mut kv = notes.kv(&config.kv_plan(1, 1, KvFormat::F32, KvFormat::F32));
         let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0] };
+        notes.side = Side::Text;
+        model.encode(&mut Pass { ops: &mut notes, s: &mut scratch, kv: &mut kv, step, tap: &mut Names });
+        notes.side = Side::Tokens;
         model.forward(&mut Pass { ops: &mut notes, s: &mut scratch, kv: &mut kv, step, tap: &mut Names });
         notes.name_the_rest();
         let by_key = notes.nodes.iter().enumerate().map(|(id, node)| (node.key.clone(), id)).collect();
@@ -185,22 +191,33 @@ impl Graph {
     }
 
     /// Whether an element of a node's output can matter: scores of positions that nobody sees are masked.
-    pub fn counts(&self, id: NodeId, tokens: usize) -> impl Fn(usize, usize) -> bool + use<> {
+    pub fn counts(&self, id: NodeId, tokens: &Tokens) -> impl Fn(usize, usize) -> bool + use<> {
         let mask = |node: &Node| match &node.kind {
             Kind::SoftMax(attending) if node.inputs.contains(&id) => Some(attending.mask),
             _ => None,
         };
         let scores = matches!(self.nodes[id].kind, Kind::Scores(_));
         let mask = if scores { self.nodes[id + 1..].iter().find_map(mask) } else { None };
-        move |row, col| mask.is_none_or(|mask| mask.seen(row, tokens).contains(&(col % tokens)))
+        let keys = tokens.rows(self.keys(id));
+        move |row, col| mask.is_none_or(|mask| mask.seen(row, keys).contains(&(col % keys)))
     }
 
-    /// Elements per row of a node's output over `tokens` tokens.
-    pub fn width(&self, id: NodeId, tokens: usize) -> usize {
+    /// Elements per row of a node's output over those tokens.
+    pub fn width(&self, id: NodeId, tokens: &Tokens) -> usize {
         match &self.nodes[id].kind {
-            Kind::Scores(heads) => heads.heads * tokens,
-            Kind::SoftMax(attending) => attending.heads.heads * tokens,
+            Kind::Scores(heads) => heads.heads * tokens.rows(self.keys(id)),
+            Kind::SoftMax(attending) => attending.heads.heads * tokens.rows(self.keys(id)),
             _ => self.nodes[id].width,
+        }
+    }
+
+    /// Whose keys a node's scores or weights are of: a decoder looks at the text, too.
+    pub fn keys(&self, id: NodeId) -> Side {
+        let node = &self.nodes[id];
+        match (&node.kind, node.inputs.as_slice()) {
+            (Kind::Scores(_), &[_, keys]) => self.nodes[keys].side,
+            (Kind::SoftMax(_), &[scores]) => self.keys(scores),
+            _ => node.side,
         }
     }
 }

@@ -137,10 +137,10 @@ impl<'a> Sketch<'a> {
         let evidence = &self.trace.values[&node.key];
         let check = self.check(&node.key);
         let expected = check.and_then(|_| self.expected(id));
-        let rows = tokens.ids.len();
-        let (width, heads) = (graph.width(id, rows), heads(graph, id));
+        let rows = tokens.rows(node.side);
+        let (width, heads) = (graph.width(id, tokens), heads(graph, id));
         let shape = Shape { rows, prompt: tokens.prompt, width, heads };
-        let counts = graph.counts(id, rows);
+        let counts = graph.counts(id, tokens);
         let given = Given { evidence, expected: expected.as_deref(), counts: &counts, shape };
         let worst = check.map(|check| check.residual.worst);
         Place {

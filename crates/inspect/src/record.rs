@@ -41,7 +41,8 @@ pub enum RecordError {
 }
 
 /// Runs the prompt in a session without tokens, then `steps` times its likeliest next token, and hands the selected
-/// values to every sink. The session holds the tokens afterwards; recording changes no bit of what it computes.
+/// values to every sink. Where the model answers texts, the prompt is the text, and the token that answers begin with
+/// follows it. The session holds the tokens afterwards; recording changes no bit of what it computes.
 ///
 /// # Errors
 /// If the tokens do not fit, one is outside of the vocabulary, or a sink fails.
@@ -59,7 +60,14 @@ pub fn record(
     };
     let from = selection.first_row(session.tokens().len() + prompt.len());
     let mut recorder = Recorder { selection, from, sinks, failed: None };
-    session.observe(prompt, logits, &mut recorder)?;
+    match session.model().config().start {
+        None => session.observe(prompt, logits, &mut recorder)?,
+        Some(start) => {
+            session.observe_text(prompt, &mut recorder)?;
+            recorder.from = 0;
+            session.observe(&[start], logits, &mut recorder)?;
+        }
+    }
     for _ in 0..steps {
         let next = likeliest(session.logits());
         session.observe(&[next], Logits::All, &mut recorder)?;

@@ -23,6 +23,16 @@ pub use plan::{
 };
 pub use weight::{Decoded, Matrix, Order, Rounding};
 
+/// Whose rows a value has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// The tokens'.
+    #[default]
+    Tokens,
+    /// Those of the text that an encoder reads, which the tokens answer.
+    Text,
+}
+
 /// The tokens of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tokens {
@@ -32,13 +42,36 @@ pub struct Tokens {
     pub positions: Vec<u32>,
     /// How many were evaluated together as the prompt.
     pub prompt: usize,
+    /// Ids of the text that an encoder read before; empty where there is none.
+    pub text: Vec<u32>,
 }
 
 impl Tokens {
     /// Tokens at 0, 1, 2... of which the first `prompt` came together.
     pub fn new(ids: Vec<u32>, prompt: usize) -> Tokens {
         let positions = (0..ids.len() as u32).collect();
-        Tokens { prompt: prompt.min(ids.len()), ids, positions }
+        Tokens { prompt: prompt.min(ids.len()), ids, positions, text: Vec::new() }
+    }
+
+    /// Ids of a side.
+    pub fn ids(&self, side: Side) -> &[u32] {
+        match side {
+            Side::Tokens => &self.ids,
+            Side::Text => &self.text,
+        }
+    }
+
+    /// Rows of a side.
+    pub fn rows(&self, side: Side) -> usize {
+        self.ids(side).len()
+    }
+
+    /// Where each row of a side stands.
+    pub(crate) fn positions(&self, side: Side) -> Vec<u32> {
+        match side {
+            Side::Tokens => self.positions.clone(),
+            Side::Text => (0..self.text.len() as u32).collect(),
+        }
     }
 }
 
@@ -63,7 +96,8 @@ impl Place<'_> {
     pub fn weight(&self) -> &str {
         let name = self.node.kind.weight().map_or("", |weight| weight.name.as_str());
         let name = name.strip_suffix(".weight").unwrap_or(name);
-        match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+        let stack = name.strip_prefix("enc.").or_else(|| name.strip_prefix("dec.")).unwrap_or(name);
+        match stack.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
             Some((_, rest)) => rest,
             None => name,
         }
@@ -74,14 +108,21 @@ impl Place<'_> {
         self.node.key.layer
     }
 
-    /// The output's name without a suffix for the operation: `Qcur`.
+    /// The output's name without a suffix for the operation: `Qcur`. An encoder's values are called as a decoder's.
     pub fn name(&self) -> &str {
-        self.node.key.name.split('.').next().unwrap_or_default()
+        let name = self.node.key.name.split('.').next().unwrap_or_default();
+        name.strip_prefix(ENCODER).unwrap_or(name)
     }
 
-    /// The node of another value of the same layer.
+    /// The node of another value of the same layer, of the same stack of layers.
     pub fn sibling(&self, name: &str) -> Option<NodeId> {
-        self.graph.find(&crate::Key::new(name, self.layer()))
+        let stack = if self.node.key.name.starts_with(ENCODER) { ENCODER } else { "" };
+        self.graph.find(&crate::Key::new(format!("{stack}{name}"), self.layer()))
+    }
+
+    /// Rows that the node's tokens have: the answer's, or the text's.
+    pub fn rows(&self) -> usize {
+        self.tokens.rows(self.node.side)
     }
 
     /// The residual stream that enters the layer.
@@ -89,6 +130,9 @@ impl Place<'_> {
         self.graph.nodes[self.sibling("attn_norm")?].inputs.first().copied()
     }
 }
+
+/// What the names of an encoder's values begin with, where there is a decoder, too.
+pub(crate) const ENCODER: &str = "enc_";
 
 /// How replay computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,8 +231,8 @@ impl<'a> Replay<'a> {
         if self.except == Some(id) {
             return None;
         }
-        let (graph, rows) = (self.stage.graph, self.stage.tokens.ids.len());
-        let width = graph.width(id, rows);
+        let Stage { graph, tokens, .. } = *self.stage;
+        let (rows, width) = (tokens.rows(graph.nodes[id].side), graph.width(id, tokens));
         let data = self.trace?.values.get(&graph.nodes[id].key)?.dense(rows, width)?;
         Some(Value { rows, width, data: data.to_vec() })
     }
@@ -236,7 +280,7 @@ impl<'a> Replay<'a> {
         };
         let mut out = match &node.kind {
             Kind::Embed(_) => {
-                let rows = tokens.ids.iter().map(|&id| i64::from(id)).collect();
+                let rows = tokens.ids(node.side).iter().map(|&id| i64::from(id)).collect();
                 let mut plan = Embed { rows, factor: 1.0, table: Arc::unwrap_or_clone(weight()) };
                 edit!(Embed, &mut plan);
                 plan.run()
@@ -264,7 +308,7 @@ impl<'a> Replay<'a> {
                 out
             }
             Kind::Rope { rope, head_dim } => {
-                let mut plan = Turn::new(rope, *head_dim, &tokens.positions);
+                let mut plan = Turn::new(rope, *head_dim, &tokens.positions(node.side));
                 edit!(Rope, &mut plan);
                 plan.run(&inputs[0])
             }
@@ -274,7 +318,8 @@ impl<'a> Replay<'a> {
                 plan.run(&inputs[0], &inputs[1])
             }
             Kind::SoftMax(attending) => {
-                let mut plan = SoftMax::new(attending, &tokens.positions);
+                let places = [node.side, graph.keys(id)].map(|side| tokens.positions(side));
+                let mut plan = SoftMax::new(attending, places);
                 edit!(SoftMax, &mut plan);
                 plan.run(&inputs[0])
             }

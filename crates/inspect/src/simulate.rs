@@ -18,6 +18,7 @@ pub fn simulate(stage: &Stage<'_>, arithmetic: Arithmetic, faults: &[Active]) ->
             engine: Some("candor's replay".to_owned()),
             tokens: Some(stage.tokens.ids.clone()),
             prompt_tokens: Some(stage.tokens.prompt),
+            text: Some(stage.tokens.text.clone()).filter(|text| !text.is_empty()),
             ..Origin::default()
         },
         ..Trace::default()

@@ -72,6 +72,9 @@ pub struct Origin {
     pub prompt_tokens: Option<usize>,
     /// Position of each token, `[T]`, where they are not 0, 1, 2...
     pub positions: Option<Vec<u32>>,
+    /// Token ids of the text that an encoder read, which the tokens answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Vec<u32>>,
 }
 
 /// What is known of one value.

@@ -137,14 +137,18 @@ fn quick<B: Ops + Clone>(
     let prompt: Vec<u32> = (0..PROMPT.min(room).max(1)).map(|i| ((i * 7919 + 11) % config.vocab) as u32).collect();
     let part = Part { begin: Begin::Tokens, layers: 0..first_layers(gguf, config.layers), end: End::Logits };
     let (keys, values) = (options.session.keys, options.session.values);
-    let plan = Plan { prompt: &prompt, decode: 1, depth: Depth::Quick, keys, values, part: Some(part) };
+    // An encoder reads the same.
+    let text: &[u32] = if config.start.is_some() { &prompt } else { &[] };
+    let plan = Plan { text, prompt: &prompt, decode: 1, depth: Depth::Quick, keys, values, part: Some(part) };
     operations(gguf, ops, &plan)
 }
 
 /// How many of the first layers have every format that is in any of them.
 fn first_layers(gguf: &Gguf, layers: usize) -> usize {
     let formats = |of: &dyn Fn(usize) -> bool| -> BTreeSet<&str> {
-        let layer = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse().ok();
+        let layer = |name: &str| {
+            name.strip_prefix("dec.").unwrap_or(name).strip_prefix("blk.")?.split('.').next()?.parse().ok()
+        };
         let inside = gguf.tensors().iter().filter(|tensor| layer(&tensor.name).is_some_and(of));
         inside.map(|tensor| tensor.format.name()).collect()
     };

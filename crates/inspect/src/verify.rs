@@ -175,6 +175,9 @@ pub struct VerifyReport {
     pub files: Vec<FileHash>,
     /// What was found in the weights.
     pub findings: Vec<Finding>,
+    /// The text that an encoder read, which the tokens answer; empty where the model has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub text: Vec<u32>,
     /// The prompt and what was decoded after it.
     pub tokens: Vec<u32>,
     /// How many of the tokens are the prompt.
@@ -248,6 +251,11 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
     let start = Instant::now();
     let model = Model::from_gguf(gguf.clone(), &options.load)?;
     let (tokens, prompt_tokens) = tokens(&model, options)?;
+    let (text, tokens, prompt_tokens) = match (model.config().start, &options.against) {
+        (None, _) => (Vec::new(), tokens, prompt_tokens),
+        (Some(start), None) => (tokens, vec![start], 1),
+        (Some(_), Some(trace)) => (trace.origin.text.clone().ok_or(VerifyError::NoTokens)?, tokens, prompt_tokens),
+    };
     // A trace that names its model is only worth something against that model.
     let wanted = options.against.as_ref().is_some_and(|trace| trace.origin.model_sha256.is_some());
     let hashing = if options.depth == Depth::Full || wanted { Hashing::Whole } else { Hashing::Skip };
@@ -264,6 +272,7 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
         depth: options.depth,
         files,
         findings,
+        text,
         tokens,
         prompt_tokens,
         operations: None,
@@ -276,7 +285,8 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
         None => {
             let prompt = &report.tokens[..prompt_tokens];
             let VerifyOptions { decode, depth, keys, values, .. } = *options;
-            let plan = Plan { prompt, decode, depth, keys, values, part: None };
+            let text = &report.text;
+            let plan = Plan { text, prompt, decode, depth, keys, values, part: None };
             let found = visit_backend(&options.load, operations::OnBackend { gguf: &gguf, plan })?;
             let found = found.map_err(candor::Error::from)?;
             report.tokens.clone_from(&found.tokens);
@@ -288,7 +298,7 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
             report.against = Some(against);
         }
     }
-    checks.extend(session_checks(&model, &report.tokens, options)?);
+    checks.extend(session_checks(&model, &report, options)?);
     report.checks = checks;
     report.verdict = verdict(&report);
     report.seconds = start.elapsed().as_secs_f64();
@@ -364,13 +374,14 @@ fn weights(gguf: &Gguf, depth: Depth) -> (Vec<Finding>, Check) {
     (findings, Check { subject: Subject::File, name: "weights".to_owned(), detail, outcome })
 }
 
-fn session_checks(model: &Model, tokens: &[u32], options: &VerifyOptions) -> Result<Vec<Check>, VerifyError> {
+fn session_checks(model: &Model, report: &VerifyReport, options: &VerifyOptions) -> Result<Vec<Check>, VerifyError> {
+    let VerifyReport { text, tokens, .. } = report;
     let (keys, values) = (options.keys, options.values);
     let agreement = match model.is_batch_invariant() {
         true => sessions::Agreement::Bits,
         false => sessions::Agreement::Within(SESSIONS_QUANTIZED),
     };
-    let runs = sessions::Sessions::new(sessions::Runs { model, tokens, keys, values, agreement })?;
+    let runs = sessions::Sessions::new(sessions::Runs { model, text, tokens, keys, values, agreement })?;
     let mut checks = vec![runs.prefill_and_steps()?, runs.cached_and_fresh()?, runs.observed()?];
     if options.depth == Depth::Full && options.load.device == Device::Cpu {
         checks.push(runs.threads(&options.load)?);

@@ -26,6 +26,7 @@ fn origin() -> Origin {
         tokens: Some(vec![1, 2, 3, 4]),
         prompt_tokens: Some(3),
         positions: Some(vec![0, 1, 2, 7]),
+        text: Some(vec![5, 6, 7, 8, 9]),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Attention over keys and values of all positions, or of a window (Vaswani et al. 2017; Ainslie et al. 2023).
 
-use candor_ops::{Columns, Heads, LayerCache, Norm, Ops, Tap, Unary};
+use candor_ops::{Attention, Columns, Heads, LayerCache, Norm, Ops, Relative, Tap, Unary};
 
 use crate::{
     Architecture, Error,
@@ -9,7 +9,7 @@ use crate::{
     linear::{Linear, Out},
     mixer::At,
     norm::Normed,
-    registry::QkNorm,
+    registry::{QkNorm, Stacks},
     weights::Weights,
 };
 
@@ -29,7 +29,12 @@ pub(crate) enum Gating {
 pub(crate) struct Dims {
     pub(crate) heads: Heads,
     gating: Gating,
+    /// Buckets of distances that scores are learned for.
+    buckets: Option<usize>,
 }
+
+/// The distance from which all fall into the last bucket: T5's, which files do not have.
+const MOST: usize = 128;
 
 /// Elements of a head that may turn.
 #[derive(Clone, Copy)]
@@ -42,16 +47,17 @@ pub(crate) struct Rotated {
 /// The weights of an attention. Matrices map the second width to the first, as they lie in memory.
 pub(crate) struct Layer<B: Ops> {
     dims: Dims,
-    q: Linear<B>,              // [H*E, D]; twice as many where they have the gate
-    k: Linear<B>,              // [G*E, D]
-    v: Linear<B>,              // [G*Ev, D]
-    q_norm: Option<Normed<B>>, // [E] or [H*E]
-    k_norm: Option<Normed<B>>, // [E] or [G*E]
-    v_norm: Option<Normed<B>>, // without weights
-    after: bool,               // whether the norms come after rotation
-    gate: Option<Linear<B>>,   // [H*Ev, D]
-    sinks: Option<B::Weight>,  // [H]
-    output: Linear<B>,         // [D, H*Ev]
+    q: Linear<B>,                         // [H*E, D]; twice as many where they have the gate
+    k: Linear<B>,                         // [G*E, D]
+    v: Linear<B>,                         // [G*Ev, D]
+    q_norm: Option<Normed<B>>,            // [E] or [H*E]
+    k_norm: Option<Normed<B>>,            // [E] or [G*E]
+    v_norm: Option<Normed<B>>,            // without weights
+    after: bool,                          // whether the norms come after rotation
+    gate: Option<Linear<B>>,              // [H*Ev, D]
+    sinks: Option<B::Weight>,             // [H]
+    relative: Option<(B::Weight, usize)>, // [buckets, H]
+    output: Linear<B>,                    // [D, H*Ev]
 }
 
 /// The values in flight.
@@ -71,8 +77,8 @@ impl<B: Ops> Scratch<B> {
 }
 
 impl Dims {
-    pub(crate) fn of(keys: &Keys<'_>, _: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
-        let tensor = |rest: &str| keys.gguf.tensor(&format!("blk.{i}.{rest}"));
+    pub(crate) fn of(keys: &Keys<'_>, arch: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
+        let tensor = |rest: &str| keys.gguf.tensor(&config.name(i, rest));
         // Latent attention and the delta rule have tensors of these names, too.
         let other = tensor("attn_kv_a_mqa.weight").is_some() || tensor("ssm_out.weight").is_some();
         let parts = ["attn_q", "attn_k", "attn_v", "attn_output"];
@@ -112,7 +118,11 @@ impl Dims {
             (false, true) => Gating::Queries,
             (false, false) => Gating::None,
         };
-        Ok(Some(Dims { heads: Heads { heads, kv_heads, key_dim, value_dim, scale }, gating }))
+        let buckets = match arch.stacks {
+            Stacks::One => None,
+            Stacks::Encoder | Stacks::Both => Some(keys.positive("attention.relative_buckets_count")?),
+        };
+        Ok(Some(Dims { heads: Heads { heads, kv_heads, key_dim, value_dim, scale }, gating, buckets }))
     }
 
     pub(crate) fn rotated(&self) -> Rotated {
@@ -144,7 +154,7 @@ impl<B: Ops> Layer<B> {
         dims: Dims,
         i: usize,
     ) -> Result<Layer<B>, Error> {
-        let name = |rest: &str| format!("blk.{i}.{rest}");
+        let name = |rest: &str| config.name(i, rest);
         let Heads { heads, key_dim, .. } = dims.heads;
         let [q, k, v, att, ..] = dims.widths();
         let dim = config.dim;
@@ -172,9 +182,17 @@ impl<B: Ops> Layer<B> {
             Gating::None | Gating::Queries => None,
         };
         let sinks = w.optional(&name("attn_sinks.weight"), heads)?;
-        let output = Linear::load(w, &name("attn_output"), att, dim)?;
+        let relative = dims.buckets.map(|buckets| {
+            // All layers have the first one's where they have none of their own.
+            let owner = if w.has(&name("attn_rel_b.weight")) { i } else { 0 };
+            Ok::<_, Error>((w.matrix(&config.name(owner, "attn_rel_b.weight"), heads, buckets)?, buckets))
+        });
+        let relative = relative.transpose()?;
+        let output = if w.has(&name("attn_o.weight")) { "attn_o" } else { "attn_output" };
+        let output = Linear::load(w, &name(output), att, dim)?;
         let after = arch.qk_norm != QkNorm::Before;
-        Ok(Layer { dims, q: q_part?, k: k_part?, v: v_part?, q_norm, k_norm, v_norm, after, gate, sinks, output })
+        let (q, k, v) = (q_part?, k_part?, v_part?);
+        Ok(Layer { dims, q, k, v, q_norm, k_norm, v_norm, after, gate, sinks, relative, output })
     }
 
     /// `attend(rope(q), rope(k), v) @ wo`
@@ -202,7 +220,9 @@ impl<B: Ops> Layer<B> {
         at.tap("Kcur", &s.k);
         at.tap("Vcur", &s.v);
         at.ops.kv_write(at.kv, at.cached, &s.k, &s.v, at.step);
-        let attention = at.attention(self.dims.heads, self.sinks.as_ref());
+        let relative = self.relative.as_ref();
+        let relative = relative.map(|(table, buckets)| Relative { table, buckets: *buckets, most: MOST });
+        let attention = Attention { relative, ..at.attention(self.dims.heads, self.sinks.as_ref()) };
         at.ops.attend(&mut s.att, &s.q, at.kv, at.cached, attention, at.step);
         at.tap("kqv_out", &s.att);
         if self.dims.gating != Gating::None {

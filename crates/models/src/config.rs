@@ -6,10 +6,11 @@ use candor_gguf::Gguf;
 use candor_ops::{Heads, KvFormat, KvPlan, LayerCache, Mask};
 
 use crate::{
-    Architecture, Error, ffn,
+    Architecture, Error, Part, cross, ffn,
     keys::Keys,
     mixer,
-    registry::{LogitScale, Residual, Rotation, Windows},
+    registry::{LogitScale, Residual, Rotation, Stacks, Windows},
+    stacks::{ENCODER, ONE, Stack},
 };
 
 /// The dimensions of a model.
@@ -38,6 +39,12 @@ pub struct Config {
     pub limit: Option<usize>,
     /// What the model gives for a token.
     pub gives: Gives,
+    /// The token that an answer begins with, where an encoder reads the text first.
+    pub start: Option<u32>,
+    /// What reads the text.
+    pub(crate) encoder: Option<Box<Config>>,
+    /// What the names of the layers' tensors begin with.
+    pub(crate) stack: &'static str,
     /// What varies from layer to layer.
     pub(crate) blocks: Vec<Block>,
     /// What each layer sees.
@@ -108,17 +115,34 @@ impl Config {
     pub fn from_gguf(gguf: &Gguf) -> Result<Config, Error> {
         let arch = Architecture::of(gguf)?;
         let keys = Keys { gguf, arch: arch.name };
+        match arch.stacks {
+            Stacks::One => Config::of_stack(&keys, &arch, &ONE),
+            Stacks::Encoder => Config::of_stack(&keys, &arch, &ENCODER),
+            Stacks::Both => Config::of_both(&keys, &arch),
+        }
+    }
+
+    /// The name of a layer's tensor.
+    pub(crate) fn name(&self, layer: usize, rest: &str) -> String {
+        format!("{}blk.{layer}.{rest}", self.stack)
+    }
+
+    /// Of one stack of layers.
+    pub(crate) fn of_stack(keys: &Keys<'_>, arch: &Architecture, stack: &Stack) -> Result<Config, Error> {
+        let gguf = keys.gguf;
         // Layers that guess tokens ahead follow the others.
         let ahead = keys.number("nextn_predict_layers")?.unwrap_or(0);
-        let layers = keys.positive("block_count")?.saturating_sub(ahead);
+        let count = if keys.number(stack.count)?.is_some() { stack.count } else { ONE.count };
+        let layers = keys.positive(count)?.saturating_sub(ahead);
         if layers == 0 {
             return Err(keys.bad("nextn_predict_layers", "less than block_count", ahead));
         }
-        let numbers =
-            gguf.tensors().iter().filter_map(|info| info.name.strip_prefix("blk.")?.split('.').next()?.parse().ok());
+        let number =
+            |name: &str| name.strip_prefix(stack.prefix)?.strip_prefix("blk.")?.split('.').next()?.parse().ok();
+        let numbers = gguf.tensors().iter().filter_map(|info| number(&info.name));
         let there: HashSet<usize> = numbers.collect();
         if let Some(missing) = (0..layers).find(|layer| !there.contains(layer)) {
-            return Err(Error::MissingTensor(format!("blk.{missing}.attn_norm.weight")));
+            return Err(Error::MissingTensor(format!("{}blk.{missing}.attn_norm.weight", stack.prefix)));
         }
         let dim = keys.positive("embedding_length")?;
         let eps_key = match arch.norm {
@@ -140,7 +164,7 @@ impl Config {
             (Residual::Sequential, Some(true)) => Residual::Parallel,
             (residual, _) => residual,
         };
-        let causal = keys.flag("attention.causal")?.unwrap_or(true);
+        let causal = keys.flag("attention.causal")?.unwrap_or(stack.prefix != ENCODER.prefix);
         let mut config = Config {
             layers,
             ahead,
@@ -154,6 +178,9 @@ impl Config {
             // Learned positions end where their table does.
             limit: gguf.tensor("position_embd.weight").map(|info| info.shape.get(1).map_or(1, |&rows| rows as usize)),
             gives: if causal { Gives::Logits } else { Gives::Embeddings },
+            start: None,
+            encoder: None,
+            stack: stack.prefix,
             blocks: Vec::new(),
             masks: Vec::new(),
             mixers: Vec::new(),
@@ -182,10 +209,10 @@ impl Config {
                 "{key}: {shared} layers without keys of their own are not supported"
             )));
         }
-        let (masks, window) = masks(&keys, &arch, layers)?;
+        let (masks, window) = masks(keys, arch, layers)?;
         (config.window, config.masks) = (window, masks);
         for i in 0..layers {
-            let block = config.block(&keys, &arch, i)?;
+            let block = config.block(keys, arch, i)?;
             config.blocks.push(block);
         }
         let experts = keys.number("expert_count")?.is_some_and(|experts| experts != 0);
@@ -229,15 +256,30 @@ impl Config {
         })
     }
 
-    /// The cache for `sequences` sequences of up to `context` positions.
+    /// The cache for `sequences` sequences of up to `context` positions: a layer's after the other's. Where there is an
+    /// encoder, what each layer sees of a text follows, and at last what the encoder's layers need, one after the other.
     pub fn kv_plan(&self, context: usize, sequences: usize, keys: KvFormat, values: KvFormat) -> KvPlan {
-        let layers = self.blocks.iter().map(|block| block.cache).collect();
+        let mut layers: Vec<LayerCache> = self.blocks.iter().map(|block| block.cache).collect();
+        if let Some(encoder) = &self.encoder {
+            layers.extend_from_within(..);
+            layers.extend(encoder.blocks.first().map(|block| block.cache));
+        }
         KvPlan { layers, context, step: context, sequences, keys, values }
+    }
+
+    /// The layers of a plan that a part's cache has.
+    pub fn cached(&self, part: &Part) -> std::ops::Range<usize> {
+        match self.encoder {
+            Some(_) => 0..2 * self.layers + 1,
+            None => part.layers.clone(),
+        }
     }
 
     /// Whether layers read more of those before them than the residual stream.
     pub(crate) fn crosses(&self) -> bool {
-        self.per_layer.is_some() || self.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Rwkv7(_)))
+        self.encoder.is_some()
+            || self.per_layer.is_some()
+            || self.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Rwkv7(_)))
     }
 
     /// What a file leaves open that matters, for people to read.
@@ -281,11 +323,13 @@ impl Config {
 
     /// Bytes of the values in flight of passes of up to `rows` tokens and `outputs` rows of logits, `f32` each.
     pub fn scratch_bytes(&self, rows: usize, outputs: usize) -> u64 {
-        let mixers = self.mixers.iter().flat_map(|dims| dims.widths());
-        let ffns = self.ffns.iter().flat_map(|dims| dims.widths(self.dim));
+        let stacks = || [Some(self), self.encoder.as_deref()].into_iter().flatten();
+        let mixers = stacks().flat_map(|stack| stack.mixers.iter().flat_map(|dims| dims.widths()));
+        let ffns = stacks().flat_map(|stack| stack.ffns.iter().flat_map(|dims| dims.widths(self.dim)));
         // Each layer's own embeddings are made twice over all layers, and taken twice for one.
         let own = self.per_layer.map_or(0, |width| 2 * (self.layers + 1) * width);
-        let widths = [self.dim, self.dim, self.dim, self.dim, own].into_iter().chain(mixers).chain(ffns);
+        let cross = self.encoder.iter().flat_map(|_| cross::widths(&self.heads));
+        let widths = [self.dim, self.dim, self.dim, self.dim, own].into_iter().chain(mixers).chain(ffns).chain(cross);
         let row = widths.fold(0u64, |sum, width| sum.saturating_add(width as u64));
         let logits = (self.outputs() as u64).saturating_mul(outputs as u64);
         row.saturating_mul(rows as u64).saturating_add(logits).saturating_mul(4)

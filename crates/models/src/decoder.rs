@@ -4,7 +4,9 @@ use candor_gguf::Gguf;
 use candor_ops::{Columns, Norm, Ops, Shapes, Step, Tap, Unary};
 
 use crate::{
-    Architecture, Begin, Config, End, Error, Gives, Part, ffn,
+    Architecture, Begin, Config, End, Error, Gives, Part, cross,
+    encoder::{self, Encoder},
+    ffn,
     layer::Layer,
     mixer::{self, At, Rotations},
     norm::Normed,
@@ -36,6 +38,7 @@ pub struct Decoder<B: Ops> {
     part: Part,
     token_embd: Option<B::Weight>, // [V, D]; where the part looks tokens up or has no other head
     embedding: Option<Embedding<B>>, // where the part begins with tokens
+    encoder: Option<Encoder<B>>,   // where the model has one, which reads texts
     layers: Vec<Layer<B>>,         // of the part
     head: Option<Head<B>>,         // where the part ends with logits
     rotations: Rotations<B>,
@@ -55,6 +58,8 @@ pub struct Scratch<B: Ops> {
     pub(crate) mixers: Vec<mixer::Scratch<B>>,
     pub(crate) ffns: Vec<ffn::Scratch<B>>,
     pub(crate) per_layer: Option<per_layer::Scratch<B>>,
+    pub(crate) cross: Option<cross::Scratch<B>>,
+    pub(crate) encoder: Option<encoder::Own<B>>,
     /// Logits of the rows that were asked for, `[outputs, V]`, or embeddings of all, `[T, D]`; without room where a part ends
     /// before them.
     pub logits: B::Buf,
@@ -105,6 +110,8 @@ impl<B: Ops> Decoder<B> {
         }
         let mut w = Weights::new(gguf, ops);
         let rotations = rope::of(&mut w, &arch, &config)?;
+        let encoder = config.encoder.as_deref().filter(|_| part.begin == Begin::Tokens);
+        let encoder = encoder.map(|encoder| Encoder::load(&mut w, &arch, encoder)).transpose()?;
         let layers = part.layers.clone().map(|i| Layer::load(&mut w, &arch, &config, i));
         let layers = layers.collect::<Result<Vec<_>, Error>>()?;
         let head = match part.end {
@@ -124,7 +131,8 @@ impl<B: Ops> Decoder<B> {
         if part.is_whole(config.layers) {
             w.finish(config.layers..config.layers + config.ahead)?;
         }
-        Ok(Decoder { config, part: part.clone(), token_embd, embedding, layers, head, rotations, weight_bytes })
+        let part = part.clone();
+        Ok(Decoder { config, part, token_embd, embedding, encoder, layers, head, rotations, weight_bytes })
     }
 
     /// The model's dimensions.
@@ -144,7 +152,7 @@ impl<B: Ops> Decoder<B> {
 
     /// Room for passes of up to `rows` tokens and `outputs` rows of logits.
     pub fn scratch(&self, ops: &mut B, rows: usize, outputs: usize) -> Scratch<B> {
-        let Config { layers, dim, ref mixers, ref ffns, gives, per_layer, .. } = self.config;
+        let Config { layers, dim, ref heads, ref mixers, ref ffns, gives, per_layer, ref encoder, .. } = self.config;
         let mut room = || ops.buffer(rows, dim);
         let [x, h, y, z] = [room(), room(), room(), room()];
         let outputs = match (&self.head, gives) {
@@ -161,6 +169,8 @@ impl<B: Ops> Decoder<B> {
             mixers: mixers.iter().map(|dims| dims.scratch(ops, rows)).collect(),
             ffns: ffns.iter().map(|dims| dims.scratch(ops, dim, rows)).collect(),
             per_layer: per_layer.map(|width| per_layer::Scratch::new(ops, rows, layers, width)),
+            cross: encoder.as_ref().map(|_| cross::Scratch::new(ops, rows, heads)),
+            encoder: encoder.as_deref().map(|encoder| encoder::Own::new(ops, encoder, rows)),
             logits: ops.buffer(outputs, self.config.outputs()),
         }
     }
@@ -193,9 +203,34 @@ impl<B: Ops> Decoder<B> {
         tap.tap(*ops, "result_output", None, &s.logits);
     }
 
-    /// The same without logits: where the part has the head, the last norm's result for every row, `[T, D]`, is left in the
-    /// scratch, whatever the model gives.
+    /// Reads the step's tokens, which are whole texts: what they give an encoder is kept for the passes after this, which
+    /// answer the text of their sequence. Nothing where the model has no encoder.
+    pub fn encode<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
+        self.read(pass);
+        let Pass { ops, s, kv, step, tap } = pass;
+        let Some(mut cross) = s.cross.take() else { return };
+        for (layer, weights) in self.part.layers.clone().zip(&self.layers) {
+            let (config, cached) = (&self.config, self.config.layers + layer);
+            let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, config, rope: None };
+            weights.cross.iter().for_each(|weights| weights.keep(&mut at, &mut cross, &s.h));
+        }
+        cross.read(step);
+        s.cross = Some(cross);
+    }
+
+    /// Leaves what an encoder gives for the step's tokens in the scratch's `h`.
+    fn read<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
+        if let (Some(encoder), Some(table)) = (&self.encoder, &self.token_embd) {
+            encoder.run(pass, table, &self.config);
+        }
+    }
+
+    /// [`Decoder::forward`] without logits: where the part has the head, the last norm's result for every row, `[T, D]`, is left in the
+    /// scratch, whatever the model gives. Where the model has an encoder, it is that one's result.
     pub fn embed<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
+        if self.encoder.is_some() {
+            return self.read(pass);
+        }
         self.run_layers(pass);
         let Pass { ops, s, tap, .. } = pass;
         if let Some(head) = &self.head {
@@ -210,6 +245,9 @@ impl<B: Ops> Decoder<B> {
         if let (Some(embedding), Some(token_embd)) = (&self.embedding, &self.token_embd) {
             embedding.look_up(*ops, s, token_embd, (step, &self.config));
             tap.tap(*ops, "inp_embd", None, &s.x);
+        }
+        if let Some(cross) = &mut s.cross {
+            cross.find(step);
         }
         for (cached, (layer, weights)) in self.part.layers.clone().zip(&self.layers).enumerate() {
             let block = &self.config.blocks[layer];
@@ -274,7 +312,7 @@ impl<B: Ops> Head<B> {
         let norm = match arch.weighing {
             Weighing::Never => Some(Normed::bare(norm)),
             _ if arch.norms[2].is_empty() => None,
-            _ => Some(Normed::load(w, arch.norms[2], norm)?),
+            _ => Some(Normed::load(w, &format!("{}{}", config.stack, arch.norms[2]), norm)?),
         };
         let output = match config.gives == Gives::Logits && w.has("output.weight") {
             true => Some(w.matrix("output.weight", config.dim, config.vocab)?),

@@ -37,7 +37,7 @@ impl Decoder<Shapes> {
         let plan = model.config().kv_plan(1, 1, KvFormat::F32, KvFormat::F32);
         let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0] };
         let mut ops = Shapes::default();
-        model.run(&mut ops, step, &plan);
+        model.run(&mut ops, step, &plan)?;
         let used = ops.used().clone();
         ops.finish()?;
         Ok(used)
@@ -49,14 +49,18 @@ impl Decoder<Shapes> {
     /// If the weights do not belong together, or the step does not fit into the cache.
     pub fn work(&self, step: Step<'_>, plan: &KvPlan) -> Result<Work, Error> {
         let mut ops = Shapes::default();
-        self.run(&mut ops, step, plan);
+        self.run(&mut ops, step, plan)?;
         Ok(ops.finish()?)
     }
 
-    fn run(&self, ops: &mut Shapes, step: Step<'_>, plan: &KvPlan) {
+    /// The pass, of which the reading of a text is no part.
+    fn run(&self, ops: &mut Shapes, step: Step<'_>, plan: &KvPlan) -> Result<(), Error> {
         let mut scratch = self.scratch(ops, step.tokens.len(), step.outputs.len());
         let mut kv = ops.kv(plan);
+        self.encode(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+        ops.finish()?;
         self.forward(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+        Ok(())
     }
 
     /// The work of a pass over `rows` tokens of an empty cache, each with its logits.

@@ -106,13 +106,14 @@ pub(crate) struct ExpertsScratch<B: Ops> {
 
 impl Dims {
     pub(crate) fn of(keys: &Keys<'_>, arch: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
-        let shape = |rest: &str| keys.gguf.tensor(&format!("blk.{i}.{rest}.weight")).map(|info| &info.shape);
+        let name = |rest: &str| config.name(i, &format!("{rest}.weight"));
+        let shape = |rest: &str| keys.gguf.tensor(&name(rest)).map(|info| &info.shape);
         let outputs = |shape: &Vec<u64>| shape.get(1).copied().unwrap_or(1) as usize;
         let dense = |up: &str, gate: &str, down: &str, width: Option<usize>| -> Result<Option<Dense>, Error> {
             if [up, gate, down].iter().all(|part| shape(part).is_none()) {
                 return Ok(None);
             }
-            let there = |part: &str| shape(part).ok_or_else(|| Error::MissingTensor(format!("blk.{i}.{part}.weight")));
+            let there = |part: &str| shape(part).ok_or_else(|| Error::MissingTensor(name(part)));
             let (rows, cols) = (outputs(there(up)?), there(down)?.first().copied().unwrap_or(0) as usize);
             // Qwen 1 counts both halves.
             let ffn = width.filter(|&width| width != 0 && width != 2 * cols).unwrap_or(cols);
@@ -163,8 +164,7 @@ impl Dims {
                 groups.0,
             ));
         }
-        let down =
-            shape("ffn_down_exps").ok_or_else(|| Error::MissingTensor(format!("blk.{i}.ffn_down_exps.weight")))?;
+        let down = shape("ffn_down_exps").ok_or_else(|| Error::MissingTensor(name("ffn_down_exps")))?;
         let ffn = down.first().copied().unwrap_or(0) as usize;
         let shared = dense("ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp", None)?;
         let router = Router { experts, used, gate, groups, normalized, scale };
@@ -226,8 +226,8 @@ impl Dims {
         config: &Config,
         i: usize,
     ) -> Result<Ffn<B>, Error> {
-        let activation = activation(w, arch, i)?;
-        let name = |rest: &str| format!("blk.{i}.{rest}");
+        let name = |rest: &str| config.name(i, rest);
+        let activation = activation(w, arch, (i, w.has(&name("ffn_gate.weight"))))?;
         match *self {
             Dims::Dense(dims) => {
                 let names = ["ffn_gate", "ffn_up", "ffn_down"].map(name);
@@ -239,10 +239,15 @@ impl Dims {
     }
 }
 
-/// The function of a layer, and whether it is the clamped one.
-fn activation<B: Ops>(w: &Weights<'_, B>, arch: &Architecture, i: usize) -> Result<(Unary, bool), Error> {
+/// The function of a layer, which may have a gate, and whether it is the clamped one.
+fn activation<B: Ops>(
+    w: &Weights<'_, B>,
+    arch: &Architecture,
+    (i, gated): (usize, bool),
+) -> Result<(Unary, bool), Error> {
     match arch.activation {
         Activation::Plain(function) => Ok((function, false)),
+        Activation::GeluOrRelu => Ok((if gated { Unary::Gelu } else { Unary::Relu }, false)),
         Activation::ClampedGlu => Ok((Unary::GeluQuick, true)),
         Activation::Xielu => {
             let number = |key: &str| {

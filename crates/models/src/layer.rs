@@ -5,6 +5,7 @@ use candor_ops::{Columns, Norm, Ops, Tap, Unary};
 use crate::{
     Architecture, Error,
     config::Config,
+    cross::Cross,
     decoder::Scratch,
     ffn::Ffn,
     linear::{Out, To},
@@ -18,6 +19,8 @@ use crate::{
 /// The weights of a layer.
 pub(crate) struct Layer<B: Ops> {
     mixers: Vec<(usize, Mixer<B>)>, // and the scratch of each
+    /// What looks at a text that an encoder has read.
+    pub(crate) cross: Option<Cross<B>>,
     ffn: Option<(usize, Ffn<B>)>,
     /// Before or after each half, as the architecture has it.
     norms: [Option<Normed<B>>; 2], // [D]
@@ -49,7 +52,7 @@ impl<B: Ops> Layer<B> {
         let ffn = block.ffn.map(|kind| Ok::<_, Error>((kind, config.ffns[kind].load(w, arch, config, i)?)));
         let ffn = ffn.transpose()?;
         let norm = Norm { kind: arch.norm, run: config.dim, eps: config.eps };
-        let name = |rest: &str| format!("blk.{i}.{rest}");
+        let name = |rest: &str| config.name(i, rest);
         let [mut first, mut second, _] = arch.norms;
         // Falcon 40B has a norm of its own for attention; the other is then the feed-forward's.
         if config.residual == Residual::Parallel && w.has(&name("attn_norm_2.weight")) {
@@ -80,7 +83,8 @@ impl<B: Ops> Layer<B> {
         };
         let per_layer = config.per_layer.map(|width| per_layer::Layer::load(w, config, width, i)).transpose()?;
         let scale = w.numbers(&name("layer_output_scale.weight"), 1)?.map_or(1.0, |scale| scale[0]);
-        Ok(Layer { mixers, ffn, per_layer, scale, norms, sandwich })
+        let cross = config.encoder.is_some().then(|| Cross::load(w, arch, config, i)).transpose()?;
+        Ok(Layer { mixers, cross, ffn, per_layer, scale, norms, sandwich })
     }
 
     /// Runs the layer on the stream in the scratch.
@@ -90,6 +94,9 @@ impl<B: Ops> Layer<B> {
                 if !self.mixers.is_empty() {
                     self.norm(at, s, Half::Mixer);
                     self.half(at, s, Half::Mixer);
+                }
+                if let Some(cross) = &self.cross {
+                    cross.run(at, s);
                 }
                 at.tap("ffn_inp", &s.x);
                 if self.ffn.is_some() {

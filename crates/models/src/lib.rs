@@ -7,9 +7,11 @@
 mod attention;
 mod channel_mix;
 mod config;
+mod cross;
 mod decoder;
 mod delta;
 mod dry;
+mod encoder;
 mod error;
 mod ffn;
 mod keys;
@@ -28,6 +30,7 @@ mod rope;
 mod rwkv6;
 mod rwkv7;
 mod short_conv;
+mod stacks;
 mod token_shift;
 mod weights;
 

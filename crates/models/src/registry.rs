@@ -71,11 +71,24 @@ pub enum Rotation {
     IfFinetuned,
 }
 
+/// The stacks of layers that a file has, and what the names of their tensors begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stacks {
+    /// One: `blk.0`.
+    One,
+    /// An encoder alone: `enc.blk.0`.
+    Encoder,
+    /// An encoder, and a decoder that also attends to what that gives: `enc.blk.0` and `dec.blk.0`.
+    Both,
+}
+
 /// What the feed-forward does between its matrices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Activation {
     /// A function; of the gate, where there is one.
     Plain(Unary),
+    /// GELU of the gate, and ReLU where there is none.
+    GeluOrRelu,
     /// xIELU, whose numbers each layer has in the metadata.
     Xielu,
     /// `min(g, 7) * sigmoid(1.702 min(g, 7)) * (clamp(u, -7, 7) + 1)` (OpenAI 2025).
@@ -105,6 +118,8 @@ pub enum Labels {
 pub struct Architecture {
     /// GGUF's `general.architecture`.
     pub name: &'static str,
+    /// Its stacks of layers.
+    pub stacks: Stacks,
     /// Which elements rotary embedding pairs.
     pub pairing: Pairing,
     /// How rotation differs between layers.
@@ -140,6 +155,7 @@ pub struct Architecture {
 /// What most have in common.
 const LLAMA: Architecture = Architecture {
     name: "llama",
+    stacks: Stacks::One,
     pairing: Pairing::Norm,
     rotation: Rotation::Same,
     norm: NormKind::Rms,
@@ -181,6 +197,15 @@ const BERT: Architecture = Architecture {
     activation: Activation::Plain(Unary::GeluErf),
     norms: ["attn_output_norm", "layer_output_norm", ""],
     ..GPT
+};
+
+const T5: Architecture = Architecture {
+    name: "t5",
+    stacks: Stacks::Both,
+    rotation: Rotation::None,
+    activation: Activation::GeluOrRelu,
+    quirk: Config::leave_scores,
+    ..NEOX
 };
 
 const QWEN35: Architecture =
@@ -379,6 +404,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
         ..NEOX
     },
     Architecture { name: "eurobert", quirk: Config::embeds, ..NEOX },
+    T5,
+    Architecture { name: "t5encoder", stacks: Stacks::Encoder, ..T5 },
 ];
 
 /// Embeddings are multiplied by the square root of their width.

@@ -193,8 +193,10 @@ impl<'a, B: Prims> Weights<'a, B> {
         if got != expected {
             return Err(Error::TensorShape { name: name.into(), expected, got: info.shape.clone() });
         }
-        self.used.insert(name.into());
-        self.bytes = self.bytes.saturating_add(info.bytes);
+        // Several layers may have the same.
+        if self.used.insert(name.into()) {
+            self.bytes = self.bytes.saturating_add(info.bytes);
+        }
         let bytes = self.gguf.data(info);
         Ok(Some(Tensor { name: name.into(), format: info.format, rows, cols, bytes }))
     }

@@ -23,6 +23,7 @@ impl DraftModel {
     pub fn new(session: Session, target: &Model, least_probability: f32) -> Result<DraftModel, Error> {
         let draft = session.model();
         refuse_states(draft)?;
+        draft.refuse_answers("a draft model")?;
         let sizes = [target.tokenizer().vocab_size(), draft.tokenizer().vocab_size()];
         if sizes[0].abs_diff(sizes[1]) > PADDING {
             return Err(Error::DraftVocabularySize { target: sizes[0], draft: sizes[1] });

@@ -94,6 +94,7 @@ impl Bench<'_> {
             let (threads, session) = (site.threads as usize, self.plan.largest());
             let options = LoadOptions { device, offload, threads, session, ..LoadOptions::default() };
             let model = source.clone().open_with(&options, self.progress)?.model;
+            model.refuse_answers("candor bench")?;
             if !self.tests(source, &model, site, printer)? {
                 return Ok(false);
             }

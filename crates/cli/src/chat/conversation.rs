@@ -257,6 +257,7 @@ fn open_session(
     template: Option<&ChatTemplate>,
     guesses: &Guesses<'_>,
 ) -> Result<Session, Error> {
+    opened.model.refuse_answers("candor chat")?;
     if template.is_none() && opened.model.chat_template()?.is_none() {
         return Err(candor::Error::NoChatTemplate.into());
     }

@@ -27,7 +27,7 @@ pub fn logits(args: &LogitsArgs, line: &Line) -> Result<ExitCode, Error> {
     let given = Given::of(&args.tokens, line)?;
     let opened = source.open(&args.performance, session_options(0, &args.cache, &args.performance), &args.output)?;
     let tokenizer = opened.model.tokenizer();
-    let tokens = given.tokens(tokenizer)?;
+    let tokens = given.tokens(&opened.model)?;
     let mut session = opened.model.session(&session_options(tokens.len(), &args.cache, &args.performance))?;
     if args.output.verbose {
         report::say_model(&opened, &session, &args.cache, &args.performance);

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use candor::tokenizer::{Encode, Tokenizer};
+use candor::Model;
 
 use crate::{
     args::{Line, inspect::TokensArgs},
@@ -36,9 +36,9 @@ impl Given {
     ///
     /// # Errors
     /// If there are none.
-    pub fn tokens(&self, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
+    pub fn tokens(&self, model: &Model) -> Result<Vec<u32>, Error> {
         let tokens = match self {
-            Given::Text(text) => tokenizer.encode(text, Encode::prompt()),
+            Given::Text(text) => model.encode_prompt(text),
             Given::Ids(ids) => ids.clone(),
         };
         if tokens.is_empty() { Err(candor::Error::EmptyPrompt.into()) } else { Ok(tokens) }

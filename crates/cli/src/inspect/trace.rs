@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use candor::Model;
+use candor::{Model, Session};
 use candor_inspect::{
     Graph, Origin, catalogue,
     doctor::sha256,
@@ -47,7 +47,7 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     let faults = args.plant.iter().map(|text| choices(text)).collect::<Result<Vec<_>, _>>()?;
     let given = Given::of(&args.tokens, line)?;
     let opened = source.open(&args.performance, session_options(0, &args.cache, &args.performance), &args.output)?;
-    let tokens = given.tokens(opened.model.tokenizer())?;
+    let tokens = given.tokens(&opened.model)?;
     let selection = selection(&args.select);
     let graph = Graph::new(opened.model.gguf()).map_err(candor::Error::from)?;
     selection.check(&graph)?;
@@ -121,8 +121,7 @@ impl Run<'_> {
     fn healthy(&mut self, prompt: &[u32], sinks: &mut [&mut dyn Sink]) -> Result<Origin, Error> {
         let TraceArgs { steps, cache, performance, output, .. } = self.args;
         let model = &self.opened.model;
-        let context = prompt.len().saturating_add(*steps);
-        let mut session = model.session(&session_options(context, cache, performance))?;
+        let mut session = model.session(&session_options(self.context(prompt), cache, performance))?;
         if output.verbose {
             report::say_model(self.opened, &session, cache, performance);
         }
@@ -131,7 +130,7 @@ impl Run<'_> {
         if output.verbose {
             say!("run: {}", Speed(session.tokens().len(), started.elapsed()));
         }
-        let origin = self.origin(session.tokens(), prompt.len());
+        let origin = self.origin(&self.tokens(&session, prompt));
         Ok(Origin { backend: Some(model.device_label().to_owned()), ..origin })
     }
 
@@ -142,15 +141,14 @@ impl Run<'_> {
         faults: &[Vec<Active>],
         sinks: &mut [&mut dyn Sink],
     ) -> Result<Origin, Error> {
-        let ids = {
+        let tokens = {
             let nothing = Selection { names: vec![String::new()], ..Selection::default() };
             let TraceArgs { steps, cache, performance, .. } = self.args;
-            let context = prompt.len().saturating_add(*steps);
-            let mut session = self.opened.model.session(&session_options(context, cache, performance))?;
+            let options = session_options(self.context(prompt), cache, performance);
+            let mut session = self.opened.model.session(&options)?;
             record(&mut session, prompt, *steps, &nothing, &mut [])?;
-            session.tokens().to_vec()
+            self.tokens(&session, prompt)
         };
-        let tokens = Tokens::new(ids, prompt.len());
         let decoded = Decoded::default();
         let stage = Stage { graph: self.graph, gguf: self.opened.model.gguf(), tokens: &tokens, decoded: &decoded };
         // A number that was not given is the first with which the faults change something.
@@ -158,17 +156,30 @@ impl Run<'_> {
         let names = || faults.iter().filter_map(|choices| Some(choices.first()?.fault.name)).collect::<Vec<_>>();
         let trace = trace.ok_or_else(|| error::Error::Idle { faults: names().join(", ") })?;
         replay_into(&trace, self.selection, sinks)?;
-        let origin = self.origin(&tokens.ids, prompt.len());
+        let origin = self.origin(&tokens);
         let engine = origin.engine.map(|engine| format!("{engine} with {} planted", names().join(", ")));
         Ok(Origin { engine, backend: Some("formulas in f64".to_owned()), ..origin })
     }
 
-    fn origin(&self, tokens: &[u32], prompt: usize) -> Origin {
+    /// Positions of a session: where a text is answered, of the longer one.
+    fn context(&self, prompt: &[u32]) -> usize {
+        let tokens = if self.opened.model.answers() { 1 } else { prompt.len() };
+        tokens.saturating_add(self.args.steps).max(prompt.len())
+    }
+
+    /// What a session was given and what came of it.
+    fn tokens(&self, session: &Session, prompt: &[u32]) -> Tokens {
+        let together = if session.text().is_empty() { prompt.len() } else { 1 };
+        Tokens { text: session.text().to_vec(), ..Tokens::new(session.tokens().to_vec(), together) }
+    }
+
+    fn origin(&self, tokens: &Tokens) -> Origin {
         Origin {
             engine: Some(concat!("candor ", env!("CARGO_PKG_VERSION")).to_owned()),
             model: Some(name(&self.opened.model, &self.opened.source)),
-            tokens: Some(tokens.to_vec()),
-            prompt_tokens: Some(prompt),
+            tokens: Some(tokens.ids.clone()),
+            prompt_tokens: Some(tokens.prompt),
+            text: Some(tokens.text.clone()).filter(|text| !text.is_empty()),
             ..Origin::default()
         }
     }

@@ -72,7 +72,11 @@ fn print(report: &VerifyReport, source: &Source, out: &mut impl Write) -> Result
         }
     }
     writeln!(out, "compared with {}", report.oracle)?;
-    writeln!(out, "{} tokens, {} of them together as the prompt", report.tokens.len(), report.prompt_tokens)?;
+    let (tokens, prompt) = (report.tokens.len(), report.prompt_tokens);
+    match report.text.len() {
+        0 => writeln!(out, "{tokens} tokens, {prompt} of them together as the prompt")?,
+        text => writeln!(out, "{tokens} tokens that answer a text of {text}, {prompt} of them together")?,
+    }
     for finding in report.findings.iter().filter(|finding| finding.severity != Severity::Fine) {
         print_finding(finding, paint, out)?;
     }

@@ -41,7 +41,7 @@ fn head(gguf: &Gguf, source: &Source, args: &ShowArgs) -> Map<String, Json> {
     let config = usage.config.as_ref().ok().map(|config| {
         let heads = &config.heads;
         json!({
-            "layers": config.layers, "width": config.dim, "feed_forward": config.ffn, "vocabulary": config.vocab,
+            "layers": config.layers, "encoder_layers": config.encoder_layers(), "width": config.dim, "feed_forward": config.ffn, "vocabulary": config.vocab,
             "context": config.context, "heads": heads.heads, "kv_heads": heads.kv_heads, "key_width": heads.key_dim,
             "value_width": heads.value_dim, "sliding_window": config.window,
         })

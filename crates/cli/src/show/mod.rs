@@ -96,7 +96,8 @@ pub fn order(gguf: &Gguf) -> &'static str {
 
 fn dimensions(config: &Config, out: &mut impl Write) -> Result<(), Error> {
     let heads = &config.heads;
-    row(out, "layers", config.layers)?;
+    let encoder = config.encoder_layers().map(|layers| format!(", and {layers} of the encoder that reads texts"));
+    row(out, "layers", format_args!("{}{}", config.layers, encoder.unwrap_or_default()))?;
     row(out, "width", format_args!("{}, feed-forward {}", config.dim, config.ffn))?;
     let widths = match heads.key_dim == heads.value_dim {
         true => heads.key_dim.to_string(),

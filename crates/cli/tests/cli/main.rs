@@ -2,6 +2,7 @@
 //! They need the built-in model alone; those on other files say so and are skipped without them.
 
 mod ahead;
+mod answers;
 mod bench;
 mod config;
 mod context;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Prims, Reference, Step};
-use candor_testing::backend::attention::{Case, Rows, attended, cases, fed, long};
+use candor_testing::backend::attention::{Case, Rows, attended, cases, fed, long, looked};
 use candor_testing::backend::{bits, read, upload};
 use candor_testing::nmse;
 
@@ -118,6 +118,21 @@ fn a_position_can_be_written_again() {
             cpu.kv_write(&mut kv, 0, &x, &x, &step);
             cpu.attend(&mut out, &x, &kv, 0, Attention::causal(heads), &step);
             assert_eq!(read(&mut cpu, &out), [value, -value], "{name}");
+        }
+    }
+}
+
+/// More rows than the text has tokens, and fewer; a text of several blocks.
+#[test]
+fn rows_look_at_a_text_from_its_end() {
+    let long = long((4, 2, 16, 16), (KvFormat::F16, KvFormat::F16));
+    for case in cases().chain([long]) {
+        for rows in [1, 3, 40] {
+            let want = looked(&mut Reference, &case, rows);
+            for (name, mut cpu) in backends() {
+                let error = nmse(&looked(&mut cpu, &case, rows), &want);
+                assert!(error < 1e-11, "{name}, {case:?}, {rows} rows: {error:e}");
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The key-value cache and attention.
 
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Prims, Reference, Step};
-use candor_testing::backend::attention::{Case, attended, cases, fed, long};
+use candor_testing::backend::attention::{Case, attended, cases, fed, long, looked};
 use candor_testing::backend::{read, upload};
 use candor_testing::nmse;
 
@@ -60,6 +60,22 @@ fn rows_of_one_sequence_share_what_they_read() {
                 assert!(error < 1e-11, "{name}, {case:?}, {chunk} at a time: {error}");
             }
             sound(&mut gpu);
+        }
+    }
+}
+
+/// More rows than the text has tokens, and fewer; a text of several blocks.
+#[test]
+fn rows_look_at_a_text_from_its_end() {
+    let long = long((4, 2, 16, 16), (KvFormat::F16, KvFormat::F16));
+    for case in cases().step_by(4).chain([long]) {
+        for rows in [1, 3, 40] {
+            let want = looked(&mut Reference, &case, rows);
+            for (name, mut gpu) in vector_backends() {
+                let error = nmse(&looked(&mut gpu, &case, rows), &want);
+                assert!(error < 1e-11, "{name}, {case:?}, {rows} rows: {error:e}");
+                sound(&mut gpu);
+            }
         }
     }
 }

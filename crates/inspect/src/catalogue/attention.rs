@@ -150,8 +150,9 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "attention-scale-missing",
         entry: "48",
         edits: &[Edit::SoftMax(|plan, _| {
+            let scaled = plan.scale != 1.0;
             plan.scale = 1.0;
-            true
+            scaled
         })],
         cause: "scores are not scaled",
         remedy: "multiply with 1 / sqrt(head width) before the softmax",
@@ -162,8 +163,9 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "attention-scale-without-root",
         entry: "48",
         edits: &[Edit::SoftMax(|plan, _| {
+            let scaled = plan.scale != 1.0;
             plan.scale *= plan.scale;
-            true
+            scaled
         })],
         cause: "scores are scaled twice, or by 1 / width without the root",
         remedy: "multiply with 1 / sqrt(head width) once",
@@ -412,6 +414,9 @@ pub(super) const FAULTS: &[Fault] = &[
             const SLOTS: f64 = 64.0;
             let Kind::SoftMax(attending) = &place.node.kind else { return false };
             let (heads, tokens) = (attending.heads, out.rows);
+            if tokens >= SLOTS as usize || !attending.is_plain() {
+                return false;
+            }
             for t in 0..tokens {
                 for h in 0..heads.heads {
                     let at = (t * heads.heads + h) * tokens;
@@ -425,7 +430,7 @@ pub(super) const FAULTS: &[Fault] = &[
                     out.data[at..=at + t].iter_mut().for_each(|w| *w = (f64::from(*w) * share) as f32);
                 }
             }
-            tokens < SLOTS as usize && attending.is_plain()
+            true
         })],
         cause: "the softmax runs over slots of the cache that hold nothing yet (here 64 slots)",
         remedy: "attend over positions 0..=position",

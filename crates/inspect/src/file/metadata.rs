@@ -23,6 +23,7 @@ pub(super) fn of(origin: &Origin, values: &[Laid], tokens: usize) -> BTreeMap<St
     all.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text.clone()?))));
     all.extend(origin.tokens.as_ref().map(|ids| ("tokens".to_owned(), list(ids))));
     all.extend(origin.prompt_tokens.map(|count| ("prompt_tokens".to_owned(), count.to_string())));
+    all.extend(origin.text.as_ref().map(|ids| ("text".to_owned(), list(ids))));
     all.extend(origin.positions.as_ref().map(|positions| ("positions".to_owned(), list(positions))));
 
     let every: Vec<usize> = (0..tokens).collect();
@@ -86,6 +87,7 @@ pub(super) fn origin(metadata: &HashMap<String, String>) -> Result<Origin, Strin
             .transpose()
             .map_err(|text| format!("metadata prompt_tokens: {text}, expected a number"))?,
         positions: ids("positions")?,
+        text: ids("text")?,
     })
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use candor::ops::{
-    Attention, Columns, Error as OpsError, KvPlan, Norm, NormKind, Ops, Prims, Recurrence, Rope, Router, Step, Tap,
-    Tensor, Unary,
+    Attention, Columns, Error as OpsError, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope, Router, Step,
+    Tap, Tensor, Unary,
 };
 
 use super::{Kind, Node, NodeId};
@@ -12,12 +12,15 @@ use crate::{
     Key,
     attending::Attending,
     formula::{self, Formula, Weighted},
+    replay::{ENCODER, Side},
 };
 
 /// The backend that writes down.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) nodes: Vec<Node>,
+    /// Whose tokens are looked up.
+    pub(super) side: Side,
 }
 
 /// A buffer: who wrote it last, whether anyone did, and how wide it is.
@@ -54,8 +57,15 @@ impl Tap<Notes> for Names {
 impl Notes {
     fn push(&mut self, kind: Kind, inputs: Vec<NodeId>, width: usize) -> NodeId {
         let per_token = inputs.first().map_or(1, |&input| self.nodes[input].per_token);
-        self.nodes.push(Node { kind, inputs, key: Key::new("", None), tapped: false, width, per_token });
+        let side = inputs.first().map_or(self.side, |&input| self.nodes[input].side);
+        self.nodes.push(Node { kind, inputs, key: Key::new("", None), tapped: false, width, per_token, side });
         self.nodes.len() - 1
+    }
+
+    /// Whether a node has scores of one side for keys of the other.
+    fn crosses(&self, id: NodeId) -> bool {
+        let node = &self.nodes[id];
+        matches!(node.kind, Kind::Scores(_)) && node.inputs.iter().any(|&input| self.nodes[input].side != node.side)
     }
 
     fn in_place(&mut self, x: &mut Buffer, kind: Kind, others: &[NodeId]) {
@@ -86,13 +96,22 @@ impl Notes {
             let consumer = self.nodes[id + 1..].iter().find(|other| other.inputs.contains(&id));
             let biased = consumer.is_some_and(|next| matches!(next.kind, Kind::Bias(_)));
             let weight = node.kind.weight().map_or("", |weight| weight.name.as_str());
-            let block = [("attn_output.", "attn_out"), ("ffn_down.", "ffn_out")];
+            let block = [
+                ("cross_attn_o.", "cross_out"),
+                ("attn_o.", "attn_out"),
+                ("attn_output.", "attn_out"),
+                ("ffn_down.", "ffn_out"),
+            ];
+            let encodes = weight.starts_with("enc.") || node.side == Side::Text;
+            let stack = if encodes && self.nodes.iter().any(|node| node.side == Side::Tokens) { ENCODER } else { "" };
+            let crosses = node.inputs.iter().any(|&input| self.crosses(input)) || self.crosses(id);
+            let across = if crosses { "_cross" } else { "" };
             let block = block.into_iter().find(|(part, _)| weight.contains(part)).map(|(_, name)| name);
             let name = match (&node.kind, block) {
-                (Kind::MatMul(_), Some(name)) if biased => format!("{name}.mul_mat"),
-                (Kind::MatMul(_) | Kind::Bias(_), Some(name)) => name.to_owned(),
-                (Kind::Scores(_), _) => "kq".to_owned(),
-                (Kind::SoftMax(_), _) => "kq_soft_max".to_owned(),
+                (Kind::MatMul(_), Some(name)) if biased => format!("{stack}{name}.mul_mat"),
+                (Kind::MatMul(_) | Kind::Bias(_), Some(name)) => format!("{stack}{name}"),
+                (Kind::Scores(_), _) => format!("{stack}kq{across}"),
+                (Kind::SoftMax(_), _) => format!("{stack}kq_soft_max{across}"),
                 (Kind::Silu, _) => "ffn_silu".to_owned(),
                 (kind, _) => match consumer {
                     Some(next) if !next.key.name.is_empty() => format!("{}.{}", next.key.name, kind.name()),
@@ -199,7 +218,11 @@ impl Prims for Notes {
         let Kept { k, v } = kv[layer];
         let heads = attention.heads;
         let scores = self.push(Kind::Scores(heads), vec![q.node, k], heads.heads);
-        let attending = Box::new(Attending::new(&attention));
+        let mut attending = Box::new(Attending::new(&attention));
+        if self.crosses(scores) {
+            // The wiring says so by where it lets the row stand.
+            attending.mask = Mask::Whole;
+        }
         let weights = self.push(Kind::SoftMax(attending), vec![scores], heads.heads);
         let mix = self.push(Kind::Mix(heads), vec![weights, v], heads.heads * heads.value_dim);
         out.becomes(mix);
@@ -308,7 +331,7 @@ impl Ops for Notes {}
 
 #[cfg(test)]
 mod tests {
-    use candor::ops::{Attention, Gate, Heads, KvFormat, LayerCache, Mask};
+    use candor::ops::{Attention, Gate, Heads, KvFormat, LayerCache};
     use candor_testing::backend::floats;
 
     use super::*;

@@ -179,16 +179,16 @@ impl Scores {
     }
 
     pub(super) fn run(&self, q: &Value, k: &Value) -> Value {
-        let (tokens, dim) = (q.rows, self.heads.key_dim);
-        let mut out = Value::zeros(tokens, self.heads.heads * tokens);
+        let (tokens, keys, dim) = (q.rows, k.rows, self.heads.key_dim);
+        let mut out = Value::zeros(tokens, self.heads.heads * keys);
         for t in 0..tokens {
             for (h, &(start, len)) in self.slices.iter().enumerate() {
                 let query = &q.row(t)[h * dim..][..dim];
-                for p in 0..tokens {
+                for p in 0..keys {
                     let Some(row) = (self.source)(t, p).filter(|&row| row < k.rows) else { continue };
                     let key = &k.row(row)[start..][..len];
                     let score: f64 = query.iter().zip(key).map(|(&q, &k)| f64::from(q) * f64::from(k)).sum();
-                    out.data[(t * self.heads.heads + h) * tokens + p] = (self.store)(score) as f32;
+                    out.data[(t * self.heads.heads + h) * keys + p] = (self.store)(score) as f32;
                 }
             }
         }
@@ -237,25 +237,27 @@ pub struct SoftMax {
 }
 
 impl SoftMax {
-    pub(super) fn new(attending: &Attending, positions: &[u32]) -> SoftMax {
+    /// Where queries stand, and keys, says `positions`.
+    pub(super) fn new(attending: &Attending, positions: [Vec<u32>; 2]) -> SoftMax {
         let Attending { heads, mask, soft_cap, alibi, sinks, relative } = attending;
         let (heads, mask, alibi) = (*heads, *mask, *alibi);
-        let places: Vec<usize> = positions.iter().map(|&position| position as usize).collect();
-        let len = places.iter().max().map_or(0, |last| last + 1);
-        let seen = places.clone();
+        let [places, keys] =
+            positions.map(|list| list.into_iter().map(|position| position as usize).collect::<Vec<usize>>());
+        let len = keys.iter().max().map_or(0, |last| last + 1);
+        let seen = (places.clone(), keys.clone());
         let table = relative.as_ref().map(|(table, most)| (Matrix::decode(table), *most));
         let bias = move |h: usize, t: usize, p: usize| {
             let slope = alibi.map_or(0.0, |max| alibi_slope(h, heads.heads, max));
             let learned = table.as_ref().map_or(0.0, |(table, most)| {
-                let distance = places[p] as i64 - places[t] as i64;
+                let distance = keys[p] as i64 - places[t] as i64;
                 f64::from(table.row(relative_bucket(distance, mask.is_both(), table.rows, *most))[h])
             });
-            learned - slope * places[t].abs_diff(places[p]) as f64
+            learned - slope * places[t].abs_diff(keys[p]) as f64
         };
         SoftMax {
             heads,
             scale: f64::from(heads.scale),
-            visible: Box::new(move |t, p| mask.seen(seen[t], len).contains(&seen[p])),
+            visible: Box::new(move |t, p| mask.seen(seen.0[t], len).contains(&seen.1[p])),
             bias: Box::new(bias),
             cap: soft_cap.map(f64::from),
             sinks: sinks.as_ref().map(|sinks| Matrix::decode(sinks).values.into_iter().map(f64::from).collect()),
@@ -267,7 +269,12 @@ impl SoftMax {
 
     pub(super) fn run(&self, scores: &Value) -> Value {
         let (tokens, heads) = (scores.rows, self.heads.heads);
-        let at = |t: usize, h: usize, p: usize| (t * heads + h) * tokens + p;
+        let keys = scores.width / heads;
+        let at = |t: usize, h: usize, p: usize| (t * heads + h) * keys + p;
+        let (lines, along) = match self.axis {
+            Axis::Keys => (tokens, keys),
+            Axis::Queries => (keys, tokens),
+        };
         let mut out = Value::zeros(tokens, scores.width);
         for h in 0..heads {
             let score = |t: usize, p: usize| {
@@ -277,12 +284,12 @@ impl SoftMax {
                 let score = f64::from(scores.data[at(t, h, p)]) * self.scale;
                 self.cap.map_or(score, |cap| cap * (score / cap).tanh()) + (self.bias)(h, t, p)
             };
-            for line in 0..tokens {
+            for line in 0..lines {
                 let place = |i: usize| match self.axis {
                     Axis::Keys => (line, i),
                     Axis::Queries => (i, line),
                 };
-                let line: Vec<f64> = (0..tokens).map(|i| score(place(i).0, place(i).1)).collect();
+                let line: Vec<f64> = (0..along).map(|i| score(place(i).0, place(i).1)).collect();
                 let max = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let exps: Vec<f64> =
                     line.iter().map(|&s| if s == f64::NEG_INFINITY { 0.0 } else { (self.exp)(s, max) }).collect();
@@ -317,13 +324,14 @@ impl Mix {
 
     pub(super) fn run(&self, weights: &Value, v: &Value) -> Value {
         let (tokens, heads, dim) = (weights.rows, self.heads.heads, self.heads.value_dim);
+        let keys = weights.width / heads;
         let mut out = Value::zeros(tokens, heads * dim);
         let mut sum = vec![0.0f64; dim];
         for t in 0..tokens {
             for (h, &(start, len)) in self.slices.iter().enumerate() {
                 sum.fill(0.0);
-                for p in 0..tokens {
-                    let weight = f64::from(weights.data[(t * heads + h) * tokens + p]);
+                for p in 0..keys {
+                    let weight = f64::from(weights.data[(t * heads + h) * keys + p]);
                     let Some(row) = (self.source)(t, p).filter(|&row| row < v.rows && weight != 0.0) else { continue };
                     for (sum, &v) in sum.iter_mut().zip(&v.row(row)[start..][..len]) {
                         *sum += weight * f64::from(v);

@@ -61,12 +61,19 @@ pub struct Said {
 }
 
 impl Said {
-    /// What a trace tells: prompt, ids, and `result_output` where it is complete and exact.
+    /// What a trace tells: prompt, ids, and `result_output` where it is complete and exact. Of a model that answers texts the
+    /// prompt is the text; what the answer begins with is no part of what was generated, nor is the text of what penalties see.
     pub fn of(trace: &Trace) -> Said {
         let mut said = Said { prompt: trace.origin.prompt.clone(), ..Said::default() };
+        let mut moved = 0;
         if let Some(ids) = &trace.origin.tokens {
             let (prompt, generated) = ids.split_at(trace.origin.prompt_tokens.unwrap_or(ids.len()).min(ids.len()));
-            said.prompt_ids = Some(prompt.to_vec());
+            said.prompt_ids = Some(trace.origin.text.as_deref().unwrap_or(prompt).to_vec());
+            // The last of the prompt chose the first generated token, whichever prompt that is.
+            moved = said.prompt_ids.as_ref().map_or(0, Vec::len) as isize - prompt.len() as isize;
+            if trace.origin.text.is_some() {
+                said.penalised = Penalised::Continuation;
+            }
             said.generated_ids = Some(generated.to_vec()).filter(|ids| !ids.is_empty());
         }
         if let Some(evidence) = trace.values.get(&Key::new("result_output", None))
@@ -75,7 +82,7 @@ impl Said {
             && evidence.precision == 0.0
         {
             let logits = values.chunks_exact(evidence.width).map(<[f32]>::to_vec);
-            said.logits = rows.iter().copied().zip(logits).collect();
+            said.logits = rows.iter().map(|row| row.saturating_add_signed(moved)).zip(logits).collect();
         }
         said
     }

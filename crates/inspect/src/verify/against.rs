@@ -114,8 +114,11 @@ pub(super) fn compare(
     let mut against =
         Against { oracle: oracle(trace), refused: refusal(trace, report), names: Vec::new(), left_out: Vec::new() };
     let mut ours = Ours { trace, order: Vec::new(), rows: BTreeMap::new() };
-    let context = tokens.len() + 1;
+    let context = (tokens.len() + 1).max(report.text.len());
     let mut session = model.session(&SessionOptions { context, keys, values, ..SessionOptions::default() })?;
+    if !report.text.is_empty() {
+        session.observe_text(&report.text, &mut ours)?;
+    }
     session.observe(&tokens[..prompt], Logits::All, &mut ours)?;
     for token in &tokens[prompt..] {
         session.observe(&[*token], Logits::All, &mut ours)?;

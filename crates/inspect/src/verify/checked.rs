@@ -99,7 +99,9 @@ impl<B: Ops> Checked<B> {
 
     /// The place of an operation with a weight; what follows without one is in the same layer.
     pub(super) fn at(&mut self, weight: &Tensor) -> Place {
-        let layer = weight.name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
+        let stack =
+            weight.name.strip_prefix("enc.").or_else(|| weight.name.strip_prefix("dec.")).unwrap_or(&weight.name);
+        let layer = stack.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
         self.layer = layer;
         Place { weight: Some(weight.name.clone()), ..self.here() }
     }

@@ -21,6 +21,8 @@ const QUICK_COLUMNS: usize = 64;
 /// What is run while the operations are checked.
 #[derive(Clone, Debug)]
 pub struct Plan<'a> {
+    /// The text that an encoder reads first; empty where the model has none.
+    pub text: &'a [u32],
     /// The prompt: at least one token, each within the vocabulary.
     pub prompt: &'a [u32],
     /// Tokens decoded after it, always the most likely one.
@@ -113,15 +115,21 @@ fn run<O: Ops>(
         Some(part) => Decoder::load_part(gguf, ops, part)?,
         None => Decoder::load(gguf, ops)?,
     };
-    let length = plan.prompt.len() + plan.decode;
-    let mut scratch = model.scratch(ops, plan.prompt.len(), 2);
+    let length = (plan.prompt.len() + plan.decode).max(plan.text.len());
+    let mut scratch = model.scratch(ops, plan.prompt.len().max(plan.text.len()), 2);
     let whole = model.config().kv_plan(length, 1, plan.keys, plan.values);
-    let cache = whole.part(model.part().layers.clone());
+    let cache = whole.part(model.config().cached(model.part()));
     cache.check()?;
     let mut kv = ops.kv(&cache);
     let mut tokens = plan.prompt.to_vec();
     let vocab = model.config().vocab;
     let mut logits = Vec::new();
+    if !plan.text.is_empty() {
+        let places: Vec<u32> = (0..plan.text.len() as u32).collect();
+        let step = Step { tokens: plan.text, positions: &places, sequences: &vec![0; places.len()], outputs: &[] };
+        begin(ops, 0);
+        model.encode(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+    }
     for pass in 0..=plan.decode {
         let first = if pass == 0 { 0 } else { tokens.len() - 1 };
         let positions: Vec<u32> = (first as u32..tokens.len() as u32).collect();

@@ -133,7 +133,8 @@ impl<B: Ops> Prims for Checked<B> {
     }
 
     fn kv_write(&mut self, kv: &mut Self::Kv, layer: usize, k: &Self::Buf, v: &Self::Buf, step: &Step) {
-        self.layer = Some(layer);
+        // A cache may have more layers than the model, or fewer: a layer's weights come first and say which it is.
+        self.layer = self.layer.or(Some(layer));
         let (keys, values) = (self.read(k), self.read(v));
         self.inner.kv_write(&mut kv.inner, layer, &k.inner, &v.inner, step);
         for (t, (&sequence, &position)) in step.sequences.iter().zip(step.positions).enumerate() {
@@ -156,7 +157,7 @@ impl<B: Ops> Prims for Checked<B> {
         attention: Attention<'_, Self::Weight>,
         step: &Step,
     ) {
-        self.layer = Some(layer);
+        self.layer = self.layer.or(Some(layer));
         let queries = self.read(q);
         let heads = attention.heads;
         self.inner.attend(&mut out.inner, &q.inner, &kv.inner, layer, attention.map(|w| &w.inner), step);

@@ -17,6 +17,8 @@ pub(super) enum Agreement {
 /// The tokens that the runs are made of, and how they are stored.
 pub(super) struct Runs<'a> {
     pub(super) model: &'a Model,
+    /// The text that the tokens answer; empty where the model has no encoder.
+    pub(super) text: &'a [u32],
     pub(super) tokens: &'a [u32],
     pub(super) keys: KvFormat,
     pub(super) values: KvFormat,
@@ -38,8 +40,12 @@ impl<'a> Sessions<'a> {
 
 impl Runs<'_> {
     fn session(&self, model: &Model) -> Result<Session, Error> {
-        let (context, keys, values) = (self.tokens.len() + 1, self.keys, self.values);
-        model.session(&SessionOptions { context, keys, values, ..SessionOptions::default() })
+        let (context, keys, values) = ((self.tokens.len() + 1).max(self.text.len()), self.keys, self.values);
+        let mut session = model.session(&SessionOptions { context, keys, values, ..SessionOptions::default() })?;
+        if !self.text.is_empty() {
+            session.read_text(self.text)?;
+        }
+        Ok(session)
     }
 
     /// Logits of the last token when all are evaluated at once.

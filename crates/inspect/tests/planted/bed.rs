@@ -7,6 +7,7 @@ use candor_inspect::{
     replay::{Arithmetic, Decoded, Order, Rounding, Stage, Tokens},
     simulate,
 };
+use candor_testing::TinyT5;
 
 use crate::model::Shape;
 
@@ -27,6 +28,15 @@ impl Bed {
         let ids = vec![1, 270, 281, 262, 300, 35, 290, 263, 275, 288, 301, 266, 279];
         let name = format!("{} {}", shape.name, shape.matrices.name());
         Bed { name, gguf, graph, tokens: Tokens::new(ids, 9), decoded: Decoded::default() }
+    }
+
+    /// A model that answers a text of nine tokens, five of the answer.
+    pub fn answering() -> Bed {
+        let gguf = Gguf::from_bytes(TinyT5::default().bytes().into()).unwrap();
+        let graph = Graph::new(&gguf).unwrap();
+        let tokens = Tokens::new(vec![TinyT5::START, 270, 281, 262, 300], 1);
+        let tokens = Tokens { text: vec![290, 263, 275, 288, 301, 266, 279, 35, 2], ..tokens };
+        Bed { name: "t5".to_owned(), gguf, graph, tokens, decoded: Decoded::default() }
     }
 
     /// The same model with other operations.

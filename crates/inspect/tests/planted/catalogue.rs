@@ -37,7 +37,7 @@ fn special_beds() -> Vec<Bed> {
         model::proportioned(Format::Q3K),
         model::proportioned(Format::Q6K),
     ];
-    shapes.iter().map(Bed::new).chain(wirings::beds()).collect()
+    shapes.iter().map(Bed::new).chain(wirings::beds()).chain([Bed::answering()]).collect()
 }
 
 /// What became of each fault, by name.

@@ -2,7 +2,7 @@
 //! routers, shared experts, scales.
 
 use candor::ops::{Gate, Mask, Router, Tensor, Unary};
-use candor_inspect::{Attending, Key, Kind, Node, NodeId};
+use candor_inspect::{Attending, Key, Kind, Node, NodeId, replay::Side};
 use candor_testing::{Random, backend::floats};
 
 use crate::bed::Bed;
@@ -63,7 +63,15 @@ fn add(
     inputs: Vec<NodeId>,
     width: usize,
 ) -> NodeId {
-    nodes.push(Node { kind, inputs, key: Key::new(name, layer), tapped: true, width, per_token: 1 });
+    nodes.push(Node {
+        kind,
+        inputs,
+        key: Key::new(name, layer),
+        tapped: true,
+        width,
+        per_token: 1,
+        side: Side::Tokens,
+    });
     nodes.len() - 1
 }
 

@@ -151,6 +151,32 @@ pub fn ruled<B: Prims>(
     out
 }
 
+/// Rows that look at texts which were written before, as a decoder's do: `rows` of each of the two sequences, alternating
+/// within a step, all of which stand at the last position of their text.
+pub fn looked<B: Prims>(ops: &mut B, case: &Case, rows: usize) -> Vec<f32> {
+    let Case { heads, format: (keys, values), lengths, seed } = *case;
+    let mut random = Random(seed);
+    let layer = LayerCache::attention(heads.kv_heads, heads.key_dim, heads.value_dim);
+    let context = lengths[0].max(lengths[1]).max(1);
+    let mut kv = ops.kv(&KvPlan { layers: vec![layer; 2], context, step: context, sequences: 3, keys, values });
+    for (sequence, len) in [0, 2].into_iter().zip(lengths) {
+        let widths = [heads.kv_heads * heads.key_dim, heads.kv_heads * heads.value_dim];
+        let [k, v] = widths.map(|width| upload(ops, width, &random.floats(len * width)));
+        let (positions, sequences) = ((0..len as u32).collect::<Vec<_>>(), vec![sequence; len]);
+        let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[] };
+        ops.kv_write(&mut kv, 1, &k, &v, &step);
+    }
+    let places: Vec<usize> = (0..2 * rows).map(|row| row % 2).filter(|&which| lengths[which] > 0).collect();
+    let positions: Vec<u32> = places.iter().map(|&which| lengths[which] as u32 - 1).collect();
+    let sequences: Vec<u32> = places.iter().map(|&which| 2 * which as u32).collect();
+    let (q_width, out_width) = (heads.heads * heads.key_dim, heads.heads * heads.value_dim);
+    let q = upload(ops, q_width, &random.floats(places.len() * q_width));
+    let mut out = ops.buffer(places.len(), out_width);
+    let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[] };
+    ops.attend(&mut out, &q, &kv, 1, Attention::causal(heads), &step);
+    read(ops, &out)
+}
+
 /// Long enough for several blocks of positions, whose parts are merged.
 pub fn long(heads: (usize, usize, usize, usize), format: (KvFormat, KvFormat)) -> Case {
     let (heads, kv_heads, key_dim, value_dim) = heads;
