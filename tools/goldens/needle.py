@@ -1,4 +1,4 @@
-"""Logits after 32,000 positions on models with scaled rotation, by llama.cpp.
+"""Logits after 32,000 positions on models with scaled rotation, or queries that grow, by llama.cpp.
 
     python tools/goldens/needle.py FIXTURES > crates/candor/tests/goldens/needle.json
 
@@ -14,7 +14,7 @@ import numpy as np
 
 LENGTH = 32_000
 NEEDLE = [77, 301, 12, 499, 250]
-FIXTURES = ["llama-rope-yarn", "phi3-longrope"]
+FIXTURES = ["llama-rope-yarn", "phi3-longrope", "llama4"]
 
 
 def tokens():

@@ -10,6 +10,7 @@ use crate::{
     mixer::At,
     norm::Normed,
     registry::{QkNorm, Stacks},
+    temperature,
     weights::Weights,
 };
 
@@ -29,6 +30,8 @@ pub(crate) enum Gating {
 pub(crate) struct Dims {
     pub(crate) heads: Heads,
     gating: Gating,
+    /// Whether some layers' queries grow with their position.
+    grows: bool,
     /// Buckets of distances that scores are learned for.
     buckets: Option<usize>,
 }
@@ -62,17 +65,18 @@ pub(crate) struct Layer<B: Ops> {
 
 /// The values in flight.
 pub(crate) struct Scratch<B: Ops> {
-    q: B::Buf,     // [T, H*E]
-    k: B::Buf,     // [T, G*E]
-    v: B::Buf,     // [T, G*Ev]
-    att: B::Buf,   // [T, H*Ev]
-    gate: B::Buf,  // [T, H*Ev]; no width where nothing is gated
-    fused: B::Buf, // [T, 2*H*E]; the same
+    q: B::Buf,      // [T, H*E]
+    k: B::Buf,      // [T, G*E]
+    v: B::Buf,      // [T, G*Ev]
+    att: B::Buf,    // [T, H*Ev]
+    gate: B::Buf,   // [T, H*Ev]; no width where nothing is gated
+    fused: B::Buf,  // [T, 2*H*E]; the same
+    growth: B::Buf, // [T, 1]; no width where no queries grow
 }
 
 impl<B: Ops> Scratch<B> {
-    pub(crate) fn new([q, k, v, att, gate, fused]: [B::Buf; 6]) -> Self {
-        Scratch { q, k, v, att, gate, fused }
+    pub(crate) fn new([q, k, v, att, gate, fused, growth]: [B::Buf; 7]) -> Self {
+        Scratch { q, k, v, att, gate, fused, growth }
     }
 }
 
@@ -122,7 +126,12 @@ impl Dims {
             Stacks::One => None,
             Stacks::Encoder | Stacks::Both => Some(keys.positive("attention.relative_buckets_count")?),
         };
-        Ok(Some(Dims { heads: Heads { heads, kv_heads, key_dim, value_dim, scale }, gating, buckets }))
+        Ok(Some(Dims {
+            heads: Heads { heads, kv_heads, key_dim, value_dim, scale },
+            gating,
+            grows: config.temperature.is_some(),
+            buckets,
+        }))
     }
 
     pub(crate) fn rotated(&self) -> Rotated {
@@ -134,7 +143,7 @@ impl Dims {
         *cache = LayerCache { kv_heads, key_dim, value_dim, ..*cache };
     }
 
-    pub(crate) fn widths(&self) -> [usize; 6] {
+    pub(crate) fn widths(&self) -> [usize; 7] {
         let Heads { heads, kv_heads, key_dim, value_dim, .. } = self.heads;
         let att = heads * value_dim;
         let (gate, fused) = match self.gating {
@@ -142,7 +151,7 @@ impl Dims {
             Gating::Own => (att, 0),
             Gating::Queries => (att, 2 * heads * key_dim),
         };
-        [heads * key_dim, kv_heads * key_dim, kv_heads * value_dim, att, gate, fused]
+        [heads * key_dim, kv_heads * key_dim, kv_heads * value_dim, att, gate, fused, usize::from(self.grows)]
     }
 }
 
@@ -215,6 +224,9 @@ impl<B: Ops> Layer<B> {
         }
         if let Some(norm) = &self.v_norm {
             norm.within(at.ops, &mut s.v);
+        }
+        if let Some(table) = at.temperature {
+            temperature::grow(at.ops, &mut s.q, table, &mut s.growth, at.step);
         }
         at.tap("Qcur", &s.q);
         at.tap("Kcur", &s.k);

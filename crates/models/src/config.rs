@@ -11,6 +11,7 @@ use crate::{
     mixer,
     registry::{LogitScale, Residual, Rotation, Stacks, Windows},
     stacks::{ENCODER, ONE, Stack},
+    temperature::Temperature,
 };
 
 /// The dimensions of a model.
@@ -62,6 +63,7 @@ pub struct Config {
     /// On scores.
     pub(crate) score_cap: Option<f32>,
     pub(crate) alibi: Option<f32>,
+    pub(crate) temperature: Option<Temperature>,
     /// Queries, keys and values are held within plus and minus this.
     pub(crate) clamp: Option<f32>,
     /// Whether values are normed, without weights.
@@ -95,6 +97,8 @@ pub(crate) struct Block {
     pub(crate) ffn: Option<usize>,
     /// Which of the model's rotations.
     pub(crate) rotation: Option<Rotary>,
+    /// Whether its queries grow with their position.
+    pub(crate) grows: bool,
     pub(crate) cache: LayerCache,
 }
 
@@ -165,6 +169,8 @@ impl Config {
             (residual, _) => residual,
         };
         let causal = keys.flag("attention.causal")?.unwrap_or(stack.prefix != ENCODER.prefix);
+        let original_context = keys.number("rope.scaling.original_context_length")?.unwrap_or(context);
+        let temperature = Temperature::of(&keys, original_context)?.or(arch.temperature);
         let mut config = Config {
             layers,
             ahead,
@@ -176,7 +182,10 @@ impl Config {
             eps,
             window: None,
             // Learned positions end where their table does.
-            limit: gguf.tensor("position_embd.weight").map(|info| info.shape.get(1).map_or(1, |&rows| rows as usize)),
+            limit: gguf
+                .tensor("position_embd.weight")
+                .map(|info| info.shape.get(1).map_or(1, |&rows| rows as usize))
+                .or(temperature.map(|_| Temperature::positions(context))),
             gives: if causal { Gives::Logits } else { Gives::Embeddings },
             start: None,
             encoder: None,
@@ -195,13 +204,14 @@ impl Config {
             final_cap: keys.float("final_logit_softcapping")?.filter(|&cap| cap != 0.0),
             score_cap: keys.float("attn_logit_softcapping")?.filter(|&cap| cap != 0.0),
             alibi: keys.float("attention.max_alibi_bias")?.filter(|&max| max != 0.0).or(arch.alibi),
+            temperature,
             clamp: keys.float("attention.clamp_kqv")?.filter(|&clamp| clamp != 0.0),
             value_norm: false,
             per_layer: keys.number("embedding_length_per_layer_input")?.filter(|&width| width != 0),
             weigh_before: false,
             halved_every: keys.number("rescale_every_n_layers")?.filter(|&every| every != 0),
             rounds_yarn: keys.flag("rope.scaling.yarn_truncate")?,
-            original_context: keys.number("rope.scaling.original_context_length")?.unwrap_or(context),
+            original_context,
         };
         if let Some(shared) = keys.number("attention.shared_kv_layers")?.filter(|&shared| shared != 0) {
             let key = keys.name("attention.shared_kv_layers");
@@ -241,6 +251,7 @@ impl Config {
         ffn.iter().for_each(|dims| dims.keep(&mut cache));
         let rotation = match (arch.rotation, mask) {
             (Rotation::None, _) => None,
+            (Rotation::ButEvery(every), _) if (i + 1).is_multiple_of(every) => None,
             (Rotation::IfFinetuned, _) => {
                 keys.flag("rope.scaling.finetuned")?.unwrap_or(true).then_some(Rotary::Global)
             }
@@ -248,10 +259,12 @@ impl Config {
             (Rotation::WindowsUnscaled(_), Mask::Window(_)) => Some(Rotary::Window),
             _ => Some(Rotary::Global),
         };
+        let rotation = rotation.filter(|_| self.alibi.is_none());
         Ok(Block {
             mixers: mixers.into_iter().map(|dims| place(&mut self.mixers, dims)).collect(),
             ffn: ffn.map(|dims| place(&mut self.ffns, dims)),
-            rotation: rotation.filter(|_| self.alibi.is_none()),
+            grows: self.temperature.is_some_and(|temperature| rotation.is_none() || !temperature.unrotated),
+            rotation,
             cache,
         })
     }

@@ -42,6 +42,7 @@ pub struct Decoder<B: Ops> {
     layers: Vec<Layer<B>>,         // of the part
     head: Option<Head<B>>,         // where the part ends with logits
     rotations: Rotations<B>,
+    temperature: Option<B::Weight>, // [positions, 1]
     weight_bytes: u64,
 }
 
@@ -110,6 +111,7 @@ impl<B: Ops> Decoder<B> {
         }
         let mut w = Weights::new(gguf, ops);
         let rotations = rope::of(&mut w, &arch, &config)?;
+        let temperature = config.temperature.map(|growth| growth.table(&mut w, &config)).transpose()?;
         let encoder = config.encoder.as_deref().filter(|_| part.begin == Begin::Tokens);
         let encoder = encoder.map(|encoder| Encoder::load(&mut w, &arch, encoder)).transpose()?;
         let layers = part.layers.clone().map(|i| Layer::load(&mut w, &arch, &config, i));
@@ -132,7 +134,7 @@ impl<B: Ops> Decoder<B> {
             w.finish(config.layers..config.layers + config.ahead)?;
         }
         let part = part.clone();
-        Ok(Decoder { config, part, token_embd, embedding, encoder, layers, head, rotations, weight_bytes })
+        Ok(Decoder { config, part, token_embd, embedding, encoder, layers, head, rotations, temperature, weight_bytes })
     }
 
     /// The model's dimensions.
@@ -211,7 +213,8 @@ impl<B: Ops> Decoder<B> {
         let Some(mut cross) = s.cross.take() else { return };
         for (layer, weights) in self.part.layers.clone().zip(&self.layers) {
             let (config, cached) = (&self.config, self.config.layers + layer);
-            let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, config, rope: None };
+            let mut at =
+                At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, config, rope: None, temperature: None };
             weights.cross.iter().for_each(|weights| weights.keep(&mut at, &mut cross, &s.h));
         }
         cross.read(step);
@@ -253,7 +256,8 @@ impl<B: Ops> Decoder<B> {
             let block = &self.config.blocks[layer];
             let rope = self.rotations.of(block.rotation, s.far);
             let config = &self.config;
-            let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, config, rope };
+            let temperature = self.temperature.as_ref().filter(|_| block.grows);
+            let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, config, rope, temperature };
             weights.forward(&mut at, s);
             if config.halved_every.is_some_and(|every| (layer + 1).is_multiple_of(every)) {
                 ops.unary(&mut s.x, Unary::scale(0.5));

@@ -60,7 +60,7 @@ impl<B: Ops> Encoder<B> {
         tap.tap(*ops, "inp_embd", None, &s.x);
         for (layer, weights) in self.layers.iter().enumerate() {
             let (cached, rope) = (2 * decoder.layers, None);
-            let mut at = At { ops: *ops, kv: *kv, step, tap: &mut tap, layer, cached, config, rope };
+            let mut at = At { ops: *ops, kv: *kv, step, tap: &mut tap, layer, cached, config, rope, temperature: None };
             weights.forward(&mut at, s);
         }
         self.norm.to(*ops, &mut s.h, &s.x, config.dim);

@@ -31,6 +31,7 @@ mod rwkv6;
 mod rwkv7;
 mod short_conv;
 mod stacks;
+mod temperature;
 mod token_shift;
 mod weights;
 

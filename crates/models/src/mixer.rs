@@ -44,6 +44,8 @@ pub(crate) struct At<'a, 'p, B: Ops, P> {
     pub(crate) cached: usize,
     pub(crate) config: &'a Config,
     pub(crate) rope: Option<&'a B::Rope>,
+    /// What queries are multiplied by at each position, where they grow.
+    pub(crate) temperature: Option<&'a B::Weight>,
 }
 
 impl<B: Ops, P: Tap<B>> At<'_, '_, B, P> {

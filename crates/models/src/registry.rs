@@ -4,7 +4,7 @@
 use candor_gguf::Gguf;
 use candor_ops::{Gate, NormKind, Pairing, Unary};
 
-use crate::{Error, config::Config};
+use crate::{Error, config::Config, temperature::Temperature};
 
 /// How the two halves of a layer, attention and feed-forward, are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub enum Rotation {
     OnlyWindows,
     /// Layers with a window have the base `rope.freq_base_swa`, or this one, and no scaling.
     WindowsUnscaled(Option<f32>),
+    /// All layers but every so manieth rotate.
+    ButEvery(usize),
     /// Nothing rotates.
     None,
     /// Nothing rotates unless `rope.scaling.finetuned` says so.
@@ -138,6 +140,8 @@ pub struct Architecture {
     pub qk_norm: QkNorm,
     /// Which layers see a window.
     pub windows: Windows,
+    /// How queries grow with their position, where the metadata does not say.
+    pub temperature: Option<Temperature>,
     /// ALiBi's greatest exponent where the metadata has none.
     pub alibi: Option<f32>,
     /// What the feed-forward does.
@@ -165,6 +169,7 @@ const LLAMA: Architecture = Architecture {
     norms: ["attn_norm", "ffn_norm", "output_norm"],
     qk_norm: QkNorm::Before,
     windows: Windows::Never,
+    temperature: None,
     alibi: None,
     activation: Activation::Plain(Unary::Silu),
     router: (Gate::Softmax, true),
@@ -220,14 +225,14 @@ pub const ARCHITECTURES: &[Architecture] = &[
         windows: Windows::Chunks(4, 8192),
         rotation: Rotation::OnlyWindows,
         router: (Gate::Sigmoid, false),
-        quirk: |config| {
-            config.weigh_before = true;
-            // Its layers without rotation scale queries by position from there on.
-            config.limit = Some(8192);
-        },
+        temperature: Some(Temperature { every: 8192, scale: 0.1, offset: 1, unrotated: true }),
+        quirk: |config| config.weigh_before = true,
         ..LLAMA
     },
     Architecture { name: "baichuan", quirk: baichuan, ..LLAMA },
+    Architecture { name: "mistral3", ..LLAMA },
+    Architecture { name: "smollm3", rotation: Rotation::ButEvery(4), ..LLAMA },
+    Architecture { name: "arcee", activation: Activation::Plain(Unary::ReluSquared), ..LLAMA },
     Architecture { name: "internlm2", ..LLAMA },
     Architecture { name: "xverse", ..LLAMA },
     Architecture { name: "ernie4_5", ..LLAMA },
@@ -260,9 +265,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "olmoe", router: (Gate::Softmax, false), ..NEOX },
     Architecture { name: "qwen", ..NEOX },
     Architecture { name: "qwen2", ..NEOX },
+    Architecture { name: "qwen2vl", ..NEOX },
     Architecture { name: "qwen2moe", router: (Gate::Softmax, false), ..NEOX },
     Architecture { name: "qwen3", rank: (Unary::Tanh, Labels::Shares), ..NEOX },
+    Architecture { name: "qwen3vl", ..NEOX },
     Architecture { name: "qwen3moe", ..NEOX },
+    Architecture { name: "qwen3vlmoe", ..NEOX },
     Architecture { name: "qwen3next", ..QWEN35 },
     QWEN35,
     Architecture { name: "qwen35moe", ..QWEN35 },
@@ -293,6 +301,9 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture { name: "dots1", ..NEOX },
     Architecture { name: "hunyuan-dense", qk_norm: QkNorm::After, ..NEOX },
+    Architecture { name: "hunyuan-moe", qk_norm: QkNorm::After, ..NEOX },
+    Architecture { name: "seed_oss", norms: ["attn_norm", "post_attention_norm", "output_norm"], ..NEOX },
+    Architecture { name: "jais2", norm: NormKind::Layer, activation: Activation::Plain(Unary::ReluSquared), ..NEOX },
     Architecture { name: "minimax-m2", router: (Gate::Sigmoid, true), ..NEOX },
     Architecture { name: "mellum", windows: Windows::ButEvery(4), rotation: Rotation::WindowsUnscaled(None), ..NEOX },
     Architecture {

@@ -121,9 +121,11 @@ impl Source<'_> {
                     whole_pairs: config.rounds_yarn.unwrap_or(true),
                 };
                 yarn.scale(&mut rope, base, dims);
-                // Latent attention has its part of the scaling in its scores.
+                // Latent attention has its part of the scaling in its scores; elsewhere `mscale_all_dim` takes it back.
                 if config.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Latent(_))) {
                     rope.magnitude = attention_factor;
+                } else if let Some(multiplier) = number("rope.scaling.yarn_log_multiplier")? {
+                    rope.magnitude /= 1.0 + 0.1 * multiplier * factor.max(1.0).ln();
                 }
             }
             other => {
