@@ -11,7 +11,7 @@ use candor_gguf::{Gguf, TensorInfo};
 pub use error::Error;
 pub(crate) use fit::Fitted;
 
-/// The table of tokens, whose halves lie the other way round: rows of `a` are looked up.
+/// What tables of tokens are called, whose halves lie the other way round: rows of `a` are looked up.
 const EMBEDDING: &str = "token_embd.weight";
 
 /// Changes of a model's weights, in a file of their own. Cheap to clone; every clone shares the file.

@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+mod lora;
 mod tiny;
 
+pub use lora::{Lora, is_matrix, merged};
 pub use tiny::{Random, Tiny};
 
 use std::{fs, io::Write, path::Path, path::PathBuf};

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use candor_gguf::{Gguf, TensorInfo};
-use candor_models::{Decoder, Pass};
+use candor_models::{Config, Decoder, Gives, Pass};
 use candor_ops::{Adapted, KvFormat, LowRank, Prims, Shapes, Step, Tensor};
 
 use super::{Adapter, EMBEDDING, Error, dimension};
@@ -28,6 +28,10 @@ impl Fitted {
         let mut changes = Vec::new();
         for (number, adapter) in adapters.iter().enumerate() {
             changes.extend(adapter.changes(number, gguf).map_err(|error| adapter.fault(error))?);
+        }
+        let tied = Config::from_gguf(gguf)?.gives == Gives::Logits && gguf.tensor("output.weight").is_none();
+        if let Some(change) = changes.iter().find(|change: &&LowRank| tied && change.target == EMBEDDING) {
+            return Err(adapters[change.scale].fault(Error::Tied { target: change.target.clone() }));
         }
         let changes: Arc<[LowRank]> = changes.into();
         let mut ops = Adapted::new(Shapes::default(), changes.clone(), vec![1.0; adapters.len()]);
@@ -71,12 +75,9 @@ impl Adapter {
         let rank = dimension(b, 0).max(1);
         // What the weight takes in and gives, and how many matrices of that it has.
         let [into, out, deep, deeper] = std::array::from_fn(|index| dimension(base, index));
-        let fitting = match target {
-            EMBEDDING if gguf.tensor("output.weight").is_none() => {
-                return Err(Error::Tied { target: target.to_owned() });
-            }
-            EMBEDDING => [[rank, out, deep, deeper], [rank, into, deep, deeper]],
-            _ => [[into, rank, deep, deeper], [rank, out, deep, deeper]],
+        let fitting = match target.ends_with(EMBEDDING) {
+            true => [[rank, out, deep, deeper], [rank, into, deep, deeper]],
+            false => [[into, rank, deep, deeper], [rank, out, deep, deeper]],
         };
         let [a, b] = [self.tensor(a, fitting[0])?, self.tensor(b, fitting[1])?];
         let factor = if self.alpha() == 0.0 { 1.0 } else { self.alpha() / rank as f32 };
