@@ -1,6 +1,6 @@
 //! The backends that options choose: made when first needed, shared by the parts of a model that run on them.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use candor_cpu::{Batching, Cpu, CpuOptions, huge_pages};
 use candor_gguf::Gguf;
@@ -11,10 +11,11 @@ use candor_models::{Config, Decoder, Part};
 use candor_ops::{Ops, Reference, Shapes};
 
 use crate::{
-    Device, DeviceInfo, Error, LoadOptions, Placement,
+    Adapter, Device, DeviceInfo, Error, LoadOptions, Placement,
+    adapter::Fitted,
     gpus::{self, Found},
     plan::{self, Budget, Needs, Plan, Target},
-    runner::{self, Loaded, LoadedPart},
+    runner::{self, Changes, Loaded, LoadedPart},
     session::Room,
 };
 
@@ -70,14 +71,22 @@ pub fn chosen_gpus(options: &LoadOptions) -> Result<Vec<DeviceInfo>, Error> {
 /// Operations of a file's model that GPUs do not have: it runs on the processor then.
 ///
 /// # Errors
-/// If the file's model cannot be run.
-pub fn missing_on_gpus(gguf: &Gguf) -> Result<Vec<&'static str>, Error> {
+/// If the file's model cannot be run, or an adapter is of another model.
+pub fn missing_on_gpus(gguf: &Gguf, adapters: &[Adapter]) -> Result<Vec<&'static str>, Error> {
+    let mut used = Decoder::<Shapes>::operations(gguf)?;
+    if !adapters.is_empty() {
+        used.extend(Fitted::new(gguf, adapters)?.operations);
+    }
+    Ok(without(&used))
+}
+
+/// Those of some operations that GPUs do not have.
+fn without(used: &BTreeSet<&'static str>) -> Vec<&'static str> {
     #[cfg(feature = "gpu")]
     let without = <Gpu as candor_ops::Prims>::WITHOUT;
     #[cfg(not(feature = "gpu"))]
     let without: &[&str] = &[];
-    let used = Decoder::<Shapes>::operations(gguf)?;
-    Ok(without.iter().copied().filter(|operation| used.contains(operation)).collect())
+    without.iter().copied().filter(|operation| used.contains(operation)).collect()
 }
 
 /// A model on its backends, and what there is to say of it.
@@ -95,7 +104,9 @@ pub(crate) struct Placed {
 pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> {
     let config = Config::from_gguf(gguf)?;
     let mut backends = Backends::new(options)?;
-    let missing = if backends.gpus.is_empty() { Vec::new() } else { missing_on_gpus(gguf)? };
+    let adapters = &options.adapters;
+    let fitted = Fitted::new(gguf, adapters)?;
+    let missing = if backends.gpus.is_empty() { Vec::new() } else { without(&fitted.operations) };
     let on_cpu = (!missing.is_empty()).then(|| {
         format!("this model has operations that GPUs do not have here ({}): using the processor", missing.join(", "))
     });
@@ -108,14 +119,16 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
     let (parts, decision) = match &options.placement {
         Placement::Planned if backends.gpus.is_empty() => (vec![(backends.first(), Part::whole(config.layers))], None),
         Placement::Planned => {
-            let Plan { parts, reason, over_budget } = backends.plan(gguf, &config)?;
+            let Plan { parts, reason, over_budget } = backends.plan(gguf, &config, fitted.bytes)?;
             (parts, Some((reason, over_budget)))
         }
         Placement::Parts(listed) => (plan::listed(listed, config.layers)?, None),
     };
+    let scales: Vec<f32> = adapters.iter().map(Adapter::scale).collect();
+    let changes = Changes { all: &fitted.changes, scales: &scales };
     let (mut loaded, mut labels) = (Vec::new(), Vec::<String>::new());
     for (target, part) in &parts {
-        let (part, label) = backends.visit(*target, Load { gguf, part })??;
+        let (part, label) = backends.visit(*target, Load { gguf, part, changes })??;
         loaded.push(part);
         if !labels.contains(&label) {
             labels.push(label);
@@ -132,6 +145,7 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
 struct Load<'a> {
     gguf: &'a Gguf,
     part: &'a Part,
+    changes: Changes<'a>,
 }
 
 impl BackendVisitor for Load<'_> {
@@ -145,7 +159,7 @@ impl BackendVisitor for Load<'_> {
             + Sync
             + 'static,
     {
-        Ok((runner::load(self.gguf, ops, self.part)?, label))
+        Ok((runner::load(self.gguf, ops, self.part, self.changes)?, label))
     }
 }
 
@@ -183,14 +197,16 @@ impl<'a> Backends<'a> {
         }
     }
 
-    /// The layout over GPUs and the processor, with room for the sessions that the options describe.
-    fn plan(&self, gguf: &Gguf, config: &Config) -> Result<Plan, Error> {
+    /// The layout over GPUs and the processor, with room for the sessions that the options describe and for `adapters` bytes
+    /// of adapters: who knows how many of them go where.
+    fn plan(&self, gguf: &Gguf, config: &Config, adapters: u64) -> Result<Plan, Error> {
         let asked = &self.options.offload;
         let room = Room::planned(config, 1, &self.options.session);
         let needs = Needs::of(gguf, &room.plan, room.chunk, room.outputs(config))?;
         let shares = asked.split.iter().copied().map(Some).chain(std::iter::repeat(None));
         let budgets = self.gpus.iter().zip(shares).map(|(gpu, share)| {
             let bytes = [gpu.info.budget_bytes, asked.memory].into_iter().flatten().min();
+            let bytes = bytes.map(|bytes| bytes.saturating_sub(adapters));
             let share = share.unwrap_or_else(|| bytes.map_or(1.0, |bytes| bytes as f32));
             Budget { name: gpu.info.description.clone(), bytes, share }
         });

@@ -1,6 +1,6 @@
 //! What can go wrong between a file and a text.
 
-use crate::{sampler, saved};
+use crate::{adapter, sampler, saved};
 
 /// What can go wrong between a file and a text.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,31 @@ pub enum Error {
     /// The sampling settings make no sense.
     #[error(transparent)]
     Sampler(#[from] sampler::Error),
+    /// An adapter is none, or none of the model's.
+    #[error("adapter {name}: {error}")]
+    Adapter {
+        /// What the adapter is called.
+        name: String,
+        /// What is wrong.
+        error: adapter::Error,
+    },
+    /// A model was expected, and an adapter found.
+    #[error("the file is an adapter for {arch} models: it is no model itself")]
+    AdapterAsModel {
+        /// Architecture of the models that it is for.
+        arch: String,
+    },
+    /// A model was expected, and a control vector found.
+    #[error("the file is a control vector: it is no model itself, and not supported")]
+    ControlVector,
+    /// Not as many scales as adapters.
+    #[error("scales of adapters: expected {expected}, got {got}")]
+    Scales {
+        /// Adapters of the model.
+        expected: usize,
+        /// Scales given.
+        got: usize,
+    },
     /// A session cannot be saved or taken back.
     #[error(transparent)]
     Saved(#[from] saved::Error),

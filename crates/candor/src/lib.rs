@@ -15,10 +15,11 @@
 //! ```
 //!
 //! A [`Model`] is a file whose weights are on a [`Device`]; a [`Session`] is a sequence of tokens with its keys and
-//! values; [`Session::generate`] continues a prompt; an [`Embedder`] makes vectors of texts. Nothing here prints, and nothing starts a thread but the
-//! processor's pool.
+//! values; [`Session::generate`] continues a prompt; an [`Embedder`] makes vectors of texts; an [`Adapter`]
+//! changes what a model computes. Nothing here prints, and nothing starts a thread but the processor's pool.
 #![forbid(unsafe_code)]
 
+pub mod adapter;
 mod backends;
 mod ceilings;
 mod device;
@@ -49,6 +50,7 @@ pub use candor_ops as ops;
 pub use candor_tokenizer as tokenizer;
 pub use candor_tokenizer::{ChatContext, ChatTemplate, Message, Tokenizer};
 
+pub use adapter::Adapter;
 pub use backends::{BackendVisitor, chosen_gpus, devices, missing_on_gpus, visit_backend};
 pub use ceilings::{Ceilings, ceilings};
 pub use device::{Device, DeviceInfo, GpuLayers, Offload, Placement};

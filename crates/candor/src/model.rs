@@ -10,7 +10,7 @@ use candor_models::{Config, Gives};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
 use crate::{
-    Device, EmbedOptions, Embedder, Error, Offload, Placement, Sequences, Session, SessionOptions,
+    Adapter, Device, EmbedOptions, Embedder, Error, Offload, Placement, Sequences, Session, SessionOptions, adapter,
     backends::{self, Placed},
     runner::Loaded,
 };
@@ -34,6 +34,8 @@ pub struct LoadOptions {
     pub offload: Offload,
     /// How the model is laid out over devices.
     pub placement: Placement,
+    /// What changes the model's weights. Sessions choose by how much: see [`Session::scale_adapters`].
+    pub adapters: Vec<Adapter>,
     /// The session that a plan leaves room for in a GPU's memory.
     pub session: SessionOptions,
     /// Threads of the processor for a token; 0 takes one per physical core.
@@ -64,6 +66,7 @@ struct Inner {
     tokenizer: Arc<Tokenizer>,
     template: Option<Result<ChatTemplate, String>>,
     placed: Placed,
+    adapters: Vec<Adapter>,
 }
 
 /// The small chat model that the program carries.
@@ -98,6 +101,7 @@ impl Model {
     /// # Errors
     /// If the file holds something that cannot be run: the message names it.
     pub fn from_gguf(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
+        adapter::refuse(&gguf)?;
         let config = Config::from_gguf(&gguf)?;
         let tokenizer = Arc::new(Tokenizer::from_metadata(gguf.metadata())?);
         if tokenizer.vocab_size() > config.vocab {
@@ -106,7 +110,8 @@ impl Model {
         let template = gguf.metadata().str("tokenizer.chat_template")?;
         let template = template.map(|source| ChatTemplate::new(source).map_err(|error| error.to_string()));
         let placed = backends::load(&gguf, options)?;
-        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, placed }) })
+        let adapters = options.adapters.clone();
+        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, placed, adapters }) })
     }
 
     /// Where the model runs, for people to read: `cpu, avx2 kernels, 8 threads`.
@@ -127,6 +132,24 @@ impl Model {
     /// Whether logits are the same to the bit however many tokens are computed at once.
     pub fn is_batch_invariant(&self) -> bool {
         self.inner.placed.batch_invariant
+    }
+
+    /// What changes its weights, in the order of their scales.
+    pub fn adapters(&self) -> &[Adapter] {
+        &self.inner.adapters
+    }
+
+    /// The adapters' scales where nobody chooses others.
+    pub(crate) fn scales(&self) -> Vec<f32> {
+        self.adapters().iter().map(Adapter::scale).collect()
+    }
+
+    /// Says so where there are not as many scales as adapters.
+    pub(crate) fn expect_scales(&self, scales: &[f32]) -> Result<(), Error> {
+        match (self.adapters().len(), scales.len()) {
+            (expected, got) if expected != got => Err(Error::Scales { expected, got }),
+            _ => Ok(()),
+        }
     }
 
     /// The file.

@@ -5,7 +5,7 @@ use std::{ops::Add, sync::Arc};
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
-use candor_ops::{KvPlan, Ops, Step, Stored, Tap, Traffic};
+use candor_ops::{Adapted, KvPlan, LowRank, Ops, Prims, Step, Stored, Tap, Traffic};
 
 use crate::{Error, Observed, Observer};
 
@@ -62,6 +62,8 @@ pub(crate) trait RunPart: Send {
     fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
     /// What was exchanged with the device so far.
     fn traffic(&self) -> Traffic;
+    /// Other scales of the adapters from the next step on.
+    fn rescale(&mut self, scales: &[f32]);
 }
 
 impl Loaded {
@@ -121,6 +123,11 @@ impl Run {
         self.parts.iter().map(|part| part.traffic()).fold(Traffic::default(), Traffic::add)
     }
 
+    /// Other scales of the adapters from the next step on; as many as there are adapters.
+    pub(crate) fn rescale(&mut self, scales: &[f32]) {
+        self.parts.iter_mut().for_each(|part| part.rescale(scales));
+    }
+
     /// As [`Run::step`], and every named value is shown to `observer`.
     pub(crate) fn step_observed(
         &mut self,
@@ -150,17 +157,33 @@ impl<B: Ops> Tap<B> for Watch<'_> {
     }
 }
 
+/// What changes a model's weights.
+#[derive(Clone, Copy)]
+pub(crate) struct Changes<'a> {
+    /// All of them.
+    pub(crate) all: &'a Arc<[LowRank]>,
+    /// The scales that they obey in the beginning.
+    pub(crate) scales: &'a [f32],
+}
+
 /// Loads a part's weights into a backend.
-pub(crate) fn load<B>(gguf: &Gguf, mut ops: B, part: &Part) -> Result<Arc<dyn LoadedPart>, candor_models::Error>
+pub(crate) fn load<B>(
+    gguf: &Gguf,
+    ops: B,
+    part: &Part,
+    changes: Changes<'_>,
+) -> Result<Arc<dyn LoadedPart>, candor_models::Error>
 where
     B: Backend + Sync + 'static,
-    Decoder<B>: Send + Sync,
-    Scratch<B>: Send,
+    Decoder<Adapted<B>>: Send + Sync,
+    Scratch<Adapted<B>>: Send,
+    B::Buf: Send,
     B::Kv: Send,
     B::Routes: Send,
 {
+    let mut ops = Adapted::new(ops, changes.all.clone(), Vec::new());
     let model = Arc::new(Decoder::load_part(gguf, &mut ops, part)?);
-    Ok(Arc::new(On { model, ops }))
+    Ok(Arc::new(On { model, ops: ops.into_base(), scales: changes.scales.to_vec() }))
 }
 
 /// What a backend must be to serve several sessions.
@@ -168,8 +191,9 @@ pub(crate) trait Backend: Ops + Clone + Send {}
 impl<B: Ops + Clone + Send> Backend for B {}
 
 struct On<B: Ops> {
-    model: Arc<Decoder<B>>,
+    model: Arc<Decoder<Adapted<B>>>,
     ops: B,
+    scales: Vec<f32>,
 }
 
 struct Running<B: Ops> {
@@ -182,13 +206,15 @@ struct Running<B: Ops> {
 impl<B> LoadedPart for On<B>
 where
     B: Backend + Sync + 'static,
-    Decoder<B>: Send + Sync,
-    Scratch<B>: Send,
+    Decoder<Adapted<B>>: Send + Sync,
+    Scratch<Adapted<B>>: Send,
+    B::Buf: Send,
     B::Kv: Send,
     B::Routes: Send,
 {
     fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Box<dyn RunPart>, Error> {
-        let mut ops = self.ops.clone();
+        // The changes are with the weights already.
+        let mut ops = Adapted::new(self.ops.clone(), Arc::new([]), self.scales.clone());
         ops.check_kv(plan).map_err(candor_models::Error::from)?;
         let mut scratch = self.model.scratch(&mut ops, rows, outputs);
         scratch.far = plan.context > self.model.config().original_context();
@@ -197,11 +223,12 @@ where
     }
 }
 
-impl<B> RunPart for Running<B>
+impl<B> RunPart for Running<Adapted<B>>
 where
     B: Ops + Send,
-    Decoder<B>: Send + Sync,
-    Scratch<B>: Send,
+    Decoder<Adapted<B>>: Send + Sync,
+    Scratch<Adapted<B>>: Send,
+    B::Buf: Send,
     B::Kv: Send,
     B::Routes: Send,
 {
@@ -267,6 +294,10 @@ where
 
     fn traffic(&self) -> Traffic {
         self.ops.traffic()
+    }
+
+    fn rescale(&mut self, scales: &[f32]) {
+        self.ops.rescale(scales);
     }
 }
 

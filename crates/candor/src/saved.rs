@@ -232,7 +232,15 @@ impl Session {
         let parts = self.stored()?;
         let parts: Vec<String> =
             parts.iter().map(|cache| format!("{} layers on {}", cache.layers(), cache.layout())).collect();
-        Ok(format!("keys {keys}, values {values}{far}{rings}, {}", parts.join(", ")))
+        let parts = parts.join(", ");
+        let adapters = self.model().adapters().iter().zip(self.adapter_scales()).filter(|(_, scale)| **scale != 0.0);
+        // The bits of a scale, since so many of its digits count.
+        let adapters: String = adapters
+            .map(|(adapter, scale)| {
+                format!(", adapter {:016x} by {scale} ({:08x})", fingerprint(adapter.gguf()), scale.to_bits())
+            })
+            .collect();
+        Ok(format!("keys {keys}, values {values}{far}{rings}, {parts}{adapters}"))
     }
 }
 

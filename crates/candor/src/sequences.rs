@@ -15,6 +15,7 @@ pub struct Sequences {
     room: Room,
     all: Vec<Sequence>,
     logits: Vec<f32>,
+    scales: Vec<f32>,
 }
 
 /// One of them.
@@ -38,7 +39,8 @@ impl Sequences {
         let room = Room::new(loaded.config(), count, options)?;
         // A pass over all sequences needs as many rows, and the logits of every one.
         let run = loaded.begin(&room.plan, room.chunk.max(count), count)?;
-        Ok(Sequences { model, run, room, all: vec![Sequence::default(); count], logits: Vec::new() })
+        let (all, scales) = (vec![Sequence::default(); count], model.scales());
+        Ok(Sequences { model, run, room, all, logits: Vec::new(), scales })
     }
 
     /// Tokens seen so far, of each sequence.
@@ -49,6 +51,21 @@ impl Sequences {
     /// Positions that each sequence has.
     pub fn context(&self) -> usize {
         self.room.plan.context
+    }
+
+    /// Changes the model by so much for these sequences from now on: a scale for each of [`Model::adapters`]. What the
+    /// sequences have seen is computed anew with them when they next go on.
+    ///
+    /// # Errors
+    /// If there are not as many scales as adapters.
+    pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
+        self.model.expect_scales(scales)?;
+        if self.scales != scales {
+            self.run.rescale(scales);
+            self.scales.copy_from_slice(scales);
+            self.all.iter_mut().for_each(|sequence| sequence.past.truncate(&self.room.plan, 0));
+        }
+        Ok(())
     }
 
     /// Forgets all but the first `len` tokens of every sequence. A model with states, which cannot be taken back, computes

@@ -60,6 +60,8 @@ pub struct Session {
     /// Which of them are in memory; fewer than there are after going back where that cannot be done in place.
     past: Past,
     logits: Vec<f32>,
+    /// By how much each of the model's adapters changes it.
+    scales: Vec<f32>,
     best: Best,
     speculation: Option<Speculation>,
     ahead: Ahead,
@@ -140,8 +142,22 @@ impl Session {
         let Room { plan, chunk } = room;
         let run = loaded.begin(&plan, chunk, max_outputs)?;
         let (tokens, past, logits, best) = (Vec::new(), Past::default(), Vec::new(), Best::Unknown);
-        let (text, speculation, ahead) = (Vec::new(), None, Ahead::default());
-        Ok(Session { model, run, plan, chunk, max_outputs, text, tokens, past, logits, best, speculation, ahead })
+        let (text, scales, speculation, ahead) = (Vec::new(), model.scales(), None, Ahead::default());
+        Ok(Session {
+            model,
+            run,
+            plan,
+            chunk,
+            max_outputs,
+            text,
+            tokens,
+            past,
+            logits,
+            scales,
+            best,
+            speculation,
+            ahead,
+        })
     }
 
     /// The model.
@@ -168,6 +184,29 @@ impl Session {
     /// The token of the last one's greatest logit, where it was found without reading logits.
     pub(crate) fn best(&self) -> Best {
         self.best
+    }
+
+    /// By how much each of [`Model::adapters`] changes the model for this session.
+    pub fn adapter_scales(&self) -> &[f32] {
+        &self.scales
+    }
+
+    /// Changes the model by so much for this session from now on: a scale for each of [`Model::adapters`], of which 0 costs
+    /// nothing. What the session has seen is computed anew with them when it next goes on.
+    ///
+    /// # Errors
+    /// If there are not as many scales as adapters.
+    pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
+        self.model.expect_scales(scales)?;
+        if self.scales != scales {
+            self.run.rescale(scales);
+            self.scales.copy_from_slice(scales);
+            self.drop_ahead();
+            self.past.truncate(&self.plan, 0);
+            self.logits.clear();
+            self.best = Best::Unknown;
+        }
+        Ok(())
     }
 
     /// What the session has exchanged with devices so far; nothing on the processor.

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use candor::{EmbedOptions, Embedder, Pooling, SessionOptions};
+use candor::{Adapter, EmbedOptions, Embedder, Pooling, SessionOptions};
 use serde_json::{Value, json};
 
 use crate::{
@@ -32,7 +32,7 @@ pub fn embed(args: &EmbedArgs, line: &Line) -> Result<ExitCode, Error> {
         Some("prompt") => args.prompt.clone(),
         _ => lines(args.file.as_deref())?,
     };
-    let mut embedder = open(source, &args.options(), &args.performance, &args.output)?;
+    let mut embedder = open((source, args.lora.open()?), &args.options(), &args.performance, &args.output)?;
     let ids: Vec<Vec<u32>> = texts.iter().map(|text| embedder.encode(text)).collect();
     let vectors = vectors(&mut embedder, &ids, &args.output)?;
     let made = Made { vectors, width: embedder.width(), pooling: embedder.pooling() };
@@ -59,7 +59,7 @@ pub fn embed(args: &EmbedArgs, line: &Line) -> Result<ExitCode, Error> {
 pub fn rerank(args: &RerankArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?;
     let documents = lines(args.file.as_deref())?;
-    let mut embedder = open(source, &args.options(), &args.performance, &args.output)?;
+    let mut embedder = open((source, args.lora.open()?), &args.options(), &args.performance, &args.output)?;
     let pairs = documents.iter().map(|document| embedder.encode_pair(&args.query, document));
     let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
     let scores = vectors(&mut embedder, &pairs, &args.output)?;
@@ -96,14 +96,14 @@ fn lines(file: Option<&Path>) -> Result<Vec<String>, Error> {
 }
 
 fn open(
-    source: Source,
+    (source, adapters): (Source, Vec<Adapter>),
     options: &EmbedOptions,
     performance: &PerformanceArgs,
     output: &OutputArgs,
 ) -> Result<Embedder, Error> {
     let room =
         SessionOptions { batch: options.rows, ubatch: options.rows, context: options.rows, ..Default::default() };
-    let opened = source.open(performance, room, output)?;
+    let opened = source.open(performance, adapters, room, output)?;
     let embedder = opened.model.embedder(options)?;
     if output.verbose {
         say!("model: {}, {}", opened.source.name(), opened.model.device_label());

@@ -224,6 +224,11 @@ impl Error {
             },
             Error::Escape(_) => r#"the escapes are \n \t \r \\ \" \' and \x41"#,
             Error::NoPromptCache { .. } => "--prompt-cache names a file of its own, which is made where there is none",
+            Error::Candor(candor::Error::Adapter { error, .. }) => return Some(adapter_hint(error).to_owned()),
+            Error::Candor(candor::Error::AdapterAsModel { .. }) => {
+                "--lora FILE applies it to a model: candor run MODEL --lora FILE"
+            }
+            Error::Candor(candor::Error::ControlVector) => "candor runs models, and LoRA adapters of them with --lora",
             Error::Candor(candor::Error::Saved(_)) => "--device cpu runs on the processor; leave out --prompt-cache",
             Error::Candor(candor::Error::SpeculationOnStates { .. }) => "leave out --model-draft and --prompt-lookup",
             Error::Candor(candor::Error::DraftVocabulary { .. } | candor::Error::DraftVocabularySize { .. }) => {
@@ -317,6 +322,21 @@ impl Error {
         if let Some(hint) = self.hint() {
             crate::output::say!("hint: {hint}");
         }
+    }
+}
+
+/// What can be done about an adapter that is none, or none of the model's.
+fn adapter_hint(error: &candor::adapter::Error) -> &'static str {
+    use candor::adapter::Error;
+    match error {
+        Error::NoAdapter { .. } => "--lora takes a LoRA adapter; a model is the argument, or follows -m",
+        Error::Architecture { .. } | Error::NoTarget { .. } | Error::Shape { .. } => {
+            "an adapter fits the model that it was trained on; `candor show` says what it changes"
+        }
+        Error::Half { .. } | Error::Empty | Error::Gguf(_) | Error::Alpha { .. } => {
+            "the file is incomplete: llama.cpp's convert_lora_to_gguf.py makes one anew"
+        }
+        _ => "leave the adapter out, or merge it into the model before the model is converted",
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use candor::{LoadOptions, Model, SessionOptions, gguf::Gguf};
+use candor::{Adapter, LoadOptions, Model, SessionOptions, gguf::Gguf};
 
 use crate::{
     args::{Line, ModelArgs, OutputArgs, PerformanceArgs, When},
@@ -78,14 +78,15 @@ impl Source {
         }
     }
 
-    /// Loads the model, with room for a session on a GPU.
+    /// Loads the model with adapters, and with room for a session on a GPU.
     pub fn open(
         self,
         performance: &PerformanceArgs,
+        adapters: Vec<Adapter>,
         session: SessionOptions,
         output: &OutputArgs,
     ) -> Result<Opened, Error> {
-        let mut options = LoadOptions { session, ..performance.load()? };
+        let mut options = LoadOptions { session, adapters, ..performance.load()? };
         if !performance.no_verify {
             options = trust::settle(&self, options)?;
         }

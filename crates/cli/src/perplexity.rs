@@ -25,7 +25,7 @@ pub fn perplexity(args: &PerplexityArgs, line: &Line) -> Result<ExitCode, Error>
         None => text::of_stdin()?,
     };
     let session = answer::session_options(args.ctx_size, &args.cache, &args.performance);
-    let opened = source.open(&args.performance, session, &args.output)?;
+    let opened = source.open(&args.performance, args.lora.open()?, session, &args.output)?;
     let tokens =
         opened.model.tokenizer().encode(&text::without_last_break(text), Encode { bos: true, specials: false });
     let mut session = opened.model.session(&session)?;

@@ -7,13 +7,17 @@ use crate::{
     memory,
     open::Opened,
     output::{Bytes, Count, say},
-    show::summary,
+    show::{self, summary},
 };
 
 /// Says what runs, and where.
 pub fn say_model(opened: &Opened, session: &Session, cache: &CacheArgs, performance: &PerformanceArgs) {
     let Opened { model, source, .. } = opened;
     say!("model: {}, {}", source.name(), in_short(model));
+    for (adapter, scale) in model.adapters().iter().zip(session.adapter_scales()) {
+        let (weights, ranks) = (adapter.targets().len(), show::adapter::ranks(adapter));
+        say!("adapter: {} by {scale}, {weights} weights, rank {ranks}", adapter.name());
+    }
     say!("device: {}", model.device_label());
     let (k, v) = (cache.cache_type_k, cache.cache_type_v);
     let bytes = memory::cache_bytes(model.config(), session.context(), k, v);

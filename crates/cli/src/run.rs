@@ -40,7 +40,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let guesses = Guesses::of(line, &args.speculation)?;
     let prompt = prompt(&args.prompt, args.template.escape, line)?;
     let size = answer::session_options(args.context.ctx_size, &args.context.cache, &args.performance);
-    let opened = source.open(&args.performance, size, &args.output)?;
+    let opened = source.open(&args.performance, args.lora.open()?, size, &args.output)?;
     opened.model.continues_text()?;
     let text = full_text(args, line, &opened.model, &prompt)?;
     let tokens = opened.model.encode_prompt(&text);

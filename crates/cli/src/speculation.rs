@@ -54,7 +54,7 @@ impl<'a> Guesses<'a> {
             Guesser::Text => Speculation::new(PromptLookup::default()),
             Guesser::Model(source) => {
                 let options = SessionOptions { context: session.context(), ..options };
-                let opened = source.clone().open(performance, options, output)?;
+                let opened = source.clone().open(performance, Vec::new(), options, output)?;
                 let draft = opened.model.session(&options)?;
                 let drafter = DraftModel::new(draft, session.model(), self.args.draft_p_min)?;
                 if output.verbose {

@@ -14,7 +14,7 @@ pub fn settle(source: &Source, options: LoadOptions) -> Result<LoadOptions, Erro
         return Ok(options);
     }
     let gguf = source.quietly()?;
-    if !candor::missing_on_gpus(&gguf)?.is_empty() {
+    if !candor::missing_on_gpus(&gguf, &options.adapters)?.is_empty() {
         // Whoever loads the model says what follows from it.
         return Ok(options);
     }

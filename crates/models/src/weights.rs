@@ -100,10 +100,7 @@ impl<'a, B: Prims> Weights<'a, B> {
         range: Range<usize>,
     ) -> Result<B::Weight, Error> {
         let tensor = self.shaped(name, (cols, rows), |shape| shape == [cols as u64, rows as u64])?;
-        let stride = tensor.bytes.len() / rows.max(1);
-        let bytes = tensor.bytes.slice(range.start * stride..range.end * stride);
-        let name = part_name(name, &range);
-        Ok(self.ops.weight(Tensor { name, rows: range.len(), bytes, ..tensor })?)
+        Ok(self.ops.weight(tensor.part(range))?)
     }
 
     /// Some elements of the vector `name`, which has `len` and a format of single numbers.
@@ -114,7 +111,7 @@ impl<'a, B: Prims> Weights<'a, B> {
         }
         let size = tensor.format.block_bytes();
         let bytes = tensor.bytes.slice(range.start * size..range.end * size);
-        let name = part_name(name, &range);
+        let name = Tensor::part_name(name, &range);
         Ok(self.ops.weight(Tensor { name, cols: range.len(), bytes, ..tensor })?)
     }
 
@@ -200,9 +197,4 @@ impl<'a, B: Prims> Weights<'a, B> {
         let bytes = self.gguf.data(info);
         Ok(Some(Tensor { name: name.into(), format: info.format, rows, cols, bytes }))
     }
-}
-
-/// A part's name: weights of one name are one weight.
-fn part_name(name: &str, range: &Range<usize>) -> String {
-    format!("{name}[{}..{}]", range.start, range.end)
 }

@@ -6,6 +6,7 @@
 //! [`Shapes`] checks dimensions and counts work. Nothing here knows a model, a file or a thread.
 #![forbid(unsafe_code)]
 
+mod adapted;
 mod attention;
 mod columns;
 mod kv;
@@ -23,6 +24,7 @@ mod tap;
 mod tensor;
 mod unary;
 
+pub use adapted::{Adapted, AdaptedWeight, LowRank};
 pub use attention::{Attention, Mask, Relative, alibi_slope, relative_bucket, sequence_len};
 pub use columns::Columns;
 pub use kv::{KvFormat, KvPlan, LayerCache, RING};

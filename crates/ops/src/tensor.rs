@@ -1,5 +1,7 @@
 //! A weight on its way from a file to a backend.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use candor_quant::Format;
 
@@ -26,6 +28,32 @@ impl Tensor {
     pub fn row(&self, row: usize) -> &[u8] {
         let stride = self.bytes.len() / self.rows;
         &self.bytes[row * stride..(row + 1) * stride]
+    }
+
+    /// Some of the rows. Their name says which: weights of one name are one weight.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn part(&self, rows: Range<usize>) -> Tensor {
+        let stride = self.bytes.len() / self.rows.max(1);
+        let bytes = self.bytes.slice(rows.start * stride..rows.end * stride);
+        let name = Tensor::part_name(&self.name, &rows);
+        Tensor { name, format: self.format, rows: rows.len(), cols: self.cols, bytes }
+    }
+
+    /// The name of some rows of a tensor, or elements of a vector.
+    pub fn part_name(name: &str, range: &Range<usize>) -> String {
+        format!("{name}[{}..{}]", range.start, range.end)
+    }
+
+    /// The file's name of the tensor that this is, or that it is some rows of, and which.
+    pub fn whole(&self) -> (&str, Option<Range<usize>>) {
+        let part = || {
+            let (name, range) = self.name.strip_suffix(']')?.rsplit_once('[')?;
+            let (start, end) = range.split_once("..")?;
+            Some((name, start.parse().ok()?..end.parse().ok()?))
+        };
+        part().map_or((&self.name, None), |(name, range)| (name, Some(range)))
     }
 }
 
@@ -89,4 +117,20 @@ pub enum Error {
         /// Rows and columns found.
         got: [usize; 2],
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_knows_what_it_is_part_of() {
+        let bytes: Vec<u8> = (0..24).collect();
+        let tensor = Tensor { name: "a[b]".into(), format: Format::F32, rows: 3, cols: 2, bytes: bytes.into() };
+        assert_eq!(tensor.whole(), ("a[b]", None));
+        let part = tensor.part(1..3);
+        assert_eq!((part.rows, part.cols, &part.bytes[..]), (2, 2, &(8..24).collect::<Vec<u8>>()[..]));
+        assert_eq!(part.whole(), ("a[b]", Some(1..3)));
+        assert_eq!(Tensor { name: "x[1]".into(), ..part }.whole(), ("x[1]", None));
+    }
 }

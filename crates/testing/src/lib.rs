@@ -5,9 +5,11 @@
 
 mod answering;
 pub mod backend;
+mod lora;
 mod tiny;
 
 pub use answering::TinyT5;
+pub use lora::{Lora, is_matrix, merged};
 pub use tiny::{Random, Tiny};
 
 use std::{fs, io::Write, path::Path, path::PathBuf};

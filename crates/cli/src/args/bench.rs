@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use clap::{Args, ValueEnum};
 
 use super::{
-    CacheFormat, When,
+    CacheFormat, LoraArgs, When,
     device::{DeviceName, Layers},
 };
 
@@ -18,6 +18,8 @@ pub struct BenchArgs {
     /// A model file, as the argument; can be given more than once
     #[arg(short = 'm', long, value_name = "MODEL", help_heading = "Model")]
     pub model: Vec<PathBuf>,
+    #[command(flatten)]
+    pub lora: LoraArgs,
     #[command(flatten)]
     pub tests: TestArgs,
     #[command(flatten)]

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use candor::{EmbedOptions, Overlong, Pooling, Scaling};
 use clap::{Args, ValueEnum};
 
-use super::{ModelArgs, OutputArgs, PerformanceArgs};
+use super::{LoraArgs, ModelArgs, OutputArgs, PerformanceArgs};
 
 /// `candor embed`.
 #[derive(Debug, Args)]
 pub struct EmbedArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
     /// A text; can be given more than once; without it and -f each line of stdin is one
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Texts")]
     pub prompt: Vec<String>,
@@ -45,6 +47,8 @@ pub struct EmbedArgs {
 pub struct RerankArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
     /// What the documents are to answer
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, required = true, help_heading = "Texts")]
     pub query: String,

@@ -4,7 +4,7 @@ use std::{fmt, ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use clap::Args;
 
-use super::{CacheArgs, DeviceArgs, ModelArgs, OutputArgs, PerformanceArgs};
+use super::{CacheArgs, DeviceArgs, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs};
 
 /// `candor trace`.
 #[derive(Debug, Args)]
@@ -75,6 +75,8 @@ pub struct SelectArgs {
 pub struct LogitsArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
     #[command(flatten)]
     pub tokens: TokensArgs,
     #[command(flatten)]

@@ -10,6 +10,7 @@ pub mod device;
 pub mod embed;
 pub mod inspect;
 pub mod kwargs;
+pub mod lora;
 pub mod parse;
 pub mod sampling;
 
@@ -27,6 +28,7 @@ pub use device::DeviceArgs;
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use kwargs::Kwargs;
+pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
 pub use sampling::SamplingArgs;
 
@@ -103,6 +105,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
+    pub lora: LoraArgs,
+    #[command(flatten)]
     pub prompt: PromptArgs,
     #[command(flatten)]
     pub template: TemplateArgs,
@@ -128,6 +132,8 @@ pub struct RunArgs {
 pub struct ChatArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
     #[command(flatten)]
     pub template: TemplateArgs,
     #[command(flatten)]
@@ -365,6 +371,8 @@ pub struct TokenizeArgs {
 pub struct PerplexityArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
     /// The text (`-` is stdin), less one line break at its end
     #[arg(short, long, value_name = "FILE", help_heading = "Prompt")]
     pub file: Option<PathBuf>,

@@ -15,7 +15,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{LoadOptions, Model, Offload, tokenizer::CivilTime};
+use candor::{Adapter, LoadOptions, Model, Offload, tokenizer::CivilTime};
 use clap::error::ErrorKind;
 
 use crate::{
@@ -48,7 +48,11 @@ pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
         done: 0,
         total: sources.len() * plan.sites.len() * plan.tests.len(),
         notes: vec![format!("build: {}", env!("CARGO_PKG_VERSION"))],
+        adapters: args.lora.open()?,
     };
+    for adapter in &bench.adapters {
+        bench.notes.push(format!("adapter: {} by {}", adapter.name(), adapter.scale()));
+    }
     let mut printer = Printer::begin(io::stdout().lock(), args.output, &plan)?;
     // Also where a model or a test cannot be run the page is ended: what is above was measured.
     let whole = sources.iter().try_fold(true, |whole, source| Ok(whole && bench.model(source, &mut printer)?));
@@ -83,6 +87,8 @@ struct Bench<'a> {
     total: usize,
     /// What is said below the table.
     notes: Vec<String>,
+    /// What changes the models.
+    adapters: Vec<Adapter>,
 }
 
 impl Bench<'_> {
@@ -92,7 +98,8 @@ impl Bench<'_> {
             let (device, names) = site.device.parts();
             let offload = Offload { names, layers: site.layers.0, ..Offload::default() };
             let (threads, session) = (site.threads as usize, self.plan.largest());
-            let options = LoadOptions { device, offload, threads, session, ..LoadOptions::default() };
+            let adapters = self.adapters.clone();
+            let options = LoadOptions { device, offload, threads, session, adapters, ..LoadOptions::default() };
             let model = source.clone().open_with(&options, self.progress)?.model;
             model.refuse_answers("candor bench")?;
             if !self.tests(source, &model, site, printer)? {

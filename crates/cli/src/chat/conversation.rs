@@ -60,7 +60,7 @@ impl<'a> Conversation<'a> {
         let source = Source::of(line, &args.model)?;
         let template = template_of_file(&args.template)?;
         let system = system_prompt(line, &args.template)?;
-        let opened = source.open(&args.performance, session_options(args), &args.output)?;
+        let opened = source.open(&args.performance, args.lora.open()?, session_options(args), &args.output)?;
         let guesses = Guesses::of(line, &args.speculation)?;
         let session = open_session(args, &opened, template.as_ref(), &guesses)?;
         let conversation = Conversation {
@@ -182,8 +182,12 @@ impl<'a> Conversation<'a> {
     }
 
     fn change_model(&mut self, path: &str) -> Result<(), Error> {
-        let opened =
-            Source::File(path.into()).open(&self.args.performance, session_options(self.args), &self.args.output)?;
+        let opened = Source::File(path.into()).open(
+            &self.args.performance,
+            self.args.lora.open()?,
+            session_options(self.args),
+            &self.args.output,
+        )?;
         self.session = open_session(self.args, &opened, self.template.as_ref(), &self.guesses)?;
         self.opened = opened;
         say!("{} answers from now on", self.model_name());

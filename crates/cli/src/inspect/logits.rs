@@ -25,7 +25,12 @@ use crate::{
 pub fn logits(args: &LogitsArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?;
     let given = Given::of(&args.tokens, line)?;
-    let opened = source.open(&args.performance, session_options(0, &args.cache, &args.performance), &args.output)?;
+    let opened = source.open(
+        &args.performance,
+        args.lora.open()?,
+        session_options(0, &args.cache, &args.performance),
+        &args.output,
+    )?;
     let tokenizer = opened.model.tokenizer();
     let tokens = given.tokens(&opened.model)?;
     let mut session = opened.model.session(&session_options(tokens.len(), &args.cache, &args.performance))?;

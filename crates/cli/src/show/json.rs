@@ -68,8 +68,17 @@ fn head(gguf: &Gguf, source: &Source, args: &ShowArgs) -> Map<String, Json> {
         "dimensions": config, "tokenizer": tokenizer, "tokenizer_error": usage.tokenizer.as_ref().err(),
         "chat_template": usage.template, "memory": memory,
     });
+    let adapter = super::adapter::of(gguf, &source.name());
     match value {
-        Json::Object(object) => object,
+        Json::Object(mut object) => {
+            if let Some(adapter) = adapter {
+                object.insert(
+                    "adapter".into(),
+                    adapter.map_or_else(Json::from, |adapter| super::adapter::value(&adapter)),
+                );
+            }
+            object
+        }
         _ => Map::new(),
     }
 }

@@ -1,5 +1,6 @@
 //! `candor show`: what is in a model file, whether it can be run, and the memory that it needs.
 
+pub mod adapter;
 mod json;
 pub mod summary;
 
@@ -69,6 +70,11 @@ fn head(gguf: &Gguf, source: &Source, args: &ShowArgs, out: &mut impl Write) -> 
     }
     row(out, "parameters", format_args!("{} ({})", Count(summary.parameters), grouped(summary.parameters)))?;
     row(out, "formats", format_args!("{} ({:.2} bits per weight)", summary.formats_line(), summary.bits()))?;
+    match adapter::of(gguf, &source.name()) {
+        Some(Ok(adapter)) => return Ok(adapter::rows(&adapter, out)?),
+        Some(Err(error)) => return Ok(row(out, "not usable", error)?),
+        None => {}
+    }
     match &usage.config {
         Ok(config) => dimensions(config, out)?,
         Err(error) => row(out, "not runnable", error)?,

@@ -7,6 +7,7 @@ use crate::program::{candor, story};
 /// A value that each flag of `candor run` takes, in the order of the help.
 fn sample(flag: &str) -> &'static str {
     match flag {
+        "lora-scaled" => "a.gguf:0.5",
         "model" | "prompt" | "file" | "system-prompt" | "system-prompt-file" | "chat-template-file" => "some text",
         "chat-template-kwargs" => "{}",
         "raw" | "escape" | "no-mmap" | "no-verify" | "huge-pages" | "batch-invariant" | "ignore-eos"

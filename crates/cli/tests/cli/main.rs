@@ -1,6 +1,7 @@
 //! The `candor` command as users meet it: every test runs the program and looks at what it printed and how it ended.
 //! They need the built-in model alone; those on other files say so and are skipped without them.
 
+mod adapters;
 mod ahead;
 mod answers;
 mod bench;

@@ -1,0 +1,399 @@
+//! A backend whose weights may have low-rank changes beside them (Hu et al. 2021): `(w + scale * b @ a) x` is computed as
+//! `w x + b (scale * (a x))`. The weight itself is neither changed nor copied, and a change whose scale is 0 costs nothing.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Stored, Tensor, Traffic, Unary,
+};
+
+/// A change of a weight, in the file's words.
+#[derive(Clone, Debug)]
+pub struct LowRank {
+    /// The file's name of the weight.
+    pub target: String,
+    /// Which of the scales it obeys.
+    pub scale: usize,
+    /// What that scale is multiplied by.
+    pub factor: f32,
+    /// `[rank, in]`; of a weight that is a stack of matrices one below the other, as many. Of an embedding `[tokens, rank]`.
+    pub a: Tensor,
+    /// `[out, rank]`, or as many. Of an embedding `[width, rank]`.
+    pub b: Tensor,
+}
+
+/// A weight and its changes.
+#[derive(Debug)]
+pub struct AdaptedWeight<W> {
+    base: W,
+    changes: Vec<Change<W>>,
+}
+
+/// A change on a backend.
+#[derive(Debug)]
+struct Change<W> {
+    /// Its number among all.
+    number: usize,
+    scale: usize,
+    factor: f32,
+    a: W,
+    b: W,
+    /// Rows of `a`.
+    stacked: usize,
+    /// Rows of `b`.
+    rows: usize,
+    /// Columns of `b`.
+    rank: usize,
+}
+
+/// Runs `B` on weights with changes.
+#[derive(Debug)]
+pub struct Adapted<B: Prims> {
+    base: B,
+    changes: Arc<[LowRank]>,
+    /// Of each change, whether it was multiplied with anything.
+    applied: Vec<bool>,
+    scales: Vec<f32>,
+    rooms: Rooms<B::Buf>,
+}
+
+/// Room for values that nobody else sees, made when first needed.
+#[derive(Debug)]
+struct Rooms<Buf> {
+    /// Most rows that a buffer of a width was asked for.
+    rows: HashMap<usize, usize>,
+    /// `a x`, by width.
+    low: HashMap<usize, Buf>,
+    /// `b (a x)`, by width.
+    high: HashMap<usize, Buf>,
+}
+
+/// What a change is multiplied with.
+enum By<'a, B: Prims> {
+    All(&'a B::Buf),
+    Outputs(&'a B::Buf, &'a Step<'a>),
+    Experts(&'a B::Buf, &'a B::Routes),
+    Heads(&'a B::Buf, usize),
+    /// Rows of `a` are looked up.
+    Tokens(&'a Step<'a>),
+}
+
+impl<B: Prims> Adapted<B> {
+    /// The backend with changes for the weights that it will be given. `scales` are those that they name.
+    pub fn new(base: B, changes: Arc<[LowRank]>, scales: Vec<f32>) -> Adapted<B> {
+        let applied = vec![false; changes.len()];
+        let rooms = Rooms { rows: HashMap::new(), low: HashMap::new(), high: HashMap::new() };
+        Adapted { base, changes, applied, scales, rooms }
+    }
+
+    /// The backend alone.
+    pub fn into_base(self) -> B {
+        self.base
+    }
+
+    /// The backend.
+    pub fn base(&mut self) -> &mut B {
+        &mut self.base
+    }
+
+    /// Other scales from now on.
+    ///
+    /// # Panics
+    /// If there are not as many as before.
+    pub fn rescale(&mut self, scales: &[f32]) {
+        self.scales.copy_from_slice(scales);
+    }
+
+    /// Of each change, whether it was multiplied with anything so far, be it by a scale of 0.
+    pub fn applied(&self) -> &[bool] {
+        &self.applied
+    }
+
+    /// Takes, or makes, the room for a change's two products, which are so wide.
+    fn rooms(&mut self, [narrow, wide]: [usize; 2]) -> [B::Buf; 2] {
+        let Adapted { base, rooms: Rooms { rows, low, high }, .. } = self;
+        // A sum is as high as the buffer that it is added to; the other is narrow, so that it may as well serve all.
+        let most = rows.values().copied().max().unwrap_or(0);
+        let fitting = rows.get(&wide).copied().unwrap_or(most);
+        [
+            low.remove(&narrow).unwrap_or_else(|| base.buffer(most, narrow)),
+            high.remove(&wide).unwrap_or_else(|| base.buffer(fitting, wide)),
+        ]
+    }
+
+    /// The scale of a change; `None` where it does nothing.
+    fn scale(&mut self, change: &Change<B::Weight>) -> Option<f32> {
+        if let Some(applied) = self.applied.get_mut(change.number) {
+            *applied = true;
+        }
+        let scale = self.scales.get(change.scale)? * change.factor;
+        (scale != 0.0).then_some(scale)
+    }
+}
+
+impl<B: Ops> Adapted<B> {
+    /// `out += scale * b (a x)` for each change of a weight that was multiplied with `x`.
+    fn adapt(&mut self, out: &mut B::Buf, w: &AdaptedWeight<B::Weight>, by: &By<'_, B>) {
+        for change in &w.changes {
+            if let Some(scale) = self.scale(change) {
+                self.adapt_once(out, (change, scale), by);
+            }
+        }
+    }
+
+    fn adapt_once(&mut self, out: &mut B::Buf, (change, scale): (&Change<B::Weight>, f32), by: &By<'_, B>) {
+        let Change { a, b, stacked, rows, rank, .. } = change;
+        let widths = match by {
+            By::All(_) | By::Outputs(..) | By::Heads(..) => [*stacked, *rows],
+            // A matrix for each expert, of which a row has one.
+            By::Experts(..) => [*rank, rows / (stacked / (*rank).max(1)).max(1)],
+            By::Tokens(_) => [*rank, *rows],
+        };
+        let [mut low, mut high] = self.rooms(widths);
+        let base = &mut self.base;
+        match by {
+            By::All(x) => base.matmul(&mut low, x, a),
+            By::Outputs(x, step) => base.matmul_rows(&mut low, x, a, step),
+            By::Experts(x, routes) => base.matmul_experts(&mut low, x, a, routes),
+            By::Heads(x, heads) => base.matmul_heads(&mut low, x, a, *heads),
+            By::Tokens(step) => base.embed(&mut low, a, step),
+        }
+        if scale != 1.0 {
+            base.unary(&mut low, Unary::scale(scale));
+        }
+        match by {
+            By::Experts(_, routes) => {
+                base.matmul_experts(&mut high, &low, b, routes);
+                base.add(out, &high);
+            }
+            By::Heads(_, heads) => {
+                base.matmul_heads(&mut high, &low, b, *heads);
+                base.add(out, &high);
+            }
+            By::All(_) | By::Outputs(..) | By::Tokens(_) => base.matmul_add(out, &low, b, &mut high),
+        }
+        let [narrow, wide] = widths;
+        self.rooms.low.insert(narrow, low);
+        self.rooms.high.insert(wide, high);
+    }
+}
+
+impl<B: Ops> Prims for Adapted<B> {
+    type Weight = AdaptedWeight<B::Weight>;
+    type Buf = B::Buf;
+    type Kv = B::Kv;
+    type Rope = B::Rope;
+    type Snapshot = B::Snapshot;
+    type Routes = B::Routes;
+
+    const WITHOUT: &'static [&'static str] = B::WITHOUT;
+
+    fn weight(&mut self, tensor: Tensor) -> Result<Self::Weight, Error> {
+        let (whole, rows) = tensor.whole();
+        let mut changes = Vec::new();
+        for (number, change) in self.changes.iter().enumerate().filter(|(_, change)| change.target == whole) {
+            let LowRank { scale, factor, ref a, ref b, .. } = *change;
+            let b = match &rows {
+                Some(rows) => b.part(rows.clone()),
+                None => b.clone(),
+            };
+            let (stacked, rows, rank) = (a.rows, b.rows, b.cols);
+            let (a, b) = (self.base.weight(a.clone())?, self.base.weight(b)?);
+            changes.push(Change { number, scale, factor, a, b, stacked, rows, rank });
+        }
+        Ok(AdaptedWeight { base: self.base.weight(tensor)?, changes })
+    }
+    fn buffer(&mut self, rows: usize, width: usize) -> B::Buf {
+        let most = self.rooms.rows.entry(width).or_default();
+        *most = rows.max(*most);
+        self.base.buffer(rows, width)
+    }
+    fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
+        self.base.check_kv(plan)
+    }
+    fn kv(&mut self, plan: &KvPlan) -> B::Kv {
+        self.base.kv(plan)
+    }
+    fn rope_table(&mut self, rope: Rope) -> B::Rope {
+        self.base.rope_table(rope)
+    }
+    fn routes(&mut self, rows: usize, used: usize) -> B::Routes {
+        self.base.routes(rows, used)
+    }
+
+    fn embed(&mut self, out: &mut B::Buf, table: &Self::Weight, step: &Step) {
+        self.base.embed(out, &table.base, step);
+        self.adapt(out, table, &By::Tokens(step));
+    }
+    fn matmul(&mut self, out: &mut B::Buf, x: &B::Buf, w: &Self::Weight) {
+        self.base.matmul(out, x, &w.base);
+        self.adapt(out, w, &By::All(x));
+    }
+    fn matmul_rows(&mut self, out: &mut B::Buf, x: &B::Buf, w: &Self::Weight, step: &Step) {
+        self.base.matmul_rows(out, x, &w.base, step);
+        self.adapt(out, w, &By::Outputs(x, step));
+    }
+    fn matmul_heads(&mut self, out: &mut B::Buf, x: &B::Buf, w: &Self::Weight, heads: usize) {
+        self.base.matmul_heads(out, x, &w.base, heads);
+        self.adapt(out, w, &By::Heads(x, heads));
+    }
+    fn matmul_experts(&mut self, out: &mut B::Buf, x: &B::Buf, w: &Self::Weight, routes: &B::Routes) {
+        self.base.matmul_experts(out, x, &w.base, routes);
+        self.adapt(out, w, &By::Experts(x, routes));
+    }
+
+    fn rms_norm(&mut self, out: &mut B::Buf, x: &B::Buf, w: &Self::Weight, eps: f32) {
+        self.base.rms_norm(out, x, &w.base, eps);
+    }
+    fn norm(&mut self, x: &mut B::Buf, norm: Norm, weight: Option<&Self::Weight>, bias: Option<&Self::Weight>) {
+        self.base.norm(x, norm, weight.map(|w| &w.base), bias.map(|w| &w.base));
+    }
+    fn add_bias(&mut self, x: &mut B::Buf, bias: &Self::Weight) {
+        self.base.add_bias(x, &bias.base);
+    }
+    fn rope(&mut self, x: &mut B::Buf, rope: &B::Rope, head_dim: usize, step: &Step) {
+        self.base.rope(x, rope, head_dim, step);
+    }
+    fn kv_write(&mut self, kv: &mut B::Kv, layer: usize, k: &B::Buf, v: &B::Buf, step: &Step) {
+        self.base.kv_write(kv, layer, k, v, step);
+    }
+    fn attend(
+        &mut self,
+        out: &mut B::Buf,
+        q: &B::Buf,
+        kv: &B::Kv,
+        layer: usize,
+        attention: Attention<'_, Self::Weight>,
+        step: &Step,
+    ) {
+        self.base.attend(out, q, kv, layer, attention.map(|w| &w.base), step);
+    }
+    fn unary(&mut self, x: &mut B::Buf, f: Unary) {
+        self.base.unary(x, f);
+    }
+    fn mul(&mut self, x: &mut B::Buf, y: &B::Buf) {
+        self.base.mul(x, y);
+    }
+    fn add(&mut self, x: &mut B::Buf, y: &B::Buf) {
+        self.base.add(x, y);
+    }
+    fn copy(&mut self, out: &mut B::Buf, x: &B::Buf, columns: Columns) {
+        self.base.copy(out, x, columns);
+    }
+    fn add_positions(&mut self, x: &mut B::Buf, table: &Self::Weight, step: &Step) {
+        self.base.add_positions(x, &table.base, step);
+    }
+    fn mul_columns(&mut self, x: &mut B::Buf, w: &Self::Weight) {
+        self.base.mul_columns(x, &w.base);
+    }
+    fn mul_groups(&mut self, x: &mut B::Buf, y: &B::Buf) {
+        self.base.mul_groups(x, y);
+    }
+    fn dot_groups(&mut self, out: &mut B::Buf, x: &B::Buf, y: &B::Buf) {
+        self.base.dot_groups(out, x, y);
+    }
+    fn conv(
+        &mut self,
+        out: &mut B::Buf,
+        kv: &mut B::Kv,
+        place: (usize, usize),
+        x: &B::Buf,
+        w: &Self::Weight,
+        step: &Step,
+    ) {
+        self.base.conv(out, kv, place, x, &w.base, step);
+    }
+    fn recur(
+        &mut self,
+        out: &mut B::Buf,
+        kv: &mut B::Kv,
+        place: (usize, usize),
+        inputs: Recurrence<'_, Self::Weight, B::Buf>,
+        step: &Step,
+    ) {
+        self.base.recur(out, kv, place, inputs.map(|w| &w.base, |x| x), step);
+    }
+    fn route(&mut self, routes: &mut B::Routes, logits: &B::Buf, bias: Option<&Self::Weight>, router: Router) {
+        self.base.route(routes, logits, bias.map(|w| &w.base), router);
+    }
+    fn chosen(&mut self, routes: &B::Routes, out: &mut Vec<(u32, f32)>) {
+        self.base.chosen(routes, out);
+    }
+    fn add_bias_experts(&mut self, x: &mut B::Buf, bias: &Self::Weight, routes: &B::Routes) {
+        self.base.add_bias_experts(x, &bias.base, routes);
+    }
+    fn scale_experts(&mut self, x: &mut B::Buf, routes: &B::Routes) {
+        self.base.scale_experts(x, routes);
+    }
+    fn sum_experts(&mut self, out: &mut B::Buf, x: &B::Buf, routes: &B::Routes) {
+        self.base.sum_experts(out, x, routes);
+    }
+    fn upload(&mut self, x: &mut B::Buf, rows: usize, values: &[f32]) {
+        self.base.upload(x, rows, values);
+    }
+    fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
+        self.base.snapshot(x)
+    }
+    fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {
+        self.base.download(snapshot, out);
+    }
+    fn stored<'a>(&mut self, kv: &'a mut B::Kv) -> Option<&'a mut dyn Stored> {
+        self.base.stored(kv)
+    }
+    fn finish(&mut self) -> Result<(), Error> {
+        self.base.finish()
+    }
+}
+
+/// Fusions stay the backend's: changes come after them.
+impl<B: Ops> Ops for Adapted<B> {
+    fn swiglu(&mut self, gate: &mut B::Buf, up: &B::Buf) {
+        self.base.swiglu(gate, up);
+    }
+    fn matmul_add(&mut self, x: &mut B::Buf, h: &B::Buf, w: &Self::Weight, product: &mut B::Buf) {
+        self.base.matmul_add(x, h, &w.base, product);
+        self.adapt(x, w, &By::All(h));
+    }
+    fn matmul2(&mut self, a: (&mut B::Buf, &Self::Weight), b: (&mut B::Buf, &Self::Weight), x: &B::Buf) {
+        self.base.matmul2((&mut *a.0, &a.1.base), (&mut *b.0, &b.1.base), x);
+        for (out, w) in [a, b] {
+            self.adapt(out, w, &By::All(x));
+        }
+    }
+    fn matmul3(
+        &mut self,
+        a: (&mut B::Buf, &Self::Weight),
+        b: (&mut B::Buf, &Self::Weight),
+        c: (&mut B::Buf, &Self::Weight),
+        x: &B::Buf,
+    ) {
+        self.base.matmul3((&mut *a.0, &a.1.base), (&mut *b.0, &b.1.base), (&mut *c.0, &c.1.base), x);
+        for (out, w) in [a, b, c] {
+            self.adapt(out, w, &By::All(x));
+        }
+    }
+    fn matmul2_experts(
+        &mut self,
+        a: (&mut B::Buf, &Self::Weight),
+        b: (&mut B::Buf, &Self::Weight),
+        x: &B::Buf,
+        routes: &B::Routes,
+    ) {
+        self.base.matmul2_experts((&mut *a.0, &a.1.base), (&mut *b.0, &b.1.base), x, routes);
+        for (out, w) in [a, b] {
+            self.adapt(out, w, &By::Experts(x, routes));
+        }
+    }
+
+    const BEST_IS_CHEAP: bool = B::BEST_IS_CHEAP;
+
+    fn best(&mut self, x: &B::Buf, width: usize) -> Option<u32> {
+        self.base.best(x, width)
+    }
+    fn traffic(&self) -> Traffic {
+        self.base.traffic()
+    }
+    fn argmax(&mut self, x: &B::Buf, width: usize, out: &mut Vec<u32>) {
+        self.base.argmax(x, width, out);
+    }
+}
