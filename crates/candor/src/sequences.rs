@@ -63,7 +63,13 @@ impl Sequences {
         if self.scales != scales {
             self.run.rescale(scales);
             self.scales.copy_from_slice(scales);
-            self.all.iter_mut().for_each(|sequence| sequence.past.truncate(&self.room.plan, 0));
+            for sequence in 0..self.all.len() {
+                self.all[sequence].past.truncate(&self.room.plan, 0);
+                let text = std::mem::take(&mut self.all[sequence].text);
+                if !text.is_empty() {
+                    self.encode(sequence, &text)?;
+                }
+            }
         }
         Ok(())
     }
@@ -92,9 +98,13 @@ impl Sequences {
             return Err(Error::EmptyPrompt);
         }
         self.admit(text.len(), text)?;
+        self.all[sequence] = Sequence::default();
+        self.encode(sequence, text)
+    }
+
+    fn encode(&mut self, sequence: usize, text: &[u32]) -> Result<(), Error> {
         let (positions, sequences) = ((0..text.len() as u32).collect::<Vec<_>>(), vec![sequence as u32; text.len()]);
         let step = Step { tokens: text, positions: &positions, sequences: &sequences, outputs: &[] };
-        self.all[sequence] = Sequence::default();
         self.run.encode(step, None)?;
         self.all[sequence].text = text.to_vec();
         Ok(())

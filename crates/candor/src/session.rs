@@ -192,10 +192,10 @@ impl Session {
     }
 
     /// Changes the model by so much for this session from now on: a scale for each of [`Model::adapters`], of which 0 costs
-    /// nothing. What the session has seen is computed anew with them when it next goes on.
+    /// nothing. What the session has seen is computed anew with them when it next goes on; a text that an encoder has read, now.
     ///
     /// # Errors
-    /// If there are not as many scales as adapters.
+    /// If there are not as many scales as adapters, or the device fails at reading a text anew.
     pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
         self.model.expect_scales(scales)?;
         if self.scales != scales {
@@ -205,6 +205,10 @@ impl Session {
             self.past.truncate(&self.plan, 0);
             self.logits.clear();
             self.best = Best::Unknown;
+            let text = std::mem::take(&mut self.text);
+            if !text.is_empty() {
+                self.encode(&text, None)?;
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use candor::{
     Adapter, Batching, Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions, adapter,
     gguf::Gguf, ops::KvFormat,
 };
-use candor_testing::{Lora, Tiny, fixtures, ids, is_matrix, json, merged, nmse};
+use candor_testing::{Lora, Tiny, TinyT5, fixtures, ids, is_matrix, json, merged, nmse};
 
 const TOKENS: [u32; 11] = [1, 9, 70, 80, 90, 9, 70, 81, 91, 101, 111];
 
@@ -127,8 +127,8 @@ fn adapters_are_what_merged_weights_are_in_every_kind_of_layer() {
         let adapted = load(&gguf, Device::Reference, &adapters).unwrap();
         let got = logits(&mut session(&adapted), &TOKENS);
         let (error, change) = (nmse(&got, &expected), nmse(&plain, &expected));
-        // Some models take rounding worse than others.
-        let most = f64::max(1e-12, nmse(&nudged, &expected));
+        // Some models take rounding worse than others: a few times what one rounding of every weight does.
+        let most = f64::max(1e-12, 4.0 * nmse(&nudged, &expected));
         println!(
             "{name:16} {:3} changed, NMSE {error:.1e} of {most:.1e} (without: {change:.1e}); left {left:?}",
             changed.len()
@@ -253,6 +253,33 @@ fn scales_are_a_sessions_own_and_change_all_that_it_has_seen() {
     assert!(!one.logits().is_empty(), "the same scales change nothing");
     let message = one.scale_adapters(&[1.0]).unwrap_err().to_string();
     assert_eq!(message, "scales of adapters: expected 2, got 1");
+}
+
+#[test]
+fn a_text_is_read_anew_with_other_scales() {
+    let gguf = Gguf::from_bytes(TinyT5::default().bytes().into()).unwrap();
+    let file = FIRST.gguf(&gguf, |name| name.ends_with("attn_v.weight"));
+    let model = load(&gguf, Device::Cpu, &[adapter("one", &file).scaled(0.0)]).unwrap();
+    let (text, answer) = ([9, 70, 80, 90, 2], [TinyT5::START, 11, 12]);
+    let fresh = |scale: f32| {
+        let mut session = session(&model);
+        session.scale_adapters(&[scale]).unwrap();
+        session.read_text(&text).unwrap();
+        logits(&mut session, &answer)
+    };
+    let mut session = session(&model);
+    session.read_text(&text).unwrap();
+    assert_eq!(logits(&mut session, &answer), fresh(0.0));
+    session.scale_adapters(&[1.0]).unwrap();
+    assert_eq!(logits(&mut session, &answer), fresh(1.0));
+    assert_ne!(fresh(0.0), fresh(1.0));
+    let (keys, values) = (KvFormat::F32, KvFormat::F32);
+    let mut both = model.sequences(2, &SessionOptions { context: 48, keys, values, ..Default::default() }).unwrap();
+    both.read_text(1, &text).unwrap();
+    both.scale_adapters(&[1.0]).unwrap();
+    both.evaluate(1, &answer, |_| true).unwrap();
+    let last = fresh(1.0);
+    assert!(nmse(both.logits(), &last[last.len() - both.logits().len()..]) < 1e-10);
 }
 
 #[test]

@@ -33,7 +33,8 @@ impl Session {
         self.encode(text, Some(observer))
     }
 
-    fn encode(&mut self, text: &[u32], observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+    /// Has the encoder read a text.
+    pub(super) fn encode(&mut self, text: &[u32], observer: Option<&mut dyn Observer>) -> Result<(), Error> {
         if !self.model.answers() {
             return Err(Error::NoEncoder { arch: self.model.architecture().to_owned() });
         }
