@@ -211,13 +211,10 @@ impl Model {
         Ok(self.encode_prompt(&self.render(messages)?))
     }
 
-    /// Token ids of a prompt: special tokens are recognised, BOS is added as the file says and never twice. A text that an
-    /// encoder reads ends with EOS, whatever the file says.
+    /// Token ids of a prompt: special tokens are recognised, BOS is added as the file says and never twice; so is EOS, which
+    /// the texts that encoders read end with.
     pub fn encode_prompt(&self, text: &str) -> Vec<u32> {
-        let mut ids = self.tokenizer().encode(text, Encode::prompt());
-        let end = self.tokenizer().eos().filter(|end| self.answers() && ids.last() != Some(end));
-        ids.extend(end);
-        ids
+        self.tokenizer().encode(text, Encode::prompt())
     }
 
     /// Whether the model gives embeddings alone, and continues no text.

@@ -72,7 +72,7 @@ fn a_session_gives_the_logits_of_transformers() {
 fn an_answer_begins_with_the_files_token_and_ends_where_the_model_says() {
     let model = tiny();
     let text = model.encode_prompt("a b c");
-    assert_eq!(text.last(), Some(&2), "EOS ends a text whatever the file says");
+    assert_eq!(text.last(), Some(&2), "EOS ends a text");
     assert_eq!(model.encode_prompt("a</s>").iter().filter(|&&id| id == 2).count(), 1);
     let mut session = model.session(&exact()).unwrap();
     session.read_text(&text).unwrap();

@@ -92,7 +92,7 @@ fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result
         if !args.prompt.raw && conversation::system_prompt(line, &args.template)?.is_some() {
             return Err(Error::SystemPrompt("the model has none"));
         }
-        if prompt.is_empty() {
+        if prompt.is_empty() && !model.answers() {
             say!("note: the prompt is empty, the model begins a text of its own");
         }
         return Ok(prompt.to_owned());

@@ -80,6 +80,8 @@ impl<B: Ops> Cross<B> {
         let name = |rest: &str| config.name(i, &format!("cross_attn_{rest}"));
         let [q, k, v, att] = widths(&heads);
         let norm = Norm { kind: arch.norm, run: dim, eps: config.eps };
+        // The first T5s have scores by distance here that no program uses.
+        w.leave(&name("rel_b.weight"));
         Ok(Cross {
             heads,
             norm: Normed::load(w, &name("norm"), norm)?,

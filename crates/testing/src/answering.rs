@@ -54,6 +54,8 @@ impl TinyT5 {
             (key("decoder_start_token_id"), Self::START.into()),
         ];
         all.extend(vocabulary);
+        all.push(("tokenizer.ggml.add_bos_token".into(), false.into()));
+        all.push(("tokenizer.ggml.add_eos_token".into(), true.into()));
         all
     }
 
