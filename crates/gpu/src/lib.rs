@@ -10,6 +10,7 @@ mod adapter;
 mod attention;
 mod buffer;
 mod compiled;
+mod constants;
 mod counters;
 mod device;
 mod error;
@@ -22,6 +23,7 @@ mod options;
 mod places;
 mod product;
 mod record;
+mod rows;
 mod variant;
 mod weight;
 
