@@ -6,7 +6,7 @@ use candor::gguf::Gguf;
 use candor::gpu::{AdapterChoice, Gpu, GpuOptions, Variant, adapters};
 use candor::missing_on_gpus;
 use candor::models::{Decoder, Gives, Pass};
-use candor::ops::{KvFormat, Ops, Prims, Reference, Step};
+use candor::ops::{KvFormat, Ops, Reference, Step};
 use candor_testing::{argmax, fixtures, has_gpu, ids, json, nmse};
 
 /// Sums of floats alone, whatever else the adapter has.
@@ -98,9 +98,9 @@ fn every_architecture_is_the_reference() {
             errors.push(nmse(&got, &want));
             faults.extend(parted(&after, &likeliest).map(|what| format!("{name}, {chunk} at a time: {what}")));
         }
-        println!("{name:20} NMSE {errors:.1e?}");
+        println!("{name:20} NMSE {errors:?}");
         if errors.iter().any(|error| error.is_nan() || *error >= LIMIT) {
-            faults.push(format!("{name}: NMSE {errors:e?}, at most {LIMIT:e}"));
+            faults.push(format!("{name}: NMSE {errors:?}, at most {LIMIT:e}"));
         }
         ran += 1;
     }

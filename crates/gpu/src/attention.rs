@@ -1,4 +1,4 @@
-//! The cache of keys and values, and attention over it.
+//! The cache of keys, values and states, and attention over it.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const BLOCK: usize = 64;
 /// Workgroups that keep a device busy: below that, positions are split.
 const BUSY: usize = SPLITS as usize;
 
-/// Keys and values of the positions seen so far.
+/// Keys and values of the positions seen so far, and states.
 #[derive(Debug)]
 pub struct Cache {
     layers: Vec<Layer>,
@@ -40,6 +40,15 @@ struct Layer {
     kept: usize,
     storage: [Storage; 2],
     sides: [Side; 2],
+    /// `[sequence][numbers]` each.
+    states: [Storage; 3],
+}
+
+impl Cache {
+    /// A state of a layer.
+    pub(crate) fn state(&self, (layer, slot): (usize, usize)) -> &Storage {
+        &self.layers[layer].states[slot]
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +71,8 @@ pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
         let kept = plan.kept(index);
         let heads = plan.sequences * layer.kv_heads * kept;
         let storage = sides.map(|side| gpu.storage((heads * side.stride * 4) as u64));
-        Layer { plan: *layer, kept, storage, sides }
+        let states = layer.states.map(|len| gpu.storage((plan.sequences * len * 4) as u64));
+        Layer { plan: *layer, kept, storage, sides, states }
     });
     Cache { layers: layers.collect() }
 }
@@ -70,7 +80,7 @@ pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
 pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], step: &Step<'_>) {
     let Gpu { device, recorder, places, .. } = gpu;
     let places = places.stage(device, recorder, step);
-    let Layer { plan, kept, storage, sides } = &kv.layers[layer];
+    let Layer { plan, kept, storage, sides, .. } = &kv.layers[layer];
     for ((x, side), storage) in rows.into_iter().zip(sides).zip(storage) {
         let (heads, stride) = (plan.kv_heads as u32, side.stride as u32);
         let pieces = match side.kind {

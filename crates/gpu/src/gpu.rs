@@ -16,7 +16,7 @@ use crate::device::{Device, Storage};
 use crate::kernel::{Kernel, Store};
 use crate::places::Places;
 use crate::record::{Dispatch, Recorder};
-use crate::{Counters, GpuOptions, Variant, Weight, product, rows};
+use crate::{Counters, GpuOptions, Routes, Variant, Weight, experts, heads, product, recurrent, rows};
 
 /// A GPU. Clones share the device, its weights and its compiled shaders; each has a recording of its own.
 #[derive(Debug)]
@@ -106,11 +106,6 @@ impl Gpu {
     pub(crate) fn refuse(&mut self, what: String) {
         self.refused.get_or_insert(what);
     }
-
-    /// Refuses an operation of [`Prims::WITHOUT`], which a model that was placed here does not have.
-    fn lacks(&mut self, operation: &str) {
-        self.refuse(format!("{operation} is not among its operations"));
-    }
 }
 
 impl Prims for Gpu {
@@ -119,9 +114,7 @@ impl Prims for Gpu {
     type Kv = Cache;
     type Rope = Turns;
     type Snapshot = Snapshot;
-    type Routes = ();
-
-    const WITHOUT: &'static [&'static str] = &["matmul_heads", "conv", "recur", "route"];
+    type Routes = Routes;
 
     fn weight(&mut self, tensor: Tensor) -> Result<Weight, Error> {
         let weight = Weight::upload(&self.device, &tensor)?;
@@ -182,7 +175,9 @@ impl Prims for Gpu {
         });
     }
 
-    fn routes(&mut self, _: usize, _: usize) {}
+    fn routes(&mut self, rows: usize, used: usize) -> Routes {
+        experts::routes(self, rows, used)
+    }
 
     fn norm(&mut self, x: &mut Buf, norm: Norm, weight: Option<&Weight>, bias: Option<&Weight>) {
         rows::norm(self, x, norm, weight, bias);
@@ -264,40 +259,47 @@ impl Prims for Gpu {
         rows::dot_groups(self, out, x, y);
     }
 
-    fn matmul_heads(&mut self, _: &mut Buf, _: &Buf, _: &Weight, _: usize) {
-        self.lacks("matmul_heads");
+    fn matmul_heads(&mut self, out: &mut Buf, x: &Buf, w: &Weight, heads: usize) {
+        heads::matmul(self, out, x, w, heads);
     }
 
-    fn conv(&mut self, _: &mut Buf, _: &mut Cache, _: (usize, usize), _: &Buf, _: &Weight, _: &Step) {
-        self.lacks("conv");
+    fn conv(&mut self, out: &mut Buf, kv: &mut Cache, place: (usize, usize), x: &Buf, w: &Weight, step: &Step) {
+        recurrent::conv(self, out, kv, place, x, w, step);
     }
 
-    fn recur(&mut self, _: &mut Buf, _: &mut Cache, _: (usize, usize), _: Recurrence<'_, Weight, Buf>, _: &Step) {
-        self.lacks("recur");
+    fn recur(
+        &mut self,
+        out: &mut Buf,
+        kv: &mut Cache,
+        place: (usize, usize),
+        inputs: Recurrence<'_, Weight, Buf>,
+        step: &Step,
+    ) {
+        recurrent::recur(self, out, kv, place, inputs, step);
     }
 
-    fn route(&mut self, (): &mut (), _: &Buf, _: Option<&Weight>, _: Router) {
-        self.lacks("route");
+    fn route(&mut self, routes: &mut Routes, logits: &Buf, bias: Option<&Weight>, router: Router) {
+        experts::route(self, routes, logits, bias, router);
     }
 
-    fn chosen(&mut self, (): &(), _: &mut Vec<(u32, f32)>) {
-        self.lacks("route");
+    fn chosen(&mut self, routes: &Routes, out: &mut Vec<(u32, f32)>) {
+        experts::chosen(self, routes, out);
     }
 
-    fn matmul_experts(&mut self, _: &mut Buf, _: &Buf, _: &Weight, (): &()) {
-        self.lacks("matmul_experts");
+    fn matmul_experts(&mut self, out: &mut Buf, x: &Buf, w: &Weight, routes: &Routes) {
+        experts::products(self, &mut [(out, w)], x, routes);
     }
 
-    fn add_bias_experts(&mut self, _: &mut Buf, _: &Weight, (): &()) {
-        self.lacks("add_bias_experts");
+    fn add_bias_experts(&mut self, x: &mut Buf, bias: &Weight, routes: &Routes) {
+        experts::add_bias(self, x, bias, routes);
     }
 
-    fn scale_experts(&mut self, _: &mut Buf, (): &()) {
-        self.lacks("scale_experts");
+    fn scale_experts(&mut self, x: &mut Buf, routes: &Routes) {
+        experts::scale(self, x, routes);
     }
 
-    fn sum_experts(&mut self, _: &mut Buf, _: &Buf, (): &()) {
-        self.lacks("sum_experts");
+    fn sum_experts(&mut self, out: &mut Buf, x: &Buf, routes: &Routes) {
+        experts::sum(self, out, x, routes);
     }
 
     fn upload(&mut self, x: &mut Buf, rows: usize, values: &[f32]) {
@@ -351,6 +353,10 @@ impl Ops for Gpu {
 
     fn matmul3(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), c: (&mut Buf, &Weight), x: &Buf) {
         product::all(self, &mut [a, b, c], x, Store::Set);
+    }
+
+    fn matmul2_experts(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf, routes: &Routes) {
+        experts::products(self, &mut [a, b], x, routes);
     }
 
     fn matmul_add(&mut self, x: &mut Buf, h: &Buf, w: &Weight, _product: &mut Buf) {

@@ -2,6 +2,7 @@
 
 mod attend;
 mod function;
+mod recur;
 mod source;
 
 use candor_ops::{KvFormat, NormKind};
@@ -9,14 +10,51 @@ use candor_quant::Format;
 
 pub(crate) use attend::{Attend, Extras, Output, Sight};
 pub(crate) use function::Function;
+pub(crate) use recur::{Fading, Recur};
 
 /// A shader with its constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kernel {
     Embed(Format),
     Round,
-    MatVec { format: Format, rows: u32, inputs: Inputs, store: Store },
-    MatMul { format: Format, tile: Tile, store: Store },
+    MatVec {
+        format: Format,
+        rows: u32,
+        inputs: Inputs,
+        store: Store,
+    },
+    MatMul {
+        format: Format,
+        tile: Tile,
+        store: Store,
+    },
+    /// A choice's inputs with its expert's matrix.
+    ExpertVec {
+        format: Format,
+        inputs: Inputs,
+    },
+    /// Those of all choices of each expert.
+    ExpertMul {
+        format: Format,
+        tile: Tile,
+    },
+    /// A head's part of inputs with its matrix.
+    HeadVec {
+        format: Format,
+        rows: u32,
+        inputs: Inputs,
+    },
+    HeadMul {
+        format: Format,
+        tile: Tile,
+    },
+    Pad,
+    Route(Route),
+    Group {
+        experts: u32,
+    },
+    ExpertRows(ExpertRows),
+    SumExperts,
     RmsNorm,
     HeadNorm,
     Norm(Norm),
@@ -38,6 +76,10 @@ pub(crate) enum Kernel {
     Merge,
     Relative,
     Unpack(Format),
+    Conv,
+    Keep,
+    Join,
+    Recur(Recur),
 }
 
 /// A norm of runs, and what follows on it.
@@ -50,6 +92,32 @@ pub(crate) struct Norm {
     pub(crate) bias: bool,
     /// Invocations of a workgroup.
     pub(crate) group: u32,
+}
+
+/// The constants of a choice of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Route {
+    pub(crate) gate: GateKind,
+    pub(crate) experts: u32,
+    pub(crate) used: u32,
+    /// Whether something is added to what is chosen by.
+    pub(crate) biased: bool,
+}
+
+/// A gate without its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum GateKind {
+    Softmax,
+    SoftmaxOfChosen,
+    Sigmoid,
+    SparseMixer,
+}
+
+/// What becomes of the rows of choices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ExpertRows {
+    AddBias,
+    Scale,
 }
 
 /// Inputs of a product with few of them.
@@ -126,6 +194,9 @@ pub(crate) fn rows_per_group(inputs: u32) -> u32 {
 
 /// Spans of attention that can be merged at most.
 pub(crate) const SPLITS: u32 = 256;
+
+/// Experts that there may be: their logits have to lie in workgroup memory.
+pub(crate) const EXPERTS: usize = 1024;
 
 /// Invocations of a workgroup that reduces a row.
 pub(crate) const ROW_GROUP: u32 = 256;

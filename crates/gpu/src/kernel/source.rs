@@ -3,8 +3,11 @@
 use std::fmt::Write;
 
 use candor_ops::NormKind;
+use candor_quant::Format;
 
-use super::{Inputs, Kernel, KvKind, Norm, Output, ROW_GROUP, SPLITS, Store, Tile, rows_per_group};
+use super::{
+    ExpertRows, GateKind, Inputs, Kernel, KvKind, Norm, Output, ROW_GROUP, Route, SPLITS, Store, Tile, rows_per_group,
+};
 use crate::{Variant, format};
 
 macro_rules! shader {
@@ -37,33 +40,41 @@ impl Kernel {
 
     /// Whether it can only be compiled where shaders have half precision.
     fn has_halves(self) -> bool {
-        matches!(self, Kernel::MatMul { tile: Tile::Halves, .. })
+        matches!(
+            self,
+            Kernel::MatMul { tile: Tile::Halves, .. }
+                | Kernel::ExpertMul { tile: Tile::Halves, .. }
+                | Kernel::HeadMul { tile: Tile::Halves, .. }
+        )
     }
 
     fn parts(self, variant: Variant) -> Parts {
         let add = |store| ("ADD", (store == Store::Add).to_string());
-        let decode = |format| format::decoder(format).map_or(&[][..], |decoder| decoder.source);
         let reduce = if variant.subgroups { shader!("reduce_subgroup") } else { shader!("reduce_plain") };
         match self {
             Kernel::Embed(format) => (vec![], [&[shader!("embed")], decode(format)].concat()),
             Kernel::Round => (vec![], vec![shader!("round")]),
             Kernel::MatVec { format, rows, inputs, store } => {
-                let products = match inputs {
-                    Inputs::Floats => shader!("mat_vec_floats"),
-                    Inputs::Bytes => shader!("mat_vec_bytes"),
-                };
-                let group = number("WG", 64);
-                let constants = vec![number("T", rows), number("ROWS", rows_per_group(rows)), group, add(store)];
-                let main = if variant.subgroups { shader!("mat_vec_subgroup") } else { shader!("mat_vec_plain") };
-                (constants, [&[shader!("mat_vec"), products, main], decode(format)].concat())
+                let (constants, pieces) = few_inputs(shader!("mat_vec"), (format, rows, inputs), variant);
+                ([constants, vec![add(store)]].concat(), pieces)
+            }
+            Kernel::ExpertVec { format, inputs } => {
+                few_inputs(shader!("mat_vec_experts"), (format, 1, inputs), variant)
+            }
+            Kernel::HeadVec { format, rows, inputs } => {
+                few_inputs(shader!("mat_vec_heads"), (format, rows, inputs), variant)
             }
             Kernel::MatMul { format, tile, store } => {
-                let tile = match tile {
-                    Tile::Floats => shader!("mat_mul_f32"),
-                    Tile::Halves => shader!("mat_mul_f16"),
-                };
-                (vec![add(store)], [&[shader!("mat_mul"), tile], decode(format)].concat())
+                (vec![add(store)], many_inputs(shader!("mat_mul_all"), format, tile))
             }
+            Kernel::ExpertMul { format, tile } => (vec![], many_inputs(shader!("mat_mul_experts"), format, tile)),
+            Kernel::HeadMul { format, tile } => (vec![], many_inputs(shader!("mat_mul_heads"), format, tile)),
+            Kernel::Pad => (vec![], vec![shader!("pad")]),
+            Kernel::Route(route) => route_source(route, reduce),
+            Kernel::Group { experts } => (vec![number("EXPERTS", experts)], vec![shader!("group")]),
+            Kernel::ExpertRows(ExpertRows::AddBias) => (vec![], vec![shader!("expert_rows"), EXPERTS_BIAS]),
+            Kernel::ExpertRows(ExpertRows::Scale) => (vec![], vec![shader!("expert_rows"), EXPERTS_SCALE]),
+            Kernel::SumExperts => (vec![], vec![shader!("sum_experts")]),
             Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("rms_norm")]),
             Kernel::HeadNorm => (vec![number("WG", 64)], vec![reduce, shader!("head_norm")]),
             Kernel::Norm(norm) => norm_source(norm, reduce),
@@ -108,6 +119,19 @@ impl Kernel {
             }
             Kernel::Relative => (vec![], vec![shader!("relative")]),
             Kernel::Unpack(format) => (vec![], [&[shader!("unpack")], decode(format)].concat()),
+            Kernel::Conv => (vec![], vec![shader!("conv_past"), shader!("conv")]),
+            Kernel::Keep => (vec![], vec![shader!("conv_past"), shader!("keep")]),
+            Kernel::Join => (vec![], vec![shader!("join")]),
+            Kernel::Recur(recur) => {
+                let constants = vec![
+                    number("KEYS", recur.keys),
+                    number("PARTS", recur.parts()),
+                    number("COLUMNS", recur.columns()),
+                    number("ELEMENTS", recur.elements()),
+                    ("ERASE", recur.erase.to_string()),
+                ];
+                (constants, recur.source())
+            }
             Kernel::Merge => (vec![number("WG", 64), number("SPLITS", SPLITS)], vec![reduce, shader!("merge")]),
         }
     }
@@ -116,6 +140,57 @@ impl Kernel {
 const BINARY_MUL: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x * y; }";
 const BINARY_ADD: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x + y; }";
 const BINARY_SWIGLU: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x / (1.0 + exp(-x)) * y; }";
+
+/// The pieces that decode a format.
+fn decode(format: Format) -> &'static [&'static str] {
+    format::decoder(format).map_or(&[], |decoder| decoder.source)
+}
+
+/// A product with few rows of inputs.
+fn few_inputs(which: &'static str, (format, rows, inputs): (Format, u32, Inputs), variant: Variant) -> Parts {
+    let products = match inputs {
+        Inputs::Floats => shader!("mat_vec_floats"),
+        Inputs::Bytes => shader!("mat_vec_bytes"),
+    };
+    let constants = vec![number("T", rows), number("ROWS", rows_per_group(rows)), number("WG", 64)];
+    let main = if variant.subgroups { shader!("mat_vec_subgroup") } else { shader!("mat_vec_plain") };
+    (constants, [&[which, products, main], decode(format)].concat())
+}
+
+/// A product in tiles.
+fn many_inputs(which: &'static str, format: Format, tile: Tile) -> Vec<&'static str> {
+    let tile = match tile {
+        Tile::Floats => shader!("mat_mul_f32"),
+        Tile::Halves => shader!("mat_mul_f16"),
+    };
+    [&[which, shader!("mat_mul"), tile], decode(format)].concat()
+}
+
+fn route_source(route: Route, reduce: &'static str) -> Parts {
+    let Route { gate, experts, used, biased } = route;
+    let is = |name, kind| (name, (gate == kind).to_string());
+    let constants = vec![
+        number("WG", 64),
+        number("EXPERTS", experts),
+        number("USED", used),
+        is("SOFTMAX", GateKind::Softmax),
+        is("SIGMOID", GateKind::Sigmoid),
+        is("OF_CHOSEN", GateKind::SoftmaxOfChosen),
+        is("MIXER", GateKind::SparseMixer),
+        ("BIASED", biased.to_string()),
+    ];
+    let bias = if biased { ROUTE_BIAS } else { "fn bias(i: u32) -> f32 { return 0.0; }\n" };
+    (constants, vec![reduce, shader!("route"), shader!("math"), bias])
+}
+
+const ROUTE_BIAS: &str = "@group(0) @binding(3) var<storage, read> b: array<f32>;
+fn bias(i: u32) -> f32 { return b[i]; }
+";
+const EXPERTS_BIAS: &str = "@group(0) @binding(3) var<storage, read> bias: array<vec4<f32>>;
+fn changed(x: vec4<f32>, choice: vec2<u32>, i: u32) -> vec4<f32> { return x + bias[choice.x * p.bias_stride + i]; }
+";
+const EXPERTS_SCALE: &str =
+    "fn changed(x: vec4<f32>, choice: vec2<u32>, i: u32) -> vec4<f32> { return x * bitcast<f32>(choice.y); }";
 
 fn norm_source(norm: Norm, reduce: &'static str) -> Parts {
     let Norm { kind, weight, bias, group } = norm;

@@ -48,9 +48,24 @@ fn all() -> Vec<Kernel> {
         Kernel::Argmax,
         Kernel::Merge,
         Kernel::Relative,
+        Kernel::Conv,
+        Kernel::Keep,
+        Kernel::Join,
+        Kernel::Pad,
+        Kernel::Group { experts: 128 },
+        Kernel::ExpertRows(ExpertRows::AddBias),
+        Kernel::ExpertRows(ExpertRows::Scale),
+        Kernel::SumExperts,
     ];
     for format in format::DECODERS.iter().map(|decoder| decoder.format) {
         kernels.extend([Kernel::Embed(format), Kernel::AddPositions(format), Kernel::Unpack(format)]);
+        for inputs in inputs_of(format) {
+            kernels.push(Kernel::ExpertVec { format, inputs });
+            kernels.extend([1, 8].map(|rows| Kernel::HeadVec { format, rows, inputs }));
+        }
+        for tile in [Tile::Floats, Tile::Halves] {
+            kernels.extend([Kernel::ExpertMul { format, tile }, Kernel::HeadMul { format, tile }]);
+        }
         for store in [Store::Set, Store::Add] {
             for inputs in inputs_of(format) {
                 let rows = 1..=MAT_VEC_ROWS as u32;
@@ -63,6 +78,15 @@ fn all() -> Vec<Kernel> {
     for kind in [NormKind::Rms, NormKind::Layer, NormKind::L2] {
         let parts = [(false, false), (true, false), (false, true), (true, true)];
         kernels.extend(parts.map(|(weight, bias)| Kernel::Norm(Norm { kind, weight, bias, group: 64 })));
+    }
+    for gate in [GateKind::Softmax, GateKind::SoftmaxOfChosen, GateKind::Sigmoid, GateKind::SparseMixer] {
+        let route = |biased| Kernel::Route(Route { gate, experts: EXPERTS as u32, used: 8, biased });
+        kernels.extend([false, true].map(route));
+    }
+    for fading in [Fading::Keys, Fading::Heads, Fading::Rates] {
+        for (erase, bonus) in [(false, false), (true, false), (false, true), (true, true)] {
+            kernels.extend([1, 16, 128, 2000].map(|keys| Kernel::Recur(Recur { keys, fading, erase, bonus })));
+        }
     }
     let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0];
     kernels.extend(kinds.map(Kernel::KvWrite));

@@ -30,7 +30,7 @@ const FORMATS: &[Format] = &[
 ];
 
 /// Inputs rounded to 8 bits in blocks of 32.
-fn in_bytes(x: &[f32]) -> Vec<f32> {
+pub(crate) fn in_bytes(x: &[f32]) -> Vec<f32> {
     let block = |block: &[f32]| {
         let most = block.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
         let (scale, inverse) = (most / 127.0, 127.0 / most);
@@ -39,14 +39,14 @@ fn in_bytes(x: &[f32]) -> Vec<f32> {
     x.chunks_exact(32).flat_map(block).collect()
 }
 
-fn as_halves(x: &[f32]) -> Vec<f32> {
+pub(crate) fn as_halves(x: &[f32]) -> Vec<f32> {
     let (mut halves, mut values) = (vec![0; x.len() * 2], vec![0.0; x.len()]);
     Format::F16.encode(x, &mut halves).expect("halves have an encoder");
     Format::F16.decode(&halves, &mut values);
     values
 }
 
-fn in_halves(tensor: &Tensor) -> Tensor {
+pub(crate) fn in_halves(tensor: &Tensor) -> Tensor {
     let (mut values, mut halves) = (vec![0.0; tensor.rows * tensor.cols], vec![0; tensor.rows * tensor.cols * 2]);
     tensor.format.decode(&tensor.bytes, &mut values);
     Format::F16.encode(&values, &mut halves).expect("halves have an encoder");
