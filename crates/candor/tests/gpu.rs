@@ -254,6 +254,15 @@ fn sessions_of_other_architectures_go_back() {
             println!("{name:20} {kept} kept: NMSE {error:.1e}");
             assert!(error < 1e-9, "{name}, {kept} kept: NMSE {error:e}");
         }
+        // A token is one submit, and once one was computed nothing is made for the next.
+        let options = SessionOptions { context: tokens.len() + 16, ..EXACT_CACHE };
+        let mut session = model.session(&options).unwrap();
+        let text = [tokens.clone(), generate(&mut session, &tokens, 4)].concat();
+        let before = session.traffic();
+        let count = generate(&mut session, &text, 3).len() as u64;
+        let after = session.traffic();
+        assert!(count > 0 && after.submits - before.submits == count, "{name}, {count}: {before:?} {after:?}");
+        assert_eq!(after.made, before.made, "{name}: {before:?} {after:?}");
         open = Some(model);
     }
     drop(open);

@@ -25,7 +25,7 @@ const fn edit(kernel: &'static str, from: &'static str, to: &'static str) -> Sha
 }
 
 const FAULTS: &[Fault] = &[
-    fault("norm: a mean that stays", "gpt2", "norm", &[edit("Norm", "mean = total", "mean = 0.5 * total")]),
+    fault("norm: eps", "gpt2", "norm", &[edit("Norm", "square + p.eps", "square + 1e-2")]),
     fault("unary: another GELU", "gpt2", "unary", &[edit("Unary(Gelu)", "0.044715", "0.0448")]),
     fault(
         "add_positions: the next one",
