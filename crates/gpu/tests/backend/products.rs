@@ -166,6 +166,13 @@ fn weights_are_split_by_rows_where_a_buffer_is_too_small() {
             "{}",
             tensor.name
         );
+        let at_positions = |gpu: &mut Gpu| {
+            let table = gpu.weight(tensor.clone()).expect("every format runs");
+            let mut x = upload(gpu, cols, &vec![1.0; 4 * cols]);
+            gpu.add_positions(&mut x, &table, &Step { positions: &[4, 0, 2, 4], ..step });
+            read(gpu, &x)
+        };
+        assert_eq!(bits(&at_positions(&mut gpu)), bits(&at_positions(whole)), "{}", tensor.name);
     }
     let tensor = Random(0).matrix(Format::F32, 2, 1025);
     let message = gpu.weight(tensor).expect_err("4160 bytes").to_string();

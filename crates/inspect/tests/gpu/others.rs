@@ -35,7 +35,7 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "copy: a column too early",
-        "phi3",
+        "mamba2",
         "copy",
         &[edit("Columns", "+ p.first + run", "+ p.first - min(p.first, 1u) + run")],
     ),
@@ -96,7 +96,7 @@ fn a_broken_shader_of_another_architecture_is_named_by_verify() {
         let options = VerifyOptions { load, prompt, depth: Depth::Quick, ..Default::default() };
         Some(verify_opened(gguf, &[], &options).unwrap())
     };
-    let mut sound: Vec<&str> = Vec::new();
+    let (mut sound, mut wrong): (Vec<&str>, Vec<String>) = Default::default();
     for Fault { name, fixture, edits, class } in FAULTS {
         if !sound.contains(fixture) {
             let Some(report) = verdict(fixture, &[]) else { return };
@@ -104,10 +104,13 @@ fn a_broken_shader_of_another_architecture_is_named_by_verify() {
             sound.push(fixture);
         }
         let Some(report) = verdict(fixture, edits) else { return };
-        let Verdict::Fail { first } = &report.verdict else { panic!("{name}: passed") };
-        println!("{name}: {first}");
-        let found = report.operations.unwrap();
-        let (index, _) = found.first_failure.clone().unwrap_or_else(|| panic!("{name}: {first}"));
-        assert_eq!(found.classes[index].class.to_string(), *class, "{name}: {first}");
+        println!("{name}: {:?}", report.verdict);
+        let found = report.operations.as_ref();
+        let first = found.and_then(|found| Some(&found.classes[found.first_failure.as_ref()?.0].class));
+        let first = first.map(ToString::to_string);
+        if report.verdict == Verdict::Pass || first.as_deref() != Some(*class) {
+            wrong.push(format!("{name}: {:?}, not {class}", report.verdict));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
