@@ -16,7 +16,7 @@ use crate::device::{Device, Storage};
 use crate::kernel::{Kernel, Store};
 use crate::places::Places;
 use crate::record::{Dispatch, Recorder};
-use crate::{Counters, GpuOptions, Routes, Variant, Weight, experts, heads, product, recurrent, rows};
+use crate::{Counters, GpuOptions, Routes, Variant, Weight, experts, greatest, heads, product, recurrent, rows};
 
 /// A GPU. Clones share the device, its weights and its compiled shaders; each has a recording of its own.
 #[derive(Debug)]
@@ -366,21 +366,7 @@ impl Ops for Gpu {
     const BEST_IS_CHEAP: bool = true;
 
     fn best(&mut self, x: &Buf, width: usize) -> Option<u32> {
-        // Two words at least are read, and the rest of the row's norm has to lie somewhere.
-        let storage = self.pooled((x.stride.max(2) * 4) as u64);
-        let row = [width as u32, x.stride as u32];
-        // The norm of a row is NaN throughout where one element is, so that one of its elements, the second, tells; it
-        // stays when the place goes where the first was.
-        let buffers = [&x.storage, &x.storage, &storage];
-        let numbers = [row[0], row[1], 1f32.to_bits()];
-        self.dispatch(&Dispatch { kernel: Kernel::RmsNorm, buffers: &buffers, numbers: &numbers, grid: [1, 1, 1] });
-        let buffers = [&x.storage, &*storage];
-        self.dispatch(&Dispatch { kernel: Kernel::Argmax, buffers: &buffers, numbers: &row, grid: [1, 1, 1] });
-        let mut read = [0u32; 2];
-        self.recorder.read(&self.device, &storage, 8, &mut |bytes| {
-            bytemuck::cast_slice_mut(&mut read).copy_from_slice(bytes);
-        });
-        (width < 2 || !f32::from_bits(read[1]).is_nan()).then_some(read[0])
+        greatest::best(self, x, width)
     }
 
     fn traffic(&self) -> Traffic {
@@ -389,20 +375,7 @@ impl Ops for Gpu {
     }
 
     fn argmax(&mut self, x: &Buf, width: usize, out: &mut Vec<u32>) {
-        out.clear();
-        out.resize(x.rows, 0);
-        let storage = self.pooled((x.rows * 4) as u64);
-        self.dispatch(&Dispatch {
-            kernel: Kernel::Argmax,
-            buffers: &[&x.storage, &storage],
-            numbers: &[width as u32, x.stride as u32],
-            grid: [x.rows as u32, 1, 1],
-        });
-        if x.rows > 0 {
-            let values: &mut [u8] = bytemuck::cast_slice_mut(out);
-            let bytes = values.len() as u64;
-            self.recorder.read(&self.device, &storage, bytes, &mut |read| values.copy_from_slice(read));
-        }
+        greatest::argmax(self, x, width, out);
     }
 }
 

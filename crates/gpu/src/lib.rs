@@ -18,6 +18,7 @@ mod experts;
 mod fault;
 mod format;
 mod gpu;
+mod greatest;
 mod heads;
 mod kernel;
 mod memory;
