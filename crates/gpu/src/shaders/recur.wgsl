@@ -27,6 +27,9 @@ struct P {
 
 const WG = PARTS * COLUMNS;
 
+// Whether everyone has as many keys: loops have bounds that are known, so that what they keep lies in registers.
+const WHOLE = KEYS == PARTS * ELEMENTS;
+
 var<workgroup> shares: array<f32, WG>;
 
 // The sum over those who share a column, for all of them.
@@ -62,33 +65,39 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var s: array<f32, ELEMENTS>;
     var rates: array<f32, ELEMENTS>;
     var bonuses: array<f32, ELEMENTS>;
-    for (var i = 0u; i < count; i++) {
-        if place.y > 0u {
-            s[i] = state[at + i * p.value_dim];
+    for (var i = 0u; i < ELEMENTS; i++) {
+        if WHOLE || i < count {
+            if place.y > 0u {
+                s[i] = state[at + i * p.value_dim];
+            }
+            rates[i] = rate(keys + i);
+            bonuses[i] = bonus(keys + i);
         }
-        rates[i] = rate(keys + i);
-        bonuses[i] = bonus(keys + i);
     }
     var row = first;
     loop {
         let value = v[row * p.v_stride + column];
         var erased = 0.0;
         if ERASE {
-            for (var i = 0u; i < count; i++) {
-                erased += erase_at(row, keys + i) * s[i];
+            for (var i = 0u; i < ELEMENTS; i++) {
+                if WHOLE || i < count {
+                    erased += erase_at(row, keys + i) * s[i];
+                }
             }
             erased = together(erased, lid);
         }
         var sum = 0.0;
-        for (var i = 0u; i < count; i++) {
-            let old = s[i];
-            let added = key_at(row, kin + i) * value;
-            var now = old * fading(row, head, keys + i, rates[i]) + added;
-            if ERASE {
-                now += back_at(row, keys + i) * erased;
+        for (var i = 0u; i < ELEMENTS; i++) {
+            if WHOLE || i < count {
+                let old = s[i];
+                let added = key_at(row, kin + i) * value;
+                var now = old * fading(row, head, keys + i, rates[i]) + added;
+                if ERASE {
+                    now += back_at(row, keys + i) * erased;
+                }
+                s[i] = now;
+                sum += query_at(row, kin + i) * seen(now, old, added, bonuses[i]);
             }
-            s[i] = now;
-            sum += query_at(row, kin + i) * seen(now, old, added, bonuses[i]);
         }
         sum = together(sum, lid);
         if is_there && begin == 0u {
@@ -101,8 +110,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         row = next - 1u;
     }
     if is_there {
-        for (var i = 0u; i < count; i++) {
-            state[at + i * p.value_dim] = s[i];
+        for (var i = 0u; i < ELEMENTS; i++) {
+            if WHOLE || i < count {
+                state[at + i * p.value_dim] = s[i];
+            }
         }
     }
 }
