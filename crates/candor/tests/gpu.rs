@@ -228,19 +228,42 @@ fn every_variant_runs_a_model() {
     }
 }
 
+/// Experts, states, windows and a latent cache, through a session: fed in pieces, and after going back.
 #[test]
-fn what_a_gpu_lacks_runs_on_the_processor() {
+fn sessions_of_other_architectures_go_back() {
     let (Some(on_gpu), Some(fixtures)) = (gpu(EXACT), fixtures()) else { return };
-    let open = |device| {
-        let path = fixtures.join("arch/mixtral/model.gguf");
-        Model::open(path, &LoadOptions { device, ..on_gpu.clone() })
-    };
-    let model = open(Device::Auto).unwrap();
-    assert!(model.device_label().starts_with("cpu"), "{}", model.device_label());
-    let reason = model.placement().unwrap();
-    assert!(reason.contains("operations that GPUs do not have here (route)"), "{reason}");
-    match open(Device::Gpu).err() {
-        Some(Error::MissingOnGpu { operations }) => assert_eq!(operations, ["route"]),
-        other => panic!("{other:?}"),
+    let mut open = None;
+    for name in ["mixtral", "mamba2", "rwkv7", "lfm2", "gemma3-long200", "deepseek2-v2"] {
+        let folder = fixtures.join("arch").join(name);
+        let tokens = ids(&json(&folder.join("tokens.json"))["tokens"]);
+        // Chosen by itself, since nothing that the model needs is missing.
+        let options = LoadOptions { device: Device::Auto, ..on_gpu.clone() };
+        let model = Model::open(folder.join("model.gguf"), &options).unwrap();
+        assert!(model.device_label().starts_with("gpu"), "{name}: {}", model.device_label());
+        let exact =
+            Model::open(folder.join("model.gguf"), &LoadOptions { device: Device::Reference, ..on_gpu.clone() });
+        let mut reference = exact.unwrap().session(&EXACT_CACHE).unwrap();
+        reference.evaluate(&tokens, |_| true).unwrap();
+        let options = SessionOptions { context: tokens.len() + 8, batch: 7, ubatch: 7, ..EXACT_CACHE };
+        let mut session = model.session(&options).unwrap();
+        for kept in [0, tokens.len() - 1, 3] {
+            session.evaluate(&[3, 4, 5], |_| true).unwrap();
+            session.truncate(kept);
+            session.evaluate(&tokens[kept..], |_| true).unwrap();
+            let error = nmse(session.logits(), reference.logits());
+            println!("{name:20} {kept} kept: NMSE {error:.1e}");
+            assert!(error < 1e-9, "{name}, {kept} kept: NMSE {error:e}");
+        }
+        // A token is one submit, and once one was computed nothing is made for the next.
+        let options = SessionOptions { context: tokens.len() + 16, ..EXACT_CACHE };
+        let mut session = model.session(&options).unwrap();
+        let text = [tokens.clone(), generate(&mut session, &tokens, 4)].concat();
+        let before = session.traffic();
+        let count = generate(&mut session, &text, 3).len() as u64;
+        let after = session.traffic();
+        assert!(count > 0 && after.submits - before.submits == count, "{name}, {count}: {before:?} {after:?}");
+        assert_eq!(after.made, before.made, "{name}: {before:?} {after:?}");
+        open = Some(model);
     }
+    drop(open);
 }

@@ -1,12 +1,15 @@
-//! The cache of keys and values, and attention over it.
+//! The cache of keys, values and states, and attention over it.
 
-use candor_ops::{Heads, KvPlan, LayerCache, Step};
+use std::sync::Arc;
 
-use crate::Gpu;
+use candor_ops::{Attention, KvPlan, LayerCache, Mask, Relative, Step};
+
 use crate::buffer::Buf;
+use crate::constants::Constant;
 use crate::device::Storage;
-use crate::kernel::{Attend, Kernel, KvKind, Output, SPLITS};
+use crate::kernel::{Attend, Extras, Kernel, KvKind, Output, SPLITS, Sight};
 use crate::record::Dispatch;
+use crate::{Gpu, Weight};
 
 /// Query heads of a row that one workgroup serves at most.
 const HEADS: usize = 8;
@@ -23,20 +26,29 @@ const BLOCK: usize = 64;
 /// Workgroups that keep a device busy: below that, positions are split.
 const BUSY: usize = SPLITS as usize;
 
-/// Keys and values of the positions seen so far.
+/// Keys and values of the positions seen so far, and states.
 #[derive(Debug)]
 pub struct Cache {
     layers: Vec<Layer>,
-    /// Positions per sequence.
-    context: usize,
 }
 
-/// Keys and values, `[sequence][head][position][words]` each.
+/// Keys and values, `[sequence][head][position % kept][words]` each.
 #[derive(Debug)]
 struct Layer {
     plan: LayerCache,
+    /// Positions per sequence.
+    kept: usize,
     storage: [Storage; 2],
     sides: [Side; 2],
+    /// `[sequence][numbers]` each.
+    states: [Storage; 3],
+}
+
+impl Cache {
+    /// A state of a layer.
+    pub(crate) fn state(&self, (layer, slot): (usize, usize)) -> &Storage {
+        &self.layers[layer].states[slot]
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,23 +62,25 @@ struct Side {
 }
 
 pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
-    let layers = plan.layers.iter().map(|layer| {
+    let layers = plan.layers.iter().enumerate().map(|(index, layer)| {
         let sides = [(plan.keys, layer.key_dim), (plan.values, layer.value_dim)].map(|(format, dim)| {
             let kind = KvKind::of(format);
             let words = dim.div_ceil(kind.per_word()).next_multiple_of(4);
             Side { kind, dim, words, stride: (words + kind.scales(dim)).next_multiple_of(4) }
         });
-        let heads = plan.sequences * layer.kv_heads * plan.context;
+        let kept = plan.kept(index);
+        let heads = plan.sequences * layer.kv_heads * kept;
         let storage = sides.map(|side| gpu.storage((heads * side.stride * 4) as u64));
-        Layer { plan: *layer, storage, sides }
+        let states = layer.states.map(|len| gpu.storage((plan.sequences * len * 4) as u64));
+        Layer { plan: *layer, kept, storage, sides, states }
     });
-    Cache { layers: layers.collect(), context: plan.context }
+    Cache { layers: layers.collect() }
 }
 
 pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], step: &Step<'_>) {
     let Gpu { device, recorder, places, .. } = gpu;
     let places = places.stage(device, recorder, step);
-    let Layer { plan, storage, sides } = &kv.layers[layer];
+    let Layer { plan, kept, storage, sides, .. } = &kv.layers[layer];
     for ((x, side), storage) in rows.into_iter().zip(sides).zip(storage) {
         let (heads, stride) = (plan.kv_heads as u32, side.stride as u32);
         let pieces = match side.kind {
@@ -76,16 +90,23 @@ pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], st
         let dispatch = Dispatch {
             kernel: Kernel::KvWrite(side.kind),
             buffers: &[&x.storage, places, storage],
-            numbers: &[side.dim as u32, heads, stride, kv.context as u32, x.stride as u32],
+            numbers: &[side.dim as u32, heads, stride, *kept as u32, x.stride as u32],
             grid: [(heads * pieces).div_ceil(64), x.rows as u32, 1],
         };
         recorder.dispatch(device, &dispatch);
     }
 }
 
-pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize), heads: Heads, step: &Step<'_>) {
-    let (cache, layer) = kv;
-    let Layer { sides: [keys, values], storage: [keys_at, values_at], .. } = &cache.layers[layer];
+pub(crate) fn attend(
+    gpu: &mut Gpu,
+    out: &mut Buf,
+    q: &Buf,
+    (cache, layer): (&Cache, usize),
+    attention: Attention<'_, Weight>,
+    step: &Step<'_>,
+) {
+    let Layer { kept, sides: [keys, values], storage: [keys_at, values_at], .. } = &cache.layers[layer];
+    let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
     out.rows = q.rows;
     let group = heads.heads / heads.kv_heads;
     let room = (QUERY_BYTES / (4 * keys.words * keys.kind.per_word())).clamp(1, QUERIES);
@@ -94,7 +115,14 @@ pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize),
     let tiles = heads.kv_heads * group.div_ceil(together);
     let row_tiles = q.rows.div_ceil(rows);
     let last = step.positions.iter().copied().max().unwrap_or(0) as usize;
-    let Spans { splits, span } = spans(last + 1, row_tiles * tiles);
+    let Spans { splits, span } = spans(in_sight(mask, last, rows), row_tiles * tiles);
+    let (sight, reach) = Sight::of(mask);
+    let extras = Extras {
+        cap: soft_cap.is_some(),
+        slopes: alibi.is_some(),
+        sinks: sinks.is_some(),
+        relative: relative.is_some(),
+    };
     let attend = Attend {
         keys: keys.kind,
         values: values.kind,
@@ -103,20 +131,39 @@ pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize),
         chunks: (keys.words / 4) as u32,
         words: values.words.div_ceil(BLOCK) as u32,
         output: if splits > 1 { Output::Split } else { Output::Whole },
+        sight,
+        extras,
     };
+    let slopes = alibi.map(|max| gpu.constant(Constant::Slopes { heads: heads.heads, max: max.to_bits() }));
+    let by_distance = relative.map(|relative| by_distance(gpu, relative, heads.heads, mask.is_both()));
     let partial = (heads.value_dim + 2) * heads.heads * splits * q.rows;
     let parts = (splits > 1).then(|| gpu.pooled((partial * 4) as u64));
     let Gpu { device, recorder, places, .. } = gpu;
     let places = places.stage(device, recorder, step);
     let result = parts.as_deref().unwrap_or(&out.storage);
-    let strides = [keys.stride / 4, values.stride];
-    let numbers = [heads.kv_heads, group, heads.key_dim, heads.value_dim, strides[0], strides[1], cache.context];
-    let [a, b, c, d, e, f, g] = numbers.map(|number| number as u32);
-    let (strides, scale) = ([q.stride, out.stride].map(|stride| stride as u32), heads.scale.to_bits());
+    // In the order of the source: what every layer has, then what some have.
+    let mut buffers = [&q.storage, keys_at, values_at, places, result, result, result, result];
+    let some = [slopes.as_ref(), by_distance.as_deref(), sinks.map(Weight::vector)].into_iter().flatten();
+    let count = buffers[5..].iter_mut().zip(some).map(|(buffer, storage)| *buffer = storage).count();
+    let numbers = [
+        heads.kv_heads,
+        group,
+        heads.key_dim,
+        heads.value_dim,
+        keys.stride / 4,
+        values.stride,
+        *kept,
+        q.stride,
+        out.stride,
+    ];
+    let [a, b, c, d, e, f, g, h, i] = numbers.map(|number| number as u32);
+    let (scale, cap) = (heads.scale.to_bits(), soft_cap.unwrap_or(0.0).to_bits());
+    let most = relative.map_or(0, |relative| relative.most);
+    let [span, reach, most] = [span, reach, most].map(|number| number as u32);
     let dispatch = Dispatch {
         kernel: Kernel::Attend(attend),
-        buffers: &[&q.storage, keys_at, values_at, places, result],
-        numbers: &[a, b, c, d, e, f, g, strides[0], strides[1], scale, span as u32, splits as u32],
+        buffers: &buffers[..5 + count],
+        numbers: &[a, b, c, d, e, f, g, h, i, scale, span, splits as u32, reach, cap, most],
         grid: [splits as u32, tiles as u32, row_tiles as u32],
     };
     recorder.dispatch(device, &dispatch);
@@ -129,6 +176,32 @@ pub(crate) fn attend(gpu: &mut Gpu, out: &mut Buf, q: &Buf, kv: (&Cache, usize),
         };
         recorder.dispatch(device, &dispatch);
     }
+}
+
+/// The scores of all distances up to the last, `[distance][head]`.
+fn by_distance(gpu: &mut Gpu, relative: Relative<'_, Weight>, heads: usize, both: bool) -> Arc<Storage> {
+    let Relative { table, buckets, most } = relative;
+    let map = gpu.constant(Constant::Buckets { both, buckets, most });
+    let table = gpu.floats(table);
+    let count = (2 * most + 1) * heads;
+    let out = gpu.pooled((count * 4) as u64);
+    gpu.dispatch(&Dispatch {
+        kernel: Kernel::Relative,
+        buffers: &[&table.storage, &map, &out],
+        numbers: &[count as u32, heads as u32, table.stride],
+        grid: [count.div_ceil(64) as u32, 1, 1],
+    });
+    out
+}
+
+/// Positions that `rows` rows of a sequence see together at most, the last of which is at `last`.
+fn in_sight(mask: Mask, last: usize, rows: usize) -> usize {
+    let some = match mask {
+        Mask::Causal | Mask::Whole => usize::MAX,
+        Mask::Window(reach) | Mask::Chunk(reach) => reach.saturating_add(rows - 1),
+        Mask::Around(away) => away.saturating_mul(2).saturating_add(rows),
+    };
+    some.min(last + 1)
 }
 
 fn one_sequence(step: &Step<'_>) -> bool {

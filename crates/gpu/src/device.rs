@@ -15,7 +15,7 @@ use wgpu::{
 use crate::compiled::Compiled;
 use crate::counters::Account;
 use crate::fault::Fault;
-use crate::kernel::{Access, Kernel, storage_access};
+use crate::kernel::{Access, Kernel, bindings};
 use crate::{Dequant, Error, GpuOptions, Variant, adapter};
 
 /// A device, its queue and the pipelines compiled so far.
@@ -45,6 +45,8 @@ pub(crate) struct Device {
 pub(crate) struct Pipeline {
     pub(crate) pipeline: ComputePipeline,
     pub(crate) layout: BindGroupLayout,
+    /// Of its storage buffers, in the order in which they are declared.
+    pub(crate) bindings: Vec<u32>,
 }
 
 /// A buffer of the device, with a number of its own for keys of caches.
@@ -158,11 +160,13 @@ impl Device {
             ty: BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
             count: None,
         };
-        let storage = storage_access(&source)
-            .into_iter()
-            .map(|access| BufferBindingType::Storage { read_only: access == Access::Read });
-        let types = std::iter::once(BufferBindingType::Uniform).chain(storage);
-        let entries: Vec<_> = (0..).zip(types).map(entry).collect();
+        let declared = bindings(&source);
+        let storage = declared.iter().map(|&(binding, access)| {
+            let ty = BufferBindingType::Storage { read_only: access == Access::Read };
+            (binding, ty)
+        });
+        let all = std::iter::once((0, BufferBindingType::Uniform)).chain(storage);
+        let entries: Vec<_> = all.map(entry).collect();
         let scope = self.device.push_error_scope(ErrorFilter::Validation);
         let layout =
             self.device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: Some(&label), entries: &entries });
@@ -186,7 +190,8 @@ impl Device {
         if let Some(error) = caught(scope) {
             self.fault.set(format!("{label}: {error}"));
         }
-        Pipeline { pipeline, layout }
+        let bindings = declared.into_iter().map(|(binding, _)| binding).collect();
+        Pipeline { pipeline, layout, bindings }
     }
 
     /// A shader's source with the faults that are to be in it.

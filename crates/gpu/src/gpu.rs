@@ -11,11 +11,12 @@ use candor_ops::{
 
 use crate::attention::{self, Cache};
 use crate::buffer::{Buf, Pool, Snapshot};
+use crate::constants::Constant;
 use crate::device::{Device, Storage};
 use crate::kernel::{Kernel, Store};
 use crate::places::Places;
 use crate::record::{Dispatch, Recorder};
-use crate::{Counters, GpuOptions, Variant, Weight, product};
+use crate::{Counters, GpuOptions, Routes, Variant, Weight, experts, greatest, heads, product, recurrent, rows};
 
 /// A GPU. Clones share the device, its weights and its compiled shaders; each has a recording of its own.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub struct Gpu {
     pub(crate) recorder: Recorder,
     pub(crate) places: Places,
     pub(crate) pool: Pool,
+    pub(crate) constants: Vec<(Constant, Storage)>,
     refused: Option<String>,
 }
 
@@ -45,7 +47,7 @@ impl Clone for Gpu {
 impl Gpu {
     fn on(device: Arc<Device>) -> Gpu {
         let (recorder, places, pool) = (Recorder::default(), Places::default(), Pool::default());
-        Gpu { device, recorder, places, pool, refused: None }
+        Gpu { device, recorder, places, pool, constants: Vec::new(), refused: None }
     }
 
     /// Opens a device, or joins those who have opened it with the same options.
@@ -104,26 +106,6 @@ impl Gpu {
     pub(crate) fn refuse(&mut self, what: String) {
         self.refused.get_or_insert(what);
     }
-
-    fn elementwise(&mut self, kernel: Kernel, x: &Buf, y: Option<(&Storage, u32)>) {
-        let quads = x.quads();
-        let grid = [quads.div_ceil(64), x.rows as u32, 1];
-        match y {
-            Some((y, y_stride)) => {
-                self.dispatch(&Dispatch { kernel, buffers: &[y, &x.storage], numbers: &[quads, y_stride], grid });
-            }
-            None => self.dispatch(&Dispatch { kernel, buffers: &[&x.storage], numbers: &[quads], grid }),
-        }
-    }
-
-    /// Refuses an operation of [`Prims::WITHOUT`], which a model that was placed here does not have.
-    fn lacks(&mut self, operation: &str) {
-        self.refuse(format!("{operation} is not among its operations"));
-    }
-
-    fn vector(w: &Weight) -> &Storage {
-        &w.parts[0].storage
-    }
 }
 
 impl Prims for Gpu {
@@ -132,22 +114,7 @@ impl Prims for Gpu {
     type Kv = Cache;
     type Rope = Turns;
     type Snapshot = Snapshot;
-    type Routes = ();
-
-    const WITHOUT: &'static [&'static str] = &[
-        "norm",
-        "unary",
-        "copy",
-        "add_positions",
-        "mul_columns",
-        "mul_groups",
-        "dot_groups",
-        "matmul_heads",
-        "attend with a mask, cap or bias",
-        "conv",
-        "recur",
-        "route",
-    ];
+    type Routes = Routes;
 
     fn weight(&mut self, tensor: Tensor) -> Result<Weight, Error> {
         let weight = Weight::upload(&self.device, &tensor)?;
@@ -202,22 +169,18 @@ impl Prims for Gpu {
         out.rows = x.rows;
         self.dispatch(&Dispatch {
             kernel: Kernel::RmsNorm,
-            buffers: &[Gpu::vector(w), &x.storage, &out.storage],
+            buffers: &[w.vector(), &x.storage, &out.storage],
             numbers: &[x.width as u32, x.stride as u32, eps.to_bits()],
             grid: [x.rows as u32, 1, 1],
         });
     }
 
-    fn routes(&mut self, _: usize, _: usize) {}
+    fn routes(&mut self, rows: usize, used: usize) -> Routes {
+        experts::routes(self, rows, used)
+    }
 
-    fn norm(&mut self, x: &mut Buf, norm: Norm, weight: Option<&Weight>, _: Option<&Weight>) {
-        let Some(weight) = weight else { return self.lacks("norm") };
-        self.dispatch(&Dispatch {
-            kernel: Kernel::HeadNorm,
-            buffers: &[Gpu::vector(weight), &x.storage],
-            numbers: &[norm.run as u32, x.stride as u32, norm.eps.to_bits()],
-            grid: [(x.width / norm.run) as u32, x.rows as u32, 1],
-        });
+    fn norm(&mut self, x: &mut Buf, norm: Norm, weight: Option<&Weight>, bias: Option<&Weight>) {
+        rows::norm(self, x, norm, weight, bias);
     }
 
     fn matmul(&mut self, out: &mut Buf, x: &Buf, w: &Weight) {
@@ -229,7 +192,7 @@ impl Prims for Gpu {
     }
 
     fn add_bias(&mut self, x: &mut Buf, bias: &Weight) {
-        self.elementwise(Kernel::AddBias, x, Some((Gpu::vector(bias), 0)));
+        rows::binary(self, Kernel::AddBias, x, (bias.vector(), 0));
     }
 
     fn rope(&mut self, x: &mut Buf, rope: &Turns, head_dim: usize, step: &Step) {
@@ -260,78 +223,83 @@ impl Prims for Gpu {
         attention: Attention<'_, Weight>,
         step: &Step,
     ) {
-        attention::attend(self, out, q, (kv, layer), attention.heads, step);
+        attention::attend(self, out, q, (kv, layer), attention, step);
     }
 
     fn unary(&mut self, x: &mut Buf, f: Unary) {
-        match f {
-            Unary::Silu => self.elementwise(Kernel::Silu, x, None),
-            _ => self.lacks("unary"),
-        }
+        rows::unary(self, x, f);
     }
 
     fn mul(&mut self, x: &mut Buf, y: &Buf) {
-        self.elementwise(Kernel::Mul, x, Some((&y.storage, y.quads())));
+        rows::binary(self, Kernel::Mul, x, (&y.storage, y.quads()));
     }
 
     fn add(&mut self, x: &mut Buf, y: &Buf) {
-        self.elementwise(Kernel::Add, x, Some((&y.storage, y.quads())));
+        rows::binary(self, Kernel::Add, x, (&y.storage, y.quads()));
     }
 
-    fn copy(&mut self, _: &mut Buf, _: &Buf, _: Columns) {
-        self.lacks("copy");
+    fn copy(&mut self, out: &mut Buf, x: &Buf, columns: Columns) {
+        out.rows = x.rows;
+        rows::columns(self, (&out.storage, out.stride), x, columns);
     }
 
-    fn add_positions(&mut self, _: &mut Buf, _: &Weight, _: &Step) {
-        self.lacks("add_positions");
+    fn add_positions(&mut self, x: &mut Buf, table: &Weight, step: &Step) {
+        rows::add_positions(self, x, table, step);
     }
 
-    fn mul_columns(&mut self, _: &mut Buf, _: &Weight) {
-        self.lacks("mul_columns");
+    fn mul_columns(&mut self, x: &mut Buf, w: &Weight) {
+        rows::binary(self, Kernel::MulColumns, x, (w.vector(), 0));
     }
 
-    fn mul_groups(&mut self, _: &mut Buf, _: &Buf) {
-        self.lacks("mul_groups");
+    fn mul_groups(&mut self, x: &mut Buf, y: &Buf) {
+        rows::mul_groups(self, x, y);
     }
 
-    fn dot_groups(&mut self, _: &mut Buf, _: &Buf, _: &Buf) {
-        self.lacks("dot_groups");
+    fn dot_groups(&mut self, out: &mut Buf, x: &Buf, y: &Buf) {
+        rows::dot_groups(self, out, x, y);
     }
 
-    fn matmul_heads(&mut self, _: &mut Buf, _: &Buf, _: &Weight, _: usize) {
-        self.lacks("matmul_heads");
+    fn matmul_heads(&mut self, out: &mut Buf, x: &Buf, w: &Weight, heads: usize) {
+        heads::matmul(self, out, x, w, heads);
     }
 
-    fn conv(&mut self, _: &mut Buf, _: &mut Cache, _: (usize, usize), _: &Buf, _: &Weight, _: &Step) {
-        self.lacks("conv");
+    fn conv(&mut self, out: &mut Buf, kv: &mut Cache, place: (usize, usize), x: &Buf, w: &Weight, step: &Step) {
+        recurrent::conv(self, out, kv, place, x, w, step);
     }
 
-    fn recur(&mut self, _: &mut Buf, _: &mut Cache, _: (usize, usize), _: Recurrence<'_, Weight, Buf>, _: &Step) {
-        self.lacks("recur");
+    fn recur(
+        &mut self,
+        out: &mut Buf,
+        kv: &mut Cache,
+        place: (usize, usize),
+        inputs: Recurrence<'_, Weight, Buf>,
+        step: &Step,
+    ) {
+        recurrent::recur(self, out, kv, place, inputs, step);
     }
 
-    fn route(&mut self, (): &mut (), _: &Buf, _: Option<&Weight>, _: Router) {
-        self.lacks("route");
+    fn route(&mut self, routes: &mut Routes, logits: &Buf, bias: Option<&Weight>, router: Router) {
+        experts::route(self, routes, logits, bias, router);
     }
 
-    fn chosen(&mut self, (): &(), _: &mut Vec<(u32, f32)>) {
-        self.lacks("route");
+    fn chosen(&mut self, routes: &Routes, out: &mut Vec<(u32, f32)>) {
+        experts::chosen(self, routes, out);
     }
 
-    fn matmul_experts(&mut self, _: &mut Buf, _: &Buf, _: &Weight, (): &()) {
-        self.lacks("matmul_experts");
+    fn matmul_experts(&mut self, out: &mut Buf, x: &Buf, w: &Weight, routes: &Routes) {
+        experts::products(self, &mut [(out, w)], x, routes);
     }
 
-    fn add_bias_experts(&mut self, _: &mut Buf, _: &Weight, (): &()) {
-        self.lacks("add_bias_experts");
+    fn add_bias_experts(&mut self, x: &mut Buf, bias: &Weight, routes: &Routes) {
+        experts::add_bias(self, x, bias, routes);
     }
 
-    fn scale_experts(&mut self, _: &mut Buf, (): &()) {
-        self.lacks("scale_experts");
+    fn scale_experts(&mut self, x: &mut Buf, routes: &Routes) {
+        experts::scale(self, x, routes);
     }
 
-    fn sum_experts(&mut self, _: &mut Buf, _: &Buf, (): &()) {
-        self.lacks("sum_experts");
+    fn sum_experts(&mut self, out: &mut Buf, x: &Buf, routes: &Routes) {
+        experts::sum(self, out, x, routes);
     }
 
     fn upload(&mut self, x: &mut Buf, rows: usize, values: &[f32]) {
@@ -351,12 +319,7 @@ impl Prims for Gpu {
 
     fn snapshot(&mut self, x: &Buf) -> Snapshot {
         let storage = self.pooled((x.rows * x.width * 4) as u64);
-        self.dispatch(&Dispatch {
-            kernel: Kernel::Copy,
-            buffers: &[&x.storage, &storage],
-            numbers: &[x.width as u32, x.stride as u32],
-            grid: [x.width.div_ceil(64) as u32, x.rows as u32, 1],
-        });
+        rows::columns(self, (&storage, x.width), x, Columns::run(x.width, 0, 0));
         Snapshot { storage, len: x.rows * x.width }
     }
 
@@ -381,7 +344,7 @@ impl Prims for Gpu {
 
 impl Ops for Gpu {
     fn swiglu(&mut self, gate: &mut Buf, up: &Buf) {
-        self.elementwise(Kernel::Swiglu, gate, Some((&up.storage, up.quads())));
+        rows::binary(self, Kernel::Swiglu, gate, (&up.storage, up.quads()));
     }
 
     fn matmul2(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf) {
@@ -392,6 +355,10 @@ impl Ops for Gpu {
         product::all(self, &mut [a, b, c], x, Store::Set);
     }
 
+    fn matmul2_experts(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf, routes: &Routes) {
+        experts::products(self, &mut [a, b], x, routes);
+    }
+
     fn matmul_add(&mut self, x: &mut Buf, h: &Buf, w: &Weight, _product: &mut Buf) {
         product::matmul(self, x, h, w, Store::Add);
     }
@@ -399,21 +366,7 @@ impl Ops for Gpu {
     const BEST_IS_CHEAP: bool = true;
 
     fn best(&mut self, x: &Buf, width: usize) -> Option<u32> {
-        // Two words at least are read, and the rest of the row's norm has to lie somewhere.
-        let storage = self.pooled((x.stride.max(2) * 4) as u64);
-        let row = [width as u32, x.stride as u32];
-        // The norm of a row is NaN throughout where one element is, so that one of its elements, the second, tells; it
-        // stays when the place goes where the first was.
-        let buffers = [&x.storage, &x.storage, &storage];
-        let numbers = [row[0], row[1], 1f32.to_bits()];
-        self.dispatch(&Dispatch { kernel: Kernel::RmsNorm, buffers: &buffers, numbers: &numbers, grid: [1, 1, 1] });
-        let buffers = [&x.storage, &*storage];
-        self.dispatch(&Dispatch { kernel: Kernel::Argmax, buffers: &buffers, numbers: &row, grid: [1, 1, 1] });
-        let mut read = [0u32; 2];
-        self.recorder.read(&self.device, &storage, 8, &mut |bytes| {
-            bytemuck::cast_slice_mut(&mut read).copy_from_slice(bytes);
-        });
-        (width < 2 || !f32::from_bits(read[1]).is_nan()).then_some(read[0])
+        greatest::best(self, x, width)
     }
 
     fn traffic(&self) -> Traffic {
@@ -422,20 +375,7 @@ impl Ops for Gpu {
     }
 
     fn argmax(&mut self, x: &Buf, width: usize, out: &mut Vec<u32>) {
-        out.clear();
-        out.resize(x.rows, 0);
-        let storage = self.pooled((x.rows * 4) as u64);
-        self.dispatch(&Dispatch {
-            kernel: Kernel::Argmax,
-            buffers: &[&x.storage, &storage],
-            numbers: &[width as u32, x.stride as u32],
-            grid: [x.rows as u32, 1, 1],
-        });
-        if x.rows > 0 {
-            let values: &mut [u8] = bytemuck::cast_slice_mut(out);
-            let bytes = values.len() as u64;
-            self.recorder.read(&self.device, &storage, bytes, &mut |read| values.copy_from_slice(read));
-        }
+        greatest::argmax(self, x, width, out);
     }
 }
 

@@ -23,13 +23,13 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, store: S
 /// Products of the same input, which is rounded once for those that want it rounded.
 pub(crate) fn all(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, store: Store) {
     let few = x.rows <= MAT_VEC_ROWS;
-    let wants = |w: &Weight, variant: Variant| few && variant.int8_dot && w.format.block_len() > 1;
     let variant = gpu.device.variant;
-    let rounded = products.iter().any(|(_, w)| wants(w, variant)).then(|| Rounded::new(gpu, x));
+    let wants = |w: &Weight| few && takes_bytes(w, variant);
+    let rounded = products.iter().any(|(_, w)| wants(w)).then(|| Rounded::new(gpu, x));
     for (out, w) in products {
         out.rows = x.rows;
         match &rounded {
-            Some(rounded) if wants(w, variant) => {
+            Some(rounded) if wants(w) => {
                 few_inputs(gpu, out, w, store, &rounded.few(x.rows));
             }
             _ if few => {
@@ -41,15 +41,27 @@ pub(crate) fn all(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, 
     }
 }
 
+/// Whether few inputs of a matrix are rounded to bytes.
+pub(crate) fn takes_bytes(w: &Weight, variant: Variant) -> bool {
+    variant.int8_dot && w.format.block_len() > 1
+}
+
+/// How many inputs of a matrix are held.
+pub(crate) fn tile_of(w: &Weight, variant: Variant) -> Tile {
+    // The range of BF16 is what it is there for, and F32 is for those who want it exact.
+    let halves = variant.f16 && !matches!(w.format, Format::F32 | Format::Bf16);
+    if halves { Tile::Halves } else { Tile::Floats }
+}
+
 /// Inputs in blocks of 32 signed bytes with a scale.
-struct Rounded {
-    storage: Arc<Storage>,
+pub(crate) struct Rounded {
+    pub(crate) storage: Arc<Storage>,
     /// `vec4`s from row to row.
-    stride: u32,
+    pub(crate) stride: u32,
 }
 
 impl Rounded {
-    fn new(gpu: &mut Gpu, x: &Buf) -> Rounded {
+    pub(crate) fn new(gpu: &mut Gpu, x: &Buf) -> Rounded {
         let runs = x.stride.div_ceil(RUN);
         // A run is a `vec4` of bytes, and half a one of factors.
         let stride = runs + runs.div_ceil(2);
@@ -92,9 +104,7 @@ fn few_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Few<'_>) {
 fn many_inputs(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, store: Store) {
     let Gpu { device, recorder, places, .. } = gpu;
     let (places, which) = places.count(device, recorder, x.rows);
-    // The range of BF16 is what it is there for, and F32 is for those who want it exact.
-    let halves = device.variant.f16 && !matches!(w.format, Format::F32 | Format::Bf16);
-    let tile = if halves { Tile::Halves } else { Tile::Floats };
+    let tile = tile_of(w, device.variant);
     for part in &w.parts {
         let strides = [x.quads(), out.stride as u32];
         let dispatch = Dispatch {

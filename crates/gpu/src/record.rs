@@ -14,10 +14,10 @@ use crate::device::{Device, Pipeline, Storage};
 use crate::kernel::Kernel;
 
 /// Numbers of a dispatch that lie in its uniform buffer.
-pub(crate) const NUMBERS: usize = 12;
+pub(crate) const NUMBERS: usize = 16;
 
 /// Buffers of a dispatch at most.
-const BUFFERS: usize = 5;
+const BUFFERS: usize = 8;
 
 /// Bind groups kept at most: far more than a model has dispatches, so that only a session of ever new shapes starts over.
 const GROUPS: usize = 1 << 14;
@@ -59,7 +59,7 @@ struct Bound {
 #[derive(Debug)]
 pub(crate) struct Dispatch<'a> {
     pub(crate) kernel: Kernel,
-    /// In the order of the shader's bindings.
+    /// In the order in which the shader declares them.
     pub(crate) buffers: &'a [&'a Storage],
     /// The shader's `P`.
     pub(crate) numbers: &'a [u32],
@@ -164,7 +164,8 @@ fn bind(device: &Device, key: &Key, buffers: &[&Storage]) -> Bound {
     let uniform = device.buffer(4 * NUMBERS as u64, BufferUsages::UNIFORM | BufferUsages::COPY_DST);
     device.queue.write_buffer(&uniform.buffer, 0, bytemuck::cast_slice(&key.numbers));
     let all = std::iter::once(&uniform).chain(buffers.iter().copied());
-    let entries: Vec<_> = (0..)
+    let bindings = std::iter::once(0).chain(pipeline.bindings.iter().copied());
+    let entries: Vec<_> = bindings
         .zip(all)
         .map(|(binding, storage)| BindGroupEntry { binding, resource: storage.buffer.as_entire_binding() })
         .collect();

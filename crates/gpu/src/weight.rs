@@ -1,5 +1,7 @@
 //! Weights on the device: uploaded in small pieces, split by rows where one buffer cannot hold them.
 
+use std::sync::Arc;
+
 use candor_ops::{Error, Tensor};
 use candor_quant::Format;
 
@@ -11,6 +13,7 @@ use crate::format::{Decoder, QUAD, RUN, decoder};
 #[derive(Debug)]
 pub struct Weight {
     pub(crate) format: Format,
+    pub(crate) cols: usize,
     /// Runs of 16 in a row.
     pub(crate) runs: u32,
     /// `vec4`s from row to row.
@@ -23,7 +26,7 @@ pub struct Weight {
 /// Some consecutive rows.
 #[derive(Debug)]
 pub(crate) struct Part {
-    pub(crate) storage: Storage,
+    pub(crate) storage: Arc<Storage>,
     pub(crate) first: u32,
     pub(crate) rows: u32,
 }
@@ -35,6 +38,11 @@ const CHUNK: usize = 4 << 20;
 const WAITING: usize = 64 << 20;
 
 impl Weight {
+    /// The numbers of a vector, which are always floats.
+    pub(crate) fn vector(&self) -> &Storage {
+        &self.parts[0].storage
+    }
+
     pub(crate) fn upload(device: &Device, tensor: &Tensor) -> Result<Weight, Error> {
         tensor.check()?;
         let (source, decoder) = plan(device, tensor)?;
@@ -62,6 +70,7 @@ impl Weight {
                     waiting = 0;
                 }
             }
+            let storage = Arc::new(storage);
             parts.push(Part { storage, first: first as u32, rows: rows as u32 });
         }
         if let Some(fault) = device.fault.get() {
@@ -69,6 +78,7 @@ impl Weight {
         }
         Ok(Weight {
             format: decoder.format,
+            cols: tensor.cols,
             runs: tensor.cols.div_ceil(RUN) as u32,
             stride: stride as u32,
             tails: decoder.tails(tensor.cols) as u32,

@@ -95,7 +95,7 @@ pub fn gpus(gguf: &Gguf, options: &LoadOptions, folder: Option<&Path>) -> Result
     chosen.into_iter().map(trust).collect()
 }
 
-/// Runs the first layers of a model, as many as have all of its formats, and its head on a GPU.
+/// Runs the first layers of a model, as many as have all that any of them has, and its head on a GPU.
 fn check(gguf: &Gguf, options: &LoadOptions, device: &DeviceInfo) -> Result<Operations, Error> {
     let config = Config::from_gguf(gguf)?;
     let offload = Offload { names: vec![device.name.clone()], ..options.offload.clone() };
@@ -135,7 +135,7 @@ fn quick<B: Ops + Clone>(
     let room = config.context.saturating_sub(1);
     // Ids that have no order, each within the vocabulary.
     let prompt: Vec<u32> = (0..PROMPT.min(room).max(1)).map(|i| ((i * 7919 + 11) % config.vocab) as u32).collect();
-    let part = Part { begin: Begin::Tokens, layers: 0..first_layers(gguf, config.layers), end: End::Logits };
+    let part = Part { begin: Begin::Tokens, layers: 0..first_layers(gguf, config), end: End::Logits };
     let (keys, values) = (options.session.keys, options.session.values);
     // An encoder reads the same.
     let text: &[u32] = if config.start.is_some() { &prompt } else { &[] };
@@ -143,17 +143,22 @@ fn quick<B: Ops + Clone>(
     operations(gguf, ops, &plan)
 }
 
-/// How many of the first layers have every format that is in any of them.
-fn first_layers(gguf: &Gguf, layers: usize) -> usize {
-    let formats = |of: &dyn Fn(usize) -> bool| -> BTreeSet<&str> {
-        let layer = |name: &str| {
-            name.strip_prefix("dec.").unwrap_or(name).strip_prefix("blk.")?.split('.').next()?.parse().ok()
-        };
-        let inside = gguf.tensors().iter().filter(|tensor| layer(&tensor.name).is_some_and(of));
-        inside.map(|tensor| tensor.format.name()).collect()
+/// How many of the first layers have every kind of tensor in every format, and every mask, that is in any of them.
+fn first_layers(gguf: &Gguf, config: &Config) -> usize {
+    // A tensor's name within its layer, its format, and the layer.
+    let tensors = gguf.tensors().iter().filter_map(|tensor| {
+        let (layer, name) =
+            tensor.name.strip_prefix("dec.").unwrap_or(&tensor.name).strip_prefix("blk.")?.split_once('.')?;
+        Some(((name, tensor.format.name()), layer.parse::<usize>().ok()?))
+    });
+    let tensors: Vec<_> = tensors.collect();
+    let kinds = |count: usize| {
+        let tensors: BTreeSet<_> = tensors.iter().filter(|(_, layer)| *layer < count).map(|(kind, _)| kind).collect();
+        let masks: BTreeSet<_> = config.masks.iter().take(count).map(|mask| format!("{mask:?}")).collect();
+        (tensors, masks)
     };
-    let all = formats(&|_| true);
-    (1..layers).find(|&count| formats(&|layer| layer < count) == all).unwrap_or(layers)
+    let all = kinds(usize::MAX);
+    (1..config.layers).find(|&count| kinds(count) == all).unwrap_or(config.layers)
 }
 
 /// The first operation that was wrong.

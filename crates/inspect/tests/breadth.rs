@@ -6,7 +6,7 @@ use std::{
     fmt::Write as _,
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use candor::{
@@ -21,7 +21,7 @@ use candor_inspect::{
     import::{ReadOptions, read},
     verify::{Depth, Plan, operations},
 };
-use candor_testing::{argmax, fixtures, ids, json, nmse, npy};
+use candor_testing::{architectures, argmax, fixtures, ids, json, nmse, npy};
 
 /// Largest NMSE on the reference backend, and on the processor.
 const LIMITS: [f64; 2] = [1e-9, 1e-6];
@@ -362,28 +362,11 @@ continuation differs, a prompt and its tokens one by one, or two sequences toget
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 
-/// Folders of fixtures: those of the shared ones that are models of floats, if they are there, and those that
-/// `tools/architectures/make.py` made.
-fn folders() -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    if let Some(fixtures) = fixtures() {
-        let index = json(&fixtures.join("arch/INDEX.json"));
-        let names = index.as_array().unwrap().iter().map(|entry| entry["dir"].as_str().unwrap());
-        folders.extend(names.filter(|name| !name.starts_with("quant-")).map(|name| fixtures.join("arch").join(name)));
-        folders.retain(|folder| folder.is_dir());
-        assert!(folders.len() > 80, "{folders:?}");
-    }
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/architectures");
-    folders.extend(fs::read_dir(own).unwrap().map(|entry| entry.unwrap().path()));
-    folders.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
-    folders
-}
-
 #[test]
 fn every_architecture() {
     let only = std::env::var("CANDOR_ONLY").ok();
     let (mut table, mut faults, mut names) = (HEAD.to_owned(), Vec::new(), Vec::new());
-    for folder in folders() {
+    for folder in architectures() {
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         if only.as_ref().is_none_or(|only| only.split(',').any(|one| one == name)) {
             let (row, wrong) = check(&folder, &name);

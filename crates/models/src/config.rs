@@ -49,7 +49,7 @@ pub struct Config {
     /// What varies from layer to layer.
     pub(crate) blocks: Vec<Block>,
     /// What each layer sees.
-    pub(crate) masks: Vec<Mask>,
+    pub masks: Vec<Mask>,
     /// The kinds of mixers and of feed-forwards that there are.
     pub(crate) mixers: Vec<mixer::Dims>,
     pub(crate) ffns: Vec<ffn::Dims>,

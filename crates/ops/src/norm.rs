@@ -1,7 +1,7 @@
 //! Norms over runs of elements.
 
 /// What a run is divided by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NormKind {
     /// `x / sqrt(mean(x^2) + eps)` (Zhang and Sennrich 2019).
     Rms,

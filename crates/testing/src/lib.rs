@@ -111,3 +111,20 @@ pub fn argmax(values: &[f32]) -> u32 {
     }
     best as u32
 }
+
+/// Folders of fixtures: those of the shared ones that are models of floats, if they are there, and those that
+/// `tools/architectures/make.py` made.
+pub fn architectures() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    if let Some(fixtures) = fixtures() {
+        let index = json(&fixtures.join("arch/INDEX.json"));
+        let names = index.as_array().unwrap().iter().map(|entry| entry["dir"].as_str().unwrap());
+        folders.extend(names.filter(|name| !name.starts_with("quant-")).map(|name| fixtures.join("arch").join(name)));
+        folders.retain(|folder| folder.is_dir());
+        assert!(folders.len() > 80, "{folders:?}");
+    }
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inspect/tests/goldens/architectures");
+    folders.extend(fs::read_dir(own).unwrap().map(|entry| entry.unwrap().path()));
+    folders.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
+    folders
+}

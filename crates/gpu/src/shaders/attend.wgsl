@@ -1,7 +1,9 @@
 // Attention of ROWS rows of one sequence, HEADS query heads of each, which all share a key and value head: over a span of
 // positions, 64 at a time with a running softmax. Grid: (splits, key and value heads * tiles of query heads, rows / ROWS).
 // From outside: ROWS, HEADS, CHUNKS (vec4s of a key), WORDS (words of a value per invocation), SPLIT, the cache's
-// formats, and `share` and `highest` (attend_plain or attend_subgroup). Query n of a tile is head n % HEADS of row n / HEADS.
+// formats, `share` and `highest` (attend_plain or attend_subgroup), `seen` (the positions that a row sees, by its own and
+// its sequence's end), `adjusted` (a score with what a layer does to it) and `sink`. Query n of a tile is head n % HEADS
+// of row n / HEADS.
 struct P {
     kv_heads: u32,
     group: u32, // query heads per key and value head
@@ -9,12 +11,15 @@ struct P {
     value_dim: u32,
     key_stride: u32, // vec4s from key to key
     value_stride: u32, // words from value to value
-    context: u32,
+    kept: u32, // positions of a sequence that the cache has: position p at place p % kept
     q_stride: u32,
     out_stride: u32,
     scale: f32,
     span: u32, // positions per split
     splits: u32,
+    reach: u32, // how far a row sees
+    cap: f32,
+    most: u32, // distance of the last score by distance
 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> q: array<f32>;
@@ -45,15 +50,26 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
     let first_head = kv_head * p.group + tile;
     let first_row = workgroup.z * ROWS;
     let rows = min(ROWS, step[0].z - first_row);
-    let low = workgroup.x * p.span;
-    // Positions that each row sees within the span, and the most of them.
+    // Positions that each row sees. Spans begin where the first of them is.
+    var floors: array<u32, ROWS>;
     var limits: array<u32, ROWS>;
+    var places: array<u32, ROWS>;
+    var first = 0xffffffffu;
+    for (var t = 0u; t < ROWS; t++) {
+        let row = first_row + min(t, rows - 1u);
+        places[t] = step[row + 1u].y;
+        let range = seen(places[t], step[step[0].z + row + 1u].x);
+        floors[t] = range.x;
+        limits[t] = range.y;
+        first = min(first, range.x);
+    }
+    let low = first + workgroup.x * p.span;
     var high = 0u;
     for (var t = 0u; t < ROWS; t++) {
-        limits[t] = min(step[first_row + min(t, rows - 1u) + 1u].y + 1u, low + p.span);
+        limits[t] = min(limits[t], low + p.span);
         high = max(high, limits[t]);
     }
-    let cache = (step[first_row + 1u].z * p.kv_heads + kv_head) * p.context;
+    let cache = (step[first_row + 1u].z * p.kv_heads + kv_head) * p.kept;
 
     for (var i = lid; i < QUERIES * QUADS; i += WG) {
         let n = i / QUADS;
@@ -74,12 +90,16 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
     var acc: array<Value, QUERIES * WORDS>;
     for (var n = 0u; n < QUERIES; n++) {
         top[n] = LOWEST;
+        if SINKS && workgroup.x == 0u {
+            top[n] = sink(first_head + min(n % HEADS, count - 1u));
+            sum[n] = 1.0;
+        }
     }
     for (var start = low; start < high; start += WG) {
         let position = start + lid;
         var s: array<f32, QUERIES>;
         if position < high {
-            let at = (cache + position) * p.key_stride;
+            let at = (cache + position % p.kept) * p.key_stride;
             for (var c = 0u; c < CHUNKS; c++) {
                 let key = keys[at + c];
                 let scale = key_scale(at, c);
@@ -89,7 +109,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
             }
         }
         for (var n = 0u; n < QUERIES; n++) {
-            s[n] = select(LOWEST, s[n], position < limits[n / HEADS]);
+            let score = adjusted(s[n], first_head + n % HEADS, position, places[n / HEADS]);
+            s[n] = select(LOWEST, score, position >= floors[n / HEADS] && position < limits[n / HEADS]);
         }
         share(&s, member);
         for (var n = 0u; n < QUERIES; n++) {
@@ -100,7 +121,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
             for (var v = 0u; v < WORDS; v++) {
                 acc[n * WORDS + v] *= factor;
             }
-            s[n] = select(0.0, exp(s[n] - most), position < limits[n / HEADS]);
+            s[n] = select(0.0, exp(s[n] - most), position >= floors[n / HEADS] && position < limits[n / HEADS]);
         }
         if IN_SCORES {
             workgroupBarrier();
@@ -110,7 +131,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         }
         workgroupBarrier();
         for (var i = 0u; i < min(WG, high - start); i++) {
-            let at = (cache + start + i) * p.value_stride;
+            let at = (cache + (start + i) % p.kept) * p.value_stride;
             for (var n = 0u; n < QUERIES; n++) {
                 sum[n] += scores[n * WG + i];
             }

@@ -1,13 +1,6 @@
 // A tile of 64 rows of inputs by 64 rows of the matrix, a run of 16 columns at a time through workgroup memory; each of
-// the 128 invocations sums 8 x 4. Grid: (rows of the matrix / 64, rows of inputs / 64).
-// From outside: ADD, and `Quad`, `narrow` and `wide` (mat_mul_f32 or mat_mul_f16).
-struct P { runs: u32, stride: u32, tails: u32, rows: u32, first: u32, x_stride: u32, out_stride: u32, count: u32 }
-@group(0) @binding(0) var<uniform> p: P;
-@group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> step: array<vec4<u32>>;
-@group(0) @binding(4) var<storage, read_write> out: array<f32>;
-
+// the 128 invocations sums 8 x 4. From outside: which rows these are and where sums go (mat_mul_all, mat_mul_experts or
+// mat_mul_heads), and `Quad`, `narrow` and `wide` (mat_mul_f32 or mat_mul_f16).
 const SIDE = 64u;
 // Quads of a row, and one that keeps the banks of neighbouring rows apart.
 const LINE = 5u;
@@ -17,13 +10,14 @@ var<workgroup> tile: array<Quad, 2 * SIDE * LINE>;
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-    let inputs = step[0][p.count];
-    let first_row = group.x * SIDE;
-    let first_x = group.y * SIDE;
+    let work = assigned(group);
+    if work.inputs == 0u {
+        return;
+    }
     // The first half of the invocations loads weights, the second inputs: a run each.
     let line = lid & 63u;
-    let row = min(first_row + line, p.rows - 1u) * p.stride;
-    let input = min(first_x + line, inputs - 1u) * p.x_stride;
+    let row = matrix_row(work, line);
+    let input = input_row(work, min(line, work.inputs - 1u));
     // Rows of the matrix are i, i + 16 .., of the inputs j, j + 8 ..
     let i = lid & 15u;
     let j = lid >> 4u;
@@ -58,15 +52,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     for (var t = 0u; t < 8u; t++) {
         for (var r = 0u; r < 4u; r++) {
-            let x_row = first_x + j + 8u * t;
-            let w_row = first_row + i + 16u * r;
-            if x_row < inputs && w_row < p.rows {
-                let at = x_row * p.out_stride + p.first + w_row;
-                if ADD {
-                    out[at] += sums[t][r];
-                } else {
-                    out[at] = sums[t][r];
-                }
+            let x_row = j + 8u * t;
+            if x_row < work.inputs {
+                store(work, x_row, i + 16u * r, sums[t][r]);
             }
         }
     }

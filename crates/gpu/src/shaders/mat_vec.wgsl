@@ -8,8 +8,35 @@ struct P { runs: u32, stride: u32, tails: u32, rows: u32, first: u32, x_stride: 
 
 const SUMS = ROWS * T;
 
-fn store(first: u32, i: u32, sum: f32) {
-    let row = first + i / T;
+struct Work { first: u32 }
+
+fn assigned(group: vec3<u32>, groups: vec3<u32>) -> Work {
+    return Work((group.y * groups.x + group.x) * ROWS);
+}
+
+fn is_idle(work: Work) -> bool {
+    return false;
+}
+
+fn matrix_row(work: Work, r: u32) -> u32 {
+    return min(work.first + r, p.rows - 1u) * p.stride;
+}
+
+// Where row t of inputs begins, and how many runs of it come before those of the product, and there are in all.
+fn input_row(work: Work, t: u32) -> u32 {
+    return t * p.x_stride;
+}
+
+fn input_run(work: Work) -> u32 {
+    return 0u;
+}
+
+fn input_runs() -> u32 {
+    return p.runs;
+}
+
+fn store(work: Work, i: u32, sum: f32) {
+    let row = work.first + i / T;
     if row < p.rows {
         let at = (i % T) * p.out_stride + p.first + row;
         if ADD {

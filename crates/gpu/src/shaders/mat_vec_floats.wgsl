@@ -1,15 +1,15 @@
 // The products with inputs as they are, four to a vector.
 alias Input = vec4<f32>;
 
-fn products(first: u32, lid: u32) -> array<f32, SUMS> {
+fn products(work: Work, lid: u32) -> array<f32, SUMS> {
     var sums: array<f32, SUMS>;
     for (var run = lid; run < p.runs; run += WG) {
         var w: array<mat4x4<f32>, ROWS>;
         for (var r = 0u; r < ROWS; r++) {
-            w[r] = decode(min(first + r, p.rows - 1u) * p.stride, run);
+            w[r] = decode(matrix_row(work, r), run);
         }
         for (var t = 0u; t < T; t++) {
-            let at = t * p.x_stride + run * 4u;
+            let at = input_row(work, t) + (input_run(work) + run) * 4u;
             let a = x[at];
             let b = x[at + 1u];
             let c = x[at + 2u];

@@ -7,8 +7,11 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let first = (group.y * groups.x + group.x) * ROWS;
-    var sums = products(first, lid);
+    let work = assigned(group, groups);
+    if is_idle(work) {
+        return;
+    }
+    var sums = products(work, lid);
     for (var i = 0u; i < SUMS; i++) {
         partial[i * (WG + 1u) + lid] = sums[i];
     }
@@ -18,6 +21,6 @@ fn main(
         for (var j = 0u; j < WG; j++) {
             sum += partial[lid * (WG + 1u) + j];
         }
-        store(first, lid, sum);
+        store(work, lid, sum);
     }
 }

@@ -10,8 +10,11 @@ fn main(
     @builtin(num_subgroups) subgroups: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    let first = (group.y * groups.x + group.x) * ROWS;
-    var sums = products(first, lid);
+    let work = assigned(group, groups);
+    if is_idle(work) {
+        return;
+    }
+    var sums = products(work, lid);
     for (var i = 0u; i < SUMS; i++) {
         let sum = subgroupAdd(sums[i]);
         if lane == 0u {
@@ -24,6 +27,6 @@ fn main(
         for (var j = 0u; j < subgroups; j++) {
             sum += partial[lid * WG + j];
         }
-        store(first, lid, sum);
+        store(work, lid, sum);
     }
 }

@@ -1,7 +1,8 @@
 //! The key-value cache and attention.
 
-use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Prims, Reference, Step};
-use candor_testing::backend::attention::{Case, attended, cases, fed, long, looked};
+use candor_gpu::Gpu;
+use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Mask, Prims, Reference, Step};
+use candor_testing::backend::attention::{Case, Rules, attended, cases, fed, long, looked, ruled, rules};
 use candor_testing::backend::{read, upload};
 use candor_testing::nmse;
 
@@ -126,6 +127,55 @@ fn a_position_can_be_written_again() {
             gpu.kv_write(&mut kv, 0, &x, &x, &step);
             gpu.attend(&mut out, &x, &kv, 0, Attention::causal(heads), &step);
             assert_eq!(read(&mut gpu, &out), [value, -value], "{name}");
+        }
+    }
+}
+
+/// Against the reference, a first step of so many positions and then of so many.
+fn check(name: &str, gpu: &mut Gpu, (case, rules): (&Case, &Rules), [first, then]: [usize; 2]) {
+    let want = ruled(&mut Reference, (case, rules), |_| 1000, |_| ());
+    // What rows see of later steps was not there yet.
+    let chunk = |start| {
+        if rules.mask.is_both() {
+            1000
+        } else if start == 0 {
+            first
+        } else {
+            then
+        }
+    };
+    let error = nmse(&ruled(gpu, (case, rules), chunk, |_| ()), &want);
+    assert!(error < 1e-11, "{name}, {case:?}, {rules:?}, {first} and then {then} at a time: {error}");
+    sound(gpu);
+}
+
+#[test]
+fn masks_caps_and_biases_are_the_reference() {
+    let formats = [(KvFormat::F32, KvFormat::F32), (KvFormat::F16, KvFormat::F16)];
+    let mut gpus = vector_backends();
+    let count = gpus.len();
+    for (i, rules) in rules().iter().enumerate().filter(|_| count > 0) {
+        let heads = [(8, 2, 32, 32), (5, 1, 64, 32), (2, 2, 32, 64)][i % 3];
+        let lengths = if i / 2 % 2 == 0 { [310, 0] } else { [307, 90] };
+        // How maxima are found and what becomes of scores do not meet, so each device takes its turn.
+        let (name, gpu) = &mut gpus[i % count];
+        // One token alone is where positions are split.
+        check(name, gpu, (&Case { lengths, ..long(heads, formats[i % 2]) }, rules), [300, 1]);
+    }
+}
+
+/// A cache that keeps no more than rows of a step can see.
+#[test]
+fn a_ring_is_the_same_as_the_whole_cache() {
+    let rings = [Mask::Window(30), Mask::Window(256), Mask::Chunk(100), Mask::Window(20)];
+    for (name, mut gpu) in vector_backends() {
+        for (i, mask) in rings.into_iter().enumerate() {
+            let eight = (KvFormat::Q8_0, KvFormat::F32);
+            let format = if i == 3 { eight } else { (KvFormat::F16, KvFormat::F16) };
+            let lengths = if i == 3 { [300, 0] } else { [700, 357] };
+            let case = Case { lengths, ..long((4, 2, 32, 32), format) };
+            let chunks = [[51, 51], [100, 100], [51, 100], [1, 1]][i];
+            check(&name, &mut gpu, (&case, &Rules { mask, ring: true, ..Rules::default() }), chunks);
         }
     }
 }

@@ -4,10 +4,12 @@
 mod attention;
 mod compiled;
 mod counters;
+mod experts;
 mod faults;
 mod fusions;
 mod products;
 mod recording;
+mod recurrent;
 mod rows;
 
 use std::sync::Mutex;

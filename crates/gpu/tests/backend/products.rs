@@ -30,7 +30,7 @@ const FORMATS: &[Format] = &[
 ];
 
 /// Inputs rounded to 8 bits in blocks of 32.
-fn in_bytes(x: &[f32]) -> Vec<f32> {
+pub(crate) fn in_bytes(x: &[f32]) -> Vec<f32> {
     let block = |block: &[f32]| {
         let most = block.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
         let (scale, inverse) = (most / 127.0, 127.0 / most);
@@ -39,14 +39,14 @@ fn in_bytes(x: &[f32]) -> Vec<f32> {
     x.chunks_exact(32).flat_map(block).collect()
 }
 
-fn as_halves(x: &[f32]) -> Vec<f32> {
+pub(crate) fn as_halves(x: &[f32]) -> Vec<f32> {
     let (mut halves, mut values) = (vec![0; x.len() * 2], vec![0.0; x.len()]);
     Format::F16.encode(x, &mut halves).expect("halves have an encoder");
     Format::F16.decode(&halves, &mut values);
     values
 }
 
-fn in_halves(tensor: &Tensor) -> Tensor {
+pub(crate) fn in_halves(tensor: &Tensor) -> Tensor {
     let (mut values, mut halves) = (vec![0.0; tensor.rows * tensor.cols], vec![0; tensor.rows * tensor.cols * 2]);
     tensor.format.decode(&tensor.bytes, &mut values);
     Format::F16.encode(&values, &mut halves).expect("halves have an encoder");
@@ -166,6 +166,13 @@ fn weights_are_split_by_rows_where_a_buffer_is_too_small() {
             "{}",
             tensor.name
         );
+        let at_positions = |gpu: &mut Gpu| {
+            let table = gpu.weight(tensor.clone()).expect("every format runs");
+            let mut x = upload(gpu, cols, &vec![1.0; 4 * cols]);
+            gpu.add_positions(&mut x, &table, &Step { positions: &[4, 0, 2, 4], ..step });
+            read(gpu, &x)
+        };
+        assert_eq!(bits(&at_positions(&mut gpu)), bits(&at_positions(whole)), "{}", tensor.name);
     }
     let tensor = Random(0).matrix(Format::F32, 2, 1025);
     let message = gpu.weight(tensor).expect_err("4160 bytes").to_string();

@@ -1,6 +1,7 @@
 //! A GPU whose shaders compute wrongly, as after a driver's fault: it is named, and not trusted. Skipped with a printed
 //! reason where there is no adapter, not even a software one (lavapipe).
 
+mod others;
 mod shaders;
 mod trust;
 

@@ -1,0 +1,180 @@
+//! Mixtures of experts: choices, products with the matrices of the chosen, and what becomes of their rows.
+//!
+//! Few choices are multiplied one by one. Where experts have several each, choices are sorted by experts on the device, so
+//! that a matrix is read once for up to 64 of them; how many tiles that makes is not known here, and those that are too many
+//! end at once.
+
+use candor_ops::{Gate, Router};
+
+use crate::buffer::Buf;
+use crate::device::Storage;
+use crate::kernel::{EXPERTS, ExpertRows, GateKind, Inputs, Kernel, MAT_VEC_ROWS, Route, TILE, rows_per_group};
+use crate::product::{Rounded, takes_bytes, tile_of};
+use crate::record::Dispatch;
+use crate::{Gpu, Weight};
+
+/// Which experts each row goes to.
+#[derive(Debug)]
+pub struct Routes {
+    /// `[rows][used]` of an expert and its weight.
+    choices: Storage,
+    used: usize,
+    /// Rows that there is room for.
+    capacity: usize,
+    /// Rows in flight.
+    rows: usize,
+    /// Experts that there are.
+    experts: usize,
+    /// The choices by experts; there from the first time on that they are needed.
+    sorted: Option<Storage>,
+}
+
+impl Routes {
+    fn choices(&self) -> usize {
+        self.rows * self.used
+    }
+
+    /// Whether experts have so many choices each that sorting them pays.
+    fn is_sorted(&self) -> bool {
+        self.choices() > MAT_VEC_ROWS * self.experts
+    }
+
+    /// Tiles of so many rows at most.
+    fn tiles(&self, rows: usize) -> usize {
+        let choices = rows * self.used;
+        choices / TILE as usize + self.experts.min(choices)
+    }
+
+    /// Where the sorted choices begin.
+    fn order(&self) -> usize {
+        4 + 4 * self.tiles(self.capacity)
+    }
+}
+
+pub(crate) fn routes(gpu: &mut Gpu, rows: usize, used: usize) -> Routes {
+    let choices = gpu.storage((rows * used * 8) as u64);
+    Routes { choices, used, capacity: rows, rows: 0, experts: 1, sorted: None }
+}
+
+pub(crate) fn route(gpu: &mut Gpu, routes: &mut Routes, logits: &Buf, bias: Option<&Weight>, router: Router) {
+    let Router { experts, used, gate, groups, normalized, scale } = router;
+    if experts > EXPERTS {
+        return gpu.refuse(format!("route: expected at most {EXPERTS} experts, got {experts}"));
+    }
+    (routes.rows, routes.experts) = (logits.rows, experts);
+    let (gate, share) = match gate {
+        Gate::Softmax => (GateKind::Softmax, 0.0),
+        Gate::SoftmaxOfChosen => (GateKind::SoftmaxOfChosen, 0.0),
+        Gate::Sigmoid => (GateKind::Sigmoid, 0.0),
+        Gate::SparseMixer(share) => (GateKind::SparseMixer, share),
+    };
+    // The last gate asks for neither.
+    let mixes = gate == GateKind::SparseMixer;
+    let (bias, groups) = if mixes { (None, (1, 1)) } else { (bias, groups) };
+    let kernel = Route { gate, experts: experts as u32, used: used as u32, biased: bias.is_some() };
+    let [stride, all, some] = [logits.stride, groups.0, groups.1].map(|number| number as u32);
+    let buffers = [&logits.storage, &routes.choices, bias.map_or(&logits.storage, Weight::vector)];
+    gpu.dispatch(&Dispatch {
+        kernel: Kernel::Route(kernel),
+        buffers: &buffers[..if bias.is_some() { 3 } else { 2 }],
+        numbers: &[stride, all, some, u32::from(normalized), scale.to_bits(), share.to_bits()],
+        grid: [logits.rows as u32, 1, 1],
+    });
+    if routes.is_sorted() {
+        sort(gpu, routes);
+    }
+}
+
+fn sort(gpu: &mut Gpu, routes: &mut Routes) {
+    let order = routes.order();
+    let bytes = ((order + routes.capacity * routes.used) * 4) as u64;
+    if routes.sorted.as_ref().is_none_or(|sorted| sorted.buffer.size() < bytes) {
+        routes.sorted = Some(gpu.storage(bytes));
+    }
+    let Some(sorted) = &routes.sorted else { return };
+    let Gpu { device, recorder, places, .. } = gpu;
+    let (places, which) = places.count(device, recorder, routes.rows);
+    let dispatch = Dispatch {
+        kernel: Kernel::Group { experts: routes.experts as u32 },
+        buffers: &[&routes.choices, places, sorted],
+        numbers: &[routes.used as u32, which, order as u32],
+        grid: [1, 1, 1],
+    };
+    recorder.dispatch(device, &dispatch);
+}
+
+pub(crate) fn chosen(gpu: &mut Gpu, routes: &Routes, out: &mut Vec<(u32, f32)>) {
+    out.clear();
+    let bytes = (routes.choices() * 8) as u64;
+    if bytes > 0 {
+        gpu.recorder.read(&gpu.device, &routes.choices, bytes, &mut |read| {
+            let pairs = bytemuck::cast_slice::<u8, [u32; 2]>(read);
+            out.extend(pairs.iter().map(|&[expert, weight]| (expert, f32::from_bits(weight))));
+        });
+    }
+}
+
+/// Products of the same input, which is rounded once for those that want it rounded.
+pub(crate) fn products(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, routes: &Routes) {
+    let variant = gpu.device.variant;
+    let sorted = routes.sorted.as_ref().filter(|_| routes.is_sorted());
+    let wants = |w: &Weight| sorted.is_none() && takes_bytes(w, variant);
+    let rounded = products.iter().any(|(_, w)| wants(w)).then(|| Rounded::new(gpu, x));
+    // Inputs are a row for each choice, or for all choices of a token.
+    let shared = if x.rows == routes.choices() { 1 } else { routes.used };
+    for (out, w) in products {
+        out.rows = routes.choices();
+        let (storage, stride, inputs) = match &rounded {
+            Some(rounded) if wants(w) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
+            _ => (&x.storage, x.quads(), Inputs::Floats),
+        };
+        let [out_stride, outputs, shared] = [out.stride, out.width, shared].map(|number| number as u32);
+        for part in &w.parts {
+            let numbers = [w.runs, w.stride, w.tails, part.rows, part.first, stride, out_stride, outputs, shared];
+            let [a, b, c, d, e, f, g, h, i] = numbers;
+            match sorted {
+                Some(sorted) => gpu.dispatch(&Dispatch {
+                    kernel: Kernel::ExpertMul { format: w.format, tile: tile_of(w, variant) },
+                    buffers: &[&part.storage, storage, sorted, &out.storage],
+                    numbers: &[a, b, c, d, e, f, g, h, i, routes.order() as u32],
+                    grid: [outputs.div_ceil(TILE), routes.tiles(routes.rows) as u32, 1],
+                }),
+                None => gpu.dispatch(&Dispatch {
+                    kernel: Kernel::ExpertVec { format: w.format, inputs },
+                    buffers: &[&part.storage, storage, &routes.choices, &out.storage],
+                    numbers: &numbers,
+                    grid: [outputs.div_ceil(rows_per_group(1)), out.rows as u32, 1],
+                }),
+            }
+        }
+    }
+}
+
+pub(crate) fn add_bias(gpu: &mut Gpu, x: &Buf, bias: &Weight, routes: &Routes) {
+    let bias = gpu.floats(bias);
+    let buffers = [&x.storage, &routes.choices, &*bias.storage];
+    rows(gpu, ExpertRows::AddBias, x, &buffers, bias.stride / 4);
+}
+
+pub(crate) fn scale(gpu: &mut Gpu, x: &Buf, routes: &Routes) {
+    rows(gpu, ExpertRows::Scale, x, &[&x.storage, &routes.choices], 0);
+}
+
+fn rows(gpu: &mut Gpu, change: ExpertRows, x: &Buf, buffers: &[&Storage], bias_stride: u32) {
+    gpu.dispatch(&Dispatch {
+        kernel: Kernel::ExpertRows(change),
+        buffers,
+        numbers: &[x.quads(), bias_stride],
+        grid: [x.quads().div_ceil(64), x.rows as u32, 1],
+    });
+}
+
+pub(crate) fn sum(gpu: &mut Gpu, out: &mut Buf, x: &Buf, routes: &Routes) {
+    out.rows = routes.rows;
+    gpu.dispatch(&Dispatch {
+        kernel: Kernel::SumExperts,
+        buffers: &[&x.storage, &out.storage],
+        numbers: &[x.quads(), routes.used as u32],
+        grid: [x.quads().div_ceil(64), out.rows as u32, 1],
+    });
+}

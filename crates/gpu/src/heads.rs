@@ -1,0 +1,60 @@
+//! Products per head: each has a matrix of its own.
+
+use crate::buffer::Buf;
+use crate::format::RUN;
+use crate::kernel::{Inputs, Kernel, MAT_VEC_ROWS, TILE, rows_per_group};
+use crate::product::{Rounded, takes_bytes, tile_of};
+use crate::record::Dispatch;
+use crate::{Gpu, Weight};
+
+pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, heads: usize) {
+    out.rows = x.rows;
+    if w.cols.is_multiple_of(RUN) {
+        return products(gpu, out, x, w, heads);
+    }
+    // Parts of rows begin where a vector does.
+    let padded = w.cols.next_multiple_of(RUN);
+    let width = heads * padded;
+    let storage = gpu.pooled((x.rows * width * 4) as u64);
+    gpu.dispatch(&Dispatch {
+        kernel: Kernel::Pad,
+        buffers: &[&x.storage, &storage],
+        numbers: &[heads, w.cols, padded, x.stride].map(|number| number as u32),
+        grid: [width.div_ceil(64) as u32, x.rows as u32, 1],
+    });
+    let x = Buf { storage: (*storage).clone(), rows: x.rows, width, stride: width };
+    products(gpu, out, &x, w, heads);
+}
+
+fn products(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, heads: usize) {
+    let variant = gpu.device.variant;
+    let few = x.rows <= MAT_VEC_ROWS;
+    let rounded = (few && takes_bytes(w, variant)).then(|| Rounded::new(gpu, x));
+    let (storage, stride, inputs) = match &rounded {
+        Some(rounded) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
+        None => (&x.storage, x.quads(), Inputs::Floats),
+    };
+    let [rows, heads, outputs] = [x.rows, heads, out.width / heads].map(|number| number as u32);
+    for part in &w.parts {
+        let [a, b, c, d, e] = [w.runs, w.stride, w.tails, part.rows, part.first];
+        let (f, g) = (stride, out.stride as u32);
+        if few {
+            gpu.dispatch(&Dispatch {
+                kernel: Kernel::HeadVec { format: w.format, rows, inputs },
+                buffers: &[&part.storage, storage, &out.storage],
+                numbers: &[a, b, c, d, e, f, g, outputs, (x.stride / RUN) as u32],
+                grid: if rows == 0 { [0; 3] } else { [outputs.div_ceil(rows_per_group(rows)), heads, 1] },
+            });
+        } else {
+            let Gpu { device, recorder, places, .. } = &mut *gpu;
+            let (places, which) = places.count(device, recorder, x.rows);
+            let dispatch = Dispatch {
+                kernel: Kernel::HeadMul { format: w.format, tile: tile_of(w, variant) },
+                buffers: &[&part.storage, storage, places, &out.storage],
+                numbers: &[a, b, c, d, e, f, g, outputs, which],
+                grid: [outputs.div_ceil(TILE), heads, rows.div_ceil(TILE)],
+            };
+            recorder.dispatch(device, &dispatch);
+        }
+    }
+}

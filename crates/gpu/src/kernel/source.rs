@@ -1,0 +1,216 @@
+//! How a kernel's source is composed: constants, a template, and what that leaves to others.
+
+use std::fmt::Write;
+
+use candor_ops::NormKind;
+use candor_quant::Format;
+
+use super::{
+    ExpertRows, GateKind, Inputs, Kernel, KvKind, Norm, Output, ROW_GROUP, Route, SPLITS, Store, Tile, rows_per_group,
+};
+use crate::{Variant, format};
+
+macro_rules! shader {
+    ($name:literal) => {
+        include_str!(concat!("../shaders/", $name, ".wgsl"))
+    };
+}
+
+/// Constants by their names, and pieces of source.
+type Parts = (Vec<(&'static str, String)>, Vec<&'static str>);
+
+fn number(name: &'static str, value: u32) -> (&'static str, String) {
+    (name, format!("{value}u"))
+}
+
+impl Kernel {
+    /// The whole WGSL source on a device of that variant.
+    pub(crate) fn source(self, variant: Variant) -> String {
+        let (constants, pieces) = self.parts(variant);
+        let mut source = String::new();
+        if self.has_halves() {
+            source.push_str("enable f16;\n");
+        }
+        for (name, value) in constants {
+            let _ = writeln!(source, "const {name} = {value};");
+        }
+        pieces.iter().for_each(|piece| source.push_str(piece));
+        source
+    }
+
+    /// Whether it can only be compiled where shaders have half precision.
+    fn has_halves(self) -> bool {
+        matches!(
+            self,
+            Kernel::MatMul { tile: Tile::Halves, .. }
+                | Kernel::ExpertMul { tile: Tile::Halves, .. }
+                | Kernel::HeadMul { tile: Tile::Halves, .. }
+        )
+    }
+
+    fn parts(self, variant: Variant) -> Parts {
+        let add = |store| ("ADD", (store == Store::Add).to_string());
+        let reduce = if variant.subgroups { shader!("reduce_subgroup") } else { shader!("reduce_plain") };
+        match self {
+            Kernel::Embed(format) => (vec![], [&[shader!("embed")], decode(format)].concat()),
+            Kernel::Round => (vec![], vec![shader!("round")]),
+            Kernel::MatVec { format, rows, inputs, store } => {
+                let (constants, pieces) = few_inputs(shader!("mat_vec"), (format, rows, inputs), variant);
+                ([constants, vec![add(store)]].concat(), pieces)
+            }
+            Kernel::ExpertVec { format, inputs } => {
+                few_inputs(shader!("mat_vec_experts"), (format, 1, inputs), variant)
+            }
+            Kernel::HeadVec { format, rows, inputs } => {
+                few_inputs(shader!("mat_vec_heads"), (format, rows, inputs), variant)
+            }
+            Kernel::MatMul { format, tile, store } => {
+                (vec![add(store)], many_inputs(shader!("mat_mul_all"), format, tile))
+            }
+            Kernel::ExpertMul { format, tile } => (vec![], many_inputs(shader!("mat_mul_experts"), format, tile)),
+            Kernel::HeadMul { format, tile } => (vec![], many_inputs(shader!("mat_mul_heads"), format, tile)),
+            Kernel::Pad => (vec![], vec![shader!("pad")]),
+            Kernel::Route(route) => route_source(route, reduce),
+            Kernel::Group { experts } => (vec![number("EXPERTS", experts)], vec![shader!("group")]),
+            Kernel::ExpertRows(ExpertRows::AddBias) => (vec![], vec![shader!("expert_rows"), EXPERTS_BIAS]),
+            Kernel::ExpertRows(ExpertRows::Scale) => (vec![], vec![shader!("expert_rows"), EXPERTS_SCALE]),
+            Kernel::SumExperts => (vec![], vec![shader!("sum_experts")]),
+            Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("rms_norm")]),
+            Kernel::HeadNorm => (vec![number("WG", 64)], vec![reduce, shader!("head_norm")]),
+            Kernel::Norm(norm) => norm_source(norm, reduce),
+            Kernel::Unary(function) => (vec![], vec![shader!("unary"), shader!("math"), function.source()]),
+            Kernel::Mul | Kernel::MulColumns => (vec![], vec![shader!("binary"), BINARY_MUL]),
+            Kernel::AddPositions(format) => (vec![], [&[shader!("add_positions")], decode(format)].concat()),
+            Kernel::Add | Kernel::AddBias => (vec![], vec![shader!("binary"), BINARY_ADD]),
+            Kernel::Swiglu => (vec![], vec![shader!("binary"), BINARY_SWIGLU]),
+            Kernel::Rope => (vec![], vec![shader!("rope")]),
+            Kernel::Columns => (vec![], vec![shader!("columns")]),
+            Kernel::ScaleGroups => (vec![], vec![shader!("scale_groups")]),
+            Kernel::DotGroups => (vec![number("WG", 64)], vec![reduce, shader!("dot_groups")]),
+            Kernel::Gather => (vec![], vec![shader!("gather")]),
+            Kernel::Argmax => (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("argmax")]),
+            Kernel::KvWrite(KvKind::F32) => (vec![], vec![shader!("kv_write"), shader!("cache/pack_f32")]),
+            Kernel::KvWrite(KvKind::F16) => {
+                (vec![], vec![shader!("kv_write"), shader!("cache/half"), shader!("cache/pack_f16")])
+            }
+            Kernel::KvWrite(KvKind::Q8_0) => (vec![], vec![shader!("kv_write_q8_0"), shader!("cache/half")]),
+            Kernel::Attend(attend) => {
+                let constants = vec![
+                    number("ROWS", attend.rows),
+                    number("HEADS", attend.heads),
+                    number("CHUNKS", attend.chunks),
+                    number("WORDS", attend.words),
+                    ("SPLIT", (attend.output == Output::Split).to_string()),
+                    ("SINKS", attend.extras.sinks.to_string()),
+                ];
+                let keys = match attend.keys {
+                    KvKind::F32 => shader!("cache/keys_f32"),
+                    KvKind::F16 => shader!("cache/keys_f16"),
+                    KvKind::Q8_0 => shader!("cache/keys_q8_0"),
+                };
+                let values = match attend.values {
+                    KvKind::F32 => shader!("cache/values_f32"),
+                    KvKind::F16 => shader!("cache/values_f16"),
+                    KvKind::Q8_0 => shader!("cache/values_q8_0"),
+                };
+                let share = if variant.subgroups { shader!("attend_subgroup") } else { shader!("attend_plain") };
+                let pieces = vec![shader!("attend"), share, keys, values, attend.sight.source()];
+                (constants, [pieces, attend.extras.source()].concat())
+            }
+            Kernel::Relative => (vec![], vec![shader!("relative")]),
+            Kernel::Unpack(format) => (vec![], [&[shader!("unpack")], decode(format)].concat()),
+            Kernel::Conv => (vec![], vec![shader!("conv_past"), shader!("conv")]),
+            Kernel::Keep => (vec![], vec![shader!("conv_past"), shader!("keep")]),
+            Kernel::Join => (vec![], vec![shader!("join")]),
+            Kernel::Recur(recur) => {
+                let constants = vec![
+                    number("KEYS", recur.keys),
+                    number("PARTS", recur.parts()),
+                    number("COLUMNS", recur.columns()),
+                    number("ELEMENTS", recur.elements()),
+                    ("ERASE", recur.erase.to_string()),
+                ];
+                (constants, recur.source())
+            }
+            Kernel::Merge => (vec![number("WG", 64), number("SPLITS", SPLITS)], vec![reduce, shader!("merge")]),
+        }
+    }
+}
+
+const BINARY_MUL: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x * y; }";
+const BINARY_ADD: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x + y; }";
+const BINARY_SWIGLU: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x / (1.0 + exp(-x)) * y; }";
+
+/// The pieces that decode a format.
+fn decode(format: Format) -> &'static [&'static str] {
+    format::decoder(format).map_or(&[], |decoder| decoder.source)
+}
+
+/// A product with few rows of inputs.
+fn few_inputs(which: &'static str, (format, rows, inputs): (Format, u32, Inputs), variant: Variant) -> Parts {
+    let products = match inputs {
+        Inputs::Floats => shader!("mat_vec_floats"),
+        Inputs::Bytes => shader!("mat_vec_bytes"),
+    };
+    let constants = vec![number("T", rows), number("ROWS", rows_per_group(rows)), number("WG", 64)];
+    let main = if variant.subgroups { shader!("mat_vec_subgroup") } else { shader!("mat_vec_plain") };
+    (constants, [&[which, products, main], decode(format)].concat())
+}
+
+/// A product in tiles.
+fn many_inputs(which: &'static str, format: Format, tile: Tile) -> Vec<&'static str> {
+    let tile = match tile {
+        Tile::Floats => shader!("mat_mul_f32"),
+        Tile::Halves => shader!("mat_mul_f16"),
+    };
+    [&[which, shader!("mat_mul"), tile], decode(format)].concat()
+}
+
+fn route_source(route: Route, reduce: &'static str) -> Parts {
+    let Route { gate, experts, used, biased } = route;
+    let is = |name, kind| (name, (gate == kind).to_string());
+    let constants = vec![
+        number("WG", 64),
+        number("EXPERTS", experts),
+        number("USED", used),
+        is("SOFTMAX", GateKind::Softmax),
+        is("SIGMOID", GateKind::Sigmoid),
+        is("OF_CHOSEN", GateKind::SoftmaxOfChosen),
+        is("MIXER", GateKind::SparseMixer),
+        ("BIASED", biased.to_string()),
+    ];
+    let bias = if biased { ROUTE_BIAS } else { "fn bias(i: u32) -> f32 { return 0.0; }\n" };
+    (constants, vec![reduce, shader!("route"), shader!("math"), bias])
+}
+
+const ROUTE_BIAS: &str = "@group(0) @binding(3) var<storage, read> b: array<f32>;
+fn bias(i: u32) -> f32 { return b[i]; }
+";
+const EXPERTS_BIAS: &str = "@group(0) @binding(3) var<storage, read> bias: array<vec4<f32>>;
+fn changed(x: vec4<f32>, choice: vec2<u32>, i: u32) -> vec4<f32> { return x + bias[choice.x * p.bias_stride + i]; }
+";
+const EXPERTS_SCALE: &str =
+    "fn changed(x: vec4<f32>, choice: vec2<u32>, i: u32) -> vec4<f32> { return x * bitcast<f32>(choice.y); }";
+
+fn norm_source(norm: Norm, reduce: &'static str) -> Parts {
+    let Norm { kind, weight, bias, group } = norm;
+    let layer = ("LAYER", (kind == NormKind::Layer).to_string());
+    let mean = ("MEAN", (kind != NormKind::L2).to_string());
+    let mut pieces = vec![reduce, shader!("norm")];
+    pieces.extend(weight.then_some(NORM_WEIGHT));
+    pieces.extend(bias.then_some(NORM_BIAS));
+    pieces.push(match (weight, bias) {
+        (true, true) => "fn scaled(x: f32, i: u32) -> f32 { return x * weight(i) + bias(i); }",
+        (true, false) => "fn scaled(x: f32, i: u32) -> f32 { return x * weight(i); }",
+        (false, true) => "fn scaled(x: f32, i: u32) -> f32 { return x + bias(i); }",
+        (false, false) => "fn scaled(x: f32, i: u32) -> f32 { return x; }",
+    });
+    (vec![number("WG", group), layer, mean], pieces)
+}
+
+const NORM_WEIGHT: &str = "@group(0) @binding(2) var<storage, read> w: array<f32>;
+fn weight(i: u32) -> f32 { return w[i % p.weight_len]; }
+";
+const NORM_BIAS: &str = "@group(0) @binding(3) var<storage, read> b: array<f32>;
+fn bias(i: u32) -> f32 { return b[i % p.bias_len]; }
+";

@@ -1,0 +1,155 @@
+//! Every shader is valid, and can be translated for every interface.
+
+use std::collections::HashSet;
+
+use naga::back::{hlsl, msl, spv};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+use super::*;
+use crate::{Variant, format};
+
+/// Numbers are multiplied as they are.
+fn inputs_of(format: Format) -> Vec<Inputs> {
+    if format.block_len() == 1 { vec![Inputs::Floats] } else { vec![Inputs::Floats, Inputs::Bytes] }
+}
+
+const FUNCTIONS: [Function; 14] = [
+    Function::Silu,
+    Function::Gelu,
+    Function::GeluErf,
+    Function::GeluQuick,
+    Function::Relu,
+    Function::ReluSquared,
+    Function::Sigmoid,
+    Function::Tanh,
+    Function::Softplus,
+    Function::Exp,
+    Function::Affine,
+    Function::Clamp,
+    Function::SoftCap,
+    Function::Xielu,
+];
+
+fn all() -> Vec<Kernel> {
+    let mut kernels = vec![
+        Kernel::Round,
+        Kernel::RmsNorm,
+        Kernel::HeadNorm,
+        Kernel::Mul,
+        Kernel::MulColumns,
+        Kernel::Add,
+        Kernel::AddBias,
+        Kernel::Swiglu,
+        Kernel::Rope,
+        Kernel::Columns,
+        Kernel::ScaleGroups,
+        Kernel::DotGroups,
+        Kernel::Gather,
+        Kernel::Argmax,
+        Kernel::Merge,
+        Kernel::Relative,
+        Kernel::Conv,
+        Kernel::Keep,
+        Kernel::Join,
+        Kernel::Pad,
+        Kernel::Group { experts: 128 },
+        Kernel::ExpertRows(ExpertRows::AddBias),
+        Kernel::ExpertRows(ExpertRows::Scale),
+        Kernel::SumExperts,
+    ];
+    for format in format::DECODERS.iter().map(|decoder| decoder.format) {
+        kernels.extend([Kernel::Embed(format), Kernel::AddPositions(format), Kernel::Unpack(format)]);
+        for inputs in inputs_of(format) {
+            kernels.push(Kernel::ExpertVec { format, inputs });
+            kernels.extend([1, 8].map(|rows| Kernel::HeadVec { format, rows, inputs }));
+        }
+        for tile in [Tile::Floats, Tile::Halves] {
+            kernels.extend([Kernel::ExpertMul { format, tile }, Kernel::HeadMul { format, tile }]);
+        }
+        for store in [Store::Set, Store::Add] {
+            for inputs in inputs_of(format) {
+                let rows = 1..=MAT_VEC_ROWS as u32;
+                kernels.extend(rows.map(|rows| Kernel::MatVec { format, rows, inputs, store }));
+            }
+            kernels.extend([Tile::Floats, Tile::Halves].map(|tile| Kernel::MatMul { format, tile, store }));
+        }
+    }
+    kernels.extend(FUNCTIONS.map(Kernel::Unary));
+    for kind in [NormKind::Rms, NormKind::Layer, NormKind::L2] {
+        let parts = [(false, false), (true, false), (false, true), (true, true)];
+        kernels.extend(parts.map(|(weight, bias)| Kernel::Norm(Norm { kind, weight, bias, group: 64 })));
+    }
+    for gate in [GateKind::Softmax, GateKind::SoftmaxOfChosen, GateKind::Sigmoid, GateKind::SparseMixer] {
+        let route = |biased| Kernel::Route(Route { gate, experts: EXPERTS as u32, used: 8, biased });
+        kernels.extend([false, true].map(route));
+    }
+    for fading in [Fading::Keys, Fading::Heads, Fading::Rates] {
+        for (erase, bonus) in [(false, false), (true, false), (false, true), (true, true)] {
+            kernels.extend([1, 16, 128, 2000].map(|keys| Kernel::Recur(Recur { keys, fading, erase, bonus })));
+        }
+    }
+    let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0];
+    kernels.extend(kinds.map(Kernel::KvWrite));
+    for (keys, values) in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
+        for (rows, heads, output) in [(1, 8, Output::Split), (2, 7, Output::Whole)] {
+            let (sight, extras) = (Sight::Causal, Extras::default());
+            let attend = Attend { keys, values, rows, heads, chunks: 16, words: 2, output, sight, extras };
+            kernels.push(Kernel::Attend(attend));
+        }
+    }
+    let kind = KvKind::F16;
+    for (bits, sight) in
+        (0..16).zip([Sight::Causal, Sight::Window, Sight::Chunk, Sight::Whole, Sight::Around].into_iter().cycle())
+    {
+        let [cap, slopes, sinks, relative] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+        let (output, extras) = (Output::Split, Extras { cap, slopes, sinks, relative });
+        let (keys, values, rows, heads) = (kind, kind, 2, 4);
+        let attend = Attend { keys, values, rows, heads, chunks: 16, words: 2, output, sight, extras };
+        kernels.push(Kernel::Attend(attend));
+    }
+    kernels
+}
+
+#[test]
+fn every_shader_is_valid_for_vulkan_metal_and_dx12() {
+    let mut seen = HashSet::new();
+    for kernel in all() {
+        for bits in 0..8 {
+            let [subgroups, int8_dot, f16] = [1, 2, 4].map(|bit| bits & bit != 0);
+            let source = kernel.source(Variant { subgroups, int8_dot, f16 });
+            if !seen.insert(source.clone()) {
+                continue;
+            }
+            let module = naga::front::wgsl::parse_str(&source)
+                .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&source)));
+            let info = Validator::new(
+                ValidationFlags::all(),
+                Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SHADER_FLOAT16,
+            )
+            .validate(&module)
+            .unwrap_or_else(|error| panic!("{kernel:?}: {error:?}"));
+            let spirv = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
+            spv::write_vec(&module, &info, &spirv, None).unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
+            let metal = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..msl::Options::default() };
+            msl::write_string(&module, &info, &metal, &msl::PipelineOptions::default())
+                .unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
+            let dx12 = hlsl::Options {
+                shader_model: hlsl::ShaderModel::V6_6,
+                fake_missing_bindings: true,
+                ..hlsl::Options::default()
+            };
+            let mut text = String::new();
+            hlsl::Writer::new(&mut text, &dx12, &hlsl::PipelineOptions::default())
+                .write(&module, &info, None)
+                .unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn bindings_are_read_from_the_source() {
+    let rope = bindings(&Kernel::Rope.source(Variant::default()));
+    assert_eq!(rope, [(1, Access::Read), (2, Access::Read), (3, Access::Write)]);
+    let norm = Norm { kind: NormKind::Layer, weight: false, bias: true, group: 64 };
+    assert_eq!(bindings(&Kernel::Norm(norm).source(Variant::default())), [(1, Access::Write), (3, Access::Read)]);
+}
