@@ -67,6 +67,9 @@ def seeded(row):
         for name, x in model.named_parameters():
             x.copy_(1 + 0.1 * torch.randn_like(x) if "norm" in name and name.endswith("weight") else torch.randn_like(x) * (
                 0.1 if x.ndim == 1 else 0.7 if "embed" in name else 1.3 / x.shape[-1] ** 0.5))
+        for name, x in model.named_buffers():
+            if name.endswith("correction_bias"):
+                x.copy_(0.1 * torch.randn_like(x))
         # The file's weights are floats.
         for x in model.parameters():
             x.copy_(x.float())
@@ -112,7 +115,7 @@ def write(row, path, config, model):
             stem, dot, suffix = name.rpartition(".")
             if row.turned and stem.endswith(("q_proj", "k_proj")):
                 x = pairs_side_by_side(x, text.num_attention_heads if stem.endswith("q_proj") else text.num_key_value_heads)
-            known = names.get_name(name, try_suffixes=(".weight", ".bias"))
+            known = name if name.startswith("blk.") else names.get_name(name, try_suffixes=(".weight", ".bias"))
             if known is None:
                 raise SystemExit(f"{row.name}: {name} has no name in GGUF")
             if name.startswith("lm_head") and text.tie_word_embeddings:
@@ -197,6 +200,83 @@ def plain(name, x, config):
     return [(name, x)]
 
 
+def latent(name, x, config):
+    """Latent attention with the matrices of keys and values apart, the former turned round."""
+    if name.endswith("correction_bias"):
+        return [(f"blk.{name.split('.')[2]}.exp_probs_b.bias", x)]
+    if not name.endswith("kv_b_proj.weight"):
+        return [(name, x)]
+    k, v = np.split(x.reshape(config.num_attention_heads, -1, config.kv_lora_rank), [config.qk_nope_head_dim], axis=1)
+    stem = name.removesuffix("kv_b_proj.weight")
+    return [(f"{stem}k_b_proj.weight", k.swapaxes(1, 2)), (f"{stem}v_b_proj.weight", v)]
+
+
+def latent_keys(writer, config):
+    rank, turning = config.kv_lora_rank, config.qk_rope_head_dim
+    writer.add_head_count_kv(1)
+    writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_kv_lora_rank(rank)
+    writer.add_key_length(rank + turning)
+    writer.add_value_length(rank)
+    writer.add_key_length_mla(config.qk_nope_head_dim + turning)
+    writer.add_value_length_mla(config.v_head_dim)
+    writer.add_rope_dimension_count(turning)
+    writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    routed_keys(writer, config)
+
+
+def routed_keys(writer, config):
+    writer.add_expert_count(config.n_routed_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_group_count(config.n_group)
+    writer.add_expert_group_used_count(config.topk_group)
+
+
+def nemotron(name, x, config):
+    """A layer of Nemotron-H is one of four things, all named `mixer`."""
+    parts = name.split(".")
+    if len(parts) < 4 or parts[3] != "mixer":
+        return [(name, x)]
+    names = {
+        "in_proj.weight": "ssm_in.weight", "out_proj.weight": "ssm_out.weight", "conv1d.weight": "ssm_conv1d.weight",
+        "conv1d.bias": "ssm_conv1d.bias", "dt_bias": "ssm_dt.bias", "A_log": "ssm_a", "D": "ssm_d", "norm.weight": "ssm_norm.weight",
+        "q_proj.weight": "attn_q.weight", "k_proj.weight": "attn_k.weight", "v_proj.weight": "attn_v.weight", "o_proj.weight": "attn_output.weight",
+        "experts.up_proj": "ffn_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight", "gate.weight": "ffn_gate_inp.weight",
+        "gate.e_score_correction_bias": "exp_probs_b.bias", "shared_experts.up_proj.weight": "ffn_up_shexp.weight",
+        "shared_experts.down_proj.weight": "ffn_down_shexp.weight", "up_proj.weight": "ffn_up.weight", "down_proj.weight": "ffn_down.weight",
+    }
+    part = ".".join(parts[4:])
+    if part == "A_log":
+        x = -np.exp(x)
+    if part in ("A_log", "D"):
+        x = x.reshape(-1, 1)
+    if part == "conv1d.weight":
+        x = x[:, 0]
+    if part == "norm.weight":
+        x = x.reshape(config.n_groups, -1)
+    return [(f"blk.{parts[2]}.{names[part]}", x)]
+
+
+def nemotron_keys(writer, config):
+    rope_dims(writer, config)
+    kinds = config.layers_block_type
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0 for kind in kinds])
+    writer.add_feed_forward_length([config.intermediate_size if kind in ("mlp", "moe") else 0 for kind in kinds])
+    writer.add_ssm_conv_kernel(config.conv_kernel)
+    writer.add_ssm_inner_size(config.mamba_num_heads * config.mamba_head_dim)
+    writer.add_ssm_state_size(config.ssm_state_size)
+    writer.add_ssm_time_step_rank(config.mamba_num_heads)
+    writer.add_ssm_group_count(config.n_groups)
+    writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
+    routed_keys(writer, config)
+
+
 def hunyuan_keys(writer, config):
     rope_dims(writer, config)
     writer.add_expert_count(config.num_experts)
@@ -240,6 +320,8 @@ def seeing(config, **text):
     return lambda **numbers: config(text_config={**numbers, **text}, vision_config=vision, tie_word_embeddings=False)
 
 
+MAMBA = dict(ssm_state_size=8, mamba_num_heads=4, mamba_head_dim=8, n_groups=2, expand=1, use_mamba_kernels=False)
+ROUTED = dict(n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1, routed_scaling_factor=1.8)
 MROPE = {**ROPE, "mrope_section": [2, 1, 1]}
 ROWS = [
     Row("smollm3", "SMOLLM3", hf.SmolLM3ForCausalLM, hf.SmolLM3Config, rope_dims, True, num_hidden_layers=4, tie_word_embeddings=True),
@@ -254,6 +336,15 @@ ROWS = [
     ),
     Row("hunyuan-moe", "HUNYUAN_MOE", hf.HunYuanMoEV1ForCausalLM, hf.HunYuanMoEV1Config, hunyuan_keys, fix=stacked(plain), num_experts=4, moe_topk=2, use_qk_norm=True),
     Row("jais2", "JAIS2", hf.Jais2ForCausalLM, hf.Jais2Config, layer_norm_keys, layer_norm_eps=1e-5),
+    Row(
+        "glm4-moe-lite", "DEEPSEEK2", hf.Glm4MoeLiteForCausalLM, hf.Glm4MoeLiteConfig, latent_keys, fix=stacked(latent),
+        num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10,
+        first_k_dense_replace=1, **ROUTED,
+    ),
+    Row(
+        "nemotron-h-moe", "NEMOTRON_H_MOE", hf.NemotronHForCausalLM, hf.NemotronHConfig, nemotron_keys, fix=nemotron, num_hidden_layers=5,
+        layers_block_type=["mamba", "full_attention", "moe", "mamba", "moe"], moe_shared_expert_intermediate_size=24, **MAMBA, **ROUTED,
+    ),
     Row("qwen2vl", "QWEN2VL", hf.Qwen2VLForConditionalGeneration, seeing(hf.Qwen2VLConfig), vision_rope([2, 1, 1]), rope_parameters=MROPE),
     Row("qwen3vl", "QWEN3VL", hf.Qwen3VLForConditionalGeneration, seeing(hf.Qwen3VLConfig), vision_rope([2, 1, 1]), rope_parameters=MROPE),
     Row(

@@ -25,6 +25,8 @@ pub(crate) struct Needs {
     pub(crate) scratch: u64,
     /// The logits of a step.
     pub(crate) logits: u64,
+    /// Whether it all lies on one device: layers hand on more than the stream.
+    pub(crate) undivided: bool,
 }
 
 /// A GPU to plan for.
@@ -70,15 +72,19 @@ impl Needs {
         let embedding = bytes(Begin::Tokens, 0..0, End::Stream)?;
         let head = bytes(Begin::Stream, 0..0, End::Logits)?;
         let both = bytes(Begin::Tokens, 0..0, End::Logits)?;
-        let kept = |i: usize| cache.part(i..i + 1).checked_bytes().map_or(u64::MAX, |bytes| bytes as u64);
+        let bytes = |cache: &KvPlan| cache.checked_bytes().map_or(u64::MAX, |bytes| bytes as u64);
+        let kept = |i: usize| bytes(&cache.part(i..i + 1));
+        // What belongs to no layer: an encoder's, and what layers see of its text.
+        let beyond = bytes(cache).saturating_sub((0..config.layers).map(kept).fold(0, u64::saturating_add));
         Ok(Needs {
-            embedding,
+            embedding: embedding.saturating_add(beyond),
             layers: layers.collect::<Result<_, _>>()?,
             head,
             shared: (embedding + head).saturating_sub(both),
             cache: (0..config.layers).map(kept).collect(),
             scratch: config.scratch_bytes(rows, 0),
             logits: config.scratch_bytes(0, outputs),
+            undivided: config.crosses(),
         })
     }
 
@@ -97,8 +103,11 @@ impl Needs {
 }
 
 /// Lays a model out over GPUs, and the processor for the rest. The GPUs take the last layers, as many as are wanted or fit;
-/// after all layers come the output and then the embedding. The shares of the GPUs must not all be 0.
+/// after all layers come the output and then the embedding. A model that cannot be divided lies on the GPU with the most room, if it
+/// fits. The shares of the GPUs must not all be 0.
 pub(crate) fn plan(needs: &Needs, gpus: &[Budget], wanted: GpuLayers) -> Plan {
+    let alone = needs.undivided.then(|| roomiest(gpus));
+    let gpus = alone.as_deref().unwrap_or(gpus);
     // What GPUs take, as a number: so many layers from the end; one more is the output, and one more the embedding.
     let layers = needs.layers.len();
     let whole = layers + 2;
@@ -109,6 +118,13 @@ pub(crate) fn plan(needs: &Needs, gpus: &[Budget], wanted: GpuLayers) -> Plan {
         })
     };
     let taken = match wanted {
+        GpuLayers::Auto if needs.undivided => {
+            if fits(whole) {
+                whole
+            } else {
+                0
+            }
+        }
         GpuLayers::Auto => (0..=whole).rev().find(|&taken| fits(taken)).unwrap_or(0),
         GpuLayers::All => whole,
         GpuLayers::Count(count) if count > layers => whole,
@@ -118,6 +134,15 @@ pub(crate) fn plan(needs: &Needs, gpus: &[Budget], wanted: GpuLayers) -> Plan {
     let reason = reason(needs, gpus, wanted, &parts);
     let over_budget = !fits(taken);
     Plan { parts, reason, over_budget }
+}
+
+/// The same GPUs, of which the one with the most room takes all.
+fn roomiest(gpus: &[Budget]) -> Vec<Budget> {
+    let room = |gpu: &Budget| gpu.bytes.unwrap_or(u64::MAX);
+    let most = gpus.iter().map(room).max();
+    let taker = gpus.iter().position(|gpu| Some(room(gpu)) == most);
+    let share = |number| if Some(number) == taker { 1.0 } else { 0.0 };
+    gpus.iter().enumerate().map(|(number, gpu)| Budget { share: share(number), ..gpu.clone() }).collect()
 }
 
 /// The parts where GPUs take so much. A GPU without layers gets no part.
@@ -207,6 +232,13 @@ fn reason(needs: &Needs, gpus: &[Budget], wanted: GpuLayers, parts: &[(Target, P
         return each.join("; ");
     }
     let none = gpus.iter().map(|gpu| match gpu.bytes {
+        Some(budget) if spilt && needs.undivided => {
+            format!(
+                "0 of {layers} layers on {}: the budget of {} does not hold all, and this model cannot be divided",
+                gpu.name,
+                Size(budget)
+            )
+        }
         Some(budget) if spilt => {
             format!("0 of {layers} layers on {}: the budget of {} holds none", gpu.name, Size(budget))
         }
@@ -244,6 +276,7 @@ mod tests {
             cache: vec![10 * MB; 10],
             scratch: 5 * MB,
             logits: 4 * MB,
+            undivided: false,
         }
     }
 
@@ -292,6 +325,18 @@ mod tests {
         let plan = plan(&own, &[gpu("X", (whole + 49) * MB, 1.0)], GpuLayers::Auto);
         assert_eq!(short(&plan), "c:E g0:0-10O");
         assert_eq!(plan.reason, "10 of 10 layers and the output on X: 1.2 GB of 1.2 GB");
+    }
+
+    #[test]
+    fn what_cannot_be_divided_lies_on_the_roomiest_gpu_or_on_none() {
+        let needs = Needs { undivided: true, ..needs() };
+        let both = |bytes: u64| [gpu("X", 300 * MB, 3.0), gpu("Y", bytes * MB, 1.0), gpu("Z", 200 * MB, 1.0)];
+        assert_eq!(short(&plan(&needs, &both(1160), GpuLayers::Auto)), "g1:E0-10O");
+        assert_eq!(short(&plan(&needs, &both(200), GpuLayers::All)), "g0:E0-10O");
+        let none = plan(&needs, &both(1159)[1..2], GpuLayers::Auto);
+        assert_eq!(short(&none), "c:E0-10O");
+        let reason = "0 of 10 layers on Y: the budget of 1.2 GB does not hold all, and this model cannot be divided";
+        assert_eq!(none.reason, reason);
     }
 
     #[test]

@@ -288,8 +288,8 @@ impl Config {
         }
     }
 
-    /// Whether layers read more of those before them than the residual stream.
-    pub(crate) fn crosses(&self) -> bool {
+    /// Whether layers read more of those before them than the residual stream, so that they cannot be divided over devices.
+    pub fn crosses(&self) -> bool {
         self.encoder.is_some()
             || self.per_layer.is_some()
             || self.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Rwkv7(_)))

@@ -391,6 +391,13 @@ pub const ARCHITECTURES: &[Architecture] = &[
         activation: Activation::Plain(Unary::ReluSquared),
         ..NEOX
     },
+    Architecture {
+        name: "nemotron_h_moe",
+        rotation: Rotation::None,
+        activation: Activation::Plain(Unary::ReluSquared),
+        router: (Gate::Sigmoid, true),
+        ..NEOX
+    },
     Architecture { name: "rwkv6", norm: NormKind::Layer, norms: ["attn_norm", "attn_norm_2", "output_norm"], ..NEOX },
     Architecture { name: "rwkv7", norm: NormKind::Layer, norms: ["attn_norm", "attn_norm_2", "output_norm"], ..NEOX },
     Architecture { name: "lfm2", norms: ["attn_norm", "ffn_norm", "token_embd_norm"], ..NEOX },
