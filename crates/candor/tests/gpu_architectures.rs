@@ -78,14 +78,18 @@ fn every_architecture_is_the_reference() {
     let (mut ran, mut faults) = (0, Vec::new());
     for name in names {
         let folder = fixtures.join("arch").join(name);
+        let record = json(&folder.join("tokens.json"));
+        // Decoders that answer what an encoder has read are fed otherwise.
+        if !record["encoder_tokens"].is_null() {
+            continue;
+        }
         let gguf = Gguf::open(folder.join("model.gguf")).unwrap();
-        // Those that run nowhere are refused by name, which is not tested here.
-        let Ok(missing) = missing_on_gpus(&gguf) else { continue };
+        let missing = missing_on_gpus(&gguf).unwrap();
         if !missing.is_empty() {
             faults.push(format!("{name}: {missing:?} is missing"));
             continue;
         }
-        let tokens = ids(&json(&folder.join("tokens.json"))["tokens"]);
+        let tokens = ids(&record["tokens"]);
         let (mut reference, mut gpu) = (Reference, gpu.clone());
         let exact = Decoder::load(&gguf, &mut reference).unwrap();
         let (want, likeliest) = run(&exact, &mut reference, &tokens, tokens.len());
