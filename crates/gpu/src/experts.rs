@@ -13,6 +13,9 @@ use crate::product::{Rounded, takes_bytes, tile_of};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};
 
+/// Choices in a step at most: as many workgroups side by side as every device has.
+const CHOICES: usize = 65535;
+
 /// Which experts each row goes to.
 #[derive(Debug)]
 pub struct Routes {
@@ -60,6 +63,11 @@ pub(crate) fn route(gpu: &mut Gpu, routes: &mut Routes, logits: &Buf, bias: Opti
     let Router { experts, used, gate, groups, normalized, scale } = router;
     if experts > EXPERTS {
         return gpu.refuse(format!("route: expected at most {EXPERTS} experts, got {experts}"));
+    }
+    let choices = logits.rows * used;
+    if choices > CHOICES {
+        return gpu
+            .refuse(format!("route: expected at most {CHOICES} choices in a step, got {choices} (fewer tokens)"));
     }
     (routes.rows, routes.experts) = (logits.rows, experts);
     let (gate, share) = match gate {

@@ -66,13 +66,19 @@ fn what_was_chosen_is_read_back() {
 }
 
 #[test]
-fn too_many_experts_are_told() {
+fn too_many_experts_or_choices_are_told() {
     let Some(options) = options() else { return };
-    let mut gpu = Gpu::new(&options).expect("the adapter opens");
-    let router = Router { experts: 2000, used: 2, gate: Gate::Softmax, groups: (1, 1), normalized: false, scale: 1.0 };
-    routes(&mut gpu, &Case { router, rows: 1, bias: false, steps: 0.0, seed: 1 });
-    let message = gpu.finish().expect_err("2000 experts").to_string();
-    assert!(message.ends_with("route: expected at most 1024 experts, got 2000"), "{message}");
+    for (experts, rows, told) in [
+        (2000, 1, "route: expected at most 1024 experts, got 2000"),
+        (2, 32768, "route: expected at most 65535 choices in a step, got 65536 (fewer tokens)"),
+    ] {
+        let mut gpu = Gpu::new(&options).expect("the adapter opens");
+        let gate = Gate::Softmax;
+        let router = Router { experts, used: 2, gate, groups: (1, 1), normalized: false, scale: 1.0 };
+        routes(&mut gpu, &Case { router, rows, bias: false, steps: 0.0, seed: 1 });
+        let message = gpu.finish().expect_err("too many").to_string();
+        assert!(message.ends_with(told), "{message}");
+    }
 }
 
 /// How a variant sees weights and inputs, one by one or in tiles.
