@@ -95,7 +95,8 @@ impl<B: Ops> Decoder<B> {
     /// If the file is not a model of this wiring, has no such layers, or the backend cannot hold the part.
     pub fn load_part(gguf: &Gguf, ops: &mut B, part: &Part) -> Result<Decoder<B>, Error> {
         Decoder::<Shapes>::check(gguf, 1)?;
-        if part.begin == Begin::Stream && Config::from_gguf(gguf)?.crosses() {
+        let divided = part.begin == Begin::Stream || part.layers.start > 0;
+        if divided && Config::from_gguf(gguf)?.crosses() {
             return Err(Error::Unsupported(
                 "a model whose layers hand on more than the stream cannot be divided over devices".into(),
             ));
@@ -252,7 +253,8 @@ impl<B: Ops> Decoder<B> {
         if let Some(cross) = &mut s.cross {
             cross.find(step);
         }
-        for (cached, (layer, weights)) in self.part.layers.clone().zip(&self.layers).enumerate() {
+        for (layer, weights) in self.part.layers.clone().zip(&self.layers) {
+            let cached = self.config.owners[layer] - self.part.layers.start;
             let block = &self.config.blocks[layer];
             let rope = self.rotations.of(block.rotation, s.far);
             let config = &self.config;

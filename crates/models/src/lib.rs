@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod attention;
+mod beside;
 mod channel_mix;
 mod config;
 mod cross;
@@ -13,6 +14,7 @@ mod delta;
 mod dry;
 mod encoder;
 mod error;
+mod experts;
 mod ffn;
 mod keys;
 mod latent;
@@ -20,6 +22,7 @@ mod layer;
 mod linear;
 mod mamba;
 mod mamba2;
+mod masks;
 mod mixer;
 mod norm;
 mod part;

@@ -28,6 +28,13 @@ impl<'a, B: Prims> Weights<'a, B> {
         self.gguf
     }
 
+    /// Lets a tensor be that the model does not use, where the file has it.
+    pub(crate) fn leave(&mut self, name: &str) {
+        if self.has(name) {
+            self.used.insert(name.into());
+        }
+    }
+
     /// The file's metadata.
     pub(crate) fn metadata(&self) -> &'a Metadata {
         self.gguf.metadata()
@@ -66,6 +73,12 @@ impl<'a, B: Prims> Weights<'a, B> {
     pub(crate) fn optional(&mut self, name: &str, len: usize) -> Result<Option<B::Weight>, Error> {
         let Some(tensor) = self.take(name, len, 1)? else { return Ok(None) };
         Ok(Some(self.ops.weight(tensor)?))
+    }
+
+    /// The vector `name` of `len` elements, as a matrix of one column.
+    pub(crate) fn column(&mut self, name: &str, len: usize) -> Result<B::Weight, Error> {
+        let tensor = self.shaped(name, (1, len), |shape| shape.iter().product::<u64>() == len as u64)?;
+        Ok(self.ops.weight(tensor)?)
     }
 
     /// A vector of `len` elements whatever its shape.
