@@ -11,6 +11,7 @@ use crate::{
     masks, mixer,
     registry::{LogitScale, Residual, Rotation, Stacks},
     stacks::{ENCODER, ONE, Stack},
+    streams,
     temperature::Temperature,
 };
 
@@ -72,6 +73,10 @@ pub struct Config {
     pub(crate) value_norm: bool,
     /// Width of each layer's own embeddings.
     pub(crate) per_layer: Option<usize>,
+    /// Residual streams, where they are several.
+    pub(crate) streams: Option<streams::Dims>,
+    /// Width of a second way around attention.
+    pub(crate) laurel: Option<usize>,
     /// Whether experts' inputs are weighted instead of their outputs.
     pub(crate) weigh_before: bool,
     /// Layers after which the stream is halved, where the file's weights are made for that.
@@ -211,6 +216,8 @@ impl Config {
             clamp: keys.float("attention.clamp_kqv")?.filter(|&clamp| clamp != 0.0),
             value_norm: false,
             per_layer: keys.number("embedding_length_per_layer_input")?.filter(|&width| width != 0),
+            streams: streams::Dims::of(keys)?,
+            laurel: gguf.tensor("blk.0.laurel_l.weight").and_then(|info| Some(*info.shape.get(1)? as usize)),
             weigh_before: false,
             halved_every: keys.number("rescale_every_n_layers")?.filter(|&every| every != 0),
             rounds_yarn: keys.flag("rope.scaling.yarn_truncate")?,
@@ -300,6 +307,7 @@ impl Config {
     pub(crate) fn crosses(&self) -> bool {
         self.encoder.is_some()
             || self.per_layer.is_some()
+            || self.streams.is_some()
             || self.owners.iter().enumerate().any(|(layer, &owner)| layer != owner)
             || self.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Rwkv7(_)))
     }
@@ -351,6 +359,7 @@ impl Config {
         // Each layer's own embeddings are made twice over all layers, and taken twice for one.
         let own = self.per_layer.map_or(0, |width| 2 * (self.layers + 1) * width);
         let cross = self.encoder.iter().flat_map(|_| cross::widths(&self.heads));
+        let own = own + self.streams.map_or(0, |streams| streams.width(self.dim)) + self.laurel.unwrap_or(0);
         let widths = [self.dim, self.dim, self.dim, self.dim, own].into_iter().chain(mixers).chain(ffns).chain(cross);
         let row = widths.fold(0u64, |sum, width| sum.saturating_add(width as u64));
         let logits = (self.outputs() as u64).saturating_mul(outputs as u64);

@@ -10,6 +10,7 @@ use crate::{
     linear::{Linear, Out},
     mixer::At,
     registry::Activation,
+    sparse,
     weights::Weights,
 };
 
@@ -28,6 +29,8 @@ pub(crate) struct Dense {
     /// Width `F` of the middle.
     pub(crate) ffn: usize,
     gated: Gated,
+    /// Deviations above the mean below which what goes into the function is cut off.
+    cutoff: Option<f32>,
 }
 
 /// Where the gate is.
@@ -55,6 +58,7 @@ pub(crate) struct DenseLayer<B: Ops> {
     down: Linear<B>,         // [D, F]
     activation: Unary,
     clamped: bool,
+    cutoff: Option<(f32, usize)>, // and the width of what is cut
 }
 
 /// The values in flight.
@@ -68,6 +72,7 @@ pub(crate) enum Scratch<B: Ops> {
 pub(crate) struct DenseScratch<B: Ops> {
     gate: B::Buf, // [T, F]
     up: B::Buf,   // [T, F]
+    cut: Option<sparse::Scratch<B>>,
 }
 
 impl Dims {
@@ -88,14 +93,16 @@ impl Dims {
                 false if rows == 2 * ffn => Gated::Fused,
                 false => Gated::No,
             };
-            Ok(Some(Dense { ffn, gated }))
+            Ok(Some(Dense { ffn, gated, cutoff: None }))
         };
         if let Some(dims) = channel_mix::Dims::of(keys, config, i) {
             return Ok(Some(Dims::Channels(dims)));
         }
         let width = keys.per_layer("feed_forward_length", config.layers)?.map(|widths| widths[i]);
         if shape("ffn_gate_inp").is_none() {
-            return Ok(dense("ffn_up", "ffn_gate", "ffn_down", width)?.map(Dims::Dense));
+            let cutoff = sparse::cutoff(keys, config, i)?;
+            let dense = dense("ffn_up", "ffn_gate", "ffn_down", width)?;
+            return Ok(dense.map(|dense| Dims::Dense(Dense { cutoff, ..dense })));
         }
         let shared = dense("ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp", None)?;
         let experts = experts::Dims::of(keys, arch, config, i, shared)?;
@@ -129,7 +136,7 @@ impl Dims {
     /// Elements of a row of each of its buffers.
     pub(crate) fn widths(&self, dim: usize) -> Vec<usize> {
         match self {
-            Dims::Dense(Dense { ffn, .. }) => vec![*ffn, *ffn],
+            Dims::Dense(Dense { ffn, cutoff, .. }) => vec![*ffn, *ffn, cutoff.map_or(0, |_| ffn + 1)],
             Dims::Experts(experts) => experts.widths(dim),
             Dims::Beside(beside) => beside.widths(dim),
             Dims::Channels(dims) => dims.widths().to_vec(),
@@ -200,7 +207,8 @@ fn activation<B: Ops>(
 
 impl Dense {
     pub(crate) fn scratch<B: Ops>(&self, ops: &mut B, rows: usize) -> DenseScratch<B> {
-        DenseScratch { gate: ops.buffer(rows, self.ffn), up: ops.buffer(rows, self.ffn) }
+        let cut = self.cutoff.map(|_| sparse::Scratch::new(ops, rows, self.ffn));
+        DenseScratch { gate: ops.buffer(rows, self.ffn), up: ops.buffer(rows, self.ffn), cut }
     }
 }
 
@@ -208,7 +216,7 @@ impl<B: Ops> DenseLayer<B> {
     pub(crate) fn load(
         w: &mut Weights<'_, B>,
         [gate, up, down]: &[String; 3],
-        Dense { ffn, gated }: Dense,
+        Dense { ffn, gated, cutoff }: Dense,
         dim: usize,
         (activation, clamped): (Unary, bool),
     ) -> Result<DenseLayer<B>, Error> {
@@ -220,7 +228,8 @@ impl<B: Ops> DenseLayer<B> {
                 (Some(part(w, 0..ffn)?), part(w, ffn..2 * ffn)?)
             }
         };
-        Ok(DenseLayer { gate, up, down: Linear::load(w, down, ffn, dim)?, activation, clamped })
+        let (down, cutoff) = (Linear::load(w, down, ffn, dim)?, cutoff.map(|cutoff| (cutoff, ffn)));
+        Ok(DenseLayer { gate, up, down, activation, clamped, cutoff })
     }
 
     /// `out` is what it makes of `h`.
@@ -240,6 +249,9 @@ impl<B: Ops> DenseLayer<B> {
         let Some(gate) = &self.gate else {
             self.up.apply(at.ops, &mut s.up, h);
             at.tap("ffn_up", &s.up);
+            if let (Some(cutoff), Some(cut)) = (self.cutoff, &mut s.cut) {
+                sparse::cut(at.ops, cut, &mut s.up, cutoff);
+            }
             at.ops.unary(&mut s.up, self.activation);
             at.tap("ffn_act", &s.up);
             return &s.up;
@@ -249,6 +261,9 @@ impl<B: Ops> DenseLayer<B> {
         self.up.add_bias(at.ops, &mut s.up);
         at.tap("ffn_gate", &s.gate);
         at.tap("ffn_up", &s.up);
+        if let (Some(cutoff), Some(cut)) = (self.cutoff, &mut s.cut) {
+            sparse::cut(at.ops, cut, &mut s.gate, cutoff);
+        }
         activate(at.ops, &mut s.gate, &mut s.up, (self.activation, self.clamped));
         let name = if self.activation == Unary::Silu { "ffn_swiglu" } else { "ffn_gate_par" };
         at.tap(name, &s.gate);

@@ -97,22 +97,18 @@ impl<'a, B: Prims> Weights<'a, B> {
 
     /// A matrix of which the leading dimension is `cols` and the others together make `rows`: of all experts, of all heads.
     pub(crate) fn stacked(&mut self, name: &str, cols: usize, rows: usize) -> Result<B::Weight, Error> {
-        let fits = |shape: &[u64]| {
-            let first = shape.split_first().filter(|(first, _)| **first == cols as u64);
-            first.is_some_and(|(_, rest)| rest.iter().product::<u64>() == rows as u64)
-        };
-        let tensor = self.shaped(name, (cols, rows), fits)?;
+        let tensor = self.shaped(name, (cols, rows), |shape| stacks(shape, cols, rows))?;
         Ok(self.ops.weight(tensor)?)
     }
 
-    /// Some rows of the matrix `name`, which has `rows`.
+    /// Some rows of the matrix `name`, or of several one below the other, which have `rows`.
     pub(crate) fn rows(
         &mut self,
         name: &str,
         (cols, rows): (usize, usize),
         range: Range<usize>,
     ) -> Result<B::Weight, Error> {
-        let tensor = self.shaped(name, (cols, rows), |shape| shape == [cols as u64, rows as u64])?;
+        let tensor = self.shaped(name, (cols, rows), |shape| stacks(shape, cols, rows))?;
         Ok(self.ops.weight(tensor.part(range))?)
     }
 
@@ -210,4 +206,10 @@ impl<'a, B: Prims> Weights<'a, B> {
         let bytes = self.gguf.data(info);
         Ok(Some(Tensor { name: name.into(), format: info.format, rows, cols, bytes }))
     }
+}
+
+/// Whether a shape's leading dimension is `cols`, and the others together make `rows`.
+fn stacks(shape: &[u64], cols: usize, rows: usize) -> bool {
+    let first = shape.split_first().filter(|(first, _)| **first == cols as u64);
+    first.is_some_and(|(_, rest)| rest.iter().product::<u64>() == rows as u64)
 }
