@@ -177,7 +177,7 @@ impl Config {
         };
         let causal = keys.flag("attention.causal")?.unwrap_or(stack.prefix != ENCODER.prefix);
         let original_context = keys.number("rope.scaling.original_context_length")?.unwrap_or(context);
-        let temperature = Temperature::of(&keys, original_context)?.or(arch.temperature);
+        let temperature = Temperature::of(keys, original_context)?.or(arch.temperature);
         let mut config = Config {
             layers,
             ahead,
