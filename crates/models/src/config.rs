@@ -255,10 +255,7 @@ impl Config {
             // What it would keep is what the other layer keeps, so that it can read that and keep nothing.
             let attends = mixers.iter().all(|dims| matches!(dims, mixer::Dims::Attention(_)));
             if self.blocks[self.owners[i]].cache != cache || !attends {
-                let (key, owner) = (keys.name("attention.shared_kv_layers"), self.owners[i]);
-                return Err(Error::Unsupported(format!(
-                    "{key}: layer {i} cannot read the keys and values of layer {owner}, which have other dimensions"
-                )));
+                return Err(masks::unlike(keys, i, self.owners[i]));
             }
             cache = LayerCache::default();
         }

@@ -4,6 +4,9 @@ use candor_ops::Mask;
 
 use crate::{Architecture, Error, keys::Keys, registry::Windows};
 
+/// How many layers read others' keys and values.
+const SHARED: &str = "attention.shared_kv_layers";
+
 /// The mask of a model that looks to both sides: of a window half lies on each.
 pub(crate) fn both(mask: Mask) -> Mask {
     match mask {
@@ -47,11 +50,17 @@ pub(crate) fn masks(keys: &Keys<'_>, arch: &Architecture, layers: usize) -> Resu
 /// Whose keys and values each layer reads: its own, but that the last `attention.shared_kv_layers` have none and read those of
 /// the last layer before them that sees as much (Gemma Team 2025, Gemma 3n; after Brandon et al. 2024).
 pub(crate) fn owners(keys: &Keys<'_>, masks: &[Mask]) -> Result<Vec<usize>, Error> {
-    const SHARED: &str = "attention.shared_kv_layers";
     let shared = keys.number(SHARED)?.unwrap_or(0);
     let own = masks.len().saturating_sub(shared);
     let last = |mask: &Mask| masks[..own].iter().rposition(|other| other == mask);
     let owner = |(i, mask): (usize, &Mask)| if i < own { Some(i) } else { last(mask) };
     let owners: Option<Vec<usize>> = masks.iter().enumerate().map(owner).collect();
     owners.ok_or_else(|| keys.bad(SHARED, "a layer of each kind before them", shared))
+}
+
+/// What is wrong where layer `i` would keep something else than the layer that it reads.
+pub(crate) fn unlike(keys: &Keys<'_>, i: usize, owner: usize) -> Error {
+    let key = keys.name(SHARED);
+    let other = format!("the keys and values of layer {owner}, which have other dimensions");
+    Error::Unsupported(format!("{key}: layer {i} cannot read {other}"))
 }

@@ -47,7 +47,10 @@ pub(crate) struct Scratch<B: Ops> {
 impl Dims {
     pub(crate) fn of(keys: &Keys<'_>) -> Result<Option<Dims>, Error> {
         const ACTIVE: &str = "altup.active_idx";
+        const SHARED: &str = "attention.shared_kv_layers";
         let Some(count) = keys.number("altup.num_inputs")?.filter(|&count| count > 1) else { return Ok(None) };
+        // Files have keys for layers that do not use them, so that nothing else would tell.
+        keys.number(SHARED)?.ok_or_else(|| keys.missing(SHARED))?;
         let active = keys.number(ACTIVE)?.unwrap_or(0);
         if active >= count {
             return Err(keys.bad(ACTIVE, &format!("less than {count}"), active));
