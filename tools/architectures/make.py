@@ -65,11 +65,14 @@ def seeded(row):
             part.config._experts_implementation = "eager"
     with torch.no_grad():
         for name, x in model.named_parameters():
-            x.copy_(1 + 0.1 * torch.randn_like(x) if "norm" in name and name.endswith("weight") else torch.randn_like(x) * (
+            near_one = "norm" in name and name.endswith("weight") or name.endswith("scale")
+            x.copy_(1 + 0.1 * torch.randn_like(x) if near_one else torch.randn_like(x) * (
                 0.1 if x.ndim == 1 else 0.7 if "embed" in name else 1.3 / x.shape[-1] ** 0.5))
         for name, x in model.named_buffers():
             if name.endswith("correction_bias"):
                 x.copy_(0.1 * torch.randn_like(x))
+            if name.endswith("layer_scalar"):
+                x.copy_((1 + 0.1 * torch.randn_like(x)).float())
         # The file's weights are floats.
         for x in model.parameters():
             x.copy_(x.float())
@@ -88,6 +91,20 @@ def vocabulary(writer):
     writer.add_unk_token_id(0)
 
 
+def feed_forward(text):
+    """The width, or each layer's."""
+    if not getattr(text, "use_double_wide_mlp", False):
+        return text.intermediate_size
+    return [text.intermediate_size * (2 if mode == "reuse" else 1) for mode in text.kv_sharing_modes]
+
+
+def kv_heads(text):
+    """Key and value heads, or each layer's."""
+    if not getattr(text, "attention_k_eq_v", False):
+        return text.num_key_value_heads
+    return [text.per_layer_config[i].num_key_value_heads for i in range(text.num_hidden_layers)]
+
+
 def write(row, path, config, model):
     writer = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[row.arch])
     text = getattr(config, "text_config", config)
@@ -96,9 +113,9 @@ def write(row, path, config, model):
     writer.add_vocab_size(VOCAB)
     writer.add_embedding_length(text.hidden_size)
     writer.add_block_count(text.num_hidden_layers)
-    writer.add_feed_forward_length(text.intermediate_size)
+    writer.add_feed_forward_length(feed_forward(text))
     writer.add_head_count(text.num_attention_heads)
-    writer.add_head_count_kv(text.num_key_value_heads)
+    writer.add_head_count_kv(kv_heads(text))
     if getattr(text, "rope_parameters", None) and "rope_theta" in text.rope_parameters:
         writer.add_rope_freq_base(text.rope_parameters["rope_theta"])
     if getattr(text, "rms_norm_eps", None) is not None:
@@ -115,7 +132,7 @@ def write(row, path, config, model):
             stem, dot, suffix = name.rpartition(".")
             if row.turned and stem.endswith(("q_proj", "k_proj")):
                 x = pairs_side_by_side(x, text.num_attention_heads if stem.endswith("q_proj") else text.num_key_value_heads)
-            known = name if name.startswith("blk.") else names.get_name(name, try_suffixes=(".weight", ".bias"))
+            known = name if name.startswith("blk.") else names.get_name(name, try_suffixes=(".weight", ".bias", ".scale"))
             if known is None:
                 raise SystemExit(f"{row.name}: {name} has no name in GGUF")
             if name.startswith("lm_head") and text.tie_word_embeddings:
@@ -297,6 +314,90 @@ def ministral_keys(writer, config):
     writer.add_attn_temperature_scale(scaling["llama_4_scaling_beta"])
 
 
+def gemma4_keys(writer, config):
+    limited = [kind == "sliding_attention" for kind in config.layer_types]
+    head_dims = [config.per_layer_config[kind].head_dim for kind in ("full_attention", "sliding_attention")]
+    writer.add_sliding_window(config.sliding_window)
+    writer.add_sliding_window_pattern(limited)
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    writer.add_key_length(head_dims[0])
+    writer.add_value_length(head_dims[0])
+    writer.add_key_length_swa(head_dims[1])
+    writer.add_value_length_swa(head_dims[1])
+    writer.add_rope_dimension_count(head_dims[0])
+    writer.add_rope_dimension_count_swa(head_dims[1])
+    writer.add_rope_freq_base(config.rope_parameters["full_attention"]["rope_theta"])
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    if config.enable_moe_block:
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.top_k_experts)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+
+
+def gemma4_names(name, x, config):
+    """What Gemma 4's files have besides the class's matrices: whole experts, scales, and divisors of pairs that do not turn."""
+    stem, _, last = name.rpartition(".")
+    layer = name.partition("layers.")[2].partition(".")[0]
+    renamed = {
+        "layer_scalar": f"blk.{layer}.layer_output_scale.weight",
+        "gate_up_proj": f"blk.{layer}.ffn_gate_up_exps.weight",
+        "down_proj": f"blk.{layer}.ffn_down_exps.weight",
+        "per_expert_scale": f"blk.{layer}.ffn_down_exps.scale",
+        "scale": f"blk.{layer}.ffn_gate_inp.scale",
+    }
+    if last in renamed:
+        return [(renamed[last], x)]
+    if stem.endswith("router.proj"):
+        return [(f"blk.{layer}.ffn_gate_inp.weight", x)]
+    if name == "model.norm.weight":
+        scaling, pairs = config.rope_parameters["full_attention"], config.per_layer_config["full_attention"].head_dim // 2
+        turn = int(scaling["partial_rotary_factor"] * pairs)
+        return [(name, x), ("rope_freqs.weight", np.array([1.0] * turn + [1e30] * (pairs - turn)))]
+    shared = config.num_kv_shared_layers
+    if stem.endswith("k_norm") and shared and int(layer) == config.num_hidden_layers - shared - 1:
+        # Real files may have keys and values of layers that do not use them.
+        unused = int(layer) + 1
+        dim = config.per_layer_config[unused].head_dim
+        draw, matrix = np.random.default_rng(1).standard_normal, (config.num_key_value_heads * dim, config.hidden_size)
+        parts = [("attn_k", matrix), ("attn_v", matrix), ("attn_k_norm", (dim,))]
+        return [(name, x)] + [(f"blk.{unused}.{part}.weight", draw(shape)) for part, shape in parts]
+    return [(name, x)]
+
+
+def gemma3n_keys(writer, config):
+    writer.add_sliding_window(config.sliding_window)
+    writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    rope_dims(writer, config)
+    writer.add_rope_freq_base(config.rope_parameters["full_attention"]["rope_theta"])
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    writer.add_altup_num_inputs(config.altup_num_inputs)
+    writer.add_altup_active_idx(config.altup_active_idx)
+    quantile = torch.distributions.normal.Normal(0, 1).icdf
+    writer.add_activation_sparsity_scale([quantile(torch.tensor(x)).item() for x in config.activation_sparsity_pattern])
+
+
+def gemma3n_names():
+    """The matrices between AltUp's streams are one tensor each."""
+    parts = {}
+
+    def fix(name, x, config):
+        if name.endswith("correct_output_scale"):
+            return [(f"{name}.weight", x)]
+        stem = next((stem for stem in ("altup_projections", "altup_unembed_projections") if f"{stem}." in name), None)
+        if stem is None:
+            return [(name, x)]
+        stack = parts.setdefault(stem, [])
+        stack.append(x)
+        return [(f"model.{stem}.weight", np.stack(stack))] if len(stack) == config.altup_num_inputs - 1 else []
+
+    return fix
+
+
 def layer_norm_keys(writer, config):
     rope_dims(writer, config)
     writer.add_layer_norm_eps(config.layer_norm_eps)
@@ -322,6 +423,19 @@ def seeing(config, **text):
 
 MAMBA = dict(ssm_state_size=8, mamba_num_heads=4, mamba_head_dim=8, n_groups=2, expand=1, use_mamba_kernels=False)
 ROUTED = dict(n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1, routed_scaling_factor=1.8)
+S, F = "sliding_attention", "full_attention"
+GEMMA4 = dict(
+    rope_parameters={
+        S: dict(rope_type="default", rope_theta=10000.0),
+        F: dict(rope_type="proportional", rope_theta=1000000.0, partial_rotary_factor=0.5),
+    },
+    sliding_window=8,
+    global_head_dim=16,
+    final_logit_softcapping=8.0,
+    vocab_size_per_layer_input=VOCAB,
+    tie_word_embeddings=True,
+    intermediate_size=32,
+)
 MROPE = {**ROPE, "mrope_section": [2, 1, 1]}
 ROWS = [
     Row("smollm3", "SMOLLM3", hf.SmolLM3ForCausalLM, hf.SmolLM3Config, rope_dims, True, num_hidden_layers=4, tie_word_embeddings=True),
@@ -350,6 +464,25 @@ ROWS = [
     Row(
         "qwen3vlmoe", "QWEN3VLMOE", hf.Qwen3VLMoeForConditionalGeneration, seeing(hf.Qwen3VLMoeConfig), vision_rope([2, 1, 1]),
         fix=stacked(plain), rope_parameters=MROPE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+    ),
+    Row(
+        "gemma4-shared", "GEMMA4", hf.Gemma4ForCausalLM, hf.Gemma4TextConfig, gemma4_keys, fix=gemma4_names, **GEMMA4,
+        num_hidden_layers=7, layer_types=[S, F, S, F, S, S, F], num_kv_shared_layers=3, use_double_wide_mlp=True,
+        hidden_size_per_layer_input=8,
+    ),
+    Row(
+        "gemma4-moe", "GEMMA4", hf.Gemma4ForCausalLM, hf.Gemma4TextConfig, gemma4_keys, fix=gemma4_names, **GEMMA4,
+        num_hidden_layers=3, layer_types=[S, F, F], hidden_size_per_layer_input=0, attention_k_eq_v=True,
+        num_global_key_value_heads=1, enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=24,
+    ),
+    Row(
+        # llama.cpp has these as constants: 256 numbers per layer, four streams, ten sparse layers, every fifth without a window,
+        # logits capped at 30.
+        "gemma3n", "GEMMA3N", hf.Gemma3nForCausalLM, hf.Gemma3nTextConfig, gemma3n_keys, fix=gemma3n_names(), hidden_size=16,
+        intermediate_size=24, num_hidden_layers=5, num_kv_shared_layers=0, sliding_window=8, final_logit_softcapping=30.0,
+        vocab_size_per_layer_input=VOCAB, hidden_size_per_layer_input=256, activation_sparsity_pattern=[0.95] * 5,
+        tie_word_embeddings=True,
+        rope_parameters={S: dict(rope_type="default", rope_theta=10000.0), F: dict(rope_type="default", rope_theta=1000000.0)},
     ),
 ]
 

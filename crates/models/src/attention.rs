@@ -34,6 +34,8 @@ pub(crate) struct Dims {
     grows: bool,
     /// Buckets of distances that scores are learned for.
     buckets: Option<usize>,
+    /// Whether keys and values are another layer's.
+    shares: bool,
 }
 
 /// The distance from which all fall into the last bucket: T5's, which files do not have.
@@ -51,11 +53,8 @@ pub(crate) struct Rotated {
 pub(crate) struct Layer<B: Ops> {
     dims: Dims,
     q: Linear<B>,                         // [H*E, D]; twice as many where they have the gate
-    k: Linear<B>,                         // [G*E, D]
-    v: Linear<B>,                         // [G*Ev, D]
     q_norm: Option<Normed<B>>,            // [E] or [H*E]
-    k_norm: Option<Normed<B>>,            // [E] or [G*E]
-    v_norm: Option<Normed<B>>,            // without weights
+    own: Option<Own<B>>,                  // where keys and values are not another layer's
     after: bool,                          // whether the norms come after rotation
     gate: Option<Linear<B>>,              // [H*Ev, D]
     sinks: Option<B::Weight>,             // [H]
@@ -63,11 +62,19 @@ pub(crate) struct Layer<B: Ops> {
     output: Linear<B>,                    // [D, H*Ev]
 }
 
+/// What makes keys and values.
+struct Own<B: Ops> {
+    k: Linear<B>,              // [G*E, D]
+    v: Linear<B>,              // [G*Ev, D]
+    k_norm: Option<Normed<B>>, // [E] or [G*E]
+    v_norm: Option<Normed<B>>, // without weights
+}
+
 /// The values in flight.
 pub(crate) struct Scratch<B: Ops> {
     q: B::Buf,      // [T, H*E]
-    k: B::Buf,      // [T, G*E]
-    v: B::Buf,      // [T, G*Ev]
+    k: B::Buf,      // [T, G*E]; no width where they are another layer's
+    v: B::Buf,      // [T, G*Ev]; the same
     att: B::Buf,    // [T, H*Ev]
     gate: B::Buf,   // [T, H*Ev]; no width where nothing is gated
     fused: B::Buf,  // [T, 2*H*E]; the same
@@ -131,6 +138,7 @@ impl Dims {
             gating,
             grows: config.temperature.is_some(),
             buckets,
+            shares: config.owners[i] != i,
         }))
     }
 
@@ -151,7 +159,8 @@ impl Dims {
             Gating::Own => (att, 0),
             Gating::Queries => (att, 2 * heads * key_dim),
         };
-        [heads * key_dim, kv_heads * key_dim, kv_heads * value_dim, att, gate, fused, usize::from(self.grows)]
+        let (k, v) = if self.shares { (0, 0) } else { (kv_heads * key_dim, kv_heads * value_dim) };
+        [heads * key_dim, k, v, att, gate, fused, usize::from(self.grows)]
     }
 }
 
@@ -168,24 +177,31 @@ impl<B: Ops> Layer<B> {
         let [q, k, v, att, ..] = dims.widths();
         let dim = config.dim;
         let (q_rows, fused) = (if dims.gating == Gating::Queries { 2 * q } else { q }, name("attn_qkv"));
-        let [q_part, k_part, v_part] = if w.has(&format!("{fused}.weight")) {
-            let shape = (dim, q + k + v);
-            [0..q, q..q + k, q + k..q + k + v].map(|range| Linear::part(w, &fused, shape, range))
-        } else {
-            // Where keys are values too, the file has them once.
-            let values = if config.value_norm && !w.has(&name("attn_v.weight")) { "attn_k" } else { "attn_v" };
-            [("attn_q", q_rows), ("attn_k", k), (values, v)].map(|(part, rows)| Linear::load(w, &name(part), dim, rows))
-        };
         let norm = Norm { kind: arch.norm, run: key_dim, eps: config.eps };
-        let bare = || Some(Normed::bare(norm));
-        let (q_norm, k_norm) = match arch.qk_norm {
-            QkNorm::Bare => (bare(), bare()),
-            QkNorm::Before | QkNorm::After => (
-                Normed::of_heads(w, &name("attn_q_norm"), norm, (key_dim, q))?,
-                Normed::of_heads(w, &name("attn_k_norm"), norm, (key_dim, k))?,
-            ),
+        let normed = |w: &mut Weights<'_, B>, part: &str, width: usize| match arch.qk_norm {
+            QkNorm::Bare => Ok(Some(Normed::bare(norm))),
+            QkNorm::Before | QkNorm::After => Normed::of_heads(w, &name(part), norm, (key_dim, width)),
         };
-        let v_norm = config.value_norm.then(|| Normed::bare(Norm { run: dims.heads.value_dim, ..norm }));
+        let q_norm = normed(w, "attn_q_norm", q)?;
+        let (q, own) = if dims.shares {
+            // Files may have what would make keys and values all the same.
+            let unused = ["attn_k.weight", "attn_k.bias", "attn_v.weight", "attn_v.bias", "attn_k_norm.weight"];
+            unused.iter().for_each(|part| w.leave(&name(part)));
+            (Linear::load(w, &name("attn_q"), dim, q_rows)?, None)
+        } else {
+            let [q_part, k_part, v_part] = if w.has(&format!("{fused}.weight")) {
+                let shape = (dim, q + k + v);
+                [0..q, q..q + k, q + k..q + k + v].map(|range| Linear::part(w, &fused, shape, range))
+            } else {
+                // Where keys are values too, the file has them once.
+                let values = if config.value_norm && !w.has(&name("attn_v.weight")) { "attn_k" } else { "attn_v" };
+                let parts = [("attn_q", q_rows), ("attn_k", k), (values, v)];
+                parts.map(|(part, rows)| Linear::load(w, &name(part), dim, rows))
+            };
+            let k_norm = normed(w, "attn_k_norm", k)?;
+            let v_norm = config.value_norm.then(|| Normed::bare(Norm { run: dims.heads.value_dim, ..norm }));
+            (q_part?, Some(Own { k: k_part?, v: v_part?, k_norm, v_norm }))
+        };
         let gate = match dims.gating {
             Gating::Own => Some(Linear::load(w, &name("attn_gate"), dim, att)?),
             Gating::None | Gating::Queries => None,
@@ -200,38 +216,28 @@ impl<B: Ops> Layer<B> {
         let output = if w.has(&name("attn_o.weight")) { "attn_o" } else { "attn_output" };
         let output = Linear::load(w, &name(output), att, dim)?;
         let after = arch.qk_norm != QkNorm::Before;
-        let (q, k, v) = (q_part?, k_part?, v_part?);
-        Ok(Layer { dims, q, k, v, q_norm, k_norm, v_norm, after, gate, sinks, relative, output })
+        Ok(Layer { dims, q, q_norm, own, after, gate, sinks, relative, output })
     }
 
     /// `attend(rope(q), rope(k), v) @ wo`
     pub(crate) fn run<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf, out: Out<'_, B>) {
-        let Heads { key_dim, .. } = self.dims.heads;
         self.project(at, s, h);
-        for (x, norm, normed) in [(&mut s.q, &self.q_norm, "Qcur_normed"), (&mut s.k, &self.k_norm, "Kcur_normed")] {
-            // Norms without weights go with rotation.
-            let norm = norm.as_ref().filter(|norm| at.rope.is_some() || !norm.is_bare());
-            if let (Some(norm), false) = (norm, self.after) {
-                norm.within(at.ops, x);
-                at.tap(normed, x);
+        self.place(at, &mut s.q, self.q_norm.as_ref(), "Qcur_normed");
+        if let Some(own) = &self.own {
+            self.place(at, &mut s.k, own.k_norm.as_ref(), "Kcur_normed");
+            if let Some(norm) = &own.v_norm {
+                norm.within(at.ops, &mut s.v);
             }
-            if let Some(rope) = at.rope {
-                at.ops.rope(x, rope, key_dim, at.step);
-            }
-            if let (Some(norm), true) = (norm, self.after) {
-                norm.within(at.ops, x);
-            }
-        }
-        if let Some(norm) = &self.v_norm {
-            norm.within(at.ops, &mut s.v);
         }
         if let Some(table) = at.temperature {
             temperature::grow(at.ops, &mut s.q, table, &mut s.growth, at.step);
         }
         at.tap("Qcur", &s.q);
-        at.tap("Kcur", &s.k);
-        at.tap("Vcur", &s.v);
-        at.ops.kv_write(at.kv, at.cached, &s.k, &s.v, at.step);
+        if self.own.is_some() {
+            at.tap("Kcur", &s.k);
+            at.tap("Vcur", &s.v);
+            at.ops.kv_write(at.kv, at.cached, &s.k, &s.v, at.step);
+        }
         let relative = self.relative.as_ref();
         let relative = relative.map(|(table, buckets)| Relative { table, buckets: *buckets, most: MOST });
         let attention = Attention { relative, ..at.attention(self.dims.heads, self.sinks.as_ref()) };
@@ -244,11 +250,37 @@ impl<B: Ops> Layer<B> {
         self.output.leave(at.ops, &s.att, out);
     }
 
+    /// Norms queries or keys and turns them by their positions.
+    fn place<P: Tap<B>>(
+        &self,
+        at: &mut At<'_, '_, B, P>,
+        x: &mut B::Buf,
+        norm: Option<&Normed<B>>,
+        normed: &'static str,
+    ) {
+        // Norms without weights go with rotation.
+        let norm = norm.filter(|norm| at.rope.is_some() || !norm.is_bare());
+        if let (Some(norm), false) = (norm, self.after) {
+            norm.within(at.ops, x);
+            at.tap(normed, x);
+        }
+        if let Some(rope) = at.rope {
+            at.ops.rope(x, rope, self.dims.heads.key_dim, at.step);
+        }
+        if let (Some(norm), true) = (norm, self.after) {
+            norm.within(at.ops, x);
+        }
+    }
+
     /// Queries, keys and values, and the gate where there is one.
     fn project<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf) {
-        let q = if self.dims.gating == Gating::Queries { &mut s.fused } else { &mut s.q };
-        at.ops.matmul3((q, &self.q.weight), (&mut s.k, &self.k.weight), (&mut s.v, &self.v.weight), h);
-        if self.dims.gating == Gating::Queries {
+        let fused = self.dims.gating == Gating::Queries;
+        let q = if fused { &mut s.fused } else { &mut s.q };
+        match &self.own {
+            Some(own) => at.ops.matmul3((q, &self.q.weight), (&mut s.k, &own.k.weight), (&mut s.v, &own.v.weight), h),
+            None => at.ops.matmul(q, h, &self.q.weight),
+        }
+        if fused {
             self.q.add_bias(at.ops, &mut s.fused);
             let Heads { heads, key_dim, .. } = self.dims.heads;
             let half =
@@ -257,21 +289,24 @@ impl<B: Ops> Layer<B> {
             at.ops.copy(&mut s.gate, &s.fused, half(key_dim));
         }
         at.tap("Qcur.mul_mat", &s.q);
-        at.tap("Kcur.mul_mat", &s.k);
-        let fused = self.dims.gating == Gating::Queries;
+        if self.own.is_some() {
+            at.tap("Kcur.mul_mat", &s.k);
+        }
         let bias = self.q.bias.as_ref().filter(|_| !fused);
-        for (x, bias, name) in [(&mut s.q, bias, "Qcur.add"), (&mut s.k, self.k.bias.as_ref(), "Kcur.add")] {
+        let (k, v) = self.own.as_ref().map_or((None, None), |own| (own.k.bias.as_ref(), own.v.bias.as_ref()));
+        for (x, bias, name) in [(&mut s.q, bias, "Qcur.add"), (&mut s.k, k, "Kcur.add")] {
             if let Some(bias) = bias {
                 at.ops.add_bias(x, bias);
                 at.tap(name, x);
             }
         }
-        if let Some(bias) = &self.v.bias {
+        if let Some(bias) = v {
             at.tap("Vcur.mul_mat", &s.v);
             at.ops.add_bias(&mut s.v, bias);
         }
         if let Some(clamp) = at.config.clamp {
-            for x in [&mut s.q, &mut s.k, &mut s.v] {
+            let clamped = [&mut s.q, &mut s.k, &mut s.v];
+            for x in clamped.into_iter().take(if self.own.is_some() { 3 } else { 1 }) {
                 at.ops.unary(x, Unary::Clamp { low: -clamp, high: clamp });
             }
         }

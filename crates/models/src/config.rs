@@ -8,9 +8,10 @@ use candor_ops::{Heads, KvFormat, KvPlan, LayerCache, Mask};
 use crate::{
     Architecture, Error, Part, cross, ffn,
     keys::Keys,
-    mixer,
-    registry::{LogitScale, Residual, Rotation, Stacks, Windows},
+    masks, mixer,
+    registry::{LogitScale, Residual, Rotation, Stacks},
     stacks::{ENCODER, ONE, Stack},
+    streams,
     temperature::Temperature,
 };
 
@@ -50,6 +51,8 @@ pub struct Config {
     pub(crate) blocks: Vec<Block>,
     /// What each layer sees.
     pub masks: Vec<Mask>,
+    /// The layer whose keys and values each layer reads: itself, or one before it.
+    pub(crate) owners: Vec<usize>,
     /// The kinds of mixers and of feed-forwards that there are.
     pub(crate) mixers: Vec<mixer::Dims>,
     pub(crate) ffns: Vec<ffn::Dims>,
@@ -70,6 +73,10 @@ pub struct Config {
     pub(crate) value_norm: bool,
     /// Width of each layer's own embeddings.
     pub(crate) per_layer: Option<usize>,
+    /// Residual streams, where they are several.
+    pub(crate) streams: Option<streams::Dims>,
+    /// Width of a second way around attention.
+    pub(crate) laurel: Option<usize>,
     /// Whether experts' inputs are weighted instead of their outputs.
     pub(crate) weigh_before: bool,
     /// Layers after which the stream is halved, where the file's weights are made for that.
@@ -192,6 +199,7 @@ impl Config {
             stack: stack.prefix,
             blocks: Vec::new(),
             masks: Vec::new(),
+            owners: Vec::new(),
             mixers: Vec::new(),
             ffns: Vec::new(),
             residual,
@@ -208,32 +216,28 @@ impl Config {
             clamp: keys.float("attention.clamp_kqv")?.filter(|&clamp| clamp != 0.0),
             value_norm: false,
             per_layer: keys.number("embedding_length_per_layer_input")?.filter(|&width| width != 0),
+            streams: streams::Dims::of(keys)?,
+            laurel: gguf.tensor("blk.0.laurel_l.weight").and_then(|info| Some(*info.shape.get(1)? as usize)),
             weigh_before: false,
             halved_every: keys.number("rescale_every_n_layers")?.filter(|&every| every != 0),
             rounds_yarn: keys.flag("rope.scaling.yarn_truncate")?,
             original_context,
         };
-        if let Some(shared) = keys.number("attention.shared_kv_layers")?.filter(|&shared| shared != 0) {
-            let key = keys.name("attention.shared_kv_layers");
-            return Err(Error::Unsupported(format!(
-                "{key}: {shared} layers without keys of their own are not supported"
-            )));
-        }
-        let (masks, window) = masks(keys, arch, layers)?;
-        (config.window, config.masks) = (window, masks);
+        (config.masks, config.window) = masks::masks(keys, arch, layers)?;
+        config.owners = masks::owners(keys, &config.masks)?;
         for i in 0..layers {
             let block = config.block(keys, arch, i)?;
             config.blocks.push(block);
         }
         let experts = keys.number("expert_count")?.is_some_and(|experts| experts != 0);
-        if experts && !config.ffns.iter().any(|dims| matches!(dims, ffn::Dims::Experts(_))) {
+        if experts && !config.ffns.iter().any(ffn::Dims::has_experts) {
             return Err(Error::MissingTensor("blk.0.ffn_gate_inp.weight".into()));
         }
         config.heads = config.mixers.iter().find_map(mixer::Dims::heads).unwrap_or(config.heads);
         config.ffn = config.ffns.iter().map(ffn::Dims::width).max().unwrap_or(0);
         (arch.quirk)(&mut config);
         if config.gives == Gives::Embeddings {
-            config.masks.iter_mut().for_each(|mask| *mask = both(*mask));
+            config.masks.iter_mut().for_each(|mask| *mask = masks::both(*mask));
             // What comes later looks back as far as it likes.
             config.blocks.iter_mut().for_each(|block| block.cache.window = None);
         }
@@ -247,6 +251,14 @@ impl Config {
         let mut cache = LayerCache::default();
         mixers.iter().for_each(|dims| dims.keep(&mut cache));
         cache.window = mask.reach().map(|reach| reach + 1);
+        if self.owners[i] != i {
+            // What it would keep is what the other layer keeps, so that it can read that and keep nothing.
+            let attends = mixers.iter().all(|dims| matches!(dims, mixer::Dims::Attention(_)));
+            if self.blocks[self.owners[i]].cache != cache || !attends {
+                return Err(masks::unlike(keys, i, self.owners[i]));
+            }
+            cache = LayerCache::default();
+        }
         let ffn = ffn::Dims::of(keys, arch, self, i)?;
         ffn.iter().for_each(|dims| dims.keep(&mut cache));
         let rotation = match (arch.rotation, mask) {
@@ -292,6 +304,8 @@ impl Config {
     pub fn crosses(&self) -> bool {
         self.encoder.is_some()
             || self.per_layer.is_some()
+            || self.streams.is_some()
+            || self.owners.iter().enumerate().any(|(layer, &owner)| layer != owner)
             || self.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Rwkv7(_)))
     }
 
@@ -342,6 +356,7 @@ impl Config {
         // Each layer's own embeddings are made twice over all layers, and taken twice for one.
         let own = self.per_layer.map_or(0, |width| 2 * (self.layers + 1) * width);
         let cross = self.encoder.iter().flat_map(|_| cross::widths(&self.heads));
+        let own = own + self.streams.map_or(0, |streams| streams.width(self.dim)) + self.laurel.unwrap_or(0);
         let widths = [self.dim, self.dim, self.dim, self.dim, own].into_iter().chain(mixers).chain(ffns).chain(cross);
         let row = widths.fold(0u64, |sum, width| sum.saturating_add(width as u64));
         let logits = (self.outputs() as u64).saturating_mul(outputs as u64);
@@ -381,44 +396,4 @@ fn place<T: PartialEq>(known: &mut Vec<T>, dims: T) -> usize {
         known.push(dims);
         known.len() - 1
     })
-}
-
-/// The mask of a model that looks to both sides: of a window half lies on each.
-fn both(mask: Mask) -> Mask {
-    match mask {
-        Mask::Window(window) => Mask::Around(window / 2),
-        _ => Mask::Whole,
-    }
-}
-
-/// Which layers see a window, and how long it is.
-fn masks(keys: &Keys<'_>, arch: &Architecture, layers: usize) -> Result<(Vec<Mask>, Option<usize>), Error> {
-    let causal = (vec![Mask::Causal; layers], None);
-    if let Windows::Chunks(every, chunk) = arch.windows {
-        let mask = |i: usize| if (i + 1).is_multiple_of(every) { Mask::Causal } else { Mask::Chunk(chunk) };
-        return Ok(((0..layers).map(mask).collect(), Some(chunk)));
-    }
-    let Some(window) = keys.number("attention.sliding_window")?.filter(|&window| window != 0) else {
-        return Ok(causal);
-    };
-    const PATTERN: &str = "attention.sliding_window_pattern";
-    let listed = matches!(keys.gguf.metadata().get(&keys.name(PATTERN)), Some(candor_gguf::Value::Array(_)));
-    let limited: Vec<bool> = if listed {
-        let flags = keys.per_layer(PATTERN, layers)?.unwrap_or_default();
-        flags.into_iter().map(|flag| flag != 0).collect()
-    } else {
-        let every = keys.number(PATTERN)?.filter(|&every| every != 0);
-        let limits = |i: usize| match arch.windows {
-            Windows::Never | Windows::Chunks(..) => false,
-            Windows::All => true,
-            Windows::ButEvery(every_here) => !(i + 1).is_multiple_of(every.unwrap_or(every_here)),
-            Windows::ButFirstOf(every_here) => !i.is_multiple_of(every.unwrap_or(every_here)),
-        };
-        (0..layers).map(limits).collect()
-    };
-    if !limited.contains(&true) {
-        return Ok(causal);
-    }
-    let mask = |limited: bool| if limited { Mask::Window(window) } else { Mask::Causal };
-    Ok((limited.into_iter().map(mask).collect(), Some(window)))
 }

@@ -13,7 +13,7 @@ use crate::{
     per_layer,
     rank::Rank,
     registry::Weighing,
-    rope,
+    rope, streams,
     weights::Weights,
 };
 
@@ -23,10 +23,12 @@ struct Embedding<B: Ops> {
     kind: Option<B::Weight>,      // [D], of the first kind of tokens
     norm: Option<Normed<B>>,      // [D]
     per_layer: Option<per_layer::Inputs<B>>,
+    streams: Option<streams::Projections<B>>,
 }
 
 /// The weights after the last layer.
 struct Head<B: Ops> {
+    streams: Option<streams::Projections<B>>,
     norm: Option<Normed<B>>,   // [D]
     output: Option<B::Weight>, // [V, D]; the embedding serves where it is absent
     bias: Option<B::Weight>,   // [V]
@@ -59,6 +61,8 @@ pub struct Scratch<B: Ops> {
     pub(crate) mixers: Vec<mixer::Scratch<B>>,
     pub(crate) ffns: Vec<ffn::Scratch<B>>,
     pub(crate) per_layer: Option<per_layer::Scratch<B>>,
+    pub(crate) streams: Option<streams::Scratch<B>>,
+    pub(crate) narrow: Option<B::Buf>, // [T, R] of the narrow way around attention
     pub(crate) cross: Option<cross::Scratch<B>>,
     pub(crate) encoder: Option<encoder::Own<B>>,
     /// Logits of the rows that were asked for, `[outputs, V]`, or embeddings of all, `[T, D]`; without room where a part ends
@@ -95,7 +99,8 @@ impl<B: Ops> Decoder<B> {
     /// If the file is not a model of this wiring, has no such layers, or the backend cannot hold the part.
     pub fn load_part(gguf: &Gguf, ops: &mut B, part: &Part) -> Result<Decoder<B>, Error> {
         Decoder::<Shapes>::check(gguf, 1)?;
-        if part.begin == Begin::Stream && Config::from_gguf(gguf)?.crosses() {
+        let divided = part.begin == Begin::Stream || part.layers.start > 0;
+        if divided && Config::from_gguf(gguf)?.crosses() {
             return Err(Error::Unsupported(
                 "a model whose layers hand on more than the stream cannot be divided over devices".into(),
             ));
@@ -155,6 +160,7 @@ impl<B: Ops> Decoder<B> {
     /// Room for passes of up to `rows` tokens and `outputs` rows of logits.
     pub fn scratch(&self, ops: &mut B, rows: usize, outputs: usize) -> Scratch<B> {
         let Config { layers, dim, ref heads, ref mixers, ref ffns, gives, per_layer, ref encoder, .. } = self.config;
+        let Config { streams, laurel, .. } = self.config;
         let mut room = || ops.buffer(rows, dim);
         let [x, h, y, z] = [room(), room(), room(), room()];
         let outputs = match (&self.head, gives) {
@@ -171,6 +177,8 @@ impl<B: Ops> Decoder<B> {
             mixers: mixers.iter().map(|dims| dims.scratch(ops, rows)).collect(),
             ffns: ffns.iter().map(|dims| dims.scratch(ops, dim, rows)).collect(),
             per_layer: per_layer.map(|width| per_layer::Scratch::new(ops, rows, layers, width)),
+            streams: streams.map(|dims| dims.scratch(ops, dim, rows)),
+            narrow: laurel.map(|rank| ops.buffer(rows, rank)),
             cross: encoder.as_ref().map(|_| cross::Scratch::new(ops, rows, heads)),
             encoder: encoder.as_deref().map(|encoder| encoder::Own::new(ops, encoder, rows)),
             logits: ops.buffer(outputs, self.config.outputs()),
@@ -252,7 +260,8 @@ impl<B: Ops> Decoder<B> {
         if let Some(cross) = &mut s.cross {
             cross.find(step);
         }
-        for (cached, (layer, weights)) in self.part.layers.clone().zip(&self.layers).enumerate() {
+        for (layer, weights) in self.part.layers.clone().zip(&self.layers) {
+            let cached = self.config.owners[layer] - self.part.layers.start;
             let block = &self.config.blocks[layer];
             let rope = self.rotations.of(block.rotation, s.far);
             let config = &self.config;
@@ -262,6 +271,10 @@ impl<B: Ops> Decoder<B> {
             if config.halved_every.is_some_and(|every| (layer + 1).is_multiple_of(every)) {
                 ops.unary(&mut s.x, Unary::scale(0.5));
             }
+        }
+        let streams = self.head.as_ref().and_then(|head| head.streams.as_ref());
+        if let (Some(streams), Some(own)) = (streams, &mut s.streams) {
+            streams.merge(*ops, own, &mut s.x, self.config.dim);
         }
     }
 }
@@ -287,7 +300,8 @@ impl<B: Ops> Embedding<B> {
             false => None,
         };
         let per_layer = config.per_layer.map(|width| per_layer::Inputs::load(w, config, width)).transpose()?;
-        Ok(Embedding { positions, kind, norm, per_layer })
+        let streams = config.streams.map(|dims| streams::Projections::load(w, "altup_proj.weight", config.dim, dims));
+        Ok(Embedding { positions, kind, norm, per_layer, streams: streams.transpose()? })
     }
 
     fn look_up(&self, ops: &mut B, s: &mut Scratch<B>, table: &B::Weight, (step, config): (&Step, &Config)) {
@@ -307,6 +321,9 @@ impl<B: Ops> Embedding<B> {
         if let (Some(inputs), Some(own)) = (&self.per_layer, &mut s.per_layer) {
             inputs.make(ops, own, &s.x, (step, config));
         }
+        if let (Some(streams), Some(own)) = (&self.streams, &mut s.streams) {
+            streams.split(ops, own, &s.x, config.dim);
+        }
     }
 }
 
@@ -325,7 +342,9 @@ impl<B: Ops> Head<B> {
         let bias = w.optional("output.bias", config.vocab)?;
         // Who ranks texts loads that for itself; here it is only seen to fit.
         Rank::load(w, arch, config)?;
-        Ok(Head { norm, output, bias })
+        let streams =
+            config.streams.map(|dims| streams::Projections::load(w, "altup_unembd_proj.weight", config.dim, dims));
+        Ok(Head { streams: streams.transpose()?, norm, output, bias })
     }
 
     /// The stream after the last norm, where there is one.

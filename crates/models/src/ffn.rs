@@ -1,15 +1,16 @@
-//! The feed-forward of a layer: dense, or a mixture of experts with or without one that all tokens share (Shazeer 2020;
-//! Jiang et al. 2024; Dai et al. 2024).
+//! The feed-forward of a layer: dense, a mixture of experts, both beside each other, or RWKV's. The dense one is here.
 
-use candor_ops::{Gate, LayerCache, Ops, Router, Tap, Unary};
+use candor_ops::{LayerCache, Ops, Tap, Unary};
 
 use crate::{
-    Architecture, Error, channel_mix,
+    Architecture, Error, beside, channel_mix,
     config::Config,
+    experts,
     keys::Keys,
-    linear::{Linear, Out, To},
+    linear::{Linear, Out},
     mixer::At,
     registry::Activation,
+    sparse,
     weights::Weights,
 };
 
@@ -17,7 +18,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Dims {
     Dense(Dense),
-    Experts(Experts),
+    Experts(experts::Dims),
+    Beside(beside::Dims),
     Channels(channel_mix::Dims),
 }
 
@@ -25,8 +27,10 @@ pub(crate) enum Dims {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Dense {
     /// Width `F` of the middle.
-    ffn: usize,
+    pub(crate) ffn: usize,
     gated: Gated,
+    /// Deviations above the mean below which what goes into the function is cut off.
+    cutoff: Option<f32>,
 }
 
 /// Where the gate is.
@@ -40,19 +44,11 @@ enum Gated {
     Fused,
 }
 
-/// Of a mixture of experts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Experts {
-    /// Width of an expert's middle.
-    ffn: usize,
-    router: Router,
-    shared: Option<Dense>,
-}
-
 /// The weights of a feed-forward.
 pub(crate) enum Ffn<B: Ops> {
     Dense(DenseLayer<B>),
-    Experts(Box<ExpertsLayer<B>>),
+    Experts(Box<experts::Layer<B>>),
+    Beside(Box<beside::Layer<B>>),
     Channels(channel_mix::Layer<B>),
 }
 
@@ -62,46 +58,21 @@ pub(crate) struct DenseLayer<B: Ops> {
     down: Linear<B>,         // [D, F]
     activation: Unary,
     clamped: bool,
-}
-
-pub(crate) struct ExpertsLayer<B: Ops> {
-    router: Router,
-    inp: Linear<B>,                                     // [experts, D]
-    choice_bias: Option<B::Weight>,                     // [experts]
-    gate: Matrices<B>,                                  // [experts][F, D]
-    up: Matrices<B>,                                    // [experts][F, D]
-    down: Matrices<B>,                                  // [experts][D, F]
-    shared: Option<(DenseLayer<B>, Option<B::Weight>)>, // and its gate, [1, D]
-    activation: Unary,
-    clamped: bool,
-}
-
-/// A matrix per expert, and a vector where the file has them.
-struct Matrices<B: Ops> {
-    weight: B::Weight,
-    bias: Option<B::Weight>, // [experts, outputs]
+    cutoff: Option<(f32, usize)>, // and the width of what is cut
 }
 
 /// The values in flight.
 pub(crate) enum Scratch<B: Ops> {
     Dense(DenseScratch<B>),
-    Experts(Box<ExpertsScratch<B>>),
+    Experts(Box<experts::Scratch<B>>),
+    Beside(Box<beside::Scratch<B>>),
     Channels(channel_mix::Scratch<B>),
 }
 
 pub(crate) struct DenseScratch<B: Ops> {
     gate: B::Buf, // [T, F]
     up: B::Buf,   // [T, F]
-}
-
-pub(crate) struct ExpertsScratch<B: Ops> {
-    logits: B::Buf, // [T, experts]
-    routes: B::Routes,
-    gate: B::Buf,                              // [T*used, F]
-    up: B::Buf,                                // [T*used, F]
-    down: B::Buf,                              // [T*used, D]
-    sum: B::Buf,                               // [T, D]
-    shared: Option<(DenseScratch<B>, B::Buf)>, // and its gate, [T, 1]
+    cut: Option<sparse::Scratch<B>>,
 }
 
 impl Dims {
@@ -122,53 +93,27 @@ impl Dims {
                 false if rows == 2 * ffn => Gated::Fused,
                 false => Gated::No,
             };
-            Ok(Some(Dense { ffn, gated }))
+            Ok(Some(Dense { ffn, gated, cutoff: None }))
         };
         if let Some(dims) = channel_mix::Dims::of(keys, config, i) {
             return Ok(Some(Dims::Channels(dims)));
         }
+        let width = keys.per_layer("feed_forward_length", config.layers)?.map(|widths| widths[i]);
         if shape("ffn_gate_inp").is_none() {
-            let width = keys.per_layer("feed_forward_length", config.layers)?.map(|widths| widths[i]);
-            return Ok(dense("ffn_up", "ffn_gate", "ffn_down", width)?.map(Dims::Dense));
+            let cutoff = sparse::cutoff(keys, config, i)?;
+            let dense = dense("ffn_up", "ffn_gate", "ffn_down", width)?;
+            return Ok(dense.map(|dense| Dims::Dense(Dense { cutoff, ..dense })));
         }
-        let experts = keys.positive("expert_count")?;
-        let used = keys.positive("expert_used_count")?;
-        if used > experts {
-            return Err(keys.bad("expert_used_count", &format!("at most {experts}"), used));
-        }
-        let gate = match keys.number("expert_gating_func")?.unwrap_or(0) {
-            0 => match (arch.router.0, keys.float("router_jitter_noise")?) {
-                // Scores that training would have taken for each other are within twice the noise.
-                (Gate::SparseMixer(_), Some(noise)) => Gate::SparseMixer(2.0 * noise),
-                (gate, _) => gate,
-            },
-            1 => Gate::Softmax,
-            2 => Gate::Sigmoid,
-            3 => Gate::SoftmaxOfChosen,
-            other => {
-                return Err(keys.bad(
-                    "expert_gating_func",
-                    "1 (softmax), 2 (sigmoid) or 3 (softmax of the chosen)",
-                    other,
-                ));
-            }
-        };
-        let normalized = keys.flag("expert_weights_norm")?.unwrap_or(arch.router.1);
-        let scale = keys.float("expert_weights_scale")?.filter(|&scale| scale != 0.0).unwrap_or(1.0);
-        let number = |key: &str| Ok::<_, Error>(keys.number(key)?.filter(|&number| number != 0).unwrap_or(1));
-        let groups = (number("expert_group_count")?, number("expert_group_used_count")?);
-        if !experts.is_multiple_of(groups.0) || groups.1 > groups.0 || experts / groups.0 * groups.1 < used {
-            return Err(keys.bad(
-                "expert_group_count",
-                &format!("groups of {experts} experts with room for {used}"),
-                groups.0,
-            ));
-        }
-        let down = shape("ffn_down_exps").ok_or_else(|| Error::MissingTensor(name("ffn_down_exps")))?;
-        let ffn = down.first().copied().unwrap_or(0) as usize;
         let shared = dense("ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp", None)?;
-        let router = Router { experts, used, gate, groups, normalized, scale };
-        Ok(Some(Dims::Experts(Experts { ffn, router, shared })))
+        let experts = experts::Dims::of(keys, arch, config, i, shared)?;
+        Ok(Some(match dense("ffn_up", "ffn_gate", "ffn_down", width)? {
+            Some(dense) => Dims::Beside(beside::Dims { dense, experts }),
+            None => Dims::Experts(experts),
+        }))
+    }
+
+    pub(crate) fn has_experts(&self) -> bool {
+        matches!(self, Dims::Experts(_) | Dims::Beside(_))
     }
 
     /// Adds what it keeps of a sequence to a layer's cache.
@@ -183,6 +128,7 @@ impl Dims {
         match self {
             Dims::Dense(dense) => dense.ffn,
             Dims::Experts(experts) => experts.ffn,
+            Dims::Beside(beside) => beside.dense.ffn,
             Dims::Channels(dims) => dims.ffn,
         }
     }
@@ -190,32 +136,19 @@ impl Dims {
     /// Elements of a row of each of its buffers.
     pub(crate) fn widths(&self, dim: usize) -> Vec<usize> {
         match self {
-            Dims::Dense(Dense { ffn, .. }) => vec![*ffn, *ffn],
-            Dims::Experts(Experts { ffn, router, shared }) => {
-                let shared = shared.map_or(0, |shared| shared.ffn);
-                vec![router.experts, router.used * (2 * ffn + dim), dim, 2 * shared, 1]
-            }
+            Dims::Dense(Dense { ffn, cutoff, .. }) => vec![*ffn, *ffn, cutoff.map_or(0, |_| ffn + 1)],
+            Dims::Experts(experts) => experts.widths(dim),
+            Dims::Beside(beside) => beside.widths(dim),
             Dims::Channels(dims) => dims.widths().to_vec(),
         }
     }
 
     pub(crate) fn scratch<B: Ops>(&self, ops: &mut B, dim: usize, rows: usize) -> Scratch<B> {
-        let dense = |ops: &mut B, ffn| DenseScratch { gate: ops.buffer(rows, ffn), up: ops.buffer(rows, ffn) };
-        match *self {
+        match self {
             Dims::Channels(dims) => Scratch::Channels(dims.scratch(ops, rows)),
-            Dims::Dense(Dense { ffn, .. }) => Scratch::Dense(dense(ops, ffn)),
-            Dims::Experts(Experts { ffn, router, shared }) => {
-                let choices = rows * router.used;
-                Scratch::Experts(Box::new(ExpertsScratch {
-                    logits: ops.buffer(rows, router.experts),
-                    routes: ops.routes(rows, router.used),
-                    gate: ops.buffer(choices, ffn),
-                    up: ops.buffer(choices, ffn),
-                    down: ops.buffer(choices, dim),
-                    sum: ops.buffer(rows, dim),
-                    shared: shared.map(|shared| (dense(ops, shared.ffn), ops.buffer(rows, 1))),
-                }))
-            }
+            Dims::Dense(dense) => Scratch::Dense(dense.scratch(ops, rows)),
+            Dims::Experts(experts) => Scratch::Experts(Box::new(experts.scratch(ops, dim, rows))),
+            Dims::Beside(beside) => Scratch::Beside(Box::new(beside.scratch(ops, dim, rows))),
         }
     }
 
@@ -234,7 +167,10 @@ impl Dims {
                 Ok(Ffn::Dense(DenseLayer::load(w, &names, dims, config.dim, activation)?))
             }
             Dims::Channels(dims) => Ok(Ffn::Channels(dims.load(w, i)?)),
-            Dims::Experts(dims) => Ok(Ffn::Experts(Box::new(ExpertsLayer::load(w, name, dims, config, activation)?))),
+            Dims::Experts(dims) => Ok(Ffn::Experts(Box::new(experts::Layer::load(w, name, dims, config, activation)?))),
+            Dims::Beside(dims) => {
+                Ok(Ffn::Beside(Box::new(beside::Layer::load(w, arch, dims, (config, i), activation)?)))
+            }
         }
     }
 }
@@ -269,11 +205,18 @@ fn activation<B: Ops>(
     }
 }
 
+impl Dense {
+    pub(crate) fn scratch<B: Ops>(&self, ops: &mut B, rows: usize) -> DenseScratch<B> {
+        let cut = self.cutoff.map(|_| sparse::Scratch::new(ops, rows, self.ffn));
+        DenseScratch { gate: ops.buffer(rows, self.ffn), up: ops.buffer(rows, self.ffn), cut }
+    }
+}
+
 impl<B: Ops> DenseLayer<B> {
-    fn load(
+    pub(crate) fn load(
         w: &mut Weights<'_, B>,
         [gate, up, down]: &[String; 3],
-        Dense { ffn, gated }: Dense,
+        Dense { ffn, gated, cutoff }: Dense,
         dim: usize,
         (activation, clamped): (Unary, bool),
     ) -> Result<DenseLayer<B>, Error> {
@@ -285,7 +228,20 @@ impl<B: Ops> DenseLayer<B> {
                 (Some(part(w, 0..ffn)?), part(w, ffn..2 * ffn)?)
             }
         };
-        Ok(DenseLayer { gate, up, down: Linear::load(w, down, ffn, dim)?, activation, clamped })
+        let (down, cutoff) = (Linear::load(w, down, ffn, dim)?, cutoff.map(|cutoff| (cutoff, ffn)));
+        Ok(DenseLayer { gate, up, down, activation, clamped, cutoff })
+    }
+
+    /// `out` is what it makes of `h`.
+    pub(crate) fn to<P: Tap<B>>(
+        &self,
+        at: &mut At<'_, '_, B, P>,
+        s: &mut DenseScratch<B>,
+        h: &B::Buf,
+        out: &mut B::Buf,
+    ) {
+        let middle = self.middle(at, s, h);
+        self.down.apply(at.ops, out, middle);
     }
 
     /// `f(h @ gate) * (h @ up)`, or `f(h @ up)`, in the first buffer given.
@@ -293,6 +249,9 @@ impl<B: Ops> DenseLayer<B> {
         let Some(gate) = &self.gate else {
             self.up.apply(at.ops, &mut s.up, h);
             at.tap("ffn_up", &s.up);
+            if let (Some(cutoff), Some(cut)) = (self.cutoff, &mut s.cut) {
+                sparse::cut(at.ops, cut, &mut s.up, cutoff);
+            }
             at.ops.unary(&mut s.up, self.activation);
             at.tap("ffn_act", &s.up);
             return &s.up;
@@ -302,6 +261,9 @@ impl<B: Ops> DenseLayer<B> {
         self.up.add_bias(at.ops, &mut s.up);
         at.tap("ffn_gate", &s.gate);
         at.tap("ffn_up", &s.up);
+        if let (Some(cutoff), Some(cut)) = (self.cutoff, &mut s.cut) {
+            sparse::cut(at.ops, cut, &mut s.gate, cutoff);
+        }
         activate(at.ops, &mut s.gate, &mut s.up, (self.activation, self.clamped));
         let name = if self.activation == Unary::Silu { "ffn_swiglu" } else { "ffn_gate_par" };
         at.tap(name, &s.gate);
@@ -310,7 +272,7 @@ impl<B: Ops> DenseLayer<B> {
 }
 
 /// `gate = f(gate) * up`.
-fn activate<B: Ops>(ops: &mut B, gate: &mut B::Buf, up: &mut B::Buf, (activation, clamped): (Unary, bool)) {
+pub(crate) fn activate<B: Ops>(ops: &mut B, gate: &mut B::Buf, up: &mut B::Buf, (activation, clamped): (Unary, bool)) {
     if activation == Unary::Silu {
         return ops.swiglu(gate, up);
     }
@@ -323,88 +285,6 @@ fn activate<B: Ops>(ops: &mut B, gate: &mut B::Buf, up: &mut B::Buf, (activation
     ops.mul(gate, up);
 }
 
-impl<B: Ops> ExpertsLayer<B> {
-    fn load(
-        w: &mut Weights<'_, B>,
-        name: impl Fn(&str) -> String,
-        Experts { ffn, router, shared }: Experts,
-        config: &Config,
-        activation: (Unary, bool),
-    ) -> Result<ExpertsLayer<B>, Error> {
-        let (dim, experts) = (config.dim, router.experts);
-        let matrices = |w: &mut Weights<'_, B>, part: &str, cols: usize, rows: usize| {
-            let name = name(part);
-            let weight = w.stacked(&format!("{name}.weight"), cols, rows * experts)?;
-            let bias = format!("{name}.bias");
-            let bias = if w.has(&bias) { Some(w.matrix(&bias, rows, experts)?) } else { None };
-            Ok::<_, Error>(Matrices { weight, bias })
-        };
-        let (gate, up) = (matrices(w, "ffn_gate_exps", dim, ffn)?, matrices(w, "ffn_up_exps", dim, ffn)?);
-        let down = matrices(w, "ffn_down_exps", ffn, dim)?;
-        let choice_bias = name("exp_probs_b.bias");
-        let choice_bias = if w.has(&choice_bias) { Some(w.spread(&choice_bias, experts)?) } else { None };
-        let shared = match shared {
-            Some(dims) => {
-                let names = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"].map(&name);
-                let gate = name("ffn_gate_inp_shexp.weight");
-                let gate = if w.has(&gate) { Some(w.spread(&gate, dim)?) } else { None };
-                Some((DenseLayer::load(w, &names, dims, dim, activation)?, gate))
-            }
-            None => None,
-        };
-        let inp = Linear::load(w, &name("ffn_gate_inp"), dim, experts)?;
-        let (activation, clamped) = activation;
-        Ok(ExpertsLayer { router, inp, choice_bias, gate, up, down, shared, activation, clamped })
-    }
-
-    fn run<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut ExpertsScratch<B>, h: &B::Buf, out: Out<'_, B>) {
-        let ExpertsScratch { logits, routes, gate, up, down, sum, shared } = s;
-        self.inp.apply(at.ops, logits, h);
-        at.tap("ffn_moe_logits", logits);
-        at.ops.route(routes, logits, self.choice_bias.as_ref(), self.router);
-        for (x, w) in [(&mut *gate, &self.gate), (&mut *up, &self.up)] {
-            w.apply(at.ops, x, h, routes);
-            // A product is linear: to weigh its result is to weigh what goes in.
-            if at.config.weigh_before {
-                at.ops.scale_experts(x, routes);
-            }
-        }
-        activate(at.ops, gate, up, (self.activation, self.clamped));
-        self.down.apply(at.ops, down, gate, routes);
-        if !at.config.weigh_before {
-            at.ops.scale_experts(down, routes);
-        }
-        at.ops.sum_experts(sum, down, routes);
-        at.tap("ffn_moe_out", sum);
-        match (&self.shared, shared) {
-            (Some((layer, gate)), Some((s, weight))) => {
-                let middle = layer.middle(at, s, h);
-                layer.down.apply(at.ops, out.y, middle);
-                if let Some(gate) = gate {
-                    at.ops.matmul(weight, h, gate);
-                    at.ops.unary(weight, Unary::Sigmoid);
-                    at.ops.mul_groups(out.y, weight);
-                }
-                at.ops.add(out.y, sum);
-                if out.to == To::Stream {
-                    at.ops.add(out.x, out.y);
-                }
-            }
-            _ if out.to == To::Stream => at.ops.add(out.x, sum),
-            _ => at.ops.copy(out.y, sum, candor_ops::Columns::run(at.config.dim, 0, 0)),
-        }
-    }
-}
-
-impl<B: Ops> Matrices<B> {
-    fn apply(&self, ops: &mut B, out: &mut B::Buf, x: &B::Buf, routes: &B::Routes) {
-        ops.matmul_experts(out, x, &self.weight, routes);
-        if let Some(bias) = &self.bias {
-            ops.add_bias_experts(out, bias, routes);
-        }
-    }
-}
-
 impl<B: Ops> Ffn<B> {
     /// Runs on `h`, the normed stream, and leaves the result in `out`.
     pub(crate) fn run<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf, out: Out<'_, B>) {
@@ -414,6 +294,7 @@ impl<B: Ops> Ffn<B> {
                 layer.down.leave(at.ops, middle, out);
             }
             (Ffn::Experts(layer), Scratch::Experts(s)) => layer.run(at, s, h, out),
+            (Ffn::Beside(layer), Scratch::Beside(s)) => layer.run(at, s, h, out),
             (Ffn::Channels(layer), Scratch::Channels(s)) => layer.run(at, s, h, out),
             _ => unreachable!("scratch was made for the layer's own dimensions"),
         }

@@ -8,11 +8,13 @@ use crate::{
     cross::Cross,
     decoder::Scratch,
     ffn::Ffn,
+    laurel::Laurel,
     linear::{Out, To},
     mixer::{At, Mixer},
     norm::Normed,
     per_layer,
     registry::{Residual, Weighing},
+    streams,
     weights::Weights,
 };
 
@@ -25,6 +27,9 @@ pub(crate) struct Layer<B: Ops> {
     /// Before or after each half, as the architecture has it.
     norms: [Option<Normed<B>>; 2], // [D]
     per_layer: Option<per_layer::Layer<B>>,
+    laurel: Option<Laurel<B>>,
+    /// Where there are several streams.
+    streams: Option<streams::Layer<B>>,
     /// On the stream, at last.
     scale: f32,
     /// Once more, on what is added.
@@ -82,18 +87,26 @@ impl<B: Ops> Layer<B> {
             false => [None, None],
         };
         let per_layer = config.per_layer.map(|width| per_layer::Layer::load(w, config, width, i)).transpose()?;
+        let laurel = config.laurel.map(|rank| Laurel::load(w, config, rank, i)).transpose()?;
+        let streams = config.streams.map(|dims| streams::Layer::load(w, config, dims, i)).transpose()?;
         let scale = w.numbers(&name("layer_output_scale.weight"), 1)?.map_or(1.0, |scale| scale[0]);
         let cross = config.encoder.is_some().then(|| Cross::load(w, arch, config, i)).transpose()?;
-        Ok(Layer { mixers, cross, ffn, per_layer, scale, norms, sandwich })
+        Ok(Layer { mixers, cross, ffn, per_layer, laurel, streams, scale, norms, sandwich })
     }
 
     /// Runs the layer on the stream in the scratch.
     pub(crate) fn forward<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>) {
+        if let (Some(layer), Some(own)) = (&self.streams, &mut s.streams) {
+            layer.predict(at, own, &mut s.x);
+        }
         match at.config.residual {
             Residual::Sequential => {
                 if !self.mixers.is_empty() {
                     self.norm(at, s, Half::Mixer);
                     self.half(at, s, Half::Mixer);
+                }
+                if let (Some(laurel), Some(narrow)) = (&self.laurel, &mut s.narrow) {
+                    laurel.run(at, narrow, &s.h, (&mut s.x, &mut s.y));
                 }
                 if let Some(cross) = &self.cross {
                     cross.run(at, s);
@@ -142,8 +155,22 @@ impl<B: Ops> Layer<B> {
                 }
             }
         }
-        if let (Some(layer), Some(own)) = (&self.per_layer, &mut s.per_layer) {
-            layer.run(at, own, &mut s.x, &mut s.y);
+        match (&self.streams, &mut s.streams) {
+            (Some(layer), Some(own)) => {
+                layer.correct(at, own, (&mut s.x, &mut s.y));
+                if let (Some(embeddings), Some(inputs)) = (&self.per_layer, &mut s.per_layer) {
+                    embeddings.make(at, inputs, &s.x, &mut s.y);
+                    at.tap("first_prediction_out", &s.y);
+                    layer.spread(at, own, &s.y);
+                }
+                // The streams are what a layer gives.
+                return;
+            }
+            _ => {
+                if let (Some(layer), Some(own)) = (&self.per_layer, &mut s.per_layer) {
+                    layer.run(at, own, &mut s.x, &mut s.y);
+                }
+            }
         }
         if self.scale != 1.0 {
             at.ops.unary(&mut s.x, Unary::scale(self.scale));

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod attention;
+mod beside;
 mod channel_mix;
 mod config;
 mod cross;
@@ -13,13 +14,16 @@ mod delta;
 mod dry;
 mod encoder;
 mod error;
+mod experts;
 mod ffn;
 mod keys;
 mod latent;
+mod laurel;
 mod layer;
 mod linear;
 mod mamba;
 mod mamba2;
+mod masks;
 mod mixer;
 mod norm;
 mod part;
@@ -30,7 +34,9 @@ mod rope;
 mod rwkv6;
 mod rwkv7;
 mod short_conv;
+mod sparse;
 mod stacks;
+mod streams;
 mod temperature;
 mod token_shift;
 mod weights;

@@ -40,7 +40,7 @@ pub(crate) struct At<'a, 'p, B: Ops, P> {
     pub(crate) tap: &'a mut P,
     /// The layer, counted over the whole model.
     pub(crate) layer: usize,
-    /// The same within the cache, which holds a part's layers.
+    /// Whose keys, values and states it has, within the cache, which holds a part's layers.
     pub(crate) cached: usize,
     pub(crate) config: &'a Config,
     pub(crate) rope: Option<&'a B::Rope>,

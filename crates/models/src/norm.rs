@@ -17,6 +17,11 @@ impl<B: Ops> Normed<B> {
         Normed { norm, weight: None, bias: None }
     }
 
+    /// A norm with these weights.
+    pub(crate) fn weighed(norm: Norm, weight: B::Weight) -> Normed<B> {
+        Normed { norm, weight: Some(weight), bias: None }
+    }
+
     /// The norm `name` of rows of `norm.run`, whose weight must be there.
     pub(crate) fn load(w: &mut Weights<'_, B>, name: &str, norm: Norm) -> Result<Normed<B>, Error> {
         let weight = match w.optional(&format!("{name}.weight"), norm.run)? {

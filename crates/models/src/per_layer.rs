@@ -1,4 +1,4 @@
-//! Gemma 4's embeddings per layer: each token has a short vector for every layer, which its stream gates (Gemma Team 2025,
+//! Embeddings per layer: each token has a short vector for every layer, which its stream gates (Gemma Team 2025,
 //! Gemma 3n).
 
 use std::f32::consts::FRAC_1_SQRT_2;
@@ -77,6 +77,13 @@ impl<B: Ops> Layer<B> {
 
     /// `x += norm((gelu(x @ gate) * own) @ w)`
     pub(crate) fn run<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, x: &mut B::Buf, y: &mut B::Buf) {
+        self.make(at, s, x, y);
+        at.ops.add(x, y);
+        at.tap("per_layer_embd_out", x);
+    }
+
+    /// What is added, in `y`.
+    pub(crate) fn make<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, x: &B::Buf, y: &mut B::Buf) {
         let ops = &mut *at.ops;
         self.gate.apply(ops, &mut s.gate, x);
         ops.unary(&mut s.gate, Unary::Gelu);
@@ -84,7 +91,5 @@ impl<B: Ops> Layer<B> {
         ops.mul(&mut s.gate, &s.own);
         self.output.apply(ops, y, &s.gate);
         self.norm.within(ops, y);
-        ops.add(x, y);
-        at.tap("per_layer_embd_out", x);
     }
 }

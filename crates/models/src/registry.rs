@@ -332,11 +332,15 @@ pub const ARCHITECTURES: &[Architecture] = &[
         sandwich: true,
         windows: Windows::ButEvery(6),
         rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
-        quirk: |config| {
-            root_of_width(config);
-            config.leave_scores();
-            config.value_norm = true;
-        },
+        quirk: gemma4,
+        ..GEMMA
+    },
+    Architecture {
+        name: "gemma3n",
+        sandwich: true,
+        windows: Windows::ButEvery(5),
+        rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
+        quirk: gemma3n,
         ..GEMMA
     },
     Architecture {
@@ -444,6 +448,19 @@ fn gemma3(config: &mut Config) {
     if config.layers == 62 {
         config.scale_scores_by_stream();
     }
+}
+
+/// Norms on queries, keys and values take the place of a scale.
+fn gemma4(config: &mut Config) {
+    root_of_width(config);
+    config.leave_scores();
+    config.value_norm = true;
+}
+
+/// Files need not have the number that caps logits.
+fn gemma3n(config: &mut Config) {
+    gemma4(config);
+    config.final_cap.get_or_insert(30.0);
 }
 
 /// The 13B model, of 40 layers, has ALiBi instead of rotary positions; the file does not say.

@@ -28,6 +28,13 @@ impl<'a, B: Prims> Weights<'a, B> {
         self.gguf
     }
 
+    /// Lets a tensor be that the model does not use, where the file has it.
+    pub(crate) fn leave(&mut self, name: &str) {
+        if self.has(name) {
+            self.used.insert(name.into());
+        }
+    }
+
     /// The file's metadata.
     pub(crate) fn metadata(&self) -> &'a Metadata {
         self.gguf.metadata()
@@ -68,6 +75,12 @@ impl<'a, B: Prims> Weights<'a, B> {
         Ok(Some(self.ops.weight(tensor)?))
     }
 
+    /// The vector `name` of `len` elements, as a matrix of one column.
+    pub(crate) fn column(&mut self, name: &str, len: usize) -> Result<B::Weight, Error> {
+        let tensor = self.shaped(name, (1, len), |shape| shape.iter().product::<u64>() == len as u64)?;
+        Ok(self.ops.weight(tensor)?)
+    }
+
     /// A vector of `len` elements whatever its shape.
     pub(crate) fn spread(&mut self, name: &str, len: usize) -> Result<B::Weight, Error> {
         let tensor = self.shaped(name, (len, 1), |shape| shape.iter().product::<u64>() == len as u64)?;
@@ -84,22 +97,18 @@ impl<'a, B: Prims> Weights<'a, B> {
 
     /// A matrix of which the leading dimension is `cols` and the others together make `rows`: of all experts, of all heads.
     pub(crate) fn stacked(&mut self, name: &str, cols: usize, rows: usize) -> Result<B::Weight, Error> {
-        let fits = |shape: &[u64]| {
-            let first = shape.split_first().filter(|(first, _)| **first == cols as u64);
-            first.is_some_and(|(_, rest)| rest.iter().product::<u64>() == rows as u64)
-        };
-        let tensor = self.shaped(name, (cols, rows), fits)?;
+        let tensor = self.shaped(name, (cols, rows), |shape| stacks(shape, cols, rows))?;
         Ok(self.ops.weight(tensor)?)
     }
 
-    /// Some rows of the matrix `name`, which has `rows`.
+    /// Some rows of the matrix `name`, or of several one below the other, which have `rows`.
     pub(crate) fn rows(
         &mut self,
         name: &str,
         (cols, rows): (usize, usize),
         range: Range<usize>,
     ) -> Result<B::Weight, Error> {
-        let tensor = self.shaped(name, (cols, rows), |shape| shape == [cols as u64, rows as u64])?;
+        let tensor = self.shaped(name, (cols, rows), |shape| stacks(shape, cols, rows))?;
         Ok(self.ops.weight(tensor.part(range))?)
     }
 
@@ -202,4 +211,10 @@ impl<'a, B: Prims> Weights<'a, B> {
         let bytes = self.gguf.data(info);
         Ok(Some(Tensor { name: name.into(), format: info.format, rows, cols, bytes }))
     }
+}
+
+/// Whether a shape's leading dimension is `cols`, and the others together make `rows`.
+fn stacks(shape: &[u64], cols: usize, rows: usize) -> bool {
+    let first = shape.split_first().filter(|(first, _)| **first == cols as u64);
+    first.is_some_and(|(_, rest)| rest.iter().product::<u64>() == rows as u64)
 }

@@ -75,7 +75,7 @@ fn metadata_that_cannot_be_followed_is_named() {
     let cases = [
         (
             with_metadata("general.architecture", "mamba9000"),
-            "architecture mamba9000 is not supported: it needs a row, and perhaps a wiring, of its own (73 others have them)",
+            "architecture mamba9000 is not supported: it needs a row, and perhaps a wiring, of its own (83 others have them)",
         ),
         (
             with_metadata("llama.rope.scaling.type", "longrope"),
@@ -110,4 +110,24 @@ fn metadata_that_cannot_be_followed_is_named() {
     assert!(wrong_type.contains("llama.block_count"), "{wrong_type}");
     let huge = load(with_metadata("llama.block_count", u32::MAX)).unwrap_err().to_string();
     assert_eq!(huge, "tensor blk.2.attn_norm.weight is missing");
+}
+
+/// What llama.cpp has as constants is not guessed.
+#[test]
+fn a_gemma_3n_says_which_layers_share_and_which_are_sparse() {
+    let tiny = || Tiny { arch: "gemma3n", ..Tiny::default() }.writer();
+    let message = |writer: Writer| load(writer).expect_err("something is missing").to_string();
+    let mut writer = tiny();
+    writer.insert("gemma3n.altup.num_inputs", 4u32);
+    assert_eq!(message(writer), "metadata key gemma3n.attention.shared_kv_layers is missing");
+    let mut writer = tiny();
+    writer.insert("gemma3n.altup.num_inputs", 4u32);
+    writer.insert("gemma3n.attention.shared_kv_layers", 0u32);
+    assert_eq!(message(writer), "metadata key gemma3n.activation_sparsity_scale is missing");
+    let mut writer = tiny();
+    writer.insert("gemma3n.activation_sparsity_scale", Value::Array(candor_gguf::Array::F32(vec![1.6, f32::NAN])));
+    assert_eq!(
+        message(writer),
+        "metadata key gemma3n.activation_sparsity_scale: expected numbers of deviations, got NaN"
+    );
 }

@@ -1,0 +1,255 @@
+//! A mixture of experts, with or without a feed-forward that all tokens share (Shazeer et al. 2017; Jiang et al. 2024; Dai et al.
+//! 2024).
+
+use candor_ops::{Columns, Gate, Ops, Router, Tap, Unary};
+
+use crate::{
+    Architecture, Error,
+    config::Config,
+    ffn::{Dense, DenseLayer, DenseScratch, activate},
+    keys::Keys,
+    linear::{Linear, Out, To},
+    mixer::At,
+    weights::Weights,
+};
+
+/// The dimensions of a mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Dims {
+    /// Width `F` of an expert's middle.
+    pub(crate) ffn: usize,
+    router: Router,
+    shared: Option<Dense>,
+    /// Whether the matrices of gate and of what it opens are one.
+    fused: bool,
+    /// Whether each expert's result has a factor of its own.
+    scaled: bool,
+}
+
+/// The weights of a mixture of experts.
+pub(crate) struct Layer<B: Ops> {
+    ffn: usize,
+    router: Router,
+    inp: Linear<B>,                 // [experts, D]
+    choice_bias: Option<B::Weight>, // [experts]
+    opening: Opening<B>,
+    down: Matrices<B>,                                  // [experts][D, F]
+    scale: Option<B::Weight>,                           // [experts, 1]
+    shared: Option<(DenseLayer<B>, Option<B::Weight>)>, // and its gate, [1, D]
+    activation: Unary,
+    clamped: bool,
+}
+
+/// The first matrices of all experts.
+enum Opening<B: Ops> {
+    /// Gate and up apart.
+    Two([Matrices<B>; 2]), // [experts][F, D]
+    /// The gate's rows before the other's.
+    One(Matrices<B>), // [experts][2F, D]
+}
+
+/// A matrix per expert, and a vector where the file has them.
+struct Matrices<B: Ops> {
+    weight: B::Weight,
+    bias: Option<B::Weight>, // [experts, outputs]
+}
+
+/// The values in flight.
+pub(crate) struct Scratch<B: Ops> {
+    logits: B::Buf, // [T, experts]
+    routes: B::Routes,
+    gate: B::Buf,   // [T*used, F]
+    up: B::Buf,     // [T*used, F]
+    both: B::Buf,   // [T*used, 2F]; no width where they are two
+    down: B::Buf,   // [T*used, D]
+    factor: B::Buf, // [T*used, 1]; no width where experts have none
+    /// What the chosen experts give together, `[T, D]`.
+    pub(crate) sum: B::Buf,
+    shared: Option<(DenseScratch<B>, B::Buf)>, // and its gate, [T, 1]
+}
+
+impl Dims {
+    /// Those of a layer that has a router.
+    pub(crate) fn of(
+        keys: &Keys<'_>,
+        arch: &Architecture,
+        config: &Config,
+        i: usize,
+        shared: Option<Dense>,
+    ) -> Result<Dims, Error> {
+        let tensor = |rest: &str| keys.gguf.tensor(&config.name(i, rest));
+        let experts = keys.positive("expert_count")?;
+        let used = keys.positive("expert_used_count")?;
+        if used > experts {
+            return Err(keys.bad("expert_used_count", &format!("at most {experts}"), used));
+        }
+        let gate = match keys.number("expert_gating_func")?.unwrap_or(0) {
+            0 => match (arch.router.0, keys.float("router_jitter_noise")?) {
+                // Scores that training would have taken for each other are within twice the noise.
+                (Gate::SparseMixer(_), Some(noise)) => Gate::SparseMixer(2.0 * noise),
+                (gate, _) => gate,
+            },
+            1 => Gate::Softmax,
+            2 => Gate::Sigmoid,
+            3 => Gate::SoftmaxOfChosen,
+            other => {
+                return Err(keys.bad(
+                    "expert_gating_func",
+                    "1 (softmax), 2 (sigmoid) or 3 (softmax of the chosen)",
+                    other,
+                ));
+            }
+        };
+        let normalized = keys.flag("expert_weights_norm")?.unwrap_or(arch.router.1);
+        let scale = keys.float("expert_weights_scale")?.filter(|&scale| scale != 0.0).unwrap_or(1.0);
+        let number = |key: &str| Ok::<_, Error>(keys.number(key)?.filter(|&number| number != 0).unwrap_or(1));
+        let groups = (number("expert_group_count")?, number("expert_group_used_count")?);
+        if !experts.is_multiple_of(groups.0) || groups.1 > groups.0 || experts / groups.0 * groups.1 < used {
+            return Err(keys.bad(
+                "expert_group_count",
+                &format!("groups of {experts} experts with room for {used}"),
+                groups.0,
+            ));
+        }
+        const DOWN: &str = "ffn_down_exps.weight";
+        let down = tensor(DOWN).ok_or_else(|| Error::MissingTensor(config.name(i, DOWN)))?;
+        let ffn = down.shape.first().copied().unwrap_or(0) as usize;
+        let router = Router { experts, used, gate, groups, normalized, scale };
+        let (fused, scaled) = (tensor("ffn_gate_up_exps.weight").is_some(), tensor("ffn_down_exps.scale").is_some());
+        Ok(Dims { ffn, router, shared, fused, scaled })
+    }
+
+    /// Elements of a row of each of its buffers.
+    pub(crate) fn widths(&self, dim: usize) -> Vec<usize> {
+        let Dims { ffn, router, shared, fused, scaled } = *self;
+        let shared = shared.map_or(0, |shared| shared.ffn);
+        let choice = 2 * ffn + dim + usize::from(fused) * 2 * ffn + usize::from(scaled);
+        vec![router.experts, router.used * choice, dim, 2 * shared, 1]
+    }
+
+    pub(crate) fn scratch<B: Ops>(&self, ops: &mut B, dim: usize, rows: usize) -> Scratch<B> {
+        let Dims { ffn, router, shared, fused, scaled } = *self;
+        let choices = rows * router.used;
+        Scratch {
+            logits: ops.buffer(rows, router.experts),
+            routes: ops.routes(rows, router.used),
+            gate: ops.buffer(choices, ffn),
+            up: ops.buffer(choices, ffn),
+            both: ops.buffer(choices, usize::from(fused) * 2 * ffn),
+            down: ops.buffer(choices, dim),
+            factor: ops.buffer(choices, usize::from(scaled)),
+            sum: ops.buffer(rows, dim),
+            shared: shared.map(|shared| (shared.scratch(ops, rows), ops.buffer(rows, 1))),
+        }
+    }
+}
+
+impl<B: Ops> Layer<B> {
+    pub(crate) fn load(
+        w: &mut Weights<'_, B>,
+        name: impl Fn(&str) -> String,
+        Dims { ffn, router, shared, fused, scaled }: Dims,
+        config: &Config,
+        activation: (Unary, bool),
+    ) -> Result<Layer<B>, Error> {
+        let (dim, experts) = (config.dim, router.experts);
+        let matrices = |w: &mut Weights<'_, B>, part: &str, cols: usize, rows: usize| {
+            let name = name(part);
+            let weight = w.stacked(&format!("{name}.weight"), cols, rows * experts)?;
+            let bias = format!("{name}.bias");
+            let bias = if w.has(&bias) { Some(w.matrix(&bias, rows, experts)?) } else { None };
+            Ok::<_, Error>(Matrices { weight, bias })
+        };
+        let opening = match fused {
+            true => Opening::One(matrices(w, "ffn_gate_up_exps", dim, 2 * ffn)?),
+            false => Opening::Two([matrices(w, "ffn_gate_exps", dim, ffn)?, matrices(w, "ffn_up_exps", dim, ffn)?]),
+        };
+        let down = matrices(w, "ffn_down_exps", ffn, dim)?;
+        let scale = scaled.then(|| w.column(&name("ffn_down_exps.scale"), experts)).transpose()?;
+        let choice_bias = name("exp_probs_b.bias");
+        let choice_bias = if w.has(&choice_bias) { Some(w.spread(&choice_bias, experts)?) } else { None };
+        let shared = match shared {
+            Some(dims) => {
+                let names = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"].map(&name);
+                let gate = name("ffn_gate_inp_shexp.weight");
+                let gate = if w.has(&gate) { Some(w.spread(&gate, dim)?) } else { None };
+                Some((DenseLayer::load(w, &names, dims, dim, activation)?, gate))
+            }
+            None => None,
+        };
+        let inp = Linear::load(w, &name("ffn_gate_inp"), dim, experts)?;
+        let (activation, clamped) = activation;
+        Ok(Layer { ffn, router, inp, choice_bias, opening, down, scale, shared, activation, clamped })
+    }
+
+    /// Runs on `h`, the normed stream, and leaves the result in `out`.
+    pub(crate) fn run<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf, out: Out<'_, B>) {
+        self.choose(at, s, h);
+        self.answer(at, s, h);
+        match (&self.shared, &mut s.shared) {
+            (Some((layer, gate)), Some((dense, weight))) => {
+                layer.to(at, dense, h, out.y);
+                if let Some(gate) = gate {
+                    at.ops.matmul(weight, h, gate);
+                    at.ops.unary(weight, Unary::Sigmoid);
+                    at.ops.mul_groups(out.y, weight);
+                }
+                at.ops.add(out.y, &s.sum);
+                out.add(at.ops);
+            }
+            _ if out.to == To::Stream => at.ops.add(out.x, &s.sum),
+            _ => at.ops.copy(out.y, &s.sum, Columns::run(at.config.dim, 0, 0)),
+        }
+    }
+
+    /// Chooses experts by `h`.
+    pub(crate) fn choose<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf) {
+        self.inp.apply(at.ops, &mut s.logits, h);
+        at.tap("ffn_moe_logits", &s.logits);
+        at.ops.route(&mut s.routes, &s.logits, self.choice_bias.as_ref(), self.router);
+    }
+
+    /// Leaves what the chosen experts make of `h` in the scratch's `sum`.
+    pub(crate) fn answer<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf) {
+        let Scratch { routes, gate, up, both, down, factor, sum, .. } = s;
+        match &self.opening {
+            Opening::Two([first, second]) => {
+                first.apply(at.ops, gate, h, routes);
+                second.apply(at.ops, up, h, routes);
+            }
+            Opening::One(opening) => {
+                opening.apply(at.ops, both, h, routes);
+                at.ops.copy(gate, both, Columns::run(self.ffn, 0, 0));
+                at.ops.copy(up, both, Columns::run(self.ffn, self.ffn, 0));
+            }
+        }
+        // A product is linear: to weigh its result is to weigh what goes in.
+        if at.config.weigh_before {
+            at.ops.scale_experts(gate, routes);
+            at.ops.scale_experts(up, routes);
+        }
+        activate(at.ops, gate, up, (self.activation, self.clamped));
+        self.down.apply(at.ops, down, gate, routes);
+        if let Some(scale) = &self.scale {
+            // No operation multiplies by expert; one adds, and to nothing.
+            at.ops.copy(factor, down, Columns::run(1, 0, 0));
+            at.ops.unary(factor, Unary::scale(0.0));
+            at.ops.add_bias_experts(factor, scale, routes);
+            at.ops.mul_groups(down, factor);
+        }
+        if !at.config.weigh_before {
+            at.ops.scale_experts(down, routes);
+        }
+        at.ops.sum_experts(sum, down, routes);
+        at.tap("ffn_moe_out", sum);
+    }
+}
+
+impl<B: Ops> Matrices<B> {
+    fn apply(&self, ops: &mut B, out: &mut B::Buf, x: &B::Buf, routes: &B::Routes) {
+        ops.matmul_experts(out, x, &self.weight, routes);
+        if let Some(bias) = &self.bias {
+            ops.add_bias_experts(out, bias, routes);
+        }
+    }
+}
