@@ -49,3 +49,28 @@ pub(crate) fn cut<B: Ops>(ops: &mut B, s: &mut Scratch<B>, x: &mut B::Buf, (cuto
     ops.unary(x, Unary::Relu);
     ops.mul_groups(x, &s.deviation);
 }
+
+#[cfg(test)]
+mod tests {
+    use candor_gguf::{Array, Gguf, Value};
+    use candor_testing::Tiny;
+
+    use crate::Config;
+
+    /// A layer that cuts nothing off, as files say it with minus infinity, needs no room for that.
+    #[test]
+    fn infinitely_far_below_is_nowhere() {
+        let bytes = |bounds: Option<[f32; 2]>| {
+            let mut writer = Tiny::default().writer();
+            if let Some(bounds) = bounds {
+                writer.insert("llama.activation_sparsity_scale", Value::Array(Array::F32(bounds.to_vec())));
+            }
+            let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
+            Config::from_gguf(&gguf).unwrap().scratch_bytes(1, 0)
+        };
+        let far = f32::NEG_INFINITY;
+        assert_eq!(bytes(Some([far, far])), bytes(None));
+        // The feed-forward's room, of 48, and what is cut, and its deviation; the other layer's room is not of these.
+        assert_eq!(bytes(Some([1.5, far])), bytes(None) + 4 * (2 * 48 + 48 + 1));
+    }
+}
