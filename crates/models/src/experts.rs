@@ -20,10 +20,20 @@ pub(crate) struct Dims {
     pub(crate) ffn: usize,
     router: Router,
     shared: Option<Dense>,
-    /// Whether the matrices of gate and of what it opens are one.
-    fused: bool,
+    opens: Opens,
     /// Whether each expert's result has a factor of its own.
     scaled: bool,
+}
+
+/// How an expert's middle is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opens {
+    /// By a gate and what it opens, two matrices.
+    Gated,
+    /// By both in one matrix.
+    Fused,
+    /// By one matrix, without a gate.
+    Ungated,
 }
 
 /// The weights of a mixture of experts.
@@ -46,6 +56,8 @@ enum Opening<B: Ops> {
     Two([Matrices<B>; 2]), // [experts][F, D]
     /// The gate's rows before the other's.
     One(Matrices<B>), // [experts][2F, D]
+    /// Up alone.
+    Up(Matrices<B>), // [experts][F, D]
 }
 
 /// A matrix per expert, and a vector where the file has them.
@@ -115,27 +127,37 @@ impl Dims {
         let down = tensor(DOWN).ok_or_else(|| Error::MissingTensor(config.name(i, DOWN)))?;
         let ffn = down.shape.first().copied().unwrap_or(0) as usize;
         let router = Router { experts, used, gate, groups, normalized, scale };
-        let (fused, scaled) = (tensor("ffn_gate_up_exps.weight").is_some(), tensor("ffn_down_exps.scale").is_some());
-        Ok(Dims { ffn, router, shared, fused, scaled })
+        let has = |rest: &str| tensor(rest).is_some();
+        let opens = match has("ffn_gate_up_exps.weight") {
+            true => Opens::Fused,
+            false if arch.activation.gates() || has("ffn_gate_exps.weight") => Opens::Gated,
+            false => Opens::Ungated,
+        };
+        Ok(Dims { ffn, router, shared, opens, scaled: has("ffn_down_exps.scale") })
     }
 
     /// Elements of a row of each of its buffers.
     pub(crate) fn widths(&self, dim: usize) -> Vec<usize> {
-        let Dims { ffn, router, shared, fused, scaled } = *self;
+        let Dims { ffn, router, shared, scaled, .. } = *self;
         let shared = shared.map_or(0, |shared| shared.ffn);
-        let choice = 2 * ffn + dim + usize::from(fused) * 2 * ffn + usize::from(scaled);
+        let choice = 2 * ffn + dim + self.both() + usize::from(scaled);
         vec![router.experts, router.used * choice, dim, 2 * shared, 1]
     }
 
+    /// Width of gate and up together, where one matrix gives both.
+    fn both(&self) -> usize {
+        if self.opens == Opens::Fused { 2 * self.ffn } else { 0 }
+    }
+
     pub(crate) fn scratch<B: Ops>(&self, ops: &mut B, dim: usize, rows: usize) -> Scratch<B> {
-        let Dims { ffn, router, shared, fused, scaled } = *self;
+        let Dims { ffn, router, shared, scaled, .. } = *self;
         let choices = rows * router.used;
         Scratch {
             logits: ops.buffer(rows, router.experts),
             routes: ops.routes(rows, router.used),
             gate: ops.buffer(choices, ffn),
             up: ops.buffer(choices, ffn),
-            both: ops.buffer(choices, usize::from(fused) * 2 * ffn),
+            both: ops.buffer(choices, self.both()),
             down: ops.buffer(choices, dim),
             factor: ops.buffer(choices, usize::from(scaled)),
             sum: ops.buffer(rows, dim),
@@ -148,7 +170,7 @@ impl<B: Ops> Layer<B> {
     pub(crate) fn load(
         w: &mut Weights<'_, B>,
         name: impl Fn(&str) -> String,
-        Dims { ffn, router, shared, fused, scaled }: Dims,
+        Dims { ffn, router, shared, opens, scaled }: Dims,
         config: &Config,
         activation: (Unary, bool),
     ) -> Result<Layer<B>, Error> {
@@ -160,9 +182,12 @@ impl<B: Ops> Layer<B> {
             let bias = if w.has(&bias) { Some(w.matrix(&bias, rows, experts)?) } else { None };
             Ok::<_, Error>(Matrices { weight, bias })
         };
-        let opening = match fused {
-            true => Opening::One(matrices(w, "ffn_gate_up_exps", dim, 2 * ffn)?),
-            false => Opening::Two([matrices(w, "ffn_gate_exps", dim, ffn)?, matrices(w, "ffn_up_exps", dim, ffn)?]),
+        let opening = match opens {
+            Opens::Fused => Opening::One(matrices(w, "ffn_gate_up_exps", dim, 2 * ffn)?),
+            Opens::Gated => {
+                Opening::Two([matrices(w, "ffn_gate_exps", dim, ffn)?, matrices(w, "ffn_up_exps", dim, ffn)?])
+            }
+            Opens::Ungated => Opening::Up(matrices(w, "ffn_up_exps", dim, ffn)?),
         };
         let down = matrices(w, "ffn_down_exps", ffn, dim)?;
         let scale = scaled.then(|| w.column(&name("ffn_down_exps.scale"), experts)).transpose()?;
@@ -214,21 +239,26 @@ impl<B: Ops> Layer<B> {
         let Scratch { routes, gate, up, both, down, factor, sum, .. } = s;
         match &self.opening {
             Opening::Two([first, second]) => {
-                first.apply(at.ops, gate, h, routes);
-                second.apply(at.ops, up, h, routes);
+                at.ops.matmul2_experts((gate, &first.weight), (up, &second.weight), h, routes);
+                first.add_bias(at.ops, gate, routes);
+                second.add_bias(at.ops, up, routes);
             }
             Opening::One(opening) => {
                 opening.apply(at.ops, both, h, routes);
                 at.ops.copy(gate, both, Columns::run(self.ffn, 0, 0));
                 at.ops.copy(up, both, Columns::run(self.ffn, self.ffn, 0));
             }
+            Opening::Up(opening) => opening.apply(at.ops, gate, h, routes),
         }
         // A product is linear: to weigh its result is to weigh what goes in.
         if at.config.weigh_before {
             at.ops.scale_experts(gate, routes);
             at.ops.scale_experts(up, routes);
         }
-        activate(at.ops, gate, up, (self.activation, self.clamped));
+        match self.opening {
+            Opening::Up(_) => at.ops.unary(gate, self.activation),
+            Opening::One(_) | Opening::Two(_) => activate(at.ops, gate, up, (self.activation, self.clamped)),
+        }
         self.down.apply(at.ops, down, gate, routes);
         if let Some(scale) = &self.scale {
             // No operation multiplies by expert; one adds, and to nothing.
@@ -248,6 +278,11 @@ impl<B: Ops> Layer<B> {
 impl<B: Ops> Matrices<B> {
     fn apply(&self, ops: &mut B, out: &mut B::Buf, x: &B::Buf, routes: &B::Routes) {
         ops.matmul_experts(out, x, &self.weight, routes);
+        self.add_bias(ops, out, routes);
+    }
+
+    /// Adds the vectors of a product that was made elsewhere.
+    fn add_bias(&self, ops: &mut B, out: &mut B::Buf, routes: &B::Routes) {
         if let Some(bias) = &self.bias {
             ops.add_bias_experts(out, bias, routes);
         }

@@ -97,6 +97,13 @@ pub enum Activation {
     ClampedGlu,
 }
 
+impl Activation {
+    /// Whether it goes with a gate, so that a file without the gate's matrix lacks something.
+    pub(crate) fn gates(self) -> bool {
+        !matches!(self, Activation::Plain(Unary::ReluSquared))
+    }
+}
+
 /// What becomes of `logit_scale`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogitScale {

@@ -170,11 +170,6 @@ impl<'a, B: Prims> Weights<'a, B> {
         Ok(values)
     }
 
-    /// Knows of a tensor that means nothing.
-    pub(crate) fn leave(&mut self, name: &str) {
-        self.used.insert(name.into());
-    }
-
     /// Bytes of the tensors that were taken, in the file.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
