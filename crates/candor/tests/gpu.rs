@@ -5,8 +5,8 @@
 use candor::gguf::Gguf;
 use candor::gpu::{AdapterChoice, GpuOptions, Variant, adapters};
 use candor::ops::{KvFormat, Traffic};
-use candor::{Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions};
-use candor_testing::{Tiny, argmax, fixtures, has_gpu, ids, json, nmse, npy};
+use candor::{Adapter, Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions};
+use candor_testing::{Lora, Tiny, argmax, fixtures, has_gpu, ids, json, nmse, npy};
 
 const ARCHITECTURES: &[&str] = &[
     "llama",
@@ -62,6 +62,31 @@ fn generate(session: &mut Session, prompt: &[u32], count: usize) -> Vec<u32> {
 
 fn tiny(bytes: Vec<u8>, options: &LoadOptions) -> Model {
     Model::from_gguf(Gguf::from_bytes(bytes.into()).unwrap(), options).unwrap()
+}
+
+#[test]
+fn adapters_change_a_model_as_they_do_on_the_reference() {
+    let Some(options) = gpu(EXACT) else { return };
+    let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
+    let file = Lora { rank: 4, alpha: 8.0, seed: 11 }.gguf(&gguf, |name| name.starts_with("blk."));
+    let adapters = vec![Adapter::from_gguf("one", file).unwrap().scaled(0.25)];
+    let reference = LoadOptions { device: Device::Reference, adapters: adapters.clone(), ..LoadOptions::default() };
+    let [gpu, exact] = [LoadOptions { adapters, ..options }, reference]
+        .map(|options| Model::from_gguf(gguf.clone(), &options).unwrap());
+    let tokens = [1, 9, 70, 80, 90, 9, 70, 81];
+    let logits = |model: &Model, scale: f32| {
+        let (mut session, mut logits) = (model.session(&EXACT_CACHE).unwrap(), Vec::new());
+        session.evaluate_each(&tokens, |_, _| ()).unwrap();
+        session.scale_adapters(&[scale]).unwrap();
+        session.truncate(0);
+        session.evaluate_each(&tokens, |_, row| logits.extend_from_slice(row)).unwrap();
+        logits
+    };
+    for scale in [0.25, 0.0, -1.0] {
+        let (got, want) = (logits(&gpu, scale), logits(&exact, scale));
+        assert!(nmse(&got, &want) < 1e-10, "scale {scale}: {:e}", nmse(&got, &want));
+    }
+    assert!(nmse(&logits(&exact, -1.0), &logits(&exact, 0.0)) > 1e-4);
 }
 
 #[test]
