@@ -4,7 +4,7 @@
 use candor_quant::Format;
 
 use super::panels::panels;
-use super::row::{Row, rows};
+use super::row::{Row, rows, several};
 use crate::shape::q8_rows;
 use crate::x86::avx2;
 use crate::{Activations, MatKernels, OutTile};
@@ -29,8 +29,8 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
     }
 }
 
-/// Up to this many inputs are quicker one after the other than by panels, which have to be unpacked.
-const FEW_INPUTS: usize = 2;
+/// Up to this many inputs are quicker side by side in the file's layout than by panels, which have to be made.
+const FEW_INPUTS: usize = 3;
 
 /// `out[t][o] = w[o] . x[t]`.
 fn mat<Q: Row>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>) {
@@ -42,9 +42,13 @@ fn mat<Q: Row>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>)
         // SAFETY: only the table leads here, and only an `Avx512Vnni` to the table: the processor has these features.
         return unsafe { panels::<Q>(&mut out, w, row_bytes, count, x) };
     }
-    for t in 0..inputs {
-        let out = &mut out.values[t * out.stride..][..count];
-        // SAFETY: as above.
-        unsafe { rows::<Q>(out, w, row_bytes, x.row(t)) };
+    // SAFETY: as above.
+    unsafe {
+        match inputs {
+            0 => {}
+            1 => rows::<Q>(&mut out.values[..count], w, row_bytes, x.row(0)),
+            2 => several::<Q, 2>(&mut out, count, (w, row_bytes), [0, 1].map(|t| x.row(t))),
+            _ => several::<Q, 3>(&mut out, count, (w, row_bytes), [0, 1, 2].map(|t| x.row(t))),
+        }
     }
 }
