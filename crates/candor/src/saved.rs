@@ -8,7 +8,8 @@
 //! ```
 //!
 //! `model` is a hash of metadata, tensor directory and the first bytes of each tensor; `shape` says in words what else must
-//! be the same: formats of the cache, and which layers lie how on which backend.
+//! be the same: formats of the cache, which layers lie how on which backend, and whether bits depend on how tokens were cut
+//! into batches ([`INVARIANT`]).
 
 mod hash;
 
@@ -25,6 +26,10 @@ const MAGIC: &[u8; 8] = b"candorpc";
 
 /// Changes with the meaning of the bytes.
 const VERSION: u32 = 1;
+
+/// Ends the shape where no bit depends on how tokens were cut into batches. Who wants such bits takes no others; others take
+/// these.
+const INVARIANT: &str = ", the same in all batches";
 
 /// Bytes of each tensor that say whether it is the same: two models may differ in nothing else.
 const SAMPLE: usize = 256;
@@ -189,7 +194,8 @@ impl Session {
         }
         let len = u32::from_le_bytes(rest.array()?) as usize;
         let got = String::from_utf8_lossy(rest.take(len)?);
-        if got != shape {
+        let fits = got == shape || got.strip_suffix(INVARIANT).is_some_and(|got| got == shape);
+        if !fits {
             return Err(Error::Shape { expected: shape, got: got.into_owned() }.into());
         }
         let reached = rest.number()?;
@@ -240,7 +246,8 @@ impl Session {
                 format!(", adapter {:016x} by {scale} ({:08x})", fingerprint(adapter.gguf()), scale.to_bits())
             })
             .collect();
-        Ok(format!("keys {keys}, values {values}{far}{rings}, {parts}{adapters}"))
+        let invariant = if self.model().is_batch_invariant() { INVARIANT } else { "" };
+        Ok(format!("keys {keys}, values {values}{far}{rings}, {parts}{adapters}{invariant}"))
     }
 }
 

@@ -130,6 +130,22 @@ fn what_was_forgotten_or_guessed_is_not_saved() {
     }
 }
 
+/// Where the instruction set has kernels for many inputs, what they computed depends on how tokens were cut into batches.
+#[test]
+fn who_wants_the_same_bits_in_all_batches_takes_no_others() {
+    let invariant = tiny(&Tiny::default(), Device::Cpu);
+    let options = LoadOptions { batching: Batching::Fastest, ..load(Device::Cpu) };
+    let fastest = Model::from_gguf(Gguf::from_bytes(Tiny::default().bytes().into()).unwrap(), &options).unwrap();
+    let [ours, theirs] = [&invariant, &fastest].map(|model| {
+        let mut writer = session(model, KvFormat::F16);
+        writer.evaluate(&TEXT, |_| true).unwrap();
+        saved(&mut writer)
+    });
+    let taken = |model: &Model, file: &[u8]| session(model, KvFormat::F16).load(file).is_ok();
+    assert!(taken(&invariant, &ours) && taken(&fastest, &theirs) && taken(&fastest, &ours));
+    assert_eq!(taken(&invariant, &theirs), fastest.is_batch_invariant());
+}
+
 #[test]
 fn what_does_not_belong_is_refused_by_name() {
     let model = tiny(&Tiny::default(), Device::Cpu);
@@ -151,11 +167,15 @@ fn what_does_not_belong_is_refused_by_name() {
     assert_eq!(
         refused(&model, SessionOptions { keys: KvFormat::F32, ..options }, &file),
         format!(
-            "expected keys F32, values F16, 2 layers on cpu {isa}, got keys F16, values F16, 2 layers on cpu {isa}"
+            "expected keys F32, values F16, 2 layers on cpu {isa}, the same in all batches, \
+             got keys F16, values F16, 2 layers on cpu {isa}, the same in all batches"
         )
     );
     let reference = refused(&tiny(&Tiny::default(), Device::Reference), options, &file);
-    assert!(reference.starts_with("expected keys F16, values F16, 2 layers on reference, got "), "{reference}");
+    assert!(
+        reference.starts_with("expected keys F16, values F16, 2 layers on reference, the same in all batches, got "),
+        "{reference}"
+    );
     assert_eq!(
         refused(&model, SessionOptions { context: 22, ..options }, &file),
         "it has 23 tokens, the context holds 22"

@@ -45,8 +45,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Writes the heading of a table for the tests of a plan.
-    pub fn begin(plan: &Plan, out: &mut impl Write) -> io::Result<Table> {
+    /// The columns for the tests of a plan.
+    pub fn of(plan: &Plan) -> Table {
         let left = |heading, width, cell| Column { heading, width, left: true, cell };
         let right = |heading, width, cell| Column { heading, width, left: false, cell };
         let mut columns = vec![
@@ -73,16 +73,19 @@ impl Table {
             right("TOPS", 7, |m| scaled(m.operations_per_second(), 1e12, 3)),
             right("% peak", 7, |m| scaled(m.share_of_peak(), 0.01, 0)),
         ]);
-        let table = Table { columns };
-        table.line(|column| column.heading.to_owned(), out)?;
-        table.line(
+        Table { columns }
+    }
+
+    /// Writes the heading.
+    pub fn head(&self, out: &mut impl Write) -> io::Result<()> {
+        self.line(|column| column.heading.to_owned(), out)?;
+        self.line(
             |column| match column.left {
                 true => "-".repeat(column.width),
                 false => format!("{}:", "-".repeat(column.width - 1)),
             },
             out,
-        )?;
-        Ok(table)
+        )
     }
 
     /// Writes a test's row.

@@ -1,4 +1,5 @@
-//! What stdout gets: each test as soon as it is measured, in the format that was asked for.
+//! What stdout gets: each test as soon as it is measured, in the format that was asked for. A table begins with its first
+//! test, so that there is none where nothing could be measured.
 
 use std::io::{self, Write};
 
@@ -17,7 +18,7 @@ impl<W: Write> Printer<W> {
     /// Begins a page for the tests of a plan.
     pub fn begin(mut out: W, format: BenchFormat, plan: &Plan) -> io::Result<Printer<W>> {
         let table = match format {
-            BenchFormat::Md => Some(Table::begin(plan, &mut out)?),
+            BenchFormat::Md => Some(Table::of(plan)),
             BenchFormat::Json => {
                 writeln!(out, "[")?;
                 None
@@ -31,6 +32,9 @@ impl<W: Write> Printer<W> {
     /// Adds a test.
     pub fn add(&mut self, measured: &Measured<'_>) -> io::Result<()> {
         if let Some(table) = &self.table {
+            if self.rows == 0 {
+                table.head(&mut self.out)?;
+            }
             table.row(measured, &mut self.out)?;
             self.rows += 1;
             return self.out.flush();
@@ -56,14 +60,14 @@ impl<W: Write> Printer<W> {
     /// Ends the page; `notes` go below a table.
     pub fn end(&mut self, notes: &[String]) -> io::Result<()> {
         match self.format {
-            BenchFormat::Md => {
+            BenchFormat::Md if self.rows > 0 => {
                 writeln!(self.out)?;
                 for note in notes {
                     writeln!(self.out, "{note}")?;
                 }
             }
             BenchFormat::Json => writeln!(self.out, "{}]", if self.rows > 0 { "\n" } else { "" })?,
-            BenchFormat::Jsonl | BenchFormat::Csv => {}
+            BenchFormat::Md | BenchFormat::Jsonl | BenchFormat::Csv => {}
         }
         self.out.flush()
     }

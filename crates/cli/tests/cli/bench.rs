@@ -254,6 +254,9 @@ fn what_was_measured_is_printed_whole_before_an_error() {
     assert!(outcome.stderr.starts_with("error: nowhere.gguf: no such file"), "{outcome:?}");
     let missing = bench(&["-m", "nowhere.gguf", "-o", "json"]).outcome();
     assert_eq!((missing.code, missing.stdout.as_str()), (1, "[\n]\n"));
+    let missing = bench(&["-m", "nowhere.gguf"]).outcome();
+    assert_eq!((missing.code, missing.stdout.as_str()), (1, ""), "no table without a test");
+    assert!(missing.stderr.starts_with("error: nowhere.gguf: no such file"), "{missing:?}");
 }
 
 #[test]
