@@ -7,11 +7,19 @@ use std::process::Command;
 
 /// Runs cargo with these arguments and environment variables.
 pub fn cargo(args: &[&str], variables: &[(&str, &str)]) -> Result<(), Box<dyn Error>> {
-    let shown: String = variables.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(program);
+    with(Command::new(program), "cargo", args, variables)
+}
+
+/// Runs another program likewise.
+pub fn tool(name: &str, args: &[&str], variables: &[(&str, &str)]) -> Result<(), Box<dyn Error>> {
+    with(Command::new(name), name, args, variables)
+}
+
+fn with(mut command: Command, name: &str, args: &[&str], variables: &[(&str, &str)]) -> Result<(), Box<dyn Error>> {
+    let shown: String = variables.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
     command.args(args).envs(variables.iter().copied()).current_dir(root());
-    execute(&mut command, &format!("{shown}cargo {}", args.join(" ")))
+    execute(&mut command, &format!("{shown}{name} {}", args.join(" ")))
 }
 
 /// Installs the standard library of a target when rustup says that it is missing. Without rustup cargo itself tells.

@@ -4,6 +4,7 @@ mod aarch64;
 mod check;
 mod command;
 mod isa;
+mod miri;
 mod synth;
 
 use std::error::Error;
@@ -12,12 +13,15 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask check [--no-test]
        cargo xtask isa
+       cargo xtask miri
        cargo xtask aarch64
        cargo xtask synth SHAPE FORMAT [-o FILE]
 
 check    does what CI does: rustfmt, clippy, rustdoc, tests, other systems and wasm32; stops at
          the first failure
 isa      runs what depends on the instruction set once for each that this machine has
+miri     follows every access to memory of the scalar kernels and of the CPU backend's threads;
+         needs the nightly toolchain with miri
 aarch64  tests the kernels on emulated ARM processors; needs qemu-aarch64 and a cross linker
 synth    writes a GGUF file with random weights, by default target/synth/SHAPE-FORMAT.gguf";
 
@@ -28,6 +32,7 @@ fn main() -> ExitCode {
         ["check"] => check::run(true),
         ["check", "--no-test"] => check::run(false),
         ["isa"] => isa::run(),
+        ["miri"] => miri::run(),
         ["aarch64"] => aarch64::run(),
         ["synth", shape, format] => synth::run(shape, format, None),
         ["synth", shape, format, "-o", file] => synth::run(shape, format, Some(file.as_ref())),

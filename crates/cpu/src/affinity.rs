@@ -128,6 +128,7 @@ mod tests {
         }
 
         #[test]
+        #[cfg_attr(miri, ignore = "the system's threads, which are not Miri's, say where they run")]
         fn threads_keep_to_their_processors() {
             let all = allowed().unwrap();
             let list = written(all);

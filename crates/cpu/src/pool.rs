@@ -15,10 +15,10 @@ use std::{hint, ptr};
 use crate::Cpus;
 use crate::split::Split;
 
-/// Turns of the waiting loop that spin, some 50 microseconds.
-const SPINS: u32 = 1500;
+/// Turns of the waiting loop that spin, some 50 microseconds. Miri, whose threads take turns, would do little else.
+const SPINS: u32 = if cfg!(miri) { 5 } else { 1500 };
 /// Turns after those that let other threads run, some milliseconds at most.
-const YIELDS: u32 = 1000;
+const YIELDS: u32 = if cfg!(miri) { 5 } else { 1000 };
 
 /// Low bits of [`Shared::state`]: workers that take part in the current job.
 const JOINED: u64 = 0xffff;
@@ -316,6 +316,11 @@ mod tests {
 
     use super::*;
 
+    /// So many rounds; Miri takes a thousand times as long, and tries other orders of threads in each.
+    fn rounds(usual: usize) -> usize {
+        if cfg!(miri) { usual.min(1000) / 100 + 3 } else { usual }
+    }
+
     fn count_runs(pool: &Pool, count: usize) -> Vec<u32> {
         let runs: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
         pool.run(count, &|index| {
@@ -329,7 +334,7 @@ mod tests {
         for threads in [1, 2, 5] {
             let pool = Pool::new(threads, None);
             assert_eq!(pool.threads(), threads);
-            for job in 0..10_000 {
+            for job in 0..rounds(10_000) {
                 let count = job % 7;
                 assert_eq!(count_runs(&pool, count), vec![1; count], "{threads} threads, job {job}");
             }
@@ -359,7 +364,9 @@ mod tests {
         let pool = Pool::new(3, None);
         thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..2000).for_each(|job| assert_eq!(count_runs(&pool, job % 5), vec![1; job % 5])));
+                scope.spawn(|| {
+                    (0..rounds(2000)).for_each(|job| assert_eq!(count_runs(&pool, job % 5), vec![1; job % 5]))
+                });
             }
         });
     }
@@ -368,7 +375,7 @@ mod tests {
     fn a_panic_comes_back_and_the_pool_lives_on() {
         let pool = Pool::new(3, None);
         let caller = thread::current().id();
-        for round in 0..200 {
+        for round in 0..rounds(200) {
             let arrived = AtomicUsize::new(0);
             let panic = catch_unwind(AssertUnwindSafe(|| {
                 // Each piece waits for the others: every thread has one.
@@ -424,7 +431,7 @@ mod tests {
         assert_eq!((pool.threads(), few.threads()), (4, 2));
         let seen = |pool: &Pool| {
             let threads = Mutex::new(std::collections::HashSet::new());
-            for _ in 0..200 {
+            for _ in 0..rounds(200) {
                 pool.run(8, &|_| {
                     threads.lock().unwrap().insert(thread::current().id());
                     thread::yield_now();
@@ -432,7 +439,7 @@ mod tests {
             }
             threads.into_inner().unwrap().len()
         };
-        for _ in 0..20 {
+        for _ in 0..rounds(20) {
             // Each piece waits for the others, so four threads must come, whoever slept.
             let arrived = AtomicUsize::new(0);
             pool.run(4, &|_| {

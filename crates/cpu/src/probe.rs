@@ -42,6 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "megabytes, which take Miri many minutes")]
     fn all_memory_is_read_and_all_rounds_are_done() {
         let memory: Vec<u8> = (0..PIECE + 1000).map(|i| ((i * i) >> 3) as u8).collect();
         let expected = |bytes: &[u8]| (Kernels::scalar().probe.read)(bytes);

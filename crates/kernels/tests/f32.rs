@@ -21,12 +21,17 @@ impl Random {
     }
 }
 
-const LENGTHS: [usize; 15] = [0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 64, 100, 257, 2048];
+// Miri takes a thousand times as long.
+const LENGTHS: &[usize] = if cfg!(miri) {
+    &[0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 64, 100]
+} else {
+    &[0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 64, 100, 257, 2048]
+};
 
 /// Runs `test` for every table with inputs of every length, at an odd place in their buffers.
 fn each(mut test: impl FnMut(&F32Kernels, &[f32], &[f32], &str)) {
     for table in Kernels::available() {
-        for length in LENGTHS {
+        for &length in LENGTHS {
             let mut random = Random(length as u64 + 1);
             let (x, y) = (random.floats(length + 1), random.floats(length + 1));
             test(&table.f32, &x[1..], &y[1..], &format!("{} length {length}", table.name));
@@ -269,7 +274,7 @@ fn quantize(f32: &F32Kernels, x: &[f32]) -> (Vec<i8>, Vec<f32>, Vec<i16>) {
 #[test]
 fn q8_rounds_to_the_nearest() {
     for table in Kernels::available() {
-        for seed in 0..50 {
+        for seed in 0..if cfg!(miri) { 5 } else { 50 } {
             let mut random = Random(seed);
             let size = 10f32.powi(random.bits() as i32 % 30 - 15);
             let x: Vec<f32> = random.floats(32 * 9 + 1).iter().map(|x| x * size).collect();
@@ -339,7 +344,7 @@ fn q8_blocks_at_the_ends() {
 #[test]
 fn q8_takes_the_best_of_eight_scales() {
     let (mut ours, mut plain) = (0.0, 0.0);
-    for seed in 0..2000 {
+    for seed in 0..if cfg!(miri) { 50 } else { 2000 } {
         let x = Random(seed).floats(32);
         let (quants, scales, _) = quantize(&Kernels::scalar().f32, &x);
         let square = |scale: f32, quant: &dyn Fn(usize) -> f64| -> f64 {
@@ -378,7 +383,8 @@ fn scanned(state: &[f32], row: Scan<'_>) -> (Vec<f64>, Vec<f64>) {
 
 #[test]
 fn steps_of_recurrences() {
-    for (keys, values) in [(1, 1), (5, 1), (16, 16), (7, 33), (64, 64), (128, 50)] {
+    const SHAPES: [(usize, usize); 6] = [(1, 1), (5, 1), (16, 16), (7, 33), (64, 64), (128, 50)];
+    for &(keys, values) in if cfg!(miri) { &SHAPES[..4] } else { &SHAPES } {
         for which in 0..4 {
             let mut random = Random((keys * values + which) as u64);
             let [q, k, fade, a, b, bonus] = [(); 6].map(|()| random.floats(keys));
@@ -405,7 +411,7 @@ fn steps_of_recurrences() {
 
 #[test]
 fn steps_of_many_heads() {
-    for (heads, keys) in LENGTHS.into_iter().flat_map(|heads| [1, 5, 16].map(|keys| (heads, keys))) {
+    for (heads, keys) in LENGTHS.iter().flat_map(|&heads| [1, 5, 16].map(|keys| (heads, keys))) {
         let mut random = Random((heads * 20 + keys) as u64);
         let [v, time, mut q, mut k] = [heads, heads, keys, keys].map(|count| random.floats(count));
         let [rate, old] = [(); 2].map(|()| random.floats(heads * keys));
@@ -452,7 +458,8 @@ fn functions_are_near_their_definitions() {
         (Function::Relu, |x| x.max(0.0)),
         (Function::ReluSquared, |x| x.max(0.0).powi(2)),
     ];
-    let mut x: Vec<f32> = (-20_000..20_000).map(|i| i as f32 * 0.002 + 0.000_7).collect();
+    let (count, step) = if cfg!(miri) { (100, 0.4) } else { (20_000, 0.002) };
+    let mut x: Vec<f32> = (-count..count).map(|i| i as f32 * step + 0.000_7).collect();
     x.extend((-60..=20).flat_map(|i| [1.0, 1.37, -1.0, -1.37].map(|x| x * 2f32.powi(i))));
     x.extend([0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
     for (f, definition) in functions {

@@ -49,6 +49,7 @@ fn this_program() -> Command {
 
 /// The variable belongs to the process: a child is asked.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn the_variable_names_the_table() {
     if let Ok(expected) = std::env::var("EXPECTED_TABLE") {
         match Kernels::from_env() {

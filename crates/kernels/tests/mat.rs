@@ -6,6 +6,30 @@ use candor_kernels::{Activations, Kernels, MatKernels, OutTile, Q8Rows};
 use candor_quant::Format;
 use cases::{Inputs, Random, Weights, weights};
 
+/// `(blocks of columns, weight rows, inputs)`. Miri takes a thousand times as long: it has few rows and inputs, and the
+/// shortest of the rows that are longer than a segment.
+type Shapes = &'static [(usize, usize, usize)];
+const PRODUCTS: Shapes = if cfg!(miri) {
+    &[(1, 2, 2), (5, 1, 1), (33, 1, 1)]
+} else {
+    &[(1, 1, 1), (1, 3, 2), (2, 7, 3), (3, 8, 4), (4, 9, 5), (5, 16, 1), (5, 17, 6), (7, 5, 9), (41, 2, 2)]
+};
+const TOGETHER: Shapes = if cfg!(miri) {
+    &[(1, 2, 2)]
+} else {
+    &[(1, 2, 2), (3, 9, 3), (5, 25, 9), (9, 33, 7), (37, 16, 4), (2, 9, 13), (1, 3, 519)]
+};
+
+/// Whether Miri has the time for rows of so many columns.
+fn short(cols: usize) -> bool {
+    !cfg!(miri) || cols < 1300
+}
+
+/// Weight rows and inputs of the tests that have one shape, and the input among them that is spoilt.
+const ROWS: usize = if cfg!(miri) { 2 } else { 9 };
+const INPUTS: usize = if cfg!(miri) { 2 } else { 5 };
+const BAD: usize = if cfg!(miri) { 1 } else { 3 };
+
 /// Products of every weight row with every input, `[input][row]`, computed in one call.
 fn product(kernels: &MatKernels, w: &Weights, x: &Inputs, inputs: std::ops::Range<usize>) -> Vec<f32> {
     let count = inputs.len();
@@ -40,9 +64,7 @@ fn columns(format: Format, blocks: usize) -> usize {
 fn every_row_of_every_table_is_the_product() {
     for table in Kernels::available() {
         for (format, kernels) in formats(table) {
-            for (blocks, rows, inputs) in
-                [(1, 1, 1), (1, 3, 2), (2, 7, 3), (3, 8, 4), (4, 9, 5), (5, 16, 1), (5, 17, 6), (7, 5, 9), (41, 2, 2)]
-            {
+            for &(blocks, rows, inputs) in PRODUCTS.iter().filter(|shape| short(columns(format, shape.0))) {
                 let cols = columns(format, blocks);
                 let seed = (blocks * 1000 + rows * 10 + inputs) as u64;
                 let random = &mut Random::new(seed);
@@ -77,9 +99,7 @@ fn every_row_of_every_table_is_the_product() {
 fn an_element_does_not_depend_on_what_else_is_computed() {
     for table in Kernels::available() {
         for (format, kernels) in formats(table) {
-            for (blocks, rows, inputs) in
-                [(1, 2, 2), (3, 9, 3), (5, 25, 9), (9, 33, 7), (37, 16, 4), (2, 9, 13), (1, 3, 519)]
-            {
+            for &(blocks, rows, inputs) in TOGETHER.iter().filter(|shape| short(columns(format, shape.0))) {
                 let cols = columns(format, blocks);
                 let seed = (blocks * 1000 + rows * 10 + inputs) as u64;
                 let random = &mut Random::new(seed);
@@ -127,12 +147,12 @@ fn tables_agree_bit_for_bit_on_quantized_weights() {
 /// With weight scales of a power of two, minima of 0, input scales of 1 and inputs in one block of 32, every float
 /// operation is exact: what comes out is the integer sum, which is below 2^24.
 fn assert_exact(table: &Kernels, kernels: &MatKernels, w: &Weights, x: &Inputs, case: &str) {
-    let got = product(kernels, w, x, 0..5);
+    let got = product(kernels, w, x, 0..INPUTS);
     let decoded = w.decode();
-    for t in 0..5 {
-        for o in 0..9 {
+    for t in 0..INPUTS {
+        for o in 0..ROWS {
             let (sum, _) = exact(&decoded[o * w.cols..][..w.cols], &x.exact(t, true));
-            assert_eq!(f64::from(got[t * 9 + o]), sum, "{} {} {case} out[{t}][{o}]", table.name, w.format);
+            assert_eq!(f64::from(got[t * ROWS + o]), sum, "{} {} {case} out[{t}][{o}]", table.name, w.format);
         }
     }
 }
@@ -141,11 +161,11 @@ fn assert_exact(table: &Kernels, kernels: &MatKernels, w: &Weights, x: &Inputs, 
 fn integer_sums_are_exact_over_the_full_range() {
     for table in Kernels::available() {
         for (format, kernels) in formats(table).filter(|(_, kernels)| kernels.q8) {
-            for seed in 0..20 {
+            for seed in 0..if cfg!(miri) { 4 } else { 20 } {
                 let random = &mut Random::new(seed);
                 let cols = columns(format, 1);
-                let w = cases::unit_weights(format, 9, cols, random);
-                let x = Inputs::extreme(5, cols, seed, random);
+                let w = cases::unit_weights(format, ROWS, cols, random);
+                let x = Inputs::extreme(INPUTS, cols, seed, random);
                 assert_exact(table, &kernels, &w, &x, &format!("seed {seed}"));
             }
         }
@@ -158,11 +178,11 @@ fn integer_sums_are_exact_where_all_weights_are_at_an_end() {
     for table in Kernels::available() {
         for (format, kernels) in formats(table).filter(|(_, kernels)| kernels.q8) {
             for byte in [0x00, 0x7f, 0x80, 0xff] {
-                for seed in 0..8 {
+                for seed in 0..if cfg!(miri) { 1 } else { 8 } {
                     let random = &mut Random::new(seed);
                     let cols = columns(format, 1);
-                    let w = cases::unit_weights(format, 9, cols, random).filled(byte);
-                    let x = Inputs::extreme(5, cols, seed, random);
+                    let w = cases::unit_weights(format, ROWS, cols, random).filled(byte);
+                    let x = Inputs::extreme(INPUTS, cols, seed, random);
                     assert_exact(table, &kernels, &w, &x, &format!("bytes {byte:02x} seed {seed}"));
                 }
             }
@@ -176,15 +196,15 @@ fn bad_scales_spread_to_their_outputs_alone() {
         for (format, kernels) in formats(table).filter(|(_, kernels)| kernels.q8) {
             let random = &mut Random::new(3);
             let cols = columns(format, 2);
-            let mut w = weights(format, 9, cols, random);
-            w.poison_row(4);
-            let mut x = Inputs::new(5, cols, random);
-            x.set_scale(3 * cols / 32 + 1, f32::NAN);
-            for inputs in [0..5, 2..3, 3..4] {
+            let mut w = weights(format, ROWS, cols, random);
+            w.poison_row(ROWS / 2);
+            let mut x = Inputs::new(INPUTS, cols, random);
+            x.set_scale(BAD * cols / 32 + 1, f32::NAN);
+            for inputs in [0..INPUTS, BAD - 1..BAD, BAD..BAD + 1] {
                 let first = inputs.start;
                 for (i, value) in product(&kernels, &w, &x, inputs).into_iter().enumerate() {
-                    let (t, o) = (first + i / 9, i % 9);
-                    let bad = t == 3 || o == 4;
+                    let (t, o) = (first + i / ROWS, i % ROWS);
+                    let bad = t == BAD || o == ROWS / 2;
                     assert_eq!(!value.is_finite(), bad, "{} {format} out[{t}][{o}] = {value}", table.name);
                 }
             }

@@ -13,10 +13,10 @@ use candor_testing::backend::{Random, bits, read, upload};
 use candor_testing::nmse;
 
 /// Inputs from which on batch kernels are used.
-const LEAST: usize = 6;
+pub(crate) const LEAST: usize = 6;
 
 /// The row kernels of the scalar table, and batch kernels for three formats. BF16 and F32 have none.
-static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
+pub(crate) static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
     let Kernels { f32, mat, attention, probe, .. } = *Kernels::scalar();
     Kernels { name: "made up", f32, mat, attention, batch, probe }
 });

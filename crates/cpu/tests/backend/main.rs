@@ -8,6 +8,7 @@ mod masks;
 mod products;
 mod recurrent;
 mod rows;
+mod small;
 
 use candor_cpu::{Batching, Cpu, CpuOptions};
 use candor_kernels::Kernels;
