@@ -3,9 +3,9 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::{Form, TILE};
 use super::lines::{load_ps, round, round_twice, store};
 use super::unpack::{BLOCK_ROWS, PANEL_LINES, STEP};
+use super::{Form, TILE};
 use crate::x86::avx512::transpose::transpose;
 use crate::{Line, Packing};
 

@@ -26,8 +26,6 @@ pub const FLAT: f32 = 1015.0;
 pub const LARGEST: f32 = 241.99;
 /// Factors that are tried.
 pub const FACTORS: usize = 8;
-/// Inputs from which on it is quicker than the row kernels, measured on Zen 5.
-const LEAST: usize = 20;
 /// Inputs whose outputs are gathered together: sums of one input are far apart.
 const GATHERED: usize = 8;
 
@@ -36,6 +34,8 @@ const GATHERED: usize = 8;
 /// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
 pub trait Kind {
     const FORMAT: Format;
+    /// Inputs from which on it is quicker than the row kernels, measured on Zen 5.
+    const LEAST: usize;
     /// Superblock by superblock, inputs lie one after the other.
     const PACKING: &'static Packing;
     /// The most inputs that are multiplied side by side.
@@ -64,7 +64,7 @@ pub trait Kind {
 
 /// The kernels of a format.
 pub fn kernels<K: Kind>() -> BatchKernels {
-    BatchKernels { least: LEAST, packing: K::PACKING, scratch, mat: mat::<K> }
+    BatchKernels { least: K::LEAST, packing: K::PACKING, scratch, mat: mat::<K> }
 }
 
 /// Sums, and the outputs of some inputs.

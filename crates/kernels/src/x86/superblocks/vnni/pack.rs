@@ -33,7 +33,8 @@ fn pack(piece: &mut [Line], x: &[f32], cols: usize, index: usize) {
     let pieces = rows.div_ceil(INPUTS);
     let (first, start) = (index % pieces * INPUTS, index / pieces * COLS);
     let count = INPUTS.min(rows - first);
-    let row = |t: usize| -> &[f32; COLS] { x[(first + t) * cols + start..].first_chunk().expect("a superblock of a row") };
+    let row =
+        |t: usize| -> &[f32; COLS] { x[(first + t) * cols + start..].first_chunk().expect("a superblock of a row") };
     let (pairs, last) = Input::all_mut(piece)[..count].as_chunks_mut::<2>();
     for (i, pair) in pairs.iter_mut().enumerate() {
         // A row's superblock is too short for the processor to see the next one coming.

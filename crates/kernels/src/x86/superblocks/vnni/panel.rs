@@ -5,10 +5,10 @@ use std::arch::x86_64::*;
 use candor_quant::Format;
 
 use crate::Line;
-use crate::x86::superblocks::Sums;
-use crate::x86::superblocks::mat::ROWS;
 use crate::x86::avx512::transpose::transpose;
 use crate::x86::batch::lines::store;
+use crate::x86::superblocks::Sums;
+use crate::x86::superblocks::mat::ROWS;
 
 /// Sixteen rows of 256 columns. Blocks of 32 go in pairs: where an input's two blocks alternate between the dwords of a
 /// register, even lanes multiply the first block and odd lanes the second.

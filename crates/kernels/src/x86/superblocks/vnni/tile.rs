@@ -29,7 +29,7 @@ pub fn tile<S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: 
                     products[t] = [_mm512_setzero_si512(); 2];
                 }
             }
-            if STEP % 4 == 0 && S::SUMS == Sums::CentredHalves {
+            if STEP.is_multiple_of(4) && S::SUMS == Sums::CentredHalves {
                 for t in 0..T {
                     products[t] = [two(x[t].offsets[STEP / 4][pair]); 2];
                 }
