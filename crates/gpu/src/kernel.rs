@@ -134,6 +134,8 @@ pub(crate) enum Inputs {
 pub(crate) enum Tile {
     Floats,
     Halves,
+    /// Packed bytes: inputs are rounded to them before.
+    Bytes,
 }
 
 /// What becomes of a product.

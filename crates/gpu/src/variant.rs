@@ -9,9 +9,9 @@ use crate::Error;
 pub struct Variant {
     /// Sums within subgroups by the device's own instructions, not through workgroup memory.
     pub subgroups: bool,
-    /// Few inputs of quantized weights are rounded to 8 bits in blocks of 32, as on the CPU, and multiplied as integers.
+    /// Inputs of quantized weights are rounded to 8 bits in blocks of 32, as on the CPU, and multiplied as integers.
     pub int8_dot: bool,
-    /// Many inputs of a product, and the weights, are held as halves in workgroup memory.
+    /// Many inputs of a product, and the weights, are held as halves in workgroup memory, but where they are rounded to 8 bits.
     pub f16: bool,
 }
 

@@ -159,11 +159,12 @@ fn few_inputs(which: &'static str, (format, rows, inputs): (Format, u32, Inputs)
 
 /// A product in tiles.
 fn many_inputs(which: &'static str, format: Format, tile: Tile) -> Vec<&'static str> {
-    let tile = match tile {
-        Tile::Floats => shader!("mat_mul_f32"),
-        Tile::Halves => shader!("mat_mul_f16"),
+    let product = match tile {
+        Tile::Floats => &[shader!("mat_mul"), shader!("mat_mul_f32")][..],
+        Tile::Halves => &[shader!("mat_mul"), shader!("mat_mul_f16")],
+        Tile::Bytes => &[shader!("mat_mul_bytes")],
     };
-    [&[which, shader!("mat_mul"), tile], decode(format)].concat()
+    [&[which], product, decode(format)].concat()
 }
 
 fn route_source(route: Route, reduce: &'static str) -> Parts {

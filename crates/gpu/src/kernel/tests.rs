@@ -13,6 +13,11 @@ fn inputs_of(format: Format) -> Vec<Inputs> {
     if format.block_len() == 1 { vec![Inputs::Floats] } else { vec![Inputs::Floats, Inputs::Bytes] }
 }
 
+fn tiles_of(format: Format) -> impl Iterator<Item = Tile> {
+    let bytes = (format.block_len() > 1).then_some(Tile::Bytes);
+    [Tile::Floats, Tile::Halves].into_iter().chain(bytes)
+}
+
 const FUNCTIONS: [Function; 14] = [
     Function::Silu,
     Function::Gelu,
@@ -63,7 +68,7 @@ fn all() -> Vec<Kernel> {
             kernels.push(Kernel::ExpertVec { format, inputs });
             kernels.extend([1, 8].map(|rows| Kernel::HeadVec { format, rows, inputs }));
         }
-        for tile in [Tile::Floats, Tile::Halves] {
+        for tile in tiles_of(format) {
             kernels.extend([Kernel::ExpertMul { format, tile }, Kernel::HeadMul { format, tile }]);
         }
         for store in [Store::Set, Store::Add] {
@@ -71,7 +76,7 @@ fn all() -> Vec<Kernel> {
                 let rows = 1..=MAT_VEC_ROWS as u32;
                 kernels.extend(rows.map(|rows| Kernel::MatVec { format, rows, inputs, store }));
             }
-            kernels.extend([Tile::Floats, Tile::Halves].map(|tile| Kernel::MatMul { format, tile, store }));
+            kernels.extend(tiles_of(format).map(|tile| Kernel::MatMul { format, tile, store }));
         }
     }
     kernels.extend(FUNCTIONS.map(Kernel::Unary));
