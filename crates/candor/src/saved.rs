@@ -8,7 +8,8 @@
 //! ```
 //!
 //! `model` is a hash of metadata, tensor directory and the first bytes of each tensor; `shape` says in words what else must
-//! be the same: formats of the cache, and which layers lie how on which backend.
+//! be the same: formats of the cache, windows, adapters. Layers are as every backend understands them ([`candor_ops::Stored`]), so a
+//! session may go on elsewhere; what it computes there differs by rounding from what it would have here.
 
 mod hash;
 
@@ -24,7 +25,7 @@ use hash::Hash;
 const MAGIC: &[u8; 8] = b"candorpc";
 
 /// Changes with the meaning of the bytes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bytes of each tensor that say whether it is the same: two models may differ in nothing else.
 const SAMPLE: usize = 256;
@@ -54,7 +55,7 @@ pub enum Error {
     /// It was made with another model.
     #[error("it belongs to another model")]
     Model,
-    /// It was made with other settings or on another device.
+    /// It was made with other settings.
     #[error("expected {expected}, got {got}")]
     Shape {
         /// The session's.
@@ -127,7 +128,7 @@ impl Session {
     pub fn save(&mut self, out: &mut dyn Write) -> Result<(), crate::Error> {
         self.model().refuse_answers("a saved session")?;
         self.settle()?;
-        let shape = self.shape()?;
+        let shape = self.shape();
         let positions = self.tokens().len();
         let mut file = Summed { out, sum: Hash::default() };
         file.put(MAGIC)?;
@@ -144,7 +145,7 @@ impl Session {
         for cache in self.stored()? {
             for layer in 0..cache.layers() {
                 bytes.clear();
-                cache.save(&mut bytes, Prefix { layer, sequence: 0, positions });
+                cache.save(&mut bytes, Prefix { layer, sequence: 0, positions }).map_err(candor_models::Error::from)?;
                 file.put_sized(&bytes, 1)?;
             }
         }
@@ -156,8 +157,8 @@ impl Session {
     /// the session is empty.
     ///
     /// # Errors
-    /// If it is no saved session, or one of another model, of other settings or another device; or the model runs where that
-    /// is not possible.
+    /// If it is no saved session, or one of another model or of other settings; or the model runs where that is not possible, or
+    /// the device fails.
     pub fn load(&mut self, bytes: &[u8]) -> Result<usize, crate::Error> {
         self.model().refuse_answers("a saved session")?;
         self.truncate(0);
@@ -170,7 +171,7 @@ impl Session {
 
     /// Puts a file's keys, values and states into the cache, and gives the rest.
     fn read(&mut self, bytes: &[u8]) -> Result<(Vec<u32>, Vec<f32>, usize), crate::Error> {
-        let shape = self.shape()?;
+        let shape = self.shape();
         let Some((contents, sum)) = bytes.split_last_chunk().filter(|(contents, _)| contents.starts_with(MAGIC)) else {
             return Err(Error::Magic.into());
         };
@@ -218,7 +219,7 @@ impl Session {
     }
 
     /// What must be the same for caches to be, besides the model.
-    fn shape(&mut self) -> Result<String, crate::Error> {
+    fn shape(&self) -> String {
         let plan = self.plan();
         let (keys, values) = (plan.keys.format().name(), plan.values.format().name());
         // Rotation of longer contexts may be another one.
@@ -229,10 +230,6 @@ impl Session {
         rings.retain(|&kept| kept < plan.context);
         rings.dedup();
         let rings: String = rings.iter().map(|kept| format!(", {kept} positions of windows")).collect();
-        let parts = self.stored()?;
-        let parts: Vec<String> =
-            parts.iter().map(|cache| format!("{} layers on {}", cache.layers(), cache.layout())).collect();
-        let parts = parts.join(", ");
         let adapters = self.model().adapters().iter().zip(self.adapter_scales()).filter(|(_, scale)| **scale != 0.0);
         // The bits of a scale, since so many of its digits count.
         let adapters: String = adapters
@@ -240,7 +237,7 @@ impl Session {
                 format!(", adapter {:016x} by {scale} ({:08x})", fingerprint(adapter.gguf()), scale.to_bits())
             })
             .collect();
-        Ok(format!("keys {keys}, values {values}{far}{rings}, {parts}{adapters}"))
+        format!("keys {keys}, values {values}{far}{rings}{adapters}")
     }
 }
 

@@ -5,7 +5,9 @@
 use candor::gguf::Gguf;
 use candor::gpu::{AdapterChoice, GpuOptions, Variant, adapters};
 use candor::ops::{KvFormat, Traffic};
-use candor::{Adapter, Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions};
+use candor::{
+    Adapter, Device, Error, GenerateOptions, LoadOptions, Model, Placement, Sampling, Session, SessionOptions,
+};
 use candor_testing::{Lora, Tiny, argmax, fixtures, has_gpu, ids, json, nmse, npy};
 
 const ARCHITECTURES: &[&str] = &[
@@ -248,6 +250,53 @@ fn every_variant_runs_a_model() {
                 println!("{name:28} {variant:?}, {ubatch} at once: NMSE {error:.2e}, at most {bound:.2e}");
                 assert!(error < bound, "{name}, {variant:?}, {ubatch} at once: NMSE {error:e}, at most {bound:e}");
                 assert!(!rounds || error > 1e-9, "{name}, {variant:?}, {ubatch} at once: {error:e} is not rounded");
+            }
+        }
+    }
+}
+
+/// Between a GPU, the processor, and both together.
+#[test]
+fn sessions_are_saved_on_one_device_and_go_on_on_another() {
+    let (Some(on_gpu), Some(fixtures)) = (gpu(EXACT), fixtures()) else { return };
+    let tiny = Tiny { head_dim: 32, layers: 3, ..Tiny::default() }.bytes();
+    let mut models = vec![("tiny", Gguf::from_bytes(tiny.into()).unwrap())];
+    for name in ["falcon-mamba", "jamba", "rwkv7", "lfm2", "qwen3next", "deepseek2-v2", "gemma3-long200"] {
+        models.push((name, Gguf::open(fixtures.join("arch").join(name).join("model.gguf")).unwrap()));
+    }
+    for (name, gguf) in models {
+        let cpu = LoadOptions { device: Device::Cpu, ..on_gpu.clone() };
+        let halves = vec![(Device::Cpu, 0..1), (Device::Gpu, 1..3)];
+        let both = LoadOptions { placement: Placement::Parts(halves), ..on_gpu.clone() };
+        let mut devices = vec![cpu, on_gpu.clone()];
+        devices.extend((name == "tiny").then_some(both));
+        let models: Vec<_> = devices.iter().map(|options| Model::from_gguf(gguf.clone(), options).unwrap()).collect();
+        // So many that layers with a window begin again at their start.
+        let (count, context) = if name == "gemma3-long200" { (330, 400) } else { (19, 48) };
+        let tokens: Vec<u32> = (0..count).map(|i| 3 + i * 7 % 50).collect();
+        for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0] {
+            let options = SessionOptions { context, batch: 8, ubatch: 8, keys: format, values: format };
+            for (i, writer) in models.iter().enumerate() {
+                let Ok(mut written) = writer.session(&options) else { continue };
+                written.evaluate(&tokens, |_| true).unwrap();
+                let mut file = Vec::new();
+                written.save(&mut file).unwrap();
+                written.evaluate(&[12, 13], |_| true).unwrap();
+                for (j, reader) in models.iter().enumerate() {
+                    let mut read = reader.session(&options).unwrap();
+                    read.evaluate(&[5, 6, 7], |_| true).unwrap();
+                    assert_eq!(read.load(&file).unwrap(), tokens.len());
+                    let mut again = Vec::new();
+                    read.save(&mut again).unwrap();
+                    assert!(again == file, "{name}, {format:?}: from {i} to {j}");
+                    read.evaluate(&[12, 13], |_| true).unwrap();
+                    let error = nmse(read.logits(), written.logits());
+                    println!("{name}, {format:?}: from {i} to {j}: {error:.1e}");
+                    assert!(
+                        error < if i == j { 1e-30 } else { 1e-6 },
+                        "{name}, {format:?}: from {i} to {j}: {error:e}"
+                    );
+                }
             }
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use wgpu::BufferUsages;
 
 use candor_ops::{
-    Attention, Columns, Error, KvFormat, KvPlan, Norm, Ops, Pairing, Prims, Recurrence, Rope, Router, Step, Tensor,
-    Traffic, Unary,
+    Attention, Columns, Error, KvFormat, KvPlan, Norm, Ops, Pairing, Prims, Recurrence, Rope, Router, Step, Stored,
+    Tensor, Traffic, Unary,
 };
 
 use crate::attention::{self, Cache};
@@ -137,6 +137,12 @@ impl Prims for Gpu {
 
     fn kv(&mut self, plan: &KvPlan) -> Cache {
         attention::cache(self, plan)
+    }
+
+    fn stored<'a>(&mut self, kv: &'a mut Cache) -> Option<&'a mut dyn Stored> {
+        // What was recorded before comes before what is read or written now.
+        self.recorder.submit(&self.device);
+        Some(kv)
     }
 
     fn rope_table(&mut self, rope: Rope) -> Turns {

@@ -174,12 +174,17 @@ impl KvKind {
         }
     }
 
+    /// Bytes of the quants of a block of 32, of which each has a scale; `None` where elements are numbers.
+    pub(crate) fn block(self) -> Option<usize> {
+        match self {
+            KvKind::F32 | KvKind::F16 => None,
+            KvKind::Q8_0 => Some(32),
+        }
+    }
+
     /// Words of scales behind a head of `dim` elements.
     pub(crate) fn scales(self, dim: usize) -> usize {
-        match self {
-            KvKind::F32 | KvKind::F16 => 0,
-            KvKind::Q8_0 => dim / 32,
-        }
+        self.block().map_or(0, |_| dim / 32)
     }
 }
 

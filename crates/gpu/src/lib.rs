@@ -28,6 +28,7 @@ mod product;
 mod record;
 mod recurrent;
 mod rows;
+mod stored;
 mod variant;
 mod weight;
 

@@ -51,6 +51,28 @@ fn answers_and_conversations_are_those_of_the_processor() {
 }
 
 #[test]
+fn a_kept_prompt_goes_on_on_either_device() {
+    let Some(gpu) = gpu() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let run = |device: &str, file: &str| {
+        let path = folder.path().join(file);
+        let flags = ["-n", "6", "--temp", "0", "-c", "128", "-v", "--prompt-cache", path.to_str().unwrap()];
+        let outcome = on(device, &[&["run", "-p", "Once upon a time"][..], &flags].concat()).outcome();
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        let line = outcome.stderr.lines().find_map(|line| line.strip_prefix("prompt: ")).expect("a line on the prompt");
+        (outcome.stdout, line.starts_with("0 "))
+    };
+    let (text, _) = run("cpu", "of the processor");
+    assert_eq!(run(&gpu, "of the GPU"), (text.clone(), false));
+    for file in ["of the processor", "of the GPU"] {
+        for device in [&gpu, "cpu"] {
+            assert_eq!(run(device, file).0, text, "{file} on {device}");
+            assert!(run(device, file).1, "{file} on {device}: nothing is computed again");
+        }
+    }
+}
+
+#[test]
 fn a_gpu_without_a_name_must_be_hardware() {
     let Some(_) = gpu() else { return };
     let args = ["run", "-p", "Hello", "-n", "2", "--temp", "0"];
