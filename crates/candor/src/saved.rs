@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! "candorpc"  version u32  model u64  shape: u32, text
-//! reached u64  tokens: u64, u32 each  logits: u64, f32 each
+//! reached u64  tokens: u64, u32 each  logits: u64, f32 each  best u32
 //! each layer: u64, bytes
 //! sum of all before, u64
 //! ```
 //!
+//! `best` is the token that comes next if the greatest logit decides, where a device told nothing else; or else all ones.
 //! `model` is a hash of metadata, tensor directory and the first bytes of each tensor; `shape` says in words what else must
 //! be the same: formats of the cache, windows, adapters. Layers are as every backend understands them ([`candor_ops::Stored`]), so a
 //! session may go on elsewhere; what it computes there differs by rounding from what it would have here.
@@ -18,7 +19,7 @@ use std::io::{self, Write};
 use candor_gguf::Gguf;
 use candor_ops::Prefix;
 
-use crate::{Session, past::Past};
+use crate::{Session, past::Past, runner::Best};
 use hash::Hash;
 
 /// What a file begins with.
@@ -26,6 +27,9 @@ const MAGIC: &[u8; 8] = b"candorpc";
 
 /// Changes with the meaning of the bytes.
 const VERSION: u32 = 2;
+
+/// No best token is known.
+const NO_TOKEN: u32 = u32::MAX;
 
 /// Bytes of each tensor that say whether it is the same: two models may differ in nothing else.
 const SAMPLE: usize = 256;
@@ -120,6 +124,14 @@ impl<'a> Rest<'a> {
     }
 }
 
+/// What a file has besides caches.
+struct Read {
+    tokens: Vec<u32>,
+    logits: Vec<f32>,
+    best: Best,
+    reached: usize,
+}
+
 impl Session {
     /// Writes the session: what [`Session::load`] takes back, to the bit.
     ///
@@ -141,6 +153,8 @@ impl Session {
         file.put_sized(&tokens, 4)?;
         let logits: Vec<u8> = self.logits().iter().flat_map(|logit| logit.to_le_bytes()).collect();
         file.put_sized(&logits, 4)?;
+        let best = if let Best::Token(best) = self.best() { best } else { NO_TOKEN };
+        file.put(&best.to_le_bytes())?;
         let mut bytes = Vec::new();
         for cache in self.stored()? {
             for layer in 0..cache.layers() {
@@ -162,15 +176,15 @@ impl Session {
     pub fn load(&mut self, bytes: &[u8]) -> Result<usize, crate::Error> {
         self.model().refuse_answers("a saved session")?;
         self.truncate(0);
-        let (tokens, logits, reached) = self.read(bytes)?;
+        let Read { tokens, logits, best, reached } = self.read(bytes)?;
         let past = Past::of(tokens.len(), reached);
         let len = tokens.len();
-        self.become_of(tokens, logits, past);
+        self.become_of(tokens, (logits, best), past);
         Ok(len)
     }
 
     /// Puts a file's keys, values and states into the cache, and gives the rest.
-    fn read(&mut self, bytes: &[u8]) -> Result<(Vec<u32>, Vec<f32>, usize), crate::Error> {
+    fn read(&mut self, bytes: &[u8]) -> Result<Read, crate::Error> {
         let shape = self.shape();
         let Some((contents, sum)) = bytes.split_last_chunk().filter(|(contents, _)| contents.starts_with(MAGIC)) else {
             return Err(Error::Magic.into());
@@ -196,13 +210,15 @@ impl Session {
         let reached = rest.number()?;
         let tokens: Vec<u32> = rest.sized()?.map(u32::from_le_bytes).collect();
         let logits: Vec<f32> = rest.sized()?.map(f32::from_le_bytes).collect();
+        let best = u32::from_le_bytes(rest.array()?);
         let (context, outputs) = (self.context(), self.model().config().outputs());
         if tokens.len().max(reached) > context {
             return Err(Error::TooLong { tokens: tokens.len().max(reached), context }.into());
         }
         let vocab = self.model().config().vocab;
         let known = tokens.iter().all(|&token| (token as usize) < vocab);
-        if !known || !(logits.is_empty() || logits.len() == outputs && !tokens.is_empty()) {
+        let best_is_known = best == NO_TOKEN || (best as usize) < outputs && !tokens.is_empty();
+        if !known || !best_is_known || !(logits.is_empty() || logits.len() == outputs && !tokens.is_empty()) {
             return Err(Error::Damaged.into());
         }
         for cache in self.stored()? {
@@ -215,7 +231,8 @@ impl Session {
         if !rest.0.is_empty() {
             return Err(Error::Damaged.into());
         }
-        Ok((tokens, logits, reached))
+        let best = if best == NO_TOKEN { Best::Unknown } else { Best::Token(best) };
+        Ok(Read { tokens, logits, best, reached })
     }
 
     /// What must be the same for caches to be, besides the model.

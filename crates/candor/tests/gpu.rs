@@ -255,6 +255,32 @@ fn every_variant_runs_a_model() {
     }
 }
 
+#[test]
+fn the_best_token_is_saved_where_there_are_no_logits() {
+    let Some(options) = gpu(EXACT) else { return };
+    let bytes = Tiny::default().bytes();
+    let model = tiny(bytes.clone(), &options);
+    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let prompt = [1, 270, 280, 290];
+    let expected = generate(&mut session, &prompt, 3);
+    session.truncate(0);
+    let mut file = Vec::new();
+    // A prompt that is read, of which nothing has been answered.
+    let nothing = GenerateOptions { max_tokens: Some(0), sampling: Sampling::greedy(), ..Default::default() };
+    session.generate(&prompt, nothing).unwrap().for_each(drop);
+    assert!(session.logits().is_empty() && session.tokens() == prompt, "{:?}", session.tokens());
+    session.save(&mut file).unwrap();
+    for device in [Device::Gpu, Device::Cpu] {
+        let model = tiny(bytes.clone(), &LoadOptions { device, ..options.clone() });
+        let mut session = model.session(&EXACT_CACHE).unwrap();
+        session.load(&file).unwrap();
+        let options = GenerateOptions { max_tokens: Some(3), sampling: Sampling::greedy(), ..Default::default() };
+        let mut generation = session.generate(&prompt, options).unwrap();
+        let tokens: Vec<u32> = generation.by_ref().filter_map(|piece| piece.unwrap().token).collect();
+        assert_eq!((tokens, generation.timings().prompt_tokens), (expected.clone(), 0), "{device:?}");
+    }
+}
+
 /// Between a GPU, the processor, and both together.
 #[test]
 fn sessions_are_saved_on_one_device_and_go_on_on_another() {
@@ -274,7 +300,7 @@ fn sessions_are_saved_on_one_device_and_go_on_on_another() {
         // So many that layers with a window begin again at their start.
         let (count, context) = if name == "gemma3-long200" { (330, 400) } else { (19, 48) };
         let tokens: Vec<u32> = (0..count).map(|i| 3 + i * 7 % 50).collect();
-        for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0] {
+        for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0, KvFormat::Q4_0] {
             let options = SessionOptions { context, batch: 8, ubatch: 8, keys: format, values: format };
             for (i, writer) in models.iter().enumerate() {
                 let Ok(mut written) = writer.session(&options) else { continue };
@@ -292,10 +318,10 @@ fn sessions_are_saved_on_one_device_and_go_on_on_another() {
                     read.evaluate(&[12, 13], |_| true).unwrap();
                     let error = nmse(read.logits(), written.logits());
                     println!("{name}, {format:?}: from {i} to {j}: {error:.1e}");
-                    assert!(
-                        error < if i == j { 1e-30 } else { 1e-6 },
-                        "{name}, {format:?}: from {i} to {j}: {error:e}"
-                    );
+                    // Numbers of 4 bits are far apart, and what is nearly between two may become either.
+                    let most = if format == KvFormat::Q4_0 { 1e-4 } else { 1e-6 };
+                    let most = if i == j { 1e-30 } else { most };
+                    assert!(error < most, "{name}, {format:?}: from {i} to {j}: {error:e}");
                 }
             }
         }

@@ -273,6 +273,9 @@ impl Error {
                 "--device cpu runs on the processor; `candor devices` lists what there is; what is emulated in software runs \
                  only by its name"
             }
+            Error::Candor(candor::Error::Model(models::Error::Undivided)) => {
+                "-ngl all gives all of it to one GPU, -ngl 0 to the processor; -ngl auto chooses"
+            }
             Error::Candor(candor::Error::Model(models::Error::Ops(ops::Error::Device { what, .. }))) => {
                 match what.contains("out of memory") {
                     true => {

@@ -88,7 +88,7 @@ pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], st
         let (heads, stride) = (plan.kv_heads as u32, side.stride as u32);
         let pieces = match side.kind {
             KvKind::F32 | KvKind::F16 => stride,
-            KvKind::Q8_0 => (side.dim / 32) as u32,
+            KvKind::Q8_0 | KvKind::Q4_0 => (side.dim / 32) as u32,
         };
         let dispatch = Dispatch {
             kernel: Kernel::KvWrite(side.kind),
@@ -132,7 +132,7 @@ pub(crate) fn attend(
         rows: rows as u32,
         heads: together as u32,
         chunks: (keys.words / 4) as u32,
-        words: values.words.div_ceil(BLOCK) as u32,
+        words: (values.words * values.kind.shares()).div_ceil(BLOCK) as u32,
         output: if splits > 1 { Output::Split } else { Output::Whole },
         sight,
         extras,

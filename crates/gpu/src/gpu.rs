@@ -5,8 +5,8 @@ use std::sync::Arc;
 use wgpu::BufferUsages;
 
 use candor_ops::{
-    Attention, Columns, Error, KvFormat, KvPlan, Norm, Ops, Pairing, Prims, Recurrence, Rope, Router, Step, Stored,
-    Tensor, Traffic, Unary,
+    Attention, Columns, Error, KvPlan, Norm, Ops, Pairing, Prims, Recurrence, Rope, Router, Step, Stored, Tensor,
+    Traffic, Unary,
 };
 
 use crate::attention::{self, Cache};
@@ -129,9 +129,6 @@ impl Prims for Gpu {
     }
 
     fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
-        if [plan.keys, plan.values].contains(&KvFormat::Q4_0) {
-            return Err(Error::CacheFormat { format: KvFormat::Q4_0.format(), backend: "a GPU" });
-        }
         plan.check()
     }
 

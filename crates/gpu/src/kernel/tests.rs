@@ -93,7 +93,7 @@ fn all() -> Vec<Kernel> {
             kernels.extend([1, 16, 128, 2000].map(|keys| Kernel::Recur(Recur { keys, fading, erase, bonus })));
         }
     }
-    let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0];
+    let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0, KvKind::Q4_0];
     kernels.extend(kinds.map(Kernel::KvWrite));
     for (keys, values) in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
         for (rows, heads, output) in [(1, 8, Output::Split), (2, 7, Output::Whole)] {
