@@ -6,7 +6,8 @@ use super::has_bf16;
 use super::random::{Random, columns, decode};
 use crate::x86::batch::unpack::{BLOCK_ROWS, Decoded, Panel, STEP, Step, Unpack, k_quants, legacy, plain};
 use crate::x86::{Avx512, avx512};
-use crate::{Form, Line};
+use crate::Line;
+use crate::x86::batch::Form;
 
 /// The nearest bfloat16; denormal numbers are zero.
 fn rounded(x: f32) -> u16 {
