@@ -56,7 +56,7 @@ impl Avx512 {
             mat,
             attention: attention::attention,
             probe: probe::BYTES,
-            batch: float_batch,
+            batch: |format| superblocks::avx2(format).or_else(|| float_batch(format)),
         };
         &TABLE
     }
@@ -127,7 +127,7 @@ fn float_batch(format: Format) -> Option<BatchKernels> {
 
 /// K-quants too.
 fn vnni_batch(format: Format) -> Option<BatchKernels> {
-    superblocks::kernels(format).or_else(|| float_batch(format))
+    superblocks::vnni(format).or_else(|| float_batch(format))
 }
 
 /// Plain numbers by 16 lanes, quantized weights as AVX2 takes them.

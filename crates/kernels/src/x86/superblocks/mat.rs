@@ -3,12 +3,13 @@
 
 use std::arch::x86_64::*;
 
+use candor_quant::Format;
+
 use super::COLS;
-use super::input::{Input, LINES};
-use super::pack::PACKING;
-use super::panel::{Panel, ROWS, Superblock};
-use super::tile::{INPUTS, tile};
-use crate::{BatchKernels, BatchTask, Emit, Line};
+use crate::{BatchKernels, BatchTask, Emit, Line, Packing};
+
+/// Weight rows of a panel, and floats of a line of sums.
+pub const ROWS: usize = 16;
 
 /// Panels that are unpacked together: 20 KiB, which the first-level cache holds beside the inputs of a tile.
 const PANELS: usize = 4;
@@ -17,12 +18,53 @@ const STRIP_ROWS: usize = PANELS * ROWS;
 /// Weight rows that all superblocks are worked through for, before the next: their sums and a superblock of all inputs
 /// fit into the second-level cache.
 const BLOCK_ROWS: usize = 2 * STRIP_ROWS;
+/// Inputs of a piece.
+pub const INPUTS: usize = 32;
+/// What magnitudes of 16 columns may add up to before they are rounded, which adds 8 at most: 1023 times 32 fits 16 bits.
+pub const FLAT: f32 = 1015.0;
+/// The factor that the largest block of a superblock needs; those above it are left to choose from.
+pub const LARGEST: f32 = 241.99;
+/// Factors that are tried.
+pub const FACTORS: usize = 8;
+/// Inputs from which on it is quicker than the row kernels, measured on Zen 5.
+const LEAST: usize = 20;
 /// Inputs whose outputs are gathered together: sums of one input are far apart.
 const GATHERED: usize = 8;
 
+/// How the superblocks of a format are multiplied.
+///
+/// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
+pub trait Kind {
+    const FORMAT: Format;
+    /// Superblock by superblock, inputs lie one after the other.
+    const PACKING: &'static Packing;
+    /// The most inputs that are multiplied side by side.
+    const TILE: usize;
+    /// Bytes of a superblock.
+    type Bytes;
+    /// Sixteen rows of a superblock, unpacked so that lanes are rows.
+    type Panel: Copy;
+    const ZERO: Self::Panel;
+
+    /// A row's superblocks.
+    fn split(row: &[u8]) -> &[Self::Bytes];
+
+    /// Unpacks one superblock of sixteen rows.
+    ///
+    /// # Safety
+    /// The processor has what the kind is named after.
+    unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Bytes; ROWS]);
+
+    /// Adds the products with the first inputs of `x` to their `sums`, of which there are up to `TILE`.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn tile(panel: &Self::Panel, x: &[Line], sums: &mut [Line]);
+}
+
 /// The kernels of a format.
-pub fn kernels<S: Superblock>() -> BatchKernels {
-    BatchKernels { least: 8, packing: &PACKING, scratch, mat: mat::<S> }
+pub fn kernels<K: Kind>() -> BatchKernels {
+    BatchKernels { least: LEAST, packing: K::PACKING, scratch, mat: mat::<K> }
 }
 
 /// Sums, and the outputs of some inputs.
@@ -30,9 +72,9 @@ fn scratch(rows: usize, inputs: usize) -> usize {
     rows.div_ceil(ROWS) * (inputs + GATHERED)
 }
 
-fn mat<S: Superblock>(task: BatchTask<'_>, emit: &mut Emit<'_>) {
+fn mat<K: Kind>(task: BatchTask<'_>, emit: &mut Emit<'_>) {
     let BatchTask { w, rows, cols, inputs, x, scratch } = task;
-    let format = S::FORMAT;
+    let format = K::FORMAT;
     let row_bytes = format.row_bytes(cols).expect("columns are whole superblocks: checked when the tensor was loaded");
     assert_eq!(w.len(), rows * row_bytes, "{format} batch: weight bytes for {rows} rows of {cols}");
     assert!(cols > 0, "{format} batch: no columns");
@@ -43,15 +85,15 @@ fn mat<S: Superblock>(task: BatchTask<'_>, emit: &mut Emit<'_>) {
     let (sums, outputs) = scratch.split_at_mut(panels * inputs);
     sums.fill(Line::ZERO);
     let matrix = Matrix { w, row_bytes, rows };
-    let padded = inputs.next_multiple_of(PACKING.inputs);
-    let mut unpacked = [Panel::ZERO; PANELS];
+    let superblock = inputs.div_ceil(K::PACKING.inputs) * K::PACKING.lines;
+    let mut unpacked = [K::ZERO; PANELS];
     let mut strips = strips(rows, cols).peekable();
     while let Some(strip) = strips.next() {
-        let x = &Input::all(&x[strip.p * padded * LINES..])[..inputs];
+        let x = &x[strip.p * superblock..][..superblock];
         let last = panels.min((strip.first + STRIP_ROWS) / ROWS);
         let sums = &mut sums[strip.first / ROWS * inputs..last * inputs];
-        // SAFETY: only a table leads here, whose token says that the processor has what this asks for.
-        unsafe { matrix.multiply::<S>(strip, strips.peek(), &mut unpacked, x, sums) };
+        // SAFETY: only a table leads here, whose token says that the processor has what its kinds ask for.
+        unsafe { matrix.multiply::<K>(strip, strips.peek(), &mut unpacked, (x, inputs), sums) };
     }
     for first in (0..inputs).step_by(GATHERED) {
         let count = GATHERED.min(inputs - first);
@@ -94,52 +136,41 @@ impl Matrix<'_> {
     }
 
     /// Adds the products of a strip with all inputs to their sums, `[panel][input]`.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    fn multiply<S: Superblock>(
+    ///
+    /// # Safety
+    /// The processor has what the kind is named after.
+    unsafe fn multiply<K: Kind>(
         &self,
         strip: Strip,
         next: Option<&Strip>,
-        panels: &mut [Panel; PANELS],
-        x: &[Input],
+        panels: &mut [K::Panel; PANELS],
+        (x, inputs): (&[Line], usize),
         sums: &mut [Line],
     ) {
-        let panels = &mut panels[..sums.len() / x.len()];
+        let panels = &mut panels[..sums.len() / inputs];
         for (n, panel) in panels.iter_mut().enumerate() {
             // The last row stands in for rows that are not there.
             let row = |r: usize| self.row((strip.first + n * ROWS + r).min(self.rows - 1));
-            // SAFETY: this function has the features that `unpack` asks for.
-            unsafe { S::unpack(panel, std::array::from_fn(|r| &S::split(row(r))[strip.p])) };
+            // SAFETY: as this function's.
+            unsafe { K::unpack(panel, std::array::from_fn(|r| &K::split(row(r))[strip.p])) };
         }
         let mut t = 0;
-        while t < x.len() {
+        while t < inputs {
             // As even as can be: a tile of few inputs waits for its sums.
-            let count = (x.len() - t).div_ceil((x.len() - t).div_ceil(INPUTS));
+            let count = (inputs - t).div_ceil((inputs - t).div_ceil(K::TILE));
             if let Some(next) = next {
-                for r in t * STRIP_ROWS / x.len()..(t + count) * STRIP_ROWS / x.len() {
-                    prefetch(&S::split(self.row((next.first + r).min(self.rows - 1)))[next.p]);
+                for r in t * STRIP_ROWS / inputs..(t + count) * STRIP_ROWS / inputs {
+                    prefetch(&K::split(self.row((next.first + r).min(self.rows - 1)))[next.p]);
                 }
             }
-            for (panel, sums) in panels.iter().zip(sums.chunks_exact_mut(x.len())) {
-                let (x, sums) = (&x[t..], &mut sums[t..]);
-                match count {
-                    1 => tile_at::<S, 1>(panel, x, sums),
-                    2 => tile_at::<S, 2>(panel, x, sums),
-                    3 => tile_at::<S, 3>(panel, x, sums),
-                    4 => tile_at::<S, 4>(panel, x, sums),
-                    5 => tile_at::<S, 5>(panel, x, sums),
-                    _ => tile_at::<S, INPUTS>(panel, x, sums),
-                }
+            let x = &x[t * (K::PACKING.lines / K::PACKING.inputs)..];
+            for (panel, sums) in panels.iter().zip(sums.chunks_exact_mut(inputs)) {
+                // SAFETY: as this function's.
+                unsafe { K::tile(panel, x, &mut sums[t..t + count]) };
             }
             t += count;
         }
     }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn tile_at<S: Superblock, const T: usize>(panel: &Panel, x: &[Input], sums: &mut [Line]) {
-    let x = x.first_chunk().expect("a tile has no more inputs than are left");
-    tile::<S, T>(panel, x, sums.first_chunk_mut().expect("each input has its sums"));
 }
 
 /// Asks for what is unpacked next.

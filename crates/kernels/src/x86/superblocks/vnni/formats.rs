@@ -4,8 +4,10 @@ use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
-use super::panel::{ODD, Panel, ROWS, Sums, Superblock, columns, exchanged, heads};
+use super::panel::{ODD, Panel, Superblock, columns, exchanged, heads};
 use crate::x86::batch::lines::store;
+use crate::x86::superblocks::Sums;
+use crate::x86::superblocks::mat::ROWS;
 
 /// What the first and the second block of a pair are shifted by, lane by lane.
 #[inline]

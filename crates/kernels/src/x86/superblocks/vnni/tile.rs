@@ -4,10 +4,11 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::input::Input;
-use super::panel::{Panel, Sums, Superblock};
+use super::panel::{Panel, Superblock};
 use crate::Line;
 use crate::x86::avx2::panel::unroll;
 use crate::x86::batch::lines::{load, store};
+use crate::x86::superblocks::Sums;
 
 /// The most inputs of a tile: 12 sums of products and 6 of superblocks leave registers for what is multiplied.
 pub const INPUTS: usize = 6;
@@ -30,9 +31,7 @@ pub fn tile<S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: 
             }
             if STEP % 4 == 0 && S::SUMS == Sums::CentredHalves {
                 for t in 0..T {
-                    // -32 times the sums of the inputs.
-                    let [a, b] = x[t].sums[STEP / 4][pair];
-                    products[t] = [_mm512_slli_epi32::<5>(two([a, b])); 2];
+                    products[t] = [two(x[t].offsets[STEP / 4][pair]); 2];
                 }
             }
             let columns = panel.quants[pair][STEP].each_ref().map(|line| load(line));

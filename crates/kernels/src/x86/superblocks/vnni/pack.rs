@@ -6,14 +6,12 @@
 
 use std::arch::x86_64::*;
 
-use super::COLS;
 use super::input::{Input, LINES};
 use crate::x86::avx512::transpose::transpose;
 use crate::x86::batch::lines::load_ps;
+use crate::x86::superblocks::COLS;
+use crate::x86::superblocks::mat::{FACTORS, FLAT, INPUTS, LARGEST};
 use crate::{Form, Line, Packing};
-
-/// Inputs of a piece.
-const INPUTS: usize = 32;
 
 /// How inputs are packed. Superblock by superblock, inputs lie one after the other.
 pub static PACKING: Packing = Packing {
@@ -27,13 +25,6 @@ pub static PACKING: Packing = Packing {
     },
 };
 
-/// What magnitudes of 16 columns may add up to before they are rounded, which adds 8 at most: 1023 times 32 fits 16 bits.
-const FLAT: f32 = 1015.0;
-/// The factor that the largest block of a superblock needs; those above it are left to choose from.
-const LARGEST: f32 = 241.99;
-/// Factors that are tried.
-const FACTORS: usize = 8;
-
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 fn pack(piece: &mut [Line], x: &[f32], cols: usize, index: usize) {
     assert!(cols > 0 && cols.is_multiple_of(COLS), "inputs: {cols} columns, not whole superblocks");
@@ -42,15 +33,27 @@ fn pack(piece: &mut [Line], x: &[f32], cols: usize, index: usize) {
     let pieces = rows.div_ceil(INPUTS);
     let (first, start) = (index % pieces * INPUTS, index / pieces * COLS);
     let count = INPUTS.min(rows - first);
-    let row = |t: usize| x[(first + t) * cols + start..].first_chunk().expect("a superblock of a row");
+    let row = |t: usize| -> &[f32; COLS] { x[(first + t) * cols + start..].first_chunk().expect("a superblock of a row") };
     let (pairs, last) = Input::all_mut(piece)[..count].as_chunks_mut::<2>();
     for (i, pair) in pairs.iter_mut().enumerate() {
+        // A row's superblock is too short for the processor to see the next one coming.
+        for next in (2 * i + 2..count).take(2) {
+            prefetch(row(next));
+        }
         round(pair, [row(2 * i), row(2 * i + 1)]);
     }
     if let [last] = last {
         let mut both = [Input::ZERO; 2];
         round(&mut both, [row(count - 1); 2]);
         *last = both[0];
+    }
+}
+
+#[inline]
+fn prefetch(columns: &[f32; COLS]) {
+    for line in columns.as_chunks::<16>().0 {
+        // SAFETY: every x86-64 processor has the instruction.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
 }
 
@@ -81,8 +84,8 @@ fn round(out: &mut [Input; 2], x: [&[f32; COLS]; 2]) {
         store_halves([first, second], bytes);
     }
     for half in 0..2 {
-        let [first, second] = out.each_mut().map(|input| input.sums[half].as_flattened_mut());
-        store_halves([first, second], sums[half]);
+        let [first, second] = out.each_mut().map(|input| input.offsets[half].as_flattened_mut());
+        store_halves([first, second], _mm512_slli_epi32::<5>(sums[half]));
     }
     let factor = _mm512_cvtps_epi32(factor);
     let reversed = _mm512_slli_epi32::<16>(_mm512_shuffle_epi32::<0b10_11_00_01>(factor));

@@ -5,11 +5,10 @@ use std::arch::x86_64::*;
 use candor_quant::Format;
 
 use crate::Line;
+use crate::x86::superblocks::Sums;
+use crate::x86::superblocks::mat::ROWS;
 use crate::x86::avx512::transpose::transpose;
 use crate::x86::batch::lines::store;
-
-/// Weight rows of a panel.
-pub const ROWS: usize = 16;
 
 /// Sixteen rows of 256 columns. Blocks of 32 go in pairs: where an input's two blocks alternate between the dwords of a
 /// register, even lanes multiply the first block and odd lanes the second.
@@ -56,17 +55,6 @@ impl Panel {
 
 /// The lanes of the second blocks.
 pub const ODD: __mmask16 = 0xaaaa;
-
-/// How a block's products come to fit 16 bits, sums of inputs' magnitudes over 16 columns being at most 1023.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Sums {
-    /// Weights of up to 15.
-    Blocks,
-    /// Weights of up to 31: halves of 16 columns apart.
-    Halves,
-    /// Weights of up to 63: halves apart, which have factors of their own, and weights less 32.
-    CentredHalves,
-}
 
 /// What a format's superblock is.
 ///

@@ -1,4 +1,4 @@
-//! A superblock of an input, rounded: what a tile of sums needs of it, in the order in which it does.
+//! A superblock of an input, rounded: what a tile of sums needs of it.
 
 use crate::Line;
 
@@ -6,32 +6,23 @@ use crate::Line;
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Input {
-    /// `[step][pair]`: columns `4 step..4 step + 4` of the first block, then of the second.
-    pub quants: [[[i8; 8]; 4]; 8],
-    /// `[half][pair]`: the negated sum of the quants of 16 columns, of the first block and of the second.
-    pub sums: [[[i32; 2]; 4]; 2],
-    /// `[pair]`: the blocks' factors a and b as a, b, b, a.
-    pub factors: [[i16; 4]; 4],
+    /// `[pair][step]`: columns `2 step..2 step + 2` of the first block, then of the second.
+    pub quants: [[[i8; 4]; 16]; 4],
+    /// `[half][pair]`: -32 times the sum of the quants of 16 columns, of the first block and of the second.
+    pub offsets: [[[i16; 2]; 4]; 2],
+    /// `[pair]`: the blocks' factors.
+    pub factors: [[i16; 2]; 4],
     /// `[pair]`: each block's sum of quants times its factor, in sixteenths.
     pub scaled_sums: [[i16; 2]; 4],
     /// A column is its quant times its block's factor times this.
     pub scale: f32,
-    rest: [u32; 3],
+    rest: [u32; 15],
 }
 
 /// Lines of an input's superblock.
 pub const LINES: usize = size_of::<Input>() / size_of::<Line>();
 
 impl Input {
-    pub const ZERO: Input = Input {
-        quants: [[[0; 8]; 4]; 8],
-        sums: [[[0; 2]; 4]; 2],
-        factors: [[0; 4]; 4],
-        scaled_sums: [[0; 2]; 4],
-        scale: 0.0,
-        rest: [0; 3],
-    };
-
     /// What lines hold: as many inputs as there are whole ones.
     pub fn all(lines: &[Line]) -> &[Input] {
         let count = lines.len() / LINES;
