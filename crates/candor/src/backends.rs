@@ -98,6 +98,8 @@ pub(crate) struct Placed {
     /// Whether a GPU was given more than its budget.
     pub(crate) over_budget: bool,
     pub(crate) batch_invariant: bool,
+    /// What was asked for.
+    pub(crate) batching: Batching,
 }
 
 /// Loads a model where options say.
@@ -138,7 +140,7 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
     let over_budget = decision.as_ref().is_some_and(|(_, over_budget)| *over_budget);
     let (loaded, label) = (Loaded::new(config, loaded), labels.join("; "));
     let reason = decision.map(|(reason, _)| reason).or(on_cpu);
-    Ok(Placed { loaded, label, reason, over_budget, batch_invariant })
+    Ok(Placed { loaded, label, reason, over_budget, batch_invariant, batching: options.batching })
 }
 
 /// Loads a part.

@@ -134,6 +134,11 @@ impl Model {
         self.inner.placed.batch_invariant
     }
 
+    /// Whether that was asked for, too.
+    pub(crate) fn promises_same_bits(&self) -> bool {
+        self.is_batch_invariant() && self.inner.placed.batching == Batching::Invariant
+    }
+
     /// What changes its weights, in the order of their scales.
     pub fn adapters(&self) -> &[Adapter] {
         &self.inner.adapters

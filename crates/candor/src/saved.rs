@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! "candorpc"  version u32  model u64  shape: u32, text
-//! reached u64  tokens: u64, u32 each  logits: u64, f32 each
+//! reached u64  tokens: u64, u32 each  logits: u64, f32 each  best u32
 //! each layer: u64, bytes
 //! sum of all before, u64
 //! ```
 //!
+//! `best` is the token that comes next if the greatest logit decides, where a device told nothing else; or else all ones.
 //! `model` is a hash of metadata, tensor directory and the first bytes of each tensor; `shape` says in words what else must
-//! be the same: formats of the cache, which layers lie how on which backend, and whether bits depend on how tokens were cut
-//! into batches ([`INVARIANT`]).
+//! be the same: formats of the cache, windows, adapters, and a promise ([`PROMISED`]). Layers are as every backend understands them ([`candor_ops::Stored`]), so a
+//! session may go on elsewhere; what it computes there differs by rounding from what it would have here.
 
 mod hash;
 
@@ -18,18 +19,21 @@ use std::io::{self, Write};
 use candor_gguf::Gguf;
 use candor_ops::Prefix;
 
-use crate::{Session, past::Past};
+use crate::{Session, past::Past, runner::Best};
 use hash::Hash;
 
 /// What a file begins with.
 const MAGIC: &[u8; 8] = b"candorpc";
 
 /// Changes with the meaning of the bytes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// Ends the shape where no bit depends on how tokens were cut into batches. Who wants such bits takes no others; others take
-/// these.
-const INVARIANT: &str = ", the same in all batches";
+/// No best token is known.
+const NO_TOKEN: u32 = u32::MAX;
+
+/// Ends the shape where it was asked for that no bit depends on how tokens were cut into batches, and none does. Who asks for
+/// such bits takes no others; others take these.
+const PROMISED: &str = ", the same in all batches";
 
 /// Bytes of each tensor that say whether it is the same: two models may differ in nothing else.
 const SAMPLE: usize = 256;
@@ -59,7 +63,7 @@ pub enum Error {
     /// It was made with another model.
     #[error("it belongs to another model")]
     Model,
-    /// It was made with other settings or on another device.
+    /// It was made with other settings.
     #[error("expected {expected}, got {got}")]
     Shape {
         /// The session's.
@@ -124,6 +128,14 @@ impl<'a> Rest<'a> {
     }
 }
 
+/// What a file has besides caches.
+struct Read {
+    tokens: Vec<u32>,
+    logits: Vec<f32>,
+    best: Best,
+    reached: usize,
+}
+
 impl Session {
     /// Writes the session: what [`Session::load`] takes back, to the bit.
     ///
@@ -132,7 +144,7 @@ impl Session {
     pub fn save(&mut self, out: &mut dyn Write) -> Result<(), crate::Error> {
         self.model().refuse_answers("a saved session")?;
         self.settle()?;
-        let shape = self.shape()?;
+        let shape = self.shape();
         let positions = self.tokens().len();
         let mut file = Summed { out, sum: Hash::default() };
         file.put(MAGIC)?;
@@ -145,11 +157,13 @@ impl Session {
         file.put_sized(&tokens, 4)?;
         let logits: Vec<u8> = self.logits().iter().flat_map(|logit| logit.to_le_bytes()).collect();
         file.put_sized(&logits, 4)?;
+        let best = if let Best::Token(best) = self.best() { best } else { NO_TOKEN };
+        file.put(&best.to_le_bytes())?;
         let mut bytes = Vec::new();
         for cache in self.stored()? {
             for layer in 0..cache.layers() {
                 bytes.clear();
-                cache.save(&mut bytes, Prefix { layer, sequence: 0, positions });
+                cache.save(&mut bytes, Prefix { layer, sequence: 0, positions }).map_err(candor_models::Error::from)?;
                 file.put_sized(&bytes, 1)?;
             }
         }
@@ -161,21 +175,21 @@ impl Session {
     /// the session is empty.
     ///
     /// # Errors
-    /// If it is no saved session, or one of another model, of other settings or another device; or the model runs where that
-    /// is not possible.
+    /// If it is no saved session, or one of another model or of other settings; or the model runs where that is not possible, or
+    /// the device fails.
     pub fn load(&mut self, bytes: &[u8]) -> Result<usize, crate::Error> {
         self.model().refuse_answers("a saved session")?;
         self.truncate(0);
-        let (tokens, logits, reached) = self.read(bytes)?;
+        let Read { tokens, logits, best, reached } = self.read(bytes)?;
         let past = Past::of(tokens.len(), reached);
         let len = tokens.len();
-        self.become_of(tokens, logits, past);
+        self.become_of(tokens, (logits, best), past);
         Ok(len)
     }
 
     /// Puts a file's keys, values and states into the cache, and gives the rest.
-    fn read(&mut self, bytes: &[u8]) -> Result<(Vec<u32>, Vec<f32>, usize), crate::Error> {
-        let shape = self.shape()?;
+    fn read(&mut self, bytes: &[u8]) -> Result<Read, crate::Error> {
+        let shape = self.shape();
         let Some((contents, sum)) = bytes.split_last_chunk().filter(|(contents, _)| contents.starts_with(MAGIC)) else {
             return Err(Error::Magic.into());
         };
@@ -194,20 +208,22 @@ impl Session {
         }
         let len = u32::from_le_bytes(rest.array()?) as usize;
         let got = String::from_utf8_lossy(rest.take(len)?);
-        let fits = got == shape || got.strip_suffix(INVARIANT).is_some_and(|got| got == shape);
+        let fits = got == shape || got.strip_suffix(PROMISED).is_some_and(|got| got == shape);
         if !fits {
             return Err(Error::Shape { expected: shape, got: got.into_owned() }.into());
         }
         let reached = rest.number()?;
         let tokens: Vec<u32> = rest.sized()?.map(u32::from_le_bytes).collect();
         let logits: Vec<f32> = rest.sized()?.map(f32::from_le_bytes).collect();
+        let best = u32::from_le_bytes(rest.array()?);
         let (context, outputs) = (self.context(), self.model().config().outputs());
         if tokens.len().max(reached) > context {
             return Err(Error::TooLong { tokens: tokens.len().max(reached), context }.into());
         }
         let vocab = self.model().config().vocab;
         let known = tokens.iter().all(|&token| (token as usize) < vocab);
-        if !known || !(logits.is_empty() || logits.len() == outputs && !tokens.is_empty()) {
+        let best_is_known = best == NO_TOKEN || (best as usize) < outputs && !tokens.is_empty();
+        if !known || !best_is_known || !(logits.is_empty() || logits.len() == outputs && !tokens.is_empty()) {
             return Err(Error::Damaged.into());
         }
         for cache in self.stored()? {
@@ -220,11 +236,12 @@ impl Session {
         if !rest.0.is_empty() {
             return Err(Error::Damaged.into());
         }
-        Ok((tokens, logits, reached))
+        let best = if best == NO_TOKEN { Best::Unknown } else { Best::Token(best) };
+        Ok(Read { tokens, logits, best, reached })
     }
 
     /// What must be the same for caches to be, besides the model.
-    fn shape(&mut self) -> Result<String, crate::Error> {
+    fn shape(&self) -> String {
         let plan = self.plan();
         let (keys, values) = (plan.keys.format().name(), plan.values.format().name());
         // Rotation of longer contexts may be another one.
@@ -235,10 +252,6 @@ impl Session {
         rings.retain(|&kept| kept < plan.context);
         rings.dedup();
         let rings: String = rings.iter().map(|kept| format!(", {kept} positions of windows")).collect();
-        let parts = self.stored()?;
-        let parts: Vec<String> =
-            parts.iter().map(|cache| format!("{} layers on {}", cache.layers(), cache.layout())).collect();
-        let parts = parts.join(", ");
         let adapters = self.model().adapters().iter().zip(self.adapter_scales()).filter(|(_, scale)| **scale != 0.0);
         // The bits of a scale, since so many of its digits count.
         let adapters: String = adapters
@@ -246,8 +259,8 @@ impl Session {
                 format!(", adapter {:016x} by {scale} ({:08x})", fingerprint(adapter.gguf()), scale.to_bits())
             })
             .collect();
-        let invariant = if self.model().is_batch_invariant() { INVARIANT } else { "" };
-        Ok(format!("keys {keys}, values {values}{far}{rings}, {parts}{adapters}{invariant}"))
+        let promised = if self.model().promises_same_bits() { PROMISED } else { "" };
+        format!("keys {keys}, values {values}{far}{rings}{adapters}{promised}")
     }
 }
 

@@ -417,8 +417,8 @@ impl Session {
     }
 
     /// Takes over tokens whose keys, values and states were put into the cache.
-    pub(crate) fn become_of(&mut self, tokens: Vec<u32>, logits: Vec<f32>, past: Past) {
-        (self.tokens, self.logits, self.past, self.best) = (tokens, logits, past, Best::Unknown);
+    pub(crate) fn become_of(&mut self, tokens: Vec<u32>, (logits, best): (Vec<f32>, Best), past: Past) {
+        (self.tokens, self.logits, self.past, self.best) = (tokens, logits, past, best);
     }
 
     /// Computes the session's tokens anew that memory no longer holds; `false` if `proceed` stopped that.

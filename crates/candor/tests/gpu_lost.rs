@@ -49,6 +49,8 @@ fn a_lost_device_is_an_error_and_the_next_model_runs() {
     first.evaluate(&PROMPT, |_| true).unwrap();
     second.evaluate(&PROMPT, |_| true).unwrap();
     let expected = second.logits().to_vec();
+    let mut file = Vec::new();
+    second.save(&mut file).unwrap();
 
     Gpu::new(&options.gpu).unwrap().lose();
     let started = Instant::now();
@@ -58,6 +60,10 @@ fn a_lost_device_is_an_error_and_the_next_model_runs() {
     assert_eq!(said(second.evaluate(&[270], |_| true)), what);
     assert_eq!(said(first.evaluate(&[271], |_| true)), what);
     assert_eq!(said(session(&model, 32).evaluate(&PROMPT, |_| true)), what);
+    let saved = first.save(&mut Vec::new()).map(|()| true);
+    assert_eq!(said(saved), what);
+    assert_eq!(said(first.load(&file).map(|_| true)), what);
+    assert!(first.tokens().is_empty());
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 
     // Whoever loads now gets a device of its own.

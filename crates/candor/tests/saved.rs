@@ -1,9 +1,10 @@
-//! Sessions in files: taken back to the bit, refused where they do not belong, harmless where they are damaged.
+//! Sessions in files: taken back to the bit, on whatever backend, refused where they do not belong, harmless where they are
+//! damaged.
 
 use candor::{
     Batching, Device, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions, gguf::Gguf, ops::KvFormat,
 };
-use candor_testing::{Random, Tiny, fixtures};
+use candor_testing::{Random, Tiny, fixtures, nmse};
 
 const TEXT: [u32; 23] = [1, 9, 70, 80, 90, 9, 70, 81, 91, 101, 111, 121, 9, 70, 80, 33, 44, 55, 66, 77, 88, 99, 100];
 
@@ -97,6 +98,49 @@ fn what_was_saved_goes_on_as_if_it_had_never_stopped() {
     }
 }
 
+/// The processor and the formulas keep the same numbers in other orders: what one wrote and the other took back is written
+/// the same again, and goes on as it would have.
+#[test]
+fn a_file_is_the_same_whoever_writes_it() {
+    let Some(fixtures) = fixtures() else { return };
+    let tiny = Tiny { head_dim: 32, ..Tiny::default() }.bytes();
+    let mut models = vec![("tiny", Gguf::from_bytes(tiny.into()).unwrap())];
+    for name in
+        ["falcon-mamba", "jamba", "mamba2", "rwkv6", "rwkv7", "lfm2", "qwen3next", "deepseek2-v2", "gemma3-long200"]
+    {
+        models.push((name, Gguf::open(fixtures.join(format!("arch/{name}/model.gguf"))).unwrap()));
+    }
+    for (name, gguf) in models {
+        let [cpu, reference] =
+            [Device::Cpu, Device::Reference].map(|device| Model::from_gguf(gguf.clone(), &load(device)).unwrap());
+        // So many that layers with a window begin again at their start.
+        let (count, context) = if name == "gemma3-long200" { (330, 400) } else { (19, 48) };
+        let tokens: Vec<u32> = (0..count).map(|i| 3 + i * 7 % 50).collect();
+        for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0, KvFormat::Q4_0] {
+            let options = SessionOptions { context, batch: 8, ubatch: 8, keys: format, values: format };
+            let (Ok(mut on_cpu), Ok(mut on_reference)) = (cpu.session(&options), reference.session(&options)) else {
+                assert!(matches!(format, KvFormat::Q8_0 | KvFormat::Q4_0), "{name}, {format:?}");
+                continue;
+            };
+            on_cpu.evaluate(&tokens, |_| true).unwrap();
+            let file = saved(&mut on_cpu);
+            assert_eq!(on_reference.load(&file).unwrap(), tokens.len());
+            assert!(saved(&mut on_reference) == file, "{name}, {format:?}: from the processor");
+            let mut back = cpu.session(&options).unwrap();
+            back.evaluate(&[5, 6, 7], |_| true).unwrap();
+            back.load(&file).unwrap();
+            assert!(saved(&mut back) == file, "{name}, {format:?}: and back");
+            for session in [&mut on_cpu, &mut on_reference] {
+                session.evaluate(&[12, 13], |_| true).unwrap();
+            }
+            let error = nmse(on_cpu.logits(), on_reference.logits());
+            let most = if format == KvFormat::Q4_0 { 1e-4 } else { 1e-6 };
+            println!("{name}, {format:?}: {error:.1e}");
+            assert!(error < most, "{name}, {format:?}: {error:e}");
+        }
+    }
+}
+
 #[test]
 fn what_was_forgotten_or_guessed_is_not_saved() {
     use candor::speculate::{PromptLookup, Speculation};
@@ -130,7 +174,7 @@ fn what_was_forgotten_or_guessed_is_not_saved() {
     }
 }
 
-/// Where the instruction set has kernels for many inputs, what they computed depends on how tokens were cut into batches.
+/// What kernels for many inputs computed depends on how tokens were cut into batches.
 #[test]
 fn who_wants_the_same_bits_in_all_batches_takes_no_others() {
     let invariant = tiny(&Tiny::default(), Device::Cpu);
@@ -143,7 +187,7 @@ fn who_wants_the_same_bits_in_all_batches_takes_no_others() {
     });
     let taken = |model: &Model, file: &[u8]| session(model, KvFormat::F16).load(file).is_ok();
     assert!(taken(&invariant, &ours) && taken(&fastest, &theirs) && taken(&fastest, &ours));
-    assert_eq!(taken(&invariant, &theirs), fastest.is_batch_invariant());
+    assert!(!taken(&invariant, &theirs));
 }
 
 #[test]
@@ -163,26 +207,17 @@ fn what_does_not_belong_is_refused_by_name() {
     // The same metadata and directory: only the weights differ.
     let other = tiny(&Tiny { seed: 2, ..Tiny::default() }, Device::Cpu);
     assert_eq!(refused(&other, options, &file), "it belongs to another model");
-    let isa = model.device_label().split([',', ' ']).nth(2).unwrap();
     assert_eq!(
         refused(&model, SessionOptions { keys: KvFormat::F32, ..options }, &file),
-        format!(
-            "expected keys F32, values F16, 2 layers on cpu {isa}, the same in all batches, \
-             got keys F16, values F16, 2 layers on cpu {isa}, the same in all batches"
-        )
-    );
-    let reference = refused(&tiny(&Tiny::default(), Device::Reference), options, &file);
-    assert!(
-        reference.starts_with("expected keys F16, values F16, 2 layers on reference, the same in all batches, got "),
-        "{reference}"
+        "expected keys F32, values F16, the same in all batches, got keys F16, values F16, the same in all batches"
     );
     assert_eq!(
         refused(&model, SessionOptions { context: 22, ..options }, &file),
         "it has 23 tokens, the context holds 22"
     );
     let mut next = file.clone();
-    next[8] = 2;
-    assert_eq!(refused(&model, options, &next), "expected version 1 of saved sessions, got 2");
+    next[8] = 1;
+    assert_eq!(refused(&model, options, &next), "expected version 2 of saved sessions, got 1");
     let no = "expected a saved session, which begins with \"candorpc\"";
     for other in [&b""[..], b"candor", b"GGUF0000000000000000000000", &[0; 300]] {
         assert_eq!(refused(&model, options, other), no);

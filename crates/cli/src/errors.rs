@@ -229,7 +229,7 @@ impl Error {
                 "--lora FILE applies it to a model: candor run MODEL --lora FILE"
             }
             Error::Candor(candor::Error::ControlVector) => "candor runs models, and LoRA adapters of them with --lora",
-            Error::Candor(candor::Error::Saved(_)) => "--device cpu runs on the processor; leave out --prompt-cache",
+            Error::Candor(candor::Error::Saved(_)) => "--device cpu runs on the processor; or leave out --prompt-cache",
             Error::Candor(candor::Error::SpeculationOnStates { .. }) => "leave out --model-draft and --prompt-lookup",
             Error::Candor(candor::Error::DraftVocabulary { .. } | candor::Error::DraftVocabularySize { .. }) => {
                 "a draft model is a smaller one of the same family, with the same vocabulary"
@@ -272,6 +272,9 @@ impl Error {
             Error::Candor(candor::Error::NoGpu | candor::Error::BuiltWithoutGpu) => {
                 "--device cpu runs on the processor; `candor devices` lists what there is; what is emulated in software runs \
                  only by its name"
+            }
+            Error::Candor(candor::Error::Model(models::Error::Undivided)) => {
+                "-ngl all gives all of it to one GPU, -ngl 0 to the processor; -ngl auto chooses"
             }
             Error::Candor(candor::Error::Model(models::Error::Ops(ops::Error::Device { what, .. }))) => {
                 match what.contains("out of memory") {

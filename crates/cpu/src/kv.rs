@@ -1,5 +1,6 @@
 //! The key-value cache.
 
+mod state;
 mod stored;
 
 use candor_kernels::{AttentionKernels, Kernels, PANEL};
@@ -8,13 +9,14 @@ use candor_ops::{KvFormat, KvPlan, LayerCache, Mask, RING};
 use crate::attention::BLOCK;
 use crate::memory::{Pages, Zeroed};
 
+pub(crate) use state::Order;
+use state::State;
+
 /// What each layer keeps of each sequence.
 ///
 /// Memory of positions that were never written is not touched, so on common systems it takes no room.
 pub struct Kv {
     pub(crate) plan: KvPlan,
-    /// The instruction set that computes what is kept.
-    isa: &'static str,
     layers: Vec<Layer>,
 }
 
@@ -26,7 +28,7 @@ struct Layer {
     kept: usize,
     keys: Store,
     values: Store,
-    states: [Vec<f32>; 3],
+    states: [State; 3],
 }
 
 /// Keys or values of all heads.
@@ -105,10 +107,10 @@ impl Kv {
                 kept,
                 keys: Store::new(keys, keys.panel_bytes(layer.key_dim), kept.div_ceil(PANEL), heads, pages),
                 values: Store::new(values, values.row_bytes(layer.value_dim), kept, heads, pages),
-                states: layer.states.map(|len| vec![0.0; plan.sequences * len]),
+                states: layer.states.map(|len| State::new(len, plan.sequences)),
             }
         });
-        Kv { plan: plan.clone(), isa: kernels.name, layers: layers.collect() }
+        Kv { plan: plan.clone(), layers: layers.collect() }
     }
 
     /// The number of a head among those of a layer's sequences.
@@ -146,9 +148,10 @@ impl Kv {
         Head { keys: keys.head(head), values: values.head(head), kept: *kept }
     }
 
-    /// States of a layer, one after the other for each sequence, and the numbers of one.
-    pub(crate) fn states(&mut self, (layer, slot): (usize, usize)) -> (&mut [f32], usize) {
-        let Layer { plan, states, .. } = &mut self.layers[layer];
-        (&mut states[slot], plan.states[slot])
+    /// States of a layer in that order, one after the other for each sequence, and the numbers of one.
+    pub(crate) fn states(&mut self, (layer, slot): (usize, usize), order: Order) -> (&mut [f32], usize) {
+        let state = &mut self.layers[layer].states[slot];
+        state.reorder(order);
+        (&mut state.numbers, state.len)
     }
 }

@@ -9,6 +9,7 @@ use candor_kernels::{F32Kernels, KeyScan, Scan};
 use candor_ops::{Decay, Recurrence, Step};
 
 use crate::buffer::room;
+use crate::kv::Order;
 use crate::pool::Pool;
 use crate::split::Split;
 use crate::{Buf, Kv, Weight};
@@ -46,7 +47,7 @@ pub(crate) fn conv(
     let width = x.width;
     let taps = w.numbers().len() / width;
     let w = w.arranged(|w| columns(w, taps));
-    let (states, len) = kv.states(place);
+    let (states, len) = kv.states(place, Order::Defined);
     let states = Split::new(states, len.max(1));
     let out = Split::new(&mut out.values[..x.rows * width], width);
     let (before, last) = w.split_at((taps - 1) * width);
@@ -85,16 +86,16 @@ pub(crate) fn recur(
 ) {
     let rows = inputs.v.rows;
     let out = &mut out.values[..rows * inputs.v.width];
-    let (states, _) = kv.states(place);
     match inputs {
         Recurrence {
             value_dim: 1, key_heads: 1, erase: None, bonus: None, decay: Decay::Rates { time, rate }, ..
         } => {
             let dim = inputs.key_dim;
             let blocks = |rates: &[f32]| rates.chunks(LINE * dim).flat_map(|block| columns(block, dim)).collect();
+            let (states, _) = kv.states(place, Order::Blocks { heads: LINE, keys: dim });
             by_keys(out, states, &inputs, (time, rate.arranged(blocks)), step, (pool, f32));
         }
-        _ => by_heads(out, states, &inputs, step, (pool, f32)),
+        _ => by_heads(out, kv.states(place, Order::Defined).0, &inputs, step, (pool, f32)),
     }
 }
 

@@ -6,7 +6,7 @@ use candor_ops::{Attention, KvPlan, LayerCache, Mask, Relative, Step};
 
 use crate::buffer::Buf;
 use crate::constants::Constant;
-use crate::device::Storage;
+use crate::device::{Device, Storage};
 use crate::kernel::{Attend, Extras, Kernel, KvKind, Output, SPLITS, Sight};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};
@@ -29,19 +29,21 @@ const BUSY: usize = SPLITS as usize;
 /// Keys and values of the positions seen so far, and states.
 #[derive(Debug)]
 pub struct Cache {
-    layers: Vec<Layer>,
+    pub(crate) device: Arc<Device>,
+    pub(crate) plan: KvPlan,
+    pub(crate) layers: Vec<Layer>,
 }
 
 /// Keys and values, `[sequence][head][position % kept][words]` each.
 #[derive(Debug)]
-struct Layer {
-    plan: LayerCache,
+pub(crate) struct Layer {
+    pub(crate) plan: LayerCache,
     /// Positions per sequence.
-    kept: usize,
-    storage: [Storage; 2],
-    sides: [Side; 2],
+    pub(crate) kept: usize,
+    pub(crate) storage: [Storage; 2],
+    pub(crate) sides: [Side; 2],
     /// `[sequence][numbers]` each.
-    states: [Storage; 3],
+    pub(crate) states: [Storage; 3],
 }
 
 impl Cache {
@@ -52,13 +54,13 @@ impl Cache {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Side {
-    kind: KvKind,
+pub(crate) struct Side {
+    pub(crate) kind: KvKind,
     dim: usize,
     /// Words of a head's elements, filled up to whole `vec4`s.
-    words: usize,
+    pub(crate) words: usize,
     /// Words from head to head, scales included: whole `vec4`s.
-    stride: usize,
+    pub(crate) stride: usize,
 }
 
 pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
@@ -74,7 +76,8 @@ pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
         let states = layer.states.map(|len| gpu.storage((plan.sequences * len * 4) as u64));
         Layer { plan: *layer, kept, storage, sides, states }
     });
-    Cache { layers: layers.collect() }
+    let layers = layers.collect();
+    Cache { device: gpu.device.clone(), plan: plan.clone(), layers }
 }
 
 pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], step: &Step<'_>) {
@@ -85,7 +88,7 @@ pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], st
         let (heads, stride) = (plan.kv_heads as u32, side.stride as u32);
         let pieces = match side.kind {
             KvKind::F32 | KvKind::F16 => stride,
-            KvKind::Q8_0 => (side.dim / 32) as u32,
+            KvKind::Q8_0 | KvKind::Q4_0 => (side.dim / 32) as u32,
         };
         let dispatch = Dispatch {
             kernel: Kernel::KvWrite(side.kind),
@@ -129,7 +132,7 @@ pub(crate) fn attend(
         rows: rows as u32,
         heads: together as u32,
         chunks: (keys.words / 4) as u32,
-        words: values.words.div_ceil(BLOCK) as u32,
+        words: (values.words * values.kind.shares()).div_ceil(BLOCK) as u32,
         output: if splits > 1 { Output::Split } else { Output::Whole },
         sight,
         extras,

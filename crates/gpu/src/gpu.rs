@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wgpu::BufferUsages;
 
 use candor_ops::{
-    Attention, Columns, Error, KvFormat, KvPlan, Norm, Ops, Pairing, Prims, Recurrence, Rope, Router, Step, Tensor,
+    Attention, Columns, Error, KvPlan, Norm, Ops, Pairing, Prims, Recurrence, Rope, Router, Step, Stored, Tensor,
     Traffic, Unary,
 };
 
@@ -129,14 +129,17 @@ impl Prims for Gpu {
     }
 
     fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
-        if [plan.keys, plan.values].contains(&KvFormat::Q4_0) {
-            return Err(Error::CacheFormat { format: KvFormat::Q4_0.format(), backend: "a GPU" });
-        }
         plan.check()
     }
 
     fn kv(&mut self, plan: &KvPlan) -> Cache {
         attention::cache(self, plan)
+    }
+
+    fn stored<'a>(&mut self, kv: &'a mut Cache) -> Option<&'a mut dyn Stored> {
+        // What was recorded before comes before what is read or written now.
+        self.recorder.submit(&self.device);
+        Some(kv)
     }
 
     fn rope_table(&mut self, rope: Rope) -> Turns {

@@ -29,7 +29,7 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, heads: u
 fn products(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, heads: usize) {
     let variant = gpu.device.variant;
     let few = x.rows <= MAT_VEC_ROWS;
-    let rounded = (few && takes_bytes(w, variant)).then(|| Rounded::new(gpu, x));
+    let rounded = takes_bytes(w, variant).then(|| Rounded::new(gpu, x));
     let (storage, stride, inputs) = match &rounded {
         Some(rounded) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
         None => (&x.storage, x.quads(), Inputs::Floats),
@@ -37,12 +37,12 @@ fn products(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, heads: usize) {
     let [rows, heads, outputs] = [x.rows, heads, out.width / heads].map(|number| number as u32);
     for part in &w.parts {
         let [a, b, c, d, e] = [w.runs, w.stride, w.tails, part.rows, part.first];
-        let (f, g) = (stride, out.stride as u32);
+        let (f, g, x_runs) = (stride, out.stride as u32, (x.stride / RUN) as u32);
         if few {
             gpu.dispatch(&Dispatch {
                 kernel: Kernel::HeadVec { format: w.format, rows, inputs },
                 buffers: &[&part.storage, storage, &out.storage],
-                numbers: &[a, b, c, d, e, f, g, outputs, (x.stride / RUN) as u32],
+                numbers: &[a, b, c, d, e, f, g, outputs, x_runs],
                 grid: if rows == 0 { [0; 3] } else { [outputs.div_ceil(rows_per_group(rows)), heads, 1] },
             });
         } else {
@@ -51,7 +51,7 @@ fn products(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, heads: usize) {
             let dispatch = Dispatch {
                 kernel: Kernel::HeadMul { format: w.format, tile: tile_of(w, variant) },
                 buffers: &[&part.storage, storage, places, &out.storage],
-                numbers: &[a, b, c, d, e, f, g, outputs, which],
+                numbers: &[a, b, c, d, e, f, g, outputs, x_runs, which],
                 grid: [outputs.div_ceil(TILE), heads, rows.div_ceil(TILE)],
             };
             recorder.dispatch(device, &dispatch);

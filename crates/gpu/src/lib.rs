@@ -3,7 +3,8 @@
 //! [`Gpu`] implements [`candor_ops::Prims`] and [`candor_ops::Ops`]. Operations are recorded into one compute pass that
 //! is submitted when something is read back; `record.rs` says how, `kernel.rs` lists the shaders, `format.rs` the
 //! tensor formats. Nothing here knows a model, and nothing falls back to the processor. What is `unsafe` is to ask the
-//! drivers for their memory (`memory/`) and to give them back shaders that they compiled before (`compiled.rs`).
+//! drivers for their memory (`memory/`) and their products (`packed.rs`), and to give them back shaders that they compiled
+//! before (`compiled.rs`).
 #![deny(unsafe_code)]
 
 mod adapter;
@@ -23,11 +24,13 @@ mod heads;
 mod kernel;
 mod memory;
 mod options;
+mod packed;
 mod places;
 mod product;
 mod record;
 mod recurrent;
 mod rows;
+mod stored;
 mod variant;
 mod weight;
 

@@ -24,30 +24,28 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, store: S
 pub(crate) fn all(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, store: Store) {
     let few = x.rows <= MAT_VEC_ROWS;
     let variant = gpu.device.variant;
-    let wants = |w: &Weight| few && takes_bytes(w, variant);
+    let wants = |w: &Weight| takes_bytes(w, variant);
     let rounded = products.iter().any(|(_, w)| wants(w)).then(|| Rounded::new(gpu, x));
     for (out, w) in products {
         out.rows = x.rows;
-        match &rounded {
-            Some(rounded) if wants(w) => {
-                few_inputs(gpu, out, w, store, &rounded.few(x.rows));
-            }
-            _ if few => {
-                let few = Few { storage: &x.storage, stride: x.quads(), rows: x.rows, inputs: Inputs::Floats };
-                few_inputs(gpu, out, w, store, &few);
-            }
-            _ => many_inputs(gpu, out, x, w, store),
-        }
+        let x = match &rounded {
+            Some(rounded) if wants(w) => rounded.given(x.rows),
+            _ => Given { storage: &x.storage, stride: x.quads(), rows: x.rows, inputs: Inputs::Floats },
+        };
+        if few { few_inputs(gpu, out, w, store, &x) } else { many_inputs(gpu, out, w, store, &x) }
     }
 }
 
-/// Whether few inputs of a matrix are rounded to bytes.
+/// Whether a matrix's inputs are rounded to bytes.
 pub(crate) fn takes_bytes(w: &Weight, variant: Variant) -> bool {
     variant.int8_dot && w.format.block_len() > 1
 }
 
 /// How many inputs of a matrix are held.
 pub(crate) fn tile_of(w: &Weight, variant: Variant) -> Tile {
+    if takes_bytes(w, variant) {
+        return Tile::Bytes;
+    }
     // The range of BF16 is what it is there for, and F32 is for those who want it exact.
     let halves = variant.f16 && !matches!(w.format, Format::F32 | Format::Bf16);
     if halves { Tile::Halves } else { Tile::Floats }
@@ -75,20 +73,20 @@ impl Rounded {
         Rounded { storage, stride: stride as u32 }
     }
 
-    fn few(&self, rows: usize) -> Few<'_> {
-        Few { storage: &self.storage, stride: self.stride, rows, inputs: Inputs::Bytes }
+    fn given(&self, rows: usize) -> Given<'_> {
+        Given { storage: &self.storage, stride: self.stride, rows, inputs: Inputs::Bytes }
     }
 }
 
-/// Few rows of inputs.
-struct Few<'a> {
+/// Rows of inputs.
+struct Given<'a> {
     storage: &'a Storage,
     stride: u32,
     rows: usize,
     inputs: Inputs,
 }
 
-fn few_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Few<'_>) {
+fn few_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Given<'_>) {
     let rows = x.rows as u32;
     for part in &w.parts {
         let groups = part.rows.div_ceil(rows_per_group(rows));
@@ -101,16 +99,15 @@ fn few_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Few<'_>) {
     }
 }
 
-fn many_inputs(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, store: Store) {
+fn many_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Given<'_>) {
     let Gpu { device, recorder, places, .. } = gpu;
     let (places, which) = places.count(device, recorder, x.rows);
     let tile = tile_of(w, device.variant);
     for part in &w.parts {
-        let strides = [x.quads(), out.stride as u32];
         let dispatch = Dispatch {
             kernel: Kernel::MatMul { format: w.format, tile, store },
-            buffers: &[&part.storage, &x.storage, places, &out.storage],
-            numbers: &[w.runs, w.stride, w.tails, part.rows, part.first, strides[0], strides[1], which],
+            buffers: &[&part.storage, x.storage, places, &out.storage],
+            numbers: &[w.runs, w.stride, w.tails, part.rows, part.first, x.stride, out.stride as u32, which],
             grid: [part.rows.div_ceil(TILE), (x.rows as u32).div_ceil(TILE), 1],
         };
         recorder.dispatch(device, &dispatch);

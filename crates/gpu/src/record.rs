@@ -113,8 +113,7 @@ impl Recorder {
     /// the device has failed.
     pub(crate) fn read(&mut self, device: &Device, from: &Storage, bytes: u64, out: &mut dyn FnMut(&[u8])) {
         if self.staging.as_ref().is_none_or(|staging| staging.buffer.size() < bytes) {
-            let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-            self.staging = Some(device.buffer(bytes.next_power_of_two(), usage));
+            self.staging = Some(device.staging(bytes.next_power_of_two()));
             self.counters.buffers += 1;
         }
         let Some(staging) = &self.staging else { return };
@@ -129,7 +128,20 @@ impl Recorder {
         device.queue.submit([encoder.finish()]);
         self.counters.submits += 1;
         self.counters.bytes_read += bytes;
-        if device.fault.get().is_some() {
+        device.mapped(staging, bytes, out);
+    }
+}
+
+impl Device {
+    /// A buffer from which the host reads.
+    pub(crate) fn staging(&self, bytes: u64) -> Storage {
+        self.buffer(bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)
+    }
+
+    /// Waits until what was submitted is done, and shows `out` the first `bytes` of a buffer; nothing where the device has
+    /// failed.
+    pub(crate) fn mapped(&self, staging: &Storage, bytes: u64, out: &mut dyn FnMut(&[u8])) {
+        if self.fault.get().is_some() {
             return;
         }
         let (done, mapped) = std::sync::mpsc::channel();
@@ -137,17 +149,17 @@ impl Recorder {
             // Nobody listens any more where the wait below has timed out.
             let _ = done.send(result);
         });
-        device.wait();
-        match answer(&mapped, device) {
+        self.wait();
+        match answer(&mapped, self) {
             Some(Ok(())) => match staging.buffer.get_mapped_range(0..bytes) {
                 Ok(view) => {
                     out(&view);
                     drop(view);
                 }
-                Err(error) => device.fault.set(format!("reading back: {error}")),
+                Err(error) => self.fault.set(format!("reading back: {error}")),
             },
-            Some(Err(error)) => device.fault.set(format!("reading back: {error}")),
-            None => device.fault.set("reading back: the device does not answer".to_owned()),
+            Some(Err(error)) => self.fault.set(format!("reading back: {error}")),
+            None => self.fault.set("reading back: the device does not answer".to_owned()),
         }
         staging.buffer.unmap();
     }

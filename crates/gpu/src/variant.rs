@@ -1,31 +1,30 @@
 //! Which ways of computing a device is asked for, and which an adapter has.
 
-use wgpu::{Adapter, Backend, DeviceType, Features};
+use wgpu::{Adapter, DeviceType, Features};
 
-use crate::Error;
+use crate::{Error, packed};
 
 /// Ways of computing. Sums differ in their order; 8-bit and half inputs also round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Variant {
     /// Sums within subgroups by the device's own instructions, not through workgroup memory.
     pub subgroups: bool,
-    /// Few inputs of quantized weights are rounded to 8 bits in blocks of 32, as on the CPU, and multiplied as integers.
+    /// Inputs of quantized weights are rounded to 8 bits in blocks of 32, as on the CPU, and multiplied as integers.
     pub int8_dot: bool,
-    /// Many inputs of a product, and the weights, are held as halves in workgroup memory.
+    /// Many inputs of a product, and the weights, are held as halves in workgroup memory, but where they are rounded to 8 bits.
     pub f16: bool,
 }
 
 impl Variant {
     /// What the adapter has and is quick at.
     ///
-    /// Every shader language has products of packed bytes, but Metal has them only spelled out, and so may a browser. A
-    /// processor that plays GPU is no quicker with either, and stays exact.
+    /// A processor that plays GPU is no quicker with bytes or halves, and stays exact.
     pub(crate) fn of(adapter: &Adapter) -> Variant {
         let (info, features) = (adapter.get_info(), adapter.features());
         let hardware = info.device_type != DeviceType::Cpu;
         Variant {
             subgroups: features.contains(Features::SUBGROUP),
-            int8_dot: hardware && matches!(info.backend, Backend::Vulkan | Backend::Dx12),
+            int8_dot: packed::multiplies_bytes(adapter) && hardware,
             f16: hardware && features.contains(Features::SHADER_F16),
         }
     }

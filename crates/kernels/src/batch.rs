@@ -20,6 +20,8 @@ pub enum Form {
     TwoBf16,
     /// As they are.
     F32,
+    /// Rounded to 8 bits: 256 columns share a float, 32 of them a whole number.
+    Int8,
 }
 
 /// How inputs are packed: in pieces of up to `inputs` rows of up to `cols` columns, each filled by itself.

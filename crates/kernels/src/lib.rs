@@ -12,6 +12,7 @@ mod function;
 mod isa;
 mod lanes;
 mod order;
+mod panel;
 mod probe;
 mod scalar;
 mod scan;

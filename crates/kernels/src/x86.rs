@@ -5,6 +5,7 @@ mod attention;
 mod avx2;
 mod avx512;
 mod batch;
+mod superblocks;
 
 pub(crate) use amx::Amx;
 pub(crate) use avx2::Avx2;

@@ -101,9 +101,7 @@ impl<B: Ops> Decoder<B> {
         Decoder::<Shapes>::check(gguf, 1)?;
         let divided = part.begin == Begin::Stream || part.layers.start > 0;
         if divided && Config::from_gguf(gguf)?.crosses() {
-            return Err(Error::Unsupported(
-                "a model whose layers hand on more than the stream cannot be divided over devices".into(),
-            ));
+            return Err(Error::Undivided);
         }
         Decoder::load_unchecked(gguf, ops, part)
     }

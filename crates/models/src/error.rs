@@ -38,6 +38,9 @@ pub enum Error {
     /// The file asks for something that the wiring does not do.
     #[error("{0}")]
     Unsupported(String),
+    /// A part was asked for of a model that is whole or nothing.
+    #[error("a model whose layers hand on more than the stream cannot be divided over devices")]
+    Undivided,
     /// A required tensor is absent.
     #[error("tensor {0} is missing")]
     MissingTensor(String),

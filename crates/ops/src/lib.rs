@@ -37,7 +37,7 @@ pub use rope::{Pairing, Rope};
 pub use router::{Choosing, Gate, Router};
 pub use shapes::{Shapes, Work};
 pub use step::Step;
-pub use stored::{Prefix, Stored, check_len, put_floats, take_floats};
+pub use stored::{Extent, Prefix, Stored, put_floats, take_floats};
 pub use tap::{Recorder, Tap, Tapped};
 pub use tensor::{Error, Tensor};
 pub use unary::Unary;

@@ -1,6 +1,9 @@
-//! Caches as bytes, to be written to a file and read back by the same backend. What the file is, is not known here.
+//! Caches as bytes, to be written to a file and read back by any backend. What the file is, is not known here.
+//!
+//! A layer is the keys of all heads, then their values, then its states. A head is a row for each place that is taken, in the
+//! blocks of the cache's format as files of weights have them. States are f32, as their operations define them.
 
-use crate::Error;
+use crate::{Error, KvFormat, KvPlan};
 
 /// What a layer keeps of the beginning of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,17 +18,71 @@ pub struct Prefix {
 
 /// A cache whose contents can be taken out and put back, to the bit.
 pub trait Stored {
-    /// A name for the order and meaning of the bytes: caches of the same plan and layout understand each other.
-    fn layout(&self) -> String;
     /// Layers of the cache.
     fn layers(&self) -> usize;
     /// Appends what the layer keeps to `out`.
-    fn save(&self, out: &mut Vec<u8>, prefix: Prefix);
-    /// Takes back what [`Stored::save`] gave for the same prefix.
     ///
     /// # Errors
-    /// If there are too few bytes or too many, or fewer positions in the cache; nothing is changed then.
+    /// If the device has failed.
+    fn save(&mut self, out: &mut Vec<u8>, prefix: Prefix) -> Result<(), Error>;
+    /// Takes back what [`Stored::save`] gave for the same prefix, on whatever backend.
+    ///
+    /// # Errors
+    /// If there are too few bytes or too many, or fewer positions in the cache, and nothing is changed then; or if the
+    /// device has failed.
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error>;
+}
+
+/// How much a layer keeps of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Key and value heads.
+    pub heads: usize,
+    /// Positions of a head: all, or the last ones, position `p` at place `p % kept`.
+    pub places: usize,
+    /// Bytes of a head's key at a position, and of its value.
+    pub rows: [usize; 2],
+    /// Numbers of each state.
+    pub states: [usize; 3],
+}
+
+impl Extent {
+    /// Bytes of all of it; `None` where no machine could hold them.
+    pub fn bytes(&self) -> Option<usize> {
+        let row = self.rows.iter().sum::<usize>();
+        let heads = self.heads.checked_mul(self.places)?.checked_mul(row)?;
+        heads.checked_add(self.states.iter().sum::<usize>().checked_mul(4)?)
+    }
+}
+
+impl KvPlan {
+    /// How much a layer keeps of a prefix.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    pub fn extent(&self, prefix: Prefix) -> Extent {
+        let layer = &self.layers[prefix.layer];
+        let places = prefix.positions.min(self.kept(prefix.layer));
+        let row = |format: KvFormat, dim| format.format().row_bytes(dim).unwrap_or(0);
+        let rows = match layer.kv_heads {
+            0 => [0; 2],
+            _ => [row(self.keys, layer.key_dim), row(self.values, layer.value_dim)],
+        };
+        Extent { heads: layer.kv_heads, places, rows, states: layer.states }
+    }
+
+    /// The same where as many bytes came as it should be.
+    ///
+    /// # Errors
+    /// [`Error::Stored`] if not, or if there are more positions in the prefix than in the cache.
+    pub fn extent_of(&self, prefix: Prefix, bytes: usize) -> Result<Extent, Error> {
+        let extent = self.extent(prefix);
+        let expected = extent.bytes().filter(|_| prefix.positions <= self.context);
+        if expected == Some(bytes) {
+            return Ok(extent);
+        }
+        Err(Error::Stored { layer: prefix.layer, expected: expected.unwrap_or(usize::MAX), got: bytes })
+    }
 }
 
 /// Takes as many numbers off the front as `out` has room for.
@@ -43,15 +100,4 @@ pub fn take_floats(bytes: &mut &[u8], out: &mut [f32]) {
 /// Appends numbers.
 pub fn put_floats(out: &mut Vec<u8>, values: &[f32]) {
     out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-}
-
-/// Whether as many bytes came as should.
-///
-/// # Errors
-/// [`Error::Stored`] if not.
-pub fn check_len(layer: usize, expected: Option<usize>, got: usize) -> Result<(), Error> {
-    if expected == Some(got) {
-        return Ok(());
-    }
-    Err(Error::Stored { layer, expected: expected.unwrap_or(usize::MAX), got })
 }

@@ -81,14 +81,6 @@ pub enum Error {
         /// Width of a head.
         dim: usize,
     },
-    /// A cache was asked for in a format that the backend does not have.
-    #[error("cache in {}: cannot be kept on {backend} (f16 and q8_0 can)", format.name().to_lowercase())]
-    CacheFormat {
-        /// The format.
-        format: Format,
-        /// The backend.
-        backend: &'static str,
-    },
     /// A device has failed, or cannot hold what it was given.
     #[error("{device}: {what}")]
     Device {

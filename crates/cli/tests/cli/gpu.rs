@@ -3,7 +3,7 @@
 
 use std::{fs, time::Duration};
 
-use candor_testing::has_gpu;
+use candor_testing::{fixtures, has_gpu};
 use serde_json::Value;
 
 use crate::{
@@ -48,6 +48,52 @@ fn answers_and_conversations_are_those_of_the_processor() {
     let said = "Hello\nHow are you?\n";
     let outcome = on(&gpu, &chat).stdin(said).outcome();
     assert_eq!((outcome.code, outcome.stdout), (0, candor(chat).stdin(said).text()), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_kept_prompt_goes_on_on_either_device() {
+    let Some(gpu) = gpu() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let run = |device: &str, file: &str| {
+        let path = folder.path().join(file);
+        let flags = ["-n", "6", "--temp", "0", "-c", "128", "-v", "--prompt-cache", path.to_str().unwrap()];
+        let outcome = on(device, &[&["run", "-p", "Once upon a time"][..], &flags].concat()).outcome();
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        let line = outcome.stderr.lines().find_map(|line| line.strip_prefix("prompt: ")).expect("a line on the prompt");
+        (outcome.stdout, line.starts_with("0 "))
+    };
+    let (text, _) = run("cpu", "of the processor");
+    assert_eq!(run(&gpu, "of the GPU"), (text.clone(), false));
+    for file in ["of the processor", "of the GPU"] {
+        for device in [&gpu, "cpu"] {
+            assert_eq!(run(device, file).0, text, "{file} on {device}");
+            assert!(run(device, file).1, "{file} on {device}: nothing is computed again");
+        }
+    }
+}
+
+#[test]
+fn a_model_that_cannot_be_divided_says_what_can_be_asked_for() {
+    let (Some(gpu), Some(fixtures)) = (gpu(), fixtures()) else { return };
+    let path = fixtures.join("arch/rwkv7/model.gguf");
+    let run = |layers: &str| {
+        let model = path.to_str().unwrap();
+        on(&gpu, &["run", model, "-p", "a", "-n", "1", "--raw", "--temp", "0", "-ngl", layers]).outcome()
+    };
+    let outcome = run("1");
+    assert_eq!(
+        (outcome.code, problem(&outcome)),
+        (
+            1,
+            vec![
+                "error: a model whose layers hand on more than the stream cannot be divided over devices",
+                "hint: -ngl all gives all of it to one GPU, -ngl 0 to the processor; -ngl auto chooses",
+            ]
+        )
+    );
+    for layers in ["all", "0", "auto"] {
+        assert_eq!(run(layers).code, 0, "{layers}");
+    }
 }
 
 #[test]

@@ -1,72 +1,63 @@
-//! The cache's contents as bytes: the units of each head as they lie in memory, and the states.
+//! The cache's contents as bytes: keys out of their panels, values without what fills their rows up, states in order.
 
-use candor_ops::{Error, Prefix, Stored, check_len, put_floats, take_floats};
+use candor_ops::{Error, Extent, Prefix, Stored, put_floats, take_floats};
 
-use super::{Kv, Layer, PANEL, Store};
+use super::{Kv, PANEL};
 
-impl Layer {
-    /// Bytes of keys and of values of a head's first positions, as far as there is room for them; more than there is for
-    /// a cache that begins again at its start.
-    fn head_bytes(&self, positions: usize) -> [usize; 2] {
-        let Layer { keys, values, .. } = self;
-        [positions.div_ceil(PANEL).min(keys.units) * keys.unit, positions.min(values.units) * values.unit]
-    }
-
-    fn bytes(&self, positions: usize) -> Option<usize> {
-        let head: usize = self.head_bytes(positions).iter().sum();
-        head.checked_mul(self.plan.kv_heads)?.checked_add(self.plan.states.iter().sum::<usize>().checked_mul(4)?)
-    }
-
-    fn heads(&self, sequence: usize) -> std::ops::Range<usize> {
-        sequence * self.plan.kv_heads..(sequence + 1) * self.plan.kv_heads
-    }
-}
-
-impl Store {
-    fn head_mut(&mut self, head: usize) -> &mut [u8] {
-        let bytes = self.units * self.unit;
-        &mut self.bytes.get_mut()[head * bytes..][..bytes]
+impl Kv {
+    fn heads(&self, prefix: Prefix, extent: Extent) -> std::ops::Range<usize> {
+        let first = prefix.sequence * self.layers[prefix.layer].plan.kv_heads;
+        first..first + extent.heads
     }
 }
 
 impl Stored for Kv {
-    /// Instruction sets lay keys out alike, but do not compute them alike to the bit.
-    fn layout(&self) -> String {
-        format!("cpu {}", self.isa)
-    }
-
     fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    fn save(&self, out: &mut Vec<u8>, prefix: Prefix) {
+    fn save(&mut self, out: &mut Vec<u8>, prefix: Prefix) -> Result<(), Error> {
+        let extent = self.plan.extent(prefix);
+        let [key, value] = extent.rows;
         let layer = &self.layers[prefix.layer];
-        let [keys, values] = layer.head_bytes(prefix.positions);
-        for head in layer.heads(prefix.sequence) {
-            out.extend_from_slice(&layer.keys.head(head).bytes[..keys]);
-            out.extend_from_slice(&layer.values.head(head).bytes[..values]);
+        for head in self.heads(prefix, extent) {
+            let panels = layer.keys.head(head);
+            for place in 0..extent.places {
+                let first = out.len();
+                out.resize(first + key, 0);
+                panels.kernels.take_key(&mut out[first..], panels.range(place / PANEL, 1), place % PANEL);
+            }
         }
-        for (states, len) in layer.states.iter().zip(layer.plan.states) {
-            put_floats(out, &states[prefix.sequence * len..][..len]);
+        for head in self.heads(prefix, extent) {
+            let rows = layer.values.head(head);
+            (0..extent.places).for_each(|place| out.extend_from_slice(&rows.range(place, 1)[..value]));
         }
+        for state in &layer.states {
+            put_floats(out, &state.in_order(prefix.sequence));
+        }
+        Ok(())
     }
 
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error> {
-        let context = self.plan.context;
+        let extent = self.plan.extent_of(prefix, bytes.len())?;
+        let [key, value] = extent.rows;
+        let heads = self.heads(prefix, extent);
         let layer = &mut self.layers[prefix.layer];
-        let expected = layer.bytes(prefix.positions).filter(|_| prefix.positions <= context);
-        check_len(prefix.layer, expected, bytes.len())?;
-        let [keys, values] = layer.head_bytes(prefix.positions);
-        let mut rest = bytes;
-        for head in layer.heads(prefix.sequence) {
-            for (store, len) in [(&mut layer.keys, keys), (&mut layer.values, values)] {
-                let (front, back) = rest.split_at(len);
-                store.head_mut(head)[..len].copy_from_slice(front);
-                rest = back;
-            }
+        let (keys, rest) = bytes.split_at(extent.heads * extent.places * key);
+        let (values, mut rest) = rest.split_at(extent.heads * extent.places * value);
+        let places = || heads.clone().flat_map(|head| (0..extent.places).map(move |place| (head, place)));
+        for ((head, place), bytes) in places().zip(keys.chunks_exact(key.max(1))) {
+            let kernels = layer.keys.kernels;
+            kernels.give_key(layer.keys.unit_mut(head, place / PANEL), place % PANEL, bytes);
         }
-        for (states, len) in layer.states.iter_mut().zip(layer.plan.states) {
-            take_floats(&mut rest, &mut states[prefix.sequence * len..][..len]);
+        for ((head, place), bytes) in places().zip(values.chunks_exact(value.max(1))) {
+            // Beyond the value there are zeros from the beginning on.
+            layer.values.unit_mut(head, place)[..value].copy_from_slice(bytes);
+        }
+        for state in &mut layer.states {
+            let mut numbers = vec![0.0; state.len];
+            take_floats(&mut rest, &mut numbers);
+            state.put_in_order(prefix.sequence, &numbers);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ pub(crate) struct Attend {
     pub(crate) heads: u32,
     /// `vec4`s of a key.
     pub(crate) chunks: u32,
-    /// Words of a value per invocation.
+    /// Words of a value, or bytes, per invocation.
     pub(crate) words: u32,
     pub(crate) output: Output,
     pub(crate) sight: Sight,

@@ -93,6 +93,7 @@ impl Kernel {
             Kernel::KvWrite(KvKind::F16) => {
                 (vec![], vec![shader!("kv_write"), shader!("cache/half"), shader!("cache/pack_f16")])
             }
+            Kernel::KvWrite(KvKind::Q4_0) => (vec![], vec![shader!("kv_write_q4_0"), shader!("cache/half")]),
             Kernel::KvWrite(KvKind::Q8_0) => (vec![], vec![shader!("kv_write_q8_0"), shader!("cache/half")]),
             Kernel::Attend(attend) => {
                 let constants = vec![
@@ -107,11 +108,13 @@ impl Kernel {
                     KvKind::F32 => shader!("cache/keys_f32"),
                     KvKind::F16 => shader!("cache/keys_f16"),
                     KvKind::Q8_0 => shader!("cache/keys_q8_0"),
+                    KvKind::Q4_0 => shader!("cache/keys_q4_0"),
                 };
                 let values = match attend.values {
                     KvKind::F32 => shader!("cache/values_f32"),
                     KvKind::F16 => shader!("cache/values_f16"),
                     KvKind::Q8_0 => shader!("cache/values_q8_0"),
+                    KvKind::Q4_0 => shader!("cache/values_q4_0"),
                 };
                 let share = if variant.subgroups { shader!("attend_subgroup") } else { shader!("attend_plain") };
                 let pieces = vec![shader!("attend"), share, keys, values, attend.sight.source()];
@@ -159,11 +162,12 @@ fn few_inputs(which: &'static str, (format, rows, inputs): (Format, u32, Inputs)
 
 /// A product in tiles.
 fn many_inputs(which: &'static str, format: Format, tile: Tile) -> Vec<&'static str> {
-    let tile = match tile {
-        Tile::Floats => shader!("mat_mul_f32"),
-        Tile::Halves => shader!("mat_mul_f16"),
+    let product = match tile {
+        Tile::Floats => &[shader!("mat_mul"), shader!("mat_mul_f32")][..],
+        Tile::Halves => &[shader!("mat_mul"), shader!("mat_mul_f16")],
+        Tile::Bytes => &[shader!("mat_mul_bytes")],
     };
-    [&[which, shader!("mat_mul"), tile], decode(format)].concat()
+    [&[which], product, decode(format)].concat()
 }
 
 fn route_source(route: Route, reduce: &'static str) -> Parts {

@@ -13,6 +13,11 @@ fn inputs_of(format: Format) -> Vec<Inputs> {
     if format.block_len() == 1 { vec![Inputs::Floats] } else { vec![Inputs::Floats, Inputs::Bytes] }
 }
 
+fn tiles_of(format: Format) -> impl Iterator<Item = Tile> {
+    let bytes = (format.block_len() > 1).then_some(Tile::Bytes);
+    [Tile::Floats, Tile::Halves].into_iter().chain(bytes)
+}
+
 const FUNCTIONS: [Function; 14] = [
     Function::Silu,
     Function::Gelu,
@@ -63,7 +68,7 @@ fn all() -> Vec<Kernel> {
             kernels.push(Kernel::ExpertVec { format, inputs });
             kernels.extend([1, 8].map(|rows| Kernel::HeadVec { format, rows, inputs }));
         }
-        for tile in [Tile::Floats, Tile::Halves] {
+        for tile in tiles_of(format) {
             kernels.extend([Kernel::ExpertMul { format, tile }, Kernel::HeadMul { format, tile }]);
         }
         for store in [Store::Set, Store::Add] {
@@ -71,7 +76,7 @@ fn all() -> Vec<Kernel> {
                 let rows = 1..=MAT_VEC_ROWS as u32;
                 kernels.extend(rows.map(|rows| Kernel::MatVec { format, rows, inputs, store }));
             }
-            kernels.extend([Tile::Floats, Tile::Halves].map(|tile| Kernel::MatMul { format, tile, store }));
+            kernels.extend(tiles_of(format).map(|tile| Kernel::MatMul { format, tile, store }));
         }
     }
     kernels.extend(FUNCTIONS.map(Kernel::Unary));
@@ -88,7 +93,7 @@ fn all() -> Vec<Kernel> {
             kernels.extend([1, 16, 128, 2000].map(|keys| Kernel::Recur(Recur { keys, fading, erase, bonus })));
         }
     }
-    let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0];
+    let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0, KvKind::Q4_0];
     kernels.extend(kinds.map(Kernel::KvWrite));
     for (keys, values) in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
         for (rows, heads, output) in [(1, 8, Output::Split), (2, 7, Output::Whole)] {

@@ -1,6 +1,6 @@
 // Attention of ROWS rows of one sequence, HEADS query heads of each, which all share a key and value head: over a span of
 // positions, 64 at a time with a running softmax. Grid: (splits, key and value heads * tiles of query heads, rows / ROWS).
-// From outside: ROWS, HEADS, CHUNKS (vec4s of a key), WORDS (words of a value per invocation), SPLIT, the cache's
+// From outside: ROWS, HEADS, CHUNKS (vec4s of a key), WORDS (words of a value, or bytes, per invocation), SPLIT, the cache's
 // formats, `share` and `highest` (attend_plain or attend_subgroup), `seen` (the positions that a row sees, by its own and
 // its sequence's end), `adjusted` (a score with what a layer does to it) and `sink`. Query n of a tile is head n % HEADS
 // of row n / HEADS.
@@ -166,7 +166,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         }
         for (var v = 0u; v < WORDS; v++) {
             for (var e = 0u; e < VALUE_ELEMENTS; e++) {
-                let d = (lid + v * WG) * VALUE_ELEMENTS + e;
+                let d = column(lid + v * WG, e);
                 if d < p.value_dim {
                     out[at + d] = element(acc[n * WORDS + v], e) * factor;
                 }

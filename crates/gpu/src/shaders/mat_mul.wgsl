@@ -1,6 +1,7 @@
 // A tile of 64 rows of inputs by 64 rows of the matrix, a run of 16 columns at a time through workgroup memory; each of
 // the 128 invocations sums 8 x 4. From outside: which rows these are and where sums go (mat_mul_all, mat_mul_experts or
 // mat_mul_heads), and `Quad`, `narrow` and `wide` (mat_mul_f32 or mat_mul_f16).
+alias Input = vec4<f32>;
 const SIDE = 64u;
 // Quads of a row, and one that keeps the banks of neighbouring rows apart.
 const LINE = 5u;
@@ -17,7 +18,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     // The first half of the invocations loads weights, the second inputs: a run each.
     let line = lid & 63u;
     let row = matrix_row(work, line);
-    let input = input_row(work, min(line, work.inputs - 1u));
+    let input = input_row(work, min(line, work.inputs - 1u)) + input_run(work) * 4u;
     // Rows of the matrix are i, i + 16 .., of the inputs j, j + 8 ..
     let i = lid & 15u;
     let j = lid >> 4u;

@@ -13,7 +13,7 @@ struct P {
 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> x: array<Input>;
 @group(0) @binding(3) var<storage, read> sorted: array<u32>;
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
 
@@ -40,8 +40,17 @@ fn matrix_row(work: Work, line: u32) -> u32 {
     return (clamp(row, p.first, p.first + p.rows - 1u) - p.first) * p.stride;
 }
 
+// Where a row of inputs begins, and how many runs of it come before those of the product, and there are in all.
 fn input_row(work: Work, line: u32) -> u32 {
     return sorted[work.choices + line] / p.same * p.x_stride;
+}
+
+fn input_run(work: Work) -> u32 {
+    return 0u;
+}
+
+fn input_runs() -> u32 {
+    return p.runs;
 }
 
 fn store(work: Work, line: u32, column: u32, sum: f32) {

@@ -8,11 +8,12 @@ struct P {
     x_stride: u32,
     out_stride: u32,
     outputs: u32, // of a head
+    x_runs: u32, // of a row of inputs
     count: u32,
 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> x: array<Input>;
 @group(0) @binding(3) var<storage, read> step: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
 
@@ -34,8 +35,17 @@ fn matrix_row(work: Work, line: u32) -> u32 {
     return (clamp(row, p.first, p.first + p.rows - 1u) - p.first) * p.stride;
 }
 
+// Where a row of inputs begins, and how many runs of it come before those of the product, and there are in all.
 fn input_row(work: Work, line: u32) -> u32 {
-    return (work.first_x + line) * p.x_stride + work.head * p.runs * 4u;
+    return (work.first_x + line) * p.x_stride;
+}
+
+fn input_run(work: Work) -> u32 {
+    return work.head * p.runs;
+}
+
+fn input_runs() -> u32 {
+    return p.x_runs;
 }
 
 fn store(work: Work, line: u32, column: u32, sum: f32) {

@@ -33,6 +33,9 @@ fn a_long_text_is_the_reference_in_one_go_and_token_by_token() {
         long((8, 2, 64, 96), (KvFormat::Q8_0, KvFormat::Q8_0)),
         long((1, 1, 33, 64), (KvFormat::F32, KvFormat::Q8_0)),
         long((6, 3, 32, 20), (KvFormat::Q8_0, KvFormat::F16)),
+        long((8, 2, 64, 96), (KvFormat::Q4_0, KvFormat::Q4_0)),
+        long((4, 1, 128, 256), (KvFormat::F16, KvFormat::Q4_0)),
+        long((3, 3, 160, 32), (KvFormat::Q4_0, KvFormat::Q8_0)),
     ] {
         let case = Case { lengths: [330, 90], ..case };
         let want = attended(&mut Reference, &case, 1000);
@@ -167,14 +170,17 @@ fn masks_caps_and_biases_are_the_reference() {
 /// A cache that keeps no more than rows of a step can see.
 #[test]
 fn a_ring_is_the_same_as_the_whole_cache() {
-    let rings = [Mask::Window(30), Mask::Window(256), Mask::Chunk(100), Mask::Window(20)];
+    let rings = [Mask::Window(30), Mask::Window(256), Mask::Chunk(100), Mask::Window(20), Mask::Window(20)];
     for (name, mut gpu) in vector_backends() {
         for (i, mask) in rings.into_iter().enumerate() {
-            let eight = (KvFormat::Q8_0, KvFormat::F32);
-            let format = if i == 3 { eight } else { (KvFormat::F16, KvFormat::F16) };
-            let lengths = if i == 3 { [300, 0] } else { [700, 357] };
+            let format = match i {
+                3 => (KvFormat::Q8_0, KvFormat::F32),
+                4 => (KvFormat::Q4_0, KvFormat::Q4_0),
+                _ => (KvFormat::F16, KvFormat::F16),
+            };
+            let lengths = if i >= 3 { [300, 0] } else { [700, 357] };
             let case = Case { lengths, ..long((4, 2, 32, 32), format) };
-            let chunks = [[51, 51], [100, 100], [51, 100], [1, 1]][i];
+            let chunks = [[51, 51], [100, 100], [51, 100], [1, 1], [1, 1]][i];
             check(&name, &mut gpu, (&case, &Rules { mask, ring: true, ..Rules::default() }), chunks);
         }
     }

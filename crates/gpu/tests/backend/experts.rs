@@ -92,7 +92,7 @@ enum Seen {
 fn seen(gpu: &Gpu, format: Format, is_few: bool) -> Seen {
     let wide = matches!(format, Format::F32 | Format::Bf16);
     match is_few {
-        true if gpu.variant().int8_dot && format.block_len() > 1 => Seen::Bytes,
+        _ if gpu.variant().int8_dot && format.block_len() > 1 => Seen::Bytes,
         false if gpu.variant().f16 && !wide => Seen::Halves,
         _ => Seen::Exact,
     }

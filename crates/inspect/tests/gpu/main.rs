@@ -10,7 +10,7 @@ use std::io::Write;
 use candor::{
     Device, LoadOptions, SessionOptions,
     gguf::{Format, Gguf, Writer},
-    gpu::{AdapterChoice, GpuOptions, adapters},
+    gpu::{AdapterChoice, GpuOptions, Variant, adapters},
     ops::KvFormat,
 };
 use candor_gpu::ShaderEdit;
@@ -18,6 +18,16 @@ use candor_testing::{Random, Tiny};
 
 /// More tokens than a GPU multiplies without tiles.
 const PROMPT: [u32; 12] = [1, 262, 270, 5, 300, 262, 8, 281, 35, 290, 263, 275];
+
+/// Products of bytes, which a software adapter does not choose by itself.
+const BYTES: Variant = Variant { subgroups: false, int8_dot: true, f16: false };
+
+/// [`gpu`], but with this way of computing.
+fn gpu_with(variant: Option<Variant>, edits: &[ShaderEdit]) -> Option<LoadOptions> {
+    let mut options = gpu(edits)?;
+    options.gpu.variant = variant;
+    Some(options)
+}
 
 /// A healthy GPU, or one with faults; `None` where there is none.
 fn gpu(edits: &[ShaderEdit]) -> Option<LoadOptions> {

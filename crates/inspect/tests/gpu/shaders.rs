@@ -1,6 +1,6 @@
 //! Faults planted in the text of shaders: `verify` fails at the operation, and `diagnose` names it from a trace.
 
-use candor::{Model, SessionOptions, gguf::Format};
+use candor::{Model, SessionOptions, gguf::Format, gpu::Variant};
 use candor_gpu::ShaderEdit;
 use candor_inspect::{
     Diagnosis, Origin, diagnose,
@@ -11,7 +11,7 @@ use candor_inspect::{
     verify::{Depth, Prompt, Verdict, VerifyOptions, verify_opened},
 };
 
-use crate::{PROMPT, gpu, model};
+use crate::{BYTES, PROMPT, gpu, gpu_with, model};
 
 /// A fault, the architecture that has the operation, and what must be named.
 struct Fault {
@@ -129,10 +129,44 @@ const FAULTS: &[Fault] = &[
     },
 ];
 
+/// Those of products with inputs of 8 bits.
+const FAULTS_OF_BYTES: &[Fault] = &[
+    Fault {
+        name: "round: bytes of half the size",
+        arch: "llama",
+        edits: &[edit("Round", "127.0 / most", "63.0 / most")],
+        class: "matmul3 Q4_0",
+        value: "Qcur.mul_mat-0",
+        known: None,
+    },
+    Fault {
+        name: "mat_mul of bytes: half of the offsets",
+        arch: "llama",
+        edits: &[edit("MatMul { format: Q4_0, tile: Bytes", "(f.y + f.w)", "f.y")],
+        class: "matmul3 Q4_0",
+        value: "Qcur.mul_mat-0",
+        known: None,
+    },
+    Fault {
+        name: "mat_mul of bytes: the first halves twice",
+        arch: "llama",
+        edits: &[edit("MatMul { format: Q4_0, tile: Bytes", "sums_of(high,", "sums_of(low,")],
+        class: "matmul3 Q4_0",
+        value: "Qcur.mul_mat-0",
+        known: None,
+    },
+];
+
+/// All of them, each with the way of computing that has its shader.
+fn faults() -> impl Iterator<Item = (Option<Variant>, &'static Fault)> {
+    let of_bytes = FAULTS_OF_BYTES.iter().map(|fault| (Some(BYTES), fault));
+    FAULTS.iter().map(|fault| (None, fault)).chain(of_bytes)
+}
+
 #[test]
 fn a_broken_shader_fails_verify_by_the_name_of_its_operation() {
-    for Fault { name, arch, edits, class, .. } in FAULTS {
-        let Some(load) = gpu(edits) else { return };
+    for (variant, Fault { name, arch, edits, class, .. }) in faults() {
+        let Some(load) = gpu_with(variant, edits) else { return };
         let options =
             VerifyOptions { load, prompt: Prompt::Ids(PROMPT.to_vec()), depth: Depth::Quick, ..Default::default() };
         let report = verify_opened(model(arch, Format::Q4_0), &[], &options).unwrap();
@@ -147,18 +181,17 @@ fn a_broken_shader_fails_verify_by_the_name_of_its_operation() {
         let failure = found[0].failure.as_deref().unwrap_or_else(|| panic!("{name}: trusted"));
         assert!(failure.starts_with(class), "{name}: {failure}");
     }
-    let Some(load) = gpu(&[]) else { return };
-    for arch in ["llama", "qwen3"] {
-        let load = load.clone();
+    for (arch, variant) in [("llama", None), ("qwen3", None), ("llama", Some(BYTES))] {
+        let Some(load) = gpu_with(variant, &[]) else { return };
         let options = VerifyOptions { load, prompt: Prompt::Ids(PROMPT.to_vec()), ..Default::default() };
         let report = verify_opened(model(arch, Format::Q4_0), &[], &options).unwrap();
-        assert_eq!(report.verdict, Verdict::Pass, "{arch}: {report:#?}");
+        assert_eq!(report.verdict, Verdict::Pass, "{arch}, {variant:?}: {report:#?}");
     }
 }
 
 /// Diagnoses what a GPU with the faults computes.
-fn diagnosed(arch: &'static str, edits: &[ShaderEdit]) -> Option<Diagnosis> {
-    let options = gpu(edits)?;
+fn diagnosed(arch: &'static str, variant: Option<Variant>, edits: &[ShaderEdit]) -> Option<Diagnosis> {
+    let options = gpu_with(variant, edits)?;
     let model = Model::from_gguf(model(arch, Format::Q4_0), &options).unwrap();
     let mut session = model.session(&SessionOptions { ubatch: 512, ..options.session }).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -173,17 +206,17 @@ fn diagnosed(arch: &'static str, edits: &[ShaderEdit]) -> Option<Diagnosis> {
 
 #[test]
 fn a_broken_shader_is_named_by_diagnose() {
-    for Fault { name, arch, edits, value, known, .. } in FAULTS {
-        let Some(report) = diagnosed(arch, edits) else { return };
+    for (variant, Fault { name, arch, edits, value, known, .. }) in faults() {
+        let Some(report) = diagnosed(arch, variant, edits) else { return };
         let first = report.first_wrong.as_ref().map(ToString::to_string);
         let found: Vec<&str> = report.findings.iter().map(|finding| finding.fault.as_str()).collect();
         println!("{name}: {first:?}, {found:?}, {:?}", report.outcome);
         assert_eq!(first.as_deref(), Some(*value), "{name}");
         assert!(known.is_none_or(|known| found.contains(&known)), "{name}: {found:?}");
     }
-    for arch in ["llama", "qwen3"] {
-        let Some(report) = diagnosed(arch, &[]) else { return };
-        assert_eq!(report.first_wrong, None, "{arch}");
+    for (arch, variant) in [("llama", None), ("qwen3", None), ("llama", Some(BYTES))] {
+        let Some(report) = diagnosed(arch, variant, &[]) else { return };
+        assert_eq!(report.first_wrong, None, "{arch}, {variant:?}");
     }
 }
 

@@ -25,6 +25,7 @@ mod wide;
 
 use candor_quant::Format;
 
+use super::superblocks;
 use crate::{Kernels, MatKernels};
 
 /// Proof that this processor has AVX2, FMA and F16C: the only way to the table, and so to its kernels.
@@ -47,7 +48,7 @@ impl Avx2 {
             mat,
             attention: attention::attention,
             probe: probe::PROBE,
-            batch: |_| None,
+            batch: superblocks::avx2,
         };
         &TABLE
     }

@@ -28,6 +28,7 @@ use super::batch::{
     registers::{Floats, Pairs},
     unpack::plain,
 };
+use super::superblocks;
 #[cfg(test)]
 pub(super) use float::{Bf16, F16};
 pub(super) use float::{F32, Number};
@@ -55,7 +56,7 @@ impl Avx512 {
             mat,
             attention: attention::attention,
             probe: probe::BYTES,
-            batch: float_batch,
+            batch: |format| superblocks::avx2(format).or_else(|| float_batch(format)),
         };
         &TABLE
     }
@@ -80,7 +81,7 @@ impl Avx512Vnni {
             mat: vnni::kernels,
             attention: attention::attention,
             probe: probe::VNNI,
-            batch: float_batch,
+            batch: vnni_batch,
         };
         &TABLE
     }
@@ -107,7 +108,7 @@ impl Avx512Bf16 {
             probe: probe::VNNI,
             batch: |format| match format {
                 Format::Bf16 => Some(batch::mat::kernels::<plain::Bf16, Pairs>()),
-                _ => float_batch(format),
+                _ => vnni_batch(format),
             },
         };
         &TABLE
@@ -122,6 +123,11 @@ fn float_batch(format: Format) -> Option<BatchKernels> {
         Format::Bf16 => Some(batch::mat::kernels::<plain::Wide<float::Bf16>, Floats>()),
         _ => None,
     }
+}
+
+/// K-quants too.
+fn vnni_batch(format: Format) -> Option<BatchKernels> {
+    superblocks::vnni(format).or_else(|| float_batch(format))
 }
 
 /// Plain numbers by 16 lanes, quantized weights as AVX2 takes them.

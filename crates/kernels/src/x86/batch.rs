@@ -11,7 +11,48 @@ pub mod unpack;
 #[cfg(all(test, target_os = "linux"))]
 pub mod tests;
 
-use crate::{Form, Line};
+use crate::Line;
+
+/// What numbers are while they are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Form {
+    Bf16,
+    /// The sum of two.
+    TwoBf16,
+    F32,
+}
+
+impl Form {
+    /// Dwords, and so lines of a panel, that a dword's worth of columns takes.
+    pub const fn halves(self) -> usize {
+        match self {
+            Form::Bf16 | Form::F32 => 1,
+            Form::TwoBf16 => 2,
+        }
+    }
+
+    /// Columns of a line: those of a step.
+    pub const fn step_cols(self) -> usize {
+        match self {
+            Form::Bf16 | Form::TwoBf16 => unpack::STEP,
+            Form::F32 => 16,
+        }
+    }
+
+    /// Columns of a panel.
+    pub const fn panel_cols(self) -> usize {
+        unpack::PANEL_LINES / unpack::BLOCK_ROWS * self.step_cols() / self.halves()
+    }
+
+    /// The form of packed inputs.
+    const fn packed(self) -> crate::Form {
+        match self {
+            Form::Bf16 => crate::Form::Bf16,
+            Form::TwoBf16 => crate::Form::TwoBf16,
+            Form::F32 => crate::Form::F32,
+        }
+    }
+}
 
 /// Lines of a tile.
 pub const TILE: usize = 16;

@@ -1,46 +1,65 @@
-//! The reference's cache as bytes: its numbers, already rounded.
+//! The reference's cache as bytes: its numbers, already rounded, in their formats.
 
 use super::{Cache, Kept};
-use crate::{Error, Prefix, Stored, check_len, put_floats, take_floats};
+use crate::{Error, KvFormat, Prefix, Stored, put_floats, take_floats};
 
 impl Cache {
-    /// Where a sequence's first positions begin and how many numbers they have, among keys and among values.
-    fn ranges(&self, prefix: Prefix) -> [(usize, usize); 2] {
-        let Kept { plan, .. } = &self.layers[prefix.layer];
-        let head = self.head(prefix.layer, prefix.sequence, 0, 0);
-        [plan.key_dim, plan.value_dim].map(|dim| (head * dim, prefix.positions * plan.kv_heads * dim))
+    /// What is at a place: the last position that came there.
+    fn position(&self, prefix: Prefix, place: usize) -> usize {
+        let kept = self.plan.kept(prefix.layer);
+        place + (prefix.positions - 1 - place) / kept * kept
+    }
+
+    /// Heads and places of a prefix in their order, counted in heads.
+    fn rows(&self, prefix: Prefix) -> Vec<usize> {
+        let extent = self.plan.extent(prefix);
+        let row = &|head, place| self.head(prefix.layer, prefix.sequence, self.position(prefix, place), head);
+        (0..extent.heads).flat_map(|head| (0..extent.places).map(move |place| row(head, place))).collect()
     }
 }
 
-impl Stored for Cache {
-    fn layout(&self) -> String {
-        "reference".into()
-    }
+fn put(out: &mut Vec<u8>, numbers: &[f32], format: KvFormat) {
+    let first = out.len();
+    let format = format.format();
+    out.resize(first + numbers.len() / format.block_len() * format.block_bytes(), 0);
+    format.encode(numbers, &mut out[first..]).expect("every format of a cache has an encoder");
+}
 
+fn take(bytes: &mut &[u8], numbers: &mut [f32], format: KvFormat) {
+    let format = format.format();
+    let (front, rest) = bytes.split_at(numbers.len() / format.block_len() * format.block_bytes());
+    format.decode(front, numbers);
+    *bytes = rest;
+}
+
+impl Stored for Cache {
     fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    fn save(&self, out: &mut Vec<u8>, prefix: Prefix) {
-        let [(key, keys), (value, values)] = self.ranges(prefix);
-        let kept = &self.layers[prefix.layer];
-        put_floats(out, &kept.keys[key..][..keys]);
-        put_floats(out, &kept.values[value..][..values]);
-        for (states, len) in kept.states.iter().zip(kept.plan.states) {
+    fn save(&mut self, out: &mut Vec<u8>, prefix: Prefix) -> Result<(), Error> {
+        let rows = self.rows(prefix);
+        let Kept { plan, keys, values, states } = &self.layers[prefix.layer];
+        rows.iter().for_each(|row| put(out, &keys[row * plan.key_dim..][..plan.key_dim], self.plan.keys));
+        rows.iter().for_each(|row| put(out, &values[row * plan.value_dim..][..plan.value_dim], self.plan.values));
+        for (states, len) in states.iter().zip(plan.states) {
             put_floats(out, &states[prefix.sequence * len..][..len]);
         }
+        Ok(())
     }
 
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error> {
-        let fits = prefix.positions <= self.plan.context;
-        let [(key, keys), (value, values)] = if fits { self.ranges(prefix) } else { [(0, 0); 2] };
-        let kept = &mut self.layers[prefix.layer];
-        let numbers = keys + values + kept.plan.states.iter().sum::<usize>();
-        check_len(prefix.layer, fits.then_some(numbers * 4), bytes.len())?;
+        self.plan.extent_of(prefix, bytes.len())?;
+        let rows = self.rows(prefix);
+        let Kept { plan, keys, values, states } = &mut self.layers[prefix.layer];
         let mut rest = bytes;
-        take_floats(&mut rest, &mut kept.keys[key..][..keys]);
-        take_floats(&mut rest, &mut kept.values[value..][..values]);
-        for (states, len) in kept.states.iter_mut().zip(kept.plan.states) {
+        for row in &rows {
+            take(&mut rest, &mut keys[row * plan.key_dim..][..plan.key_dim], self.plan.keys);
+        }
+        for row in &rows {
+            take(&mut rest, &mut values[row * plan.value_dim..][..plan.value_dim], self.plan.values);
+        }
+        for (states, len) in states.iter_mut().zip(plan.states) {
             take_floats(&mut rest, &mut states[prefix.sequence * len..][..len]);
         }
         Ok(())

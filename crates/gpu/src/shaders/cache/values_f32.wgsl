@@ -9,3 +9,7 @@ fn value_at(head: u32, word: u32) -> Value {
 fn element(value: Value, i: u32) -> f32 {
     return value;
 }
+
+fn column(word: u32, i: u32) -> u32 {
+    return word * VALUE_ELEMENTS + i;
+}

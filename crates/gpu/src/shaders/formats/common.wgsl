@@ -1,5 +1,6 @@
 // What the block formats share. A row holds the bodies of all its blocks, then (from `p.tails` on) their tails. A format's
-// `quants` gives 16 weights, which are scale * byte + offset; as floats they are what `decode` makes of that.
+// `quants` gives 16 weights, which are scale * byte + offset; as floats they are what `decode` makes of that. A format is
+// PAIRED if each 32 weights have one scale and offset, and SHIFTED if its offsets are anything but 0.
 struct Quants {
     bytes: vec4<u32>, // signed
     scale: f32,

@@ -1,4 +1,7 @@
 // Body and tail as of Q4_0; the nibbles are places in a table.
+const PAIRED = true;
+const SHIFTED = false;
+
 fn quants(row: u32, run: u32) -> Quants {
     let words = (weight[row + (run >> 1u)] >> vec4<u32>(4u * (run & 1u))) & vec4<u32>(0x0f0f0f0fu);
     return looked_up(tail_half(row, run >> 1u), words);

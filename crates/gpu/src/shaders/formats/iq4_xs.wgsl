@@ -1,4 +1,7 @@
 // Body: 128 bytes, eight groups as of IQ4_NL. Tail: d, high bits of the scales, their low nibbles.
+const PAIRED = true;
+const SHIFTED = false;
+
 fn quants(row: u32, run: u32) -> Quants {
     let block = run >> 4u;
     let group = (run & 15u) >> 1u;

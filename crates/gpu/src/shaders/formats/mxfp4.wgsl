@@ -1,4 +1,7 @@
 // Body: 16 bytes of nibbles. Tail: the exponent, one byte. Half of 2^(e - 127); the two smallest are subnormal.
+const PAIRED = true;
+const SHIFTED = false;
+
 fn quants(row: u32, run: u32) -> Quants {
     let block = run >> 1u;
     let e = (tail_word(row, block >> 2u) >> (8u * (block & 3u))) & 255u;

@@ -1,4 +1,7 @@
 // Body: 16 scales (low nibble) and minima (high), 64 bytes of quants. Tail: d, dmin.
+const PAIRED = false;
+const SHIFTED = true;
+
 fn quants(row: u32, run: u32) -> Quants {
     let block = run >> 4u;
     let group = run & 15u;

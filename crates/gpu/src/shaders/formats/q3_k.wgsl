@@ -1,4 +1,7 @@
 // Body: 32 bytes of third bits, 64 bytes of quants. Tail: 12 bytes of scales, d, nothing.
+const PAIRED = false;
+const SHIFTED = true;
+
 fn quants(row: u32, run: u32) -> Quants {
     let block = run >> 4u;
     let group = run & 15u;

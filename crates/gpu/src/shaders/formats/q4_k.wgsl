@@ -1,4 +1,7 @@
 // Body: the block as it is, 144 bytes.
+const PAIRED = true;
+const SHIFTED = true;
+
 fn quants(row: u32, run: u32) -> Quants {
     let at = row + (run >> 4u) * 9u;
     let group = (run & 15u) >> 1u;

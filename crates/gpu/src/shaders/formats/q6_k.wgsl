@@ -1,4 +1,7 @@
 // Body: 128 bytes of low bits, 64 of high ones, 16 signed scales. Tail: d.
+const PAIRED = false;
+const SHIFTED = true;
+
 fn quants(row: u32, run: u32) -> Quants {
     let block = run >> 4u;
     let group = run & 15u;

@@ -8,8 +8,8 @@
 use std::arch::asm;
 use std::marker::PhantomData;
 
-use crate::x86::batch::{Begin, Engine, Operands, SUMS, TILE};
-use crate::{Form, Line};
+use crate::Line;
+use crate::x86::batch::{Begin, Engine, Form, Operands, SUMS, TILE};
 
 /// What `ldtilecfg` reads.
 #[repr(C, align(64))]

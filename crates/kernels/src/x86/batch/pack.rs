@@ -3,11 +3,11 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::TILE;
 use super::lines::{load_ps, round, round_twice, store};
 use super::unpack::{BLOCK_ROWS, PANEL_LINES, STEP};
+use super::{Form, TILE};
 use crate::x86::avx512::transpose::transpose;
-use crate::{Form, Line, Packing};
+use crate::{Line, Packing};
 
 /// How inputs of a form are packed.
 pub fn packing(form: Form) -> &'static Packing {
@@ -31,7 +31,7 @@ pub fn packing(form: Form) -> &'static Packing {
 }
 
 const fn new(form: Form, pack: fn(&mut [Line], &[f32], usize, usize)) -> Packing {
-    Packing { form, inputs: BLOCK_ROWS, cols: form.panel_cols(), lines: PANEL_LINES, pack }
+    Packing { form: form.packed(), inputs: BLOCK_ROWS, cols: form.panel_cols(), lines: PANEL_LINES, pack }
 }
 
 /// Tiles of a piece with so many inputs.

@@ -3,8 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::lines::{load, store};
-use super::{Begin, Engine, Operands, SUMS, TILE};
-use crate::{Form, Line};
+use super::{Begin, Engine, Form, Operands, SUMS, TILE};
+use crate::Line;
 
 /// An engine: its form, the inputs from which on it pays (measured on Zen 5), the features that it needs, and what adds products of two dwords to each of 16 sums.
 macro_rules! engine {

@@ -1,7 +1,7 @@
 //! Batch kernels of every engine that this machine runs or emulates.
 
 mod packing;
-mod products;
+pub mod products;
 pub mod random;
 mod speed;
 mod unpacking;
@@ -9,13 +9,19 @@ mod unpacking;
 use candor_quant::Format;
 
 use crate::x86::amx::tests::amx;
-use crate::x86::{Avx512, Avx512Bf16};
+use crate::x86::{Avx2, Avx512, Avx512Bf16, Avx512Vnni};
 use crate::{BatchKernels, Kernels};
 
 /// The tables that differ in their batch kernels. AMX's is emulated where the processor has none.
 fn tables() -> Vec<&'static Kernels> {
-    let registers = [Avx512::detect().map(Avx512::kernels), Avx512Bf16::detect().map(Avx512Bf16::kernels)];
-    registers.into_iter().chain([amx().map(|amx| amx.kernels())]).flatten().collect()
+    let tables = [
+        Avx2::detect().map(Avx2::kernels),
+        Avx512::detect().map(Avx512::kernels),
+        Avx512Vnni::detect().map(Avx512Vnni::kernels),
+        Avx512Bf16::detect().map(Avx512Bf16::kernels),
+        amx().map(|amx| amx.kernels()),
+    ];
+    tables.into_iter().flatten().collect()
 }
 
 /// The formats that have batch kernels, and these.

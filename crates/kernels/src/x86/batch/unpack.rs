@@ -9,8 +9,8 @@ use candor_quant::Format;
 
 use super::lines::{round, store};
 use super::pack::step_of;
-use super::{Engine, mat};
-use crate::{BatchKernels, Form, Line};
+use super::{Engine, Form, mat};
+use crate::{BatchKernels, Line};
 
 /// Columns of a line of bfloat16.
 pub const STEP: usize = 32;
@@ -23,29 +23,6 @@ pub const PANEL_LINES: usize = 512;
 pub type Step = [Line; BLOCK_ROWS];
 /// Some columns of 32 rows. With two halves, the steps of large and small ones alternate.
 pub type Panel = [Step; PANEL_LINES / BLOCK_ROWS];
-
-impl Form {
-    /// Dwords, and so lines of a panel, that a dword's worth of columns takes.
-    pub(crate) const fn halves(self) -> usize {
-        match self {
-            Form::Bf16 | Form::F32 => 1,
-            Form::TwoBf16 => 2,
-        }
-    }
-
-    /// Columns of a line: those of a step.
-    pub(crate) const fn step_cols(self) -> usize {
-        match self {
-            Form::Bf16 | Form::TwoBf16 => STEP,
-            Form::F32 => 16,
-        }
-    }
-
-    /// Columns of a panel.
-    pub(crate) const fn panel_cols(self) -> usize {
-        PANEL_LINES / BLOCK_ROWS * self.step_cols() / self.halves()
-    }
-}
 
 /// A format that can be unpacked.
 ///

@@ -7,7 +7,7 @@ use super::{formats, tables};
 use crate::{BatchKernels, BatchTask, Form, Line};
 
 /// Products of every weight row with every input, `[input][row]`. Room is exactly what is asked for, between marks.
-fn product(kernels: &BatchKernels, w: &[u8], rows: usize, cols: usize, x: &[f32]) -> Vec<f32> {
+pub fn product(kernels: &BatchKernels, w: &[u8], rows: usize, cols: usize, x: &[f32]) -> Vec<f32> {
     const MARK: [u32; 16] = [0x7fc1_2345; 16];
     let packing = kernels.packing;
     let inputs = x.len() / cols;
@@ -41,14 +41,36 @@ fn product(kernels: &BatchKernels, w: &[u8], rows: usize, cols: usize, x: &[f32]
 /// columns; each rounds by 2^-24 of sums that are at most `size`, and a little more. Engines in registers add pair by pair,
 /// or number by number.
 /// Numbers below the normal range are zero: 2^-126 of each term and sum.
-fn bound(form: Form, cols: usize, size: f64) -> f64 {
+///
+/// Inputs of 8 bits are off by half a step, whatever their size: see [`half_steps`].
+fn bound(form: Form, w: &[f32], x: &[f32]) -> f64 {
+    let cols = x.len();
+    let terms = |(&w, x): (&f32, f64)| f64::from(w).abs() * x;
+    let size: f64 = w.iter().zip(x.iter().map(|&x| f64::from(x).abs())).map(terms).sum();
     let (factors, tiles) = match form {
         Form::Bf16 => ((1.0 + 2f64.powi(-8)).powi(2) - 1.0, 32),
         Form::TwoBf16 => (2f64.powi(-17) + 2f64.powi(-16), 3),
         Form::F32 => (0.0, 32),
+        Form::Int8 => return 1e-5 * size + w.iter().zip(half_steps(x)).map(terms).sum::<f64>(),
     };
     let roundings = 17 + cols.div_ceil(32) * tiles;
     (factors + roundings as f64 * 2f64.powi(-24) * 1.01) * size + cols as f64 * 2f64.powi(-120)
+}
+
+/// What inputs are off by at most when they are packed to 8 bits, and a tenth more for what minima are.
+///
+/// A block's step takes its largest magnitude to 127, or the sum of the magnitudes of a half to 1015, and is the next multiple of
+/// a 120th of the superblock's largest step, or one of seven after that.
+fn half_steps(x: &[f32]) -> impl Iterator<Item = f64> {
+    let least = |block: &[f32]| {
+        let largest = block.iter().map(|x| f64::from(x.abs())).fold(0.0, f64::max) / 127.0;
+        let sums = block.chunks(16).map(|half| half.iter().map(|x| f64::from(x.abs())).sum::<f64>() / 1015.0);
+        sums.fold(largest, f64::max)
+    };
+    x.chunks(256).flat_map(move |x| {
+        let unit = x.chunks(32).map(least).fold(0.0, f64::max) / 119.9;
+        x.chunks(32).flat_map(move |block| vec![0.55 * (least(block) + 8.0 * unit); block.len()])
+    })
 }
 
 fn check(format: Format, kernels: &BatchKernels, (rows, cols, inputs): (usize, usize, usize)) {
@@ -60,10 +82,9 @@ fn check(format: Format, kernels: &BatchKernels, (rows, cols, inputs): (usize, u
     let decoded = decode(format, &w);
     for (i, &got) in got.iter().enumerate() {
         let (t, o) = (i / rows, i % rows);
-        let terms = decoded[o * cols..][..cols].iter().zip(&x[t * cols..][..cols]);
-        let terms = terms.map(|(&w, &x)| f64::from(w) * f64::from(x));
-        let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
-        let bound = bound(kernels.packing.form, cols, size);
+        let (w, x) = (&decoded[o * cols..][..cols], &x[t * cols..][..cols]);
+        let sum: f64 = w.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum();
+        let bound = bound(kernels.packing.form, w, x);
         assert!(
             (f64::from(got) - sum).abs() <= bound,
             "{format} cols {cols} rows {rows} inputs {inputs} seed {seed}: out[{t}][{o}] is {got}, expected {sum} +- {bound}"

@@ -9,9 +9,10 @@ use candor_quant::Format;
 use super::random::Random;
 use super::{formats, has_bf16, tables};
 use crate::x86::Amx;
+use crate::x86::batch::Form;
 use crate::x86::batch::pack::packing;
 use crate::x86::batch::unpack::{self, BLOCK_ROWS, Decoded, Panel, Unpack, k_quants, legacy, plain};
-use crate::{BatchTask, Form, Kernels, Line};
+use crate::{BatchTask, Kernels, Line};
 
 const COLS: usize = 2048;
 const INPUTS: usize = 512;

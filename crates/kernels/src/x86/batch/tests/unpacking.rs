@@ -4,9 +4,10 @@ use candor_quant::{Format, half};
 
 use super::has_bf16;
 use super::random::{Random, columns, decode};
+use crate::Line;
+use crate::x86::batch::Form;
 use crate::x86::batch::unpack::{BLOCK_ROWS, Decoded, Panel, STEP, Step, Unpack, k_quants, legacy, plain};
 use crate::x86::{Avx512, avx512};
-use crate::{Form, Line};
 
 /// The nearest bfloat16; denormal numbers are zero.
 fn rounded(x: f32) -> u16 {

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use candor_quant::Format;
 
 use super::{STEP, Step, Unpack};
-use crate::Form;
 use crate::x86::avx512::Number;
+use crate::x86::batch::Form;
 use crate::x86::batch::lines::{load_bytes, round_twice, store};
 
 pub struct Bf16;

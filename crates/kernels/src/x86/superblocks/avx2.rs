@@ -1,0 +1,61 @@
+//! By the byte products of AVX2, which add two columns: a dword has two columns of both blocks of a pair, so that a block's sum
+//! gathers in a word of its own.
+
+pub mod formats;
+pub mod input;
+mod pack;
+mod panel;
+mod tile;
+
+use std::marker::PhantomData;
+
+use candor_quant::Format;
+
+use self::input::Input;
+use self::panel::{Panel, Superblock};
+use super::mat::{Kind, ROWS};
+use crate::{Line, Packing};
+
+/// A format.
+pub struct Avx2<S>(PhantomData<S>);
+
+impl<S: Superblock> Kind for Avx2<S> {
+    const FORMAT: Format = S::FORMAT;
+    const LEAST: usize = 8;
+    const PACKING: &'static Packing = &pack::PACKING;
+    const TILE: usize = tile::INPUTS;
+    type Bytes = S::Bytes;
+    type Panel = Panel;
+    const ZERO: Panel = Panel::ZERO;
+
+    fn split(row: &[u8]) -> &[S::Bytes] {
+        S::split(row)
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn unpack(panel: &mut Panel, rows: [&S::Bytes; ROWS]) {
+        let (first, last) = rows.split_at(ROWS / 2);
+        for (side, rows) in [first, last].into_iter().enumerate() {
+            // SAFETY: this function has the features that `unpack` asks for.
+            unsafe { S::unpack(panel, side, rows.try_into().expect("half of the rows")) };
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn tile(panel: &Panel, x: &[Line], sums: &mut [Line]) {
+        let x = Input::all(x);
+        match sums.len() {
+            1 => some::<S, 1>(panel, x, sums),
+            2 => some::<S, 2>(panel, x, sums),
+            3 => some::<S, 3>(panel, x, sums),
+            _ => some::<S, { tile::INPUTS }>(panel, x, sums),
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn some<S: Superblock, const T: usize>(panel: &Panel, x: &[Input], sums: &mut [Line]) {
+    let x = x.first_chunk().expect("an input for each line of sums");
+    tile::tile::<S, T>(panel, x, sums.first_chunk_mut().expect("as many as there are"));
+}
