@@ -9,8 +9,9 @@
 //!
 //! `best` is the token that comes next if the greatest logit decides, where a device told nothing else; or else all ones.
 //! `model` is a hash of metadata, tensor directory and the first bytes of each tensor; `shape` says in words what else must
-//! be the same: formats of the cache, windows, adapters, and whether bits were promised. Layers are as every backend understands them ([`candor_ops::Stored`]), so a
-//! session may go on elsewhere; what it computes there differs by rounding from what it would have here.
+//! be the same: formats of the cache, windows, adapters, and whether bits were promised. Layers are as every backend
+//! understands them ([`candor_ops::Stored`]), so a session may go on elsewhere; what it computes there differs by rounding
+//! from what it would have here.
 
 mod hash;
 
