@@ -10,6 +10,7 @@
 #![allow(clippy::needless_range_loop, reason = "the index of a register meets several arrays, with constant bounds")]
 
 mod avx2;
+mod inputs;
 mod mat;
 mod vnni;
 

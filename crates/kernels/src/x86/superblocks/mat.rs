@@ -18,14 +18,6 @@ const STRIP_ROWS: usize = PANELS * ROWS;
 /// Weight rows that all superblocks are worked through for, before the next: their sums and a superblock of all inputs
 /// fit into the second-level cache.
 const BLOCK_ROWS: usize = 2 * STRIP_ROWS;
-/// Inputs of a piece.
-pub const INPUTS: usize = 32;
-/// What magnitudes of 16 columns may add up to before they are rounded, which adds 8 at most: 1023 times 32 fits 16 bits.
-pub const FLAT: f32 = 1015.0;
-/// The factor that the largest block of a superblock needs; those above it are left to choose from.
-pub const LARGEST: f32 = 241.99;
-/// Factors that are tried.
-pub const FACTORS: usize = 8;
 /// Inputs whose outputs are gathered together: sums of one input are far apart.
 const GATHERED: usize = 8;
 

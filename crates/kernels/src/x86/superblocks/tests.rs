@@ -2,7 +2,7 @@
 
 use candor_quant::Format;
 
-use super::mat::INPUTS;
+use super::inputs::{INPUTS, Packed as _};
 use super::{COLS, avx2, vnni};
 use crate::x86::batch::tests::products::product;
 use crate::x86::batch::tests::random::{Random, decode};

@@ -12,6 +12,7 @@ use candor_quant::Format;
 
 use self::input::Input;
 use self::panel::{Panel, Superblock};
+use super::inputs::Packed;
 use super::mat::{Kind, ROWS};
 use crate::{Line, Packing};
 

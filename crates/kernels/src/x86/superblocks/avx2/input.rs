@@ -1,6 +1,6 @@
 //! A superblock of an input, rounded: what a tile of sums needs of it.
 
-use crate::Line;
+use crate::x86::superblocks::inputs::Packed;
 
 /// 256 columns. Blocks of 32 go in pairs, and what a pair shares lies side by side.
 #[derive(Clone, Copy)]
@@ -19,23 +19,5 @@ pub struct Input {
     rest: [u32; 15],
 }
 
-/// Lines of an input's superblock.
-pub const LINES: usize = size_of::<Input>() / size_of::<Line>();
-
-impl Input {
-    /// What lines hold: as many inputs as there are whole ones.
-    pub fn all(lines: &[Line]) -> &[Input] {
-        let count = lines.len() / LINES;
-        // SAFETY: so many inputs lie in the lines, which are aligned as they are, and any bytes are an input.
-        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), count) }
-    }
-
-    /// [`Input::all`], to be written.
-    pub fn all_mut(lines: &mut [Line]) -> &mut [Input] {
-        let count = lines.len() / LINES;
-        // SAFETY: as above, and an input has no padding, so that whatever is written to it leaves lines behind.
-        unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), count) }
-    }
-}
-
-const _: () = assert!(size_of::<Input>() == 6 * size_of::<Line>() && align_of::<Input>() == align_of::<Line>());
+// SAFETY: integers and floats, of a size and alignment that `Packed::LINES` checks; `rest` fills the last line.
+unsafe impl Packed for Input {}

@@ -2,11 +2,11 @@
 
 use std::arch::x86_64::*;
 
-use super::input::{Input, LINES};
+use super::input::Input;
 use crate::x86::avx2::fold::{transpose, transpose_ps};
 use crate::x86::avx2::registers::load_ps;
 use crate::x86::superblocks::COLS;
-use crate::x86::superblocks::mat::{FACTORS, FLAT, INPUTS, LARGEST};
+use crate::x86::superblocks::inputs::{FACTORS, FLAT, INPUTS, LARGEST, Packed, Piece};
 use crate::{Form, Line, Packing};
 
 /// How inputs are packed.
@@ -14,7 +14,7 @@ pub static PACKING: Packing = Packing {
     form: Form::Int8,
     inputs: INPUTS,
     cols: COLS,
-    lines: INPUTS * LINES,
+    lines: INPUTS * Input::LINES,
     pack: |piece, x, cols, index| {
         // SAFETY: only a table leads here, and only a token of a processor that has these features to the table.
         unsafe { pack(piece, x, cols, index) }
@@ -25,14 +25,9 @@ const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn pack(piece: &mut [Line], x: &[f32], cols: usize, index: usize) {
-    assert!(cols > 0 && cols.is_multiple_of(COLS), "inputs: {cols} columns, not whole superblocks");
-    assert!(x.len().is_multiple_of(cols), "inputs: {} floats in rows of {cols}", x.len());
-    let rows = x.len() / cols;
-    let pieces = rows.div_ceil(INPUTS);
-    let (first, start) = (index % pieces * INPUTS, index / pieces * COLS);
-    let count = INPUTS.min(rows - first);
-    for (t, out) in Input::all_mut(piece)[..count].iter_mut().enumerate() {
-        round(out, x[(first + t) * cols + start..].first_chunk().expect("a superblock of a row"));
+    let x = Piece::new(x, cols, index);
+    for (t, out) in Input::all_mut(piece)[..x.count].iter_mut().enumerate() {
+        round(out, x.row(t));
     }
 }
 

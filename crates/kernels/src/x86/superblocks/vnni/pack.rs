@@ -6,11 +6,11 @@
 
 use std::arch::x86_64::*;
 
-use super::input::{Input, LINES};
+use super::input::Input;
 use crate::x86::avx512::transpose::transpose;
 use crate::x86::batch::lines::load_ps;
 use crate::x86::superblocks::COLS;
-use crate::x86::superblocks::mat::{FACTORS, FLAT, INPUTS, LARGEST};
+use crate::x86::superblocks::inputs::{FACTORS, FLAT, INPUTS, LARGEST, Packed, Piece};
 use crate::{Form, Line, Packing};
 
 /// How inputs are packed. Superblock by superblock, inputs lie one after the other.
@@ -18,7 +18,7 @@ pub static PACKING: Packing = Packing {
     form: Form::Int8,
     inputs: INPUTS,
     cols: COLS,
-    lines: INPUTS * LINES,
+    lines: INPUTS * Input::LINES,
     pack: |piece, x, cols, index| {
         // SAFETY: only a table leads here, and only a token of a processor that has these features to the table.
         unsafe { pack(piece, x, cols, index) }
@@ -27,25 +27,18 @@ pub static PACKING: Packing = Packing {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 fn pack(piece: &mut [Line], x: &[f32], cols: usize, index: usize) {
-    assert!(cols > 0 && cols.is_multiple_of(COLS), "inputs: {cols} columns, not whole superblocks");
-    assert!(x.len().is_multiple_of(cols), "inputs: {} floats in rows of {cols}", x.len());
-    let rows = x.len() / cols;
-    let pieces = rows.div_ceil(INPUTS);
-    let (first, start) = (index % pieces * INPUTS, index / pieces * COLS);
-    let count = INPUTS.min(rows - first);
-    let row =
-        |t: usize| -> &[f32; COLS] { x[(first + t) * cols + start..].first_chunk().expect("a superblock of a row") };
-    let (pairs, last) = Input::all_mut(piece)[..count].as_chunks_mut::<2>();
+    let x = Piece::new(x, cols, index);
+    let (pairs, last) = Input::all_mut(piece)[..x.count].as_chunks_mut::<2>();
     for (i, pair) in pairs.iter_mut().enumerate() {
         // A row's superblock is too short for the processor to see the next one coming.
-        for next in (2 * i + 2..count).take(2) {
-            prefetch(row(next));
+        for next in (2 * i + 2..x.count).take(2) {
+            prefetch(x.row(next));
         }
-        round(pair, [row(2 * i), row(2 * i + 1)]);
+        round(pair, [x.row(2 * i), x.row(2 * i + 1)]);
     }
     if let [last] = last {
         let mut both = [Input::ZERO; 2];
-        round(&mut both, [row(count - 1); 2]);
+        round(&mut both, [x.row(x.count - 1); 2]);
         *last = both[0];
     }
 }
