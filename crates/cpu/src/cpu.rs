@@ -27,7 +27,7 @@ pub enum Batching {
     /// Yes: what is fastest for that number, which for many may be kernels that round and add up differently.
     #[default]
     Fastest,
-    /// No: the same bits however tokens are cut into batches. Most instruction sets have no other kernels anyway.
+    /// No: the same bits however tokens are cut into batches. It leaves out every format's kernels for many tokens.
     Invariant,
 }
 

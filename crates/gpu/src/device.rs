@@ -127,8 +127,13 @@ impl Device {
         if bytes > limit {
             return Err(format!("out of memory: expected buffers of at most {limit} bytes, got {bytes}"));
         }
+        self.caught(bytes, BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST)
+    }
+
+    /// A buffer, unless there is no memory for it.
+    pub(crate) fn caught(&self, bytes: u64, usage: BufferUsages) -> Result<Storage, String> {
         let scope = self.device.push_error_scope(ErrorFilter::OutOfMemory);
-        let storage = self.buffer(bytes, BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST);
+        let storage = self.buffer(bytes, usage);
         match caught(scope) {
             Some(_) => Err(format!("out of memory: a buffer of {bytes} bytes")),
             None => Ok(storage),

@@ -113,7 +113,10 @@ impl Recorder {
     /// the device has failed.
     pub(crate) fn read(&mut self, device: &Device, from: &Storage, bytes: u64, out: &mut dyn FnMut(&[u8])) {
         if self.staging.as_ref().is_none_or(|staging| staging.buffer.size() < bytes) {
-            self.staging = Some(device.staging(bytes.next_power_of_two()));
+            match device.staging(bytes.next_power_of_two()) {
+                Ok(staging) => self.staging = Some(staging),
+                Err(what) => return device.fault.set(what),
+            }
             self.counters.buffers += 1;
         }
         let Some(staging) = &self.staging else { return };
@@ -133,9 +136,9 @@ impl Recorder {
 }
 
 impl Device {
-    /// A buffer from which the host reads.
-    pub(crate) fn staging(&self, bytes: u64) -> Storage {
-        self.buffer(bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)
+    /// A buffer from which the host reads; or why there is none, which concerns only who asked for it.
+    pub(crate) fn staging(&self, bytes: u64) -> Result<Storage, String> {
+        self.caught(bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)
     }
 
     /// Waits until what was submitted is done, and shows `out` the first `bytes` of a buffer; nothing where the device has

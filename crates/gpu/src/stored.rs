@@ -120,7 +120,7 @@ fn read(device: &Device, pieces: &[Piece<'_>]) -> Result<Vec<u8>, String> {
     let bytes: usize = pieces.iter().map(|piece| piece.len).sum();
     let mut out = Vec::new();
     if bytes > 0 {
-        let staging = device.staging(bytes as u64);
+        let staging = device.staging(bytes as u64)?;
         let mut encoder = device.device.create_command_encoder(&Default::default());
         let mut to = 0;
         for piece in pieces.iter().filter(|piece| piece.len > 0) {

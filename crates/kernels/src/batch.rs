@@ -1,4 +1,4 @@
-//! Kernels for many inputs at once, for instruction sets that multiply tiles: inputs are packed once, weights unpacked
+//! Kernels for many inputs at once: inputs are packed once, weights unpacked
 //! block by block. Not the row kernels of [`MatKernels`](crate::MatKernels), whose bits they do not reproduce.
 
 /// 64 bytes on a boundary of 64: what packed inputs and scratch memory consist of.

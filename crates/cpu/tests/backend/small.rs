@@ -1,4 +1,4 @@
-//! Every output that several threads write, in shapes just large enough for several pieces: what `cargo xtask miri` follows
+//! Outputs that several threads write, of every kind of split, in shapes just large enough for several pieces: what `cargo xtask miri` follows
 //! access by access, to find pieces that overlap. That the numbers are right is for the other files to say.
 
 use candor_cpu::{Cpu, CpuOptions};

@@ -110,6 +110,25 @@ fn short_and_odd_rows_multiply() {
     }
 }
 
+/// One number, a whole block, infinity: whatever inputs are rounded to.
+#[test]
+fn what_is_no_number_spreads_to_its_row_alone() {
+    let (mut random, cols) = (Random(6), 256);
+    let tensor = random.matrix(Format::Q4K, 40, cols);
+    for rows in [4, 20] {
+        let mut x = random.floats(rows * cols);
+        x[33] = f32::NAN;
+        x[2 * cols..][64..96].fill(f32::NAN);
+        x[4 * cols - 1] = f32::INFINITY;
+        for (name, mut gpu) in backends() {
+            for (i, value) in product(&mut gpu, &tensor, &x).into_iter().enumerate() {
+                let bad = [0, 2, 3].contains(&(i / 40));
+                assert_eq!(!value.is_finite(), bad, "{name}: row {} of {rows} has {value}", i / 40);
+            }
+        }
+    }
+}
+
 #[test]
 fn only_the_rows_asked_for_are_multiplied() {
     let (mut random, width) = (Random(5), 256);

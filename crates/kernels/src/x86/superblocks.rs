@@ -3,7 +3,7 @@
 //! A block of weights has a scale of 6 or 8 bits beside its superblock's float. Inputs are rounded likewise: 32 columns
 //! share a whole number of 8 bits, 256 a float. So the sum of a block's products, which is made to fit 16 bits, meets the
 //! product of both scales in one multiplication of words that adds two blocks, and floats are met once per superblock. The
-//! row kernels, which apply a float to each block, take an eighth to a fifth more multiplications.
+//! row kernels, which apply a float to each block, take a twentieth to a fifth more multiplications.
 //!
 //! Sums are exact up to a superblock's, which is rounded a few times. Their bits are not those of the row kernels, whose
 //! inputs have a float for each block.

@@ -22,7 +22,6 @@ pub struct Avx2<S>(PhantomData<S>);
 
 impl<S: Superblock> Kind for Avx2<S> {
     const FORMAT: Format = S::FORMAT;
-    const LEAST: usize = 8;
     const PACKING: &'static Packing = &pack::PACKING;
     const TILE: usize = tile::INPUTS;
     type Bytes = S::Bytes;

@@ -18,6 +18,9 @@ const STRIP_ROWS: usize = PANELS * ROWS;
 /// Weight rows that all superblocks are worked through for, before the next: their sums and a superblock of all inputs
 /// fit into the second-level cache.
 const BLOCK_ROWS: usize = 2 * STRIP_ROWS;
+/// Inputs from which on it is worth it. On Zen 5 VNNI's are quicker than the row kernels from here on, AVX2's from 8 on; but up to
+/// 17 tokens are guesses that are checked, and keep the bits of decoding.
+const LEAST: usize = 20;
 /// Inputs whose outputs are gathered together: sums of one input are far apart.
 const GATHERED: usize = 8;
 
@@ -26,8 +29,6 @@ const GATHERED: usize = 8;
 /// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
 pub trait Kind {
     const FORMAT: Format;
-    /// Inputs from which on it is quicker than the row kernels, measured on Zen 5.
-    const LEAST: usize;
     /// Superblock by superblock, inputs lie one after the other.
     const PACKING: &'static Packing;
     /// The most inputs that are multiplied side by side.
@@ -56,7 +57,7 @@ pub trait Kind {
 
 /// The kernels of a format.
 pub fn kernels<K: Kind>() -> BatchKernels {
-    BatchKernels { least: K::LEAST, packing: K::PACKING, scratch, mat: mat::<K> }
+    BatchKernels { least: LEAST, packing: K::PACKING, scratch, mat: mat::<K> }
 }
 
 /// Sums, and the outputs of some inputs.

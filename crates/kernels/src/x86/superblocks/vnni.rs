@@ -21,7 +21,6 @@ pub struct Vnni<S>(PhantomData<S>);
 
 impl<S: Superblock> Kind for Vnni<S> {
     const FORMAT: Format = S::FORMAT;
-    const LEAST: usize = 20;
     const PACKING: &'static Packing = &pack::PACKING;
     const TILE: usize = tile::INPUTS;
     type Bytes = S::Bytes;

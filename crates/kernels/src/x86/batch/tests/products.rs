@@ -59,8 +59,8 @@ fn bound(form: Form, w: &[f32], x: &[f32]) -> f64 {
 
 /// What inputs are off by at most when they are packed to 8 bits, and a tenth more for what minima are.
 ///
-/// A block's step takes its largest magnitude to 127, or the sum of the magnitudes of a half to 1015, and is the next multiple of
-/// a 120th of the superblock's largest step, or one of seven after that.
+/// A block's step takes its largest magnitude to 127, or the sum of the magnitudes of a half to 1015, and is a multiple of a 242nd of
+/// the superblock's largest step: the next one or one of seven others, the last of which is less than 15 such parts above it.
 fn half_steps(x: &[f32]) -> impl Iterator<Item = f64> {
     let least = |block: &[f32]| {
         let largest = block.iter().map(|x| f64::from(x.abs())).fold(0.0, f64::max) / 127.0;
