@@ -3,9 +3,10 @@
 //!
 //! Blocks are summed in the order of `crate::order`, so the bits are those of every other table.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::registers::load_quants;
+use super::registers::{load_quants, store_ps};
 use crate::order::SEGMENT;
 use crate::weights::Minima;
 use crate::x86::avx2::fold::tree;
@@ -58,6 +59,17 @@ pub trait Row: Quant {
         [_mm512_setzero_ps(); 2]
     }
 
+    /// What `scales` and `minima` say of the first two of four rows, and of the last two.
+    ///
+    /// # Safety
+    /// As `quants`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    unsafe fn scales_minima([a, b, c, d]: [&Self::Group; 4]) -> [(__m512, [__m512; 2]); 2] {
+        // SAFETY: this function has the features that both ask for.
+        [[a, b], [c, d]].map(|w| unsafe { (Self::scales(w), Self::minima(w)) })
+    }
+
     /// The integer factors of the 16 halves, if the panel has `HALVES`.
     ///
     /// # Safety
@@ -71,54 +83,92 @@ pub trait Row: Quant {
 
 /// `out[o] = w[o] . x`.
 ///
-/// Rows of the two halves of `w` go together: two streams from memory are faster than one.
+/// Rows of the four quarters of `w` go together: four streams from memory are faster than two.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn rows<R: Row>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
-    let half = out.len() / 2;
+    let quarter = out.len() / 4;
     let row = |o: usize| &w[o * row_bytes..][..row_bytes];
-    for o in 0..half {
-        [out[o], out[o + half]] = dot::<R>([row(o), row(o + half)], x);
+    for o in 0..quarter {
+        let places = [0, 1, 2, 3].map(|stream| stream * quarter + o);
+        let sums = dot::<R>(places.map(row), x);
+        for (place, sum) in places.into_iter().zip(sums) {
+            out[place] = sum;
+        }
     }
-    if half * 2 < out.len() {
-        [out[half * 2], _] = dot::<R>([row(half * 2); 2], x);
+    for o in quarter * 4..out.len() {
+        [out[o], ..] = dot::<R>([row(o); 4], x);
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn dot<R: Row>(rows: [&[u8]; 2], x: Q8Row<'_>) -> [f32; 2] {
+fn dot<R: Row>(rows: [&[u8]; 4], x: Q8Row<'_>) -> [f32; 4] {
     let (quants, quants_rest) = x.quants.as_chunks::<GROUP>();
     let (scales, scales_rest) = x.scales.as_chunks::<8>();
     let (sums, sums_rest) = x.sums.as_chunks::<16>();
     let whole = quants.len();
     let count = whole + usize::from(!quants_rest.is_empty());
+    let (scales, sums) = (&scales[..whole], &sums[..whole]);
     let rows = rows.map(R::Group::split);
     let groups = rows.map(|(groups, _)| &groups[..whole]);
-    let mut totals = [0.0; 2];
+    let mut totals = _mm512_setzero_ps();
     for start in (0..count).step_by(SEGMENT_GROUPS) {
         let end = count.min(start + SEGMENT_GROUPS);
-        let mut lanes = _mm512_setzero_ps();
+        let mut lanes = [_mm512_setzero_ps(); 2];
         for g in start..end.min(whole) {
             let w = groups.map(|groups| &groups[g]);
             w.iter().for_each(|w| prefetch(*w));
-            lanes = step::<R>(lanes, w, &quants[g], &scales[g], &sums[g]);
+            lanes = four::<R>(lanes, w, &quants[g], &scales[g], &sums[g]);
         }
         if end > whole {
             let live = (1u16 << scales_rest.len()) - 1;
             let (quants, scales, sums) = (padded(quants_rest), padded(scales_rest), padded(sums_rest));
-            let mut ends = [R::Group::PADDING; 2];
+            let mut ends = [R::Group::PADDING; 4];
             for (end, (_, rest)) in ends.iter_mut().zip(rows) {
                 end.bytes()[..rest.len()].copy_from_slice(rest);
             }
-            let next = step::<R>(lanes, ends.each_ref(), &quants, &scales, &sums);
-            lanes = _mm512_mask_mov_ps(lanes, live | live << 8, next);
+            let next = four::<R>(lanes, ends.each_ref(), &quants, &scales, &sums);
+            for (lanes, next) in lanes.iter_mut().zip(next) {
+                *lanes = _mm512_mask_mov_ps(*lanes, live | live << 8, next);
+            }
         }
-        let sums = [tree(_mm512_castps512_ps256(lanes)), tree(_mm512_extractf32x8_ps::<1>(lanes))];
-        for (total, sum) in totals.iter_mut().zip(sums) {
-            *total = if start == 0 { sum } else { *total + sum };
-        }
+        let sums = trees(lanes);
+        totals = if start == 0 { sums } else { _mm512_add_ps(totals, sums) };
     }
-    totals
+    let mut sums = [0.0; 16];
+    store_ps(&mut sums, totals);
+    [sums[0], sums[4], sums[8], sums[12]]
+}
+
+/// Sums of four rows' eight lanes in the order of `fold::tree`, each in a quarter of its own.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn trees([a, b]: [__m512; 2]) -> __m512 {
+    let fours = _mm512_add_ps(
+        _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b),
+        _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b),
+    );
+    let twos = _mm512_add_ps(fours, _mm512_permute_ps::<0b01_00_11_10>(fours));
+    _mm512_add_ps(twos, _mm512_permute_ps::<0b10_11_00_01>(twos))
+}
+
+/// Adds eight blocks of four rows to their lanes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn four<R: Row>(
+    [first, last]: [__m512; 2],
+    w: [&R::Group; 4],
+    quants: &[i8; GROUP],
+    scales: &[f32; 8],
+    sums: &[i16; 16],
+) -> [__m512; 2] {
+    // SAFETY: this function has the features that `scales_minima` asks for.
+    let [of_first, of_last] = unsafe { R::scales_minima(w) };
+    let [a, b, c, d] = w;
+    [
+        step::<R>(first, [a, b], of_first, quants, scales, sums),
+        step::<R>(last, [c, d], of_last, quants, scales, sums),
+    ]
 }
 
 /// `out[t * stride + o] = w[o] . x[t]` for `outputs` weight rows.
@@ -168,7 +218,7 @@ fn dots<R: Row, const T: usize>(rows: [&[u8]; 2], x: [Q8Row<'_>; T]) -> [[f32; 2
             let w = groups.map(|groups| &groups[g]);
             w.iter().for_each(|w| prefetch(*w));
             for t in 0..T {
-                lanes[t] = step::<R>(lanes[t], w, &quants_of[t][g], &scales_of[t][g], &sums_of[t][g]);
+                lanes[t] = step::<R>(lanes[t], w, pair::<R>(w), &quants_of[t][g], &scales_of[t][g], &sums_of[t][g]);
             }
         }
         if end > whole {
@@ -179,7 +229,7 @@ fn dots<R: Row, const T: usize>(rows: [&[u8]; 2], x: [Q8Row<'_>; T]) -> [[f32; 2
             }
             for t in 0..T {
                 let (quants, scales, sums) = (padded(quants[t].1), padded(scales[t].1), padded(sums[t].1));
-                let next = step::<R>(lanes[t], ends.each_ref(), &quants, &scales, &sums);
+                let next = step::<R>(lanes[t], ends.each_ref(), pair::<R>(ends.each_ref()), &quants, &scales, &sums);
                 lanes[t] = _mm512_mask_mov_ps(lanes[t], live | live << 8, next);
             }
         }
@@ -193,41 +243,54 @@ fn dots<R: Row, const T: usize>(rows: [&[u8]; 2], x: [Q8Row<'_>; T]) -> [[f32; 2
     totals
 }
 
+/// The scales and minima of two rows.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn pair<R: Row>(w: [&R::Group; 2]) -> (__m512, [__m512; 2]) {
+    // SAFETY: this function has the features that both ask for.
+    unsafe { (R::scales(w), R::minima(w)) }
+}
+
 /// Adds eight blocks of both rows to their lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn step<R: Row>(lanes: __m512, w: [&R::Group; 2], quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16]) -> __m512 {
+fn step<R: Row>(
+    lanes: __m512,
+    w: [&R::Group; 2],
+    (scale, minima): (__m512, [__m512; 2]),
+    quants: &[i8; GROUP],
+    scales: &[f32; 8],
+    sums: &[i16; 16],
+) -> __m512 {
     let (scales, x_sums) = (load_ps(scales), load_i16(sums));
     let products = integers::<R>(w, quants, x_sums);
-    // SAFETY: this function has the features that `scales` asks for.
-    let scale = unsafe { R::scales(w) };
     let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(products), scale);
     let lanes = _mm512_fmadd_ps(scaled, both([scales; 2]), lanes);
-    if R::Panel::MINIMA == Minima::None {
-        return lanes;
+    match R::Panel::MINIMA {
+        Minima::None => lanes,
+        Minima::Whole => _mm512_fnmadd_ps(minima[0], both([whole_sums(scales, x_sums); 2]), lanes),
+        Minima::Halves => {
+            let [first, second] = half_sums(scales, x_sums);
+            let lanes = _mm512_fnmadd_ps(minima[0], both([first; 2]), lanes);
+            _mm512_fnmadd_ps(minima[1], both([second; 2]), lanes)
+        }
     }
-    // SAFETY: as above.
-    let minima = unsafe { R::minima(w) };
-    if R::Panel::MINIMA == Minima::Whole {
-        return _mm512_fnmadd_ps(minima[0], both([whole_sums(scales, x_sums); 2]), lanes);
-    }
-    let [first, second] = half_sums(scales, x_sums);
-    let lanes = _mm512_fnmadd_ps(minima[0], both([first; 2]), lanes);
-    _mm512_fnmadd_ps(minima[1], both([second; 2]), lanes)
 }
 
 /// Exact sums of the products of eight blocks, factors of halves applied and offsets removed.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn integers<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m512i {
-    let mut halves = [_mm512_setzero_si512(); 2];
-    for (halves, w) in halves.iter_mut().zip(w) {
+    let mut quads = [[_mm512_setzero_si512(); 4]; 2];
+    for (quads, w) in quads.iter_mut().zip(w) {
         // SAFETY: this function has the features that `quants` asks for.
         let quants = unsafe { R::quants(w) };
-        let mut quads = [_mm512_setzero_si512(); 4];
         for i in 0..4 {
             quads[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), quants[i], load_quants(x, i * 64));
         }
+    }
+    let mut halves = [_mm512_setzero_si512(); 2];
+    for ((halves, quads), w) in halves.iter_mut().zip(side_by_side(quads)).zip(w) {
         *halves = fold(quads);
         if R::SIXTEENFOLD != 0 {
             *halves = _mm512_mask_srai_epi32::<4>(*halves, R::SIXTEENFOLD, *halves);
@@ -256,6 +319,23 @@ fn integers<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m5
         return _mm512_add_epi32(blocks, _mm512_madd_epi16(_mm512_mullo_epi16(factors, offset), x_sums));
     }
     _mm512_add_epi32(blocks, _mm512_madd_epi16(x_sums, offset))
+}
+
+/// The registers themselves. The compiler has to make all of them before it goes on: it would make and fold them one after
+/// the other, in chains that wait for each other.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn side_by_side([[mut a, mut b, mut c, mut d], [mut e, mut f, mut g, mut h]]: [[__m512i; 4]; 2]) -> [[__m512i; 4]; 2] {
+    // SAFETY: no instruction is emitted.
+    unsafe {
+        asm!(
+            "/* {0} {1} {2} {3} {4} {5} {6} {7} */",
+            inout(zmm_reg) a, inout(zmm_reg) b, inout(zmm_reg) c, inout(zmm_reg) d,
+            inout(zmm_reg) e, inout(zmm_reg) f, inout(zmm_reg) g, inout(zmm_reg) h,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    [[a, b, c, d], [e, f, g, h]]
 }
 
 /// Adds fours: lane `4 * l + i` = sum of the quarter `l` of register `i`, that is half `l % 2` of block `2 * i + l / 2`.

@@ -118,6 +118,7 @@ macro_rules! row {
     };
     (argument factors) => { &<Self as Quant>::Group };
     (argument nibbles) => { &<Self as Quant>::Group };
+    (argument scales_minima) => { [&<Self as Quant>::Group; 4] };
     (argument $other:ident) => { [&<Self as Quant>::Group; 2] };
 }
 
@@ -240,22 +241,62 @@ fn scales_minima<const N: usize>([a, b]: [&[u8; N]; 2]) -> [__m512; 2] {
     [_mm512_mul_ps(d, scales), _mm512_mul_ps(dmin, minima)]
 }
 
+/// The same of four rows.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn scales_minima_4<const N: usize>(w: [&[u8; N]; 4]) -> [(__m512, [__m512; 2]); 2] {
+    const LOW6: i32 = 0x3f3f_3f3f;
+    const LOW4: i32 = 0x0f0f_0f0f;
+    const UPPER: i32 = 0x3030_3030;
+    let every = |a, b, c, d| _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d));
+    let [a, b, c, d] = w.map(|w| load_128(w, 0));
+    let heads = _mm512_inserti64x4::<1>(
+        _mm512_castsi256_si512(_mm256_set_m128i(b, a)),
+        _mm256_set_m128i(d, c),
+    );
+    let low = _mm512_srlv_epi32(_mm512_shuffle_epi32::<0b11_10_11_01>(heads), every(0, 0, 0, 4));
+    let high = _mm512_srli_epi32::<2>(_mm512_shuffle_epi32::<0b10_10_01_01>(heads));
+    let packed = _mm512_or_si512(
+        _mm512_and_si512(low, every(LOW6, LOW4, LOW6, LOW4)),
+        _mm512_and_si512(high, every(0, UPPER, 0, UPPER)),
+    );
+    // Scales of two rows, minima of both, then of the other two.
+    let packed = _mm512_permutex_epi64::<0b11_01_10_00>(packed);
+    let floats = |bytes: __m128i| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+    // d and dmin of each row.
+    let halves = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), heads);
+    let halves = _mm512_castps256_ps512(_mm256_cvtph_ps(_mm512_castsi512_si128(halves)));
+    let eights = |a, b| _mm512_permutexvar_ps(_mm512_setr_epi32(a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b), halves);
+    let first = _mm512_mul_ps(eights(0, 2), floats(_mm512_castsi512_si128(packed)));
+    let first_minima = _mm512_mul_ps(eights(1, 3), floats(_mm512_extracti32x4_epi32::<1>(packed)));
+    let last = _mm512_mul_ps(eights(4, 6), floats(_mm512_extracti32x4_epi32::<2>(packed)));
+    let last_minima = _mm512_mul_ps(eights(5, 7), floats(_mm512_extracti32x4_epi32::<3>(packed)));
+    [(first, [first_minima; 2]), (last, [last_minima; 2])]
+}
+
 row! { Q4K, w:
     sixteenfold 0xff00;
     quants i => _mm512_and_si512(_mm512_broadcast_i64x4(load_256(w, 16 + i * 32)), bytes(0x0f, 0xf0));
     nibbles(w): [__m512i; 2] => [load_512(w, 16), load_512(w, 80)];
     scales(both): __m512 => scales_minima(both)[0];
     minima(both): [__m512; 2] => [scales_minima(both)[1]; 2];
+    scales_minima(four): [(__m512, [__m512; 2]); 2] => scales_minima_4(four);
 }
 
 row! { Q5K, w:
     quants i => {
         let low = _mm512_and_si512(shifted(load_256(w, 48 + i * 32), 0, 4), _mm512_set1_epi8(15));
-        let fifth = _mm512_broadcast_i64x4(load_256(w, 16));
-        with_bits(low, fifth, bytes(1 << (2 * i), 1 << (2 * i + 1)), 16)
+        // Bits 2 * i and 2 * i + 1 as the fifth ones; what comes from the neighbouring byte is masked.
+        let left = |bit: i32| (4 - bit) & 31;
+        let (first, second) = (_mm256_set1_epi32(left(2 * i as i32)), _mm256_set1_epi32(left(2 * i as i32 + 1)));
+        let counts = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(first), second);
+        let fifth = _mm512_rolv_epi32(_mm512_broadcast_i64x4(load_256(w, 16)), counts);
+        // (fifth & 16) | low
+        _mm512_ternarylogic_epi32::<0xf8>(low, fifth, _mm512_set1_epi8(16))
     };
     scales(both): __m512 => scales_minima(both)[0];
     minima(both): [__m512; 2] => [scales_minima(both)[1]; 2];
+    scales_minima(four): [(__m512, [__m512; 2]); 2] => scales_minima_4(four);
 }
 
 row! { Q6K, w:
