@@ -1,5 +1,6 @@
-//! Few input rows: two weight rows at a time, read and unpacked once in the file's layout. The lower eight lanes belong to the
-//! first row, the upper eight to the second, lane = block.
+//! Few input rows: weight rows are read and unpacked once in the file's layout, two of them side by side in a register. The lower
+//! eight lanes belong to the first row, the upper eight to the second, lane = block. One input meets four rows at a time, two
+//! and three inputs meet two.
 //!
 //! Blocks are summed in the order of `crate::order`, so the bits are those of every other table.
 
@@ -144,10 +145,7 @@ fn dot<R: Row>(rows: [&[u8]; 4], x: Q8Row<'_>) -> [f32; 4] {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn trees([a, b]: [__m512; 2]) -> __m512 {
-    let fours = _mm512_add_ps(
-        _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b),
-        _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b),
-    );
+    let fours = _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_00_10_00>(a, b), _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b));
     let twos = _mm512_add_ps(fours, _mm512_permute_ps::<0b01_00_11_10>(fours));
     _mm512_add_ps(twos, _mm512_permute_ps::<0b10_11_00_01>(twos))
 }
@@ -165,10 +163,7 @@ fn four<R: Row>(
     // SAFETY: this function has the features that `scales_minima` asks for.
     let [of_first, of_last] = unsafe { R::scales_minima(w) };
     let [a, b, c, d] = w;
-    [
-        step::<R>(first, [a, b], of_first, quants, scales, sums),
-        step::<R>(last, [c, d], of_last, quants, scales, sums),
-    ]
+    [step::<R>(first, [a, b], of_first, quants, scales, sums), step::<R>(last, [c, d], of_last, quants, scales, sums)]
 }
 
 /// `out[t * stride + o] = w[o] . x[t]` for `outputs` weight rows.

@@ -250,10 +250,7 @@ fn scales_minima_4<const N: usize>(w: [&[u8; N]; 4]) -> [(__m512, [__m512; 2]); 
     const UPPER: i32 = 0x3030_3030;
     let every = |a, b, c, d| _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d));
     let [a, b, c, d] = w.map(|w| load_128(w, 0));
-    let heads = _mm512_inserti64x4::<1>(
-        _mm512_castsi256_si512(_mm256_set_m128i(b, a)),
-        _mm256_set_m128i(d, c),
-    );
+    let heads = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(_mm256_set_m128i(b, a)), _mm256_set_m128i(d, c));
     let low = _mm512_srlv_epi32(_mm512_shuffle_epi32::<0b11_10_11_01>(heads), every(0, 0, 0, 4));
     let high = _mm512_srli_epi32::<2>(_mm512_shuffle_epi32::<0b10_10_01_01>(heads));
     let packed = _mm512_or_si512(
@@ -266,7 +263,8 @@ fn scales_minima_4<const N: usize>(w: [&[u8; N]; 4]) -> [(__m512, [__m512; 2]); 
     // d and dmin of each row.
     let halves = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), heads);
     let halves = _mm512_castps256_ps512(_mm256_cvtph_ps(_mm512_castsi512_si128(halves)));
-    let eights = |a, b| _mm512_permutexvar_ps(_mm512_setr_epi32(a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b), halves);
+    let eights =
+        |a, b| _mm512_permutexvar_ps(_mm512_setr_epi32(a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b), halves);
     let first = _mm512_mul_ps(eights(0, 2), floats(_mm512_castsi512_si128(packed)));
     let first_minima = _mm512_mul_ps(eights(1, 3), floats(_mm512_extracti32x4_epi32::<1>(packed)));
     let last = _mm512_mul_ps(eights(4, 6), floats(_mm512_extracti32x4_epi32::<2>(packed)));
