@@ -12,3 +12,10 @@ pub enum Minima {
 
 /// The 16 weights of IQ4_NL and IQ4_XS.
 pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// Row `o` of weights in rows of `row_bytes`. No closure: what a kernel with target features hands to `map` as one is called,
+/// not inlined.
+#[inline]
+pub fn row(w: &[u8], row_bytes: usize, o: usize) -> &[u8] {
+    &w[o * row_bytes..][..row_bytes]
+}

@@ -10,6 +10,7 @@ use candor_quant::Format;
 use super::fold::tree;
 use super::registers::{load_128, load_256, load_ps, store_ps};
 use crate::shape::float_rows;
+use crate::weights::row;
 use crate::{Activations, OutTile};
 
 /// Columns that are summed before their lanes are.
@@ -89,16 +90,18 @@ pub fn mat<N: Number>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activation
 #[target_feature(enable = "avx2,fma,f16c")]
 fn one_input<N: Number>(out: &mut [f32], w: &[u8], row_bytes: usize, x: &[f32]) {
     let quarter = out.len() / 4;
-    let row = |o: usize| &w[o * row_bytes..][..row_bytes];
     for o in 0..quarter {
-        let places = [0, 1, 2, 3].map(|stream| stream * quarter + o);
-        let sums = dot::<N, 4>(places.map(row), x);
-        for (place, sum) in places.into_iter().zip(sums) {
-            out[place] = sum;
+        let mut rows = [w; 4];
+        for i in 0..4 {
+            rows[i] = row(w, row_bytes, i * quarter + o);
+        }
+        let sums = dot::<N, 4>(rows, x);
+        for i in 0..4 {
+            out[i * quarter + o] = sums[i];
         }
     }
     for o in quarter * 4..out.len() {
-        [out[o]] = dot::<N, 1>([row(o)], x);
+        [out[o]] = dot::<N, 1>([row(w, row_bytes, o)], x);
     }
 }
 

@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 
 use super::registers::{load_quants, store_ps};
 use crate::order::SEGMENT;
-use crate::weights::Minima;
+use crate::weights::{Minima, row};
 use crate::x86::avx2::fold::tree;
 use crate::x86::avx2::format::{GROUP, Group, Quant};
 use crate::x86::avx2::panel::Panel;
@@ -88,16 +88,18 @@ pub trait Row: Quant {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn rows<R: Row>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
     let quarter = out.len() / 4;
-    let row = |o: usize| &w[o * row_bytes..][..row_bytes];
     for o in 0..quarter {
-        let places = [0, 1, 2, 3].map(|stream| stream * quarter + o);
-        let sums = dot::<R>(places.map(row), x);
-        for (place, sum) in places.into_iter().zip(sums) {
-            out[place] = sum;
+        let mut rows = [w; 4];
+        for i in 0..4 {
+            rows[i] = row(w, row_bytes, i * quarter + o);
+        }
+        let sums = dot::<R>(rows, x);
+        for i in 0..4 {
+            out[i * quarter + o] = sums[i];
         }
     }
     for o in quarter * 4..out.len() {
-        [out[o], ..] = dot::<R>([row(o); 4], x);
+        [out[o], ..] = dot::<R>([row(w, row_bytes, o); 4], x);
     }
 }
 
@@ -110,22 +112,28 @@ fn dot<R: Row>(rows: [&[u8]; 4], x: Q8Row<'_>) -> [f32; 4] {
     let whole = quants.len();
     let count = whole + usize::from(!quants_rest.is_empty());
     let (scales, sums) = (&scales[..whole], &sums[..whole]);
-    let rows = rows.map(R::Group::split);
-    let groups = rows.map(|(groups, _)| &groups[..whole]);
+    let mut groups: [&[R::Group]; 4] = [&[]; 4];
+    let mut rests = rows;
+    for r in 0..4 {
+        let (whole_ones, rest) = R::Group::split(rows[r]);
+        (groups[r], rests[r]) = (&whole_ones[..whole], rest);
+    }
     let mut totals = _mm512_setzero_ps();
     for start in (0..count).step_by(SEGMENT_GROUPS) {
         let end = count.min(start + SEGMENT_GROUPS);
         let mut lanes = [_mm512_setzero_ps(); 2];
         for g in start..end.min(whole) {
-            let w = groups.map(|groups| &groups[g]);
-            w.iter().for_each(|w| prefetch(*w));
+            let w = [&groups[0][g], &groups[1][g], &groups[2][g], &groups[3][g]];
+            for w in w {
+                prefetch(w);
+            }
             lanes = four::<R>(lanes, w, &quants[g], &scales[g], &sums[g]);
         }
         if end > whole {
             let live = (1u16 << scales_rest.len()) - 1;
             let (quants, scales, sums) = (padded(quants_rest), padded(scales_rest), padded(sums_rest));
             let mut ends = [R::Group::PADDING; 4];
-            for (end, (_, rest)) in ends.iter_mut().zip(rows) {
+            for (end, rest) in ends.iter_mut().zip(rests) {
                 end.bytes()[..rest.len()].copy_from_slice(rest);
             }
             let next = four::<R>(lanes, ends.each_ref(), &quants, &scales, &sums);
@@ -177,7 +185,7 @@ pub fn several<R: Row, const T: usize>(
     x: [Q8Row<'_>; T],
 ) {
     let (half, stride, out) = (outputs / 2, out.stride, &mut *out.values);
-    let row = |o: usize| &w[o * row_bytes..][..row_bytes];
+    let row = |o: usize| row(w, row_bytes, o);
     for o in 0..half {
         for (t, sums) in dots::<R, T>([row(o), row(o + half)], x).into_iter().enumerate() {
             [out[t * stride + o], out[t * stride + o + half]] = sums;
