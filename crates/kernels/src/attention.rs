@@ -10,6 +10,17 @@
 //! result depends neither on the size of a tile nor on the queries beside it. Queries and weights stay f32: numbers of
 //! 8 bits are widened exactly, scale and all.
 
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+pub(crate) mod products;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+mod quantized;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+pub(crate) mod source;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+pub(crate) mod tile;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+pub(crate) mod wide;
+
 use candor_quant::Format;
 
 use crate::OutTile;
