@@ -20,6 +20,8 @@ pub(crate) mod source;
 pub(crate) mod tile;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 pub(crate) mod wide;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+pub(crate) mod widened;
 
 use candor_quant::Format;
 

@@ -9,8 +9,9 @@ use super::float_loops::LOOPS;
 use super::instructions;
 use crate::attention::products::{self, rows};
 use crate::attention::source::Source;
-use crate::attention::tile::{Product, strip, widened};
+use crate::attention::tile::{Product, strip};
 use crate::attention::wide::{AHEAD, Wide};
+use crate::attention::widened::{Widened, widened};
 use crate::scalar::attention::{put_key_f16, put_value_f16};
 use crate::{AttentionKernels, Kernels, OutTile, Queries, Weights};
 
@@ -130,44 +131,43 @@ unsafe impl Wide for Sixteen {
         instructions::prefetch(at.wrapping_add(AHEAD));
     }
 
-    /// Sixteen sums in registers, fewer where scales lie there too. What takes more than one tile of queries is widened
-    /// once for all: tiles of 6 queries, 24 sums, spilled some of them.
+    /// Sixteen sums in registers, half as many where scales lie there too. For more queries than a tile's, numbers are
+    /// widened once.
     #[inline(always)]
     unsafe fn run<S: Source<Sixteen>>(product: Product<S>, queries: usize) {
-        let scaled = S::SPAN < usize::MAX;
         // SAFETY: the caller's promise.
         unsafe {
             match queries {
-                1 if scaled => strip::<Sixteen, S, 1, 2, 1>(product),
+                1 if S::SCALED => strip::<Sixteen, S, 1, 2, 1>(product),
                 1 => strip::<Sixteen, S, 1, 4, 2>(product),
-                2 if scaled => strip::<Sixteen, S, 2, 1, 1>(product),
+                2 if S::SCALED => strip::<Sixteen, S, 2, 1, 1>(product),
                 2 => strip::<Sixteen, S, 2, 2, 1>(product),
                 4 => strip::<Sixteen, S, 4, 1, 1>(product),
-                _ if S::WIDENS => widened::<Sixteen, S>(product, |product| fours(product, queries)),
-                _ => fours(product, queries),
+                _ => widened::<Sixteen, S>(product, |product| one_group(product, queries)),
             }
         }
     }
 }
 
+/// Sixteen sums for four queries; for six, 24 sums, the compiler keeps some of them in memory.
+///
 /// # Safety
 /// As [`Wide::run`].
 #[inline(always)]
-unsafe fn fours<S: Source<Sixteen>>(product: Product<S>, queries: usize) {
+unsafe fn one_group(product: Product<Widened>, queries: usize) {
     let mut q = 0;
     // SAFETY: the caller's promise.
     unsafe {
         while q + 4 <= queries {
-            strip::<Sixteen, S, 4, 1, 1>(product.from(q, 0));
+            strip::<Sixteen, Widened, 4, 1, 1>(product.from(q, 0));
             q += 4;
         }
         while q + 2 <= queries {
-            strip::<Sixteen, S, 2, 2, 1>(product.from(q, 0));
+            strip::<Sixteen, Widened, 2, 1, 1>(product.from(q, 0));
             q += 2;
         }
-        while q < queries {
-            strip::<Sixteen, S, 1, 4, 2>(product.from(q, 0));
-            q += 1;
+        if q < queries {
+            strip::<Sixteen, Widened, 1, 1, 1>(product.from(q, 0));
         }
     }
 }

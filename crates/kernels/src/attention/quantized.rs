@@ -11,8 +11,8 @@ use super::wide::Wide;
 /// A quantized format, in blocks of 32 numbers with one scale.
 pub(super) trait Block: Copy {
     const FORMAT: Format;
-    /// Where the 16 quants of a group lie behind the scales, of which the block's numbers `16 * half + index` of every
-    /// `pitch`-th byte are meant.
+    /// Where 16 quants begin behind their scales: those of the numbers `16 * half + index` of blocks that lie side by
+    /// side, `pitch` of them, or with one block the numbers from `16 * half` on.
     fn place(half: usize, index: usize, pitch: usize) -> usize;
     /// Widens the quants there.
     ///
@@ -79,7 +79,6 @@ impl<B: Block> Keys<B> {
 // SAFETY: `scale` and `group` read what `attention` says of the layout.
 unsafe impl<W: Wide, B: Block> Source<W> for Keys<B> {
     const SPAN: usize = 32;
-    const WIDENS: bool = true;
 
     #[inline(always)]
     unsafe fn scale(self, k: usize, n: usize) -> W {
@@ -124,7 +123,6 @@ impl<B: Block> Rows<B> {
 // SAFETY: as above.
 unsafe impl<W: Wide, B: Block> Source<W> for Rows<B> {
     const SPAN: usize = 1;
-    const WIDENS: bool = true;
 
     #[inline(always)]
     unsafe fn scale(self, k: usize, n: usize) -> W {

@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 
 use candor_quant::Format;
 
-use super::PANEL;
 use super::wide::Wide;
 
 /// Where `b` lies: group `n` of step `k`.
@@ -12,17 +11,17 @@ use super::wide::Wide;
 /// # Safety
 /// Every method needs the instruction set of `W`, and a group that lies within the cached bytes.
 pub(crate) unsafe trait Source<W: Wide>: Copy {
-    /// Steps that share their scales; steps are a multiple of it, or are all of them.
+    /// Steps that share their scales, of which the first is a multiple of it; the largest number where there are none.
     const SPAN: usize;
-    /// A group is more than a load: many queries should have it widened once.
-    const WIDENS: bool;
+    /// There are scales.
+    const SCALED: bool = Self::SPAN < usize::MAX;
     unsafe fn scale(self, k: usize, n: usize) -> W;
     unsafe fn group(self, k: usize, n: usize, scale: W) -> W;
     /// The same with its first `groups` groups left out, an even number of them.
     unsafe fn skip(self, groups: usize) -> Self;
 }
 
-/// Prefetches what comes some time after `at`, which is handed back.
+/// Prefetches what comes some time after `at`, which it hands back.
 ///
 /// # Safety
 /// As [`Wide`].
@@ -80,7 +79,6 @@ impl Number for F16 {
 // SAFETY: `group` reads 16 numbers at the place that the steps give; the maker of a `Floats` gives it the right ones.
 unsafe impl<W: Wide, N: Number> Source<W> for Floats<N> {
     const SPAN: usize = usize::MAX;
-    const WIDENS: bool = !matches!(N::FORMAT, Format::F32);
 
     #[inline(always)]
     unsafe fn scale(self, _: usize, _: usize) -> W {
@@ -98,34 +96,5 @@ unsafe impl<W: Wide, N: Number> Source<W> for Floats<N> {
     unsafe fn skip(self, groups: usize) -> Self {
         // SAFETY: the caller's promise.
         Floats { base: unsafe { self.base.add(groups * self.n_step) }, ..self }
-    }
-}
-
-/// Groups that were widened already, those of one `n`.
-#[derive(Clone, Copy)]
-pub(crate) struct Widened {
-    pub base: *const u8,
-}
-
-// SAFETY: `group` reads 16 floats at the place of a step.
-unsafe impl<W: Wide> Source<W> for Widened {
-    const SPAN: usize = usize::MAX;
-    const WIDENS: bool = false;
-
-    #[inline(always)]
-    unsafe fn scale(self, _: usize, _: usize) -> W {
-        // SAFETY: the caller's promise.
-        unsafe { W::zero() }
-    }
-
-    #[inline(always)]
-    unsafe fn group(self, k: usize, _: usize, _: W) -> W {
-        // SAFETY: the caller's promise.
-        unsafe { W::load(self.base.add(k * 4 * PANEL)) }
-    }
-
-    #[inline(always)]
-    unsafe fn skip(self, _: usize) -> Self {
-        self
     }
 }

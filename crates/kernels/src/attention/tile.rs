@@ -4,10 +4,8 @@
     reason = "the index of a register tile meets several arrays, with constant bounds"
 )]
 
-use std::mem::MaybeUninit;
-
 use super::PANEL;
-use super::source::{Source, Widened};
+use super::source::Source;
 use super::wide::Wide;
 
 /// `c[q] += a[q] @ b` for some queries.
@@ -80,6 +78,7 @@ unsafe fn tile<W: Wide, S: Source<W>, const Q: usize, const N: usize>(p: Product
                 sums[q][n] = W::load(p.c.add(q * p.c_stride + (first + n) * PANEL).cast());
             }
         }
+        // A scale for each step is loaded with it.
         let span = if S::SPAN == 1 { usize::MAX } else { S::SPAN };
         let mut k = 0;
         while k < p.steps {
@@ -131,48 +130,6 @@ pub(crate) unsafe fn strip<W: Wide, S: Source<W>, const Q: usize, const N: usize
         while M > 1 && first < p.groups {
             tile::<W, S, Q, 1>(p, first);
             first += 1;
-        }
-    }
-}
-
-/// Steps that are widened at once: 8192 bytes, a part of the first-level cache.
-const KEPT: usize = 128;
-
-/// Widens each group once, for any number of queries: `run` gets products of one group.
-///
-/// # Safety
-/// As [`tile`].
-#[inline(always)]
-pub(crate) unsafe fn widened<W: Wide, S: Source<W>>(p: Product<S>, run: impl Fn(Product<Widened>)) {
-    let mut kept = [const { MaybeUninit::<[f32; PANEL]>::uninit() }; KEPT];
-    for n in 0..p.groups {
-        // SAFETY: as in `tile`.
-        let (b, odd) = (unsafe { p.b.skip(n / 2 * 2) }, n % 2);
-        for start in (0..p.steps).step_by(KEPT) {
-            let steps = KEPT.min(p.steps - start);
-            let mut k = 0;
-            while k < steps {
-                // SAFETY: the caller's promise; `kept` has room for the steps.
-                unsafe {
-                    let scale = b.scale(start + k, odd);
-                    let end = steps.min(k.saturating_add(S::SPAN));
-                    while k < end {
-                        b.group(start + k, odd, scale).store(kept[k].as_mut_ptr().cast());
-                        k += 1;
-                    }
-                }
-            }
-            let c = p.c.wrapping_add(n * PANEL);
-            let b = Widened { base: kept.as_ptr().cast() };
-            run(Product {
-                c,
-                c_stride: p.c_stride,
-                a: p.a.wrapping_add(start),
-                a_stride: p.a_stride,
-                b,
-                steps,
-                groups: 1,
-            });
         }
     }
 }

@@ -116,7 +116,8 @@ unsafe impl Wide for Pair {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast()) };
     }
 
-    /// Eight sums in registers: four multiplications in flight on each of two ports.
+    /// Eight sums in registers: four multiplications in flight on each of two ports. Half as many for one query where
+    /// scales take registers too: with eight, some of them lie in memory.
     #[inline(always)]
     unsafe fn run<S: Source<Pair>>(product: Product<S>, queries: usize) {
         let mut q = 0;
@@ -131,7 +132,10 @@ unsafe impl Wide for Pair {
                 q += 2;
             }
             while q < queries {
-                strip::<Pair, S, 1, 4, 2>(product.from(q, 0));
+                match S::SCALED {
+                    true => strip::<Pair, S, 1, 2, 1>(product.from(q, 0)),
+                    false => strip::<Pair, S, 1, 4, 2>(product.from(q, 0)),
+                }
                 q += 1;
             }
         }
