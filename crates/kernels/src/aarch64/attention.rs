@@ -42,7 +42,8 @@ unsafe fn floats(bytes: int8x16_t) -> Sixteen {
 unsafe impl Wide for Sixteen {
     type Steps = float32x4_t;
     const STEPS: usize = 4;
-    const TOGETHER: usize = 16;
+    const TOGETHER: usize = 32;
+    const LEAST_STEPS: usize = 128;
 
     #[inline(always)]
     unsafe fn zero() -> Sixteen {

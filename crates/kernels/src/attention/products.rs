@@ -106,9 +106,6 @@ pub(crate) unsafe fn scores_q4_0<W: Wide>(out: OutTile<'_>, queries: Queries<'_>
     unsafe { scores_in_blocks::<W, Q4>(out, queries, keys) }
 }
 
-/// Positions of a mix that are worth loading and storing the sums for.
-const LEAST_STEPS: usize = 32;
-
 /// `out[q] += weights[q] @ values`, once the rows' places are known.
 ///
 /// # Safety
@@ -133,7 +130,7 @@ unsafe fn mix<W: Wide, S: Source<W>>(
         groups: shape.width / PANEL,
     };
     // While one part's columns are worked through, prefetches bring in the next.
-    let chunk = (AHEAD / shape.row_bytes.max(1)).max(LEAST_STEPS);
+    let chunk = (AHEAD / shape.row_bytes.max(1)).max(W::LEAST_STEPS);
     for (i, counts) in weights.counts.chunks(W::TOGETHER).enumerate() {
         let first = i * W::TOGETHER;
         let common = counts.iter().copied().min().unwrap_or(0);

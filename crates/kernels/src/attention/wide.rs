@@ -19,6 +19,8 @@ pub(crate) unsafe trait Wide: Copy {
     const STEPS: usize;
     /// Queries of a mix that go together as far as all of them see, and one by one from there.
     const TOGETHER: usize;
+    /// Positions of a mix that are worth loading and storing the sums for.
+    const LEAST_STEPS: usize;
 
     unsafe fn zero() -> Self;
     /// One step's number, as that of step 0.

@@ -22,6 +22,7 @@ unsafe impl Wide for Pair {
     type Steps = Pair;
     const STEPS: usize = 1;
     const TOGETHER: usize = 8;
+    const LEAST_STEPS: usize = 32;
 
     #[inline(always)]
     unsafe fn zero() -> Pair {

@@ -22,6 +22,7 @@ unsafe impl Wide for Sixteen {
     type Steps = Sixteen;
     const STEPS: usize = 1;
     const TOGETHER: usize = 8;
+    const LEAST_STEPS: usize = 32;
 
     #[inline(always)]
     unsafe fn zero() -> Sixteen {
