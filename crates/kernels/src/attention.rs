@@ -11,17 +11,7 @@
 //! 8 bits are widened exactly, scale and all.
 
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
-pub(crate) mod products;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
-mod quantized;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
-pub(crate) mod source;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
-pub(crate) mod tile;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
-pub(crate) mod wide;
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-pub(crate) mod widened;
+pub(crate) mod tiles;
 
 use candor_quant::Format;
 
@@ -84,7 +74,10 @@ pub fn padded(dim: usize) -> usize {
 }
 
 /// The shape of a call of `scores`.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "the scalar kernels walk in panels"))]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    allow(dead_code, reason = "the scalar kernels walk in panels")
+)]
 pub(crate) struct Scores {
     pub queries: usize,
     pub panels: usize,

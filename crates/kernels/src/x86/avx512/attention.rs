@@ -5,10 +5,7 @@ use std::arch::x86_64::*;
 use candor_quant::Format;
 
 use super::float_loops::LOOPS;
-use crate::attention::products::{self, rows};
-use crate::attention::source::Source;
-use crate::attention::tile::{Product, strip};
-use crate::attention::wide::{AHEAD, Wide};
+use crate::attention::tiles::{AHEAD, Product, Source, Wide, products, rows, strip};
 use crate::scalar::attention::{put_key_f16, put_value_f16};
 use crate::{AttentionKernels, Kernels, OutTile, Queries, Weights};
 

@@ -11,8 +11,8 @@ use super::quantized::{Block, Keys, Q4, Q8, Rows};
 use super::source::{F16, F32, Floats, Number, Source};
 use super::tile::Product;
 use super::wide::{AHEAD, Wide};
-use super::{PANEL, Queries, Weights, check_mix, check_scores};
 use crate::OutTile;
+use crate::attention::{PANEL, Queries, Weights, check_mix, check_scores};
 
 /// `out[q] = queries[q] . keys`, once the panels' places are known.
 ///

@@ -4,9 +4,9 @@
     reason = "the index of a register tile meets several arrays, with constant bounds"
 )]
 
-use super::PANEL;
 use super::source::Source;
 use super::wide::Wide;
+use crate::attention::PANEL;
 
 /// `c[q] += a[q] @ b` for some queries.
 #[derive(Clone, Copy)]

@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 
 use candor_quant::Format;
 
-use super::PANEL;
 use super::source::{Source, ahead};
 use super::wide::Wide;
+use crate::attention::PANEL;
 
 /// A quantized format, in blocks of 32 numbers with one scale.
 pub(super) trait Block: Copy {

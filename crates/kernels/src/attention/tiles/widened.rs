@@ -2,10 +2,10 @@
 
 use std::mem::MaybeUninit;
 
-use super::PANEL;
 use super::source::Source;
 use super::tile::Product;
 use super::wide::Wide;
+use crate::attention::PANEL;
 
 /// Groups that were widened already, those of one `n`.
 #[derive(Clone, Copy)]
