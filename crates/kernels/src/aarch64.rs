@@ -5,6 +5,7 @@
     reason = "the index of a register tile meets several arrays, with constant bounds"
 )]
 
+mod attention;
 mod bits;
 mod dotprod;
 mod float;
@@ -34,13 +35,13 @@ pub(crate) use dotprod::Dotprod;
 pub(crate) use i8mm::I8mm;
 pub(crate) use neon::Neon;
 
-/// A table. Attention and the probe are compiled from plain Rust: NEON is part of the target.
+/// A table. The probe is compiled from plain Rust: NEON is part of the target.
 const fn table(name: &'static str, mat: fn(Format) -> Option<MatKernels>) -> Kernels {
     Kernels {
         name,
         f32: float_loops::LOOPS,
         mat,
-        attention: scalar::attention::attention,
+        attention: attention::attention,
         probe: scalar::probe::PROBE,
         batch: |_| None,
     }

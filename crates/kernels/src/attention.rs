@@ -10,6 +10,9 @@
 //! result depends neither on the size of a tile nor on the queries beside it. Queries and weights stay f32: numbers of
 //! 8 bits are widened exactly, scale and all.
 
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+pub(crate) mod tiles;
+
 use candor_quant::Format;
 
 use crate::OutTile;
@@ -71,7 +74,10 @@ pub fn padded(dim: usize) -> usize {
 }
 
 /// The shape of a call of `scores`.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "the scalar kernels walk in panels"))]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    allow(dead_code, reason = "the scalar kernels walk in panels")
+)]
 pub(crate) struct Scores {
     pub queries: usize,
     pub panels: usize,

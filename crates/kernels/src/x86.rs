@@ -1,7 +1,6 @@
 //! Tables for x86-64.
 
 mod amx;
-mod attention;
 mod avx2;
 mod avx512;
 mod batch;

@@ -186,6 +186,51 @@ fn positions_that_a_query_does_not_see_are_not_touched() {
     });
 }
 
+/// So neither a tile's size nor an instruction set is in the result. Dimensions beyond what is widened at once, positions
+/// beyond a mix's part.
+#[test]
+fn every_table_but_the_scalar_one_adds_fused_products_in_order() {
+    let each = |table: &Kernels, format: Format, dim: usize, queries: usize| {
+        let (kernels, positions) = ((table.attention)(format).unwrap(), 200);
+        let case = format!("{} {format}, dim {dim}, {queries} queries", table.name);
+        let mut random = Random::new(queries as u64);
+        let [x, q] = [positions, queries].map(|rows| floats(&mut random, rows * dim));
+        let (exact, width) = (rounded_rows(format, dim, &x), padded(dim));
+        let stride = positions.next_multiple_of(PANEL);
+        let mut scores = vec![0.0; queries * stride];
+        let tile = OutTile { values: &mut scores, stride };
+        (kernels.scores)(tile, Queries { dim, values: &q }, panels(&kernels, dim, &x).bytes());
+        let fused = |start: f32, terms: &mut dyn Iterator<Item = (f32, f32)>| {
+            terms.fold(start, |sum, (a, b)| a.mul_add(b, sum)).to_bits()
+        };
+        for (scores, query) in scores.chunks(stride).zip(q.chunks(dim)) {
+            for (p, (score, key)) in scores.iter().zip(exact.chunks(dim)).enumerate() {
+                let terms = &mut query.iter().copied().zip(key.iter().copied());
+                assert_eq!(score.to_bits(), fused(0.0, terms), "{case}: position {p}");
+            }
+        }
+        let counts: Vec<usize> = (0..queries).map(|i| positions - i % 5).collect();
+        let start = floats(&mut random, queries * width);
+        let mut mixes = start.clone();
+        let weights = Weights { values: &scores, stride, counts: &counts };
+        (kernels.mix)(&mut mixes, weights, rows(&kernels, dim, &x).bytes());
+        for (i, &count) in counts.iter().enumerate() {
+            for e in 0..dim {
+                let at = i * width + e;
+                let terms = &mut (0..count).map(|p| (scores[i * stride + p], exact[p * dim + e]));
+                assert_eq!(mixes[at].to_bits(), fused(start[at], terms), "{case}: mix of query {i}, {e}");
+            }
+        }
+    };
+    for table in Kernels::available().filter(|table| table.name != "scalar") {
+        for (format, dim) in [(Format::F32, 35), (Format::F16, 145), (Format::Q8_0, 160), (Format::Q4_0, 96)] {
+            for queries in [1, 2, 3, 4, 7, 34] {
+                each(table, format, dim, queries);
+            }
+        }
+    }
+}
+
 #[test]
 fn every_table_keeps_the_same_bytes() {
     for format in FORMATS {

@@ -5,8 +5,8 @@ use std::arch::x86_64::*;
 use candor_quant::Format;
 
 use super::float_loops::LOOPS;
+use crate::attention::tiles::{AHEAD, Product, Source, Wide, products, rows, strip};
 use crate::scalar::attention::{put_key_f16, put_value_f16};
-use crate::x86::attention::{self as products, Product, Source, Wide, rows, strip};
 use crate::{AttentionKernels, Kernels, OutTile, Queries, Weights};
 
 #[derive(Clone, Copy)]
@@ -16,6 +16,11 @@ rows!("avx2,fma,f16c", Pair, LOOPS.to_f16);
 
 // SAFETY: each method reads and writes 16 numbers, or the one that its name says.
 unsafe impl Wide for Pair {
+    type Steps = Pair;
+    const STEPS: usize = 1;
+    const TOGETHER: usize = 8;
+    const LEAST_STEPS: usize = 32;
+
     #[inline(always)]
     unsafe fn zero() -> Pair {
         // SAFETY: the caller has the instruction set.
@@ -23,14 +28,20 @@ unsafe impl Wide for Pair {
     }
 
     #[inline(always)]
-    unsafe fn splat(x: f32) -> Pair {
-        // SAFETY: as above.
-        let x = unsafe { _mm256_set1_ps(x) };
+    unsafe fn step(at: *const f32) -> Pair {
+        // SAFETY: as above, and a float is readable.
+        let x = unsafe { _mm256_set1_ps(at.read_unaligned()) };
         Pair(x, x)
     }
 
     #[inline(always)]
-    unsafe fn plus(self, a: Pair, b: Pair) -> Pair {
+    unsafe fn steps(at: *const f32) -> Pair {
+        // SAFETY: as above.
+        unsafe { Self::step(at) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus<const STEP: i32>(self, a: Pair, b: Pair) -> Pair {
         // SAFETY: as above.
         unsafe { Pair(_mm256_fmadd_ps(a.0, b.0, self.0), _mm256_fmadd_ps(a.1, b.1, self.1)) }
     }
@@ -97,7 +108,14 @@ unsafe impl Wide for Pair {
         }
     }
 
-    /// Eight sums in registers: four multiplications in flight on each of two ports.
+    #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        // SAFETY: every x86-64 processor has the instruction, and it faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast()) };
+    }
+
+    /// Eight sums in registers: four multiplications in flight on each of two ports. Half as many for one query where
+    /// scales take registers too: with eight, some of them lie in memory.
     #[inline(always)]
     unsafe fn run<S: Source<Pair>>(product: Product<S>, queries: usize) {
         let mut q = 0;
@@ -112,7 +130,10 @@ unsafe impl Wide for Pair {
                 q += 2;
             }
             while q < queries {
-                strip::<Pair, S, 1, 4, 2>(product.from(q, 0));
+                match S::SCALED {
+                    true => strip::<Pair, S, 1, 2, 1>(product.from(q, 0)),
+                    false => strip::<Pair, S, 1, 4, 2>(product.from(q, 0)),
+                }
                 q += 1;
             }
         }

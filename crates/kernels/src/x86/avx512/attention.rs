@@ -5,8 +5,8 @@ use std::arch::x86_64::*;
 use candor_quant::Format;
 
 use super::float_loops::LOOPS;
+use crate::attention::tiles::{AHEAD, Product, Source, Wide, products, rows, strip};
 use crate::scalar::attention::{put_key_f16, put_value_f16};
-use crate::x86::attention::{self as products, Product, Source, Wide, rows, strip};
 use crate::{AttentionKernels, Kernels, OutTile, Queries, Weights};
 
 #[derive(Clone, Copy)]
@@ -16,6 +16,11 @@ rows!("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c", Sixteen, LOOPS.to_f16)
 
 // SAFETY: each method reads and writes 16 numbers, or the one that its name says.
 unsafe impl Wide for Sixteen {
+    type Steps = Sixteen;
+    const STEPS: usize = 1;
+    const TOGETHER: usize = 8;
+    const LEAST_STEPS: usize = 32;
+
     #[inline(always)]
     unsafe fn zero() -> Sixteen {
         // SAFETY: the caller has the instruction set.
@@ -23,13 +28,19 @@ unsafe impl Wide for Sixteen {
     }
 
     #[inline(always)]
-    unsafe fn splat(x: f32) -> Sixteen {
-        // SAFETY: as above.
-        unsafe { Sixteen(_mm512_set1_ps(x)) }
+    unsafe fn step(at: *const f32) -> Sixteen {
+        // SAFETY: as above, and a float is readable.
+        unsafe { Sixteen(_mm512_set1_ps(at.read_unaligned())) }
     }
 
     #[inline(always)]
-    unsafe fn plus(self, a: Sixteen, b: Sixteen) -> Sixteen {
+    unsafe fn steps(at: *const f32) -> Sixteen {
+        // SAFETY: as above.
+        unsafe { Self::step(at) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus<const STEP: i32>(self, a: Sixteen, b: Sixteen) -> Sixteen {
         // SAFETY: as above.
         unsafe { Sixteen(_mm512_fmadd_ps(a.0, b.0, self.0)) }
     }
@@ -78,6 +89,12 @@ unsafe impl Wide for Sixteen {
     unsafe fn splat_f16(at: *const u8) -> Sixteen {
         // SAFETY: as above, and 2 bytes are readable.
         unsafe { Sixteen(_mm512_cvtph_ps(_mm256_set1_epi16(at.cast::<i16>().read_unaligned()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        // SAFETY: every x86-64 processor has the instruction, and it faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast()) };
     }
 
     #[inline(always)]

@@ -1,0 +1,17 @@
+//! Attention's products for any width of vector. An instruction set says what sixteen floats in registers are ([`Wide`]) and
+//! how large its tiles; the order of a sum's terms is the same for all.
+
+pub(crate) mod products;
+mod quantized;
+mod source;
+mod tile;
+mod wide;
+#[cfg(target_arch = "aarch64")]
+mod widened;
+
+pub(crate) use products::rows;
+pub(crate) use source::Source;
+pub(crate) use tile::{Product, strip};
+pub(crate) use wide::{AHEAD, Wide};
+#[cfg(target_arch = "aarch64")]
+pub(crate) use widened::{Widened, widened};
