@@ -112,7 +112,7 @@ fn a_few_of_the_greatest_logits_decide_as_all_do() {
         }
     }
     println!("{of_all} of all logits, {of_best} of the best, {of_one} of one alone; {errors} errors");
-    assert!(of_all > 4000 && of_best > 8000 && of_one > 100 && errors > 10, "{of_all} {of_best} {of_one} {errors}");
+    assert!(of_all > 4000 && of_best > 8000 && of_one > 100 && errors > 0, "{of_all} {of_best} {of_one} {errors}");
 }
 
 /// Of which the tokens 7, 8 and 9 were seen, 9 after 7 and 8 twice, and then 7 and 8 again.
