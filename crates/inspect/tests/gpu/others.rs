@@ -41,7 +41,7 @@ const FAULTS: &[Fault] = &[
     ),
     fault("top_k: the later of equals", "gpt2", "top_k", &[edit("TopSlice", "~(start.y + i)", "start.y + i")]),
     fault("top_k: minus is plus", "gpt2", "top_k", &[edit("TopSlice", "~bits, bits >=", "bits, bits >=")]),
-    fault("top_k: a digit is not looked at", "gpt2", "top_k", &[edit("TopMerge", "digit < 8u", "digit < 1u")]),
+    fault("top_k: a digit is not looked at", "gpt2", "top_k", &[edit("TopSlice", "digit < 8u", "digit < 1u")]),
     fault("top_k: not sorted to the end", "gpt2", "top_k", &[edit("TopMerge", "run <= K", "run < K")]),
     fault("attend: no cap", "gemma2", "kv_write+attend", &[edit("Attend", "s = capped(s);", "")]),
     fault("attend: slopes upwards", "bloom", "kv_write+attend", &[edit("Attend", "s -= slopes", "s += slopes")]),
