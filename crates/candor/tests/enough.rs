@@ -22,6 +22,7 @@ fn logits(random: &mut Random, round: usize) -> Vec<f32> {
     let coarse = [1.0, 4.0, 1000.0][random.below(3)];
     let logit = |_| match (round % 4, random.below(8)) {
         (1, 0..4) => [0.0, -0.0][random.below(2)],
+        (1, _) => -6.0 * random.signed().abs(),
         (2, 0..7) => f32::NEG_INFINITY,
         (3, 0) => [f32::INFINITY, f32::MAX, f32::MIN, f32::MIN_POSITIVE][random.below(4)],
         _ => (random.signed() * 6.0 * coarse).round() / coarse,
@@ -35,6 +36,9 @@ fn settings(random: &mut Random) -> Sampling {
         if random.below(7) > 0 { usual } else { others[random.below(others.len())] }
     }
     let all = SamplerKind::DEFAULT_ORDER;
+    let (presence_penalty, frequency_penalty) =
+        often(random, (0.0, 0.0), &[(1.5, 0.0), (0.0, 0.5), (-0.0, -0.0), (-1.0, 0.0), (0.0, -0.5)]);
+    let (xtc_probability, xtc_threshold) = often(random, (0.0, 0.1), &[(0.5, 0.1), (1.0, 0.0), (1.0, 0.6)]);
     let samplers = match random.below(3) {
         0 => (0..random.below(8)).map(|_| all[random.below(all.len())]).collect(),
         _ => all.to_vec(),
@@ -46,19 +50,19 @@ fn settings(random: &mut Random) -> Sampling {
     });
     Sampling {
         logit_bias: logit_bias.collect(),
-        temperature: often(random, 0.8, &[0.0, -1.0, 1.0, 5.0]),
+        temperature: often(random, 0.8, &[0.0, 0.0, -1.0, 1.0, 5.0]),
         dynatemp_range: often(random, 0.0, &[0.5]),
         top_k: often(random, 40, &[0, 1, 2, 5, 100, 1000]),
         top_p: often(random, 0.95, &[1.0, 0.3, 0.0]),
         min_p: often(random, 0.05, &[0.0, 0.5, 1.5]),
         typical_p: often(random, 1.0, &[0.5]),
         top_n_sigma: often(random, -1.0, &[0.5, 1.5]),
-        xtc_probability: often(random, 0.0, &[0.5, 1.0]),
-        xtc_threshold: often(random, 0.1, &[0.0, 0.6]),
-        repeat_penalty: often(random, 1.1, &[1.0, 3.0, 0.9]),
+        xtc_probability,
+        xtc_threshold,
+        repeat_penalty: often(random, 1.1, &[1.0, 3.0, 0.4]),
         repeat_last_n: often(random, 64, &[0, 3, -1]),
-        presence_penalty: often(random, 0.0, &[1.5, -0.0, -1.0]),
-        frequency_penalty: often(random, 0.0, &[0.5, -0.0, -0.5]),
+        presence_penalty,
+        frequency_penalty,
         dry_multiplier: often(random, 0.0, &[0.8, 1e30, -1.0]),
         dry_allowed_length: often(random, 2, &[0, 1]),
         dry_sequence_breakers: Vec::new(),
