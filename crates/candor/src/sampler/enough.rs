@@ -53,15 +53,11 @@ impl Sampler {
         enough
     }
 
-    /// Whether the chain ends with the best token that its penalties leave, by its temperature.
+    /// Whether temperature leaves nothing but the best token, and nothing takes that away.
     fn is_cold(&self) -> bool {
         let Sampling { temperature, dynatemp_range, samplers, .. } = &self.settings;
-        let moves = |kind: &SamplerKind| match kind {
-            SamplerKind::Xtc => self.xtc.is_on(),
-            SamplerKind::TypicalP => is_on(*kind, &self.settings),
-            _ => false,
-        };
-        *temperature <= 0.0 && *dynatemp_range <= 0.0 && !samplers.iter().any(moves)
+        let excludes = self.xtc.is_on() && samplers.contains(&SamplerKind::Xtc);
+        *temperature <= 0.0 && *dynatemp_range <= 0.0 && !excludes
     }
 
     /// [`Self::sample`], given no more than the `best` logits with their tokens, the best first, of a vocabulary of so many
