@@ -6,8 +6,11 @@ use candor_testing::Random;
 
 use crate::{sound, vector_backends};
 
+/// Makes an element.
+type Draw = fn(&mut Random) -> f32;
+
 /// Rows that are hard on an order, by what they are.
-const KINDS: [(&str, fn(&mut Random) -> f32); 9] = [
+const KINDS: [(&str, Draw); 9] = [
     ("spread", |random| random.signed() * 12.0),
     ("coarse, so that there are ties", |random| (random.signed() * 3.0).round()),
     ("nearly one value", |random| 7.0 + f32::from(u8::from(random.below(4000) == 0)) * f32::EPSILON * 8.0),
