@@ -1,5 +1,5 @@
 // The best elements of a list. An element is (rank, order): the greater rank is the better one, of equal ranks the greater
-// order; no two are equal, and (0, 0) is none. From outside: WG, which is 256, and `element`.
+// order; no two are equal, but (0, 0), which is none and comes last. From outside: WG, which is 256, and `element`.
 
 // How many elements that share the digits known so far have each next digit, a byte.
 var<workgroup> counts: array<atomic<u32>, WG>;
@@ -13,7 +13,7 @@ fn reaches(element: vec2<u32>, bar: vec2<u32>) -> bool {
 }
 
 // What the best `wanted` of `total` elements reach, and no other: found digit by digit, the highest first. There must be as many,
-// and one at least.
+// without those that are none, and one at least.
 fn bar_of(total: u32, wanted: u32, lid: u32) -> vec2<u32> {
     var known = vec2<u32>(0u);
     var mask = vec2<u32>(0u);
@@ -25,7 +25,7 @@ fn bar_of(total: u32, wanted: u32, lid: u32) -> vec2<u32> {
         workgroupBarrier();
         for (var i = lid; i < total; i += WG) {
             let e = element(i);
-            if e.x != 0u && all((e & mask) == known) {
+            if all((e & mask) == known) {
                 atomicAdd(&counts[(select(e.y, e.x, in_rank) >> shift) & 255u], 1u);
             }
         }

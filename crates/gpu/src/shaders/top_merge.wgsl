@@ -5,6 +5,7 @@ struct P { width: u32, stride: u32, slices: u32 }
 @group(0) @binding(1) var<storage, read> best: array<vec2<u32>>;
 @group(0) @binding(2) var<storage, read_write> out: array<vec2<u32>>;
 
+// Workgroup memory begins as zeros: no element.
 var<workgroup> taken: atomic<u32>;
 var<workgroup> sorted: array<vec2<u32>, K>;
 var<private> start: u32;
@@ -17,13 +18,6 @@ fn element(i: u32) -> vec2<u32> {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     start = group.y * p.slices * K;
     let total = p.slices * K;
-    for (var i = lid; i < K; i += WG) {
-        sorted[i] = vec2<u32>(0u);
-    }
-    if lid == 0u {
-        atomicStore(&taken, 0u);
-    }
-    // Its barriers come between the stores above and the others' turn.
     let bar = bar_of(total, min(K, p.width), lid);
     for (var i = lid; i < total; i += WG) {
         let e = element(i);

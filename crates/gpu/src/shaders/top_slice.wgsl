@@ -6,6 +6,7 @@ struct P { width: u32, stride: u32, slices: u32 }
 @group(0) @binding(1) var<storage, read> x: array<u32>;
 @group(0) @binding(2) var<storage, read_write> best: array<vec2<u32>>;
 
+// Workgroup memory begins as zeros.
 var<workgroup> taken: atomic<u32>;
 // The slice's first element: in `x`, and in its row.
 var<private> start: vec2<u32>;
@@ -24,10 +25,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     start = vec2<u32>(group.y * p.stride + first, first);
     let total = min(p.width - first, SLICE);
     let wanted = min(K, total);
-    if lid == 0u {
-        atomicStore(&taken, 0u);
-    }
-    // Its barriers come between the store above and the others' turn.
     let bar = bar_of(total, wanted, lid);
     let out = (group.y * p.slices + group.x) * K;
     for (var i = lid; i < total; i += WG) {
