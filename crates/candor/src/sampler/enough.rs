@@ -4,8 +4,9 @@
 //! It holds as far as a chain only lowers logits before it cuts. Where it lowers those of `t` tokens and keeps the best `k`, these
 //! are among the best `k + t` from before: any token beyond has `k` before it that stay as they are, and itself comes no earlier.
 
-use super::{Error, Sampler, SamplerKind, Sampling, bias};
 use candor_ops::Ranked;
+
+use super::{Error, Sampler, SamplerKind, Sampling, bias};
 
 impl Sampler {
     /// So many of the greatest logits decide on the next token, by [`Self::sample_best`]; `None` where it takes all of them.
