@@ -15,7 +15,6 @@ use web_time::Instant;
 
 use crate::{
     Error, Session,
-    runner::Best,
     sampler::{Sampler, Sampling, Vocabulary},
     session::Wanted,
 };
@@ -173,8 +172,11 @@ impl Session {
 
         let started = Instant::now();
         let common = self.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let wanted = wanted(&sampler);
-        let known = !self.logits().is_empty() || wanted == Wanted::Best && self.best() != Best::Unknown;
+        let wanted = wanted(&mut sampler, self);
+        let known = match wanted {
+            Wanted::Best(count) if !self.best().is_empty() => self.best().len() >= count,
+            _ => !self.logits().is_empty(),
+        };
         let seen = common == self.tokens().len() && common == prompt.len() && known;
         let common = if seen { common } else { common.min(prompt.len() - 1) };
         self.truncate(common);
@@ -260,7 +262,8 @@ impl Generation<'_> {
             }
             // The last token of all need not be guessed ahead.
             let most = self.options.max_tokens.map_or(usize::MAX, |most| most - self.timings.tokens - 1);
-            let guessed = self.session.go_on(wanted(&self.sampler), token, most)?;
+            let wanted = wanted(&mut self.sampler, self.session);
+            let guessed = self.session.go_on(wanted, token, most)?;
             self.timings.drafted += guessed.drafted;
             self.timings.accepted += guessed.accepted;
         }
@@ -284,13 +287,15 @@ impl Generation<'_> {
 
     /// The next token.
     fn choose(&mut self) -> Result<u32, Error> {
-        let broken = Error::NotFinite { position: self.session.tokens().len() - 1 };
-        match self.session.best() {
-            Best::Token(token) => Ok(token),
-            Best::Broken => Err(broken),
-            Best::Unknown if self.session.logits().iter().any(|logit| logit.is_nan()) => Err(broken),
-            Best::Unknown => Ok(self.sampler.sample(self.session.logits())?),
+        let (logits, best) = (self.session.logits(), self.session.best());
+        let broken = best.first().is_some_and(|(_, logit)| logit.is_nan()) || logits.iter().any(|logit| logit.is_nan());
+        if broken {
+            return Err(Error::NotFinite { position: self.session.tokens().len() - 1 });
         }
+        Ok(match best {
+            [] => self.sampler.sample(logits)?,
+            best => self.sampler.sample_best(best, self.session.model().config().outputs())?,
+        })
     }
 
     /// Forgets half of what follows the kept tokens and computes the rest anew at its new positions.
@@ -299,7 +304,8 @@ impl Generation<'_> {
         let keep = self.session.kept(shift, &tokens);
         let shortened = shift.shorten(&tokens, self.session.context(), keep);
         self.session.truncate(keep);
-        self.session.evaluate_for(wanted(&self.sampler), &shortened[keep..], |_| true)?;
+        let wanted = wanted(&mut self.sampler, self.session);
+        self.session.evaluate_for(wanted, &shortened[keep..], |_| true)?;
         Ok(())
     }
 }
@@ -332,8 +338,10 @@ impl Iterator for Generation<'_> {
 }
 
 /// What a sampler needs of every step.
-fn wanted(sampler: &Sampler) -> Wanted {
-    if sampler.takes_greatest() { Wanted::Best } else { Wanted::Logits }
+fn wanted(sampler: &mut Sampler, session: &Session) -> Wanted {
+    // A logit with its token is as much as two logits.
+    let worthwhile = |count: &usize| count.saturating_mul(2) < session.model().config().outputs();
+    sampler.enough().filter(worthwhile).map_or(Wanted::Logits, Wanted::Best)
 }
 
 /// Bytes at the end of `text` that `stop` begins with.

@@ -5,7 +5,7 @@ use std::{ops::Add, sync::Arc};
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
-use candor_ops::{Adapted, KvPlan, LowRank, Ops, Prims, Step, Stored, Tap, Traffic};
+use candor_ops::{Adapted, KvPlan, LowRank, Ops, Prims, Ranked, Step, Stored, Tap, Traffic};
 
 use crate::{Error, Observed, Observer};
 
@@ -27,26 +27,15 @@ pub(crate) struct Run {
     parts: Vec<Box<dyn RunPart>>,
 }
 
-/// What is known of the token after a step's last one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Best {
-    /// It is to be found among the logits.
-    #[default]
-    Unknown,
-    /// The one of the greatest logit, the first of equals. Logits were not read.
-    Token(u32),
-    /// There is none: a logit is not a number. Logits were not read.
-    Broken,
-}
-
 /// A part of a run.
 pub(crate) trait RunPart: Send {
     /// Runs a step. `values` is the stream `[T, D]` where the part begins with it, and is replaced by what the part ends
     /// with: the stream, or the logits of `step.outputs`, `[outputs, V]`. An error is the device's, after which no step
     /// will do.
     fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
-    /// The same for a step with one output at most; where that is cheaper, only the best token comes of the logits.
-    fn step_best(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<Best, Error>;
+    /// The same for a step with one output at most; where that is cheaper, no logits come, but the best `count` of them with
+    /// their tokens, the best first. Otherwise there are none of these.
+    fn step_best(&mut self, step: Step<'_>, count: usize, values: &mut Vec<f32>) -> Result<Vec<Ranked>, Error>;
     /// As [`RunPart::step`], and every named value is shown to `observer`.
     fn step_observed(
         &mut self,
@@ -93,9 +82,15 @@ impl Run {
         self.parts.iter_mut().try_for_each(|part| part.step(step, logits))
     }
 
-    /// The same for a step with one output at most; where that is cheaper, only the best token comes of the logits.
-    pub(crate) fn step_best(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<Best, Error> {
-        self.parts.iter_mut().try_fold(Best::Unknown, |_, part| part.step_best(step, logits))
+    /// The same for a step with one output at most; where that is cheaper, no logits come, but the best `count` of them with
+    /// their tokens, the best first. Otherwise there are none of these.
+    pub(crate) fn step_best(
+        &mut self,
+        step: Step<'_>,
+        count: usize,
+        logits: &mut Vec<f32>,
+    ) -> Result<Vec<Ranked>, Error> {
+        self.parts.iter_mut().try_fold(Vec::new(), |_, part| part.step_best(step, count, logits))
     }
 
     /// The caches' contents in the order of the layers; `None` where a backend does not let them out.
@@ -238,13 +233,12 @@ where
         self.finish()
     }
 
-    fn step_best(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<Best, Error> {
+    fn step_best(&mut self, step: Step<'_>, count: usize, values: &mut Vec<f32>) -> Result<Vec<Ranked>, Error> {
         self.run(step, values, &mut ());
-        let mut best = Best::Unknown;
-        if B::BEST_IS_CHEAP && self.model.part().end == End::Logits && !step.outputs.is_empty() {
-            let vocab = self.model.config().vocab;
+        let mut best = Vec::new();
+        if count <= B::TOP_K && self.model.part().end == End::Logits && !step.outputs.is_empty() {
             values.clear();
-            best = self.ops.best(&self.scratch.logits, vocab).map_or(Best::Broken, Best::Token);
+            self.ops.top_k(&self.scratch.logits, self.model.config().outputs(), count, &mut best);
         } else {
             self.read(step, values);
         }

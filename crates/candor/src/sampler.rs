@@ -11,6 +11,7 @@
 mod bias;
 mod breakers;
 mod dry;
+mod enough;
 mod error;
 mod exp;
 mod kind;
@@ -89,22 +90,6 @@ impl Sampler {
         self.seed
     }
 
-    /// Whether [`Self::sample`] gives the token of the greatest logit, the first of equals, whatever the logits and the
-    /// tokens seen. (Where the greatest is a zero and zeros of both signs are there, it may give another of them.)
-    pub fn takes_greatest(&self) -> bool {
-        let Sampling { temperature, dynatemp_range, typical_p, xtc_probability, .. } = self.settings;
-        let has = |kind| self.settings.samplers.contains(&kind);
-        let cold = has(SamplerKind::Temperature) && temperature <= 0.0 && dynatemp_range <= 0.0;
-        // The other cuts keep the best, and what keeps it need not be run.
-        let moved = self.mirostat.is_some()
-            || self.dry.is_some()
-            || !self.settings.logit_bias.is_empty()
-            || has(SamplerKind::Penalties) && self.penalties.are_on()
-            || has(SamplerKind::TypicalP) && typical_p < 1.0
-            || has(SamplerKind::Xtc) && xtc_probability > 0.0;
-        cold && !moved
-    }
-
     /// Takes note of a token of the prompt or of the continuation, whoever chose it: it enters the windows of the
     /// penalties and of DRY. After [`Self::candidates`] or [`Self::sample`] the first accepted token also moves
     /// mirostat's target, if it is one of the candidates.
@@ -129,9 +114,14 @@ impl Sampler {
     /// # Errors
     /// [`Error::NothingLeft`] if no token is left, [`Error::BiasOutside`] if a logit bias names no token.
     pub fn candidates(&mut self, logits: &[f32]) -> Result<&[Candidate], Error> {
-        self.open = false;
         self.pool.load(logits);
-        bias::apply(&mut self.pool, &self.settings.logit_bias)?;
+        self.run(logits.len())
+    }
+
+    /// Runs the chain over what was loaded of a vocabulary of so many tokens.
+    fn run(&mut self, vocabulary: usize) -> Result<&[Candidate], Error> {
+        self.open = false;
+        bias::apply(&mut self.pool, &self.settings.logit_bias, vocabulary)?;
         if let Some(mirostat) = &self.mirostat {
             temperature::scale(&mut self.pool, self.settings.temperature);
             mirostat.truncate(&mut self.pool);
@@ -140,7 +130,7 @@ impl Sampler {
         }
         self.pool.drop_masked();
         if self.pool.items().is_empty() {
-            return Err(Error::NothingLeft { logits: logits.len() });
+            return Err(Error::NothingLeft { logits: vocabulary });
         }
         self.pool.softmax();
         self.open = true;
@@ -179,10 +169,15 @@ impl Sampler {
     /// As [`Self::candidates`].
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, Error> {
         self.candidates(logits)?;
+        Ok(self.draw())
+    }
+
+    /// One of the candidates, of which there must be any.
+    fn draw(&mut self) -> u32 {
         let items = self.pool.items();
         // C++'s discrete_distribution, which mirostat uses there, draws nothing where there is no choice.
         if self.mirostat.is_some() && items.len() == 1 {
-            return Ok(items[0].id);
+            return items[0].id;
         }
         let sum: f64 = items.iter().map(|candidate| f64::from(candidate.p)).sum();
         let target = self.random.uniform() * sum;
@@ -192,7 +187,7 @@ impl Sampler {
             reached > target
         });
         // `target` is below `sum`, which was added up in this order: the fallback is for a sum of 0.
-        Ok(chosen.unwrap_or(&items[0]).id)
+        chosen.unwrap_or(&items[0]).id
     }
 
     /// The candidates of the last [`Self::candidates`] or [`Self::sample`]; empty before the first.

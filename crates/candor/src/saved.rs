@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! "candorpc"  version u32  model u64  shape: u32, text
-//! reached u64  tokens: u64, u32 each  logits: u64, f32 each  best u32
+//! reached u64  tokens: u64, u32 each  logits: u64, f32 each  best: u64, u32 and f32 each
 //! each layer: u64, bytes
 //! sum of all before, u64
 //! ```
 //!
-//! `best` is the token that comes next if the greatest logit decides, where a device told nothing else; or else all ones.
+//! `best` are the greatest logits, each after its token and the greatest first, where a device told no others.
 //! `model` is a hash of metadata, tensor directory and the first bytes of each tensor; `shape` says in words what else must
 //! be the same: formats of the cache, windows, adapters, and whether bits were promised. Layers are as every backend
 //! understands them ([`candor_ops::Stored`]), so a session may go on elsewhere; what it computes there differs by rounding
@@ -18,19 +18,16 @@ mod hash;
 use std::io::{self, Write};
 
 use candor_gguf::Gguf;
-use candor_ops::Prefix;
+use candor_ops::{Prefix, Ranked};
 
-use crate::{Session, past::Past, runner::Best};
+use crate::{Session, past::Past};
 use hash::Hash;
 
 /// What a file begins with.
 const MAGIC: &[u8; 8] = b"candorpc";
 
 /// Changes with the meaning of the bytes.
-const VERSION: u32 = 2;
-
-/// No best token is known.
-const NO_TOKEN: u32 = u32::MAX;
+const VERSION: u32 = 3;
 
 /// Ends the shape where it was asked for that no bit depends on how tokens were cut into batches, and none does. Who asks for
 /// such bits takes no others; others take these.
@@ -133,7 +130,7 @@ impl<'a> Rest<'a> {
 struct Read {
     tokens: Vec<u32>,
     logits: Vec<f32>,
-    best: Best,
+    best: Vec<Ranked>,
     reached: usize,
 }
 
@@ -158,8 +155,9 @@ impl Session {
         file.put_sized(&tokens, 4)?;
         let logits: Vec<u8> = self.logits().iter().flat_map(|logit| logit.to_le_bytes()).collect();
         file.put_sized(&logits, 4)?;
-        let best = if let Best::Token(best) = self.best() { best } else { NO_TOKEN };
-        file.put(&best.to_le_bytes())?;
+        let pair = |(token, logit): &Ranked| [token.to_le_bytes(), logit.to_le_bytes()].concat();
+        let best: Vec<u8> = self.best().iter().flat_map(pair).collect();
+        file.put_sized(&best, 8)?;
         let mut bytes = Vec::new();
         for cache in self.stored()? {
             for layer in 0..cache.layers() {
@@ -216,14 +214,18 @@ impl Session {
         let reached = rest.number()?;
         let tokens: Vec<u32> = rest.sized()?.map(u32::from_le_bytes).collect();
         let logits: Vec<f32> = rest.sized()?.map(f32::from_le_bytes).collect();
-        let best = u32::from_le_bytes(rest.array()?);
+        let pair = |bytes: [u8; 8]| {
+            let pair = u64::from_le_bytes(bytes);
+            (pair as u32, f32::from_bits((pair >> 32) as u32))
+        };
+        let best: Vec<Ranked> = rest.sized()?.map(pair).collect();
         let (context, outputs) = (self.context(), self.model().config().outputs());
         if tokens.len().max(reached) > context {
             return Err(Error::TooLong { tokens: tokens.len().max(reached), context }.into());
         }
         let vocab = self.model().config().vocab;
         let known = tokens.iter().all(|&token| (token as usize) < vocab);
-        let best_is_known = best == NO_TOKEN || (best as usize) < outputs && !tokens.is_empty();
+        let best_is_known = best.iter().all(|&(token, _)| (token as usize) < outputs && !tokens.is_empty());
         if !known || !best_is_known || !(logits.is_empty() || logits.len() == outputs && !tokens.is_empty()) {
             return Err(Error::Damaged.into());
         }
@@ -237,7 +239,6 @@ impl Session {
         if !rest.0.is_empty() {
             return Err(Error::Damaged.into());
         }
-        let best = if best == NO_TOKEN { Best::Unknown } else { Best::Token(best) };
         Ok(Read { tokens, logits, best, reached })
     }
 

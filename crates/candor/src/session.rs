@@ -3,13 +3,12 @@
 mod text;
 
 use candor_models::Config;
-use candor_ops::{KvFormat, KvPlan, Step, Stored, Traffic};
+use candor_ops::{KvFormat, KvPlan, Ranked, Step, Stored, Traffic};
 
 use crate::{
     Error, Model, Observer,
     past::Past,
-    runner::{self, Best},
-    saved,
+    runner, saved,
     speculate::{self, Ahead, Speculation},
 };
 
@@ -62,7 +61,8 @@ pub struct Session {
     logits: Vec<f32>,
     /// By how much each of the model's adapters changes it.
     scales: Vec<f32>,
-    best: Best,
+    /// The best of the logits, the best first, where no others were read.
+    best: Vec<Ranked>,
     speculation: Option<Speculation>,
     ahead: Ahead,
 }
@@ -81,8 +81,8 @@ pub(crate) struct Guessed {
 pub(crate) enum Wanted {
     /// Its logits.
     Logits,
-    /// The token of the greatest one, or the logits where they are at hand anyway.
-    Best,
+    /// The best so many logits with their tokens, or all where they are at hand anyway.
+    Best(usize),
 }
 
 /// The memory that options ask for.
@@ -141,7 +141,7 @@ impl Session {
         let max_outputs = room.outputs(loaded.config());
         let Room { plan, chunk } = room;
         let run = loaded.begin(&plan, chunk, max_outputs)?;
-        let (tokens, past, logits, best) = (Vec::new(), Past::default(), Vec::new(), Best::Unknown);
+        let (tokens, past, logits, best) = (Vec::new(), Past::default(), Vec::new(), Vec::new());
         let (text, scales, speculation, ahead) = (Vec::new(), model.scales(), None, Ahead::default());
         Ok(Session {
             model,
@@ -176,14 +176,15 @@ impl Session {
     }
 
     /// Logits of the last token that was evaluated, `[V]`; empty in the beginning, after [`Session::truncate`], and after
-    /// greedy generation on a GPU, which reads back tokens alone.
+    /// generation on a GPU, which reads back no more of them than sampling takes.
     pub fn logits(&self) -> &[f32] {
         &self.logits
     }
 
-    /// The token of the last one's greatest logit, where it was found without reading logits.
-    pub(crate) fn best(&self) -> Best {
-        self.best
+    /// The best of the last token's logits with their tokens, the best first, where these were found without reading all. The
+    /// first is NaN where any of all is.
+    pub(crate) fn best(&self) -> &[Ranked] {
+        &self.best
     }
 
     /// By how much each of [`Model::adapters`] changes the model for this session.
@@ -204,7 +205,7 @@ impl Session {
             self.drop_ahead();
             self.past.truncate(&self.plan, 0);
             self.logits.clear();
-            self.best = Best::Unknown;
+            self.best.clear();
             let text = std::mem::take(&mut self.text);
             if !text.is_empty() {
                 self.encode(&text, None)?;
@@ -226,7 +227,7 @@ impl Session {
             self.tokens.truncate(len);
             self.past.truncate(&self.plan, len);
             self.logits.clear();
-            self.best = Best::Unknown;
+            self.best.clear();
         }
     }
 
@@ -279,7 +280,7 @@ impl Session {
     pub(crate) fn go_on(&mut self, wanted: Wanted, token: u32, most: usize) -> Result<Guessed, Error> {
         if self.ahead.take(token, &mut self.logits) {
             self.tokens.push(token);
-            self.best = Best::Unknown;
+            self.best.clear();
             return Ok(Guessed { drafted: 0, accepted: 1 });
         }
         let drafts = self.draft(token, most)?;
@@ -291,7 +292,7 @@ impl Session {
         self.catch_up(|| true)?;
         let tokens = [&[token][..], &drafts].concat();
         let outputs: Vec<u32> = (0..tokens.len() as u32).collect();
-        self.feed(&tokens, &outputs, |run, step, logits| run.step(step, logits).map(|()| Best::Unknown))?;
+        self.feed(&tokens, &outputs, |run, step, logits| run.step(step, logits).map(|()| Vec::new()))?;
         self.tokens.push(token);
         let drafted = drafts.len();
         self.ahead.keep(drafts, &mut self.logits);
@@ -357,7 +358,7 @@ impl Session {
                 Logits::Last => Vec::new(),
             };
             self.advance(chunk, &outputs, |run, step, logits| {
-                run.step_observed(step, logits, observer).map(|()| Best::Unknown)
+                run.step_observed(step, logits, observer).map(|()| Vec::new())
             })?;
         }
         let vocab = self.model.config().vocab;
@@ -417,7 +418,7 @@ impl Session {
     }
 
     /// Takes over tokens whose keys, values and states were put into the cache.
-    pub(crate) fn become_of(&mut self, tokens: Vec<u32>, (logits, best): (Vec<f32>, Best), past: Past) {
+    pub(crate) fn become_of(&mut self, tokens: Vec<u32>, (logits, best): (Vec<f32>, Vec<Ranked>), past: Past) {
         (self.tokens, self.logits, self.past, self.best) = (tokens, logits, past, best);
     }
 
@@ -430,15 +431,15 @@ impl Session {
             }
             let first = self.past.held();
             let tokens = self.tokens[first..self.tokens.len().min(first + self.chunk)].to_vec();
-            self.feed(&tokens, &[], |run, step, logits| run.step(step, logits).map(|()| Best::Unknown))?;
+            self.feed(&tokens, &[], |run, step, logits| run.step(step, logits).map(|()| Vec::new()))?;
         }
         Ok(true)
     }
 
     fn step(&mut self, tokens: &[u32], outputs: &[u32], wanted: Wanted) -> Result<(), Error> {
         self.advance(tokens, outputs, |run, step, logits| match wanted {
-            Wanted::Logits => run.step(step, logits).map(|()| Best::Unknown),
-            Wanted::Best => run.step_best(step, logits),
+            Wanted::Logits => run.step(step, logits).map(|()| Vec::new()),
+            Wanted::Best(count) => run.step_best(step, count, logits),
         })
     }
 
@@ -447,7 +448,7 @@ impl Session {
         &mut self,
         tokens: &[u32],
         outputs: &[u32],
-        take: impl FnOnce(&mut runner::Run, Step<'_>, &mut Vec<f32>) -> Result<Best, Error>,
+        take: impl FnOnce(&mut runner::Run, Step<'_>, &mut Vec<f32>) -> Result<Vec<Ranked>, Error>,
     ) -> Result<(), Error> {
         self.feed(tokens, outputs, take)?;
         self.tokens.extend_from_slice(tokens);
@@ -459,7 +460,7 @@ impl Session {
         &mut self,
         tokens: &[u32],
         outputs: &[u32],
-        take: impl FnOnce(&mut runner::Run, Step<'_>, &mut Vec<f32>) -> Result<Best, Error>,
+        take: impl FnOnce(&mut runner::Run, Step<'_>, &mut Vec<f32>) -> Result<Vec<Ranked>, Error>,
     ) -> Result<(), Error> {
         let first = self.past.held() as u32;
         let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use wgpu::BufferUsages;
 
 use candor_ops::{
-    Attention, Columns, Error, KvPlan, Norm, Ops, Pairing, Prims, Recurrence, Rope, Router, Step, Stored, Tensor,
-    Traffic, Unary,
+    Attention, Columns, Error, KvPlan, Norm, Ops, Pairing, Prims, Ranked, Recurrence, Rope, Router, Step, Stored,
+    Tensor, Traffic, Unary,
 };
 
 use crate::attention::{self, Cache};
@@ -16,7 +16,7 @@ use crate::device::{Device, Storage};
 use crate::kernel::{Kernel, Store};
 use crate::places::Places;
 use crate::record::{Dispatch, Recorder};
-use crate::{Counters, GpuOptions, Routes, Variant, Weight, experts, greatest, heads, product, recurrent, rows};
+use crate::{Counters, GpuOptions, Routes, Variant, Weight, experts, heads, product, recurrent, rows, top};
 
 /// A GPU. Clones share the device, its weights and its compiled shaders; each has a recording of its own.
 #[derive(Debug)]
@@ -366,19 +366,19 @@ impl Ops for Gpu {
         product::matmul(self, x, h, w, Store::Add);
     }
 
-    const BEST_IS_CHEAP: bool = true;
+    const TOP_K: usize = top::MOST;
 
-    fn best(&mut self, x: &Buf, width: usize) -> Option<u32> {
-        greatest::best(self, x, width)
+    fn top_k(&mut self, x: &Buf, width: usize, k: usize, out: &mut Vec<Ranked>) {
+        if k.min(width) <= top::MOST {
+            top::find(self, x, width, k, out);
+        } else {
+            top::read(self, x, width, k, out);
+        }
     }
 
     fn traffic(&self) -> Traffic {
         let Counters { submits, bytes_read, buffers, bind_groups, .. } = self.counters();
         Traffic { submits, bytes_read, made: buffers + bind_groups }
-    }
-
-    fn argmax(&mut self, x: &Buf, width: usize, out: &mut Vec<u32>) {
-        greatest::argmax(self, x, width, out);
     }
 }
 

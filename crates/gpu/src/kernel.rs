@@ -70,7 +70,14 @@ pub(crate) enum Kernel {
     ScaleGroups,
     DotGroups,
     Gather,
-    Argmax,
+    /// The best elements of slices of rows.
+    TopSlice {
+        k: u32,
+    },
+    /// The best of those.
+    TopMerge {
+        k: u32,
+    },
     KvWrite(KvKind),
     Attend(Attend),
     Merge,
@@ -212,6 +219,12 @@ pub(crate) const SPLITS: u32 = 256;
 
 /// Experts that there may be: their logits have to lie in workgroup memory.
 pub(crate) const EXPERTS: usize = 1024;
+
+/// Elements of a row among which a workgroup looks for the best.
+pub(crate) const TOP_SLICE: u32 = 4096;
+
+/// Invocations of a workgroup that does: one for each digit, which is a byte.
+const TOP_GROUP: u32 = 256;
 
 /// Invocations of a workgroup that reduces a row.
 pub(crate) const ROW_GROUP: u32 = 256;

@@ -19,7 +19,6 @@ mod experts;
 mod fault;
 mod format;
 mod gpu;
-mod greatest;
 mod heads;
 mod kernel;
 mod memory;
@@ -31,6 +30,7 @@ mod record;
 mod recurrent;
 mod rows;
 mod stored;
+mod top;
 mod variant;
 mod weight;
 

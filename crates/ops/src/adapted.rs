@@ -4,7 +4,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Stored, Tensor, Traffic, Unary,
+    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Ranked, Recurrence, Rope, Router, Step, Stored, Tensor,
+    Traffic, Unary,
 };
 
 /// A change of a weight, in the file's words.
@@ -385,15 +386,12 @@ impl<B: Ops> Ops for Adapted<B> {
         }
     }
 
-    const BEST_IS_CHEAP: bool = B::BEST_IS_CHEAP;
+    const TOP_K: usize = B::TOP_K;
 
-    fn best(&mut self, x: &B::Buf, width: usize) -> Option<u32> {
-        self.base.best(x, width)
+    fn top_k(&mut self, x: &B::Buf, width: usize, k: usize, out: &mut Vec<Ranked>) {
+        self.base.top_k(x, width, k, out);
     }
     fn traffic(&self) -> Traffic {
         self.base.traffic()
-    }
-    fn argmax(&mut self, x: &B::Buf, width: usize, out: &mut Vec<u32>) {
-        self.base.argmax(x, width, out);
     }
 }

@@ -22,6 +22,7 @@ mod step;
 mod stored;
 mod tap;
 mod tensor;
+mod top;
 mod unary;
 
 pub use adapted::{Adapted, AdaptedWeight, LowRank};
@@ -40,4 +41,5 @@ pub use step::Step;
 pub use stored::{Extent, Prefix, Stored, put_floats, take_floats};
 pub use tap::{Recorder, Tap, Tapped};
 pub use tensor::{Error, Tensor};
+pub use top::{Ranked, better_first, top_k};
 pub use unary::Unary;

@@ -1,6 +1,8 @@
 //! The operations of a forward pass. Outputs come first and are `&mut`, inputs are `&`, numbers come last.
 
-use crate::{Attention, Columns, Error, KvPlan, Norm, Recurrence, Rope, Router, Step, Stored, Tensor, Unary};
+use crate::{
+    Attention, Columns, Error, KvPlan, Norm, Ranked, Recurrence, Rope, Router, Step, Stored, Tensor, Unary, top_k,
+};
 
 /// How attention heads are laid out in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -236,30 +238,21 @@ pub trait Ops: Prims {
         self.matmul_experts(b.0, x, b.1, routes);
     }
 
-    /// Whether [`Ops::best`] costs less than reading the row: where values lie in a memory of their own.
-    const BEST_IS_CHEAP: bool = false;
+    /// Most elements of a row that [`Ops::top_k`] finds where the row lies, so that it costs less than reading the row; 0 where
+    /// values lie at hand.
+    const TOP_K: usize = 0;
 
-    /// The place of the greatest element of the only row in flight, of `width`, and the first of equals; `None` where an
-    /// element is not a number.
-    fn best(&mut self, x: &Self::Buf, width: usize) -> Option<u32> {
+    /// The best `k` elements of each row in flight, of `width`, in the order of [`top_k`]: `[T, k]`, or all of each row if it
+    /// has fewer.
+    fn top_k(&mut self, x: &Self::Buf, width: usize, k: usize, out: &mut Vec<Ranked>) {
         let (snapshot, mut values) = (self.snapshot(x), Vec::new());
         self.download(&snapshot, &mut values);
-        let row = &values[..width];
-        let greatest = (1..width).fold(0, |best, i| if row[i] > row[best] { i } else { best });
-        (!row.iter().any(|value| value.is_nan())).then_some(greatest as u32)
+        out.clear();
+        values.chunks_exact(width).for_each(|row| top_k(row, k, out));
     }
 
     /// What was exchanged with the device so far; nothing where there is no device.
     fn traffic(&self) -> Traffic {
         Traffic::default()
-    }
-
-    /// The place of the greatest element of each row of `width` in flight, the first of equals.
-    fn argmax(&mut self, x: &Self::Buf, width: usize, out: &mut Vec<u32>) {
-        let (snapshot, mut values) = (self.snapshot(x), Vec::new());
-        self.download(&snapshot, &mut values);
-        let greatest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
-        out.clear();
-        out.extend(values.chunks_exact(width).map(|row| greatest(row) as u32));
     }
 }

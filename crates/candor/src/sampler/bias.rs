@@ -2,16 +2,24 @@
 
 use super::{Error, pool::Pool};
 
-/// Adds the biases; several for one token add up.
-pub(super) fn apply(pool: &mut Pool, biases: &[(u32, f32)]) -> Result<(), Error> {
-    let tokens = pool.items().len();
+/// Adds the biases; several for one token add up. The vocabulary has so many tokens.
+pub(super) fn apply(pool: &mut Pool, biases: &[(u32, f32)], tokens: usize) -> Result<(), Error> {
     for &(id, bias) in biases {
-        let candidate = pool.by_id(id).ok_or(Error::BiasOutside { id, tokens })?;
+        if id as usize >= tokens {
+            return Err(Error::BiasOutside { id, tokens });
+        }
+        // A token may be missing where only the best were loaded.
+        let Some(candidate) = pool.by_id(id) else { continue };
         let sum = candidate.logit + bias;
         // Infinities of both signs: excluded is excluded.
         candidate.logit = if sum.is_nan() { f32::NEG_INFINITY } else { sum.min(f32::MAX) };
     }
     Ok(())
+}
+
+/// Whether no bias raises a logit; zero would raise minus zero.
+pub(super) fn lowers(biases: &[(u32, f32)]) -> bool {
+    biases.iter().all(|(_, bias)| bias.is_sign_negative())
 }
 
 /// Serialised, minus infinity is `false`, which JSON can say; llama.cpp's server has the same convention.

@@ -55,7 +55,15 @@ impl Dry {
         self.last.clear();
     }
 
-    pub(super) fn apply(&mut self, pool: &mut Pool) {
+    /// How many tokens' logits it lowers; `None` if it raises them.
+    pub(super) fn lowered(&mut self) -> Option<usize> {
+        self.find();
+        (self.multiplier > 0.0).then_some(self.longest.len())
+    }
+
+    /// Finds the tokens that would go on with something, and the longest repetition of each.
+    fn find(&mut self) {
+        self.longest.clear();
         if self.last.len() <= self.allowed {
             return;
         }
@@ -66,7 +74,6 @@ impl Dry {
             return;
         }
         shared_ends(&self.recent, &mut self.shared);
-        self.longest.clear();
         for (k, &shared) in self.shared.iter().enumerate().skip(1) {
             let length = shared.min(limit);
             // Latest first, so the token that followed what ends `k` earlier is the one before.
@@ -76,6 +83,10 @@ impl Dry {
                 *longest = length.max(*longest);
             }
         }
+    }
+
+    pub(super) fn apply(&mut self, pool: &mut Pool) {
+        self.find();
         if pool.is_indexed() {
             for (&id, &length) in &self.longest {
                 let penalty = self.penalty(length);

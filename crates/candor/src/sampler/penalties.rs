@@ -38,6 +38,13 @@ impl Penalties {
         self.window > 0
     }
 
+    /// How many tokens' logits it lowers; `None` if it may raise one.
+    pub(super) fn lowered(&self) -> Option<usize> {
+        // Taking away minus zero would raise minus zero.
+        let lowers = self.repeat >= 1.0 && self.presence.is_sign_positive() && self.frequency.is_sign_positive();
+        lowers.then_some(self.counts.len())
+    }
+
     pub(super) fn accept(&mut self, id: u32) {
         if self.window == 0 {
             return;

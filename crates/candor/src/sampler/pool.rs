@@ -3,6 +3,8 @@
 
 use std::cmp::Ordering;
 
+use candor_ops::{Ranked, better_first};
+
 use super::exp::exp;
 
 /// A token that may follow.
@@ -37,7 +39,12 @@ pub(super) struct Norm {
 
 /// The better logit first, of equal ones the smaller id.
 pub(super) fn by_logit(a: &Candidate, b: &Candidate) -> Ordering {
-    b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
+    better_first(&(a.id, a.logit), &(b.id, b.logit))
+}
+
+/// A logit as it counts.
+fn clean(logit: f32) -> f32 {
+    if logit.is_nan() { f32::NEG_INFINITY } else { logit.min(f32::MAX) }
 }
 
 /// Given that the first `sorted` of `items` are the least, in order: makes it `wanted` at least. Goes further than
@@ -60,11 +67,18 @@ pub(super) fn sort_on<T>(items: &mut [T], sorted: &mut usize, wanted: usize, ord
 impl Pool {
     /// Takes the logits in; see [`Sampler::candidates`](super::Sampler::candidates) for those that are not finite.
     pub(super) fn load(&mut self, logits: &[f32]) {
-        let clean = |logit: f32| if logit.is_nan() { f32::NEG_INFINITY } else { logit.min(f32::MAX) };
         self.items.clear();
         self.items.extend((0..).zip(logits).map(|(id, &logit)| Candidate { id, logit: clean(logit), p: 0.0 }));
         self.sorted = 0;
         self.indexed = true;
+    }
+
+    /// Takes in the best logits alone.
+    pub(super) fn load_best(&mut self, best: &[Ranked]) {
+        self.items.clear();
+        self.items.extend(best.iter().map(|&(id, logit)| Candidate { id, logit: clean(logit), p: 0.0 }));
+        self.sorted = 0;
+        self.indexed = false;
     }
 
     pub(super) fn items(&self) -> &[Candidate] {
@@ -81,6 +95,15 @@ impl Pool {
     pub(super) fn map_in_order(&mut self, mut change: impl FnMut(f32) -> f32) {
         for item in &mut self.items {
             item.logit = change(item.logit);
+        }
+    }
+
+    /// Masks all but the best.
+    pub(super) fn mask_all_but_best(&mut self) {
+        let first = if self.sorted > 0 { self.items.first() } else { self.items.iter().min_by(|a, b| by_logit(a, b)) };
+        let Some(best) = first.map(|item| item.id) else { return };
+        for item in self.items.iter_mut().filter(|item| item.id != best) {
+            item.logit = f32::NEG_INFINITY;
         }
     }
 

@@ -8,13 +8,7 @@ pub(super) fn scale(pool: &mut Pool, temperature: f32) {
         pool.map_in_order(|logit| logit / temperature);
         return;
     }
-    let max = pool.max();
-    let mut found = false;
-    pool.map_in_order(|logit| {
-        let best = !found && logit == max;
-        found |= best;
-        if best { logit } else { f32::NEG_INFINITY }
-    });
+    pool.mask_all_but_best();
 }
 
 /// As [`scale`], where a range is set with a temperature inside of it: low where the distribution is sharp, high where

@@ -27,10 +27,14 @@ impl Xtc {
         self.random = Mt19937::new(seed);
     }
 
+    /// Whether it may ever drop a token: above a half at most one can be likely, and one is never dropped.
+    pub(super) fn is_on(&self) -> bool {
+        self.probability > 0.0 && self.threshold <= 0.5
+    }
+
     pub(super) fn apply(&mut self, pool: &mut Pool) {
         let count = pool.items().len();
-        // Above a half at most one token can be likely, and one is never dropped.
-        if self.probability <= 0.0 || self.threshold > 0.5 || count < 2 {
+        if !self.is_on() || count < 2 {
             return;
         }
         if self.random.uniform_f32() > self.probability {

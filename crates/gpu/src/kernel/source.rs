@@ -6,7 +6,8 @@ use candor_ops::NormKind;
 use candor_quant::Format;
 
 use super::{
-    ExpertRows, GateKind, Inputs, Kernel, KvKind, Norm, Output, ROW_GROUP, Route, SPLITS, Store, Tile, rows_per_group,
+    ExpertRows, GateKind, Inputs, Kernel, KvKind, Norm, Output, ROW_GROUP, Route, SPLITS, Store, TOP_GROUP, TOP_SLICE,
+    Tile, rows_per_group,
 };
 use crate::{Variant, format};
 
@@ -88,7 +89,13 @@ impl Kernel {
             Kernel::ScaleGroups => (vec![], vec![shader!("scale_groups")]),
             Kernel::DotGroups => (vec![number("WG", 64)], vec![reduce, shader!("dot_groups")]),
             Kernel::Gather => (vec![], vec![shader!("gather")]),
-            Kernel::Argmax => (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("argmax")]),
+            Kernel::TopSlice { k } => {
+                let constants = vec![number("WG", TOP_GROUP), number("K", k), number("SLICE", TOP_SLICE)];
+                (constants, vec![shader!("top"), shader!("top_slice")])
+            }
+            Kernel::TopMerge { k } => {
+                (vec![number("WG", TOP_GROUP), number("K", k)], vec![shader!("top"), shader!("top_merge")])
+            }
             Kernel::KvWrite(KvKind::F32) => (vec![], vec![shader!("kv_write"), shader!("cache/pack_f32")]),
             Kernel::KvWrite(KvKind::F16) => {
                 (vec![], vec![shader!("kv_write"), shader!("cache/half"), shader!("cache/pack_f16")])

@@ -50,7 +50,6 @@ fn all() -> Vec<Kernel> {
         Kernel::ScaleGroups,
         Kernel::DotGroups,
         Kernel::Gather,
-        Kernel::Argmax,
         Kernel::Merge,
         Kernel::Relative,
         Kernel::Conv,
@@ -80,6 +79,7 @@ fn all() -> Vec<Kernel> {
         }
     }
     kernels.extend(FUNCTIONS.map(Kernel::Unary));
+    kernels.extend([1, 2, 64, 256].into_iter().flat_map(|k| [Kernel::TopSlice { k }, Kernel::TopMerge { k }]));
     for kind in [NormKind::Rms, NormKind::Layer, NormKind::L2] {
         let parts = [(false, false), (true, false), (false, true), (true, true)];
         kernels.extend(parts.map(|(weight, bias)| Kernel::Norm(Norm { kind, weight, bias, group: 64 })));

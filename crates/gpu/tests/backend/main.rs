@@ -11,6 +11,7 @@ mod products;
 mod recording;
 mod recurrent;
 mod rows;
+mod top;
 
 use std::sync::Mutex;
 

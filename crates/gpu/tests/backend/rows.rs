@@ -1,6 +1,6 @@
 //! Operations that take each row, head or element by itself.
 
-use candor_ops::{Columns, Norm, NormKind, Ops, Pairing, Prims, Reference, Rope, Unary};
+use candor_ops::{Columns, Norm, NormKind, Pairing, Prims, Reference, Rope, Unary};
 use candor_testing::backend::rows::{Run, SHAPES, run};
 use candor_testing::backend::{Random, bits, floats, read, upload};
 use candor_testing::nmse;
@@ -54,32 +54,6 @@ fn elementwise() {
     check("mul", f64::MIN_POSITIVE, |ops, _, _| ops.mul());
     check("add", f64::MIN_POSITIVE, |ops, _, _| ops.add());
     check("add_bias", f64::MIN_POSITIVE, |ops, width, _| ops.add_bias(&Random(92).floats(width)));
-}
-
-#[test]
-fn the_greatest_element_is_found() {
-    for (name, mut gpu) in vector_backends() {
-        for width in [1, 2, 63, 255, 256, 257, 5000] {
-            let mut values = Random(width as u64).floats(3 * width);
-            // Equals: the first counts.
-            for at in [width / 3, width / 2, width - 1] {
-                values[width + at] = 100.0;
-            }
-            values[2 * width..].fill(-3.0e38);
-            let want = |ops: &mut Reference| {
-                let (x, mut out) = (upload(ops, width, &values), Vec::new());
-                ops.argmax(&x, width, &mut out);
-                out
-            };
-            let (x, mut got) = (upload(&mut gpu, width, &values), Vec::new());
-            let before = gpu.counters().bytes_read;
-            gpu.argmax(&x, width, &mut got);
-            assert_eq!(got, want(&mut Reference), "{name}, {width}");
-            assert_eq!(got[1..], [(width / 3) as u32, 0], "{name}, {width}");
-            assert_eq!(gpu.counters().bytes_read - before, 12, "{name}");
-        }
-        sound(&mut gpu);
-    }
 }
 
 #[test]

@@ -72,6 +72,7 @@ pub(super) const SUMS: &str = "relative to what is added, without signs";
 pub(super) const PARTS: &str =
     "relative to the element; to its parts without signs where they are taken from each other";
 pub(super) const EXACT: &str = "the same number";
+pub(super) const RANKED: &str = "the same places and values, in the same order";
 pub(super) const STEPS: &str =
     "relative to what is added, without signs; bound from the number of terms, and growing as errors stay in the state";
 pub(super) const PAIRS: &str = "relative to the length of the pair";

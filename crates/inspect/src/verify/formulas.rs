@@ -73,6 +73,15 @@ pub(super) fn sum_of_table(x: f32, (y, largest): (f32, f32)) -> Expected {
     Expected { value: x + y, scale: x.abs() + f64::from(largest), bound: ROUNDING }
 }
 
+/// The best `k` of a row, the best first and of equals the earlier: the place of each, and its value.
+pub(super) fn best(row: &[f32], k: usize) -> Vec<Expected> {
+    let mut places: Vec<usize> = (0..row.len()).collect();
+    // A sort that leaves equals as they are.
+    places.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
+    places.truncate(k);
+    places.into_iter().flat_map(|at| [relative(at as f64, 0.0), relative(row[at].into(), 0.0)]).collect()
+}
+
 /// An element whose error is relative to itself.
 pub(super) fn relative(value: f64, bound: f64) -> Expected {
     Expected { value, scale: value.abs(), bound }

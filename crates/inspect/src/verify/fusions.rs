@@ -1,10 +1,11 @@
-//! Every fusion on the backend that is watched, held against the formulas of what its default body says.
+//! Every fusion on the backend that is watched, held against the formulas of what its default body says; and the best of a row.
 
-use candor::ops::{Ops, Unary};
+use candor::ops::{Ops, Ranked, Unary};
 
 use super::{
-    checked::{Checked, RELATIVE},
+    checked::{Checked, RANKED, RELATIVE},
     formulas::{self, CHAIN},
+    ledger::Place,
 };
 
 impl<B: Ops> Ops for Checked<B> {
@@ -47,5 +48,17 @@ impl<B: Ops> Ops for Checked<B> {
             let got = self.read(out);
             self.compare_product("matmul3", &before, &w.tensor, None, &got);
         }
+    }
+
+    const TOP_K: usize = B::TOP_K;
+
+    fn top_k(&mut self, x: &Self::Buf, width: usize, k: usize, out: &mut Vec<Ranked>) {
+        let rows = self.read(x);
+        self.inner.top_k(&x.inner, width, k, out);
+        // Places are exact in floats up to 2^24, which no vocabulary reaches.
+        let got: Vec<f32> = out.iter().flat_map(|&(place, value)| [place as f32, value]).collect();
+        let expected = rows.chunks_exact(width).flat_map(|row| formulas::best(row, k));
+        let place = Place { layer: None, ..self.here() };
+        self.compare(("top_k", RANKED), place, 2 * k.min(width), &got, expected);
     }
 }

@@ -18,6 +18,10 @@ use super::{
 /// Outputs of each product that a quick run checks.
 const QUICK_COLUMNS: usize = 64;
 
+/// How many of the best logits a device is asked for that finds them itself: one, those of llama.cpp's default and a few
+/// that are penalised, and many.
+const TOP: [usize; 3] = [1, 43, 200];
+
 /// What is run while the operations are checked.
 #[derive(Clone, Debug)]
 pub struct Plan<'a> {
@@ -123,7 +127,7 @@ fn run<O: Ops>(
     let mut kv = ops.kv(&cache);
     let mut tokens = plan.prompt.to_vec();
     let vocab = model.config().vocab;
-    let mut logits = Vec::new();
+    let (mut logits, mut best) = (Vec::new(), Vec::new());
     if !plan.text.is_empty() {
         let places: Vec<u32> = (0..plan.text.len() as u32).collect();
         let step = Step { tokens: plan.text, positions: &places, sequences: &vec![0; places.len()], outputs: &[] };
@@ -140,6 +144,9 @@ fn run<O: Ops>(
         let step = Step { tokens: &tokens[first..], positions: &positions, sequences: &sequences, outputs };
         begin(ops, pass);
         model.forward(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+        for count in TOP.into_iter().filter(|&count| count <= O::TOP_K) {
+            ops.top_k(&scratch.logits, model.config().outputs(), count, &mut best);
+        }
         let snapshot = ops.snapshot(&scratch.logits);
         ops.download(&snapshot, &mut logits);
         ops.finish()?;
