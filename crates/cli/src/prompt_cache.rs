@@ -26,7 +26,7 @@ impl<'a> PromptCache<'a> {
     /// Gives the session what the file holds. A file that does not belong is said to, and does nothing.
     ///
     /// # Errors
-    /// If it cannot be read, is something else altogether, or nothing can be saved of this model or where it runs.
+    /// If it cannot be read or is something else altogether, nothing can be saved of this model, or its device fails.
     pub fn read(&self, session: &mut Session) -> Result<(), Error> {
         let Some(path) = self.path else { return Ok(()) };
         session.model().refuse_answers("--prompt-cache")?;
@@ -38,13 +38,14 @@ impl<'a> PromptCache<'a> {
         match session.load(&bytes) {
             _ if bytes.is_empty() => Ok(()),
             Ok(_) => Ok(()),
-            Err(error @ candor::Error::Saved(saved::Error::Device { .. })) => Err(error.into()),
             // Whatever that is, it must not be overwritten.
             Err(candor::Error::Saved(saved::Error::Magic)) => Err(Error::NoPromptCache { path: path.to_owned() }),
-            Err(error) => {
+            Err(candor::Error::Saved(error)) if !matches!(error, saved::Error::Device { .. }) => {
                 say!("prompt cache {}: {error}; starting afresh", path.display());
                 Ok(())
             }
+            // It is the model's, or its device's: starting afresh would not help.
+            Err(error) => Err(error.into()),
         }
     }
 
