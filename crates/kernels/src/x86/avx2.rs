@@ -22,7 +22,7 @@ pub(super) mod q8;
 pub(super) mod registers;
 pub(super) mod rows;
 pub(super) mod signed;
-mod twos;
+pub(super) mod twos;
 mod wide;
 
 use candor_quant::Format;

@@ -5,7 +5,7 @@
     reason = "the index of a register tile meets several arrays, with constant bounds"
 )]
 
-mod fours;
+pub(super) mod fours;
 mod probe;
 
 use super::{Avx2, avx2, superblocks};
@@ -30,7 +30,7 @@ impl AvxVnni {
             mat: avx2::kernels::<fours::Fours>,
             attention: avx2::attention,
             probe: probe::PROBE,
-            batch: superblocks::avx2,
+            batch: superblocks::avxvnni,
         };
         &TABLE
     }

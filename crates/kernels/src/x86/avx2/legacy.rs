@@ -92,7 +92,12 @@ fn unpack_fifth_bits<M: Multiply, const N: usize, const D: usize, const O: i16>(
     stride: usize,
 ) {
     for (block, quants) in panel.quants.iter_mut().enumerate() {
-        let [a, b, c, d, e, f, g, h] = rows.map(|row| bits_at(row, first + block * stride));
+        // A loop, since a closure need not become part of this function: that cost a third.
+        let mut bits = [0; 8];
+        for r in 0..8 {
+            bits[r] = bits_at(rows[r], first + block * stride);
+        }
+        let [a, b, c, d, e, f, g, h] = bits;
         let bits = _mm256_setr_epi32(a, b, c, d, e, f, g, h);
         for (k, quants) in quants.iter_mut().enumerate() {
             // Columns 4k to 4k + 3 have a nibble of bits: its byte to all four bytes of the lane, one bit for each.

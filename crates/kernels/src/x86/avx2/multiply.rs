@@ -13,6 +13,8 @@ use super::panel::{Columns, Panel};
 pub trait Multiply: Copy + 'static {
     /// Eight rows of 256 signed weights of 8 bits.
     type Signed: Signed;
+    /// The most inputs of a tile.
+    const INPUTS: usize;
     /// Up to this many inputs of signed weights are quicker one after the other than by panels.
     const FEW_SIGNED: usize;
 

@@ -17,9 +17,6 @@ const SEGMENT_GROUPS: usize = SEGMENT_BLOCKS / 8;
 /// Panels side by side: each broadcast of activations meets both.
 const PANELS: usize = 2;
 
-/// Inputs of a tile: with two panels, 8 sums, which leaves registers for what is multiplied.
-const INPUTS: usize = 4;
-
 /// Inputs that meet a strip of weights, before it is unpacked anew for the next ones.
 pub const TOGETHER: usize = 512;
 
@@ -162,11 +159,15 @@ fn strip_times<M: Multiply, Q: Quant<M>, const P: usize>(
     }
     let mut t = 0;
     while t < part.count {
-        t += match part.count - t {
+        // As even as can be: a tile of few inputs waits for its sums.
+        let left = part.count - t;
+        t += match left.div_ceil(left.div_ceil(M::INPUTS)) {
             1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part.from(t)),
             2 => tile::<Q::Panel, P, 2>(out, strip, room, x, part.from(t)),
             3 => tile::<Q::Panel, P, 3>(out, strip, room, x, part.from(t)),
-            _ => tile::<Q::Panel, P, INPUTS>(out, strip, room, x, part.from(t)),
+            5 if M::INPUTS >= 5 => tile::<Q::Panel, P, 5>(out, strip, room, x, part.from(t)),
+            6 if M::INPUTS >= 6 => tile::<Q::Panel, P, 6>(out, strip, room, x, part.from(t)),
+            _ => tile::<Q::Panel, P, 4>(out, strip, room, x, part.from(t)),
         };
     }
 }

@@ -16,6 +16,8 @@ pub struct Twos;
 
 impl Multiply for Twos {
     type Signed = Wide;
+    /// With two panels, 8 sums, which leaves registers for what is multiplied.
+    const INPUTS: usize = 4;
     const FEW_SIGNED: usize = 4;
 
     #[inline]

@@ -44,6 +44,8 @@ pub unsafe fn add_fours(mut sums: __m256i, weights: __m256i, x: __m256i) -> __m2
 
 impl Multiply for Fours {
     type Signed = Narrow<Fours, 1, RAISED>;
+    /// With two panels 12 sums: nothing comes between the bytes and their sums.
+    const INPUTS: usize = 6;
     const FEW_SIGNED: usize = 1;
 
     #[inline]
@@ -78,7 +80,7 @@ impl Multiply for Fours {
         let mut sums = [[_mm256_setzero_si256(); P]; T];
         let mut first = sums;
         unroll!(K, {
-            if K % 4 == 0 {
+            if K.is_multiple_of(4) {
                 if K == 4 {
                     first = sums;
                 }

@@ -3,10 +3,10 @@
 use candor_quant::Format;
 
 use super::inputs::{INPUTS, Packed as _};
-use super::{COLS, avx2, vnni};
+use super::{COLS, avx2, avxvnni, vnni};
 use crate::x86::batch::tests::products::product;
 use crate::x86::batch::tests::random::{Random, decode};
-use crate::x86::{Avx2, Avx512Vnni};
+use crate::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::{BatchKernels, Kernels, Line, Packing, Q8RowMut};
 
 /// What a superblock of an input holds.
@@ -30,13 +30,23 @@ struct Set {
 /// Those that this processor has.
 fn sets() -> Vec<Set> {
     let avx2 = Avx2::detect().map(|found| Set { table: found.kernels(), kernels: avx2, read: read_avx2 });
+    let avxvnni = AvxVnni::detect().map(|found| Set { table: found.kernels(), kernels: avxvnni, read: read_avxvnni });
     let vnni = Avx512Vnni::detect().map(|found| Set { table: found.kernels(), kernels: vnni, read: read_vnni });
-    avx2.into_iter().chain(vnni).collect()
+    avx2.into_iter().chain(avxvnni).chain(vnni).collect()
 }
 
 fn read_avx2(lines: &[Line]) -> Superblock {
+    read_narrow(lines, |pair, b, i| pair[i / 2][b * 2 + i % 2])
+}
+
+fn read_avxvnni(lines: &[Line]) -> Superblock {
+    read_narrow(lines, |pair, b, i| pair[i / 4 * 2 + b][i % 4])
+}
+
+/// `quant` finds column `i` of the first or second block of a pair.
+fn read_narrow(lines: &[Line], quant: impl Fn(&[[i8; 4]; 16], usize, usize) -> i8) -> Superblock {
     let input = &avx2::input::Input::all(lines)[0];
-    let quant = |b: usize, i: usize| i32::from(input.quants[b / 2][i / 2][b % 2 * 2 + i % 2]);
+    let quant = |b: usize, i: usize| i32::from(quant(&input.quants[b / 2], b % 2, i));
     let offset = |b: usize, half: usize| i32::from(input.offsets[half][b / 2][b % 2]);
     Superblock {
         quants: std::array::from_fn(|b| std::array::from_fn(|i| quant(b, i))),
