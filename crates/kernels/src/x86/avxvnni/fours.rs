@@ -10,7 +10,7 @@ use crate::x86::avx2::halves::Factors;
 use crate::x86::avx2::multiply::{Multiply, Signed};
 use crate::x86::avx2::narrow::Narrow;
 use crate::x86::avx2::panel::{Columns, broadcast, pair, unroll};
-use crate::x86::avx2::registers::{load_256, load_i16, load_quants, store_256};
+use crate::x86::avx2::registers::{load_256, load_i16, store_256};
 
 /// What signed weights are raised by.
 const RAISED: i16 = 128;
@@ -194,9 +194,18 @@ unsafe fn step<const K: usize, const P: usize, const T: usize>(
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn fours(weights: [__m256i; 8], x: &[i8; GROUP]) -> [__m256i; 8] {
     let mut fours = [_mm256_setzero_si256(); 8];
-    for j in 0..8 {
-        // SAFETY: as this function's.
-        fours[j] = unsafe { add_fours(fours[j], weights[j], load_quants(x, j * 32)) };
-    }
+    unroll!(J, {
+        // SAFETY: the caller has promised the instruction, which reads 32 of the 256 bytes.
+        unsafe {
+            asm!(
+                "{{vex}} vpdpbusd {sums}, {weights}, ymmword ptr [{x} + {at}]",
+                sums = inout(ymm_reg) fours[J],
+                weights = in(ymm_reg) weights[J],
+                x = in(reg) x.as_ptr(),
+                at = const 32 * J,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+    });
     fours
 }
