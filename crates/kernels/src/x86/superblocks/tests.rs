@@ -255,3 +255,25 @@ fn check_products(set: &Set, format: Format, quants: Option<usize>) {
         assert!((f64::from(got) - sum).abs() <= bound, "{case} is {got}, expected {sum} +- {bound}");
     }
 }
+
+/// Sums are exact, and floats are applied in the same order.
+#[test]
+fn byte_dot_products_give_the_bits_of_products_of_two() {
+    if AvxVnni::detect().is_none() {
+        return;
+    }
+    let (count, cols, mut random) = (37, 3 * COLS, Random::new(5));
+    let x: Vec<f32> = rows(&mut random, cols).concat();
+    for format in [Format::Q4K, Format::Q5K, Format::Q6K] {
+        let w = random.weights(format, count, cols);
+        // Tiles of every size.
+        for inputs in [1, 2, 3, 4, 5, 11] {
+            let bits = |kernels: fn(Format) -> Option<BatchKernels>| {
+                let kernels = kernels(format).expect("a format of superblocks");
+                let product = product(&kernels, &w, count, cols, &x[..inputs * cols]);
+                product.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            };
+            assert!(bits(avxvnni) == bits(avx2), "{format}, {inputs} inputs");
+        }
+    }
+}

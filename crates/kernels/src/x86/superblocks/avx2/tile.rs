@@ -15,8 +15,9 @@ use crate::x86::superblocks::Sums;
 #[target_feature(enable = "avx2,fma,f16c")]
 pub fn tile<M: Pairs, S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: &mut [Line; T]) {
     let mut totals = [[_mm256_setzero_ps(); 2]; T];
+    let halves = if S::SUMS == Sums::Blocks { 1 } else { 2 };
     for p in 0..4 {
-        for half in 0..if S::SUMS == Sums::Blocks { 1 } else { 2 } {
+        for half in 0..halves {
             let mut words = [[_mm256_setzero_si256(); 2]; T];
             if S::SUMS == Sums::CentredHalves {
                 for t in 0..T {
