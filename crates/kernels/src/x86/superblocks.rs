@@ -38,7 +38,7 @@ enum Sums {
     CentredHalves,
 }
 
-/// The kernels of a format by VNNI.
+/// The kernels of a format by AVX-512 VNNI.
 pub fn vnni(format: Format) -> Option<BatchKernels> {
     use vnni::{Vnni, formats::*};
     match format {

@@ -1,4 +1,4 @@
-//! Inputs rounded to 8 bits, as those of VNNI are: see there.
+//! Inputs rounded to 8 bits, as those of AVX-512 VNNI are: see there.
 
 use std::arch::x86_64::*;
 
