@@ -18,7 +18,7 @@ pub(super) mod narrow;
 pub(super) mod panel;
 pub(super) mod panels;
 mod probe;
-pub(super) mod q8;
+mod q8;
 pub(super) mod registers;
 pub(super) mod rows;
 pub(super) mod signed;

@@ -46,6 +46,7 @@ pub trait Pairs: 'static {
     ) -> [[__m256i; 2]; T];
 }
 
+/// The upper words.
 const SECOND: i32 = 0b1010_1010;
 
 /// A dword has two columns of both blocks, so that a block's sum gathers in a word of its own.
