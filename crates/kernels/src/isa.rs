@@ -36,12 +36,14 @@ impl Kernels {
         let scalar = std::iter::once(Kernels::scalar());
         #[cfg(target_arch = "x86_64")]
         let tables = {
-            use crate::x86::{Amx, Avx2, Avx512, Avx512Bf16, Avx512Vnni};
+            use crate::x86::{Amx, Avx2, Avx512, Avx512Bf16, Avx512Vnni, AvxVnni};
+            let narrow = Avx2::detect().map(Avx2::kernels).into_iter();
+            let narrow = narrow.chain(AvxVnni::detect().map(AvxVnni::kernels));
             let wide = Avx512::detect().map(Avx512::kernels).into_iter();
             let wide = wide.chain(Avx512Vnni::detect().map(Avx512Vnni::kernels));
             let wide = wide.chain(Avx512Bf16::detect().map(Avx512Bf16::kernels));
             let wide = wide.chain(Amx::detect().map(Amx::kernels));
-            scalar.chain(Avx2::detect().map(Avx2::kernels)).chain(wide)
+            scalar.chain(narrow).chain(wide)
         };
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
         let tables = {

@@ -14,6 +14,18 @@ fn tables_have_distinct_names_that_find_them() {
     }
 }
 
+/// Those that a machine has come in this order, so that the last one is the best.
+#[test]
+fn tables_of_x86_64_are_ranked() {
+    let order = ["scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"];
+    let names = Kernels::available().map(|table| table.name);
+    let ranks: Vec<_> = names.filter_map(|name| order.iter().position(|other| *other == name)).collect();
+    assert!(ranks.is_sorted(), "{ranks:?} of {order:?}");
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(ranks.len(), Kernels::available().count(), "a table that is not in {order:?}");
+    }
+}
+
 /// Only who chose the machine knows what it has: `cargo xtask aarch64` says so in a variable.
 #[test]
 fn the_machine_has_the_tables_that_it_should() {
@@ -60,11 +72,14 @@ fn the_variable_names_the_table() {
     }
     let last = Kernels::available().last().unwrap().name;
     let error = Kernels::named("sse9").unwrap_err().to_string();
-    let amx = match Kernels::available().any(|table| table.name == "amx") {
-        true => "amx".to_owned(),
-        false => error.replace("sse9", "amx"),
-    };
-    for (value, expected) in [("scalar", "scalar"), ("", last), (last, last), ("sse9", &error), ("amx", &amx)] {
+    // Tables that one machine has and another has not.
+    let [avxvnni, amx] = ["avxvnni", "amx"].map(|name| match Kernels::available().any(|table| table.name == name) {
+        true => name.to_owned(),
+        false => error.replace("sse9", name),
+    });
+    let named = [("avxvnni", avxvnni.as_str()), ("amx", &amx)];
+    for (value, expected) in [("scalar", "scalar"), ("", last), (last, last), ("sse9", &error)].into_iter().chain(named)
+    {
         let status = this_program()
             .args(["the_variable_names_the_table", "--exact"])
             .env(ISA_VARIABLE, value)

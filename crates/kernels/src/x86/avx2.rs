@@ -9,11 +9,12 @@ mod float;
 mod float_loops;
 pub(super) mod fold;
 pub(super) mod format;
-mod halves;
+pub(super) mod halves;
 pub(super) mod k_halves;
 pub(super) mod k_quants;
 pub(super) mod legacy;
-mod narrow;
+pub(super) mod multiply;
+pub(super) mod narrow;
 pub(super) mod panel;
 pub(super) mod panels;
 mod probe;
@@ -21,10 +22,15 @@ mod q8;
 pub(super) mod registers;
 pub(super) mod rows;
 pub(super) mod signed;
+pub(super) mod twos;
 mod wide;
 
 use candor_quant::Format;
 
+pub(super) use self::attention::attention;
+pub(super) use self::float_loops::LOOPS;
+use self::multiply::Multiply;
+pub(super) use self::probe::PROBE;
 use super::superblocks;
 use crate::{Kernels, MatKernels};
 
@@ -42,37 +48,37 @@ impl Avx2 {
 
     /// The table.
     pub(crate) fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels {
-            name: "avx2",
-            f32: float_loops::LOOPS,
-            mat,
-            attention: attention::attention,
-            probe: probe::PROBE,
-            batch: superblocks::avx2,
-        };
+        static TABLE: Kernels =
+            Kernels { name: "avx2", f32: LOOPS, mat, attention, probe: PROBE, batch: superblocks::avx2 };
         &TABLE
     }
 }
 
+/// Quantized weights by AVX2's products.
 pub(super) fn mat(format: Format) -> Option<MatKernels> {
+    kernels::<twos::Twos>(format)
+}
+
+/// The kernels of a format, quantized weights by the products of `M`.
+pub(super) fn kernels<M: Multiply>(format: Format) -> Option<MatKernels> {
     let q8 = |mat| Some(MatKernels { q8: true, mat });
     let float = |mat| Some(MatKernels { q8: false, mat });
     match format {
         Format::F32 => float(float::mat::<float::F32>),
         Format::F16 => float(float::mat::<float::F16>),
         Format::Bf16 => float(float::mat::<float::Bf16>),
-        Format::Q4_0 => q8(q8::mat::<legacy::Q4_0>),
-        Format::Q4_1 => q8(q8::mat::<legacy::Q4_1>),
-        Format::Q5_0 => q8(q8::mat::<legacy::Q5_0>),
-        Format::Q5_1 => q8(q8::mat::<legacy::Q5_1>),
-        Format::Q8_0 => q8(q8::mat::<signed::Q8_0>),
-        Format::Iq4Nl => q8(q8::mat::<signed::Iq4Nl>),
-        Format::Q2K => q8(q8::mat::<k_halves::Q2K>),
-        Format::Q3K => q8(q8::mat::<k_halves::Q3K>),
-        Format::Q4K => q8(q8::mat::<k_quants::Q4K>),
-        Format::Q5K => q8(q8::mat::<k_quants::Q5K>),
-        Format::Q6K => q8(q8::mat::<k_halves::Q6K>),
-        Format::Iq4Xs => q8(q8::mat::<signed::Iq4Xs>),
+        Format::Q4_0 => q8(q8::mat::<M, legacy::Q4_0>),
+        Format::Q4_1 => q8(q8::mat::<M, legacy::Q4_1>),
+        Format::Q5_0 => q8(q8::mat::<M, legacy::Q5_0>),
+        Format::Q5_1 => q8(q8::mat::<M, legacy::Q5_1>),
+        Format::Q8_0 => q8(q8::mat::<M, signed::Q8_0>),
+        Format::Iq4Nl => q8(q8::mat::<M, signed::Iq4Nl>),
+        Format::Q2K => q8(q8::mat::<M, k_halves::Q2K>),
+        Format::Q3K => q8(q8::mat::<M, k_halves::Q3K>),
+        Format::Q4K => q8(q8::mat::<M, k_quants::Q4K>),
+        Format::Q5K => q8(q8::mat::<M, k_quants::Q5K>),
+        Format::Q6K => q8(q8::mat::<M, k_halves::Q6K>),
+        Format::Iq4Xs => q8(q8::mat::<M, signed::Iq4Xs>),
         _ => (Kernels::scalar().mat)(format),
     }
 }

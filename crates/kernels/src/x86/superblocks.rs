@@ -19,6 +19,9 @@ mod tests;
 
 use candor_quant::Format;
 
+use self::avx2::pairs::Pairs;
+use super::avx2::twos::Twos;
+use super::avxvnni::fours::Fours;
 use crate::BatchKernels;
 
 /// Columns of a superblock.
@@ -35,7 +38,7 @@ enum Sums {
     CentredHalves,
 }
 
-/// The kernels of a format by VNNI.
+/// The kernels of a format by AVX-512 VNNI.
 pub fn vnni(format: Format) -> Option<BatchKernels> {
     use vnni::{Vnni, formats::*};
     match format {
@@ -48,11 +51,20 @@ pub fn vnni(format: Format) -> Option<BatchKernels> {
 
 /// The kernels of a format by AVX2.
 pub fn avx2(format: Format) -> Option<BatchKernels> {
+    narrow::<Twos>(format)
+}
+
+/// The kernels of a format by AVX-VNNI.
+pub fn avxvnni(format: Format) -> Option<BatchKernels> {
+    narrow::<Fours>(format)
+}
+
+fn narrow<M: Pairs>(format: Format) -> Option<BatchKernels> {
     use avx2::{Avx2, formats::*};
     match format {
-        Format::Q4K => Some(mat::kernels::<Avx2<Q4K>>()),
-        Format::Q5K => Some(mat::kernels::<Avx2<Q5K>>()),
-        Format::Q6K => Some(mat::kernels::<Avx2<Q6K>>()),
+        Format::Q4K => Some(mat::kernels::<Avx2<M, Q4K>>()),
+        Format::Q5K => Some(mat::kernels::<Avx2<M, Q5K>>()),
+        Format::Q6K => Some(mat::kernels::<Avx2<M, Q6K>>()),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use crate::{F32Kernels, Function, KeyScan, Q8RowMut, Scan, function, scan};
 /// Wraps bodies in functions with the features on. FMA is left off: contraction would change bits.
 macro_rules! compile {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $body:expr;)*) => {
-        pub(super) const LOOPS: F32Kernels = F32Kernels { $($name,)* };
+        pub const LOOPS: F32Kernels = F32Kernels { $($name,)* };
 
         $(fn $name($($argument: $type),*) $(-> $result)? {
             #[target_feature(enable = "avx2,f16c")]

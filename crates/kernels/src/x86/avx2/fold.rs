@@ -2,47 +2,41 @@
 
 use std::arch::x86_64::*;
 
-/// Lane `j` = sum of the 16 i16 of `products[j]`, for sums of four neighbours below 2^15 / 2: weights of up to 5 bits.
+/// Lane `j` = sum of the 8 i32 of `fours[j]`, each of which is below 2^15 / 2: products of four weights of up to 5 bits.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn fold_narrow(products: [__m256i; 8]) -> __m256i {
-    let [low, high] = fold_narrow_halves(products);
-    join([low, high])
+pub fn fold_narrow(fours: [__m256i; 8]) -> __m256i {
+    join(fold_narrow_halves(fours))
 }
 
 /// As [`fold_narrow`] without adding the halves of 16 columns: the first register has the sums of products 0 to 3, first
 /// halves in its lower and second halves in its upper four lanes; the second register products 4 to 7.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn fold_narrow_halves(products: [__m256i; 8]) -> [__m256i; 2] {
+pub fn fold_narrow_halves(fours: [__m256i; 8]) -> [__m256i; 2] {
     let ones = _mm256_set1_epi16(1);
-    let pair = |a, b| _mm256_packs_epi32(_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones));
-    let [a, b, c, d, e, f, g, h] = products;
-    let (ab, cd, ef, gh) = (pair(a, b), pair(c, d), pair(e, f), pair(g, h));
-    [_mm256_madd_epi16(pair(ab, cd), ones), _mm256_madd_epi16(pair(ef, gh), ones)]
+    let pair = |a, b| _mm256_madd_epi16(_mm256_packs_epi32(a, b), ones);
+    let [a, b, c, d, e, f, g, h] = fours;
+    [pair(pair(a, b), pair(c, d)), pair(pair(e, f), pair(g, h))]
 }
 
-/// As [`fold_narrow_halves`] for sums of two neighbours below 2^15: weights of 6 bits.
+/// As [`fold_narrow_halves`] for products of four below 2^15: weights of 6 bits.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn fold_middle_halves(products: [__m256i; 8]) -> [__m256i; 2] {
+pub fn fold_middle_halves(fours: [__m256i; 8]) -> [__m256i; 2] {
     let ones = _mm256_set1_epi16(1);
-    let pair = |a, b| {
-        let both = _mm256_packs_epi32(_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones));
-        _mm256_madd_epi16(both, ones)
-    };
-    let [a, b, c, d, e, f, g, h] = products;
+    let pair = |a, b| _mm256_madd_epi16(_mm256_packs_epi32(a, b), ones);
+    let [a, b, c, d, e, f, g, h] = fours;
     [_mm256_hadd_epi32(pair(a, b), pair(c, d)), _mm256_hadd_epi32(pair(e, f), pair(g, h))]
 }
 
-/// As [`fold_narrow`] for any i16.
+/// As [`fold_narrow`] for any i32.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn fold_wide(products: [__m256i; 8]) -> __m256i {
-    let ones = _mm256_set1_epi16(1);
-    let pair = |a, b| _mm256_hadd_epi32(_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones));
-    let [a, b, c, d, e, f, g, h] = products;
-    join([_mm256_hadd_epi32(pair(a, b), pair(c, d)), _mm256_hadd_epi32(pair(e, f), pair(g, h))])
+pub fn fold_wide(fours: [__m256i; 8]) -> __m256i {
+    let pair = |a, b| _mm256_hadd_epi32(a, b);
+    let [a, b, c, d, e, f, g, h] = fours;
+    join([pair(pair(a, b), pair(c, d)), pair(pair(e, f), pair(g, h))])
 }
 
 /// Adds the halves of 16 columns: lane = block.

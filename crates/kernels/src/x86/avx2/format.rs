@@ -5,7 +5,9 @@ use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
+use super::multiply::Multiply;
 use super::panel::Panel;
+use super::twos::Twos;
 
 /// Columns that the kernels take at a time: eight blocks of 32.
 pub const GROUP: usize = 256;
@@ -20,10 +22,10 @@ pub struct Products {
     pub minima: [__m256; 2],
 }
 
-/// A format of weights that are multiplied with 8-bit activations.
+/// A format of weights that are multiplied with 8-bit activations, by the products of `M`.
 ///
 /// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
-pub trait Quant {
+pub trait Quant<M: Multiply = Twos> {
     const FORMAT: Format;
     /// Up to this many inputs are quicker one after the other than by panels.
     const FEW_INPUTS: usize = 1;
@@ -35,13 +37,13 @@ pub trait Quant {
     /// Multiplies a group with 256 activations, whose sums of 16 are `sums`.
     ///
     /// # Safety
-    /// The processor has AVX2, FMA and F16C.
+    /// The processor has AVX2, FMA and F16C, and the products of `M`.
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], sums: __m256i) -> Products;
 
     /// Unpacks a group of eight rows.
     ///
     /// # Safety
-    /// The processor has AVX2, FMA and F16C.
+    /// The processor has AVX2, FMA and F16C, and the products of `M`.
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]);
 }
 

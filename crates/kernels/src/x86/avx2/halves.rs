@@ -1,27 +1,37 @@
 //! Panels of weights with an integer factor per 16 columns: Q2_K, Q3_K, Q6_K.
 
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
-use super::panel::{Columns, Panel, pair, step, unroll};
-use super::registers::{load_i16, store_i16};
+use super::multiply::Multiply;
+use super::panel::{Columns, Panel};
+use super::registers::store_i16;
 use crate::weights::Minima;
 
+/// The factors of a block of each row.
+#[derive(Clone, Copy)]
+#[repr(C, align(32))]
+pub struct Factors {
+    /// Per half: the factor of each row, twice.
+    pub twice: [[i16; 16]; 2],
+    /// Both factors of each row times `OFFSET`.
+    pub offsets: [i16; 16],
+}
+
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
-/// `DEPTH` products of two are added as i16: 4 for up to 3 bits, 2 for 6 (2 * 2 * 63 * 127 < 2^15).
+/// `DEPTH` products of two may be added as i16: 4 for up to 3 bits, 2 for 6 (2 * 2 * 63 * 127 < 2^15).
 #[derive(Clone, Copy)]
 #[repr(align(32))]
-pub struct Halves<const DEPTH: usize, const OFFSET: i16> {
+pub struct Halves<M, const DEPTH: usize, const OFFSET: i16> {
     pub quants: [[Columns; 8]; 8],
-    /// Per block and half: the factor of each row, twice.
-    factors: [[[i16; 16]; 2]; 8],
-    /// Per block: both factors of each row times `OFFSET`.
-    offsets: [[i16; 16]; 8],
+    factors: [Factors; 8],
     /// Of all blocks.
     pub scale: [f32; 8],
     pub minima: [[[f32; 8]; 2]; 8],
+    multiply: PhantomData<M>,
 }
 
-impl<const DEPTH: usize, const OFFSET: i16> Halves<DEPTH, OFFSET> {
+impl<M, const DEPTH: usize, const OFFSET: i16> Halves<M, DEPTH, OFFSET> {
     /// Sets the factors of a block: those of both halves as the i16 of a lane, lane = row.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -29,14 +39,15 @@ impl<const DEPTH: usize, const OFFSET: i16> Halves<DEPTH, OFFSET> {
         let low = _mm256_and_si256(factors, _mm256_set1_epi32(0xffff));
         let high = _mm256_srli_epi32::<16>(factors);
         let twice = |factor| _mm256_or_si256(factor, _mm256_slli_epi32::<16>(factor));
-        store_i16(&mut self.factors[block][0], twice(low));
-        store_i16(&mut self.factors[block][1], twice(high));
-        store_i16(&mut self.offsets[block], _mm256_mullo_epi16(factors, _mm256_set1_epi16(OFFSET)));
+        let block = &mut self.factors[block];
+        store_i16(&mut block.twice[0], twice(low));
+        store_i16(&mut block.twice[1], twice(high));
+        store_i16(&mut block.offsets, _mm256_mullo_epi16(factors, _mm256_set1_epi16(OFFSET)));
     }
 }
 
 // SAFETY: its fields are arrays of numbers.
-unsafe impl<const DEPTH: usize, const OFFSET: i16> Panel for Halves<DEPTH, OFFSET> {
+unsafe impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Panel for Halves<M, DEPTH, OFFSET> {
     const MINIMA: Minima = if OFFSET == 0 { Minima::Halves } else { Minima::None };
     const OFFSET: i16 = OFFSET;
     const HALVES: bool = true;
@@ -59,32 +70,12 @@ unsafe impl<const DEPTH: usize, const OFFSET: i16> Panel for Halves<DEPTH, OFFSE
         block: usize,
         x: &[&[[i8; 32]]; T],
         x_sums: &[&[[i16; 2]]; T],
-    ) -> [[__m256i; P]; T] {
-        let x_at = std::array::from_fn(|t| &x[t][group * 8 + block]);
-        let mut sums = [[_mm256_setzero_si256(); P]; T];
-        let mut total = sums;
-        unroll!(K, {
-            let columns = std::array::from_fn(|p| &panels[p][group].quants[block][K]);
-            step::<K, DEPTH, P, T>(&mut sums, columns, x_at);
-            if K % DEPTH == DEPTH - 1 {
-                for p in 0..P {
-                    let factors = load_i16(&panels[p][group].factors[block][K / 4]);
-                    for t in 0..T {
-                        let wide = _mm256_madd_epi16(sums[t][p], factors);
-                        total[t][p] = if K < DEPTH { wide } else { _mm256_add_epi32(total[t][p], wide) };
-                    }
-                }
-            }
-        });
-        if OFFSET != 0 {
-            for t in 0..T {
-                let x_sums = pair(x_sums[t][group * 8 + block]);
-                for p in 0..P {
-                    let offset = _mm256_madd_epi16(load_i16(&panels[p][group].offsets[block]), x_sums);
-                    total[t][p] = _mm256_sub_epi32(total[t][p], offset);
-                }
-            }
-        }
-        total
+    ) -> [[__m256; P]; T] {
+        let at = group * 8 + block;
+        let columns = std::array::from_fn(|p| &panels[p][group].quants[block]);
+        let factors = std::array::from_fn(|p| &panels[p][group].factors[block]);
+        let (x, x_sums) = (std::array::from_fn(|t| &x[t][at]), std::array::from_fn(|t| x_sums[t][at]));
+        // SAFETY: this function's caller has promised the features that `halves` asks for.
+        unsafe { M::halves::<DEPTH, OFFSET, P, T>(columns, factors, x, x_sums) }
     }
 }

@@ -4,10 +4,11 @@ use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
-use super::fold::{fold_middle_halves, fold_narrow_halves, join, negated, transpose, transpose_ps};
+use super::fold::{join, negated, transpose, transpose_ps};
 use super::format::{GROUP, Products, Quant};
 use super::halves::Halves;
-use super::registers::{load_128, load_256, load_quants, store_256, store_ps};
+use super::multiply::Multiply;
+use super::registers::{load_128, load_256, store_256, store_ps};
 
 /// The half-precision number at `at`, in every lane.
 #[inline]
@@ -31,8 +32,8 @@ fn times_factors([a, b]: [__m256i; 2], factors: __m128i) -> __m256i {
 /// Sets the factors and the scale of eight rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack_factors<const N: usize, const D: usize, const O: i16>(
-    panel: &mut Halves<D, O>,
+fn unpack_factors<M: Multiply, const N: usize, const D: usize, const O: i16>(
+    panel: &mut Halves<M, D, O>,
     factors: [__m128i; 8],
     rows: [&[u8; N]; 8],
     scale_at: usize,
@@ -73,20 +74,21 @@ pub fn factors_2(w: &[u8; 84]) -> __m128i {
     _mm_and_si128(load_128(w, 0), _mm_set1_epi8(15))
 }
 
-impl Quant for Q2K {
+impl<M: Multiply> Quant<M> for Q2K {
     const FORMAT: Format = Format::Q2K;
     type Group = [u8; 84];
-    type Panel = Halves<4, 0>;
+    type Panel = Halves<M, 4, 0>;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
-        let mut products = [_mm256_setzero_si256(); 8];
+        let mut quants = [_mm256_setzero_si256(); 8];
         for j in 0..8 {
-            let quants = two_bits(load_256(w, 16 + j / 4 * 32), j % 4);
-            products[j] = _mm256_maddubs_epi16(quants, load_quants(x, j * 32));
+            quants[j] = two_bits(load_256(w, 16 + j / 4 * 32), j % 4);
         }
-        let sums = times_factors(fold_narrow_halves(products), factors_2(w));
+        // SAFETY: this function has the features that `narrow_halves` asks for.
+        let halves = unsafe { M::narrow_halves(quants, x) };
+        let sums = times_factors(halves, factors_2(w));
         Products { sums, scale: half_at(w, 80), minima: minima_2(w) }
     }
 
@@ -138,24 +140,25 @@ fn third_bits(high: __m256i, j: usize) -> __m256i {
     _mm256_and_si256(shifted, _mm256_set1_epi8(4))
 }
 
-impl Quant for Q3K {
+impl<M: Multiply> Quant<M> for Q3K {
     const FORMAT: Format = Format::Q3K;
     type Group = [u8; 110];
-    type Panel = Halves<4, 4>;
+    type Panel = Halves<M, 4, 4>;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
         let high = load_256(w, 0);
-        let mut products = [_mm256_setzero_si256(); 8];
+        let mut quants = [_mm256_setzero_si256(); 8];
         for j in 0..8 {
             let low = two_bits(load_256(w, 32 + j / 4 * 32), j % 4);
-            let quants = _mm256_or_si256(low, third_bits(high, j));
-            products[j] = _mm256_maddubs_epi16(quants, load_quants(x, j * 32));
+            quants[j] = _mm256_or_si256(low, third_bits(high, j));
         }
         let factors = factors_3(w);
         let offsets = _mm256_slli_epi32::<2>(_mm256_madd_epi16(_mm256_cvtepi8_epi16(factors), x_sums));
-        let sums = _mm256_sub_epi32(times_factors(fold_narrow_halves(products), factors), offsets);
+        // SAFETY: this function has the features that `narrow_halves` asks for.
+        let halves = unsafe { M::narrow_halves(quants, x) };
+        let sums = _mm256_sub_epi32(times_factors(halves, factors), offsets);
         Products { sums, scale: half_at(w, 108), minima: [_mm256_setzero_ps(); 2] }
     }
 
@@ -196,26 +199,27 @@ fn six_bits(a: __m256i, b: __m256i, upper: __m256i) -> [__m256i; 4] {
     ]
 }
 
-impl Quant for Q6K {
+impl<M: Multiply> Quant<M> for Q6K {
     const FORMAT: Format = Format::Q6K;
     type Group = [u8; 210];
-    type Panel = Halves<2, 32>;
+    type Panel = Halves<M, 2, 32>;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
-        let mut products = [_mm256_setzero_si256(); 8];
+        let mut quants = [_mm256_setzero_si256(); 8];
         for half in 0..2 {
             let (a, b) = (load_256(w, half * 64), load_256(w, half * 64 + 32));
-            let quants = six_bits(a, b, load_256(w, 128 + half * 32));
+            let four = six_bits(a, b, load_256(w, 128 + half * 32));
             for j in 0..4 {
-                let block = half * 4 + j;
-                products[block] = _mm256_maddubs_epi16(quants[j], load_quants(x, block * 32));
+                quants[half * 4 + j] = four[j];
             }
         }
         let factors = load_128(w, 192);
         let offsets = _mm256_slli_epi32::<5>(_mm256_madd_epi16(_mm256_cvtepi8_epi16(factors), x_sums));
-        let sums = _mm256_sub_epi32(times_factors(fold_middle_halves(products), factors), offsets);
+        // SAFETY: this function has the features that `middle_halves` asks for.
+        let halves = unsafe { M::middle_halves(quants, x) };
+        let sums = _mm256_sub_epi32(times_factors(halves, factors), offsets);
         Products { sums, scale: half_at(w, 208), minima: [_mm256_setzero_ps(); 2] }
     }
 

@@ -4,10 +4,11 @@ use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
-use super::fold::{fold_narrow, negated, transpose, transpose_ps};
+use super::fold::{negated, transpose, transpose_ps};
 use super::format::{GROUP, Products, Quant};
+use super::multiply::Multiply;
 use super::narrow::Narrow;
-use super::registers::{load_128, load_256, load_quants, store_256, store_ps};
+use super::registers::{load_128, load_256, store_256, store_ps};
 
 /// Scales and minima of eight blocks, lane = block, from a block of 256 that begins with d, dmin and 12 packed bytes.
 ///
@@ -36,7 +37,7 @@ pub fn scales_minima<const N: usize>(w: &[u8; N]) -> (__m256, __m256) {
 /// Scales and minima of eight rows, lane = row.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack_scales<const N: usize, const D: usize>(panel: &mut Narrow<D, 0>, rows: [&[u8; N]; 8]) {
+fn unpack_scales<M: Multiply, const N: usize, const D: usize>(panel: &mut Narrow<M, D, 0>, rows: [&[u8; N]; 8]) {
     let both = rows.map(|row| scales_minima(row));
     let scales = transpose_ps(both.map(|(scales, _)| scales));
     let minima = transpose_ps(both.map(|(_, minima)| minima));
@@ -56,22 +57,22 @@ pub fn nibbles(bytes: __m256i) -> [__m256i; 2] {
 
 pub struct Q4K;
 
-impl Quant for Q4K {
+impl<M: Multiply> Quant<M> for Q4K {
     const FORMAT: Format = Format::Q4K;
     type Group = [u8; 144];
-    type Panel = Narrow<8, 0>;
+    type Panel = Narrow<M, 8, 0>;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
         let (scale, minima) = scales_minima(w);
-        let mut products = [_mm256_setzero_si256(); 8];
+        let mut quants = [_mm256_setzero_si256(); 8];
         for j in 0..4 {
-            let [low, high] = nibbles(load_256(w, 16 + j * 32));
-            products[2 * j] = _mm256_maddubs_epi16(low, load_quants(x, j * 64));
-            products[2 * j + 1] = _mm256_maddubs_epi16(high, load_quants(x, j * 64 + 32));
+            [quants[2 * j], quants[2 * j + 1]] = nibbles(load_256(w, 16 + j * 32));
         }
-        Products { sums: fold_narrow(products), scale, minima: [minima; 2] }
+        // SAFETY: this function has the features that `narrow` asks for.
+        let sums = unsafe { M::narrow(quants, x) };
+        Products { sums, scale, minima: [minima; 2] }
     }
 
     #[inline]
@@ -103,25 +104,25 @@ fn fifth_bits(high: __m256i, j: usize) -> __m256i {
 
 pub struct Q5K;
 
-impl Quant for Q5K {
+impl<M: Multiply> Quant<M> for Q5K {
     const FORMAT: Format = Format::Q5K;
     type Group = [u8; 176];
-    type Panel = Narrow<4, 0>;
+    type Panel = Narrow<M, 4, 0>;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
         let (scale, minima) = scales_minima(w);
         let high = load_256(w, 16);
-        let mut products = [_mm256_setzero_si256(); 8];
+        let mut quants = [_mm256_setzero_si256(); 8];
         for j in 0..4 {
             let [a, b] = nibbles(load_256(w, 48 + j * 32));
-            let a = _mm256_or_si256(a, fifth_bits(high, 2 * j));
-            let b = _mm256_or_si256(b, fifth_bits(high, 2 * j + 1));
-            products[2 * j] = _mm256_maddubs_epi16(a, load_quants(x, j * 64));
-            products[2 * j + 1] = _mm256_maddubs_epi16(b, load_quants(x, j * 64 + 32));
+            quants[2 * j] = _mm256_or_si256(a, fifth_bits(high, 2 * j));
+            quants[2 * j + 1] = _mm256_or_si256(b, fifth_bits(high, 2 * j + 1));
         }
-        Products { sums: fold_narrow(products), scale, minima: [minima; 2] }
+        // SAFETY: this function has the features that `narrow` asks for.
+        let sums = unsafe { M::narrow(quants, x) };
+        Products { sums, scale, minima: [minima; 2] }
     }
 
     #[inline]

@@ -6,11 +6,12 @@ use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
-use super::fold::{fold_narrow, negated, transpose, transpose_ps};
+use super::fold::{negated, transpose, transpose_ps};
 use super::format::{GROUP, Products, Quant};
 use super::k_quants::nibbles;
+use super::multiply::Multiply;
 use super::narrow::Narrow;
-use super::registers::{load_128, load_256, load_quants, store_256, store_ps};
+use super::registers::{load_128, load_256, store_256, store_ps};
 
 /// Half-precision numbers `stride` bytes apart.
 #[inline]
@@ -63,8 +64,8 @@ fn bits_at<const N: usize>(w: &[u8; N], at: usize) -> i32 {
 /// Unpacks the nibbles of eight rows of eight blocks.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack_nibbles<const N: usize, const D: usize, const O: i16>(
-    panel: &mut Narrow<D, O>,
+fn unpack_nibbles<M: Multiply, const N: usize, const D: usize, const O: i16>(
+    panel: &mut Narrow<M, D, O>,
     rows: [&[u8; N]; 8],
     first: usize,
     stride: usize,
@@ -84,14 +85,19 @@ fn unpack_nibbles<const N: usize, const D: usize, const O: i16>(
 /// Adds the fifth bits of eight rows of eight blocks.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack_fifth_bits<const N: usize, const D: usize, const O: i16>(
-    panel: &mut Narrow<D, O>,
+fn unpack_fifth_bits<M: Multiply, const N: usize, const D: usize, const O: i16>(
+    panel: &mut Narrow<M, D, O>,
     rows: [&[u8; N]; 8],
     first: usize,
     stride: usize,
 ) {
     for (block, quants) in panel.quants.iter_mut().enumerate() {
-        let [a, b, c, d, e, f, g, h] = rows.map(|row| bits_at(row, first + block * stride));
+        // A loop, since a closure need not become part of this function: that cost a third.
+        let mut bits = [0; 8];
+        for r in 0..8 {
+            bits[r] = bits_at(rows[r], first + block * stride);
+        }
+        let [a, b, c, d, e, f, g, h] = bits;
         let bits = _mm256_setr_epi32(a, b, c, d, e, f, g, h);
         for (k, quants) in quants.iter_mut().enumerate() {
             // Columns 4k to 4k + 3 have a nibble of bits: its byte to all four bytes of the lane, one bit for each.
@@ -117,19 +123,20 @@ fn reduced(sums: __m256i, x_sums: __m256i, offset: i16) -> __m256i {
 /// 4 bits less 8: d, 16 bytes.
 pub struct Q4_0;
 
-impl Quant for Q4_0 {
+impl<M: Multiply> Quant<M> for Q4_0 {
     const FORMAT: Format = Format::Q4_0;
     type Group = [u8; 8 * 18];
-    type Panel = Narrow<8, 8>;
+    type Panel = Narrow<M, 8, 8>;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
-        let mut products = [_mm256_setzero_si256(); 8];
+        let mut quants = [_mm256_setzero_si256(); 8];
         for j in 0..8 {
-            products[j] = _mm256_maddubs_epi16(four_bits(w, j * 18 + 2), load_quants(x, j * 32));
+            quants[j] = four_bits(w, j * 18 + 2);
         }
-        let sums = reduced(fold_narrow(products), x_sums, 8);
+        // SAFETY: this function has the features that `narrow` asks for.
+        let sums = reduced(unsafe { M::narrow(quants, x) }, x_sums, 8);
         Products { sums, scale: halves_at(w, 0, 18), minima: [_mm256_setzero_ps(); 2] }
     }
 
@@ -144,20 +151,22 @@ impl Quant for Q4_0 {
 /// 4 bits and a minimum: d, m, 16 bytes.
 pub struct Q4_1;
 
-impl Quant for Q4_1 {
+impl<M: Multiply> Quant<M> for Q4_1 {
     const FORMAT: Format = Format::Q4_1;
     type Group = [u8; 8 * 20];
-    type Panel = Narrow<8, 0>;
+    type Panel = Narrow<M, 8, 0>;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
-        let mut products = [_mm256_setzero_si256(); 8];
+        let mut quants = [_mm256_setzero_si256(); 8];
         for j in 0..8 {
-            products[j] = _mm256_maddubs_epi16(four_bits(w, j * 20 + 4), load_quants(x, j * 32));
+            quants[j] = four_bits(w, j * 20 + 4);
         }
         let minima = [negated(halves_at(w, 2, 20)); 2];
-        Products { sums: fold_narrow(products), scale: halves_at(w, 0, 20), minima }
+        // SAFETY: this function has the features that `narrow` asks for.
+        let sums = unsafe { M::narrow(quants, x) };
+        Products { sums, scale: halves_at(w, 0, 20), minima }
     }
 
     #[inline]
@@ -172,20 +181,20 @@ impl Quant for Q4_1 {
 /// 5 bits less 16: d, 4 bytes of fifth bits, 16 bytes.
 pub struct Q5_0;
 
-impl Quant for Q5_0 {
+impl<M: Multiply> Quant<M> for Q5_0 {
     const FORMAT: Format = Format::Q5_0;
     type Group = [u8; 8 * 22];
-    type Panel = Narrow<4, 16>;
+    type Panel = Narrow<M, 4, 16>;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
-        let mut products = [_mm256_setzero_si256(); 8];
+        let mut quants = [_mm256_setzero_si256(); 8];
         for j in 0..8 {
-            let quants = _mm256_or_si256(four_bits(w, j * 22 + 6), spread(bits_at(w, j * 22 + 2)));
-            products[j] = _mm256_maddubs_epi16(quants, load_quants(x, j * 32));
+            quants[j] = _mm256_or_si256(four_bits(w, j * 22 + 6), spread(bits_at(w, j * 22 + 2)));
         }
-        let sums = reduced(fold_narrow(products), x_sums, 16);
+        // SAFETY: this function has the features that `narrow` asks for.
+        let sums = reduced(unsafe { M::narrow(quants, x) }, x_sums, 16);
         Products { sums, scale: halves_at(w, 0, 22), minima: [_mm256_setzero_ps(); 2] }
     }
 
@@ -201,21 +210,22 @@ impl Quant for Q5_0 {
 /// 5 bits and a minimum: d, m, 4 bytes of fifth bits, 16 bytes.
 pub struct Q5_1;
 
-impl Quant for Q5_1 {
+impl<M: Multiply> Quant<M> for Q5_1 {
     const FORMAT: Format = Format::Q5_1;
     type Group = [u8; 8 * 24];
-    type Panel = Narrow<4, 0>;
+    type Panel = Narrow<M, 4, 0>;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
-        let mut products = [_mm256_setzero_si256(); 8];
+        let mut quants = [_mm256_setzero_si256(); 8];
         for j in 0..8 {
-            let quants = _mm256_or_si256(four_bits(w, j * 24 + 8), spread(bits_at(w, j * 24 + 4)));
-            products[j] = _mm256_maddubs_epi16(quants, load_quants(x, j * 32));
+            quants[j] = _mm256_or_si256(four_bits(w, j * 24 + 8), spread(bits_at(w, j * 24 + 4)));
         }
         let minima = [negated(halves_at(w, 2, 24)); 2];
-        Products { sums: fold_narrow(products), scale: halves_at(w, 0, 24), minima }
+        // SAFETY: this function has the features that `narrow` asks for.
+        let sums = unsafe { M::narrow(quants, x) };
+        Products { sums, scale: halves_at(w, 0, 24), minima }
     }
 
     #[inline]

@@ -1,22 +1,25 @@
 //! Panels of weights of up to 5 bits with one scale per block of 32: Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K.
 
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
-use super::panel::{Columns, Panel, pair, step, unroll};
+use super::multiply::Multiply;
+use super::panel::{Columns, Panel, floats};
 use crate::weights::Minima;
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
-/// `DEPTH` products of two are added as i16: 8 for 4 bits (8 * 2 * 15 * 127 < 2^15), 4 for 5.
+/// `DEPTH` products of two may be added as i16: 8 for 4 bits (8 * 2 * 15 * 127 < 2^15), 4 for 5.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
-pub struct Narrow<const DEPTH: usize, const OFFSET: i16> {
+pub struct Narrow<M, const DEPTH: usize, const OFFSET: i16> {
     pub quants: [[Columns; 8]; 8],
     pub scales: [[f32; 8]; 8],
     pub minima: [[f32; 8]; 8],
+    multiply: PhantomData<M>,
 }
 
 // SAFETY: its fields are arrays of numbers.
-unsafe impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSET> {
+unsafe impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Panel for Narrow<M, DEPTH, OFFSET> {
     const MINIMA: Minima = if OFFSET == 0 { Minima::Whole } else { Minima::None };
     const OFFSET: i16 = OFFSET;
     const HALVES: bool = false;
@@ -40,31 +43,12 @@ unsafe impl<const DEPTH: usize, const OFFSET: i16> Panel for Narrow<DEPTH, OFFSE
         block: usize,
         x: &[&[[i8; 32]]; T],
         x_sums: &[&[[i16; 2]]; T],
-    ) -> [[__m256i; P]; T] {
-        let x_at = std::array::from_fn(|t| &x[t][group * 8 + block]);
-        let ones = _mm256_set1_epi16(1);
-        let mut sums = [[_mm256_setzero_si256(); P]; T];
-        let mut total = sums;
-        unroll!(K, {
-            let columns = std::array::from_fn(|p| &panels[p][group].quants[block][K]);
-            step::<K, DEPTH, P, T>(&mut sums, columns, x_at);
-            if K % DEPTH == DEPTH - 1 {
-                for t in 0..T {
-                    for p in 0..P {
-                        let wide = _mm256_madd_epi16(sums[t][p], ones);
-                        total[t][p] = if K < DEPTH { wide } else { _mm256_add_epi32(total[t][p], wide) };
-                    }
-                }
-            }
-        });
-        if OFFSET != 0 {
-            for t in 0..T {
-                let offset = _mm256_madd_epi16(pair(x_sums[t][group * 8 + block]), _mm256_set1_epi16(OFFSET));
-                for p in 0..P {
-                    total[t][p] = _mm256_sub_epi32(total[t][p], offset);
-                }
-            }
-        }
-        total
+    ) -> [[__m256; P]; T] {
+        let at = group * 8 + block;
+        let columns = std::array::from_fn(|p| &panels[p][group].quants[block]);
+        let (x, x_sums) = (std::array::from_fn(|t| &x[t][at]), std::array::from_fn(|t| x_sums[t][at]));
+        // SAFETY: this function's caller has promised the features that `block` asks for.
+        let sums = unsafe { M::block::<DEPTH, OFFSET, P, T>(columns, x, x_sums) };
+        floats(sums)
     }
 }

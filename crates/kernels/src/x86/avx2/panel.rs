@@ -6,7 +6,6 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::registers::load_256;
 use crate::weights::Minima;
 
 /// Repeats a block for a constant from 0 to 7: as a loop it would stay one.
@@ -46,42 +45,24 @@ pub unsafe trait Panel: Copy {
     /// The negated minimum of half `half` of a block; where there is one for the whole block, `half` is 0.
     fn minimum(&self, block: usize, half: usize) -> &[f32; 8];
 
-    /// Exact integer sums of block `block` of group `group` of each panel times each input's, lane = row.
-    /// `x` and the sums of its halves start with the first group.
+    /// Integer sums of block `block` of group `group` of each panel times each input's, lane = row, exact until they are
+    /// rounded once to be floats. `x` and the sums of its halves start with the first group.
     ///
     /// # Safety
-    /// The processor has AVX2, FMA and F16C.
+    /// The processor has AVX2, FMA and F16C, and what the panel is multiplied by.
     unsafe fn sums<const P: usize, const T: usize, const G: usize>(
         panels: &[[Self; G]; P],
         group: usize,
         block: usize,
         x: &[&[[i8; 32]]; T],
         x_sums: &[&[[i16; 2]]; T],
-    ) -> [[__m256i; P]; T];
-}
-
-/// Sums of products of two, i16: of columns `4K` of each panel with each input, added to `sums` but for the first of
-/// every `DEPTH`.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub fn step<const K: usize, const DEPTH: usize, const P: usize, const T: usize>(
-    sums: &mut [[__m256i; P]; T],
-    columns: [&Columns; P],
-    x: [&[i8; 32]; T],
-) {
-    for t in 0..T {
-        let x = broadcast(x[t], K);
-        for p in 0..P {
-            let products = _mm256_maddubs_epi16(load_256(columns[p], 0), x);
-            sums[t][p] = keep(if K.is_multiple_of(DEPTH) { products } else { _mm256_add_epi16(sums[t][p], products) });
-        }
-    }
+    ) -> [[__m256; P]; T];
 }
 
 /// Activations `4k..4k + 4` in every lane.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn broadcast(x: &[i8; 32], k: usize) -> __m256i {
+pub fn broadcast(x: &[i8; 32], k: usize) -> __m256i {
     let four = [x[4 * k], x[4 * k + 1], x[4 * k + 2], x[4 * k + 3]].map(|x| x as u8);
     _mm256_set1_epi32(i32::from_le_bytes(four))
 }
@@ -91,6 +72,19 @@ fn broadcast(x: &[i8; 32], k: usize) -> __m256i {
 #[target_feature(enable = "avx2,fma,f16c")]
 pub fn pair([a, b]: [i16; 2]) -> __m256i {
     _mm256_set1_epi32(i32::from(a as u16) | i32::from(b) << 16)
+}
+
+/// Sums as floats.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn floats<const P: usize, const T: usize>(sums: [[__m256i; P]; T]) -> [[__m256; P]; T] {
+    let mut floats = [[_mm256_setzero_ps(); P]; T];
+    for t in 0..T {
+        for p in 0..P {
+            floats[t][p] = _mm256_cvtepi32_ps(sums[t][p]);
+        }
+    }
+    floats
 }
 
 /// The value itself. Hides from the compiler that it is a sum: it would regroup the sums of a tile, input by input, and

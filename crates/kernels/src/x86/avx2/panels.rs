@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 use std::cell::RefCell;
 
 use super::format::{Group, Quant};
+use super::multiply::Multiply;
 use super::panel::Panel;
 use super::registers::{load_i16, load_ps, store_ps};
 use super::rows::{half_sums, whole_sums};
@@ -15,9 +16,6 @@ use crate::{OutTile, Q8Rows};
 const SEGMENT_GROUPS: usize = SEGMENT_BLOCKS / 8;
 /// Panels side by side: each broadcast of activations meets both.
 const PANELS: usize = 2;
-
-/// Inputs of a tile: with two panels, 8 sums, which leaves registers for what is multiplied.
-const INPUTS: usize = 4;
 
 /// Inputs that meet a strip of weights, before it is unpacked anew for the next ones.
 pub const TOGETHER: usize = 512;
@@ -52,12 +50,12 @@ impl<P: Panel> Room<P> {
 
 /// `out[t][o] = w[o] . x[t]` for `rows` weight rows of `row_bytes` and every input.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn panels<Q: Quant>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>) {
-    BYTES.with_borrow_mut(|bytes| strips::<Q>(out, w, row_bytes, rows, x, Room::new(bytes)));
+pub fn panels<M: Multiply, Q: Quant<M>>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>) {
+    BYTES.with_borrow_mut(|bytes| strips::<M, Q>(out, w, row_bytes, rows, x, Room::new(bytes)));
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn strips<Q: Quant>(
+fn strips<M: Multiply, Q: Quant<M>>(
     out: &mut OutTile<'_>,
     w: &[u8],
     row_bytes: usize,
@@ -76,9 +74,9 @@ fn strips<Q: Quant>(
             let next = w.as_ptr();
             let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count, next };
             if count > 8 {
-                strip_times::<Q, 2>(out, &strip, room, &x, part);
+                strip_times::<M, Q, 2>(out, &strip, room, &x, part);
             } else {
-                strip_times::<Q, 1>(out, &strip, room, &x, part);
+                strip_times::<M, Q, 1>(out, &strip, room, &x, part);
             }
         }
     }
@@ -148,7 +146,7 @@ impl Strip<'_> {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn strip_times<Q: Quant, const P: usize>(
+fn strip_times<M: Multiply, Q: Quant<M>, const P: usize>(
     out: &mut OutTile<'_>,
     strip: &Strip<'_>,
     room: &mut Room<Q::Panel>,
@@ -157,15 +155,19 @@ fn strip_times<Q: Quant, const P: usize>(
 ) {
     for (p, panels) in room.panels.iter_mut().enumerate().take(P) {
         let rows = std::array::from_fn(|r| Q::Group::split(strip.row(p * 8 + r)));
-        unpack::<Q>(panels, rows, part.start / 8, part.blocks.div_ceil(8));
+        unpack::<M, Q>(panels, rows, part.start / 8, part.blocks.div_ceil(8));
     }
     let mut t = 0;
     while t < part.count {
-        t += match part.count - t {
+        // As even as can be: a tile of few inputs waits for its sums.
+        let left = part.count - t;
+        t += match left.div_ceil(left.div_ceil(M::INPUTS)) {
             1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part.from(t)),
             2 => tile::<Q::Panel, P, 2>(out, strip, room, x, part.from(t)),
             3 => tile::<Q::Panel, P, 3>(out, strip, room, x, part.from(t)),
-            _ => tile::<Q::Panel, P, INPUTS>(out, strip, room, x, part.from(t)),
+            5 if M::INPUTS >= 5 => tile::<Q::Panel, P, 5>(out, strip, room, x, part.from(t)),
+            6 if M::INPUTS >= 6 => tile::<Q::Panel, P, 6>(out, strip, room, x, part.from(t)),
+            _ => tile::<Q::Panel, P, 4>(out, strip, room, x, part.from(t)),
         };
     }
 }
@@ -173,7 +175,12 @@ fn strip_times<Q: Quant, const P: usize>(
 /// Unpacks `count` groups of eight rows from group `start`; the last one may be the incomplete end of the rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack<Q: Quant>(panels: &mut [Q::Panel], rows: [(&[Q::Group], &[u8]); 8], start: usize, count: usize) {
+fn unpack<M: Multiply, Q: Quant<M>>(
+    panels: &mut [Q::Panel],
+    rows: [(&[Q::Group], &[u8]); 8],
+    start: usize,
+    count: usize,
+) {
     for (g, panel) in panels[..count].iter_mut().enumerate() {
         let mut ends = [Q::Group::PADDING; 8];
         let groups: [&Q::Group; 8] = if start + g < rows[0].0.len() {
@@ -246,7 +253,7 @@ fn tile<B: Panel, const P: usize, const T: usize>(
             for p in 0..P {
                 let panel = &panels[p][g];
                 let lane = &mut lanes[j][t][p];
-                let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(products[t][p]), load_ps(panel.scale(j)));
+                let scaled = _mm256_mul_ps(products[t][p], load_ps(panel.scale(j)));
                 *lane = _mm256_fmadd_ps(scaled, scale, *lane);
                 if B::MINIMA != Minima::None {
                     let sum = _mm256_set1_ps(scaled_sums[t][0][b]);

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::fold::tree;
 use super::format::{GROUP, Group, Quant};
+use super::multiply::Multiply;
 use super::panel::Panel;
 use super::registers::{load_i16, load_ps};
 use crate::Q8Row;
@@ -18,16 +19,16 @@ const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 ///
 /// Rows of the two halves of `w` alternate: two streams from memory are faster than one.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn rows<Q: Quant>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
+pub fn rows<M: Multiply, Q: Quant<M>>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
     let half = out.len() / 2;
     let row = |o: usize| &w[o * row_bytes..][..row_bytes];
     for o in 0..half {
-        let [a, b] = dot::<Q, 2>([row(o), row(o + half)], x);
+        let [a, b] = dot::<M, Q, 2>([row(o), row(o + half)], x);
         out[o] = a;
         out[o + half] = b;
     }
     if half * 2 < out.len() {
-        let [a] = dot::<Q, 1>([row(half * 2)], x);
+        let [a] = dot::<M, Q, 1>([row(half * 2)], x);
         out[half * 2] = a;
     }
 }
@@ -35,7 +36,7 @@ pub fn rows<Q: Quant>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>)
 /// `R` rows times one input.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn dot<Q: Quant, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>) -> [f32; R] {
+fn dot<M: Multiply, Q: Quant<M>, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>) -> [f32; R] {
     let (quants, quants_rest) = x.quants.as_chunks::<GROUP>();
     let (scales, scales_rest) = x.scales.as_chunks::<8>();
     let (sums, sums_rest) = x.sums.as_chunks::<16>();
@@ -50,7 +51,7 @@ fn dot<Q: Quant, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>) -> [f32; R] {
         for g in start..end.min(whole) {
             for r in 0..R {
                 prefetch(&groups[r][g]);
-                lanes[r] = step::<Q>(lanes[r], &groups[r][g], &quants[g], &scales[g], &sums[g]);
+                lanes[r] = step::<M, Q>(lanes[r], &groups[r][g], &quants[g], &scales[g], &sums[g]);
             }
         }
         if end > whole {
@@ -60,7 +61,7 @@ fn dot<Q: Quant, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>) -> [f32; R] {
             for r in 0..R {
                 let mut group = Q::Group::PADDING;
                 group.bytes()[..rows[r].1.len()].copy_from_slice(rows[r].1);
-                let next = step::<Q>(lanes[r], &group, &quants, &scales, &sums);
+                let next = step::<M, Q>(lanes[r], &group, &quants, &scales, &sums);
                 lanes[r] = _mm256_blendv_ps(lanes[r], next, _mm256_castsi256_ps(live));
             }
         }
@@ -82,7 +83,13 @@ pub fn padded<T: Copy + Default, const N: usize>(rest: &[T]) -> [T; N] {
 /// Adds eight blocks to eight lanes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn step<Q: Quant>(lanes: __m256, w: &Q::Group, quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16]) -> __m256 {
+fn step<M: Multiply, Q: Quant<M>>(
+    lanes: __m256,
+    w: &Q::Group,
+    quants: &[i8; GROUP],
+    scales: &[f32; 8],
+    sums: &[i16; 16],
+) -> __m256 {
     let (scales, sums) = (load_ps(scales), load_i16(sums));
     // SAFETY: this function has the features that `products` asks for.
     let products = unsafe { Q::products(w, quants, sums) };

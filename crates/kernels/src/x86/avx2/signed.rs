@@ -4,25 +4,18 @@ use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
-use super::fold::{fold_wide, transpose, transpose_ps};
+use super::fold::{transpose, transpose_ps};
 use super::format::{GROUP, Products, Quant};
 use super::legacy::halves_at;
-use super::registers::{load_128, load_256, load_quants, store_ps};
-use super::wide::Wide;
+use super::multiply::{Multiply, Signed};
+use super::registers::{load_128, load_256, store_ps};
 use crate::weights::IQ4_VALUES;
-
-/// Products of two, i16. Exact for weights down to -128, since no activation is: 2 * 128 * 127 < 2^15.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn times(weights: __m256i, x: __m256i) -> __m256i {
-    _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(x, weights))
-}
 
 /// Sets the scales of eight rows from those of eight blocks of each.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack_scales(panel: &mut Wide, rows: [__m256; 8]) {
-    for (scales, column) in panel.scales.iter_mut().zip(transpose_ps(rows)) {
+fn unpack_scales<P: Signed>(panel: &mut P, rows: [__m256; 8]) {
+    for (scales, column) in panel.scales().iter_mut().zip(transpose_ps(rows)) {
         store_ps(scales, column);
     }
 }
@@ -50,14 +43,17 @@ fn look_up_both(bytes: __m256i) -> [__m256i; 2] {
 /// Unpacks 16 bytes of nibbles of each of eight blocks, `from(block)` of each row.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack_nibbles<const N: usize>(panel: &mut Wide, rows: [&[u8; N]; 8], first: usize, stride: usize) {
+fn unpack_nibbles<P: Signed, const N: usize>(panel: &mut P, rows: [&[u8; N]; 8], first: usize, stride: usize) {
     for block in (0..8).step_by(2) {
         let at = first + block * stride;
         let two = rows.map(|row| _mm256_set_m128i(load_128(row, at + stride), load_128(row, at)));
         for (k, column) in transpose(two).into_iter().enumerate() {
             let [low, high] = look_up_both(column);
-            panel.set(block + k / 4, k % 4, low);
-            panel.set(block + k / 4, k % 4 + 4, high);
+            // SAFETY: this function has the features that `set` asks for.
+            unsafe {
+                panel.set(block + k / 4, k % 4, low);
+                panel.set(block + k / 4, k % 4 + 4, high);
+            }
         }
     }
 }
@@ -65,20 +61,22 @@ fn unpack_nibbles<const N: usize>(panel: &mut Wide, rows: [&[u8; N]; 8], first: 
 /// 8 bits: d, 32 bytes.
 pub struct Q8_0;
 
-impl Quant for Q8_0 {
+impl<M: Multiply> Quant<M> for Q8_0 {
     const FORMAT: Format = Format::Q8_0;
-    const FEW_INPUTS: usize = 4;
+    const FEW_INPUTS: usize = M::FEW_SIGNED;
     type Group = [u8; 8 * 34];
-    type Panel = Wide;
+    type Panel = M::Signed;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
-        let mut products = [_mm256_setzero_si256(); 8];
+    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
+        let mut weights = [_mm256_setzero_si256(); 8];
         for j in 0..8 {
-            products[j] = times(load_256(w, j * 34 + 2), load_quants(x, j * 32));
+            weights[j] = load_256(w, j * 34 + 2);
         }
-        Products { sums: fold_wide(products), scale: halves_at(w, 0, 34), minima: [_mm256_setzero_ps(); 2] }
+        // SAFETY: this function has the features that `signed` asks for.
+        let sums = unsafe { M::signed(weights, x, x_sums) };
+        Products { sums, scale: halves_at(w, 0, 34), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]
@@ -88,7 +86,8 @@ impl Quant for Q8_0 {
         for block in 0..8 {
             let columns = transpose(rows.map(|row| load_256(row, block * 34 + 2)));
             for (k, column) in columns.into_iter().enumerate() {
-                panel.set(block, k, column);
+                // SAFETY: this function has the features that `set` asks for.
+                unsafe { panel.set(block, k, column) };
             }
         }
     }
@@ -97,19 +96,21 @@ impl Quant for Q8_0 {
 /// 4 bits into a table: d, 16 bytes.
 pub struct Iq4Nl;
 
-impl Quant for Iq4Nl {
+impl<M: Multiply> Quant<M> for Iq4Nl {
     const FORMAT: Format = Format::Iq4Nl;
     type Group = [u8; 8 * 18];
-    type Panel = Wide;
+    type Panel = M::Signed;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
-        let mut products = [_mm256_setzero_si256(); 8];
+    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
+        let mut weights = [_mm256_setzero_si256(); 8];
         for j in 0..8 {
-            products[j] = times(look_up(load_128(w, j * 18 + 2)), load_quants(x, j * 32));
+            weights[j] = look_up(load_128(w, j * 18 + 2));
         }
-        Products { sums: fold_wide(products), scale: halves_at(w, 0, 18), minima: [_mm256_setzero_ps(); 2] }
+        // SAFETY: this function has the features that `signed` asks for.
+        let sums = unsafe { M::signed(weights, x, x_sums) };
+        Products { sums, scale: halves_at(w, 0, 18), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]
@@ -138,19 +139,21 @@ pub fn scales_xs(w: &[u8; 136]) -> __m256 {
     _mm256_mul_ps(d, _mm256_cvtepi32_ps(factors))
 }
 
-impl Quant for Iq4Xs {
+impl<M: Multiply> Quant<M> for Iq4Xs {
     const FORMAT: Format = Format::Iq4Xs;
     type Group = [u8; 136];
-    type Panel = Wide;
+    type Panel = M::Signed;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], _: __m256i) -> Products {
-        let mut products = [_mm256_setzero_si256(); 8];
+    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
+        let mut weights = [_mm256_setzero_si256(); 8];
         for j in 0..8 {
-            products[j] = times(look_up(load_128(w, 8 + j * 16)), load_quants(x, j * 32));
+            weights[j] = look_up(load_128(w, 8 + j * 16));
         }
-        Products { sums: fold_wide(products), scale: scales_xs(w), minima: [_mm256_setzero_ps(); 2] }
+        // SAFETY: this function has the features that `signed` asks for.
+        let sums = unsafe { M::signed(weights, x, x_sums) };
+        Products { sums, scale: scales_xs(w), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]

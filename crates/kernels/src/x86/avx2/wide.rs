@@ -6,7 +6,8 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::panel::{Panel, keep, unroll};
+use super::multiply::Signed;
+use super::panel::{Panel, floats, keep, unroll};
 use super::registers::{load_16_quants, load_i16, store_i16};
 use crate::weights::Minima;
 
@@ -18,14 +19,17 @@ type Pairs = [i16; 16];
 #[repr(align(32))]
 pub struct Wide {
     quants: [[Pairs; 16]; 8],
-    pub scales: [[f32; 8]; 8],
+    scales: [[f32; 8]; 8],
 }
 
-impl Wide {
-    /// Sets columns `4k` to `4k + 3` of a block from signed weights.
+impl Signed for Wide {
+    fn scales(&mut self) -> &mut [[f32; 8]; 8] {
+        &mut self.scales
+    }
+
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub fn set(&mut self, block: usize, k: usize, weights: __m256i) {
+    unsafe fn set(&mut self, block: usize, k: usize, weights: __m256i) {
         const NONE: i8 = -1;
         let upper = |a, b| {
             _mm_setr_epi8(
@@ -105,7 +109,7 @@ unsafe impl Panel for Wide {
         block: usize,
         x: &[&[[i8; 32]]; T],
         _: &[&[[i16; 2]]; T],
-    ) -> [[__m256i; P]; T] {
+    ) -> [[__m256; P]; T] {
         let mut wide = [[[0; 16]; 2]; T];
         for t in 0..T {
             for half in 0..2 {
@@ -123,6 +127,6 @@ unsafe impl Panel for Wide {
                 wide,
             );
         });
-        sums
+        floats(sums)
     }
 }

@@ -9,13 +9,14 @@ mod unpacking;
 use candor_quant::Format;
 
 use crate::x86::amx::tests::amx;
-use crate::x86::{Avx2, Avx512, Avx512Bf16, Avx512Vnni};
+use crate::x86::{Avx2, Avx512, Avx512Bf16, Avx512Vnni, AvxVnni};
 use crate::{BatchKernels, Kernels};
 
 /// The tables that differ in their batch kernels. AMX's is emulated where the processor has none.
 fn tables() -> Vec<&'static Kernels> {
     let tables = [
         Avx2::detect().map(Avx2::kernels),
+        AvxVnni::detect().map(AvxVnni::kernels),
         Avx512::detect().map(Avx512::kernels),
         Avx512Vnni::detect().map(Avx512Vnni::kernels),
         Avx512Bf16::detect().map(Avx512Bf16::kernels),

@@ -18,8 +18,8 @@ const STRIP_ROWS: usize = PANELS * ROWS;
 /// Weight rows that all superblocks are worked through for, before the next: their sums and a superblock of all inputs
 /// fit into the second-level cache.
 const BLOCK_ROWS: usize = 2 * STRIP_ROWS;
-/// Inputs from which on it is worth it. On Zen 5 VNNI's are quicker than the row kernels from here on, AVX2's from 8 on; but up to
-/// 17 tokens are guesses that are checked, and keep the bits of decoding.
+/// Inputs from which on it is worth it. On Zen 5 AVX-512 VNNI's are quicker than the row kernels from here on, AVX2's from 8 on;
+/// but up to 17 tokens are guesses that are checked, and keep the bits of decoding.
 const LEAST: usize = 20;
 /// Inputs whose outputs are gathered together: sums of one input are far apart.
 const GATHERED: usize = 8;

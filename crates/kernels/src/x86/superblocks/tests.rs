@@ -3,10 +3,10 @@
 use candor_quant::Format;
 
 use super::inputs::{INPUTS, Packed as _};
-use super::{COLS, avx2, vnni};
+use super::{COLS, avx2, avxvnni, vnni};
 use crate::x86::batch::tests::products::product;
 use crate::x86::batch::tests::random::{Random, decode};
-use crate::x86::{Avx2, Avx512Vnni};
+use crate::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::{BatchKernels, Kernels, Line, Packing, Q8RowMut};
 
 /// What a superblock of an input holds.
@@ -30,13 +30,23 @@ struct Set {
 /// Those that this processor has.
 fn sets() -> Vec<Set> {
     let avx2 = Avx2::detect().map(|found| Set { table: found.kernels(), kernels: avx2, read: read_avx2 });
+    let avxvnni = AvxVnni::detect().map(|found| Set { table: found.kernels(), kernels: avxvnni, read: read_avxvnni });
     let vnni = Avx512Vnni::detect().map(|found| Set { table: found.kernels(), kernels: vnni, read: read_vnni });
-    avx2.into_iter().chain(vnni).collect()
+    avx2.into_iter().chain(avxvnni).chain(vnni).collect()
 }
 
 fn read_avx2(lines: &[Line]) -> Superblock {
+    read_narrow(lines, |pair, b, i| pair[i / 2][b * 2 + i % 2])
+}
+
+fn read_avxvnni(lines: &[Line]) -> Superblock {
+    read_narrow(lines, |pair, b, i| pair[i / 4 * 2 + b][i % 4])
+}
+
+/// `quant` finds column `i` of the first or second block of a pair.
+fn read_narrow(lines: &[Line], quant: impl Fn(&[[i8; 4]; 16], usize, usize) -> i8) -> Superblock {
     let input = &avx2::input::Input::all(lines)[0];
-    let quant = |b: usize, i: usize| i32::from(input.quants[b / 2][i / 2][b % 2 * 2 + i % 2]);
+    let quant = |b: usize, i: usize| i32::from(quant(&input.quants[b / 2], b % 2, i));
     let offset = |b: usize, half: usize| i32::from(input.offsets[half][b / 2][b % 2]);
     Superblock {
         quants: std::array::from_fn(|b| std::array::from_fn(|i| quant(b, i))),
@@ -243,5 +253,27 @@ fn check_products(set: &Set, format: Format, quants: Option<usize>) {
         }
         let case = format!("{} {format} out[{t}][{o}]", set.table.name);
         assert!((f64::from(got) - sum).abs() <= bound, "{case} is {got}, expected {sum} +- {bound}");
+    }
+}
+
+/// Sums are exact, and floats are applied in the same order.
+#[test]
+fn byte_dot_products_give_the_bits_of_products_of_two() {
+    if AvxVnni::detect().is_none() {
+        return;
+    }
+    let (count, cols, mut random) = (37, 3 * COLS, Random::new(5));
+    let x: Vec<f32> = rows(&mut random, cols).concat();
+    for format in [Format::Q4K, Format::Q5K, Format::Q6K] {
+        let w = random.weights(format, count, cols);
+        // Tiles of every size.
+        for inputs in [1, 2, 3, 4, 5, 11] {
+            let bits = |kernels: fn(Format) -> Option<BatchKernels>| {
+                let kernels = kernels(format).expect("a format of superblocks");
+                let product = product(&kernels, &w, count, cols, &x[..inputs * cols]);
+                product.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            };
+            assert!(bits(avxvnni) == bits(avx2), "{format}, {inputs} inputs");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! By the byte dot products of VNNI: 79 multiplications for 16 rows, 256 columns and an input of Q4_K, 64 of which multiply bytes.
+//! By the byte dot products of AVX-512 VNNI: 79 multiplications for 16 rows, 256 columns and an input of Q4_K, 64 of which multiply bytes.
 
 pub mod formats;
 pub mod input;

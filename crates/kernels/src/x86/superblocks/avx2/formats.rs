@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
+use super::pairs::Pairs;
 use super::panel::{Panel, Superblock, columns, heads};
 use crate::x86::avx2::registers::{store_256, store_ps};
 use crate::x86::superblocks::Sums;
@@ -71,11 +72,11 @@ impl Superblock for Q4K {
     }
 
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn unpack(panel: &mut Panel, side: usize, rows: [&Self::Bytes; 8]) {
+    unsafe fn unpack<M: Pairs>(panel: &mut Panel, side: usize, rows: [&Self::Bytes; 8]) {
         unpack_scales(panel, side, rows);
         for pair in 0..4 {
             for (four, bytes) in columns(rows, 16 + 32 * pair).into_iter().enumerate() {
-                panel.store_quants((pair, four, side), nibbles(bytes));
+                panel.store_quants::<M>((pair, four, side), nibbles(bytes));
             }
         }
     }
@@ -93,7 +94,7 @@ impl Superblock for Q5K {
     }
 
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn unpack(panel: &mut Panel, side: usize, rows: [&Self::Bytes; 8]) {
+    unsafe fn unpack<M: Pairs>(panel: &mut Panel, side: usize, rows: [&Self::Bytes; 8]) {
         unpack_scales(panel, side, rows);
         let upper = columns(rows, 16);
         for pair in 0..4 {
@@ -104,7 +105,7 @@ impl Superblock for Q5K {
                 let [low, high] = nibbles(bytes);
                 let first = _mm256_or_si256(low, _mm256_slli_epi32::<4>(and(bits, 1)));
                 let second = _mm256_or_si256(high, _mm256_slli_epi32::<3>(and(bits, 2)));
-                panel.store_quants((pair, four, side), [first, second]);
+                panel.store_quants::<M>((pair, four, side), [first, second]);
             }
         }
     }
@@ -122,7 +123,7 @@ impl Superblock for Q6K {
     }
 
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn unpack(panel: &mut Panel, side: usize, rows: [&Self::Bytes; 8]) {
+    unsafe fn unpack<M: Pairs>(panel: &mut Panel, side: usize, rows: [&Self::Bytes; 8]) {
         let d = rows.map(|row| i32::from(u16::from_le_bytes([row[208], row[209]])));
         let d = _mm256_setr_epi32(d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]);
         store_ps(&mut panel.scales[side], halves(d));
@@ -141,9 +142,9 @@ impl Superblock for Q6K {
                 let bits = upper[four];
                 let with = |nibbles, bits| _mm256_or_si256(nibbles, and(bits, 0x30));
                 let first = [with(a, _mm256_slli_epi32::<4>(bits)), with(b, _mm256_slli_epi32::<2>(bits))];
-                panel.store_quants((2 * half, four, side), first);
+                panel.store_quants::<M>((2 * half, four, side), first);
                 let second = [with(a2, bits), with(b2, _mm256_srli_epi32::<2>(bits))];
-                panel.store_quants((2 * half + 1, four, side), second);
+                panel.store_quants::<M>((2 * half + 1, four, side), second);
             }
         }
     }

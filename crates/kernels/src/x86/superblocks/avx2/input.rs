@@ -6,7 +6,7 @@ use crate::x86::superblocks::inputs::Packed;
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Input {
-    /// `[pair][step]`: columns `2 step..2 step + 2` of the first block, then of the second.
+    /// `[pair][step]`: the columns of a step, as `Pairs` has them.
     pub quants: [[[i8; 4]; 16]; 4],
     /// `[half][pair]`: -32 times the sum of the quants of 16 columns, of the first block and of the second.
     pub offsets: [[[i16; 2]; 4]; 2],

@@ -1,8 +1,9 @@
-//! Inputs rounded to 8 bits, as those of VNNI are: see there.
+//! Inputs rounded to 8 bits, as those of AVX-512 VNNI are: see there.
 
 use std::arch::x86_64::*;
 
 use super::input::Input;
+use super::pairs::Pairs;
 use crate::x86::avx2::fold::{transpose, transpose_ps};
 use crate::x86::avx2::registers::load_ps;
 use crate::x86::superblocks::COLS;
@@ -10,30 +11,27 @@ use crate::x86::superblocks::inputs::{FACTORS, FLAT, INPUTS, LARGEST, Packed, Pi
 use crate::{Form, Line, Packing};
 
 /// How inputs are packed.
-pub static PACKING: Packing = Packing {
-    form: Form::Int8,
-    inputs: INPUTS,
-    cols: COLS,
-    lines: INPUTS * Input::LINES,
-    pack: |piece, x, cols, index| {
+pub const fn packing<M: Pairs>() -> Packing {
+    let pack = |piece: &mut [Line], x: &[f32], cols, index| {
         // SAFETY: only a table leads here, and only a token of a processor that has these features to the table.
-        unsafe { pack(piece, x, cols, index) }
-    },
-};
+        unsafe { pack::<M>(piece, x, cols, index) }
+    };
+    Packing { form: Form::Int8, inputs: INPUTS, cols: COLS, lines: INPUTS * Input::LINES, pack }
+}
 
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn pack(piece: &mut [Line], x: &[f32], cols: usize, index: usize) {
+fn pack<M: Pairs>(piece: &mut [Line], x: &[f32], cols: usize, index: usize) {
     let x = Piece::new(x, cols, index);
     for (t, out) in Input::all_mut(piece)[..x.count].iter_mut().enumerate() {
-        round(out, x.row(t));
+        round::<M>(out, x.row(t));
     }
 }
 
 /// A superblock of an input: eight blocks, which are lanes.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn round(out: &mut Input, x: &[f32; COLS]) {
+fn round<M: Pairs>(out: &mut Input, x: &[f32; COLS]) {
     let columns = blocks(x);
     let (least, finite) = least_scales(&columns);
     let unit = largest(least) / LARGEST;
@@ -60,7 +58,8 @@ fn round(out: &mut Input, x: &[f32; COLS]) {
         let steps = transpose(steps);
         for pair in 0..4 {
             let (first, last) = out.quants[pair].split_at_mut(8);
-            store_32(if eight == 0 { first } else { last }, steps[2 * pair]);
+            // SAFETY: this function has the features that `inputs` asks for.
+            store_32(if eight == 0 { first } else { last }, unsafe { M::inputs(steps[2 * pair]) });
         }
     }
     for half in 0..2 {

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
+use super::pairs::Pairs;
 use crate::x86::avx2::fold::transpose;
 use crate::x86::avx2::registers::{load_128, load_256, store_256};
 use crate::x86::superblocks::Sums;
@@ -15,7 +16,7 @@ pub type Eight = [u8; 32];
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Panel {
-    /// `[pair][step][side]`: in every lane columns `2 step..2 step + 2` of the first block, then of the second.
+    /// `[pair][step][side]`: in every lane the columns of a step, as `Pairs` has them.
     pub quants: [[[Eight; 2]; 16]; 4],
     /// `[pair][half][side]`, words: the scales of both blocks, or of the halves of both.
     pub factors: [[[Eight; 2]; 2]; 4],
@@ -39,12 +40,11 @@ impl Panel {
     /// Stores columns `4 four..4 four + 4` of both blocks of a pair.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub fn store_quants(&mut self, (pair, four, side): (usize, usize, usize), [first, second]: [__m256i; 2]) {
-        const SECOND: i32 = 0b1010_1010;
-        let low = _mm256_blend_epi16::<SECOND>(first, _mm256_slli_epi32::<16>(second));
-        let high = _mm256_blend_epi16::<SECOND>(_mm256_srli_epi32::<16>(first), second);
-        store_256(&mut self.quants[pair][2 * four][side], low);
-        store_256(&mut self.quants[pair][2 * four + 1][side], high);
+    pub fn store_quants<M: Pairs>(&mut self, (pair, four, side): (usize, usize, usize), blocks: [__m256i; 2]) {
+        // SAFETY: only a table leads here, whose token says that the processor has the products.
+        for (i, step) in unsafe { M::weights(blocks) }.into_iter().enumerate() {
+            store_256(&mut self.quants[pair][2 * four + i][side], step);
+        }
     }
 }
 
@@ -63,8 +63,8 @@ pub trait Superblock {
     /// Unpacks one superblock of eight rows as a side of the panel.
     ///
     /// # Safety
-    /// The processor has AVX2, FMA and F16C.
-    unsafe fn unpack(panel: &mut Panel, side: usize, rows: [&Self::Bytes; 8]);
+    /// The processor has AVX2, FMA and F16C, and the products of `M`.
+    unsafe fn unpack<M: Pairs>(panel: &mut Panel, side: usize, rows: [&Self::Bytes; 8]);
 }
 
 /// 16 bytes of each row from `at`: dword `i` of row `r` becomes lane `r` of register `i`.

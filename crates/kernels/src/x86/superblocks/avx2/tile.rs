@@ -3,54 +3,36 @@
 use std::arch::x86_64::*;
 
 use super::input::Input;
+use super::pairs::Pairs;
 use super::panel::{Panel, Superblock};
 use crate::Line;
-use crate::x86::avx2::panel::{keep, pair, unroll};
+use crate::x86::avx2::panel::pair;
 use crate::x86::avx2::registers::{load_256, load_ps};
 use crate::x86::superblocks::Sums;
-
-/// The most inputs of a tile: with two sides 8 sums, which leaves registers for what is multiplied.
-pub const INPUTS: usize = 4;
 
 /// Adds the products of a superblock of sixteen rows with `T` inputs to `sums`, a line for each input.
 #[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn tile<S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: &mut [Line; T]) {
+pub fn tile<M: Pairs, S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: &mut [Line; T]) {
     let mut totals = [[_mm256_setzero_ps(); 2]; T];
+    let halves = if S::SUMS == Sums::Blocks { 1 } else { 2 };
     for p in 0..4 {
-        // Words: the sums of both blocks.
-        let mut products = [[_mm256_setzero_si256(); 2]; T];
-        for half in 0..2 {
-            if half == 0 || S::SUMS != Sums::Blocks {
+        for half in 0..halves {
+            let mut words = [[_mm256_setzero_si256(); 2]; T];
+            if S::SUMS == Sums::CentredHalves {
                 for t in 0..T {
-                    // May pass what fits 16 bits on the way, not in the end.
-                    products[t] = match S::SUMS {
-                        Sums::CentredHalves => [pair(x[t].offsets[half][p]); 2],
-                        _ => [_mm256_setzero_si256(); 2],
-                    };
+                    words[t] = [pair(x[t].offsets[half][p]); 2];
                 }
             }
-            let (weights, quants) = (&panel.quants[p], x.each_ref().map(|x| &x.quants[p]));
-            unroll!(STEP, {
-                let step = 8 * half + STEP;
-                let weights = weights[step].each_ref().map(|eight| load_256(eight, 0));
+            // SAFETY: only a table leads here, whose token says that the processor has the products.
+            let words = unsafe { M::sums::<S, T>(words, panel, x, (p, half)) };
+            let own = if S::SUMS == Sums::CentredHalves { half } else { 0 };
+            for side in 0..2 {
+                let scales = load_256(&panel.factors[p][own][side], 0);
                 for t in 0..T {
-                    let x = _mm256_set1_epi32(i32::from_le_bytes(quants[t][step].map(|quant| quant as u8)));
-                    for side in 0..2 {
-                        let two = _mm256_maddubs_epi16(weights[side], x);
-                        products[t][side] = keep(_mm256_add_epi16(products[t][side], two));
-                    }
-                }
-            });
-            if half == 1 || S::SUMS != Sums::Blocks {
-                let own = if S::SUMS == Sums::CentredHalves { half } else { 0 };
-                for side in 0..2 {
-                    let scales = load_256(&panel.factors[p][own][side], 0);
-                    for t in 0..T {
-                        let factors = _mm256_mullo_epi16(scales, pair(x[t].factors[p]));
-                        let sum = _mm256_madd_epi16(products[t][side], factors);
-                        totals[t][side] = _mm256_add_ps(totals[t][side], _mm256_cvtepi32_ps(sum));
-                    }
+                    let factors = _mm256_mullo_epi16(scales, pair(x[t].factors[p]));
+                    let sum = _mm256_madd_epi16(words[t][side], factors);
+                    totals[t][side] = _mm256_add_ps(totals[t][side], _mm256_cvtepi32_ps(sum));
                 }
             }
         }
