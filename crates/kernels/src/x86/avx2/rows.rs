@@ -9,7 +9,7 @@ use super::panel::Panel;
 use super::registers::{load_i16, load_ps};
 use crate::Q8Row;
 use crate::order::SEGMENT;
-use crate::weights::Minima;
+use crate::weights::{Minima, row};
 
 /// Bytes that prefetches run ahead; 0 cost a quarter of the speed, 4096 a seventh.
 const AHEAD: usize = 2048;
@@ -21,14 +21,13 @@ const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 #[target_feature(enable = "avx2,fma,f16c")]
 pub fn rows<M: Multiply, Q: Quant<M>>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
     let half = out.len() / 2;
-    let row = |o: usize| &w[o * row_bytes..][..row_bytes];
     for o in 0..half {
-        let [a, b] = dot::<M, Q, 2>([row(o), row(o + half)], x);
+        let [a, b] = dot::<M, Q, 2>([row(w, row_bytes, o), row(w, row_bytes, o + half)], x);
         out[o] = a;
         out[o + half] = b;
     }
     if half * 2 < out.len() {
-        let [a] = dot::<M, Q, 1>([row(half * 2)], x);
+        let [a] = dot::<M, Q, 1>([row(w, row_bytes, half * 2)], x);
         out[half * 2] = a;
     }
 }
@@ -43,7 +42,10 @@ fn dot<M: Multiply, Q: Quant<M>, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>)
     let whole = quants.len();
     let count = whole + usize::from(!quants_rest.is_empty());
     let rows = rows.map(Q::Group::split);
-    let groups: [&[Q::Group]; R] = std::array::from_fn(|r| &rows[r].0[..whole]);
+    let mut groups: [&[Q::Group]; R] = [&[]; R];
+    for r in 0..R {
+        groups[r] = &rows[r].0[..whole];
+    }
     let mut totals = [0.0; R];
     for start in (0..count).step_by(SEGMENT_GROUPS) {
         let end = count.min(start + SEGMENT_GROUPS);
