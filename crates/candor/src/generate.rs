@@ -183,6 +183,8 @@ impl Session {
         let prompt_tokens = text + prompt.len() - self.held();
         let cancel = options.cancel.clone();
         let go_on = |_| !cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+        // States cannot be taken back: whoever goes on from this prompt with other settings needs all logits.
+        let wanted = if self.model().config().is_recurrent() { Wanted::Logits } else { wanted };
         let finished = self.evaluate_for(wanted, &prompt[common..], go_on)?;
         // An answer begins a text of its own after a control token; otherwise the prompt's text goes on.
         let answer = start.is_some() || prompt.last().is_some_and(|&token| tokenizer.is_control(token));
@@ -339,8 +341,12 @@ impl Iterator for Generation<'_> {
 
 /// What a sampler needs of every step.
 fn wanted(sampler: &mut Sampler, session: &Session) -> Wanted {
+    let most = session.top_k();
+    if most == 0 {
+        return Wanted::Logits;
+    }
     // A logit with its token is as much as two logits.
-    let worthwhile = |count: &usize| count.saturating_mul(2) < session.model().config().outputs();
+    let worthwhile = |&count: &usize| count <= most && count.saturating_mul(2) < session.model().config().outputs();
     sampler.enough().filter(worthwhile).map_or(Wanted::Logits, Wanted::Best)
 }
 

@@ -36,6 +36,8 @@ pub(crate) trait RunPart: Send {
     /// The same for a step with one output at most; where that is cheaper, no logits come, but the best `count` of them with
     /// their tokens, the best first. Otherwise there are none of these.
     fn step_best(&mut self, step: Step<'_>, count: usize, values: &mut Vec<f32>) -> Result<Vec<Ranked>, Error>;
+    /// Of how many logits at most the best are cheaper found where they are than read.
+    fn top_k(&self) -> usize;
     /// As [`RunPart::step`], and every named value is shown to `observer`.
     fn step_observed(
         &mut self,
@@ -91,6 +93,11 @@ impl Run {
         logits: &mut Vec<f32>,
     ) -> Result<Vec<Ranked>, Error> {
         self.parts.iter_mut().try_fold(Vec::new(), |_, part| part.step_best(step, count, logits))
+    }
+
+    /// How many of the best logits [`Run::step_best`] finds at most; 0 where logits are at hand anyway.
+    pub(crate) fn top_k(&self) -> usize {
+        self.parts.last().map_or(0, |part| part.top_k())
     }
 
     /// The caches' contents in the order of the layers; `None` where a backend does not let them out.
@@ -244,6 +251,10 @@ where
         }
         self.finish()?;
         Ok(best)
+    }
+
+    fn top_k(&self) -> usize {
+        B::TOP_K
     }
 
     fn step_observed(

@@ -18,7 +18,7 @@ mod hash;
 use std::io::{self, Write};
 
 use candor_gguf::Gguf;
-use candor_ops::{Prefix, Ranked};
+use candor_ops::{Prefix, Ranked, better_first};
 
 use crate::{Session, past::Past};
 use hash::Hash;
@@ -225,7 +225,10 @@ impl Session {
         }
         let vocab = self.model().config().vocab;
         let known = tokens.iter().all(|&token| (token as usize) < vocab);
-        let best_is_known = best.iter().all(|&(token, _)| (token as usize) < outputs && !tokens.is_empty());
+        let in_order = best.is_sorted_by(|a, b| better_first(a, b).is_lt() && !b.1.is_nan());
+        let best_is_known = best.iter().all(|&(token, _)| (token as usize) < outputs && !tokens.is_empty())
+            && in_order
+            && (best.is_empty() || logits.is_empty());
         if !known || !best_is_known || !(logits.is_empty() || logits.len() == outputs && !tokens.is_empty()) {
             return Err(Error::Damaged.into());
         }
@@ -233,7 +236,11 @@ impl Session {
             for layer in 0..cache.layers() {
                 let len = rest.number()?;
                 let kept = Prefix { layer, sequence: 0, positions: tokens.len() };
-                cache.load(rest.take(len)?, kept).map_err(candor_models::Error::from)?;
+                cache.load(rest.take(len)?, kept).map_err(|error| match error {
+                    // The file's fault, not the device's.
+                    candor_ops::Error::Stored { .. } => crate::Error::from(Error::Damaged),
+                    error => candor_models::Error::from(error).into(),
+                })?;
             }
         }
         if !rest.0.is_empty() {
@@ -321,5 +328,38 @@ mod tests {
         }
         assert!(refused > 1000, "{refused}");
         assert_eq!(session.load(&file).unwrap(), 3);
+    }
+
+    /// What a step may leave: all logits or the best of them, these in order.
+    #[test]
+    fn best_logits_are_in_order_and_have_no_others_beside_them() {
+        let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
+        let model = Model::from_gguf(gguf, &Default::default()).unwrap();
+        let mut session = model.session(&SessionOptions { context: 16, ..Default::default() }).unwrap();
+        session.evaluate(&[1, 2, 3], |_| true).unwrap();
+        let mut file = Vec::new();
+        session.save(&mut file).unwrap();
+        let shape = u32::from_le_bytes(file[20..24].try_into().unwrap()) as usize;
+        let logits = 24 + shape + 8 + 8 + 3 * 4;
+        let best = logits + 8 + session.logits().len() * 4;
+        let mut load = |with_logits: bool, pairs: &[Ranked]| {
+            let mut contents = file[..logits].to_vec();
+            contents.extend(if with_logits { &file[logits..best] } else { &[0; 8] });
+            contents.extend((pairs.len() as u64).to_le_bytes());
+            contents
+                .extend(pairs.iter().flat_map(|(token, logit)| [token.to_le_bytes(), logit.to_le_bytes()].concat()));
+            contents.extend(&file[best + 8..file.len() - 8]);
+            let mut hash = Hash::default();
+            hash.update(&contents);
+            contents.extend(hash.finish().to_le_bytes());
+            session.load(&contents).is_ok()
+        };
+        assert!(load(true, &[]));
+        assert!(load(false, &[(7, 2.0), (3, 1.0), (9, 1.0)]));
+        assert!(!load(true, &[(7, 2.0)]), "both");
+        assert!(!load(false, &[(3, 1.0), (7, 2.0)]), "the worse first");
+        assert!(!load(false, &[(9, 1.0), (3, 1.0)]), "equals in the wrong order");
+        assert!(!load(false, &[(3, 1.0), (3, 1.0)]), "a token twice");
+        assert!(!load(false, &[(3, 1.0), (7, -f32::NAN)]), "what is no number after one");
     }
 }

@@ -181,6 +181,11 @@ impl Session {
         &self.logits
     }
 
+    /// How many of the best logits a step finds at most without reading all; 0 where all are at hand anyway.
+    pub(crate) fn top_k(&self) -> usize {
+        self.run.top_k()
+    }
+
     /// The best of the last token's logits with their tokens, the best first, where these were found without reading all. The
     /// first is NaN where any of all is.
     pub(crate) fn best(&self) -> &[Ranked] {

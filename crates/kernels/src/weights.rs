@@ -15,6 +15,7 @@ pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 1
 
 /// Row `o` of weights in rows of `row_bytes`. No closure: what a kernel with target features hands to `map` as one is called,
 /// not inlined.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn row(w: &[u8], row_bytes: usize, o: usize) -> &[u8] {
     &w[o * row_bytes..][..row_bytes]

@@ -18,12 +18,14 @@ fn bar_of(total: u32, wanted: u32, lid: u32) -> vec2<u32> {
     var known = vec2<u32>(0u);
     var mask = vec2<u32>(0u);
     var missing = wanted;
+    // No way out of the loop but its end: compilers must see that all invocations meet its barriers.
+    var done = false;
     for (var digit = 0u; digit < 8u; digit++) {
         let in_rank = digit < 4u;
         let shift = 24u - 8u * (digit % 4u);
         atomicStore(&counts[lid], 0u);
         workgroupBarrier();
-        for (var i = lid; i < total; i += WG) {
+        for (var i = select(lid, total, done); i < total; i += WG) {
             let e = element(i);
             if all((e & mask) == known) {
                 atomicAdd(&counts[(select(e.y, e.x, in_rank) >> shift) & 255u], 1u);
@@ -47,15 +49,15 @@ fn bar_of(total: u32, wanted: u32, lid: u32) -> vec2<u32> {
             above += atomicLoad(&counts[d]);
         }
         let here = atomicLoad(&counts[lid]);
-        if above < missing && missing <= above + here {
+        if !done && above < missing && missing <= above + here {
             chosen = vec3<u32>(lid, missing - above, select(0u, 1u, missing == above + here));
         }
         let found = workgroupUniformLoad(&chosen);
-        known |= select(vec2<u32>(0u, found.x), vec2<u32>(found.x, 0u), in_rank) << vec2<u32>(shift);
-        mask |= select(vec2<u32>(0u, 255u), vec2<u32>(255u, 0u), in_rank) << vec2<u32>(shift);
-        missing = found.y;
-        if found.z == 1u {
-            break;
+        if !done {
+            known |= select(vec2<u32>(0u, found.x), vec2<u32>(found.x, 0u), in_rank) << vec2<u32>(shift);
+            mask |= select(vec2<u32>(0u, 255u), vec2<u32>(255u, 0u), in_rank) << vec2<u32>(shift);
+            missing = found.y;
+            done = found.z == 1u;
         }
     }
     return known;

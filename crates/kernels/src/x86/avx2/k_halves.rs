@@ -86,7 +86,7 @@ impl<M: Multiply> Quant<M> for Q2K {
         for j in 0..8 {
             quants[j] = two_bits(load_256(w, 16 + j / 4 * 32), j % 4);
         }
-        // SAFETY: this function has the features that `narrow_halves` asks for.
+        // SAFETY: the caller promises what `narrow_halves` asks for.
         let halves = unsafe { M::narrow_halves(quants, x) };
         let sums = times_factors(halves, factors_2(w));
         Products { sums, scale: half_at(w, 80), minima: minima_2(w) }
@@ -156,7 +156,7 @@ impl<M: Multiply> Quant<M> for Q3K {
         }
         let factors = factors_3(w);
         let offsets = _mm256_slli_epi32::<2>(_mm256_madd_epi16(_mm256_cvtepi8_epi16(factors), x_sums));
-        // SAFETY: this function has the features that `narrow_halves` asks for.
+        // SAFETY: the caller promises what `narrow_halves` asks for.
         let halves = unsafe { M::narrow_halves(quants, x) };
         let sums = _mm256_sub_epi32(times_factors(halves, factors), offsets);
         Products { sums, scale: half_at(w, 108), minima: [_mm256_setzero_ps(); 2] }
@@ -217,7 +217,7 @@ impl<M: Multiply> Quant<M> for Q6K {
         }
         let factors = load_128(w, 192);
         let offsets = _mm256_slli_epi32::<5>(_mm256_madd_epi16(_mm256_cvtepi8_epi16(factors), x_sums));
-        // SAFETY: this function has the features that `middle_halves` asks for.
+        // SAFETY: the caller promises what `middle_halves` asks for.
         let halves = unsafe { M::middle_halves(quants, x) };
         let sums = _mm256_sub_epi32(times_factors(halves, factors), offsets);
         Products { sums, scale: half_at(w, 208), minima: [_mm256_setzero_ps(); 2] }

@@ -70,7 +70,7 @@ impl<M: Multiply> Quant<M> for Q4K {
         for j in 0..4 {
             [quants[2 * j], quants[2 * j + 1]] = nibbles(load_256(w, 16 + j * 32));
         }
-        // SAFETY: this function has the features that `narrow` asks for.
+        // SAFETY: the caller promises what `narrow` asks for.
         let sums = unsafe { M::narrow(quants, x) };
         Products { sums, scale, minima: [minima; 2] }
     }
@@ -120,7 +120,7 @@ impl<M: Multiply> Quant<M> for Q5K {
             quants[2 * j] = _mm256_or_si256(a, fifth_bits(high, 2 * j));
             quants[2 * j + 1] = _mm256_or_si256(b, fifth_bits(high, 2 * j + 1));
         }
-        // SAFETY: this function has the features that `narrow` asks for.
+        // SAFETY: the caller promises what `narrow` asks for.
         let sums = unsafe { M::narrow(quants, x) };
         Products { sums, scale, minima: [minima; 2] }
     }

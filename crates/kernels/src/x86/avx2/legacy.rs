@@ -135,7 +135,7 @@ impl<M: Multiply> Quant<M> for Q4_0 {
         for j in 0..8 {
             quants[j] = four_bits(w, j * 18 + 2);
         }
-        // SAFETY: this function has the features that `narrow` asks for.
+        // SAFETY: the caller promises what `narrow` asks for.
         let sums = reduced(unsafe { M::narrow(quants, x) }, x_sums, 8);
         Products { sums, scale: halves_at(w, 0, 18), minima: [_mm256_setzero_ps(); 2] }
     }
@@ -164,7 +164,7 @@ impl<M: Multiply> Quant<M> for Q4_1 {
             quants[j] = four_bits(w, j * 20 + 4);
         }
         let minima = [negated(halves_at(w, 2, 20)); 2];
-        // SAFETY: this function has the features that `narrow` asks for.
+        // SAFETY: the caller promises what `narrow` asks for.
         let sums = unsafe { M::narrow(quants, x) };
         Products { sums, scale: halves_at(w, 0, 20), minima }
     }
@@ -193,7 +193,7 @@ impl<M: Multiply> Quant<M> for Q5_0 {
         for j in 0..8 {
             quants[j] = _mm256_or_si256(four_bits(w, j * 22 + 6), spread(bits_at(w, j * 22 + 2)));
         }
-        // SAFETY: this function has the features that `narrow` asks for.
+        // SAFETY: the caller promises what `narrow` asks for.
         let sums = reduced(unsafe { M::narrow(quants, x) }, x_sums, 16);
         Products { sums, scale: halves_at(w, 0, 22), minima: [_mm256_setzero_ps(); 2] }
     }
@@ -223,7 +223,7 @@ impl<M: Multiply> Quant<M> for Q5_1 {
             quants[j] = _mm256_or_si256(four_bits(w, j * 24 + 8), spread(bits_at(w, j * 24 + 4)));
         }
         let minima = [negated(halves_at(w, 2, 24)); 2];
-        // SAFETY: this function has the features that `narrow` asks for.
+        // SAFETY: the caller promises what `narrow` asks for.
         let sums = unsafe { M::narrow(quants, x) };
         Products { sums, scale: halves_at(w, 0, 24), minima }
     }

@@ -1,4 +1,5 @@
-//! Panels of weights of up to 5 bits with one scale per block of 32: Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K.
+//! Panels of unsigned weights with one scale per block of 32: Q4_0, Q4_1, Q4_K, Q5_0, Q5_1 and Q5_K; and where bytes meet bytes in
+//! fours, Q8_0, IQ4_NL and IQ4_XS with 128 added.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -8,7 +9,7 @@ use super::panel::{Columns, Panel, floats};
 use crate::weights::Minima;
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
-/// `DEPTH` products of two may be added as i16: 8 for 4 bits (8 * 2 * 15 * 127 < 2^15), 4 for 5.
+/// `DEPTH` products of two may be added as i16: 8 for 4 bits (8 * 2 * 15 * 127 < 2^15), 4 for 5; for 8 nothing is added so.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub struct Narrow<M, const DEPTH: usize, const OFFSET: i16> {

@@ -49,8 +49,17 @@ impl<P: Panel> Room<P> {
 }
 
 /// `out[t][o] = w[o] . x[t]` for `rows` weight rows of `row_bytes` and every input.
+///
+/// # Safety
+/// The processor has AVX2, FMA and F16C, and the products of `M`.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn panels<M: Multiply, Q: Quant<M>>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize, x: Q8Rows<'_>) {
+pub unsafe fn panels<M: Multiply, Q: Quant<M>>(
+    out: &mut OutTile<'_>,
+    w: &[u8],
+    row_bytes: usize,
+    rows: usize,
+    x: Q8Rows<'_>,
+) {
     BYTES.with_borrow_mut(|bytes| strips::<M, Q>(out, w, row_bytes, rows, x, Room::new(bytes)));
 }
 
@@ -191,7 +200,7 @@ fn unpack<M: Multiply, Q: Quant<M>>(
             }
             ends.each_ref()
         };
-        // SAFETY: this function has the features that `unpack` asks for.
+        // SAFETY: the caller of `panels` promises the products of `M`, and this function has the other features.
         unsafe { Q::unpack(panel, groups) };
     }
 }
@@ -246,7 +255,7 @@ fn tile<B: Panel, const P: usize, const T: usize>(
     let mut lanes = [[[_mm256_setzero_ps(); P]; T]; LANES];
     for b in 0..part.blocks {
         let (g, j) = (b / 8, b % 8);
-        // SAFETY: this function has the features that `sums` asks for.
+        // SAFETY: the caller of `panels` promises the products of `M`, and this function has the other features.
         let products = unsafe { B::sums(panels, g, j, &quants, &sums) };
         for t in 0..T {
             let scale = _mm256_set1_ps(scales[t][b]);

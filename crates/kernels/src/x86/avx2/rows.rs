@@ -18,8 +18,11 @@ const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 /// `out[o] = w[o] . x`.
 ///
 /// Rows of the two halves of `w` alternate: two streams from memory are faster than one.
+///
+/// # Safety
+/// The processor has AVX2, FMA and F16C, and the products of `M`.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn rows<M: Multiply, Q: Quant<M>>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
+pub unsafe fn rows<M: Multiply, Q: Quant<M>>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
     let half = out.len() / 2;
     for o in 0..half {
         let [a, b] = dot::<M, Q, 2>([row(w, row_bytes, o), row(w, row_bytes, o + half)], x);
@@ -93,7 +96,7 @@ fn step<M: Multiply, Q: Quant<M>>(
     sums: &[i16; 16],
 ) -> __m256 {
     let (scales, sums) = (load_ps(scales), load_i16(sums));
-    // SAFETY: this function has the features that `products` asks for.
+    // SAFETY: the caller of `rows` promises the products of `M`, and this function has the other features.
     let products = unsafe { Q::products(w, quants, sums) };
     let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(products.sums), products.scale);
     let lanes = _mm256_fmadd_ps(scaled, scales, lanes);

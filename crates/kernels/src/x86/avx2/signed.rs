@@ -49,7 +49,7 @@ fn unpack_nibbles<P: Signed, const N: usize>(panel: &mut P, rows: [&[u8; N]; 8],
         let two = rows.map(|row| _mm256_set_m128i(load_128(row, at + stride), load_128(row, at)));
         for (k, column) in transpose(two).into_iter().enumerate() {
             let [low, high] = look_up_both(column);
-            // SAFETY: this function has the features that `set` asks for.
+            // SAFETY: the caller promises what `set` asks for.
             unsafe {
                 panel.set(block + k / 4, k % 4, low);
                 panel.set(block + k / 4, k % 4 + 4, high);
@@ -74,7 +74,7 @@ impl<M: Multiply> Quant<M> for Q8_0 {
         for j in 0..8 {
             weights[j] = load_256(w, j * 34 + 2);
         }
-        // SAFETY: this function has the features that `signed` asks for.
+        // SAFETY: the caller promises what `signed` asks for.
         let sums = unsafe { M::signed(weights, x, x_sums) };
         Products { sums, scale: halves_at(w, 0, 34), minima: [_mm256_setzero_ps(); 2] }
     }
@@ -86,7 +86,7 @@ impl<M: Multiply> Quant<M> for Q8_0 {
         for block in 0..8 {
             let columns = transpose(rows.map(|row| load_256(row, block * 34 + 2)));
             for (k, column) in columns.into_iter().enumerate() {
-                // SAFETY: this function has the features that `set` asks for.
+                // SAFETY: the caller promises what `set` asks for.
                 unsafe { panel.set(block, k, column) };
             }
         }
@@ -108,7 +108,7 @@ impl<M: Multiply> Quant<M> for Iq4Nl {
         for j in 0..8 {
             weights[j] = look_up(load_128(w, j * 18 + 2));
         }
-        // SAFETY: this function has the features that `signed` asks for.
+        // SAFETY: the caller promises what `signed` asks for.
         let sums = unsafe { M::signed(weights, x, x_sums) };
         Products { sums, scale: halves_at(w, 0, 18), minima: [_mm256_setzero_ps(); 2] }
     }
@@ -151,7 +151,7 @@ impl<M: Multiply> Quant<M> for Iq4Xs {
         for j in 0..8 {
             weights[j] = look_up(load_128(w, 8 + j * 16));
         }
-        // SAFETY: this function has the features that `signed` asks for.
+        // SAFETY: the caller promises what `signed` asks for.
         let sums = unsafe { M::signed(weights, x, x_sums) };
         Products { sums, scale: scales_xs(w), minima: [_mm256_setzero_ps(); 2] }
     }

@@ -98,8 +98,13 @@ pub fn rows<R: Row>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
             out[i * quarter + o] = sums[i];
         }
     }
-    for o in quarter * 4..out.len() {
-        [out[o], ..] = dot::<R>([row(w, row_bytes, o); 4], x);
+    let rest = &mut out[quarter * 4..];
+    if !rest.is_empty() {
+        let mut rows = [row(w, row_bytes, quarter * 4); 4];
+        for i in 1..rest.len() {
+            rows[i] = row(w, row_bytes, quarter * 4 + i);
+        }
+        rest.copy_from_slice(&dot::<R>(rows, x)[..rest.len()]);
     }
 }
 

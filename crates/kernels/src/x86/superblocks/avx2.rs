@@ -41,7 +41,7 @@ impl<M: Pairs, S: Superblock> Kind for Avx2<M, S> {
     unsafe fn unpack(panel: &mut Panel, rows: [&S::Bytes; ROWS]) {
         let (first, last) = rows.split_at(ROWS / 2);
         for (side, rows) in [first, last].into_iter().enumerate() {
-            // SAFETY: this function has the features that `unpack` asks for.
+            // SAFETY: the caller promises what `unpack` asks for.
             unsafe { S::unpack::<M>(panel, side, rows.try_into().expect("half of the rows")) };
         }
     }

@@ -58,7 +58,7 @@ fn round<M: Pairs>(out: &mut Input, x: &[f32; COLS]) {
         let steps = transpose(steps);
         for pair in 0..4 {
             let (first, last) = out.quants[pair].split_at_mut(8);
-            // SAFETY: this function has the features that `inputs` asks for.
+            // SAFETY: only `packing`'s kernel leads here, and only a table to that, whose token says that the processor has `M`'s products.
             store_32(if eight == 0 { first } else { last }, unsafe { M::inputs(steps[2 * pair]) });
         }
     }
