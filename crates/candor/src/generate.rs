@@ -173,9 +173,10 @@ impl Session {
         let started = Instant::now();
         let common = self.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let wanted = wanted(&mut sampler, self);
-        let known = match wanted {
-            Wanted::Best(count) if !self.best().is_empty() => self.best().len() >= count,
-            _ => !self.logits().is_empty(),
+        // Whoever found the best, they are enough here, too.
+        let known = match self.best() {
+            [] => !self.logits().is_empty(),
+            best => sampler.enough().is_some_and(|count| best.len() >= count),
         };
         let seen = common == self.tokens().len() && common == prompt.len() && known;
         let common = if seen { common } else { common.min(prompt.len() - 1) };

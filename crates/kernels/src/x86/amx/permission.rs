@@ -1,6 +1,5 @@
 //! Whether the operating system saves the tile registers, and lets this process use them.
 
-use std::arch::asm;
 use std::arch::x86_64::_xgetbv;
 
 /// Whether tile configuration (bit 17) and tile data (bit 18) are among the states that the system saves.
@@ -24,7 +23,7 @@ pub fn ask() -> bool {
     let result: isize;
     // SAFETY: the call reads and writes no memory of this process; rcx and r11 are what `syscall` overwrites.
     unsafe {
-        asm!(
+        std::arch::asm!(
             "syscall",
             inlateout("rax") ARCH_PRCTL => result,
             in("rdi") ARCH_REQ_XCOMP_PERM,
