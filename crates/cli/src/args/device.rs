@@ -37,7 +37,7 @@ pub struct DeviceArgs {
     #[arg(short, long, value_name = "N", default_value = "0")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub threads: u32,
-    /// The same bits however many tokens are computed at once: leaves out kernels for many (Q4_K, Q5_K and Q6_K weights with AVX2, F32, F16 and BF16 too with AVX-512, all with AMX)
+    /// The same bits however many tokens are computed at once: leaves out kernels for many (Q4_K, Q5_K and Q6_K weights with AVX2 or AVX-VNNI, F32, F16 and BF16 too with AVX-512, all with AMX)
     #[arg(long)]
     pub batch_invariant: bool,
     /// Threads for prompts (also -tb); 0 takes as many as -t
