@@ -296,15 +296,35 @@ mod tests {
     use super::*;
     use crate::{Model, SessionOptions};
 
-    /// Files that were changed by somebody who knows how to sum up.
-    #[test]
-    fn wrong_contents_with_a_right_sum_are_harmless() {
+    /// A session of three tokens, and its file.
+    fn saved() -> (Session, Vec<u8>) {
         let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
         let model = Model::from_gguf(gguf, &Default::default()).unwrap();
         let mut session = model.session(&SessionOptions { context: 16, ..Default::default() }).unwrap();
         session.evaluate(&[1, 2, 3], |_| true).unwrap();
         let mut file = Vec::new();
         session.save(&mut file).unwrap();
+        (session, file)
+    }
+
+    /// Contents with their right sum.
+    fn summed(mut contents: Vec<u8>) -> Vec<u8> {
+        let mut hash = Hash::default();
+        hash.update(&contents);
+        contents.extend(hash.finish().to_le_bytes());
+        contents
+    }
+
+    /// Where the best logits begin, after all of them.
+    fn best_at(session: &Session, file: &[u8]) -> usize {
+        let shape = u32::from_le_bytes(file[20..24].try_into().unwrap()) as usize;
+        24 + shape + 8 + 8 + session.tokens().len() * 4 + 8 + session.logits().len() * 4
+    }
+
+    /// Files that were changed by somebody who knows how to sum up.
+    #[test]
+    fn wrong_contents_with_a_right_sum_are_harmless() {
+        let (mut session, file) = saved();
         let mut random = Random(11);
         let mut refused = 0;
         for round in 0..4000 {
@@ -318,10 +338,7 @@ mod tests {
             if round % 7 == 0 {
                 contents.truncate(random.below(contents.len()));
             }
-            let mut hash = Hash::default();
-            hash.update(&contents);
-            contents.extend(hash.finish().to_le_bytes());
-            match session.load(&contents) {
+            match session.load(&summed(contents)) {
                 Ok(_) => drop(session.evaluate(&[5, 6], |_| true)),
                 Err(_) => refused += 1,
             }
@@ -333,15 +350,9 @@ mod tests {
     /// What a step may leave: all logits or the best of them, these in order.
     #[test]
     fn best_logits_are_in_order_and_have_no_others_beside_them() {
-        let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
-        let model = Model::from_gguf(gguf, &Default::default()).unwrap();
-        let mut session = model.session(&SessionOptions { context: 16, ..Default::default() }).unwrap();
-        session.evaluate(&[1, 2, 3], |_| true).unwrap();
-        let mut file = Vec::new();
-        session.save(&mut file).unwrap();
-        let shape = u32::from_le_bytes(file[20..24].try_into().unwrap()) as usize;
-        let logits = 24 + shape + 8 + 8 + 3 * 4;
-        let best = logits + 8 + session.logits().len() * 4;
+        let (mut session, file) = saved();
+        let best = best_at(&session, &file);
+        let logits = best - session.logits().len() * 4 - 8;
         let mut load = |with_logits: bool, pairs: &[Ranked]| {
             let mut contents = file[..logits].to_vec();
             contents.extend(if with_logits { &file[logits..best] } else { &[0; 8] });
@@ -349,10 +360,7 @@ mod tests {
             contents
                 .extend(pairs.iter().flat_map(|(token, logit)| [token.to_le_bytes(), logit.to_le_bytes()].concat()));
             contents.extend(&file[best + 8..file.len() - 8]);
-            let mut hash = Hash::default();
-            hash.update(&contents);
-            contents.extend(hash.finish().to_le_bytes());
-            session.load(&contents).is_ok()
+            session.load(&summed(contents)).is_ok()
         };
         assert!(load(true, &[]));
         assert!(load(false, &[(7, 2.0), (3, 1.0), (9, 1.0)]));
@@ -361,5 +369,18 @@ mod tests {
         assert!(!load(false, &[(9, 1.0), (3, 1.0)]), "equals in the wrong order");
         assert!(!load(false, &[(3, 1.0), (3, 1.0)]), "a token twice");
         assert!(!load(false, &[(3, 1.0), (7, -f32::NAN)]), "what is no number after one");
+    }
+
+    /// The file is to blame, not what the model runs on.
+    #[test]
+    fn a_layer_of_another_length_is_damage() {
+        let (mut session, file) = saved();
+        let layer = best_at(&session, &file) + 8;
+        let len = u64::from_le_bytes(file[layer..layer + 8].try_into().unwrap());
+        let mut contents = file[..layer].to_vec();
+        contents.extend((len - 4).to_le_bytes());
+        contents.extend(&file[layer + 12..file.len() - 8]);
+        let error = session.load(&summed(contents)).unwrap_err();
+        assert!(matches!(error, crate::Error::Saved(Error::Damaged)), "{error}");
     }
 }
