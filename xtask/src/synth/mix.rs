@@ -1,4 +1,5 @@
-//! Which format each tensor has: the mixtures that `llama-quantize` makes of llama models without an importance matrix.
+//! Which format each tensor has: the mixtures that `llama-quantize` makes of llama models without an importance matrix, and
+//! plain ones of the formats that it asks one for.
 //!
 //! Facts from llama.cpp's src/llama-quant.cpp.
 
@@ -82,6 +83,15 @@ pub const MIXES: &[Mix] = &[
     pure("q4_1", 3, Q4_1, Q6K),
     pure("q5_0", 8, Q5_0, Q6K),
     pure("q5_1", 9, Q5_1, Q6K),
+    pure("mxfp4", 38, Mxfp4, Q8_0),
+    pure("iq1_s", 24, Iq1S, Q6K),
+    pure("iq2_xxs", 19, Iq2Xxs, Q6K),
+    pure("iq2_xs", 20, Iq2Xs, Q6K),
+    pure("iq2_s", 28, Iq2S, Q6K),
+    pure("iq3_xxs", 23, Iq3Xxs, Q6K),
+    pure("iq3_s", 26, Iq3S, Q6K),
+    pure("tq1_0", 36, Tq1_0, Q6K),
+    pure("tq2_0", 37, Tq2_0, Q6K),
     Mix {
         name: "q2_k",
         file_type: 10,

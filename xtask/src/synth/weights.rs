@@ -63,24 +63,42 @@ fn floats(format: Format, piece: &mut [u8], spread: Spread, random: &mut Random)
 
 /// What makes random bytes a sane block.
 struct Dressing {
-    /// Offset of the f16 scale.
-    scale: usize,
+    scale: Scale,
     /// Offset of the f16 minimum, and what it is in multiples of the scale: it puts the mean of the values at 0.
     minimum: Option<(usize, f32)>,
     /// Makes the smaller scales of a block of equal size and their minima equal to them.
     even: fn(&mut [u8]),
 }
 
+/// Where a block's scale is.
+#[derive(Clone, Copy)]
+enum Scale {
+    /// An f16 at this offset.
+    Half(usize),
+    /// A power of two, as a byte: its exponent and 127.
+    Power(usize),
+}
+
 /// `None` for plain numbers.
 fn dressing(format: Format) -> Option<Dressing> {
-    let plain = |scale| Some(Dressing { scale, minimum: None, even: |_| {} });
-    let with_minimum = |scale, minimum, even| Some(Dressing { scale, minimum: Some(minimum), even });
+    let plain = |scale| Some(Dressing { scale: Scale::Half(scale), minimum: None, even: |_| {} });
+    let with_minimum =
+        |scale, minimum, even| Some(Dressing { scale: Scale::Half(scale), minimum: Some(minimum), even });
     match format {
         Format::Q4_0 | Format::Q5_0 | Format::Iq4Nl | Format::Iq4Xs => plain(0),
+        Format::Iq1S | Format::Iq2Xxs | Format::Iq2Xs | Format::Iq2S | Format::Iq3Xxs | Format::Iq3S => plain(0),
         Format::Q3K => plain(108),
+        Format::Tq1_0 => plain(52),
+        Format::Tq2_0 => Some(Dressing {
+            scale: Scale::Half(64),
+            minimum: None,
+            // No encoder makes 3: 3 becomes 1.
+            even: |block| block[..64].iter_mut().for_each(|q| *q &= !((*q & (*q << 1)) & 0b1010_1010)),
+        }),
+        Format::Mxfp4 => Some(Dressing { scale: Scale::Power(0), minimum: None, even: |_| {} }),
         // No encoder makes -128.
         Format::Q8_0 => Some(Dressing {
-            scale: 0,
+            scale: Scale::Half(0),
             minimum: None,
             even: |block| block[2..].iter_mut().for_each(|q| *q = (*q as i8).max(-127) as u8),
         }),
@@ -104,7 +122,7 @@ fn dressing(format: Format) -> Option<Dressing> {
         }
         // Signed scales of either sign, from 64 up.
         Format::Q6K => Some(Dressing {
-            scale: 208,
+            scale: Scale::Half(208),
             minimum: None,
             even: |block| {
                 for scale in &mut block[192..208] {
@@ -127,12 +145,22 @@ impl Dressing {
             let bits = random.next();
             let size = deviation / rms * (0.75 + (bits & 0xffff) as f32 / 131_072.0);
             let scale = if self.minimum.is_none() && bits >> 63 == 1 { -size } else { size };
-            self.put(block, scale);
+            self.put(block, scale, bits >> 32 & 0xffff);
         }
     }
 
-    fn put(&self, block: &mut [u8], scale: f32) {
-        block[self.scale..][..2].copy_from_slice(&f32_to_f16(scale).to_le_bytes());
+    /// Sets a scale. A power of two is one of those beside it, as often as makes the mean square that of the scale; `chance`,
+    /// up to 65535, says which.
+    fn put(&self, block: &mut [u8], scale: f32, chance: u64) {
+        match self.scale {
+            Scale::Half(at) => block[at..][..2].copy_from_slice(&f32_to_f16(scale).to_le_bytes()),
+            Scale::Power(at) => {
+                let power = scale.abs().log2().floor();
+                let square = (scale.abs() / power.exp2()).powi(2);
+                let above = (square - 1.0) / 3.0 * 65536.0 > chance as f32;
+                block[at] = (power + if above { 128.0 } else { 127.0 }) as u8;
+            }
+        }
         if let Some((at, times)) = self.minimum {
             block[at..][..2].copy_from_slice(&f32_to_f16(scale * times).to_le_bytes());
         }
@@ -145,7 +173,7 @@ impl Dressing {
         random.fill(&mut bytes);
         for block in bytes.chunks_exact_mut(format.block_bytes()) {
             (self.even)(block);
-            self.put(block, 1.0);
+            self.put(block, 1.0, 0xffff);
         }
         let mut values = vec![0.0; BLOCKS * format.block_len()];
         format.decode(&bytes, &mut values);
