@@ -8,6 +8,7 @@ mod aarch64;
 mod activations;
 mod attention;
 mod batch;
+mod codebook;
 mod function;
 mod isa;
 mod lanes;

@@ -1,6 +1,7 @@
 //! The table that every machine has: plain Rust, no intrinsics, no `unsafe`. What the others are tested against.
 
 pub(crate) mod attention;
+mod codebook;
 mod float;
 mod k_quants;
 mod legacy;
@@ -8,6 +9,8 @@ pub(crate) mod probe;
 mod q8;
 
 use candor_quant::{Format, half};
+
+use crate::codebook as books;
 
 use crate::{F32Kernels, Kernels, MatKernels, function, lanes, scan};
 
@@ -49,12 +52,22 @@ fn mat(format: Format) -> Option<MatKernels> {
         Format::Q5_1 => q8(q8::mat::<legacy::Q5_1>),
         Format::Q8_0 => q8(q8::mat::<legacy::Q8_0>),
         Format::Iq4Nl => q8(q8::mat::<legacy::Iq4Nl>),
+        Format::Mxfp4 => q8(q8::mat::<legacy::Mxfp4>),
         Format::Q2K => q8(q8::mat::<k_quants::Q2K>),
         Format::Q3K => q8(q8::mat::<k_quants::Q3K>),
         Format::Q4K => q8(q8::mat::<k_quants::Q4K>),
         Format::Q5K => q8(q8::mat::<k_quants::Q5K>),
         Format::Q6K => q8(q8::mat::<k_quants::Q6K>),
         Format::Iq4Xs => q8(q8::mat::<k_quants::Iq4Xs>),
+        Format::Iq1S => q8(q8::mat::<books::Iq1S>),
+        Format::Iq1M => q8(q8::mat::<books::Iq1M>),
+        Format::Iq2Xxs => q8(q8::mat::<books::Iq2Xxs>),
+        Format::Iq2Xs => q8(q8::mat::<books::Iq2Xs>),
+        Format::Iq2S => q8(q8::mat::<books::Iq2S>),
+        Format::Iq3Xxs => q8(q8::mat::<books::Iq3Xxs>),
+        Format::Iq3S => q8(q8::mat::<books::Iq3S>),
+        Format::Tq1_0 => q8(q8::mat::<books::Tq1_0>),
+        Format::Tq2_0 => q8(q8::mat::<books::Tq2_0>),
         _ => None,
     }
 }

@@ -13,6 +13,9 @@ pub enum Minima {
 /// The 16 weights of IQ4_NL and IQ4_XS.
 pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
+/// The 16 weights of MXFP4, whose scales are halved in turn.
+pub const FP4_VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
 /// Row `o` of weights in rows of `row_bytes`. No closure: what a kernel with target features hands to `map` as one is called,
 /// not inlined.
 #[cfg(target_arch = "x86_64")]

@@ -10,4 +10,5 @@ pub mod half;
 mod row;
 
 pub use format::Format;
+pub use formats::codebook;
 pub use row::Unsupported;

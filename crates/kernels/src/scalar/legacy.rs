@@ -1,11 +1,11 @@
-//! Formats whose blocks of 32 stand alone, each with its own scale: Q4_0 to Q8_0 and IQ4_NL.
+//! Formats whose blocks of 32 stand alone, each with its own scale: Q4_0 to Q8_0, IQ4_NL and MXFP4.
 //!
 //! Layouts: ggml-quants, `dequantize_row_*`. Nibbles hold element `i` low and element `i + 16` high.
 
 use candor_quant::Format;
 
 use super::q8::{Block, Blocks, f16_at};
-use crate::weights::{IQ4_VALUES, Minima};
+use crate::weights::{FP4_VALUES, IQ4_VALUES, Minima};
 
 /// 4 bits less 8.
 pub struct Q4_0;
@@ -19,6 +19,8 @@ pub struct Q5_1;
 pub struct Q8_0;
 /// 4 bits into a table.
 pub struct Iq4Nl;
+/// 4-bit floats, a power of two as scale.
+pub struct Mxfp4;
 
 /// Element `i` of 16 bytes of nibbles.
 #[inline]
@@ -98,4 +100,20 @@ impl Blocks for Iq4Nl {
         let quants = std::array::from_fn(|i| IQ4_VALUES[usize::from(nibble(&bytes[2..], i))]);
         plain(quants, f16_at(bytes, 0), 0.0)
     }
+}
+
+impl Blocks for Mxfp4 {
+    const FORMAT: Format = Format::Mxfp4;
+    const MINIMA: Minima = Minima::None;
+
+    fn block(row: &[u8], index: usize) -> Block {
+        let bytes = bytes_of(row, index, Self::FORMAT);
+        let quants = std::array::from_fn(|i| FP4_VALUES[usize::from(nibble(&bytes[1..], i))]);
+        plain(quants, half_power(bytes[0]), 0.0)
+    }
+}
+
+/// Half of 2^(e - 127); the two smallest are subnormal.
+fn half_power(e: u8) -> f32 {
+    f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }

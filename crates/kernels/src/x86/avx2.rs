@@ -5,6 +5,7 @@
 )]
 
 mod attention;
+pub(super) mod codebook;
 mod float;
 mod float_loops;
 pub(super) mod fold;
@@ -32,6 +33,7 @@ pub(super) use self::float_loops::LOOPS;
 use self::multiply::Multiply;
 pub(super) use self::probe::PROBE;
 use super::superblocks;
+use crate::codebook as books;
 use crate::{Kernels, MatKernels};
 
 /// Proof that this processor has AVX2, FMA and F16C: the only way to the table, and so to its kernels.
@@ -73,12 +75,22 @@ pub(super) fn kernels<M: Multiply>(format: Format) -> Option<MatKernels> {
         Format::Q5_1 => q8(q8::mat::<M, legacy::Q5_1>),
         Format::Q8_0 => q8(q8::mat::<M, signed::Q8_0>),
         Format::Iq4Nl => q8(q8::mat::<M, signed::Iq4Nl>),
+        Format::Mxfp4 => q8(q8::mat::<M, legacy::Mxfp4>),
         Format::Q2K => q8(q8::mat::<M, k_halves::Q2K>),
         Format::Q3K => q8(q8::mat::<M, k_halves::Q3K>),
         Format::Q4K => q8(q8::mat::<M, k_quants::Q4K>),
         Format::Q5K => q8(q8::mat::<M, k_quants::Q5K>),
         Format::Q6K => q8(q8::mat::<M, k_halves::Q6K>),
         Format::Iq4Xs => q8(q8::mat::<M, signed::Iq4Xs>),
+        Format::Iq1S => q8(q8::mat::<M, books::Iq1S>),
+        Format::Iq1M => q8(q8::mat::<M, books::Iq1M>),
+        Format::Iq2Xxs => q8(q8::mat::<M, books::Iq2Xxs>),
+        Format::Iq2Xs => q8(q8::mat::<M, books::Iq2Xs>),
+        Format::Iq2S => q8(q8::mat::<M, books::Iq2S>),
+        Format::Iq3Xxs => q8(q8::mat::<M, books::Iq3Xxs>),
+        Format::Iq3S => q8(q8::mat::<M, books::Iq3S>),
+        Format::Tq1_0 => q8(q8::mat::<M, books::Tq1_0>),
+        Format::Tq2_0 => q8(q8::mat::<M, books::Tq2_0>),
         _ => (Kernels::scalar().mat)(format),
     }
 }

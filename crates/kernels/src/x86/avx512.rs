@@ -14,6 +14,7 @@ mod probe;
 mod quantize;
 mod registers;
 mod row;
+mod row_codebooks;
 mod row_formats;
 pub(super) mod transpose;
 mod vnni;

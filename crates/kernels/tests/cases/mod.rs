@@ -23,15 +23,47 @@ impl Random {
     }
 }
 
-/// Where the halves of a block are (its scales), and where the 8-bit scales of Q6_K.
+/// Where the halves of a block are: its scales and minima. Those of IQ1_M and MXFP4 are no halves.
 fn halves(format: Format) -> &'static [usize] {
     match format {
         Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::Iq4Nl | Format::Iq4Xs => &[0],
+        Format::Iq1S | Format::Iq2Xxs | Format::Iq2Xs | Format::Iq2S | Format::Iq3Xxs | Format::Iq3S => &[0],
+        Format::Tq1_0 => &[52],
+        Format::Tq2_0 => &[64],
         Format::Q4_1 | Format::Q5_1 | Format::Q4K | Format::Q5K => &[0, 2],
         Format::Q2K => &[80, 82],
         Format::Q3K => &[108],
         Format::Q6K => &[208],
         _ => &[],
+    }
+}
+
+/// The scale of IQ1_M.
+fn quarters(block: &[u8]) -> u16 {
+    (0..4).map(|i| u16::from(block[49 + 2 * i] >> 4) << (4 * i)).sum()
+}
+
+/// Sets the scales and minima of a block.
+fn put_halves(format: Format, block: &mut [u8], mut half: impl FnMut() -> u16) {
+    match format {
+        // A quarter of the half is on top of each of the last words.
+        Format::Iq1M => {
+            let bits = half();
+            for i in 0..4 {
+                let byte = &mut block[49 + 2 * i];
+                *byte = *byte & 15 | ((bits >> (4 * i)) as u8) << 4;
+            }
+        }
+        // The exponent alone; a subnormal half becomes the smallest power.
+        Format::Mxfp4 => {
+            let size = half::f16_to_f32(half() & 0x7fff);
+            block[0] = if size < 1e-4 { 0 } else { ((2.0 * size).to_bits() >> 23) as u8 };
+        }
+        _ => {
+            for &at in halves(format) {
+                block[at..at + 2].copy_from_slice(&half().to_le_bytes());
+            }
+        }
     }
 }
 
@@ -85,11 +117,7 @@ fn weights_with(
             Format::F32 => block.copy_from_slice(&random.signed().to_le_bytes()),
             Format::F16 => block.copy_from_slice(&half::f32_to_f16(random.signed()).to_le_bytes()),
             Format::Bf16 => block.copy_from_slice(&half::f32_to_bf16(random.signed()).to_le_bytes()),
-            _ => {
-                for &at in halves(format) {
-                    block[at..at + 2].copy_from_slice(&scale(random).to_le_bytes());
-                }
-            }
+            _ => put_halves(format, block, || scale(random)),
         }
     }
     Weights { format, rows, cols, shifted }
@@ -120,8 +148,10 @@ impl Weights {
         for block in self.shifted[1..].chunks_exact_mut(self.format.block_bytes()) {
             let kept = block.to_vec();
             block.fill(byte);
-            for &at in halves(self.format) {
-                block[at..at + 2].copy_from_slice(&kept[at..at + 2]);
+            match self.format {
+                Format::Iq1M => put_halves(self.format, block, || quarters(&kept)),
+                Format::Mxfp4 => block[0] = kept[0],
+                format => halves(format).iter().for_each(|&at| block[at..at + 2].copy_from_slice(&kept[at..at + 2])),
             }
         }
         self
@@ -144,11 +174,14 @@ impl Weights {
         per_block.sum()
     }
 
-    /// Makes the scale of a row's first block infinite.
+    /// Makes the scale of a row's first block infinite, or so large that its sums are.
     pub fn poison_row(&mut self, row: usize) {
         let bytes = self.bytes().len() / self.rows;
-        let at = 1 + row * bytes + halves(self.format)[0];
-        self.shifted[at..at + 2].copy_from_slice(&0x7c00u16.to_le_bytes());
+        let block = &mut self.shifted[1 + row * bytes..][..self.format.block_bytes()];
+        match self.format {
+            Format::Mxfp4 => block[0] = 255,
+            format => put_halves(format, block, || 0x7c00),
+        }
     }
 }
 

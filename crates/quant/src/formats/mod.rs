@@ -3,7 +3,7 @@
 //! Offsets are bytes from the start of a block. The order of float operations in a decoder is part of the format:
 //! it is the `gguf` package's, so that results agree bit for bit.
 
-mod codebook;
+pub mod codebook;
 pub(crate) mod fp4;
 pub(crate) mod iq1;
 pub(crate) mod iq2;

@@ -21,7 +21,7 @@ pub fn half_at<const N: usize>(w: &[u8; N], at: usize) -> __m256 {
 /// Halves of eight blocks as `fold_*_halves` gives them times 16 signed bytes of factors; lane = block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn times_factors([a, b]: [__m256i; 2], factors: __m128i) -> __m256i {
+pub fn times_factors([a, b]: [__m256i; 2], factors: __m128i) -> __m256i {
     let order = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
     let factors = _mm_shuffle_epi8(factors, order);
     let a = _mm256_mullo_epi32(a, _mm256_cvtepi8_epi32(factors));

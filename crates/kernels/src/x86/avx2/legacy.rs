@@ -1,4 +1,4 @@
-//! Q4_0, Q4_1, Q5_0 and Q5_1: unsigned weights of 4 or 5 bits with a scale, and a minimum or offset, per block of 32.
+//! Q4_0, Q4_1, Q5_0, Q5_1 and MXFP4: unsigned weights of 4 or 5 bits with a scale, and a minimum or offset, per block of 32.
 //!
 //! Nibbles hold element `i` low and element `i + 16` high.
 
@@ -12,6 +12,7 @@ use super::k_quants::nibbles;
 use super::multiply::Multiply;
 use super::narrow::Narrow;
 use super::registers::{load_128, load_256, store_256, store_ps};
+use crate::weights::FP4_VALUES;
 
 /// Half-precision numbers `stride` bytes apart.
 #[inline]
@@ -235,5 +236,68 @@ impl<M: Multiply> Quant<M> for Q5_1 {
         unpack_scales(&mut panel.minima, rows.map(|row| halves_at(row, 2, 24)));
         unpack_nibbles(panel, rows, 8, 24);
         unpack_fifth_bits(panel, rows, 4, 24);
+    }
+}
+
+/// 4-bit floats: an exponent, 16 bytes.
+pub struct Mxfp4;
+
+/// What MXFP4's weights are raised by, to be unsigned.
+const FP4_OFFSET: i8 = 16;
+/// What nibbles of MXFP4 stand for, raised.
+pub const FP4_RAISED: [u8; 16] = {
+    let mut raised = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        raised[i] = (FP4_VALUES[i] + FP4_OFFSET) as u8;
+        i += 1;
+    }
+    raised
+};
+
+/// Halves of the powers of two that eight blocks begin with; the two smallest are subnormal.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn half_powers(w: &[u8; 8 * 17]) -> __m256 {
+    let at = |j: usize| i32::from(w[17 * j]);
+    let exponents = _mm256_setr_epi32(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
+    let one = _mm256_set1_epi32(1);
+    let subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x0020_0000), exponents);
+    let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(exponents, one));
+    _mm256_castsi256_ps(_mm256_blendv_epi8(subnormal, normal, _mm256_cmpgt_epi32(exponents, one)))
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn raised(nibbles: __m256i) -> __m256i {
+    _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128(&FP4_RAISED, 0)), nibbles)
+}
+
+impl<M: Multiply> Quant<M> for Mxfp4 {
+    const FORMAT: Format = Format::Mxfp4;
+    type Group = [u8; 8 * 17];
+    type Panel = Narrow<M, 4, { FP4_OFFSET as i16 }>;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
+        let mut quants = [_mm256_setzero_si256(); 8];
+        for j in 0..8 {
+            quants[j] = raised(four_bits(w, j * 17 + 1));
+        }
+        // SAFETY: the caller promises what `narrow` asks for.
+        let sums = reduced(unsafe { M::narrow(quants, x) }, x_sums, FP4_OFFSET.into());
+        Products { sums, scale: half_powers(w), minima: [_mm256_setzero_ps(); 2] }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
+        unpack_scales(&mut panel.scales, rows.map(|row| half_powers(row)));
+        unpack_nibbles(panel, rows, 1, 17);
+        for columns in panel.quants.as_flattened_mut() {
+            let weights = raised(load_256(columns, 0));
+            store_256(columns, weights);
+        }
     }
 }

@@ -122,7 +122,7 @@ impl Multiply for Twos {
 /// Sums of products of four, i32.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn four(weights: __m256i, x: __m256i) -> __m256i {
+pub fn four(weights: __m256i, x: __m256i) -> __m256i {
     _mm256_madd_epi16(_mm256_maddubs_epi16(weights, x), _mm256_set1_epi16(1))
 }
 

@@ -9,7 +9,7 @@ use crate::x86::avx2::fold::negated;
 use crate::x86::avx2::format::Quant;
 use crate::x86::avx2::k_halves::{self, Q2K, Q3K, Q6K};
 use crate::x86::avx2::k_quants::{Q4K, Q5K};
-use crate::x86::avx2::legacy::{Q4_0, Q4_1, Q5_0, Q5_1, halves_at};
+use crate::x86::avx2::legacy::{FP4_RAISED, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, half_powers, halves_at};
 use crate::x86::avx2::registers::{load_128, load_256};
 use crate::x86::avx2::signed::{Iq4Nl, Iq4Xs, Q8_0, scales_xs};
 
@@ -186,6 +186,14 @@ row! { Iq4Nl, w:
 row! { Iq4Xs, w:
     quants i => look_up(nibbles(w, i * 32 + 8, 16));
     scales(both): __m512 => join(both.map(|w| scales_xs(w)));
+}
+
+row! { Mxfp4, w:
+    quants i => {
+        let table = _mm512_broadcast_i32x4(load_128(&FP4_RAISED, 0));
+        _mm512_shuffle_epi8(table, nibbles(w, i * 34 + 1, 17))
+    };
+    scales(both): __m512 => join(both.map(|w| half_powers(w)));
 }
 
 row! { Q2K, w:

@@ -5,6 +5,7 @@ use candor_quant::Format;
 
 use super::panels::panels;
 use super::row::{Row, rows, several};
+use crate::codebook as books;
 use crate::shape::q8_rows;
 use crate::x86::avx2;
 use crate::{Activations, MatKernels, OutTile};
@@ -19,12 +20,22 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
         Format::Q5_1 => q8(mat::<avx2::legacy::Q5_1>),
         Format::Q8_0 => q8(mat::<avx2::signed::Q8_0>),
         Format::Iq4Nl => q8(mat::<avx2::signed::Iq4Nl>),
+        Format::Mxfp4 => q8(mat::<avx2::legacy::Mxfp4>),
         Format::Q2K => q8(mat::<avx2::k_halves::Q2K>),
         Format::Q3K => q8(mat::<avx2::k_halves::Q3K>),
         Format::Q4K => q8(mat::<avx2::k_quants::Q4K>),
         Format::Q5K => q8(mat::<avx2::k_quants::Q5K>),
         Format::Q6K => q8(mat::<avx2::k_halves::Q6K>),
         Format::Iq4Xs => q8(mat::<avx2::signed::Iq4Xs>),
+        Format::Iq1S => q8(mat::<books::Iq1S>),
+        Format::Iq1M => q8(mat::<books::Iq1M>),
+        Format::Iq2Xxs => q8(mat::<books::Iq2Xxs>),
+        Format::Iq2Xs => q8(mat::<books::Iq2Xs>),
+        Format::Iq2S => q8(mat::<books::Iq2S>),
+        Format::Iq3Xxs => q8(mat::<books::Iq3Xxs>),
+        Format::Iq3S => q8(mat::<books::Iq3S>),
+        Format::Tq1_0 => q8(mat::<books::Tq1_0>),
+        Format::Tq2_0 => q8(mat::<books::Tq2_0>),
         _ => super::mat(format),
     }
 }
