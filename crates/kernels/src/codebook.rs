@@ -1,47 +1,107 @@
 //! Formats whose weights are looked up in a codebook or spelled in digits: IQ1, IQ2, IQ3, TQ. What all tables share: how the
 //! bytes of 256 weights become whole numbers, in words that any register takes.
 //!
-//! Layouts: `candor_quant`'s decoders, which say more of them.
+//! Layouts: `candor_quant`'s decoders, which say more of them. What is taken out of the bytes of a group is taken out for all of
+//! it at once, in loops that the compiler turns into vectors; and in loops instead of `array::from_fn`, which does not become
+//! part of a kernel with target features.
+#![allow(clippy::needless_range_loop, reason = "the index meets several arrays, with constant bounds")]
 
-use candor_quant::{Format, codebook};
+mod points;
+
+use candor_quant::Format;
+
+pub use points::{IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 
 /// A format of blocks of 256 weights: `w[i] = scale * factors[i / 32] * weights[i]`.
 pub trait Book {
     const FORMAT: Format;
-    /// What the bytes of [`Book::bytes`] are above what they stand for.
+    /// What raised weights are above what they stand for.
     const OFFSET: i16;
     /// Each 16 weights have a factor, instead of 32.
     const HALVES: bool;
+    const BITS: Bits;
+    /// A power of two.
+    const UNIT: f32;
     /// The bytes of 256 weights.
     type Group: Copy;
+    /// What the weights are looked up by.
+    type Read;
 
     /// A row's blocks.
     fn groups(row: &[u8]) -> &[Self::Group];
 
-    /// Block `j` of 32 weights, `j` up to 7.
-    fn block(w: &Self::Group, j: usize) -> Block;
+    fn read(w: &Self::Group) -> Self::Read;
 
-    /// What all weights are multiplied with.
-    fn scale(w: &Self::Group) -> f32;
+    /// Block `j` of 32, `j` up to 7: bytes of words are in order, the first one lowest. What they are, `BITS` says.
+    fn words(read: &Self::Read, j: usize) -> [u64; 4];
 
-    /// The factors of the eight blocks, then zeros; with [`Book::HALVES`] of their sixteen halves.
+    /// A bit for each weight of block `j`, the first one lowest.
+    fn bits(read: &Self::Read, j: usize) -> u32;
+
+    /// What all weights are multiplied with, in multiples of `UNIT`: the bits of a half-precision number.
+    fn scale(w: &Self::Group) -> u16;
+
+    /// The factors of the eight blocks, then zeros; with `HALVES` of their sixteen halves.
     fn factors(w: &Self::Group) -> [i8; 16];
 }
 
-/// 32 weights. Bytes of words are in order, the first one lowest.
+/// What the bits of a block say.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Bits {
+    /// Nothing: words are weights plus the offset.
+    None,
+    /// Words are magnitudes; weights with a bit are negative.
+    Signs,
+    /// Words are weights plus the offset less one, with a bit; plus the offset and one without.
+    Down,
+}
+
+/// Places in a codebook of `N` points, and a bit for each weight.
 #[derive(Clone, Copy)]
-pub enum Block {
-    /// Weights plus the format's offset.
-    Raised([u64; 4]),
-    /// Magnitudes, and a bit for each that is negative, the first one lowest.
-    Signed([u64; 4], u32),
+pub struct Read<const N: usize> {
+    /// Below `N`. Of points of eight coordinates there are 32, then zeros.
+    places: [u16; 64],
+    pub bits: [u32; 8],
+}
+
+impl<const N: usize> Read<N> {
+    #[inline(always)]
+    fn new(mut places: [u16; 64], bits: [u32; 8]) -> Read<N> {
+        const { assert!(N.is_power_of_two() && N <= 1 << 16) };
+        for place in &mut places {
+            *place &= (N - 1) as u16;
+        }
+        Read { places, bits }
+    }
+
+    /// Place `i`, which is below `N`.
+    #[inline(always)]
+    pub fn place(&self, i: usize) -> usize {
+        usize::from(self.places[i])
+    }
+
+    #[inline(always)]
+    fn eights(&self, book: &[u64; N], j: usize) -> [u64; 4] {
+        let word = |i: usize| book[self.place(4 * j + i)];
+        [word(0), word(1), word(2), word(3)]
+    }
+
+    #[inline(always)]
+    fn fours(&self, book: &[u32; N], j: usize) -> [u64; 4] {
+        let word = |i: usize| {
+            let [low, high] = [0, 1].map(|side| u64::from(book[self.place(8 * j + 2 * i + side)]));
+            low | high << 32
+        };
+        [word(0), word(1), word(2), word(3)]
+    }
 }
 
 /// Implements the parts of [`Book`] that are constants or follow from them.
 macro_rules! book {
-    ($bytes:literal, $format:ident, offset $offset:literal, halves $halves:literal) => {
+    ($bytes:literal, $format:ident, offset $offset:literal, unit $unit:literal, halves $halves:literal) => {
         const FORMAT: Format = Format::$format;
         const OFFSET: i16 = $offset;
+        const UNIT: f32 = $unit;
         const HALVES: bool = $halves;
         type Group = [u8; $bytes];
 
@@ -52,77 +112,95 @@ macro_rules! book {
     };
 }
 
-#[inline(always)]
-fn f16_at(w: &[u8], at: usize) -> f32 {
-    candor_quant::half::f16_to_f32(u16_at(w, at))
+/// The same of how weights are looked up: points of a number of coordinates in a codebook.
+macro_rules! look_up {
+    ($bits:ident, $by:ident in $book:ident) => {
+        const BITS: Bits = Bits::$bits;
+        type Read = Read<{ $book.len() }>;
+
+        #[inline(always)]
+        fn words(read: &Self::Read, j: usize) -> [u64; 4] {
+            read.$by(&$book, j)
+        }
+
+        #[inline(always)]
+        fn bits(read: &Self::Read, j: usize) -> u32 {
+            read.bits[j]
+        }
+    };
 }
 
 #[inline(always)]
 fn u16_at(w: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([w[at], w[at + 1]])
+    u16::from_le_bytes(*w[at..].first_chunk().expect("two bytes of a block"))
 }
 
 #[inline(always)]
 fn u32_at(w: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]])
+    u32::from_le_bytes(*w[at..].first_chunk().expect("four bytes of a block"))
 }
 
 #[inline(always)]
 fn u64_at(w: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(w, at)) | u64::from(u32_at(w, at + 4)) << 32
-}
-
-/// A point of eight coordinates.
-#[inline(always)]
-fn eight(point: &[i8; 8]) -> u64 {
-    u64::from_le_bytes(point.map(|coordinate| coordinate as u8))
-}
-
-/// Two points of four coordinates.
-#[inline(always)]
-fn fours(first: &[i8; 4], second: &[i8; 4]) -> u64 {
-    let four = |point: &[i8; 4]| u64::from(u32::from_le_bytes(point.map(|coordinate| coordinate as u8)));
-    four(first) | four(second) << 32
+    u64::from_le_bytes(*w[at..].first_chunk().expect("eight bytes of a block"))
 }
 
 /// The signs of four points of eight from 7 bits each, in the lower 28: each eighth makes the number of its point's even.
 #[inline(always)]
-fn even_signs(word: u32) -> u32 {
-    let sevens = (word & 0x7f) | (word & 0x3f80) << 1 | (word & 0x1f_c000) << 2 | (word & 0xfe0_0000) << 3;
-    let folded = sevens ^ sevens >> 4;
-    let folded = folded ^ folded >> 2;
-    let odd = (folded ^ folded >> 1) & 0x0101_0101;
-    sevens | odd << 7
+fn even_signs(words: [u32; 8]) -> [u32; 8] {
+    let mut signs = [0; 8];
+    for j in 0..8 {
+        let word = words[j];
+        let sevens = (word & 0x7f) | (word & 0x3f80) << 1 | (word & 0x1f_c000) << 2 | (word & 0xfe0_0000) << 3;
+        let folded = sevens ^ sevens >> 4;
+        let folded = folded ^ folded >> 2;
+        signs[j] = sevens | ((folded ^ folded >> 1) & 0x0101_0101) << 7;
+    }
+    signs
 }
 
 /// `1 + 2 * nibble` of eight bytes, low ones first.
 #[inline(always)]
 fn odd_nibbles(bytes: &[u8]) -> [i8; 16] {
-    std::array::from_fn(|i| ((bytes[i / 2] >> (i % 2 * 4)) & 15) as i8 * 2 + 1)
+    let mut factors = [0; 16];
+    for i in 0..16 {
+        factors[i] = ((bytes[i / 2] >> (i % 2 * 4)) & 15) as i8 * 2 + 1;
+    }
+    factors
 }
 
 /// Eight factors.
 #[inline(always)]
 fn whole(factor: impl Fn(usize) -> i8) -> [i8; 16] {
-    std::array::from_fn(|j| if j < 8 { factor(j) } else { 0 })
+    let mut factors = [0; 16];
+    for j in 0..8 {
+        factors[j] = factor(j);
+    }
+    factors
 }
 
 /// d, eight times `{ points: [u8; 4], signs and scale: u32 }`.
 pub struct Iq2Xxs;
 
 impl Book for Iq2Xxs {
-    book!(66, Iq2Xxs, offset 64, halves false);
+    book!(66, Iq2Xxs, offset 64, unit 0.125, halves false);
+    look_up!(Signs, eights in IQ2_XXS);
 
     #[inline(always)]
-    fn block(w: &[u8; 66], j: usize) -> Block {
-        let at = 2 + 8 * j;
-        let points = std::array::from_fn(|i| eight(&codebook::IQ2_XXS[usize::from(w[at + i])]));
-        Block::Signed(points, even_signs(u32_at(w, at + 4)))
+    fn read(w: &[u8; 66]) -> Self::Read {
+        let (mut places, mut words) = ([0; 64], [0; 8]);
+        for j in 0..8 {
+            for i in 0..4 {
+                places[4 * j + i] = u16::from(w[2 + 8 * j + i]);
+            }
+            words[j] = (u64_at(w, 2 + 8 * j) >> 32) as u32;
+        }
+        Read::new(places, even_signs(words))
     }
 
     #[inline(always)]
-    fn scale(w: &[u8; 66]) -> f32 {
-        f16_at(w, 0) * 0.125
+    fn scale(w: &[u8; 66]) -> u16 {
+        u16_at(w, 0)
     }
 
     #[inline(always)]
@@ -135,19 +213,26 @@ impl Book for Iq2Xxs {
 pub struct Iq2Xs;
 
 impl Book for Iq2Xs {
-    book!(74, Iq2Xs, offset 64, halves true);
+    book!(74, Iq2Xs, offset 64, unit 0.125, halves true);
+    look_up!(Signs, eights in IQ2_XS);
 
     #[inline(always)]
-    fn block(w: &[u8; 74], j: usize) -> Block {
-        let words: [u16; 4] = std::array::from_fn(|i| u16_at(w, 2 + 8 * j + 2 * i));
-        let points = words.map(|word| eight(&codebook::IQ2_XS[usize::from(word & 511)]));
-        let [a, b, c, d] = words.map(|word| u32::from(word >> 9));
-        Block::Signed(points, even_signs(a | b << 7 | c << 14 | d << 21))
+    fn read(w: &[u8; 74]) -> Self::Read {
+        let (mut places, mut words) = ([0; 64], [0; 8]);
+        for i in 0..32 {
+            places[i] = u16_at(w, 2 + 2 * i);
+        }
+        for j in 0..8 {
+            for i in 0..4 {
+                words[j] |= u32::from(places[4 * j + i] >> 9) << (7 * i);
+            }
+        }
+        Read::new(places, even_signs(words))
     }
 
     #[inline(always)]
-    fn scale(w: &[u8; 74]) -> f32 {
-        f16_at(w, 0) * 0.125
+    fn scale(w: &[u8; 74]) -> u16 {
+        u16_at(w, 0)
     }
 
     #[inline(always)]
@@ -160,21 +245,24 @@ impl Book for Iq2Xs {
 pub struct Iq2S;
 
 impl Book for Iq2S {
-    book!(82, Iq2S, offset 64, halves true);
+    book!(82, Iq2S, offset 64, unit 0.125, halves true);
+    look_up!(Signs, eights in IQ2_S);
 
     #[inline(always)]
-    fn block(w: &[u8; 82], j: usize) -> Block {
-        let upper = usize::from(w[66 + j]);
-        let points = std::array::from_fn(|i| {
-            let point = usize::from(w[2 + 4 * j + i]) | (upper << (8 - 2 * i)) & 0x300;
-            eight(&codebook::IQ2_S[point])
-        });
-        Block::Signed(points, u32_at(w, 34 + 4 * j))
+    fn read(w: &[u8; 82]) -> Self::Read {
+        let (mut places, mut signs) = ([0; 64], [0; 8]);
+        for j in 0..8 {
+            for i in 0..4 {
+                places[4 * j + i] = u16::from(w[2 + 4 * j + i]) | u16::from(w[66 + j]) << (8 - 2 * i) & 0x300;
+            }
+            signs[j] = u32_at(w, 34 + 4 * j);
+        }
+        Read::new(places, signs)
     }
 
     #[inline(always)]
-    fn scale(w: &[u8; 82]) -> f32 {
-        f16_at(w, 0) * 0.125
+    fn scale(w: &[u8; 82]) -> u16 {
+        u16_at(w, 0)
     }
 
     #[inline(always)]
@@ -187,18 +275,24 @@ impl Book for Iq2S {
 pub struct Iq3Xxs;
 
 impl Book for Iq3Xxs {
-    book!(98, Iq3Xxs, offset 64, halves false);
+    book!(98, Iq3Xxs, offset 64, unit 0.25, halves false);
+    look_up!(Signs, fours in IQ3_XXS);
 
     #[inline(always)]
-    fn block(w: &[u8; 98], j: usize) -> Block {
-        let point = |i: usize| &codebook::IQ3_XXS[usize::from(w[2 + 8 * j + i])];
-        let points = std::array::from_fn(|i| fours(point(2 * i), point(2 * i + 1)));
-        Block::Signed(points, even_signs(u32_at(w, 66 + 4 * j)))
+    fn read(w: &[u8; 98]) -> Self::Read {
+        let (mut places, mut words) = ([0; 64], [0; 8]);
+        for i in 0..64 {
+            places[i] = u16::from(w[2 + i]);
+        }
+        for j in 0..8 {
+            words[j] = u32_at(w, 66 + 4 * j);
+        }
+        Read::new(places, even_signs(words))
     }
 
     #[inline(always)]
-    fn scale(w: &[u8; 98]) -> f32 {
-        f16_at(w, 0) * 0.25
+    fn scale(w: &[u8; 98]) -> u16 {
+        u16_at(w, 0)
     }
 
     #[inline(always)]
@@ -211,19 +305,24 @@ impl Book for Iq3Xxs {
 pub struct Iq3S;
 
 impl Book for Iq3S {
-    book!(110, Iq3S, offset 16, halves false);
+    book!(110, Iq3S, offset 16, unit 1.0, halves false);
+    look_up!(Signs, fours in IQ3_S);
 
     #[inline(always)]
-    fn block(w: &[u8; 110], j: usize) -> Block {
-        let upper = usize::from(w[66 + j]);
-        let point = |i: usize| &codebook::IQ3_S[usize::from(w[2 + 8 * j + i]) | (upper << (8 - i)) & 0x100];
-        let points = std::array::from_fn(|i| fours(point(2 * i), point(2 * i + 1)));
-        Block::Signed(points, u32_at(w, 74 + 4 * j))
+    fn read(w: &[u8; 110]) -> Self::Read {
+        let (mut places, mut signs) = ([0; 64], [0; 8]);
+        for j in 0..8 {
+            for i in 0..8 {
+                places[8 * j + i] = u16::from(w[2 + 8 * j + i]) | u16::from(w[66 + j]) << (8 - i) & 0x100;
+            }
+            signs[j] = u32_at(w, 74 + 4 * j);
+        }
+        Read::new(places, signs)
     }
 
     #[inline(always)]
-    fn scale(w: &[u8; 110]) -> f32 {
-        f16_at(w, 0)
+    fn scale(w: &[u8; 110]) -> u16 {
+        u16_at(w, 0)
     }
 
     #[inline(always)]
@@ -232,48 +331,29 @@ impl Book for Iq3S {
     }
 }
 
-/// Eight times each point of IQ1's codebook, plus the offset: what shifts it by an eighth up or down is 1.
-static IQ1: [u64; 2048] = {
-    let mut points = [0; 2048];
-    let mut n = 0;
-    while n < 2048 {
-        let mut i = 0;
-        while i < 8 {
-            let raised = (codebook::IQ1[n][i] * 8 + 16) as u64;
-            points[n] |= raised << (8 * i);
-            i += 1;
-        }
-        n += 1;
-    }
-    points
-};
-
-/// A point of IQ1's, shifted up or down.
-#[inline(always)]
-fn shifted(point: usize, down: bool) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    // No byte carries: they are 8, 16 or 24.
-    IQ1[point & 2047].wrapping_add(if down { ONES.wrapping_neg() } else { ONES })
-}
-
 /// d, 32 bytes of points, eight words of their upper bits, a scale and the sign of the shift.
 pub struct Iq1S;
 
 impl Book for Iq1S {
-    book!(50, Iq1S, offset 16, halves false);
+    book!(50, Iq1S, offset 16, unit 0.125, halves false);
+    look_up!(Down, eights in IQ1);
 
     #[inline(always)]
-    fn block(w: &[u8; 50], j: usize) -> Block {
-        let group = usize::from(u16_at(w, 34 + 2 * j));
-        Block::Raised(std::array::from_fn(|i| {
-            let point = usize::from(w[2 + 4 * j + i]) | (group >> (3 * i) & 7) << 8;
-            shifted(point, group & 0x8000 != 0)
-        }))
+    fn read(w: &[u8; 50]) -> Self::Read {
+        let (mut places, mut down) = ([0; 64], [0; 8]);
+        for j in 0..8 {
+            let group = u16_at(w, 34 + 2 * j);
+            for i in 0..4 {
+                places[4 * j + i] = u16::from(w[2 + 4 * j + i]) | (group >> (3 * i) & 7) << 8;
+            }
+            down[j] = (group.cast_signed() >> 15) as u32;
+        }
+        Read::new(places, down)
     }
 
     #[inline(always)]
-    fn scale(w: &[u8; 50]) -> f32 {
-        f16_at(w, 0) * 0.125
+    fn scale(w: &[u8; 50]) -> u16 {
+        u16_at(w, 0)
     }
 
     #[inline(always)]
@@ -286,68 +366,97 @@ impl Book for Iq1S {
 pub struct Iq1M;
 
 impl Book for Iq1M {
-    book!(56, Iq1M, offset 16, halves true);
+    book!(56, Iq1M, offset 16, unit 0.125, halves true);
+    look_up!(Down, eights in IQ1);
 
     #[inline(always)]
-    fn block(w: &[u8; 56], j: usize) -> Block {
-        let nibbles = usize::from(u16_at(w, 32 + 2 * j));
-        Block::Raised(std::array::from_fn(|i| {
-            let nibble = nibbles >> (4 * i);
-            shifted(usize::from(w[4 * j + i]) | (nibble & 7) << 8, nibble & 8 != 0)
-        }))
+    fn read(w: &[u8; 56]) -> Self::Read {
+        let (mut places, mut down) = ([0; 64], [0; 8]);
+        for j in 0..8 {
+            let nibbles = u16_at(w, 32 + 2 * j);
+            for i in 0..4 {
+                places[4 * j + i] = u16::from(w[4 * j + i]) | (nibbles >> (4 * i) & 7) << 8;
+                down[j] |= u32::from(nibbles >> (4 * i + 3) & 1) * 0xff << (8 * i);
+            }
+        }
+        Read::new(places, down)
     }
 
     #[inline(always)]
-    fn scale(w: &[u8; 56]) -> f32 {
+    fn scale(w: &[u8; 56]) -> u16 {
         let quarter = |i: usize| u16::from(w[49 + 2 * i] >> 4) << (4 * i);
-        candor_quant::half::f16_to_f32(quarter(0) | quarter(1) | quarter(2) | quarter(3)) * 0.125
+        quarter(0) | quarter(1) | quarter(2) | quarter(3)
     }
 
     #[inline(always)]
     fn factors(w: &[u8; 56]) -> [i8; 16] {
-        std::array::from_fn(|h| (u16_at(w, 48 + h / 4 * 2) >> (3 * (h % 4)) & 7) as i8 * 2 + 1)
+        let mut factors = [0; 16];
+        for h in 0..16 {
+            factors[h] = (u16_at(w, 48 + h / 4 * 2) >> (3 * (h % 4)) & 7) as i8 * 2 + 1;
+        }
+        factors
     }
+}
+
+/// Four words of the bytes from `32 * j`.
+#[inline(always)]
+fn words_of(digits: &[u8; 256], j: usize) -> [u64; 4] {
+    let word = |i: usize| u64::from_le_bytes(*digits[32 * j + 8 * i..].first_chunk().expect("eight of 256"));
+    [word(0), word(1), word(2), word(3)]
+}
+
+/// Implements the parts of [`Book`] that weights spelled in digits -1, 0 and 1 share.
+macro_rules! digits {
+    () => {
+        const BITS: Bits = Bits::None;
+        type Read = [u8; 256];
+
+        #[inline(always)]
+        fn words(read: &Self::Read, j: usize) -> [u64; 4] {
+            words_of(read, j)
+        }
+
+        #[inline(always)]
+        fn bits(_: &Self::Read, _: usize) -> u32 {
+            0
+        }
+
+        #[inline(always)]
+        fn factors(_: &Self::Group) -> [i8; 16] {
+            whole(|_| 1)
+        }
+    };
 }
 
 /// 48 bytes of five digits, 4 of four, d.
 pub struct Tq1_0;
 
-impl Tq1_0 {
-    /// Digits `k` of eight bytes from `at`: a byte is a fraction of 256 in base 3.
-    #[inline(always)]
-    fn digits(w: &[u8; 54], at: usize, k: usize) -> u64 {
-        const POWERS: [u8; 5] = [1, 3, 9, 27, 81];
-        let digit = |byte: u8| (u16::from(byte.wrapping_mul(POWERS[k])) * 3 >> 8) as u8;
-        u64::from_le_bytes(std::array::from_fn(|i| digit(w[at + i])))
-    }
-}
-
 impl Book for Tq1_0 {
-    book!(54, Tq1_0, offset 1, halves false);
+    book!(54, Tq1_0, offset 1, unit 1.0, halves false);
+    digits!();
 
     #[inline(always)]
-    fn block(w: &[u8; 54], j: usize) -> Block {
-        let digits = Tq1_0::digits;
-        Block::Raised(match j {
-            0..5 => std::array::from_fn(|i| digits(w, 8 * i, j)),
-            5 | 6 => std::array::from_fn(|i| digits(w, 32 + i % 2 * 8, 2 * (j - 5) + i / 2)),
-            _ => {
-                // Of the last four bytes, one digit after the other.
-                let tail = |k: usize| digits(w, 44, k) >> 32;
-                let pair = |k: usize| tail(k) | tail(k + 1) << 32;
-                [digits(w, 32, 4), digits(w, 40, 4), pair(0), pair(2)]
+    fn read(w: &[u8; 54]) -> [u8; 256] {
+        // A byte is a fraction of 256 in base 3.
+        let digit = |byte: u8, power: u8| (u16::from(byte.wrapping_mul(power)) * 3 >> 8) as u8;
+        let mut digits = [0; 256];
+        for (k, power) in [1, 3, 9, 27, 81].into_iter().enumerate() {
+            for i in 0..32 {
+                digits[32 * k + i] = digit(w[i], power);
             }
-        })
+            for i in 0..16 {
+                digits[160 + 16 * k + i] = digit(w[32 + i], power);
+            }
+            for i in 0..if k < 4 { 4 } else { 0 } {
+                digits[240 + 4 * k + i] = digit(w[48 + i], power);
+            }
+        }
+        digits
     }
 
     #[inline(always)]
-    fn scale(w: &[u8; 54]) -> f32 {
-        f16_at(w, 52)
-    }
-
-    #[inline(always)]
-    fn factors(_: &[u8; 54]) -> [i8; 16] {
-        whole(|_| 1)
+    fn scale(w: &[u8; 54]) -> u16 {
+        u16_at(w, 52)
     }
 }
 
@@ -355,21 +464,22 @@ impl Book for Tq1_0 {
 pub struct Tq2_0;
 
 impl Book for Tq2_0 {
-    book!(66, Tq2_0, offset 1, halves false);
+    book!(66, Tq2_0, offset 1, unit 1.0, halves false);
+    digits!();
 
     #[inline(always)]
-    fn block(w: &[u8; 66], j: usize) -> Block {
-        let word = |i: usize| u64_at(w, j / 4 * 32 + 8 * i) >> (2 * (j % 4)) & 0x0303_0303_0303_0303;
-        Block::Raised(std::array::from_fn(word))
+    fn read(w: &[u8; 66]) -> [u8; 256] {
+        let mut digits = [0; 256];
+        for j in 0..8 {
+            for i in 0..32 {
+                digits[32 * j + i] = w[j / 4 * 32 + i] >> (2 * (j % 4)) & 3;
+            }
+        }
+        digits
     }
 
     #[inline(always)]
-    fn scale(w: &[u8; 66]) -> f32 {
-        f16_at(w, 64)
-    }
-
-    #[inline(always)]
-    fn factors(_: &[u8; 66]) -> [i8; 16] {
-        whole(|_| 1)
+    fn scale(w: &[u8; 66]) -> u16 {
+        u16_at(w, 64)
     }
 }

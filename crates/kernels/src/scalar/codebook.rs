@@ -3,7 +3,7 @@
 use candor_quant::Format;
 
 use super::q8::{self, Blocks};
-use crate::codebook::{Block, Book};
+use crate::codebook::{Bits, Book};
 use crate::weights::Minima;
 
 impl<B: Book> Blocks for B {
@@ -13,14 +13,18 @@ impl<B: Book> Blocks for B {
     fn block(row: &[u8], index: usize) -> q8::Block {
         let w = &B::groups(row)[index / 8];
         let (factors, j) = (B::factors(w), index % 8);
-        let quants = match B::block(w, j) {
-            Block::Raised(words) => bytes(words).map(|raised| (i16::from(raised) - B::OFFSET) as i8),
-            Block::Signed(words, signs) => {
-                let magnitudes = bytes(words).map(|magnitude| magnitude as i8);
-                std::array::from_fn(|i| if signs >> i & 1 == 1 { -magnitudes[i] } else { magnitudes[i] })
+        let read = B::read(w);
+        let (bytes, bits) = (bytes(B::words(&read, j)), B::bits(&read, j));
+        let bit = |i: usize| (bits >> i & 1) as i8;
+        let quants = std::array::from_fn(|i| {
+            let raised = || (i16::from(bytes[i]) - B::OFFSET) as i8;
+            match B::BITS {
+                Bits::None => raised(),
+                Bits::Signs => bytes[i] as i8 * (1 - 2 * bit(i)),
+                Bits::Down => raised() + 1 - 2 * bit(i),
             }
-        };
-        let (scale, minima) = (B::scale(w), [0.0; 2]);
+        });
+        let (scale, minima) = (B::UNIT * candor_quant::half::f16_to_f32(B::scale(w)), [0.0; 2]);
         if B::HALVES {
             let factors = [factors[2 * j], factors[2 * j + 1]].map(i32::from);
             return q8::Block { quants, factors, scale, minima };

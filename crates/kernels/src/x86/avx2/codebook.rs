@@ -1,5 +1,6 @@
 //! Formats that are looked up: words of `crate::codebook` as registers.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use candor_quant::Format;
@@ -10,14 +11,21 @@ use super::halves::Halves;
 use super::k_halves::times_factors;
 use super::multiply::Multiply;
 use super::narrow::Narrow;
-use super::panel::Panel;
-use super::registers::{load_quants, store_256, store_ps};
+use super::panel::{Panel, stored, unroll};
+use super::registers::{load_256, load_quants, store_256, store_ps};
 use super::twos::four;
-use crate::codebook::{Block, Book, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Tq1_0, Tq2_0};
+use crate::codebook::{Bits, Book, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, Read};
+use crate::codebook::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Tq1_0, Tq2_0};
 
 /// A format and its panels.
 pub trait Paneled: Book<Group: Group> {
     type Panel<M: Multiply>: Filled;
+
+    /// The words of a block.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    unsafe fn load(read: &Self::Read, j: usize) -> __m256i;
 }
 
 /// A panel that takes weights of any format of its kind.
@@ -32,43 +40,90 @@ pub trait Filled: Panel {
     ///
     /// # Safety
     /// As above.
-    unsafe fn set_scales(&mut self, scales: [f32; 8], factors: [__m128i; 8]);
+    unsafe fn set_scales(&mut self, scales: [__m256; 8], factors: [__m128i; 8]);
 }
 
-impl Paneled for Iq1S {
-    type Panel<M: Multiply> = Narrow<M, 4, 16>;
+/// A format, its panel, and what loads a block.
+macro_rules! paneled {
+    ($($book:ident: $panel:ident<$depth:literal, $offset:literal>, $read:ident, $j:ident => $words:expr;)*) => {
+        $(impl Paneled for $book {
+            type Panel<M: Multiply> = $panel<M, $depth, $offset>;
+
+            #[inline]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            unsafe fn load($read: &Self::Read, $j: usize) -> __m256i {
+                $words
+            }
+        })*
+    };
 }
 
-impl Paneled for Iq1M {
-    type Panel<M: Multiply> = Halves<M, 2, 16>;
+paneled! {
+    Iq1S: Narrow<4, 16>, read, j => eights(&IQ1, read, j);
+    Iq1M: Halves<2, 16>, read, j => eights(&IQ1, read, j);
+    Iq2Xxs: Narrow<1, 64>, read, j => eights(&IQ2_XXS, read, j);
+    Iq2Xs: Halves<1, 64>, read, j => eights(&IQ2_XS, read, j);
+    Iq2S: Halves<1, 64>, read, j => eights(&IQ2_S, read, j);
+    Iq3Xxs: Narrow<1, 64>, read, j => fours(&IQ3_XXS, read, j);
+    Iq3S: Narrow<4, 16>, read, j => fours(&IQ3_S, read, j);
+    Tq1_0: Narrow<4, 1>, read, j => load_256(read, 32 * j);
+    Tq2_0: Narrow<4, 1>, read, j => load_256(read, 32 * j);
 }
 
-impl Paneled for Iq2Xxs {
-    type Panel<M: Multiply> = Narrow<M, 1, 64>;
+/// Four points of eight coordinates. By their instructions: the compiler would gather, which takes three times as long.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn eights<const N: usize>(book: &[u64; N], read: &Read<N>, j: usize) -> __m256i {
+    let (low, high): (__m128i, __m128i);
+    // SAFETY: the processor has AVX2, and a place of `Read<N>` is below `N`.
+    unsafe {
+        asm!(
+            "vmovq {low}, qword ptr [{book} + 8 * {a}]",
+            "vmovq {high}, qword ptr [{book} + 8 * {c}]",
+            "vmovhps {low}, {low}, qword ptr [{book} + 8 * {b}]",
+            "vmovhps {high}, {high}, qword ptr [{book} + 8 * {d}]",
+            low = out(xmm_reg) low,
+            high = out(xmm_reg) high,
+            book = in(reg) book.as_ptr(),
+            a = in(reg) read.place(4 * j),
+            b = in(reg) read.place(4 * j + 1),
+            c = in(reg) read.place(4 * j + 2),
+            d = in(reg) read.place(4 * j + 3),
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    _mm256_set_m128i(high, low)
 }
 
-impl Paneled for Iq2Xs {
-    type Panel<M: Multiply> = Halves<M, 1, 64>;
+/// Eight points of four.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn fours<const N: usize>(book: &[u32; N], read: &Read<N>, j: usize) -> __m256i {
+    _mm256_set_m128i(four_fours(book, read, 8 * j + 4), four_fours(book, read, 8 * j))
 }
 
-impl Paneled for Iq2S {
-    type Panel<M: Multiply> = Halves<M, 1, 64>;
-}
-
-impl Paneled for Iq3Xxs {
-    type Panel<M: Multiply> = Narrow<M, 1, 64>;
-}
-
-impl Paneled for Iq3S {
-    type Panel<M: Multiply> = Narrow<M, 4, 16>;
-}
-
-impl Paneled for Tq1_0 {
-    type Panel<M: Multiply> = Narrow<M, 4, 1>;
-}
-
-impl Paneled for Tq2_0 {
-    type Panel<M: Multiply> = Narrow<M, 4, 1>;
+/// Four points of four, from place `at`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn four_fours<const N: usize>(book: &[u32; N], read: &Read<N>, at: usize) -> __m128i {
+    let all: __m128i;
+    // SAFETY: as in `eights`.
+    unsafe {
+        asm!(
+            "vmovd {all}, dword ptr [{book} + 4 * {a}]",
+            "vpinsrd {all}, {all}, dword ptr [{book} + 4 * {b}], 1",
+            "vpinsrd {all}, {all}, dword ptr [{book} + 4 * {c}], 2",
+            "vpinsrd {all}, {all}, dword ptr [{book} + 4 * {d}], 3",
+            all = out(xmm_reg) all,
+            book = in(reg) book.as_ptr(),
+            a = in(reg) read.place(at),
+            b = in(reg) read.place(at + 1),
+            c = in(reg) read.place(at + 2),
+            d = in(reg) read.place(at + 3),
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    all
 }
 
 impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Filled for Narrow<M, DEPTH, OFFSET> {
@@ -82,7 +137,7 @@ impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Filled for Narrow<M, DE
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn set_scales(&mut self, scales: [f32; 8], factors: [__m128i; 8]) {
+    unsafe fn set_scales(&mut self, scales: [__m256; 8], factors: [__m128i; 8]) {
         let mut rows = [_mm256_setzero_ps(); 8];
         for r in 0..8 {
             rows[r] = scaled(scales[r], factors[r]);
@@ -104,7 +159,7 @@ impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Filled for Halves<M, DE
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn set_scales(&mut self, scales: [f32; 8], factors: [__m128i; 8]) {
+    unsafe fn set_scales(&mut self, scales: [__m256; 8], factors: [__m128i; 8]) {
         let mut rows = [_mm256_setzero_si256(); 8];
         for r in 0..8 {
             rows[r] = _mm256_cvtepi8_epi16(factors[r]);
@@ -112,7 +167,7 @@ impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Filled for Halves<M, DE
         for (block, factors) in transpose(rows).into_iter().enumerate() {
             self.set_factors(block, factors);
         }
-        self.scale = scales;
+        store_ps(&mut self.scale, transpose_ps(scales)[0]);
     }
 }
 
@@ -120,41 +175,53 @@ impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Filled for Halves<M, DE
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub fn factors<B: Book>(w: &B::Group) -> __m128i {
-    let [low, high] = std::array::from_fn(|half| {
-        let bytes: [i8; 8] = *B::factors(w)[8 * half..].first_chunk().expect("eight of sixteen");
-        i64::from_le_bytes(bytes.map(|factor| factor as u8))
-    });
-    _mm_set_epi64x(high, low)
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = B::factors(w);
+    _mm_setr_epi8(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+}
+
+/// The scale in every lane.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn scale<B: Book>(w: &B::Group) -> __m256 {
+    let half = _mm_cvtph_ps(_mm_cvtsi32_si128(B::scale(w).into()));
+    _mm256_broadcastss_ps(_mm_mul_ss(half, _mm_set_ss(B::UNIT)))
 }
 
 /// A scale times eight factors.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn scaled(scale: f32, factors: __m128i) -> __m256 {
-    _mm256_mul_ps(_mm256_set1_ps(scale), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(factors)))
-}
-
-/// Four words.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn words([a, b, c, d]: [u64; 4]) -> __m256i {
-    _mm256_set_epi64x(d as i64, c as i64, b as i64, a as i64)
+pub fn scaled(scale: __m256, factors: __m128i) -> __m256 {
+    _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(factors)))
 }
 
 /// Block `j` of weights.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn weights<B: Book>(w: &B::Group, j: usize) -> __m256i {
-    match B::block(w, j) {
-        Block::Raised(raised) => _mm256_sub_epi8(words(raised), _mm256_set1_epi8(B::OFFSET as i8)),
-        Block::Signed(magnitudes, signs) => {
-            let byte = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
-            let bits = _mm256_shuffle_epi8(_mm256_set1_epi32(signs as i32), byte);
-            let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201u64 as i64);
-            let minus = _mm256_cmpeq_epi8(_mm256_and_si256(bits, bit), bit);
-            _mm256_sub_epi8(_mm256_xor_si256(words(magnitudes), minus), minus)
+fn weights<B: Paneled>(read: &B::Read, j: usize) -> __m256i {
+    // SAFETY: this function has the features that `load` asks for.
+    let words = unsafe { B::load(read, j) };
+    let offset = _mm256_set1_epi8(B::OFFSET as i8);
+    match B::BITS {
+        Bits::None => _mm256_sub_epi8(words, offset),
+        Bits::Signs => {
+            let minus = spread(B::bits(read, j));
+            _mm256_sub_epi8(_mm256_xor_si256(words, minus), minus)
+        }
+        Bits::Down => {
+            let shift = _mm256_or_si256(spread(B::bits(read, j)), _mm256_set1_epi8(1));
+            _mm256_add_epi8(_mm256_sub_epi8(words, offset), shift)
         }
     }
+}
+
+/// All ones in each byte that has a bit.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn spread(bits: u32) -> __m256i {
+    let byte = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+    let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits.cast_signed()), byte);
+    let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201u64.cast_signed());
+    _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit)
 }
 
 impl<M: Multiply, B: Paneled> Quant<M> for B {
@@ -165,11 +232,13 @@ impl<M: Multiply, B: Paneled> Quant<M> for B {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
+        let mut read = B::read(w);
+        let read = stored(&mut read);
         let mut quants = [_mm256_setzero_si256(); 8];
-        for j in 0..8 {
-            quants[j] = weights::<B>(w, j);
-        }
-        let (scale, factors, minima) = (B::scale(w), factors::<B>(w), [_mm256_setzero_ps(); 2]);
+        unroll!(J, {
+            quants[J] = weights::<B>(read, J);
+        });
+        let (scale, factors, minima) = (scale::<B>(w), factors::<B>(w), [_mm256_setzero_ps(); 2]);
         if B::HALVES {
             let mut fours = [_mm256_setzero_si256(); 8];
             for j in 0..8 {
@@ -178,7 +247,7 @@ impl<M: Multiply, B: Paneled> Quant<M> for B {
             }
             // Four products of magnitudes up to 43 fit 16 bits.
             let sums = times_factors(fold_middle_halves(fours), factors);
-            return Products { sums, scale: _mm256_set1_ps(scale), minima };
+            return Products { sums, scale, minima };
         }
         // SAFETY: the caller promises what `signed` asks for.
         let sums = unsafe { M::signed(quants, x, x_sums) };
@@ -188,20 +257,24 @@ impl<M: Multiply, B: Paneled> Quant<M> for B {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        let (mut scales, mut all) = ([0.0; 8], [_mm_setzero_si128(); 8]);
+        let (mut scales, mut all) = ([_mm256_setzero_ps(); 8], [_mm_setzero_si128(); 8]);
         for r in 0..8 {
-            (scales[r], all[r]) = (B::scale(rows[r]), factors::<B>(rows[r]));
+            (scales[r], all[r]) = (scale::<B>(rows[r]), factors::<B>(rows[r]));
         }
         // SAFETY: this function has the features that both functions ask for.
         unsafe { panel.set_scales(scales, all) };
+        // Row by row, as they are read; then block by block.
+        let mut quants = [[_mm256_setzero_si256(); 8]; 8];
+        for r in 0..8 {
+            let mut read = B::read(rows[r]);
+            let read = stored(&mut read);
+            unroll!(J, {
+                quants[J][r] = _mm256_add_epi8(weights::<B>(read, J), _mm256_set1_epi8(B::OFFSET as i8));
+            });
+        }
         for block in 0..8 {
-            let mut quants = [_mm256_setzero_si256(); 8];
-            for r in 0..8 {
-                let offset = _mm256_set1_epi8(B::OFFSET as i8);
-                quants[r] = _mm256_add_epi8(weights::<B>(rows[r], block), offset);
-            }
             // SAFETY: as above.
-            unsafe { panel.fill(block, transpose(quants)) };
+            unsafe { panel.fill(block, transpose(quants[block])) };
         }
     }
 }

@@ -3,27 +3,26 @@
 use std::arch::x86_64::*;
 
 use super::row::{Row, both};
-use crate::codebook::{Block, Book};
-use crate::x86::avx2::codebook::{Paneled, factors, scaled};
+use crate::codebook::{Bits, Book};
+use crate::x86::avx2::codebook::{Paneled, factors, scale, scaled};
+use crate::x86::avx2::panel::stored;
 
 impl<B: Paneled> Row for B {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     unsafe fn quants(w: &<B as Book>::Group) -> [__m512i; 4] {
-        let mut quants = [_mm512_setzero_si512(); 4];
-        for i in 0..4 {
-            quants[i] = two::<B>(w, 2 * i);
-        }
-        quants
+        let mut read = B::read(w);
+        let read = stored(&mut read);
+        [two::<B>(read, 0), two::<B>(read, 2), two::<B>(read, 4), two::<B>(read, 6)]
     }
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     unsafe fn scales([a, b]: [&<B as Book>::Group; 2]) -> __m512 {
         if B::HALVES {
-            return both([_mm256_set1_ps(B::scale(a)), _mm256_set1_ps(B::scale(b))]);
+            return both([scale::<B>(a), scale::<B>(b)]);
         }
-        both([scaled(B::scale(a), factors::<B>(a)), scaled(B::scale(b), factors::<B>(b))])
+        both([scaled(scale::<B>(a), factors::<B>(a)), scaled(scale::<B>(b), factors::<B>(b))])
     }
 
     #[inline]
@@ -36,20 +35,18 @@ impl<B: Paneled> Row for B {
 /// Blocks `j` and `j + 1` with their offset.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn two<B: Book>(w: &B::Group, j: usize) -> __m512i {
-    let words = |[a, b, c, d]: [u64; 4], [e, f, g, h]: [u64; 4]| {
-        let [a, b, c, d, e, f, g, h] = [a, b, c, d, e, f, g, h].map(|word| word as i64);
-        _mm512_set_epi64(h, g, f, e, d, c, b, a)
-    };
-    match (B::block(w, j), B::block(w, j + 1)) {
-        (Block::Signed(first, low), Block::Signed(second, high)) => {
-            let magnitudes = words(first, second);
-            let offset = _mm512_set1_epi8(B::OFFSET as i8);
-            let minus = u64::from(low) | u64::from(high) << 32;
-            _mm512_mask_sub_epi8(_mm512_add_epi8(offset, magnitudes), minus, offset, magnitudes)
-        }
-        (Block::Raised(first) | Block::Signed(first, _), Block::Raised(second) | Block::Signed(second, _)) => {
-            words(first, second)
+fn two<B: Paneled>(read: &B::Read, j: usize) -> __m512i {
+    // SAFETY: this function has the features that `load` asks for.
+    let (first, second) = unsafe { (B::load(read, j), B::load(read, j + 1)) };
+    let words = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(first), second);
+    let bits = u64::from(B::bits(read, j)) | u64::from(B::bits(read, j + 1)) << 32;
+    let offset = _mm512_set1_epi8(B::OFFSET as i8);
+    match B::BITS {
+        Bits::None => words,
+        Bits::Signs => _mm512_mask_sub_epi8(_mm512_add_epi8(offset, words), bits, offset, words),
+        Bits::Down => {
+            let one = _mm512_set1_epi8(1);
+            _mm512_mask_sub_epi8(_mm512_add_epi8(words, one), bits, words, one)
         }
     }
 }
