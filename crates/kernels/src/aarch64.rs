@@ -61,6 +61,7 @@ fn mat<I: Integer>(format: Format) -> Option<MatKernels> {
         Format::Q5_1 => q8(q8::mat::<I, legacy::Q5_1, _>),
         Format::Q8_0 => q8(q8::mat::<I, legacy::Q8_0, _>),
         Format::Iq4Nl => q8(q8::mat::<I, legacy::Iq4Nl, _>),
+        Format::Mxfp4 => q8(q8::mat::<I, legacy::Mxfp4, _>),
         Format::Q2K => q8(q8::mat::<I, k_halves::Q2K, _>),
         Format::Q3K => q8(q8::mat::<I, k_halves::Q3K, _>),
         Format::Q4K => q8(q8::mat::<I, k_quants::Q4K, _>),

@@ -56,17 +56,19 @@ pub enum Bits {
     Down,
 }
 
-/// Places in a codebook of `N` points, and a bit for each weight.
+/// Places in a codebook of `N` points, and a bit for each weight. Aligned, since numbers are stored together and loaded one by
+/// one: a store across two lines of the cache would have to be waited for.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 pub struct Read<const N: usize> {
     /// Below `N`. Of points of eight coordinates there are 32, then zeros.
     places: [u16; 64],
-    pub bits: [u32; 8],
+    bits: [u32; 8],
 }
 
 impl<const N: usize> Read<N> {
     #[inline(always)]
-    fn new(mut places: [u16; 64], bits: [u32; 8]) -> Read<N> {
+    pub fn new(mut places: [u16; 64], bits: [u32; 8]) -> Read<N> {
         const { assert!(N.is_power_of_two() && N <= 1 << 16) };
         for place in &mut places {
             *place &= (N - 1) as u16;
@@ -218,16 +220,21 @@ impl Book for Iq2Xs {
 
     #[inline(always)]
     fn read(w: &[u8; 74]) -> Self::Read {
-        let (mut places, mut words) = ([0; 64], [0; 8]);
+        let (mut places, mut signs) = ([0; 64], [0; 32]);
         for i in 0..32 {
             places[i] = u16_at(w, 2 + 2 * i);
         }
-        for j in 0..8 {
-            for i in 0..4 {
-                words[j] |= u32::from(places[4 * j + i] >> 9) << (7 * i);
-            }
+        for i in 0..32 {
+            let seven = places[i] >> 9;
+            let folded = seven ^ seven >> 4;
+            let folded = folded ^ folded >> 2;
+            signs[i] = (seven | (folded ^ folded >> 1) << 7) as u8;
         }
-        Read::new(places, even_signs(words))
+        let mut words = [0; 8];
+        for j in 0..8 {
+            words[j] = u32_at(&signs, 4 * j);
+        }
+        Read::new(places, words)
     }
 
     #[inline(always)]

@@ -16,6 +16,12 @@ pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 1
 /// The 16 weights of MXFP4, whose scales are halved in turn.
 pub const FP4_VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
+/// MXFP4's scale, half of 2^(e - 127); the two smallest are subnormal.
+#[inline]
+pub fn half_power(e: u8) -> f32 {
+    f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
+}
+
 /// Row `o` of weights in rows of `row_bytes`. No closure: what a kernel with target features hands to `map` as one is called,
 /// not inlined.
 #[cfg(target_arch = "x86_64")]

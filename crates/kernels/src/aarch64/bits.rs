@@ -4,7 +4,6 @@ use std::arch::aarch64::*;
 
 use super::format::Eight;
 use super::registers::{load_i8, widen_halves};
-use crate::weights::IQ4_VALUES;
 
 /// The half-precision number at `at`, in every lane.
 #[inline]
@@ -49,11 +48,11 @@ pub fn join<const BITS: i32>(low: uint8x16_t, upper: uint8x16_t) -> uint8x16_t {
     vsliq_n_u8::<BITS>(low, upper)
 }
 
-/// What nibbles stand for in IQ4_NL and IQ4_XS.
+/// What nibbles stand for: the weights of IQ4_NL and IQ4_XS, or of MXFP4.
 #[inline]
 #[target_feature(enable = "neon")]
-pub fn look_up(bytes: uint8x16_t) -> [int8x16_t; 2] {
-    let table = load_i8(&IQ4_VALUES, 0);
+pub fn look_up(weights: &[i8; 16], bytes: uint8x16_t) -> [int8x16_t; 2] {
+    let table = load_i8(weights, 0);
     nibbles(bytes).map(|nibble| vqtbl1q_s8(table, nibble))
 }
 

@@ -7,6 +7,7 @@ use candor_quant::Format;
 use super::bits::{half_at, join, look_up, shift, signed, times_bytes, word_at};
 use super::format::{Plain, Quant, Scales, Shifted};
 use super::registers::load_u8;
+use crate::weights::IQ4_VALUES;
 
 /// Scales and minima of a block of 256 that begins with d, dmin and 12 packed bytes.
 ///
@@ -89,7 +90,7 @@ impl Quant<136> for Iq4Xs {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn quants(w: &[u8; 136], block: usize) -> [int8x16_t; 2] {
-        look_up(load_u8(w, 8 + block * 16))
+        look_up(&IQ4_VALUES, load_u8(w, 8 + block * 16))
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Formats whose blocks of 32 stand alone, each with its own scale: Q4_0 to Q8_0 and IQ4_NL.
+//! Formats whose blocks of 32 stand alone, each with its own scale: Q4_0 to Q8_0, IQ4_NL and MXFP4.
 //!
 //! Nibbles hold element `i` low and element `i + 16` high.
 
@@ -8,7 +8,8 @@ use candor_quant::Format;
 
 use super::bits::{join, look_up, nibbles, signed, word_at};
 use super::format::{Eight, Plain, Quant, Scales, Shifted};
-use super::registers::{load_u8, widen_halves};
+use super::registers::{load_f32, load_u8, widen_halves};
+use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 
 /// Eight half-precision numbers `stride` bytes apart.
 #[inline]
@@ -152,12 +153,37 @@ impl Quant<{ 8 * 18 }> for Iq4Nl {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn quants(w: &[u8; 8 * 18], block: usize) -> [int8x16_t; 2] {
-        look_up(load_u8(w, block * 18 + 2))
+        look_up(&IQ4_VALUES, load_u8(w, block * 18 + 2))
     }
 
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn scales(w: &[u8; 8 * 18]) -> Scales {
         Scales::plain(halves_at(w, 0, 18))
+    }
+}
+
+/// 4-bit floats: an exponent, 16 bytes.
+pub struct Mxfp4;
+
+impl Quant<{ 8 * 17 }> for Mxfp4 {
+    const FORMAT: Format = Format::Mxfp4;
+    const OFFSET: i8 = 0;
+    type Kind = Plain;
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn quants(w: &[u8; 8 * 17], block: usize) -> [int8x16_t; 2] {
+        look_up(&FP4_VALUES, load_u8(w, block * 17 + 1))
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn scales(w: &[u8; 8 * 17]) -> Scales {
+        let mut scales = [0.0; 8];
+        for j in 0..8 {
+            scales[j] = half_power(w[17 * j]);
+        }
+        Scales::plain([load_f32(&scales, 0), load_f32(&scales, 4)])
     }
 }

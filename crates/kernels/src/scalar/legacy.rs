@@ -5,7 +5,7 @@
 use candor_quant::Format;
 
 use super::q8::{Block, Blocks, f16_at};
-use crate::weights::{FP4_VALUES, IQ4_VALUES, Minima};
+use crate::weights::{FP4_VALUES, IQ4_VALUES, Minima, half_power};
 
 /// 4 bits less 8.
 pub struct Q4_0;
@@ -111,9 +111,4 @@ impl Blocks for Mxfp4 {
         let quants = std::array::from_fn(|i| FP4_VALUES[usize::from(nibble(&bytes[1..], i))]);
         plain(quants, half_power(bytes[0]), 0.0)
     }
-}
-
-/// Half of 2^(e - 127); the two smallest are subnormal.
-fn half_power(e: u8) -> f32 {
-    f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }

@@ -12,7 +12,7 @@ use super::k_halves::times_factors;
 use super::multiply::Multiply;
 use super::narrow::Narrow;
 use super::panel::{Panel, stored, unroll};
-use super::registers::{load_256, load_quants, store_256, store_ps};
+use super::registers::{load_256, load_quants, store_256, store_i16, store_ps};
 use super::twos::four;
 use crate::codebook::{Bits, Book, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, Read};
 use crate::codebook::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Tq1_0, Tq2_0};
@@ -20,6 +20,16 @@ use crate::codebook::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Tq1_0, Tq2_
 /// A format and its panels.
 pub trait Paneled: Book<Group: Group> {
     type Panel<M: Multiply>: Filled;
+
+    /// As [`Book::read`].
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn places(w: &Self::Group) -> Self::Read {
+        Self::read(w)
+    }
 
     /// The words of a block.
     ///
@@ -43,31 +53,63 @@ pub trait Filled: Panel {
     unsafe fn set_scales(&mut self, scales: [__m256; 8], factors: [__m128i; 8]);
 }
 
-/// A format, its panel, and what loads a block.
+/// A format, its panel, what loads a block, and how it is read, if the compiler makes less of the plain code.
 macro_rules! paneled {
-    ($($book:ident: $panel:ident<$depth:literal, $offset:literal>, $read:ident, $j:ident => $words:expr;)*) => {
+    ($($book:ident: $panel:ident<$depth:literal>, $read:ident, $j:ident => $words:expr $(, $w:ident => $places:expr)?;)*) => {
         $(impl Paneled for $book {
-            type Panel<M: Multiply> = $panel<M, $depth, $offset>;
+            type Panel<M: Multiply> = $panel<M, $depth, { <$book as Book>::OFFSET }>;
 
             #[inline]
             #[target_feature(enable = "avx2,fma,f16c")]
             unsafe fn load($read: &Self::Read, $j: usize) -> __m256i {
                 $words
             }
+
+            $(#[inline]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            unsafe fn places($w: &Self::Group) -> Self::Read {
+                $places
+            })?
         })*
     };
 }
 
 paneled! {
-    Iq1S: Narrow<4, 16>, read, j => eights(&IQ1, read, j);
-    Iq1M: Halves<2, 16>, read, j => eights(&IQ1, read, j);
-    Iq2Xxs: Narrow<1, 64>, read, j => eights(&IQ2_XXS, read, j);
-    Iq2Xs: Halves<1, 64>, read, j => eights(&IQ2_XS, read, j);
-    Iq2S: Halves<1, 64>, read, j => eights(&IQ2_S, read, j);
-    Iq3Xxs: Narrow<1, 64>, read, j => fours(&IQ3_XXS, read, j);
-    Iq3S: Narrow<4, 16>, read, j => fours(&IQ3_S, read, j);
-    Tq1_0: Narrow<4, 1>, read, j => load_256(read, 32 * j);
-    Tq2_0: Narrow<4, 1>, read, j => load_256(read, 32 * j);
+    Iq1S: Narrow<4>, read, j => eights(&IQ1, read, j);
+    Iq1M: Halves<2>, read, j => eights(&IQ1, read, j);
+    Iq2Xxs: Narrow<1>, read, j => eights(&IQ2_XXS, read, j);
+    Iq2Xs: Halves<1>, read, j => eights(&IQ2_XS, read, j);
+    Iq2S: Halves<1>, read, j => eights(&IQ2_S, read, j);
+    Iq3Xxs: Narrow<1>, read, j => fours(&IQ3_XXS, read, j);
+    Iq3S: Narrow<4>, read, j => fours(&IQ3_S, read, j), w => places_3s(w);
+    Tq1_0: Narrow<4>, read, j => load_256(read, 32 * j);
+    Tq2_0: Narrow<4>, read, j => load_256(read, 32 * j);
+}
+
+/// IQ3_S: bytes and a ninth bit.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn places_3s(w: &[u8; 110]) -> Read<512> {
+    let mut places = [[[0; 16]; 2]; 2];
+    for (half, places) in places.iter_mut().enumerate() {
+        let low = load_256(w, 2 + 32 * half);
+        let at = 66 + 4 * half;
+        let ninth = spread(u32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]]));
+        let ninth = _mm256_and_si256(ninth, _mm256_set1_epi8(1));
+        let [first, second] = [_mm256_unpacklo_epi8(low, ninth), _mm256_unpackhi_epi8(low, ninth)];
+        store_i16(&mut places[0], _mm256_permute2x128_si256::<0x20>(first, second));
+        store_i16(&mut places[1], _mm256_permute2x128_si256::<0x31>(first, second));
+    }
+    let mut all = [0; 64];
+    for (all, place) in all.iter_mut().zip(places.as_flattened().as_flattened()) {
+        *all = place.cast_unsigned();
+    }
+    let mut signs = [0; 8];
+    for j in 0..8 {
+        let at = 74 + 4 * j;
+        signs[j] = u32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]]);
+    }
+    Read::new(all, signs)
 }
 
 /// Four points of eight coordinates. By their instructions: the compiler would gather, which takes three times as long.
@@ -232,7 +274,8 @@ impl<M: Multiply, B: Paneled> Quant<M> for B {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
-        let mut read = B::read(w);
+        // SAFETY: this function has the features that `places` asks for.
+        let mut read = unsafe { B::places(w) };
         let read = stored(&mut read);
         let mut quants = [_mm256_setzero_si256(); 8];
         unroll!(J, {
@@ -266,7 +309,8 @@ impl<M: Multiply, B: Paneled> Quant<M> for B {
         // Row by row, as they are read; then block by block.
         let mut quants = [[_mm256_setzero_si256(); 8]; 8];
         for r in 0..8 {
-            let mut read = B::read(rows[r]);
+            // SAFETY: as above.
+            let mut read = unsafe { B::places(rows[r]) };
             let read = stored(&mut read);
             unroll!(J, {
                 quants[J][r] = _mm256_add_epi8(weights::<B>(read, J), _mm256_set1_epi8(B::OFFSET as i8));

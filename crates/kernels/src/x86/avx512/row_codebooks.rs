@@ -11,7 +11,8 @@ impl<B: Paneled> Row for B {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     unsafe fn quants(w: &<B as Book>::Group) -> [__m512i; 4] {
-        let mut read = B::read(w);
+        // SAFETY: this function has the features that `places` asks for.
+        let mut read = unsafe { B::places(w) };
         let read = stored(&mut read);
         [two::<B>(read, 0), two::<B>(read, 2), two::<B>(read, 4), two::<B>(read, 6)]
     }
