@@ -62,7 +62,7 @@ pub enum Bits {
 #[repr(align(64))]
 pub struct Read<const N: usize> {
     /// Below `N`. Of points of eight coordinates there are 32, then zeros.
-    places: [u16; 64],
+    places: [u64; 16],
     bits: [u32; 8],
 }
 
@@ -73,13 +73,24 @@ impl<const N: usize> Read<N> {
         for place in &mut places {
             *place &= (N - 1) as u16;
         }
-        Read { places, bits }
+        let mut words = [0; 16];
+        for i in 0..16 {
+            let [a, b, c, d] = [places[4 * i], places[4 * i + 1], places[4 * i + 2], places[4 * i + 3]].map(u64::from);
+            words[i] = a | b << 16 | c << 32 | d << 48;
+        }
+        Read { places: words, bits }
     }
 
     /// Place `i`, which is below `N`.
     #[inline(always)]
     pub fn place(&self, i: usize) -> usize {
-        usize::from(self.places[i])
+        (self.places[i / 4] >> (16 * (i % 4)) & 0xffff) as usize
+    }
+
+    /// Places `4 * i` to `4 * i + 3`, 16 bits each, the first one lowest.
+    #[inline(always)]
+    pub fn four(&self, i: usize) -> u64 {
+        self.places[i]
     }
 
     #[inline(always)]

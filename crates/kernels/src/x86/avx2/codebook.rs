@@ -11,7 +11,7 @@ use super::halves::Halves;
 use super::k_halves::times_factors;
 use super::multiply::Multiply;
 use super::narrow::Narrow;
-use super::panel::{Panel, stored, unroll};
+use super::panel::{Panel, unroll};
 use super::registers::{load_256, load_quants, store_256, store_i16, store_ps};
 use super::twos::four;
 use crate::codebook::{Bits, Book, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, Read};
@@ -112,11 +112,21 @@ fn places_3s(w: &[u8; 110]) -> Read<512> {
     Read::new(all, signs)
 }
 
+/// Four numbers of 16 bits. From one register: the compiler would fetch each from a vector.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn apart(mut four: u64) -> [u64; 4] {
+    // SAFETY: no instruction is emitted.
+    unsafe { asm!("/* {0} */", inout(reg) four, options(nomem, nostack, preserves_flags)) };
+    [four & 0xffff, four >> 16 & 0xffff, four >> 32 & 0xffff, four >> 48]
+}
+
 /// Four points of eight coordinates. By their instructions: the compiler would gather, which takes three times as long.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn eights<const N: usize>(book: &[u64; N], read: &Read<N>, j: usize) -> __m256i {
     let (low, high): (__m128i, __m128i);
+    let [a, b, c, d] = apart(read.four(j));
     // SAFETY: the processor has AVX2, and a place of `Read<N>` is below `N`.
     unsafe {
         asm!(
@@ -127,10 +137,7 @@ fn eights<const N: usize>(book: &[u64; N], read: &Read<N>, j: usize) -> __m256i 
             low = out(xmm_reg) low,
             high = out(xmm_reg) high,
             book = in(reg) book.as_ptr(),
-            a = in(reg) read.place(4 * j),
-            b = in(reg) read.place(4 * j + 1),
-            c = in(reg) read.place(4 * j + 2),
-            d = in(reg) read.place(4 * j + 3),
+            a = in(reg) a, b = in(reg) b, c = in(reg) c, d = in(reg) d,
             options(pure, readonly, nostack, preserves_flags),
         );
     }
@@ -141,14 +148,15 @@ fn eights<const N: usize>(book: &[u64; N], read: &Read<N>, j: usize) -> __m256i 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn fours<const N: usize>(book: &[u32; N], read: &Read<N>, j: usize) -> __m256i {
-    _mm256_set_m128i(four_fours(book, read, 8 * j + 4), four_fours(book, read, 8 * j))
+    _mm256_set_m128i(four_fours(book, read, 2 * j + 1), four_fours(book, read, 2 * j))
 }
 
-/// Four points of four, from place `at`.
+/// Four points of four.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn four_fours<const N: usize>(book: &[u32; N], read: &Read<N>, at: usize) -> __m128i {
+fn four_fours<const N: usize>(book: &[u32; N], read: &Read<N>, i: usize) -> __m128i {
     let all: __m128i;
+    let [a, b, c, d] = apart(read.four(i));
     // SAFETY: as in `eights`.
     unsafe {
         asm!(
@@ -158,10 +166,7 @@ fn four_fours<const N: usize>(book: &[u32; N], read: &Read<N>, at: usize) -> __m
             "vpinsrd {all}, {all}, dword ptr [{book} + 4 * {d}], 3",
             all = out(xmm_reg) all,
             book = in(reg) book.as_ptr(),
-            a = in(reg) read.place(at),
-            b = in(reg) read.place(at + 1),
-            c = in(reg) read.place(at + 2),
-            d = in(reg) read.place(at + 3),
+            a = in(reg) a, b = in(reg) b, c = in(reg) c, d = in(reg) d,
             options(pure, readonly, nostack, preserves_flags),
         );
     }
@@ -275,8 +280,8 @@ impl<M: Multiply, B: Paneled> Quant<M> for B {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn products(w: &Self::Group, x: &[i8; GROUP], x_sums: __m256i) -> Products {
         // SAFETY: this function has the features that `places` asks for.
-        let mut read = unsafe { B::places(w) };
-        let read = stored(&mut read);
+        let read = unsafe { B::places(w) };
+        let read = &read;
         let mut quants = [_mm256_setzero_si256(); 8];
         unroll!(J, {
             quants[J] = weights::<B>(read, J);
@@ -310,8 +315,8 @@ impl<M: Multiply, B: Paneled> Quant<M> for B {
         let mut quants = [[_mm256_setzero_si256(); 8]; 8];
         for r in 0..8 {
             // SAFETY: as above.
-            let mut read = unsafe { B::places(rows[r]) };
-            let read = stored(&mut read);
+            let read = unsafe { B::places(rows[r]) };
+            let read = &read;
             unroll!(J, {
                 quants[J][r] = _mm256_add_epi8(weights::<B>(read, J), _mm256_set1_epi8(B::OFFSET as i8));
             });

@@ -5,15 +5,14 @@ use std::arch::x86_64::*;
 use super::row::{Row, both};
 use crate::codebook::{Bits, Book};
 use crate::x86::avx2::codebook::{Paneled, factors, scale, scaled};
-use crate::x86::avx2::panel::stored;
 
 impl<B: Paneled> Row for B {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     unsafe fn quants(w: &<B as Book>::Group) -> [__m512i; 4] {
         // SAFETY: this function has the features that `places` asks for.
-        let mut read = unsafe { B::places(w) };
-        let read = stored(&mut read);
+        let read = unsafe { B::places(w) };
+        let read = &read;
         [two::<B>(read, 0), two::<B>(read, 2), two::<B>(read, 4), two::<B>(read, 6)]
     }
 
