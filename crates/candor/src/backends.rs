@@ -143,6 +143,16 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
     Ok(Placed { loaded, label, reason, over_budget, batch_invariant, batching: options.batching })
 }
 
+/// The GPU that options choose, if it is one.
+///
+/// # Errors
+/// If there is none where one is asked for, or it cannot be opened.
+#[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+pub(crate) fn only_gpu(options: &LoadOptions) -> Result<Option<Gpu>, Error> {
+    let backends = Backends::new(options)?;
+    if backends.gpus.len() == 1 { backends.gpu(0).map(Some) } else { Ok(None) }
+}
+
 /// Loads a part.
 struct Load<'a> {
     gguf: &'a Gguf,

@@ -8,7 +8,7 @@ use candor_gguf::{ByteOrder, Gguf};
 use candor_kernels::Kernels;
 use web_time::Instant;
 
-use crate::{Error, Model};
+use crate::{Error, LoadOptions, Model};
 
 /// What the processor can do at most with the kernels in use and a number of threads.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,18 @@ pub struct Ceilings {
     pub read: f64,
     /// Multiplications and additions of bytes per second, on registers, with the table's best instruction.
     pub multiply: f64,
+}
+
+/// What a GPU can do at most.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct GpuCeilings {
+    /// Bytes read from its memory per second.
+    pub read: f64,
+    /// Multiplications and additions per second, on registers, of the numbers that prompts are multiplied in.
+    pub multiply: f64,
+    /// Those numbers: `floats`, `halves` or `bytes`.
+    pub numbers: &'static str,
 }
 
 /// Memory that is read at least: much more than the last cache of most machines.
@@ -54,6 +66,21 @@ pub fn ceilings(model: &Model, threads: usize) -> Result<Ceilings, Error> {
     };
     let multiply = best(|| cpu.multiply_all(ROUNDS));
     Ok(Ceilings { isa: cpu.kernels().name, threads: cpu.threads(), read, multiply })
+}
+
+/// Measures what the GPU can do that the options choose, in about a second: one that is open already with the same options is
+/// taken as it is. `None` where they choose none, or several.
+///
+/// # Errors
+/// If the GPU cannot be opened, has no memory for it, or fails.
+pub fn gpu_ceilings(options: &LoadOptions) -> Result<Option<GpuCeilings>, Error> {
+    #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+    if let Some(gpu) = crate::backends::only_gpu(options)? {
+        let candor_gpu::Ceilings { read, multiply, numbers } = gpu.ceilings().map_err(candor_models::Error::from)?;
+        return Ok(Some(GpuCeilings { read, multiply, numbers }));
+    }
+    let _ = options;
+    Ok(None)
 }
 
 /// Tensors as they lie in memory, as many as it takes; none of a file that had to be copied.

@@ -52,7 +52,7 @@ pub use candor_tokenizer::{ChatContext, ChatTemplate, Message, Tokenizer};
 
 pub use adapter::Adapter;
 pub use backends::{BackendVisitor, chosen_gpus, devices, missing_on_gpus, visit_backend};
-pub use ceilings::{Ceilings, ceilings};
+pub use ceilings::{Ceilings, GpuCeilings, ceilings, gpu_ceilings};
 pub use device::{Device, DeviceInfo, GpuLayers, Offload, Placement};
 pub use embed::{EmbedOptions, Embedder, Overlong};
 pub use error::Error;

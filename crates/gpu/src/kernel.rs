@@ -2,6 +2,7 @@
 
 mod attend;
 mod function;
+mod probe;
 mod recur;
 mod source;
 
@@ -10,6 +11,7 @@ use candor_quant::Format;
 
 pub(crate) use attend::{Attend, Extras, Output, Sight};
 pub(crate) use function::Function;
+pub(crate) use probe::{Numbers, Probe};
 pub(crate) use recur::{Fading, Recur};
 
 /// A shader with its constants.
@@ -87,6 +89,8 @@ pub(crate) enum Kernel {
     Keep,
     Join,
     Recur(Recur),
+    #[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "what is timed there cannot be waited for"))]
+    Probe(Probe),
 }
 
 /// A norm of runs, and what follows on it.

@@ -10,6 +10,8 @@
 mod adapter;
 mod attention;
 mod buffer;
+#[cfg(not(target_arch = "wasm32"))]
+mod ceilings;
 mod compiled;
 mod constants;
 mod counters;
@@ -39,6 +41,8 @@ pub use adapter::adapters;
 pub use adapter::{AdapterInfo, adapters_async};
 pub use attention::Cache;
 pub use buffer::{Buf, Snapshot};
+#[cfg(not(target_arch = "wasm32"))]
+pub use ceilings::Ceilings;
 pub use counters::{Counters, Held, held};
 pub use error::Error;
 pub use experts::Routes;

@@ -15,7 +15,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{Adapter, LoadOptions, Model, Offload, tokenizer::CivilTime};
+use candor::{Adapter, GpuCeilings, LoadOptions, Model, Offload, tokenizer::CivilTime};
 use clap::error::ErrorKind;
 
 use crate::{
@@ -78,6 +78,14 @@ fn sources(args: &BenchArgs, line: &Line) -> Result<Vec<Source>, Error> {
     }
 }
 
+/// What the GPU can do at most on which a model lies; `None`, and said, if that cannot be measured.
+fn gpu_ceilings(options: &LoadOptions) -> Option<GpuCeilings> {
+    candor::gpu_ceilings(options).unwrap_or_else(|error| {
+        say!("note: what the GPU can do at most is not known: {error}");
+        None
+    })
+}
+
 /// A command on its way.
 struct Bench<'a> {
     plan: &'a Plan,
@@ -102,7 +110,7 @@ impl Bench<'_> {
             let options = LoadOptions { device, offload, threads, session, adapters, ..LoadOptions::default() };
             let model = source.clone().open_with(&options, self.progress)?.model;
             model.refuse_answers("candor bench")?;
-            if !self.tests(source, &model, site, printer)? {
+            if !self.tests(source, &model, (site, &options), printer)? {
                 return Ok(false);
             }
         }
@@ -114,7 +122,7 @@ impl Bench<'_> {
         &mut self,
         source: &Source,
         model: &Model,
-        site: &Site,
+        (site, options): (&Site, &LoadOptions),
         printer: &mut Printer<impl Write>,
     ) -> Result<bool, Error> {
         let subject = Subject::of(source.name(), model.gguf());
@@ -129,7 +137,9 @@ impl Bench<'_> {
         }
         self.say(format_args!("measuring what the machine can do"));
         let ceilings = candor::ceilings(model, site.threads as usize)?;
-        let place = Place { cpu: machine::processor(), ceilings, site: site.clone(), runner: Runner::of(model) };
+        let runner = Runner::of(model);
+        let gpu = if runner.is_gpu() { gpu_ceilings(options) } else { None };
+        let place = Place { cpu: machine::processor(), ceilings, gpu, site: site.clone(), runner };
         self.notes.push(place.note());
         if encodes && self.plan.tests.iter().any(|(_, test)| !test.encodes()) {
             say!("note: {} is an encoder: only prompts of one text are measured", subject.kind);

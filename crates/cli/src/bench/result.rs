@@ -1,6 +1,6 @@
 //! What a test gave: its samples, what it worked on, and the figures that follow from both.
 
-use candor::{Ceilings, Model, gguf::Gguf, ops::Work};
+use candor::{Ceilings, GpuCeilings, Model, gguf::Gguf, ops::Work};
 
 use super::plan::{Setup, Site, Test};
 use crate::show::summary::Summary;
@@ -23,6 +23,8 @@ pub struct Place {
     pub cpu: String,
     /// Kernels, threads, and what they can do at most.
     pub ceilings: Ceilings,
+    /// The same of the GPU, where one computes alone and could be measured.
+    pub gpu: Option<GpuCeilings>,
     /// As it was asked for.
     pub site: Site,
     pub runner: Runner,
@@ -33,6 +35,15 @@ pub struct Runner {
     label: String,
     gpu: bool,
     cpu: bool,
+}
+
+/// What a device can do at most per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Bytes that it reads.
+    pub read: f64,
+    /// Multiplications and additions.
+    pub multiply: f64,
 }
 
 /// A test and what it gave.
@@ -84,6 +95,11 @@ impl Runner {
         let has = |prefix| label.split("; ").any(|part| part.starts_with(prefix));
         Runner { gpu: has("gpu, "), cpu: has("cpu, "), label }
     }
+
+    /// Whether a GPU computes alone.
+    pub fn is_gpu(&self) -> bool {
+        self.gpu && !self.cpu
+    }
 }
 
 impl Place {
@@ -113,19 +129,31 @@ impl Place {
         }
     }
 
-    /// The processor's limits, where it computes alone: of other devices' nothing is known.
-    pub fn limits(&self) -> Option<&Ceilings> {
-        (self.runner.cpu && !self.runner.gpu).then_some(&self.ceilings)
+    /// The limits of what computes alone: the processor or a GPU. Of several devices together nothing is known.
+    pub fn limits(&self) -> Option<Limits> {
+        let Ceilings { read, multiply, .. } = self.ceilings;
+        match (self.runner.gpu, self.runner.cpu) {
+            (false, true) => Some(Limits { read, multiply }),
+            (true, false) => self.gpu.map(|GpuCeilings { read, multiply, .. }| Limits { read, multiply }),
+            _ => None,
+        }
     }
 
     /// What the shares of the table are of, or what computed where there are none.
     pub fn note(&self) -> String {
-        if self.limits().is_none() {
-            return self.runner.label.clone();
+        let Some(Limits { read, multiply }) = self.limits() else { return self.runner.label.clone() };
+        let (read, multiply) = (read / 1e9, multiply / 1e12);
+        match self.gpu {
+            Some(gpu) => {
+                let GpuCeilings { numbers, .. } = gpu;
+                format!("{}: reads {read:.1} GB/s, peak {multiply:.3} TOPS with {numbers}", self.runner.label)
+            }
+            None => {
+                let Ceilings { isa, threads, .. } = self.ceilings;
+                let noun = if threads == 1 { "thread" } else { "threads" };
+                format!("{}, {isa}, {threads} {noun}: reads {read:.1} GB/s, peak {multiply:.3} TOPS", self.cpu)
+            }
         }
-        let Ceilings { isa, threads, read, multiply, .. } = self.ceilings;
-        let (read, multiply, noun) = (read / 1e9, multiply / 1e12, if threads == 1 { "thread" } else { "threads" });
-        format!("{}, {isa}, {threads} {noun}: reads {read:.1} GB/s, peak {multiply:.3} TOPS", self.cpu)
     }
 }
 

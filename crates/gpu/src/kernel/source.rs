@@ -6,8 +6,8 @@ use candor_ops::NormKind;
 use candor_quant::Format;
 
 use super::{
-    ExpertRows, GateKind, Inputs, Kernel, KvKind, Norm, Output, ROW_GROUP, Route, SPLITS, Store, TOP_GROUP, TOP_SLICE,
-    Tile, rows_per_group,
+    ExpertRows, GateKind, Inputs, Kernel, KvKind, Norm, Numbers, Output, Probe, ROW_GROUP, Route, SPLITS, Store,
+    TOP_GROUP, TOP_SLICE, Tile, rows_per_group,
 };
 use crate::{Variant, format};
 
@@ -46,6 +46,7 @@ impl Kernel {
             Kernel::MatMul { tile: Tile::Halves, .. }
                 | Kernel::ExpertMul { tile: Tile::Halves, .. }
                 | Kernel::HeadMul { tile: Tile::Halves, .. }
+                | Kernel::Probe(Probe::Multiply(Numbers::Halves))
         )
     }
 
@@ -142,6 +143,7 @@ impl Kernel {
                 ];
                 (constants, recur.source())
             }
+            Kernel::Probe(probe) => (vec![], probe.source()),
             Kernel::Merge => (vec![number("WG", 64), number("SPLITS", SPLITS)], vec![reduce, shader!("merge")]),
         }
     }

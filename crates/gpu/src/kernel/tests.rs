@@ -60,7 +60,10 @@ fn all() -> Vec<Kernel> {
         Kernel::ExpertRows(ExpertRows::AddBias),
         Kernel::ExpertRows(ExpertRows::Scale),
         Kernel::SumExperts,
+        Kernel::Probe(Probe::Fill),
+        Kernel::Probe(Probe::Read),
     ];
+    kernels.extend([Numbers::Floats, Numbers::Halves, Numbers::Bytes].map(|n| Kernel::Probe(Probe::Multiply(n))));
     for format in format::DECODERS.iter().map(|decoder| decoder.format) {
         kernels.extend([Kernel::Embed(format), Kernel::AddPositions(format), Kernel::Unpack(format)]);
         for inputs in inputs_of(format) {
