@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Candor, llama.cpp and candle on the same files, in turn, and the ratios of their speeds as a Markdown table.
 
-usage: run.py MODEL.gguf... [--isa native|avx2] [-t THREADS] [-r ROUNDS] [--peers llama.cpp,candle] [--out FILE]
+usage: run.py MODEL.gguf... [--device cpu|gpu|NAME] [--isa native|avx2] [-t THREADS] [-r ROUNDS] [--out FILE]
 
-Needs Python 3.10, Rust, and a C++ compiler for llama.cpp. Candor is built from this tree, unless --candor names a
-binary. The peers lie under $CANDOR_PEERS (a folder candor-peers in the user's cache if unset): llama-cpp-python in a
-virtual environment per instruction set, candle's binary likewise. --venv names an environment that has llama-cpp-python
-already.
+On the processor (--device cpu, the default) Candor meets llama.cpp and candle; on a GPU (--device gpu, or the name that
+`candor devices` gives it) llama.cpp's Vulkan build, with CUDA's beside it where nvcc is at hand, or Metal's on macOS.
+All layers lie on the GPU, and a llama.cpp that puts fewer there is not compared with.
+
+Needs Python 3.10, Rust, CMake and a C++ compiler; for Vulkan its headers, SPIR-V's and glslc. Candor is built from this
+tree, unless --candor names a binary. The peers lie under $CANDOR_PEERS (a folder candor-peers in the user's cache if
+unset) and are built when they are first needed; --llama-bench names a llama-bench that is there already.
 
 Each round runs every program once on every test, each program in a process of its own: the same number of random tokens
 in each, the same threads, nothing sampled. llama.cpp runs with flash attention on and off; the faster of the two (by
@@ -19,61 +22,15 @@ import platform
 import shutil
 import statistics
 import subprocess
-import sys
 import time
 from pathlib import Path
 
+from llama_cpp import BACKENDS, LlamaBench, build, cache, run, say
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-LLAMA_CPP = "llama-cpp-python==0.3.36"
-# What a build for AVX2 is allowed to use, in CMake's and in rustc's words.
-AVX2_CMAKE = ["-DGGML_NATIVE=OFF", "-DGGML_AVX512=OFF"]
-AVX2_CMAKE += [f"-DGGML_{name}=ON" for name in ("AVX", "AVX2", "FMA", "F16C", "BMI2")]
+# What a build for AVX2 is allowed to use, in rustc's words.
 RUSTFLAGS = {"native": "-C target-cpu=native", "avx2": "-C target-feature=+avx,+avx2,+fma,+f16c,+bmi2"}
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-def run(command, **options):
-    """A command's stdout; what it says on stderr is shown if it fails."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr[-4000:]}")
-    return done.stdout
-
-
-def cache():
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("CANDOR_PEERS") or Path(base) / "candor-peers")
-
-
-def interpreter(folder):
-    return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-
-
-def environment(isa):
-    """The Python of an environment with llama-cpp-python for the instruction set, built if there is none."""
-    folder = cache() / f"venv-{isa}"
-    python = interpreter(folder)
-    has = lambda: subprocess.run([python, "-c", "import llama_cpp"], capture_output=True).returncode == 0
-    if python.exists() and has():
-        return python
-    say(f"building {LLAMA_CPP} for {isa} in {folder}: this takes a while")
-    run([sys.executable, "-m", "venv", folder])
-    run([python, "-m", "pip", "install", "-q", "--upgrade", "pip"])
-    flags = ["-DLLAVA_BUILD=OFF", *(["-DGGML_NATIVE=ON"] if isa == "native" else AVX2_CMAKE)]
-    for compiler in ("clang-19", "clang"):
-        plus = compiler.replace("clang", "clang++")
-        if shutil.which(compiler) and shutil.which(plus):
-            flags += [f"-DCMAKE_C_COMPILER={compiler}", f"-DCMAKE_CXX_COMPILER={plus}"]
-            break
-    # Flags of the caller come last and win.
-    flags += os.environ.get("CMAKE_ARGS", "").split()
-    variables = dict(os.environ, CMAKE_ARGS=" ".join(flags))
-    run([python, "-m", "pip", "install", "--no-cache-dir", "--no-binary", "llama-cpp-python", LLAMA_CPP], env=variables)
-    return python
 
 
 def candle(isa):
@@ -103,16 +60,22 @@ def tests(args):
 
 class Candor:
     def __init__(self, args):
-        self.args, self.facts, self.binary = args, {}, args.candor or candor()
+        self.args, self.facts, self.shares, self.binary = args, {}, {}, args.candor or candor()
         self.environment = dict(os.environ)
         self.environment.pop("CANDOR_ISA", None)
         if args.isa != "native":
             self.environment["CANDOR_ISA"] = args.isa
 
     def bench(self, model, *tests):
-        command = [self.binary, "bench", model, *tests, "-r", 1, "-t", self.args.threads, "-o", "json"]
+        where = ["-dev", self.args.device, *([] if self.args.device == "cpu" else ["-ngl", "all"])]
+        command = [self.binary, "bench", model, *tests, *where, "-r", 1, "-t", self.args.threads, "-o", "json"]
         results = json.loads(run(command, env=self.environment))
-        self.facts = results[0]
+        # An encoder has no tests at a depth.
+        self.facts = results[0] if results else self.facts
+        for test in results:
+            shares = [test[share] for share in ("share_of_read", "share_of_peak") if test[share] is not None]
+            if shares:
+                self.shares.setdefault((str(model), test["test"].replace(" @ d", "@")), []).append(shares[0])
         return {test["test"].replace(" @ d", "@"): test["samples_ns"][0] for test in results}
 
     def measure(self, model):
@@ -124,26 +87,21 @@ class Candor:
 
     def label(self):
         version = run([self.binary, "--version"]).strip()
+        if not shutil.which("git") or not (ROOT / ".git").exists():
+            return f"{version} (a binary), {self.what()}"
         commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
         dirty = subprocess.run(["git", "-C", ROOT, "status", "--porcelain"], capture_output=True, text=True).stdout
         state = ("a binary beside " if self.args.candor else "") + f"commit {commit.stdout.strip()}"
-        return f"{version} ({state}{' with changes' if dirty.strip() else ''}), {self.facts['isa']}"
+        return f"{version} ({state}{' with changes' if dirty.strip() else ''}), {self.what()}"
 
-
-class LlamaCpp:
-    def __init__(self, args, flash):
-        self.args, self.flash, self.facts = args, flash, {}
-        self.python = interpreter(args.venv) if args.venv else environment(args.isa)
-
-    def measure(self, model):
-        script = HERE / "llama_cpp_peer.py"
-        times = json.loads(run([self.python, script, model, self.args.threads, self.flash, *tests(self.args)]))
-        self.facts = {key: times.pop(key) for key in ("version", "system")}
-        return times
-
-    def label(self):
-        features = [word.removesuffix(" = 1") for word in self.facts["system"].split(" | ") if word.endswith(" = 1")]
-        return f"{self.facts['version']}, {' '.join(features).removeprefix('CPU : ')}"
+    def what(self):
+        """What computed, and what it can do at most, as `candor bench` found."""
+        facts = self.facts
+        what = facts["isa"] if self.args.device == "cpu" else facts["devices"]
+        if facts["read_bytes_per_s"] is None:
+            return what
+        limits = facts["read_bytes_per_s"] / 1e9, facts["peak_operations_per_s"] / 1e12
+        return f"{what}: reads {limits[0]:.0f} GB/s, peak {limits[1]:.3g} TOPS"
 
 
 class Candle:
@@ -194,7 +152,8 @@ def measure(model, programs, args):
 def compared(rounds, peer, test):
     """A peer's cells: its speed, and the median of the rounds' ratios with their range; empty if it did not run."""
     median = lambda program: statistics.median(speed(rounds, program, test))
-    best = max((name for name in rounds[0] if name.startswith(peer)), key=median, default=None)
+    flavours = (name for name in rounds[0] if name.rpartition(" ")[0] == peer or name == peer)
+    best = max((name for name in flavours if test in rounds[0][name]), key=median, default=None)
     if best is None:
         return ["", ""]
     pairs = zip(speed(rounds, "candor", test), speed(rounds, best, test))
@@ -204,26 +163,39 @@ def compared(rounds, peer, test):
     return [f"{median(best):.1f}{note}", f"**{statistics.median(ratios):.2f}** ({ratios[0]:.2f} to {ratios[-1]:.2f})"]
 
 
-def table(models, args):
-    """Heading and rows: file, test, Candor's speed, and each peer's with the ratio."""
-    peers = args.peers.split(",")
-    rows = [["file", "test", "Candor, t/s"] + [cell for peer in peers for cell in (f"{peer}, t/s", "ratio")]]
-    rows.append(["---"] * 2 + ["---:"] * (1 + 2 * len(peers)))
+def table(models, shares, args):
+    """Heading and rows: file, test, Candor's speed, its share of what the device can do, each peer's speed, the ratio."""
+    peers = args.peers
+    rows = [["file", "test", "Candor, t/s", "share"] + [cell for peer in peers for cell in (f"{peer}, t/s", "ratio")]]
+    rows.append(["---"] * 2 + ["---:"] * (2 + 2 * len(peers)))
     for model, rounds in models.items():
         # An encoder has prompts alone.
         for test in (test for test in tests(args) if test in rounds[0]["candor"]):
             ours = statistics.median(speed(rounds, "candor", test))
             theirs = [cell for peer in peers for cell in compared(rounds, peer, test)]
-            rows.append([model.name, test.replace("@", " @ d"), f"{ours:.1f}", *theirs])
+            share = shares.get((str(model), test))
+            share = f"{100 * statistics.median(share):.0f} %" if share else ""
+            rows.append([model.name, test.replace("@", " @ d"), f"{ours:.1f}", share, *theirs])
     return rows
 
 
+def driver(candor, device):
+    """The lines of `candor devices` that say what a GPU is and with which driver."""
+    devices = [found for found in json.loads(run([candor, "devices", "--json"])) if found["name"].startswith("gpu")]
+    named = [found for found in devices if found["name"] == device]
+    return [f"- {found['name']}: {found['device']}, {found['driver']}" for found in named or devices]
+
+
 def page(programs, rows, args):
-    machine = f"{programs['candor'].facts['cpu_info']}, {os.cpu_count()} processors, {platform.system()}"
+    candor = programs["candor"]
+    machine = f"{candor.facts['cpu_info']}, {os.cpu_count()} processors, {platform.system()}"
     # Both flavours of llama.cpp are one program.
     labels = list(dict.fromkeys(program.label() for program in programs.values() if program.facts))
-    how = f"{args.threads} threads, {args.rounds} rounds in turn, --isa {args.isa}, {time.strftime('%Y-%m-%d')}"
-    lines = [f"Machine: {machine}. {how}.", "", *(f"- {label}" for label in labels), ""]
+    where = f"--isa {args.isa}" if args.device == "cpu" else f"--device {args.device}, all layers"
+    how = f"{args.threads} threads, {args.rounds} rounds in turn, {where}, {time.strftime('%Y-%m-%d')}"
+    devices = [] if args.device == "cpu" else driver(candor.binary, args.device)
+    share = "The share is of what the device can do: of its read speed in decode, of its peak in prompts."
+    lines = [f"Machine: {machine}. {how}. {share}", "", *devices, *(f"- {label}" for label in labels), ""]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
@@ -238,33 +210,75 @@ def counts(text):
     return [positive(word) for word in text.split(",") if word]
 
 
+def usual_peers(device):
+    """Names of what is compared with where nobody says it."""
+    if device == "cpu":
+        return "llama.cpp,candle"
+    if platform.system() == "Darwin":
+        return "llama.cpp-metal"
+    return "llama.cpp-vulkan" + (",llama.cpp-cuda" if shutil.which("nvcc") else "")
+
+
+def usual(args):
+    """Fills in what depends on the device: tests with which llama.cpp's users compare GPUs, and peers."""
+    gpu = args.device != "cpu"
+    args.prompt = ([512, 4096] if gpu else [512, 2048]) if args.prompt is None else args.prompt
+    args.gen = (128 if gpu else 64) if args.gen is None else args.gen
+    args.depth = ([4096] if gpu else [1536]) if args.depth is None else args.depth
+    args.peers = (args.peers or usual_peers(args.device)).split(",")
+
+
+def peer(name, args):
+    """The programs of a peer, by their names in tables; `None` if there is no such peer."""
+    program, _, backend = name.partition("-")
+    given = dict(args.llama_bench).get(name)
+    backend = backend or "cpu"
+    builds = program == "llama.cpp" and backend in BACKENDS and (backend == "cpu") == (args.device == "cpu")
+    if given or builds:
+        binary = given or build(backend, args.isa)
+        flashes = ("on", "off") if args.flash == "both" else (args.flash,)
+        return {f"{name} {flash}": LlamaBench(binary, args, flash) for flash in flashes}
+    return {name: Candle(args)} if name == "candle" and args.device == "cpu" else None
+
+
+def named(text):
+    """`NAME=FILE`, or a FILE that is `llama.cpp`."""
+    name, _, file = text.rpartition("=")
+    return name or "llama.cpp", Path(file)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.gguf")
     parser.add_argument("--candor", type=Path, help="a binary instead of a build of this tree")
-    parser.add_argument("--isa", choices=["native", "avx2"], default="native", help="what all programs may use")
-    parser.add_argument("--venv", type=Path, help="an environment with llama-cpp-python built for that instruction set")
-    parser.add_argument("--peers", default="llama.cpp,candle", help="programs to compare with (default: %(default)s)")
+    parser.add_argument("-dev", "--device", default="cpu", help="cpu, gpu, or one of `candor devices`")
+    parser.add_argument("--isa", choices=["native", "avx2"], default="native", help="what processors may use")
+    parser.add_argument("--llama-bench", type=named, action="append", default=[], metavar="[NAME=]FILE",
+                        help="a llama-bench instead of a build for the peer NAME (default: llama.cpp)")
+    parser.add_argument("--llama-device", help="llama.cpp's name for the device (Vulkan1; default: its own choice)")
+    parser.add_argument("--peers", help="programs to compare with: llama.cpp and candle; on GPUs llama.cpp-vulkan, "
+                        "llama.cpp-cuda, llama.cpp-metal, or names of --llama-bench")
+    parser.add_argument("--flash", choices=["on", "off", "both"], default="both", help="llama.cpp's flash attention")
     parser.add_argument("-t", "--threads", type=positive, default=2)
-    parser.add_argument("-p", "--prompt", type=counts, default=[512, 2048], help="prompts (default: 512,2048)")
-    parser.add_argument("-n", "--gen", type=int, default=64, help="tokens to decode (default: %(default)s), 0 for none")
-    parser.add_argument("-d", "--depth", type=counts, default=[1536], help="depths, besides 0 (default: 1536)")
+    parser.add_argument("-p", "--prompt", type=counts, help="prompts (default: 512,2048; on GPUs 512,4096)")
+    parser.add_argument("-n", "--gen", type=int, help="tokens to decode (default: 64; on GPUs 128), 0 for none")
+    parser.add_argument("-d", "--depth", type=counts, help="depths, besides 0 (default: 1536; on GPUs 4096)")
     parser.add_argument("-r", "--rounds", type=positive, default=5)
     parser.add_argument("--out", type=Path, help="write the page to a file, too")
     args = parser.parse_args()
+    if args.llama_bench and not args.peers:
+        args.peers = ",".join(name for name, _ in args.llama_bench)
+    usual(args)
     programs = {"candor": Candor(args)}
-    for peer in args.peers.split(","):
-        if peer == "llama.cpp":
-            programs |= {f"llama.cpp {flash}": LlamaCpp(args, flash) for flash in ("on", "off")}
-        elif peer == "candle":
-            programs["candle"] = Candle(args)
-        else:
-            parser.error(f"--peers: expected llama.cpp or candle, got {peer}")
+    for name in args.peers:
+        programs |= peer(name, args) or parser.error(f"--peers: there is no {name} on {args.device}")
     models = {model: measure(model, programs, args) for model in args.models}
-    text = page(programs, table(models, args), args)
+    text = page(programs, table(models, programs["candor"].shares, args), args)
     print(text, end="")
     if args.out:
         args.out.write_text(text)
+    if all(not program.facts for name, program in programs.items() if name != "candor"):
+        raise SystemExit("no peer ran: there is nothing to compare with")
 
 
 if __name__ == "__main__":
