@@ -40,7 +40,7 @@ pub(crate) fn all() -> Vec<Found> {
         },
         info: DeviceInfo {
             name: format!("gpu{index}"),
-            driver: format!("{}, {}, {}", adapter.kind, adapter.backend, adapter.driver),
+            driver: format!("{}, {}, {}{}", adapter.kind, adapter.backend, adapter.driver, matrices(&adapter)),
             description: adapter.name,
             total_bytes: adapter.memory.map(|memory| memory.total),
             free_bytes: adapter.memory.and_then(|memory| memory.free),
@@ -50,10 +50,36 @@ pub(crate) fn all() -> Vec<Found> {
     found.collect()
 }
 
+#[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+fn matrices(adapter: &candor_gpu::AdapterInfo) -> &'static str {
+    if adapter.cooperative.is_some() { ", cooperative matrices" } else { "" }
+}
+
 /// None: the program was built without them.
 #[cfg(not(all(feature = "gpu", not(target_arch = "wasm32"))))]
 pub(crate) fn all() -> Vec<Found> {
     Vec::new()
+}
+
+impl LoadOptions {
+    /// The same but that GPUs multiply without cooperative matrices; `None` where none of them would take any.
+    pub fn without_cooperative(&self) -> Option<LoadOptions> {
+        #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+        {
+            let quick = |adapter: &candor_gpu::AdapterInfo| adapter.cooperative.is_some() && adapter.kind != "software";
+            let takes = self.gpu.cooperative
+                && match self.gpu.variant {
+                    Some(variant) => variant.cooperative.is_some(),
+                    None => candor_gpu::adapters().iter().any(quick),
+                };
+            takes.then(|| {
+                let gpu = candor_gpu::GpuOptions { cooperative: false, ..self.gpu.clone() };
+                LoadOptions { gpu, ..self.clone() }
+            })
+        }
+        #[cfg(not(all(feature = "gpu", not(target_arch = "wasm32"))))]
+        None
+    }
 }
 
 /// Those that options ask for: by name, or all of the best sort.

@@ -29,7 +29,7 @@ const EXACT_CACHE: SessionOptions =
     SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F32, values: KvFormat::F32 };
 
 /// Sums of floats alone, whatever else the adapter has.
-const EXACT: Variant = Variant { subgroups: false, int8_dot: false, f16: false };
+const EXACT: Variant = Variant { subgroups: false, int8_dot: false, f16: false, cooperative: None };
 
 /// Options for the first adapter there is; prints a reason and returns `None` where there is none.
 fn gpu(variant: Variant) -> Option<LoadOptions> {
@@ -225,15 +225,16 @@ fn quantized_logits_are_exact() {
 #[test]
 fn every_variant_runs_a_model() {
     let Some(fixtures) = fixtures() else { return };
-    for bits in 0..8 {
-        let [subgroups, int8_dot, f16] = [1, 2, 4].map(|bit| bits & bit != 0);
-        let variant = Variant { subgroups, int8_dot, f16 };
-        let Some(options) = gpu(EXACT) else { return };
-        if (subgroups && !adapters()[0].subgroups) || (f16 && !adapters()[0].f16) {
+    let Some(options) = gpu(EXACT) else { return };
+    let has = adapters()[0].clone();
+    for bits in 0..16 {
+        let [subgroups, int8_dot, f16, cooperative] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+        if (subgroups && !has.subgroups) || (f16 && !has.f16) || (cooperative && has.cooperative.is_none()) {
             continue;
         }
-        let gpu = GpuOptions { variant: Some(variant), ..options.gpu };
-        let options = LoadOptions { gpu, ..options };
+        let variant = Variant { subgroups, int8_dot, f16, cooperative: has.cooperative.filter(|_| cooperative) };
+        let gpu = GpuOptions { variant: Some(variant), ..options.gpu.clone() };
+        let options = LoadOptions { gpu, ..options.clone() };
         for (name, logits, block) in [
             ("qwen3", "logits_hf", false),
             ("quant-llama-F16", "logits_exact", false),
@@ -244,7 +245,8 @@ fn every_variant_runs_a_model() {
             let tokens = ids(&json(&folder.join("tokens.json"))["tokens"]);
             let expected = npy(&folder.join(format!("{logits}.npy")));
             for ubatch in [8, 512] {
-                let rounds = int8_dot && block || f16 && ubatch > 8 && name != "qwen3";
+                let bytes = int8_dot && block && (ubatch <= 8 || !cooperative);
+                let rounds = bytes || (f16 || cooperative) && ubatch > 8 && name != "qwen3";
                 let bound = match rounds {
                     true => 1.15 * json(&folder.join("meta.json"))["nmse_llamacpp_vs_exact_dequant"].as_f64().unwrap(),
                     false => 1e-9,

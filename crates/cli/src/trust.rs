@@ -9,7 +9,7 @@ use crate::{config::folders, errors::Error, open::Source, output::say};
 ///
 /// # Errors
 /// If a GPU that was asked for computes wrongly, or does not run.
-pub fn settle(source: &Source, options: LoadOptions) -> Result<LoadOptions, Error> {
+pub fn settle(source: &Source, mut options: LoadOptions) -> Result<LoadOptions, Error> {
     if !matches!(options.device, Device::Auto | Device::Gpu) {
         return Ok(options);
     }
@@ -19,7 +19,7 @@ pub fn settle(source: &Source, options: LoadOptions) -> Result<LoadOptions, Erro
         return Ok(options);
     }
     let folder = folders().map(|folders| folders.cache_dir().join("gpus"));
-    let found = match trust::gpus(&gguf, &options, folder.as_deref()) {
+    let (found, without) = match trust::settled(&gguf, &mut options, folder.as_deref()) {
         Ok(found) => found,
         Err(error) if options.device == Device::Auto => {
             say!("warning: {error}: using the processor");
@@ -27,6 +27,9 @@ pub fn settle(source: &Source, options: LoadOptions) -> Result<LoadOptions, Erro
         }
         Err(error) => return Err(error.into()),
     };
+    if without {
+        say!("warning: a GPU computes wrongly with cooperative matrices and rightly without: prompts take longer");
+    }
     choose(found, options)
 }
 

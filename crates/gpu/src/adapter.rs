@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use wgpu::{Adapter, Backends, DeviceType, Features, Instance, InstanceDescriptor};
 
-use crate::{AdapterChoice, Error, Memory};
+use crate::{AdapterChoice, Cooperative, Error, Memory};
 
 /// An adapter, for people to read.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +27,8 @@ pub struct AdapterInfo {
     pub subgroups: bool,
     /// Whether it computes in half precision.
     pub f16: bool,
+    /// Its cooperative matrices, if it has some of halves that are summed as floats.
+    pub cooperative: Option<Cooperative>,
 }
 
 impl AdapterInfo {
@@ -48,6 +50,7 @@ impl AdapterInfo {
             max_buffer: limits.max_buffer_size,
             subgroups: features.contains(Features::SUBGROUP),
             f16: features.contains(Features::SHADER_F16),
+            cooperative: Cooperative::of(adapter),
         }
     }
 }

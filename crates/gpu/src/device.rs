@@ -8,15 +8,15 @@ use std::time::Duration;
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType,
     BufferDescriptor, BufferUsages, ComputePipeline, ComputePipelineDescriptor, DeviceDescriptor, ErrorFilter,
-    ErrorScopeGuard, ExperimentalFeatures, MemoryHints, PipelineLayoutDescriptor, PollType, Queue,
-    ShaderModuleDescriptor, ShaderSource, ShaderStages, Trace,
+    ErrorScopeGuard, MemoryHints, PipelineLayoutDescriptor, PollType, Queue, ShaderModuleDescriptor, ShaderSource,
+    ShaderStages, Trace,
 };
 
 use crate::compiled::Compiled;
 use crate::counters::Account;
 use crate::fault::Fault;
 use crate::kernel::{Access, Kernel, bindings};
-use crate::{Dequant, Error, GpuOptions, Variant, adapter};
+use crate::{Dequant, Error, GpuOptions, Variant, adapter, cooperative};
 
 /// A device, its queue and the pipelines compiled so far.
 #[derive(Debug)]
@@ -80,13 +80,14 @@ impl Device {
     async fn open(options: &GpuOptions) -> Result<Device, Error> {
         let adapter = adapter::choose(adapter::instance(), options.adapter.as_ref()).await?;
         let info = adapter.get_info();
-        let variant = options.variant.unwrap_or_else(|| Variant::of(&adapter));
+        let mut variant = options.variant.unwrap_or_else(|| Variant::of(&adapter));
+        variant.cooperative = variant.cooperative.filter(|_| options.cooperative);
         let limits = adapter.limits();
         let descriptor = DeviceDescriptor {
             label: Some("candor"),
             required_features: variant.features(&adapter)?,
             required_limits: limits.clone(),
-            experimental_features: ExperimentalFeatures::disabled(),
+            experimental_features: cooperative::experimental(variant.cooperative),
             memory_hints: MemoryHints::Performance,
             trace: Trace::Off,
         };

@@ -126,7 +126,7 @@ pub(crate) fn chosen(gpu: &mut Gpu, routes: &Routes, out: &mut Vec<(u32, f32)>) 
 pub(crate) fn products(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, routes: &Routes) {
     let variant = gpu.device.variant;
     let sorted = routes.sorted.as_ref().filter(|_| routes.is_sorted());
-    let wants = |w: &Weight| takes_bytes(w, variant);
+    let wants = |w: &Weight| takes_bytes(w, variant, sorted.is_none());
     let rounded = products.iter().any(|(_, w)| wants(w)).then(|| Rounded::new(gpu, x));
     // Inputs are a row for each choice, or for all choices of a token.
     let shared = if x.rows == routes.choices() { 1 } else { routes.used };

@@ -29,7 +29,7 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, heads: u
 fn products(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, heads: usize) {
     let variant = gpu.device.variant;
     let few = x.rows <= MAT_VEC_ROWS;
-    let rounded = takes_bytes(w, variant).then(|| Rounded::new(gpu, x));
+    let rounded = takes_bytes(w, variant, few).then(|| Rounded::new(gpu, x));
     let (storage, stride, inputs) = match &rounded {
         Some(rounded) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
         None => (&x.storage, x.quads(), Inputs::Floats),

@@ -147,6 +147,8 @@ pub(crate) enum Tile {
     Halves,
     /// Packed bytes: inputs are rounded to them before.
     Bytes,
+    /// Halves, as cooperative matrices.
+    Cooperative,
 }
 
 /// What becomes of a product.

@@ -3,8 +3,8 @@
 //! [`Gpu`] implements [`candor_ops::Prims`] and [`candor_ops::Ops`]. Operations are recorded into one compute pass that
 //! is submitted when something is read back; `record.rs` says how, `kernel.rs` lists the shaders, `format.rs` the
 //! tensor formats. Nothing here knows a model, and nothing falls back to the processor. What is `unsafe` is to ask the
-//! drivers for their memory (`memory/`) and their products (`packed.rs`), and to give them back shaders that they compiled
-//! before (`compiled.rs`).
+//! drivers for their memory (`memory/`) and their products (`packed.rs`), to give them back shaders that they compiled
+//! before (`compiled.rs`), and to have shaders with cooperative matrices (`cooperative.rs`).
 #![deny(unsafe_code)]
 
 mod adapter;
@@ -14,6 +14,7 @@ mod buffer;
 mod ceilings;
 mod compiled;
 mod constants;
+mod cooperative;
 mod counters;
 mod device;
 mod error;
@@ -43,6 +44,7 @@ pub use attention::Cache;
 pub use buffer::{Buf, Snapshot};
 #[cfg(not(target_arch = "wasm32"))]
 pub use ceilings::Ceilings;
+pub use cooperative::Cooperative;
 pub use counters::{Counters, Held, held};
 pub use error::Error;
 pub use experts::Routes;

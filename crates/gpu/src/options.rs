@@ -31,6 +31,8 @@ pub struct GpuOptions {
     pub adapter: Option<AdapterChoice>,
     /// The ways of computing; `None` takes what the adapter has.
     pub variant: Option<Variant>,
+    /// Whether cooperative matrices may be taken, where the variant has them: a driver may have them wrong and all else right.
+    pub cooperative: bool,
     /// Weights in formats without a shader.
     pub dequant: Dequant,
     /// Most bytes of a weight in one buffer; `None` takes the device's limit. Larger weights are split by rows.
@@ -62,6 +64,7 @@ impl Default for GpuOptions {
         GpuOptions {
             adapter: None,
             variant: None,
+            cooperative: true,
             dequant: Dequant::Refuse,
             part_bytes: None,
             cache: None,

@@ -24,7 +24,7 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, store: S
 pub(crate) fn all(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, store: Store) {
     let few = x.rows <= MAT_VEC_ROWS;
     let variant = gpu.device.variant;
-    let wants = |w: &Weight| takes_bytes(w, variant);
+    let wants = |w: &Weight| takes_bytes(w, variant, few);
     let rounded = products.iter().any(|(_, w)| wants(w)).then(|| Rounded::new(gpu, x));
     for (out, w) in products {
         out.rows = x.rows;
@@ -36,19 +36,21 @@ pub(crate) fn all(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, 
     }
 }
 
-/// Whether a matrix's inputs are rounded to bytes.
-pub(crate) fn takes_bytes(w: &Weight, variant: Variant) -> bool {
-    variant.int8_dot && w.format.block_len() > 1
+/// Whether a matrix's inputs, few or many, are rounded to bytes.
+pub(crate) fn takes_bytes(w: &Weight, variant: Variant, few: bool) -> bool {
+    variant.int8_dot && w.format.block_len() > 1 && (few || variant.cooperative.is_none())
 }
 
 /// How many inputs of a matrix are held.
 pub(crate) fn tile_of(w: &Weight, variant: Variant) -> Tile {
-    if takes_bytes(w, variant) {
-        return Tile::Bytes;
-    }
     // The range of BF16 is what it is there for, and F32 is for those who want it exact.
-    let halves = variant.f16 && !matches!(w.format, Format::F32 | Format::Bf16);
-    if halves { Tile::Halves } else { Tile::Floats }
+    let narrow = !matches!(w.format, Format::F32 | Format::Bf16);
+    match variant {
+        _ if takes_bytes(w, variant, false) => Tile::Bytes,
+        Variant { cooperative: Some(_), .. } if narrow => Tile::Cooperative,
+        Variant { f16: true, .. } if narrow => Tile::Halves,
+        _ => Tile::Floats,
+    }
 }
 
 /// Inputs in blocks of 32 signed bytes with a scale.

@@ -2,7 +2,7 @@
 
 use wgpu::{Adapter, DeviceType, Features};
 
-use crate::{Error, packed};
+use crate::{Cooperative, Error, cooperative, packed};
 
 /// Ways of computing. Sums differ in their order; 8-bit and half inputs also round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -13,6 +13,9 @@ pub struct Variant {
     pub int8_dot: bool,
     /// Many inputs of a product, and the weights, are held as halves in workgroup memory, but where they are rounded to 8 bits.
     pub f16: bool,
+    /// Many inputs of a product, and the weights, are halves, and multiplied as cooperative matrices; bytes and plain halves are
+    /// then left to few inputs. `None` does without.
+    pub cooperative: Option<Cooperative>,
 }
 
 impl Variant {
@@ -26,6 +29,7 @@ impl Variant {
             subgroups: features.contains(Features::SUBGROUP),
             int8_dot: packed::multiplies_bytes(adapter) && hardware,
             f16: hardware && features.contains(Features::SHADER_F16),
+            cooperative: Cooperative::of(adapter).filter(|_| hardware),
         }
     }
 
@@ -42,6 +46,13 @@ impl Variant {
                 return Err(Error::Feature { adapter: adapter.get_info().name, feature });
             }
             features.set(flag, wanted);
+        }
+        if self.cooperative.is_some() {
+            if self.cooperative != Cooperative::of(adapter) {
+                let feature = "cooperative matrices of that size";
+                return Err(Error::Feature { adapter: adapter.get_info().name, feature });
+            }
+            features |= cooperative::FEATURES;
         }
         Ok(features)
     }

@@ -95,6 +95,28 @@ pub fn gpus(gguf: &Gguf, options: &LoadOptions, folder: Option<&Path>) -> Result
     chosen.into_iter().map(trust).collect()
 }
 
+/// [`gpus`], and where that finds fault with one, or fails, once more without cooperative matrices, which drivers are likelier to
+/// have wrong than all else. If that goes well, the options are without them from then on, and the second value is true.
+///
+/// # Errors
+/// As [`gpus`].
+pub fn settled(gguf: &Gguf, options: &mut LoadOptions, folder: Option<&Path>) -> Result<(Vec<Trust>, bool), Error> {
+    let found = gpus(gguf, options, folder);
+    let is_right = |found: &Result<Vec<Trust>, Error>| {
+        found.as_ref().is_ok_and(|found| found.iter().all(|trust| trust.failure.is_none()))
+    };
+    if is_right(&found) {
+        return Ok((found?, false));
+    }
+    let Some(without) = options.without_cooperative() else { return Ok((found?, false)) };
+    let again = gpus(gguf, &without, folder);
+    if !is_right(&again) {
+        return Ok((found?, false));
+    }
+    *options = without;
+    Ok((again?, true))
+}
+
 /// Runs the first layers of a model, as many as have all that any of them has, and its head on a GPU.
 fn check(gguf: &Gguf, options: &LoadOptions, device: &DeviceInfo) -> Result<Operations, Error> {
     let config = Config::from_gguf(gguf)?;
@@ -174,6 +196,9 @@ fn fingerprint(gguf: &Gguf, options: &LoadOptions) -> Result<String, Error> {
     let architecture = gguf.metadata().str("general.architecture")?;
     let (keys, values) = (options.session.keys, options.session.values);
     let mut text = format!("{architecture:?} {:?} {keys:?} {values:?}", config.heads);
+    if options.without_cooperative().is_some() {
+        text.push_str(" cooperative");
+    }
     let line = |name: &str, shape: &[u64], format: Format| format!("\n{name} {shape:?} {}", format.name());
     text.extend(gguf.tensors().iter().map(|tensor| line(&tensor.name, &tensor.shape, tensor.format)));
     Ok(hex(&text))

@@ -29,8 +29,15 @@ impl Kernel {
     pub(crate) fn source(self, variant: Variant) -> String {
         let (constants, pieces) = self.parts(variant);
         let mut source = String::new();
-        if self.has_halves() {
+        let tile = self.tile();
+        let probe = self == Kernel::Probe(Probe::Multiply(Numbers::Halves));
+        if probe || matches!(tile, Some(Tile::Halves | Tile::Cooperative)) {
             source.push_str("enable f16;\n");
+        }
+        if tile == Some(Tile::Cooperative) {
+            // naga takes what functions return, and the number of a subgroup, for different within a subgroup, and refuses
+            // matrices behind branches on them. That it is asked about derivatives is naga's name for all of this.
+            source.push_str("enable wgpu_cooperative_matrix;\ndiagnostic(off, derivative_uniformity);\n");
         }
         for (name, value) in constants {
             let _ = writeln!(source, "const {name} = {value};");
@@ -39,15 +46,12 @@ impl Kernel {
         source
     }
 
-    /// Whether it can only be compiled where shaders have half precision.
-    fn has_halves(self) -> bool {
-        matches!(
-            self,
-            Kernel::MatMul { tile: Tile::Halves, .. }
-                | Kernel::ExpertMul { tile: Tile::Halves, .. }
-                | Kernel::HeadMul { tile: Tile::Halves, .. }
-                | Kernel::Probe(Probe::Multiply(Numbers::Halves))
-        )
+    /// Its tiles, which say what a device must have.
+    pub(super) fn tile(self) -> Option<Tile> {
+        match self {
+            Kernel::MatMul { tile, .. } | Kernel::ExpertMul { tile, .. } | Kernel::HeadMul { tile, .. } => Some(tile),
+            _ => None,
+        }
     }
 
     fn parts(self, variant: Variant) -> Parts {
@@ -67,10 +71,11 @@ impl Kernel {
                 few_inputs(shader!("mat_vec_heads"), (format, rows, inputs), variant)
             }
             Kernel::MatMul { format, tile, store } => {
-                (vec![add(store)], many_inputs(shader!("mat_mul_all"), format, tile))
+                let (constants, pieces) = many_inputs(shader!("mat_mul_all"), format, tile, variant);
+                ([constants, vec![add(store)]].concat(), pieces)
             }
-            Kernel::ExpertMul { format, tile } => (vec![], many_inputs(shader!("mat_mul_experts"), format, tile)),
-            Kernel::HeadMul { format, tile } => (vec![], many_inputs(shader!("mat_mul_heads"), format, tile)),
+            Kernel::ExpertMul { format, tile } => many_inputs(shader!("mat_mul_experts"), format, tile, variant),
+            Kernel::HeadMul { format, tile } => many_inputs(shader!("mat_mul_heads"), format, tile, variant),
             Kernel::Pad => (vec![], vec![shader!("pad")]),
             Kernel::Route(route) => route_source(route, reduce),
             Kernel::Group { experts } => (vec![number("EXPERTS", experts)], vec![shader!("group")]),
@@ -170,14 +175,34 @@ fn few_inputs(which: &'static str, (format, rows, inputs): (Format, u32, Inputs)
 }
 
 /// A product in tiles.
-fn many_inputs(which: &'static str, format: Format, tile: Tile) -> Vec<&'static str> {
+fn many_inputs(which: &'static str, format: Format, tile: Tile, variant: Variant) -> Parts {
     let product = match tile {
         Tile::Floats => &[shader!("mat_mul"), shader!("mat_mul_f32")][..],
         Tile::Halves => &[shader!("mat_mul"), shader!("mat_mul_f16")],
         Tile::Bytes => &[shader!("mat_mul_bytes")],
+        Tile::Cooperative => &[shader!("mat_mul_cooperative"), shader!("mat_mul_f16")],
     };
-    [&[which], product, decode(format)].concat()
+    let pieces = [&[which], product, decode(format)].concat();
+    match variant.cooperative.filter(|_| tile == Tile::Cooperative) {
+        Some(cooperative) => {
+            let matrices = if cooperative.side == 16 { MATRICES_16 } else { MATRICES_8 };
+            let constants = vec![number("WG", cooperative.invocations()), number("BLOCK", cooperative.side)];
+            (constants, [pieces, vec![matrices]].concat())
+        }
+        None => (vec![], pieces),
+    }
 }
+
+const MATRICES_8: &str = "
+alias Inputs = coop_mat8x8<f16, A>;
+alias Weights = coop_mat8x8<f16, B>;
+alias Sums = coop_mat8x8<f32, C>;
+";
+const MATRICES_16: &str = "
+alias Inputs = coop_mat16x16<f16, A>;
+alias Weights = coop_mat16x16<f16, B>;
+alias Sums = coop_mat16x16<f32, C>;
+";
 
 fn route_source(route: Route, reduce: &'static str) -> Parts {
     let Route { gate, experts, used, biased } = route;

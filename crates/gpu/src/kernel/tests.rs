@@ -6,7 +6,8 @@ use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::*;
-use crate::{Variant, format};
+use crate::cooperative::MEMORY;
+use crate::{Cooperative, Variant, format};
 
 /// Numbers are multiplied as they are.
 fn inputs_of(format: Format) -> Vec<Inputs> {
@@ -15,7 +16,7 @@ fn inputs_of(format: Format) -> Vec<Inputs> {
 
 fn tiles_of(format: Format) -> impl Iterator<Item = Tile> {
     let bytes = (format.block_len() > 1).then_some(Tile::Bytes);
-    [Tile::Floats, Tile::Halves].into_iter().chain(bytes)
+    [Tile::Floats, Tile::Halves, Tile::Cooperative].into_iter().chain(bytes)
 }
 
 const FUNCTIONS: [Function; 14] = [
@@ -122,9 +123,11 @@ fn all() -> Vec<Kernel> {
 fn every_shader_is_valid_for_vulkan_metal_and_dx12() {
     let mut seen = HashSet::new();
     for kernel in all() {
-        for bits in 0..8 {
-            let [subgroups, int8_dot, f16] = [1, 2, 4].map(|bit| bits & bit != 0);
-            let source = kernel.source(Variant { subgroups, int8_dot, f16 });
+        for bits in 0..16 {
+            let [subgroups, int8_dot, f16, large] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+            let (side, subgroup) = if large { (16, 32) } else { (8, 8) };
+            let cooperative = Some(Cooperative { side, subgroup });
+            let source = kernel.source(Variant { subgroups, int8_dot, f16, cooperative });
             if !seen.insert(source.clone()) {
                 continue;
             }
@@ -132,12 +135,19 @@ fn every_shader_is_valid_for_vulkan_metal_and_dx12() {
                 .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&source)));
             let info = Validator::new(
                 ValidationFlags::all(),
-                Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SHADER_FLOAT16,
+                Capabilities::SUBGROUP
+                    | Capabilities::SHADER_FLOAT16_IN_FLOAT32
+                    | Capabilities::SHADER_FLOAT16
+                    | Capabilities::COOPERATIVE_MATRIX,
             )
             .validate(&module)
             .unwrap_or_else(|error| panic!("{kernel:?}: {error:?}"));
             let spirv = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
             spv::write_vec(&module, &info, &spirv, None).unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
+            // DX12 has no cooperative matrices, and Metal's are read from scalars: neither is offered them.
+            if kernel.tile() == Some(Tile::Cooperative) {
+                continue;
+            }
             let metal = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..msl::Options::default() };
             msl::write_string(&module, &info, &metal, &msl::PipelineOptions::default())
                 .unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
@@ -151,6 +161,20 @@ fn every_shader_is_valid_for_vulkan_metal_and_dx12() {
                 .write(&module, &info, None)
                 .unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
         }
+    }
+}
+
+/// As much workgroup memory as every device has, and as adapters are asked for.
+#[test]
+fn cooperative_matrices_fit_workgroup_memory() {
+    for side in [8, 16] {
+        let variant = Variant { cooperative: Some(Cooperative { side, subgroup: 32 }), ..Variant::default() };
+        let kernel = Kernel::MatMul { format: Format::Q4K, tile: Tile::Cooperative, store: Store::Set };
+        let module = naga::front::wgsl::parse_str(&kernel.source(variant)).unwrap();
+        let shared = module.global_variables.iter().filter(|(_, global)| global.space == naga::AddressSpace::WorkGroup);
+        let bytes: u32 = shared.map(|(_, global)| module.types[global.ty].inner.size(module.to_ctx())).sum();
+        assert_eq!(bytes, MEMORY, "matrices of {side}");
+        assert!(bytes <= wgpu::Limits::defaults().max_compute_workgroup_storage_size);
     }
 }
 

@@ -91,9 +91,10 @@ enum Seen {
 
 fn seen(gpu: &Gpu, format: Format, is_few: bool) -> Seen {
     let wide = matches!(format, Format::F32 | Format::Bf16);
+    let cooperative = gpu.variant().cooperative.is_some();
     match is_few {
-        _ if gpu.variant().int8_dot && format.block_len() > 1 => Seen::Bytes,
-        false if gpu.variant().f16 && !wide => Seen::Halves,
+        _ if gpu.variant().int8_dot && format.block_len() > 1 && (is_few || !cooperative) => Seen::Bytes,
+        false if (gpu.variant().f16 || cooperative) && !wide => Seen::Halves,
         _ => Seen::Exact,
     }
 }

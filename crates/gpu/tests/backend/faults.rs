@@ -1,6 +1,6 @@
 //! What goes wrong is told, and does not hang or panic.
 
-use candor_gpu::{AdapterChoice, Gpu, GpuOptions};
+use candor_gpu::{AdapterChoice, Cooperative, Gpu, GpuOptions, Variant, adapters};
 use candor_ops::Prims;
 use candor_testing::backend::{read, upload};
 
@@ -21,6 +21,26 @@ fn a_buffer_that_no_device_holds_is_told_at_the_end_of_the_step() {
     assert_eq!(read(&mut gpu, &x).len(), 8);
     assert_eq!(gpu.finish().expect_err("still").to_string(), message);
     gpu.clone().finish().expect("other sessions go on");
+}
+
+#[test]
+fn cooperative_matrices_that_are_not_there_are_named() {
+    let Some(options) = options() else { return };
+    let variant = Variant { cooperative: Some(Cooperative { side: 32, subgroup: 1 }), ..Variant::default() };
+    let with = GpuOptions { variant: Some(variant), ..options };
+    let message = Gpu::new(&with).expect_err("not there").to_string();
+    assert!(message.contains("cooperative matrices of that size"), "{message}");
+    let gpu = Gpu::new(&GpuOptions { cooperative: false, ..with }).expect("the adapter opens");
+    assert_eq!(gpu.variant(), Variant::default());
+}
+
+/// Emulated GPUs are no quicker with them.
+#[test]
+fn an_emulated_gpu_takes_no_cooperative_matrices_by_itself() {
+    let Some(options) = options() else { return };
+    if adapters()[0].kind == "software" {
+        assert_eq!(Gpu::new(&options).expect("the adapter opens").variant().cooperative, None);
+    }
 }
 
 #[test]

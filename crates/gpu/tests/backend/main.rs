@@ -13,9 +13,10 @@ mod recurrent;
 mod rows;
 mod top;
 
-use std::sync::Mutex;
+use std::io::Write;
+use std::sync::{Mutex, Once};
 
-use candor_gpu::{AdapterChoice, Gpu, GpuOptions, Variant, adapters};
+use candor_gpu::{AdapterChoice, Cooperative, Gpu, GpuOptions, Variant, adapters};
 use candor_testing::{backend::bits, has_gpu};
 
 /// Options for the first adapter.
@@ -33,22 +34,42 @@ fn backends() -> Vec<(String, Gpu)> {
     let adapter = &adapters()[0];
     let choices = |has: bool| if has { &[false, true][..] } else { &[false] };
     let mut opened = Vec::new();
+    let mut variants = Vec::new();
     for &int8_dot in choices(true) {
         for &f16 in choices(adapter.f16) {
             for &subgroups in choices(adapter.subgroups) {
-                let variant = Variant { subgroups, int8_dot, f16 };
-                let options = GpuOptions { variant: Some(variant), ..options.clone() };
-                opened.push((format!("{variant:?}"), Gpu::new(&options).expect("the adapter opens")));
+                variants.push(Variant { subgroups, int8_dot, f16, cooperative: None });
             }
         }
+    }
+    // All that adapters with cooperative matrices choose, and nothing else.
+    if let Some(cooperative) = cooperative() {
+        let all = |has| Variant { subgroups: has, int8_dot: has, f16: has, cooperative: Some(cooperative) };
+        variants.extend([false, true].map(all));
+    }
+    for variant in variants {
+        let options = GpuOptions { variant: Some(variant), ..options.clone() };
+        opened.push((format!("{variant:?}"), Gpu::new(&options).expect("the adapter opens")));
     }
     OPEN.lock().expect("nobody panics here").extend(opened.iter().map(|(_, gpu)| gpu.clone()));
     opened
 }
 
+/// Cooperative matrices of the first adapter; said once where it has none.
+fn cooperative() -> Option<Cooperative> {
+    static SAID: Once = Once::new();
+    let cooperative = adapters().first()?.cooperative;
+    if cooperative.is_none() {
+        SAID.call_once(|| {
+            let _ = writeln!(std::io::stderr(), "skipped: cooperative matrices, which the adapter has not");
+        });
+    }
+    cooperative
+}
+
 /// Those that differ where no matrix is: with subgroups and without.
 fn vector_backends() -> Vec<(String, Gpu)> {
-    let plain = |gpu: &Gpu| !gpu.variant().int8_dot && !gpu.variant().f16;
+    let plain = |gpu: &Gpu| !gpu.variant().int8_dot && !gpu.variant().f16 && gpu.variant().cooperative.is_none();
     backends().into_iter().filter(|(_, gpu)| plain(gpu)).collect()
 }
 

@@ -58,9 +58,10 @@ fn check(gpu: &mut Gpu, name: &str, tensor: &Tensor, rows: usize, seed: u64) {
     let x = Random(seed).floats(rows * tensor.cols);
     let case = format!("{}, {rows} rows, {name}, seed {seed}", tensor.name);
     let got = product(gpu, tensor, &x);
-    let bytes = gpu.variant().int8_dot && tensor.rows > 1 && tensor.format.block_len() > 1;
+    let (few, cooperative) = (rows <= 8, gpu.variant().cooperative.is_some());
+    let bytes = gpu.variant().int8_dot && tensor.rows > 1 && tensor.format.block_len() > 1 && (few || !cooperative);
     let wide = matches!(tensor.format, Format::F32 | Format::Bf16) || tensor.rows == 1;
-    let halves = gpu.variant().f16 && rows > 8 && !bytes && !wide;
+    let halves = (gpu.variant().f16 || cooperative) && !few && !bytes && !wide;
     let (seen, weights) = match () {
         () if bytes => (in_bytes(&x), tensor.clone()),
         () if halves => (as_halves(&x), in_halves(tensor)),

@@ -20,7 +20,16 @@ use candor_testing::{Random, Tiny};
 const PROMPT: [u32; 12] = [1, 262, 270, 5, 300, 262, 8, 281, 35, 290, 263, 275];
 
 /// Products of bytes, which a software adapter does not choose by itself.
-const BYTES: Variant = Variant { subgroups: false, int8_dot: true, f16: false };
+const BYTES: Variant = Variant { subgroups: false, int8_dot: true, f16: false, cooperative: None };
+
+/// Cooperative matrices, which a software adapter does not choose either; `None`, and a reason, where it has none.
+fn matrices() -> Option<Variant> {
+    let cooperative = adapters().first()?.cooperative;
+    if cooperative.is_none() {
+        let _ = writeln!(std::io::stderr(), "skipped: the adapter has no cooperative matrices");
+    }
+    cooperative.map(|cooperative| Variant { cooperative: Some(cooperative), ..Variant::default() })
+}
 
 /// [`gpu`], but with this way of computing.
 fn gpu_with(variant: Option<Variant>, edits: &[ShaderEdit]) -> Option<LoadOptions> {

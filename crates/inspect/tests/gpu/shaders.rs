@@ -7,11 +7,11 @@ use candor_inspect::{
     file::TraceWriter,
     import::{ReadOptions, read},
     record::{Selection, record},
-    trust,
+    trust::{self, Source},
     verify::{Depth, Prompt, Verdict, VerifyOptions, verify_opened},
 };
 
-use crate::{BYTES, PROMPT, gpu, gpu_with, model};
+use crate::{BYTES, PROMPT, gpu, gpu_with, matrices, model};
 
 /// A fault, the architecture that has the operation, and what must be named.
 struct Fault {
@@ -157,10 +157,65 @@ const FAULTS_OF_BYTES: &[Fault] = &[
     },
 ];
 
+/// Those of products in cooperative matrices.
+const FAULTS_OF_MATRICES: &[Fault] = &[
+    Fault {
+        name: "cooperative matrices: the upper half twice",
+        arch: "llama",
+        edits: &[edit("MatMul { format: Q4_0, tile: Cooperative", "input + BLOCK * LINE + k", "input + k")],
+        class: "matmul3 Q4_0",
+        value: "Qcur.mul_mat-0",
+        known: None,
+    },
+    Fault {
+        name: "cooperative matrices: weights that lie across",
+        arch: "llama",
+        edits: &[edit("MatMul { format: Q4_0, tile: Cooperative", "coopLoad<Weights>", "coopLoadT<Weights>")],
+        class: "matmul3 Q4_0",
+        value: "Qcur.mul_mat-0",
+        known: None,
+    },
+];
+
 /// All of them, each with the way of computing that has its shader.
 fn faults() -> impl Iterator<Item = (Option<Variant>, &'static Fault)> {
     let of_bytes = FAULTS_OF_BYTES.iter().map(|fault| (Some(BYTES), fault));
-    FAULTS.iter().map(|fault| (None, fault)).chain(of_bytes)
+    let of_matrices =
+        matrices().into_iter().flat_map(|variant| FAULTS_OF_MATRICES.iter().map(move |fault| (Some(variant), fault)));
+    FAULTS.iter().map(|fault| (None, fault)).chain(of_bytes).chain(of_matrices)
+}
+
+/// What passes without faults.
+fn healthy() -> impl Iterator<Item = (&'static str, Option<Variant>)> {
+    [("llama", None), ("qwen3", None), ("llama", Some(BYTES))]
+        .into_iter()
+        .chain(matrices().map(|it| ("llama", Some(it))))
+}
+
+/// A driver whose cooperative matrices are wrong is done without them, and only then: what else is wrong stays so.
+#[test]
+fn wrong_cooperative_matrices_are_done_without() {
+    let Some(variant) = matrices() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let settled = |edits| {
+        let mut options = gpu_with(Some(variant), edits)?;
+        let gguf = model("llama", Format::Q4_0);
+        let (found, without) = trust::settled(&gguf, &mut options, Some(folder.path())).unwrap();
+        assert_eq!(options.gpu.cooperative, !without);
+        Some((found[0].failure.is_none(), without, found[0].source))
+    };
+    // Verdicts are those of the driver, with cooperative matrices and without.
+    for source in [Source::Verified, Source::Remembered] {
+        assert_eq!(settled(FAULTS_OF_MATRICES[0].edits), Some((true, true, source)));
+    }
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    assert_eq!(settled(&[]), Some((true, false, Source::Verified)));
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    assert_eq!(settled(FAULTS[1].edits), Some((false, false, Source::Verified)));
+    // Nor does a shader that is not compiled keep the GPU from being used.
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    let broken = [edit("MatMul { format: Q4_0, tile: Cooperative", "coopMultiplyAdd(", "multiplyAdd(")];
+    assert_eq!(settled(&broken), Some((true, true, Source::Verified)));
 }
 
 #[test]
@@ -181,7 +236,7 @@ fn a_broken_shader_fails_verify_by_the_name_of_its_operation() {
         let failure = found[0].failure.as_deref().unwrap_or_else(|| panic!("{name}: trusted"));
         assert!(failure.starts_with(class), "{name}: {failure}");
     }
-    for (arch, variant) in [("llama", None), ("qwen3", None), ("llama", Some(BYTES))] {
+    for (arch, variant) in healthy() {
         let Some(load) = gpu_with(variant, &[]) else { return };
         let options = VerifyOptions { load, prompt: Prompt::Ids(PROMPT.to_vec()), ..Default::default() };
         let report = verify_opened(model(arch, Format::Q4_0), &[], &options).unwrap();
@@ -214,7 +269,7 @@ fn a_broken_shader_is_named_by_diagnose() {
         assert_eq!(first.as_deref(), Some(*value), "{name}");
         assert!(known.is_none_or(|known| found.contains(&known)), "{name}: {found:?}");
     }
-    for (arch, variant) in [("llama", None), ("qwen3", None), ("llama", Some(BYTES))] {
+    for (arch, variant) in healthy() {
         let Some(report) = diagnosed(arch, variant, &[]) else { return };
         assert_eq!(report.first_wrong, None, "{arch}, {variant:?}");
     }

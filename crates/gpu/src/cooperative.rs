@@ -1,0 +1,114 @@
+//! Cooperative matrices: which an adapter has, and that wgpu is told so.
+#![allow(unsafe_code)]
+
+use wgpu::{
+    Adapter, Backend, CooperativeMatrixProperties, CooperativeScalarType, ExperimentalFeatures, Features, Limits,
+};
+
+use crate::kernel::TILE;
+
+/// Square matrices of halves that the invocations of a subgroup multiply together, and sum as floats.
+///
+/// A shader's workgroup is as many of the largest subgroups as it has work for, so that there are enough subgroups, and whole
+/// ones, however large a driver makes them; those that are too many only fetch weights and inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cooperative {
+    /// Rows and columns of a matrix: 8 or 16.
+    pub side: u32,
+    /// Most invocations of a subgroup.
+    pub subgroup: u32,
+}
+
+/// Bytes of workgroup memory that the shader has at most: two rows of 32 halves and 8 more for each of a tile's, and a matrix
+/// of floats for each subgroup that sums.
+pub(crate) const MEMORY: u32 = 2 * TILE * 80 + TILE * TILE / 4 * 4;
+
+impl Cooperative {
+    /// The largest that the adapter has and the shader fits.
+    ///
+    /// Vulkan's alone: DX12 and browsers have none through wgpu, and Metal's are read from scalars, not vectors.
+    pub(crate) fn of(adapter: &Adapter) -> Option<Cooperative> {
+        let info = adapter.get_info();
+        if info.backend != Backend::Vulkan || !adapter.features().contains(FEATURES) {
+            return None;
+        }
+        Cooperative::among(&adapter.cooperative_matrix_properties(), info.subgroup_max_size, &adapter.limits())
+    }
+
+    fn among(has: &[CooperativeMatrixProperties], subgroup: u32, limits: &Limits) -> Option<Cooperative> {
+        let most = limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x);
+        let sides = [16, 8].into_iter().filter(|_| MEMORY <= limits.max_compute_workgroup_storage_size);
+        sides.map(|side| Cooperative { side, subgroup }).find(|found| {
+            let is_it = |matrix: &CooperativeMatrixProperties| {
+                [matrix.m_size, matrix.n_size, matrix.k_size] == [found.side; 3]
+                    && (matrix.ab_type, matrix.cr_type) == (CooperativeScalarType::F16, CooperativeScalarType::F32)
+                    && !matrix.saturating_accumulation
+            };
+            found.invocations() <= most && has.iter().any(is_it)
+        })
+    }
+
+    /// Invocations of a workgroup: a subgroup sums two by two matrices of a tile.
+    pub(crate) fn invocations(self) -> u32 {
+        (TILE / (2 * self.side)).pow(2) * self.subgroup
+    }
+}
+
+/// What a device must have for it: subgroups are counted, and weights are halves.
+pub(crate) const FEATURES: Features =
+    Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(Features::SUBGROUP).union(Features::SHADER_F16);
+
+/// What wgpu wants to be told before it compiles shaders with cooperative matrices.
+pub(crate) fn experimental(cooperative: Option<Cooperative>) -> ExperimentalFeatures {
+    if cooperative.is_none() {
+        return ExperimentalFeatures::disabled();
+    }
+    // SAFETY: what wgpu does not check is that a matrix lies within the memory that it is loaded from or stored to. The one
+    // shader that has such matrices has them in workgroup memory alone, at places that follow from constants and the number of
+    // the subgroup, which is checked; nothing from outside moves them.
+    unsafe { ExperimentalFeatures::enabled() }
+}
+
+#[cfg(test)]
+mod tests {
+    use CooperativeScalarType::{F16, F32, I32};
+
+    use super::*;
+
+    fn matrix(
+        [m, n, k]: [u32; 3],
+        ab: CooperativeScalarType,
+        cr: CooperativeScalarType,
+    ) -> CooperativeMatrixProperties {
+        let (m_size, n_size, k_size) = (m, n, k);
+        CooperativeMatrixProperties { m_size, n_size, k_size, ab_type: ab, cr_type: cr, saturating_accumulation: false }
+    }
+
+    #[test]
+    fn the_largest_square_ones_of_halves_summed_as_floats_are_taken() {
+        let limits = Limits::defaults();
+        let among = |has: &[CooperativeMatrixProperties], subgroup| Cooperative::among(has, subgroup, &limits);
+        let (large, small) = (matrix([16; 3], F16, F32), matrix([8; 3], F16, F32));
+        let found = |side, subgroup| Some(Cooperative { side, subgroup });
+        assert_eq!(among(&[small, matrix([16; 3], F16, F16), large], 32), found(16, 32));
+        assert_eq!(among(&[large], 64), found(16, 64));
+        assert_eq!(among(&[large, small], 8), found(16, 8));
+        assert_eq!(among(&[small], 8), found(8, 8));
+        // 16 subgroups of 32 and four of 128 are more invocations than a workgroup has by these limits.
+        assert_eq!(among(&[small], 32), None);
+        assert_eq!(among(&[large], 128), None);
+        for other in [
+            matrix([16; 3], F16, F16),
+            matrix([16; 3], F32, F32),
+            matrix([16; 3], I32, I32),
+            matrix([8, 16, 16], F16, F32),
+            matrix([16, 8, 16], F16, F32),
+            matrix([16, 16, 8], F16, F32),
+            CooperativeMatrixProperties { saturating_accumulation: true, ..large },
+        ] {
+            assert_eq!(among(&[other], 32), None, "{other:?}");
+        }
+        let little = Limits { max_compute_workgroup_storage_size: MEMORY - 1, ..limits.clone() };
+        assert_eq!(Cooperative::among(&[large], 32, &little), None);
+    }
+}
