@@ -190,6 +190,31 @@ fn integer_sums_are_exact_where_all_weights_are_at_an_end() {
     }
 }
 
+/// Each power of two that MXFP4 has, the two subnormal ones too: a weight of one nibble times an input of 1 is what decoding says.
+#[test]
+fn every_scale_of_mxfp4_is_the_decoders() {
+    const COLS: usize = 256;
+    let x = Q8Rows {
+        cols: COLS,
+        quants: &std::array::from_fn::<i8, COLS, _>(|i| i8::from(i == 64)),
+        scales: &[1.0; COLS / 32],
+        sums: &std::array::from_fn::<i16, { COLS / 16 }, _>(|i| i16::from(i == 4)),
+    };
+    for table in Kernels::available() {
+        let kernels = (table.mat)(Format::Mxfp4).expect("every table has it");
+        for exponent in 0..=255u8 {
+            let mut row = [[0; 17]; COLS / 32];
+            row[2] = std::array::from_fn(|i| if i == 0 { exponent } else { 0x21 });
+            let row = row.as_flattened();
+            let mut decoded = [0.0; COLS];
+            Format::Mxfp4.decode(row, &mut decoded);
+            let mut out = [f32::NAN];
+            (kernels.mat)(OutTile { values: &mut out, stride: 1 }, row, 1, Activations::Q8(x));
+            assert_eq!(out[0].to_bits(), decoded[64].to_bits(), "{}: exponent {exponent}", table.name);
+        }
+    }
+}
+
 #[test]
 fn bad_scales_spread_to_their_outputs_alone() {
     for table in Kernels::available() {

@@ -12,25 +12,42 @@ impl<B: Book> Blocks for B {
 
     fn block(row: &[u8], index: usize) -> q8::Block {
         let w = &B::groups(row)[index / 8];
-        let (factors, j) = (B::factors(w), index % 8);
-        let read = B::read(w);
-        let (bytes, bits) = (bytes(B::words(&read, j)), B::bits(&read, j));
-        let bit = |i: usize| (bits >> i & 1) as i8;
-        let quants = std::array::from_fn(|i| {
-            let raised = || (i16::from(bytes[i]) - B::OFFSET) as i8;
-            match B::BITS {
-                Bits::None => raised(),
-                Bits::Signs => bytes[i] as i8 * (1 - 2 * bit(i)),
-                Bits::Down => raised() + 1 - 2 * bit(i),
-            }
-        });
-        let (scale, minima) = (B::UNIT * candor_quant::half::f16_to_f32(B::scale(w)), [0.0; 2]);
-        if B::HALVES {
-            let factors = [factors[2 * j], factors[2 * j + 1]].map(i32::from);
-            return q8::Block { quants, factors, scale, minima };
-        }
-        q8::Block { quants, factors: [1; 2], scale: scale * f32::from(factors[j]), minima }
+        block::<B>(&B::read(w), &B::factors(w), unit::<B>(w), index % 8)
     }
+
+    // A group is read once for all of its blocks.
+    fn fill(blocks: &mut [q8::Block], row: &[u8], first: usize) {
+        for (blocks, w) in blocks.chunks_mut(8).zip(&B::groups(row)[first / 8..]) {
+            let (read, factors, unit) = (B::read(w), B::factors(w), unit::<B>(w));
+            for (j, out) in blocks.iter_mut().enumerate() {
+                *out = block::<B>(&read, &factors, unit, j);
+            }
+        }
+    }
+}
+
+fn unit<B: Book>(w: &B::Group) -> f32 {
+    B::UNIT * candor_quant::half::f16_to_f32(B::scale(w))
+}
+
+fn block<B: Book>(read: &B::Read, factors: &[i8; 16], scale: f32, j: usize) -> q8::Block {
+    let (bytes, bits) = (bytes(B::words(read, j)), B::bits(read, j));
+    let mut quants = [0; 32];
+    for (i, (quant, byte)) in quants.iter_mut().zip(bytes).enumerate() {
+        let bit = (bits >> i & 1) as i8;
+        let raised = byte.wrapping_sub(B::OFFSET as u8) as i8;
+        *quant = match B::BITS {
+            Bits::None => raised,
+            Bits::Signs => byte as i8 * (1 - 2 * bit),
+            Bits::Down => raised + 1 - 2 * bit,
+        };
+    }
+    let minima = [0.0; 2];
+    if B::HALVES {
+        let factors = [factors[2 * j], factors[2 * j + 1]].map(i32::from);
+        return q8::Block { quants, factors, scale, minima };
+    }
+    q8::Block { quants, factors: [1; 2], scale: scale * f32::from(factors[j]), minima }
 }
 
 fn bytes(words: [u64; 4]) -> [u8; 32] {

@@ -28,6 +28,13 @@ pub trait Blocks {
 
     /// Unpacks block `index` of `row`.
     fn block(row: &[u8], index: usize) -> Block;
+
+    /// Unpacks the blocks from `first`, a multiple of 32.
+    fn fill(blocks: &mut [Block], row: &[u8], first: usize) {
+        for (b, block) in blocks.iter_mut().enumerate() {
+            *block = Self::block(row, first + b);
+        }
+    }
 }
 
 /// `out[t][o] = w[o] . x[t]`: the blocks of a segment are unpacked once and serve every input row.
@@ -38,9 +45,7 @@ pub fn mat<B: Blocks>(out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_
         let row = &w[o * row_bytes..][..row_bytes];
         for start in (0..x.cols).step_by(SEGMENT) {
             let count = (x.cols - start).min(SEGMENT) / 32;
-            for (b, block) in blocks[..count].iter_mut().enumerate() {
-                *block = B::block(row, start / 32 + b);
-            }
+            B::fill(&mut blocks[..count], row, start / 32);
             for t in 0..inputs {
                 let sum = segment::<B>(&blocks[..count], x.row(t), start);
                 let value = &mut out.values[t * out.stride + o];

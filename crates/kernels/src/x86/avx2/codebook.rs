@@ -12,7 +12,7 @@ use super::k_halves::times_factors;
 use super::multiply::Multiply;
 use super::narrow::Narrow;
 use super::panel::{Panel, unroll};
-use super::registers::{load_256, load_quants, store_256, store_i16, store_ps};
+use super::registers::{load_128, load_256, load_quants, store_256, store_i16, store_ps};
 use super::twos::four;
 use crate::codebook::{Bits, Book, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, Read};
 use crate::codebook::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Tq1_0, Tq2_0};
@@ -24,7 +24,7 @@ pub trait Paneled: Book<Group: Group> {
     /// As [`Book::read`].
     ///
     /// # Safety
-    /// The processor has AVX2.
+    /// The processor has AVX2, FMA and F16C.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn places(w: &Self::Group) -> Self::Read {
@@ -34,7 +34,7 @@ pub trait Paneled: Book<Group: Group> {
     /// The words of a block.
     ///
     /// # Safety
-    /// The processor has AVX2.
+    /// The processor has AVX2, FMA and F16C.
     unsafe fn load(read: &Self::Read, j: usize) -> __m256i;
 }
 
@@ -75,41 +75,105 @@ macro_rules! paneled {
 }
 
 paneled! {
-    Iq1S: Narrow<4>, read, j => eights(&IQ1, read, j);
+    Iq1S: Narrow<4>, read, j => eights(&IQ1, read, j), w => places_1s(w);
     Iq1M: Halves<2>, read, j => eights(&IQ1, read, j);
     Iq2Xxs: Narrow<1>, read, j => eights(&IQ2_XXS, read, j);
     Iq2Xs: Halves<1>, read, j => eights(&IQ2_XS, read, j);
-    Iq2S: Halves<1>, read, j => eights(&IQ2_S, read, j);
+    Iq2S: Halves<1>, read, j => eights(&IQ2_S, read, j), w => places_2s(w);
     Iq3Xxs: Narrow<1>, read, j => fours(&IQ3_XXS, read, j);
     Iq3S: Narrow<4>, read, j => fours(&IQ3_S, read, j), w => places_3s(w);
     Tq1_0: Narrow<4>, read, j => load_256(read, 32 * j);
     Tq2_0: Narrow<4>, read, j => load_256(read, 32 * j);
 }
 
+/// Lanes `4 * k` to `4 * k + 3` are word `first + k`: what four points share.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn four_times(words: __m128i, first: i16) -> __m256i {
+    let word = |k: i16| 0x0100 + 0x0202 * (first + k);
+    let (a, b, c, d) = (word(0), word(1), word(2), word(3));
+    let order = _mm256_setr_epi16(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d);
+    _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(words), order)
+}
+
+/// Registers of 16 places.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn stored(registers: [__m256i; 4]) -> [u16; 64] {
+    let mut places = [[0; 16]; 4];
+    for (places, register) in places.iter_mut().zip(registers) {
+        store_i16(places, register);
+    }
+    let mut all = [0; 64];
+    for (all, place) in all.iter_mut().zip(places.as_flattened()) {
+        *all = place.cast_unsigned();
+    }
+    all
+}
+
+/// Eight words of signs.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn signs<const N: usize>(w: &[u8; N], at: usize) -> [u32; 8] {
+    let mut signs = [0; 8];
+    for j in 0..8 {
+        let at = at + 4 * j;
+        signs[j] = u32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]]);
+    }
+    signs
+}
+
+/// IQ1_S: bytes and three bits above them.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn places_1s(w: &[u8; 50]) -> Read<2048> {
+    let words = load_128(w, 34);
+    // Bits 0, 3 and 6 of words go up to bit 8, bit 9 down to it.
+    let up = _mm256_set1_epi64x(0x0000_0004_0020_0100);
+    let down = _mm256_set1_epi64x(0x8000_0000_0000_0000_u64.cast_signed());
+    let mut places = [_mm256_setzero_si256(); 4];
+    for half in 0..2 {
+        let words = four_times(words, 4 * half as i16);
+        let both = _mm256_or_si256(_mm256_mullo_epi16(words, up), _mm256_mulhi_epu16(words, down));
+        let upper = _mm256_and_si256(both, _mm256_set1_epi16(0x700));
+        places[half] = _mm256_or_si256(_mm256_cvtepu8_epi16(load_128(w, 2 + 16 * half)), upper);
+    }
+    let mut down = [0; 8];
+    for j in 0..8 {
+        down[j] = i32::from(w[35 + 2 * j].cast_signed() >> 7).cast_unsigned();
+    }
+    Read::new(stored(places), down)
+}
+
+/// IQ2_S: bytes and two bits above them.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn places_2s(w: &[u8; 82]) -> Read<1024> {
+    let bytes: &[u8; 8] = w[66..].first_chunk().expect("eight of 82");
+    let words = _mm_cvtepu8_epi16(_mm_cvtsi64_si128(i64::from_le_bytes(*bytes)));
+    let mut places = [_mm256_setzero_si256(); 4];
+    for half in 0..2 {
+        let up = _mm256_mullo_epi16(four_times(words, 4 * half as i16), _mm256_set1_epi64x(0x0004_0010_0040_0100));
+        let upper = _mm256_and_si256(up, _mm256_set1_epi16(0x300));
+        places[half] = _mm256_or_si256(_mm256_cvtepu8_epi16(load_128(w, 2 + 16 * half)), upper);
+    }
+    Read::new(stored(places), signs(w, 34))
+}
+
 /// IQ3_S: bytes and a ninth bit.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn places_3s(w: &[u8; 110]) -> Read<512> {
-    let mut places = [[[0; 16]; 2]; 2];
-    for (half, places) in places.iter_mut().enumerate() {
+    let ninth = signs(w, 66);
+    let mut places = [_mm256_setzero_si256(); 4];
+    for half in 0..2 {
         let low = load_256(w, 2 + 32 * half);
-        let at = 66 + 4 * half;
-        let ninth = spread(u32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]]));
-        let ninth = _mm256_and_si256(ninth, _mm256_set1_epi8(1));
+        let ninth = _mm256_and_si256(spread(ninth[half]), _mm256_set1_epi8(1));
         let [first, second] = [_mm256_unpacklo_epi8(low, ninth), _mm256_unpackhi_epi8(low, ninth)];
-        store_i16(&mut places[0], _mm256_permute2x128_si256::<0x20>(first, second));
-        store_i16(&mut places[1], _mm256_permute2x128_si256::<0x31>(first, second));
+        places[2 * half] = _mm256_permute2x128_si256::<0x20>(first, second);
+        places[2 * half + 1] = _mm256_permute2x128_si256::<0x31>(first, second);
     }
-    let mut all = [0; 64];
-    for (all, place) in all.iter_mut().zip(places.as_flattened().as_flattened()) {
-        *all = place.cast_unsigned();
-    }
-    let mut signs = [0; 8];
-    for j in 0..8 {
-        let at = 74 + 4 * j;
-        signs[j] = u32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]]);
-    }
-    Read::new(all, signs)
+    Read::new(stored(places), signs(w, 74))
 }
 
 /// Four numbers of 16 bits. From one register: the compiler would fetch each from a vector.

@@ -1,4 +1,4 @@
-//! Panels of weights with an integer factor per 16 columns: Q2_K, Q3_K, Q6_K.
+//! Panels of weights with an integer factor per 16 columns: Q2_K, Q3_K, Q6_K, IQ1_M, IQ2_XS and IQ2_S.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ pub struct Factors {
 }
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
-/// `DEPTH` products of two may be added as i16: 4 for up to 3 bits, 2 for 6 (2 * 2 * 63 * 127 < 2^15).
+/// `DEPTH` products of two may be added as i16: 4 for up to 3 bits, 2 for 6 (2 * 2 * 63 * 127 < 2^15), 1 for 7.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub struct Halves<M, const DEPTH: usize, const OFFSET: i16> {

@@ -1,4 +1,4 @@
-//! Panels of unsigned weights with one scale per block of 32: Q4_0, Q4_1, Q4_K, Q5_0, Q5_1 and Q5_K; and where bytes meet bytes in
+//! Panels of unsigned weights with one scale per block of 32: Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, MXFP4 and what has codebooks; and where bytes meet bytes in
 //! fours, Q8_0, IQ4_NL and IQ4_XS with 128 added.
 
 use std::arch::x86_64::*;

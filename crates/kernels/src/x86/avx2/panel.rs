@@ -96,11 +96,3 @@ pub fn keep(mut register: __m256i) -> __m256i {
     unsafe { asm!("/* {0} */", inout(ymm_reg) register, options(nomem, nostack, preserves_flags)) };
     register
 }
-
-/// The value itself, in memory: from there a part of it takes no more than a load, from a register it would take a shuffle.
-#[inline]
-pub fn stored<T>(value: &mut T) -> &T {
-    // SAFETY: no instruction is emitted.
-    unsafe { asm!("/* {0} */", in(reg) std::ptr::from_mut(value), options(nostack, preserves_flags)) };
-    value
-}
