@@ -27,6 +27,8 @@ const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 pub trait Row: Quant {
     /// Lanes of [`fold`] whose weights are left multiplied by 16, which spares a shift of each.
     const SIXTEENFOLD: u16 = 0;
+    /// One input meets rows in registers of 512 bits; otherwise by AVX2's rows, whose bits are the same.
+    const WIDE: bool = true;
 
     /// 256 weights in order, not yet reduced by the panel's `OFFSET`.
     ///

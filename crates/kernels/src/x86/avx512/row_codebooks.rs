@@ -2,11 +2,16 @@
 
 use std::arch::x86_64::*;
 
+use candor_quant::Format;
+
 use super::row::{Row, both};
 use crate::codebook::{Bits, Book};
 use crate::x86::avx2::codebook::{Paneled, factors, scale, scaled};
 
 impl<B: Paneled> Row for B {
+    // Looking up is all that counts here: on Zen 4 a sixth quicker so.
+    const WIDE: bool = !matches!(<B as Book>::FORMAT, Format::Iq3S);
+
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     unsafe fn quants(w: &<B as Book>::Group) -> [__m512i; 4] {

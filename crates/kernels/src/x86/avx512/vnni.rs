@@ -7,7 +7,7 @@ use super::panels::panels;
 use super::row::{Row, rows, several};
 use crate::codebook as books;
 use crate::shape::q8_rows;
-use crate::x86::avx2;
+use crate::x86::avx2::{self, twos::Twos};
 use crate::{Activations, MatKernels, OutTile};
 
 /// The row of a format.
@@ -57,6 +57,7 @@ fn mat<Q: Row>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>)
     unsafe {
         match inputs {
             0 => {}
+            1 if !Q::WIDE => avx2::rows::rows::<Twos, Q>(&mut out.values[..count], w, row_bytes, x.row(0)),
             1 => rows::<Q>(&mut out.values[..count], w, row_bytes, x.row(0)),
             2 => several::<Q, 2>(&mut out, count, (w, row_bytes), [0, 1].map(|t| x.row(t))),
             _ => several::<Q, 3>(&mut out, count, (w, row_bytes), [0, 1, 2].map(|t| x.row(t))),
