@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,10 @@ def say(text):
 
 def run(command, **options):
     """A command's stdout; what it says on stderr is shown if it fails."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    try:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    except OSError as error:
+        raise SystemExit(f"{command[0]}: {error.strerror}") from error
     if done.returncode != 0:
         said = (done.stderr.strip() or done.stdout.strip())[-4000:]
         raise SystemExit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{said}")
@@ -78,7 +82,7 @@ def pack():
 
 
 def flags(backend, isa):
-    """CMake's flags; those in $CMAKE_ARGS come last and win."""
+    """CMake's flags; those in $CMAKE_ARGS, quoted as in a shell, come last and win."""
     if backend == "cpu":
         flags = ["-DGGML_METAL=OFF", *(["-DGGML_NATIVE=ON"] if isa == "native" else AVX2)]
     else:
@@ -88,11 +92,14 @@ def flags(backend, isa):
         flags.append("-DCMAKE_CUDA_ARCHITECTURES=native")
     for compiler in ("clang-19", "clang"):
         plus = compiler.replace("clang", "clang++")
-        # nvcc takes the system's compiler, and not every clang.
-        if backend != "cuda" and shutil.which(compiler) and shutil.which(plus):
+        # nvcc takes the system's compiler, and not every clang; Visual Studio's projects have one of their own.
+        taken = backend != "cuda" and (os.name != "nt" or shutil.which("ninja"))
+        if taken and shutil.which(compiler) and shutil.which(plus):
             flags += [f"-DCMAKE_C_COMPILER={compiler}", f"-DCMAKE_CXX_COMPILER={plus}"]
             break
-    return flags + os.environ.get("CMAKE_ARGS", "").split()
+    # Else llama.cpp asks git, which knows of Candor where the folder lies inside a checkout.
+    flags += ["-DLLAMA_BUILD_COMMIT=unknown", "-DLLAMA_BUILD_NUMBER=0"]
+    return flags + shlex.split(os.environ.get("CMAKE_ARGS", ""))
 
 
 def build(backend, isa="native"):
@@ -111,9 +118,12 @@ def build(backend, isa="native"):
     run(["cmake", "-S", HERE / "llama_bench", "-B", work, *generator, f"-DLLAMA_CPP={folder / 'llama.cpp'}",
          "-DCMAKE_BUILD_TYPE=Release", *flags(backend, isa)])
     run(["cmake", "--build", work, "--config", "Release", "--target", "llama-bench", "-j", str(os.cpu_count() or 2)])
-    shutil.copy2(next(path for path in work.rglob(binary.name) if path.is_file()), binary)
-    if platform.system() != "Windows":
-        subprocess.run(["strip", str(binary)], capture_output=True)
+    # Whole as soon as it has its name, whatever ends this program.
+    part = folder / f"part-{os.getpid()}-{binary.name}"
+    shutil.copy2(next(path for path in work.rglob(binary.name) if path.is_file()), part)
+    if platform.system() != "Windows" and shutil.which("strip"):
+        subprocess.run(["strip", str(part)], capture_output=True)
+    part.replace(binary)
     shutil.rmtree(work)
     shutil.rmtree(folder / "llama.cpp")
     return binary

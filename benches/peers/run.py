@@ -98,10 +98,12 @@ class Candor:
         """What computed, and what it can do at most, as `candor bench` found."""
         facts = self.facts
         what = facts["isa"] if self.args.device == "cpu" else facts["devices"]
-        if facts["read_bytes_per_s"] is None:
-            return what
-        limits = facts["read_bytes_per_s"] / 1e9, facts["peak_operations_per_s"] / 1e12
-        return f"{what}: reads {limits[0]:.0f} GB/s, peak {limits[1]:.3g} TOPS"
+        read, peak, limits = facts["read_bytes_per_s"], facts["peak_operations_per_s"], []
+        if read is not None:
+            limits.append(f"reads {read / 1e9:.0f} GB/s")
+        if peak is not None:
+            limits.append(f"peak {peak / 1e12:.3g} TOPS")
+        return f"{what}: {', '.join(limits)}" if limits else what
 
 
 class Candle:
@@ -228,33 +230,59 @@ def usual(args):
     args.peers = (args.peers or usual_peers(args.device)).split(",")
 
 
-def peer(name, args):
-    """The programs of a peer, by their names in tables; `None` if there is no such peer."""
+def backend(name, device):
+    """The backend that a peer is built for; `None` if it is no llama.cpp for that device."""
     program, _, backend = name.partition("-")
-    given = dict(args.llama_bench).get(name)
     backend = backend or "cpu"
-    builds = program == "llama.cpp" and backend in BACKENDS and (backend == "cpu") == (args.device == "cpu")
-    if given or builds:
-        binary = given or build(backend, args.isa)
-        flashes = ("on", "off") if args.flash == "both" else (args.flash,)
-        return {f"{name} {flash}": LlamaBench(binary, args, flash) for flash in flashes}
-    return {name: Candle(args)} if name == "candle" and args.device == "cpu" else None
+    builds = program == "llama.cpp" and backend in BACKENDS and (backend == "cpu") == (device == "cpu")
+    return backend if builds else None
+
+
+def known(name, args):
+    """Whether there is such a peer on the device."""
+    given, builds = name in dict(args.llama_bench), backend(name, args.device)
+    return bool(given or builds or (name == "candle" and args.device == "cpu"))
+
+
+def peer(name, args):
+    """The programs of a known peer, by their names in tables; none, and said, if it cannot be built."""
+    try:
+        given = dict(args.llama_bench).get(name)
+        if not given and name == "candle":
+            return {name: Candle(args)}
+        binary = given or build(backend(name, args.device), args.isa)
+    except (SystemExit, OSError) as error:
+        say(f"{name} is left out: {error}")
+        return {}
+    flashes = ("on", "off") if args.flash == "both" else (args.flash,)
+    return {f"{name} {flash}": LlamaBench(binary, args, flash) for flash in flashes}
+
+
+def program(text):
+    """A program's path: never a name that is looked for in the path."""
+    path = Path(text).absolute()
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {text}")
+    return path
 
 
 def named(text):
-    """`NAME=FILE`, or a FILE that is `llama.cpp`."""
-    name, _, file = text.rpartition("=")
-    return name or "llama.cpp", Path(file)
+    """`NAME=FILE`, or a FILE that is `llama.cpp`: a path may have a `=`, a name has no separator of paths."""
+    name, equals, file = text.partition("=")
+    if equals and name and not {os.sep, os.altsep} & set(name):
+        return name, program(file)
+    return "llama.cpp", program(text)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.gguf")
-    parser.add_argument("--candor", type=Path, help="a binary instead of a build of this tree")
+    parser.add_argument("--candor", type=program, help="a binary instead of a build of this tree")
     parser.add_argument("-dev", "--device", default="cpu", help="cpu, gpu, or one of `candor devices`")
     parser.add_argument("--isa", choices=["native", "avx2"], default="native", help="what processors may use")
     parser.add_argument("--llama-bench", type=named, action="append", default=[], metavar="[NAME=]FILE",
-                        help="a llama-bench instead of a build for the peer NAME (default: llama.cpp)")
+                        help="a llama-bench instead of a build for the peer NAME (default: llama.cpp); then the peers "
+                        "are these, and on the processor candle")
     parser.add_argument("--llama-device", help="llama.cpp's name for the device (Vulkan1; default: its own choice)")
     parser.add_argument("--peers", help="programs to compare with: llama.cpp and candle; on GPUs llama.cpp-vulkan, "
                         "llama.cpp-cuda, llama.cpp-metal, or names of --llama-bench")
@@ -267,11 +295,17 @@ def main():
     parser.add_argument("--out", type=Path, help="write the page to a file, too")
     args = parser.parse_args()
     if args.llama_bench and not args.peers:
-        args.peers = ",".join(name for name, _ in args.llama_bench)
+        beside = ["candle"] if args.device == "cpu" else []
+        args.peers = ",".join([*(name for name, _ in args.llama_bench), *beside])
     usual(args)
+    for name in args.peers:
+        if not known(name, args):
+            parser.error(f"--peers: there is no {name} on {args.device}")
     programs = {"candor": Candor(args)}
     for name in args.peers:
-        programs |= peer(name, args) or parser.error(f"--peers: there is no {name} on {args.device}")
+        programs |= peer(name, args)
+    if len(programs) == 1:
+        raise SystemExit("no peer is there: there is nothing to compare with")
     models = {model: measure(model, programs, args) for model in args.models}
     text = page(programs, table(models, programs["candor"].shares, args), args)
     print(text, end="")
