@@ -93,6 +93,9 @@ fn without(used: &BTreeSet<&'static str>) -> Vec<&'static str> {
 pub(crate) struct Placed {
     pub(crate) loaded: Loaded,
     pub(crate) label: String,
+    /// How the GPU is opened on which all of it lies.
+    #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+    pub(crate) only_gpu: Option<GpuOptions>,
     /// Why it lies where it lies, where that was a decision.
     pub(crate) reason: Option<String>,
     /// Whether a GPU was given more than its budget.
@@ -140,17 +143,29 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
     let over_budget = decision.as_ref().is_some_and(|(_, over_budget)| *over_budget);
     let (loaded, label) = (Loaded::new(config, loaded), labels.join("; "));
     let reason = decision.map(|(reason, _)| reason).or(on_cpu);
-    Ok(Placed { loaded, label, reason, over_budget, batch_invariant, batching: options.batching })
+    #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+    let only_gpu =
+        only_gpu(parts.iter().map(|(target, _)| *target)).map(|gpu| backends.gpu_options(gpu)).transpose()?;
+    Ok(Placed {
+        loaded,
+        label,
+        #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+        only_gpu,
+        reason,
+        over_budget,
+        batch_invariant,
+        batching: options.batching,
+    })
 }
 
-/// The GPU that options choose, if it is one.
-///
-/// # Errors
-/// If there is none where one is asked for, or it cannot be opened.
+/// The GPU to which all parts go, however many there were to choose from.
 #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
-pub(crate) fn only_gpu(options: &LoadOptions) -> Result<Option<Gpu>, Error> {
-    let backends = Backends::new(options)?;
-    if backends.gpus.len() == 1 { backends.gpu(0).map(Some) } else { Ok(None) }
+fn only_gpu(mut targets: impl Iterator<Item = Target>) -> Option<usize> {
+    let first = targets.next()?;
+    match first {
+        Target::Gpu(gpu) if targets.all(|target| target == first) => Some(gpu),
+        _ => None,
+    }
 }
 
 /// Loads a part.
@@ -249,9 +264,14 @@ impl<'a> Backends<'a> {
     /// A GPU; those who have opened it already share it.
     #[cfg(feature = "gpu")]
     fn gpu(&self, number: usize) -> Result<Gpu, Error> {
+        Ok(Gpu::new(&self.gpu_options(number)?)?)
+    }
+
+    /// How a GPU is opened.
+    #[cfg(feature = "gpu")]
+    fn gpu_options(&self, number: usize) -> Result<GpuOptions, Error> {
         let index = self.gpus.get(number).ok_or(Error::NoGpu)?.index;
-        let adapter = Some(AdapterChoice::Index(index));
-        Ok(Gpu::new(&GpuOptions { adapter, ..self.options.gpu.clone() })?)
+        Ok(GpuOptions { adapter: Some(AdapterChoice::Index(index)), ..self.options.gpu.clone() })
     }
 
     /// The processor, with one pool of threads for all that it computes.
@@ -281,5 +301,21 @@ impl<'a> Backends<'a> {
             // Prompts are multiplied in tiles, which add up in another order.
             Target::Gpu(_) => false,
         }))
+    }
+}
+
+#[cfg(all(test, feature = "gpu", not(target_arch = "wasm32")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_gpu_is_the_one_of_all_parts() {
+        let only = |targets: &[Target]| only_gpu(targets.iter().copied());
+        assert_eq!(only(&[Target::Gpu(0)]), Some(0));
+        assert_eq!(only(&[Target::Gpu(1), Target::Gpu(1)]), Some(1));
+        assert_eq!(only(&[Target::Gpu(0), Target::Gpu(1)]), None);
+        assert_eq!(only(&[Target::Cpu, Target::Gpu(0)]), None);
+        assert_eq!(only(&[Target::Gpu(0), Target::Cpu]), None);
+        assert_eq!(only(&[Target::Cpu]), None);
     }
 }

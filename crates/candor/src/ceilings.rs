@@ -8,7 +8,7 @@ use candor_gguf::{ByteOrder, Gguf};
 use candor_kernels::Kernels;
 use web_time::Instant;
 
-use crate::{Error, LoadOptions, Model};
+use crate::{Error, Model};
 
 /// What the processor can do at most with the kernels in use and a number of threads.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +28,12 @@ pub struct Ceilings {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GpuCeilings {
-    /// Bytes read from its memory per second.
-    pub read: f64,
-    /// Multiplications and additions per second, on registers, of the numbers that prompts are multiplied in.
-    pub multiply: f64,
-    /// Those numbers: `floats`, `halves` or `bytes`.
+    /// Bytes read from its memory per second; `None` if it gives less than 256 MiB in one buffer, which caches may hold.
+    pub read: Option<f64>,
+    /// Multiplications and additions per second, on registers, of the numbers that prompts are multiplied in; `None` of
+    /// cooperative matrices, which nothing measures yet.
+    pub multiply: Option<f64>,
+    /// Those numbers: `floats`, `halves`, `bytes` or, as cooperative matrices, `matrices`.
     pub numbers: &'static str,
 }
 
@@ -68,18 +69,19 @@ pub fn ceilings(model: &Model, threads: usize) -> Result<Ceilings, Error> {
     Ok(Ceilings { isa: cpu.kernels().name, threads: cpu.threads(), read, multiply })
 }
 
-/// Measures what the GPU can do that the options choose, in about a second: one that is open already with the same options is
-/// taken as it is. `None` where they choose none, or several.
+/// Measures what the GPU can do on which a model lies as a whole, in about a second; an emulation takes longer. It is opened
+/// once more for this, so that what fails does not fail the model. `None` where the model lies on none, or on several devices.
 ///
 /// # Errors
 /// If the GPU cannot be opened, has no memory for it, or fails.
-pub fn gpu_ceilings(options: &LoadOptions) -> Result<Option<GpuCeilings>, Error> {
+pub fn gpu_ceilings(model: &Model) -> Result<Option<GpuCeilings>, Error> {
     #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
-    if let Some(gpu) = crate::backends::only_gpu(options)? {
+    if let Some(options) = model.only_gpu() {
+        let gpu = candor_gpu::Gpu::apart(options)?;
         let candor_gpu::Ceilings { read, multiply, numbers } = gpu.ceilings().map_err(candor_models::Error::from)?;
         return Ok(Some(GpuCeilings { read, multiply, numbers }));
     }
-    let _ = options;
+    let _ = model;
     Ok(None)
 }
 

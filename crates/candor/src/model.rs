@@ -119,6 +119,12 @@ impl Model {
         &self.inner.placed.label
     }
 
+    /// How the GPU is opened on which the model lies as a whole.
+    #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+    pub(crate) fn only_gpu(&self) -> Option<&candor_gpu::GpuOptions> {
+        self.inner.placed.only_gpu.as_ref()
+    }
+
     /// How many layers went to GPUs and why, for people to read; `None` where there was nothing to decide.
     pub fn placement(&self) -> Option<&str> {
         self.inner.placed.reason.as_deref()

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use candor::gguf::Gguf;
-use candor::gpu::{AdapterChoice, Gpu, GpuOptions};
+use candor::gpu::{AdapterChoice, Gpu, GpuOptions, ShaderEdit, Variant};
 use candor::{Device, Error, LoadOptions, Model, Session, SessionOptions, models, ops};
 use candor_testing::Tiny;
 
@@ -71,6 +71,18 @@ fn a_lost_device_is_an_error_and_the_next_model_runs() {
     let mut third = session(&again, 32);
     third.evaluate(&PROMPT, |_| true).unwrap();
     assert_eq!(third.logits(), expected);
+}
+
+#[test]
+fn a_probe_that_fails_fails_alone() {
+    let Some(mut options) = gpu(Duration::from_secs(22)) else { return };
+    // It does not compile: there is no such thing in its source.
+    options.gpu.edits = vec![ShaderEdit { kernel: "Probe(", from: "nothing of the kind", to: "" }];
+    options.gpu.variant = Some(Variant::default());
+    let model = load(&options);
+    let error = candor::gpu_ceilings(&model).expect_err("no probe compiles");
+    assert!(error.to_string().contains("gpu "), "{error}");
+    session(&model, 32).evaluate(&PROMPT, |_| true).unwrap();
 }
 
 #[test]

@@ -12,16 +12,21 @@ use crate::record::Dispatch;
 /// What a device can do at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Ceilings {
-    /// Bytes read from its memory per second.
-    pub read: f64,
-    /// Multiplications and additions per second, on registers.
-    pub multiply: f64,
-    /// Of which numbers, the ones that prompts of quantized weights are multiplied in: `floats`, `halves` or `bytes`.
+    /// Bytes read from its memory per second; `None` if it gives less than 256 MiB in one buffer, which caches may hold.
+    pub read: Option<f64>,
+    /// Multiplications and additions per second, on registers; `None` where prompts are multiplied in cooperative matrices,
+    /// whose units nothing measures yet.
+    pub multiply: Option<f64>,
+    /// Of which numbers, the ones that prompts of quantized weights are multiplied in: `floats`, `halves`, `bytes` or
+    /// `matrices`.
     pub numbers: &'static str,
 }
 
-/// Memory that is read, where a binding may have so much: more than any device's caches hold.
+/// Memory that is read, where a buffer may have so much.
 const READ_BYTES: u64 = 1 << 30;
+
+/// What is read at least: as much as the largest of GPUs' caches.
+const LEAST_BYTES: u64 = 256 << 20;
 
 /// Workgroups and invocations of each probe.
 const GROUPS: u32 = 2048;
@@ -37,42 +42,54 @@ const PASS: Duration = Duration::from_millis(30);
 const PASSES: usize = 5;
 
 impl Gpu {
-    /// Measures the device, in about a second. Memory of a gigabyte is taken for it, or as much as there is.
+    /// Measures the device, in about a second; an emulation takes longer. Memory of a gigabyte is taken for it, or as much
+    /// as there is. A probe that fails fails all sessions of the device: see [`Gpu::apart`].
     ///
     /// # Errors
-    /// If the device has failed or has no memory for it.
+    /// If the device has failed or has no memory for results.
     pub fn ceilings(&self) -> Result<Ceilings, Error> {
         let mut gpu = self.clone();
         let variant = gpu.device.variant;
-        let numbers = match (variant.int8_dot, variant.f16) {
-            (true, _) => Numbers::Bytes,
-            (false, true) => Numbers::Halves,
-            (false, false) => Numbers::Floats,
+        let numbers = match (variant.cooperative, variant.int8_dot, variant.f16) {
+            (Some(_), _, _) => None,
+            (None, true, _) => Some(Numbers::Bytes),
+            (None, false, true) => Some(Numbers::Halves),
+            (None, false, false) => Some(Numbers::Floats),
         };
         let out = gpu.storage(4 * u64::from(THREADS));
-        let multiply = best(|steps| {
-            let probe = Kernel::Probe(Probe::Multiply(numbers));
-            gpu.probe(probe, &[&out], &[steps, 3], 1)?;
-            Ok(u64::from(THREADS) * u64::from(steps) * OPERATIONS)
-        })?;
+        let mut multiplied = |numbers| {
+            best(|steps| {
+                let probe = Kernel::Probe(Probe::Multiply(numbers));
+                gpu.probe(probe, &[&out], &[steps, 3], 1)?;
+                Ok(u64::from(THREADS) * u64::from(steps) * OPERATIONS)
+            })
+        };
+        let multiply = numbers.map(&mut multiplied).transpose()?;
+        let mut read_from = |(bytes, memory): (u64, Storage)| {
+            let shape = [(bytes / 16) as u32, THREADS];
+            gpu.probe(Kernel::Probe(Probe::Fill), &[&memory], &shape, 1)?;
+            best(|times| {
+                gpu.probe(Kernel::Probe(Probe::Read), &[&memory, &out], &shape, times)?;
+                Ok(bytes * u64::from(times))
+            })
+        };
+        let read = self.memory_to_read().map(&mut read_from).transpose()?;
+        Ok(Ceilings { read, multiply, numbers: numbers.map_or("matrices", Numbers::name) })
+    }
+
+    /// Memory and its bytes; `None` if there is too little.
+    fn memory_to_read(&self) -> Option<(u64, Storage)> {
         // Each invocation reads as much as the others.
         let round = 4 * 16 * u64::from(THREADS);
-        let mut bytes = READ_BYTES.min(gpu.device.binding_bytes) / round * round;
-        let memory = loop {
-            match gpu.device.storage(bytes) {
-                Ok(memory) => break memory,
-                // Models leave little of a device's memory.
-                Err(_) if bytes > round => bytes = (bytes / 2).next_multiple_of(round),
-                Err(what) => return Err(Error::Device { device: format!("gpu {}", gpu.device.name), what }),
+        let mut bytes = READ_BYTES.min(self.device.binding_bytes) / round * round;
+        while bytes >= LEAST_BYTES {
+            if let Ok(memory) = self.device.storage(bytes) {
+                return Some((bytes, memory));
             }
-        };
-        let shape = [(bytes / 16) as u32, THREADS];
-        gpu.probe(Kernel::Probe(Probe::Fill), &[&memory], &shape, 1)?;
-        let read = best(|times| {
-            gpu.probe(Kernel::Probe(Probe::Read), &[&memory, &out], &shape, times)?;
-            Ok(bytes * u64::from(times))
-        })?;
-        Ok(Ceilings { read, multiply, numbers: numbers.name() })
+            // Models leave little of a device's memory.
+            bytes = bytes / 2 / round * round;
+        }
+        None
     }
 
     /// Runs a probe so many times, and waits for it.
@@ -169,7 +186,52 @@ mod tests {
         let Some(gpu) = gpu() else { return };
         let Ceilings { read, multiply, numbers } = gpu.ceilings().expect("it runs");
         // Slower than any processor, faster than any GPU.
-        assert!((1e8..1e14).contains(&read) && (1e8..1e17).contains(&multiply), "{read} {multiply}");
-        assert!(["floats", "halves", "bytes"].contains(&numbers));
+        assert!(read.is_none_or(|read| (1e8..1e14).contains(&read)), "{read:?}");
+        assert_eq!(read.is_some(), gpu.device.binding_bytes >= LEAST_BYTES);
+        assert!(multiply.is_none_or(|multiply| (1e8..1e17).contains(&multiply)), "{multiply:?}");
+        assert_eq!(multiply.is_some(), gpu.device.variant.cooperative.is_none());
+        assert!(["floats", "halves", "bytes", "matrices"].contains(&numbers));
+    }
+
+    /// A device of its own, that a test may change.
+    fn apart(change: impl FnOnce(&mut crate::device::Device)) -> Option<Gpu> {
+        let adapter = Some(AdapterChoice::Index(0));
+        candor_testing::has_gpu(adapters().len()).then(|| {
+            let options = GpuOptions { adapter, ..GpuOptions::default() };
+            let mut gpu = Gpu::apart(&options).expect("the adapter opens");
+            change(std::sync::Arc::get_mut(&mut gpu.device).expect("nobody shares it"));
+            gpu
+        })
+    }
+
+    #[test]
+    fn buffers_that_caches_hold_show_no_read_speed() {
+        for bytes in [16 << 20, 224 << 20] {
+            let Some(gpu) = apart(|device| device.binding_bytes = bytes) else { return };
+            assert!(gpu.memory_to_read().is_none(), "{bytes}");
+        }
+        let Some(gpu) = apart(|device| device.binding_bytes = 16 << 20) else { return };
+        assert_eq!(gpu.ceilings().expect("it runs").read, None);
+    }
+
+    #[test]
+    fn matrix_units_have_no_peak_yet() {
+        let cooperative = Some(crate::Cooperative { side: 16, subgroup: 32 });
+        let change = |device: &mut crate::device::Device| {
+            (device.variant.cooperative, device.binding_bytes) = (cooperative, 16 << 20);
+        };
+        let Some(gpu) = apart(change) else { return };
+        let Ceilings { multiply, numbers, .. } = gpu.ceilings().expect("it runs");
+        assert_eq!((multiply, numbers), (None, "matrices"));
+    }
+
+    #[test]
+    fn a_device_apart_fails_alone() {
+        let Some(gpu) = apart(|_| ()) else { return };
+        let options = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
+        let mut shared = Gpu::new(&options).expect("the adapter opens");
+        gpu.device.fault.set("a probe fails".to_owned());
+        assert!(gpu.ceilings().is_err());
+        shared.finish().expect("others go on");
     }
 }

@@ -77,7 +77,8 @@ impl Device {
         Ok(device)
     }
 
-    async fn open(options: &GpuOptions) -> Result<Device, Error> {
+    /// A new one, that nobody else joins.
+    pub(crate) async fn open(options: &GpuOptions) -> Result<Device, Error> {
         let adapter = adapter::choose(adapter::instance(), options.adapter.as_ref()).await?;
         let info = adapter.get_info();
         let mut variant = options.variant.unwrap_or_else(|| Variant::of(&adapter));

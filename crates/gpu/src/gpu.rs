@@ -67,6 +67,15 @@ impl Gpu {
         pollster::block_on(Gpu::open(options))
     }
 
+    /// [`Gpu::new`], of a device that nobody else joins: what fails on it concerns nobody else.
+    ///
+    /// # Errors
+    /// If there is no such adapter, or it has no device to give.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn apart(options: &GpuOptions) -> Result<Gpu, crate::Error> {
+        Ok(Gpu::on(Arc::new(pollster::block_on(Device::open(options))?)))
+    }
+
     /// The device's name and the interface to it, for people to read: `llvmpipe (LLVM 15), vulkan`.
     pub fn label(&self) -> String {
         format!("{}, {}", self.device.name, self.device.backend)

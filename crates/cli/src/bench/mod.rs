@@ -79,8 +79,8 @@ fn sources(args: &BenchArgs, line: &Line) -> Result<Vec<Source>, Error> {
 }
 
 /// What the GPU can do at most on which a model lies; `None`, and said, if that cannot be measured.
-fn gpu_ceilings(options: &LoadOptions) -> Option<GpuCeilings> {
-    candor::gpu_ceilings(options).unwrap_or_else(|error| {
+fn gpu_ceilings(model: &Model) -> Option<GpuCeilings> {
+    candor::gpu_ceilings(model).unwrap_or_else(|error| {
         say!("note: what the GPU can do at most is not known: {error}");
         None
     })
@@ -110,7 +110,7 @@ impl Bench<'_> {
             let options = LoadOptions { device, offload, threads, session, adapters, ..LoadOptions::default() };
             let model = source.clone().open_with(&options, self.progress)?.model;
             model.refuse_answers("candor bench")?;
-            if !self.tests(source, &model, (site, &options), printer)? {
+            if !self.tests(source, &model, site, printer)? {
                 return Ok(false);
             }
         }
@@ -122,7 +122,7 @@ impl Bench<'_> {
         &mut self,
         source: &Source,
         model: &Model,
-        (site, options): (&Site, &LoadOptions),
+        site: &Site,
         printer: &mut Printer<impl Write>,
     ) -> Result<bool, Error> {
         let subject = Subject::of(source.name(), model.gguf());
@@ -138,7 +138,7 @@ impl Bench<'_> {
         self.say(format_args!("measuring what the machine can do"));
         let ceilings = candor::ceilings(model, site.threads as usize)?;
         let runner = Runner::of(model);
-        let gpu = if runner.is_gpu() { gpu_ceilings(options) } else { None };
+        let gpu = if runner.is_gpu() { gpu_ceilings(model) } else { None };
         let place = Place { cpu: machine::processor(), ceilings, gpu, site: site.clone(), runner };
         self.notes.push(place.note());
         if encodes && self.plan.tests.iter().any(|(_, test)| !test.encodes()) {

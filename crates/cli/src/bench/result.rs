@@ -37,13 +37,23 @@ pub struct Runner {
     cpu: bool,
 }
 
-/// What a device can do at most per second.
+/// What a device can do at most per second, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Bytes that it reads.
-    pub read: f64,
+    pub read: Option<f64>,
     /// Multiplications and additions.
-    pub multiply: f64,
+    pub multiply: Option<f64>,
+}
+
+impl Limits {
+    /// For people to read, behind what they are of.
+    fn text(self, numbers: &str) -> String {
+        let read = self.read.map(|read| format!("reads {:.1} GB/s", read / 1e9));
+        let peak = self.multiply.map(|multiply| format!("peak {:.3} TOPS{numbers}", multiply / 1e12));
+        let known: Vec<String> = [read, peak].into_iter().flatten().collect();
+        if known.is_empty() { String::new() } else { format!(": {}", known.join(", ")) }
+    }
 }
 
 /// A test and what it gave.
@@ -133,7 +143,7 @@ impl Place {
     pub fn limits(&self) -> Option<Limits> {
         let Ceilings { read, multiply, .. } = self.ceilings;
         match (self.runner.gpu, self.runner.cpu) {
-            (false, true) => Some(Limits { read, multiply }),
+            (false, true) => Some(Limits { read: Some(read), multiply: Some(multiply) }),
             (true, false) => self.gpu.map(|GpuCeilings { read, multiply, .. }| Limits { read, multiply }),
             _ => None,
         }
@@ -141,17 +151,13 @@ impl Place {
 
     /// What the shares of the table are of, or what computed where there are none.
     pub fn note(&self) -> String {
-        let Some(Limits { read, multiply }) = self.limits() else { return self.runner.label.clone() };
-        let (read, multiply) = (read / 1e9, multiply / 1e12);
+        let Some(limits) = self.limits() else { return self.runner.label.clone() };
         match self.gpu {
-            Some(gpu) => {
-                let GpuCeilings { numbers, .. } = gpu;
-                format!("{}: reads {read:.1} GB/s, peak {multiply:.3} TOPS with {numbers}", self.runner.label)
-            }
+            Some(gpu) => format!("{}{}", self.runner.label, limits.text(&format!(" with {}", gpu.numbers))),
             None => {
                 let Ceilings { isa, threads, .. } = self.ceilings;
                 let noun = if threads == 1 { "thread" } else { "threads" };
-                format!("{}, {isa}, {threads} {noun}: reads {read:.1} GB/s, peak {multiply:.3} TOPS", self.cpu)
+                format!("{}, {isa}, {threads} {noun}{}", self.cpu, limits.text(""))
             }
         }
     }
@@ -191,12 +197,12 @@ impl Measured<'_> {
 
     /// The part of the machine's read speed that this is.
     pub fn share_of_read(&self) -> Option<f64> {
-        Some(self.bytes_per_second()? / self.place.limits()?.read)
+        Some(self.bytes_per_second()? / self.place.limits()?.read?)
     }
 
     /// The part of the kernels' peak that [`Measured::operations_per_second`] is.
     pub fn share_of_peak(&self) -> Option<f64> {
-        Some(self.operations_per_second()? / self.place.limits()?.multiply)
+        Some(self.operations_per_second()? / self.place.limits()?.multiply?)
     }
 
     /// Multiplications and additions per second, where several tokens share a weight.
@@ -214,6 +220,15 @@ mod tests {
     fn means_and_deviations() {
         assert_eq!(Mean::of(&[3.0]), Mean { value: 3.0, deviation: 0.0 });
         assert_eq!(Mean::of(&[2.0, 4.0, 6.0]), Mean { value: 4.0, deviation: 2.0 });
+    }
+
+    #[test]
+    fn limits_that_are_known() {
+        let text = |read, multiply| Limits { read, multiply }.text(" with bytes");
+        assert_eq!(text(Some(2e9), Some(3e12)), ": reads 2.0 GB/s, peak 3.000 TOPS with bytes");
+        assert_eq!(text(Some(2e9), None), ": reads 2.0 GB/s");
+        assert_eq!(text(None, Some(3e12)), ": peak 3.000 TOPS with bytes");
+        assert_eq!(text(None, None), "");
     }
 
     #[test]
