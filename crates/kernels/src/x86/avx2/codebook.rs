@@ -11,7 +11,7 @@ use super::halves::Halves;
 use super::k_halves::times_factors;
 use super::multiply::Multiply;
 use super::narrow::Narrow;
-use super::panel::{Panel, unroll};
+use super::panel::{Columns, Panel, unroll};
 use super::registers::{load_128, load_256, load_quants, store_256, store_i16, store_ps};
 use super::twos::four;
 use crate::codebook::{Bits, Book, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, Read};
@@ -40,16 +40,13 @@ pub trait Paneled: Book<Group: Group> {
 
 /// A panel that takes weights of any format of its kind.
 pub trait Filled: Panel {
-    /// Sets a block of eight rows, lane = row, offset included.
-    ///
-    /// # Safety
-    /// The processor has AVX2, FMA and F16C.
-    unsafe fn fill(&mut self, block: usize, columns: [__m256i; 8]);
+    /// Weights of eight blocks, lane = row, offset included.
+    fn quants(&mut self) -> &mut [[Columns; 8]; 8];
 
     /// Sets what they are multiplied with: each row's scale and factors.
     ///
     /// # Safety
-    /// As above.
+    /// The processor has AVX2, FMA and F16C.
     unsafe fn set_scales(&mut self, scales: [__m256; 8], factors: [__m128i; 8]);
 }
 
@@ -238,12 +235,8 @@ fn four_fours<const N: usize>(book: &[u32; N], read: &Read<N>, i: usize) -> __m1
 }
 
 impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Filled for Narrow<M, DEPTH, OFFSET> {
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn fill(&mut self, block: usize, columns: [__m256i; 8]) {
-        for k in 0..8 {
-            store_256(&mut self.quants[block][k], columns[k]);
-        }
+    fn quants(&mut self) -> &mut [[Columns; 8]; 8] {
+        &mut self.quants
     }
 
     #[inline]
@@ -260,12 +253,8 @@ impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Filled for Narrow<M, DE
 }
 
 impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Filled for Halves<M, DEPTH, OFFSET> {
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn fill(&mut self, block: usize, columns: [__m256i; 8]) {
-        for k in 0..8 {
-            store_256(&mut self.quants[block][k], columns[k]);
-        }
+    fn quants(&mut self) -> &mut [[Columns; 8]; 8] {
+        &mut self.quants
     }
 
     #[inline]
@@ -385,9 +374,10 @@ impl<M: Multiply, B: Paneled> Quant<M> for B {
                 quants[J][r] = _mm256_add_epi8(weights::<B>(read, J), _mm256_set1_epi8(B::OFFSET as i8));
             });
         }
-        for block in 0..8 {
-            // SAFETY: as above.
-            unsafe { panel.fill(block, transpose(quants[block])) };
+        for (block, quants) in panel.quants().iter_mut().zip(quants) {
+            for (columns, register) in block.iter_mut().zip(transpose(quants)) {
+                store_256(columns, register);
+            }
         }
     }
 }
