@@ -86,7 +86,7 @@ impl<const N: usize> Read<N> {
     /// Place `i`, which is below `N`.
     #[inline(always)]
     pub fn place(&self, i: usize) -> usize {
-        (self.places[i / 4] >> (16 * (i % 4)) & 0xffff) as usize
+        (self.four(i / 4) >> (16 * (i % 4)) & 0xffff) as usize
     }
 
     /// Places `4 * i` to `4 * i + 3`, 16 bits each, the first one lowest.
