@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use candor_kernels::{BatchKernels, Kernels, MatKernels};
 use candor_ops::{Error, Tensor};
+use candor_quant::Format;
 
 use crate::Batching;
 
@@ -39,7 +40,8 @@ impl Weight {
             Batching::Fastest => (kernels.batch)(tensor.format),
             Batching::Invariant => None,
         };
-        let kernels = (kernels.mat)(tensor.format);
+        // MXFP4 stays exact until `diagnose` knows how its products round activations.
+        let kernels = (kernels.mat)(tensor.format).filter(|_| tensor.format != Format::Mxfp4);
         Ok(Weight(Kind::Matrix { tensor, kernels, batch }, Arc::default()))
     }
 
