@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use candor_kernels::{BatchKernels, Kernels, MatKernels};
 use candor_ops::{Error, Tensor};
-use candor_quant::Format;
 
 use crate::Batching;
 
@@ -40,8 +39,7 @@ impl Weight {
             Batching::Fastest => (kernels.batch)(tensor.format),
             Batching::Invariant => None,
         };
-        // MXFP4 stays exact until `diagnose` knows how its products round activations.
-        let kernels = (kernels.mat)(tensor.format).filter(|_| tensor.format != Format::Mxfp4);
+        let kernels = (kernels.mat)(tensor.format);
         Ok(Weight(Kind::Matrix { tensor, kernels, batch }, Arc::default()))
     }
 

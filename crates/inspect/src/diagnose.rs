@@ -14,10 +14,10 @@ use std::{
     rc::Rc,
 };
 
-use candor::gguf::Gguf;
+use candor::gguf::{Format, Gguf};
 
 use crate::{
-    Evidence, Graph, Key, NodeId, Residual, Trace, Value, catalogue, compare, compare_where,
+    Evidence, Graph, Key, Kind, NodeId, Residual, Trace, Value, catalogue, compare, compare_where,
     fault::{Active, Edit},
     replay::{Arithmetic, Decoded, Order, Place, Replay, Rounding, Stage, Tokens},
 };
@@ -200,7 +200,7 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
         }
         let (rows, expected) = (tokens.rows(graph.nodes[id].side), graph.width(id, tokens));
         if evidence.width != 0 && evidence.width != expected {
-            if matches!(graph.nodes[id].kind, crate::Kind::Scores(_) | crate::Kind::SoftMax(_)) {
+            if matches!(graph.nodes[id].kind, Kind::Scores(_) | Kind::SoftMax(_)) {
                 // Engines pad the cache: scores have as many columns as they please.
                 continue;
             }
@@ -222,20 +222,31 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
 
 /// How the suspect rounds activations: what explains its best product best.
 fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Rounding {
-    const TRIED: [Rounding; 3] = [Rounding::Exact, Rounding::Ggml, Rounding::Blocks(32)];
+    const TRIED: [Rounding; 4] = [Rounding::Exact, Rounding::Ggml, Rounding::Blocks(32), Rounding::Searched];
     const PRODUCTS: usize = 12;
-    let rounds = |&&id: &&NodeId| {
-        let node = &stage.graph.nodes[id];
-        matches!(&node.kind, crate::Kind::MatMul(weight)
-            if !matches!(weight.format, candor::gguf::Format::F32 | candor::gguf::Format::F64))
-    };
-    let products: Vec<NodeId> = known.iter().filter(rounds).copied().take(PRODUCTS).collect();
+    // Products of halves tell only where there are no others: an engine may round for quantized weights alone.
+    let mut products: Vec<(bool, usize, NodeId)> = known
+        .iter()
+        .filter_map(|&id| {
+            let span = span(stage, trace, id);
+            let kinds = || span.iter().map(|&node| &stage.graph.nodes[node].kind);
+            let formats = kinds().filter_map(|kind| Some(kind.product()?.format));
+            let rounded = formats.filter(|format| !matches!(format, Format::F32 | Format::F64));
+            let halves = rounded.map(|format| matches!(format, Format::F16 | Format::Bf16)).min()?;
+            let attends = kinds().any(|kind| matches!(kind, Kind::Scores(_) | Kind::Mix(_)));
+            (!attends).then_some((halves, span.len(), id))
+        })
+        .collect();
+    products.sort();
+    // Those with the fewest other operations around, whose own size would hide how far a rule is off.
+    let nearest = products.first().map(|&(halves, span, _)| (halves, span));
+    products.retain(|&(halves, span, _)| Some((halves, span)) == nearest);
+    products.truncate(PRODUCTS);
     let best = |rounding: Rounding| {
         let arithmetic = Arithmetic { rounding, order: Order::Lanes };
-        let residuals = products.iter().filter_map(|&id| {
+        let residuals = products.iter().filter_map(|&(.., id)| {
             let replay = Replay::local(stage, arithmetic, &[], trace, id);
-            let residual = compare(&replay.value(id), &trace.values[&stage.graph.nodes[id].key])?;
-            (replay.computed().len() == 1).then_some(residual.relative)
+            Some(compare(&replay.value(id), &trace.values[&stage.graph.nodes[id].key])?.relative)
         });
         residuals.fold(f64::INFINITY, f64::min)
     };
@@ -244,6 +255,23 @@ fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Rounding {
     let exact = scored[0].0;
     let found = scored.into_iter().skip(1).filter(|(score, _)| *score < 0.5 * exact && *score < 2e-2);
     found.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(Rounding::Exact, |(_, rounding)| rounding)
+}
+
+/// The operations between the trace's complete values and a node.
+fn span(stage: &Stage<'_>, trace: &Trace, id: NodeId) -> BTreeSet<NodeId> {
+    let Stage { graph, tokens, .. } = stage;
+    let (mut span, mut open) = (BTreeSet::from([id]), vec![id]);
+    while let Some(next) = open.pop() {
+        for &input in &graph.nodes[next].inputs {
+            let evidence = trace.values.get(&graph.nodes[input].key);
+            let rows = tokens.rows(graph.nodes[input].side);
+            let given = evidence.is_some_and(|evidence| evidence.dense(rows, graph.width(input, tokens)).is_some());
+            if !given && span.insert(input) {
+                open.push(input);
+            }
+        }
+    }
+    span
 }
 
 /// The values that a replay started from.
@@ -255,7 +283,6 @@ fn given_inputs(graph: &Graph, computed: &BTreeSet<NodeId>) -> Vec<Key> {
 
 /// Whether a fault can concern an operation at all, without computing anything.
 fn concerns(active: &Active, place: &Place<'_>) -> bool {
-    use crate::Kind;
     active.fault.edits.iter().any(|edit| match (edit, &place.node.kind) {
         (Edit::Weight(_), kind) => kind.weight().is_some() && (active.fault.wants)(place),
         (Edit::Wiring(edit), _) => edit(&mut place.node.inputs.clone(), place),
@@ -296,26 +323,9 @@ impl Court<'_> {
         let evidence = &self.trace.values[&graph.nodes[id].key];
         let (expected, inputs) = self.healthy.recompute(id);
         let residual = compare_where(&expected, evidence, graph.counts(id, tokens))?;
-        let span = self.span(id);
+        let span = span(self.stage, self.trace, id);
         let gate = Gate::of(graph, &span, self.arithmetic, evidence);
         Some(Case { id, evidence, gate, residual, span, expected, inputs })
-    }
-
-    /// The operations between the trace's complete values and a node.
-    fn span(&self, id: NodeId) -> BTreeSet<NodeId> {
-        let Stage { graph, tokens, .. } = self.stage;
-        let (mut span, mut open) = (BTreeSet::from([id]), vec![id]);
-        while let Some(next) = open.pop() {
-            for &input in &graph.nodes[next].inputs {
-                let evidence = self.trace.values.get(&graph.nodes[input].key);
-                let rows = tokens.rows(graph.nodes[input].side);
-                let given = evidence.is_some_and(|evidence| evidence.dense(rows, graph.width(input, tokens)).is_some());
-                if !given && span.insert(input) {
-                    open.push(input);
-                }
-            }
-        }
-        span
     }
 
     /// How far faults are from what the suspect has; `None` where they change nothing.

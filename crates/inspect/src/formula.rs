@@ -20,6 +20,8 @@ pub struct Formula {
     pub name: &'static str,
     /// The weight that it reads, where it reads one.
     pub weight: Option<Tensor>,
+    /// Whether the first input is multiplied with that weight, as a matrix.
+    multiplies: bool,
     run: Arc<Run>,
 }
 
@@ -35,7 +37,12 @@ impl Formula {
         weight: Option<&Tensor>,
         run: impl Fn(&[Rc<Value>], &Tokens) -> Value + Send + Sync + 'static,
     ) -> Formula {
-        Formula { name, weight: weight.cloned(), run: Arc::new(run) }
+        Formula { name, weight: weight.cloned(), multiplies: false, run: Arc::new(run) }
+    }
+
+    /// The matrix that the first input is multiplied with.
+    pub fn product(&self) -> Option<&Tensor> {
+        self.weight.as_ref().filter(|_| self.multiplies)
     }
 
     /// The output over all tokens of a trace.
@@ -157,11 +164,12 @@ pub(crate) fn dot_groups(width: usize) -> Formula {
 
 pub(crate) fn matmul_heads(weight: &Tensor, heads: usize, width: usize) -> Formula {
     let w = matrix(weight);
-    Formula::new("mul_mat", Some(weight), move |inputs, _| {
+    let run = move |inputs: &[Rc<Value>], _: &Tokens| {
         let mut out = Reference.buffer(inputs[0].rows, width);
         w.iter().for_each(|w| Reference.matmul_heads(&mut out, &rows(&inputs[0]), w, heads));
         value(&out, width)
-    })
+    };
+    Formula { multiplies: true, ..Formula::new("mul_mat", Some(weight), run) }
 }
 
 pub(crate) fn conv(weight: &Tensor) -> Formula {
@@ -223,7 +231,8 @@ pub(crate) fn experts(by: Weighted) -> Formula {
         Weighted::Sum(_) => ("add", None),
     };
     let w = weight.as_ref().and_then(matrix);
-    Formula::new(name, weight.as_ref(), move |inputs, _| {
+    let multiplies = matches!(by, Weighted::Matrix(..));
+    let run = move |inputs: &[Rc<Value>], _: &Tokens| {
         let routes = inputs.last().expect("the choice is an input");
         let used = routes.width / 2;
         let pairs = routes.data.chunks_exact(2).map(|pair| (pair[0] as usize, f64::from(pair[1]))).collect();
@@ -244,5 +253,6 @@ pub(crate) fn experts(by: Weighted) -> Formula {
             }
             (Weighted::Matrix(..) | Weighted::Bias(_), None) => (*inputs[0]).clone(),
         }
-    })
+    };
+    Formula { multiplies, ..Formula::new(name, weight.as_ref(), run) }
 }

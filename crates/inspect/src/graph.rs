@@ -82,6 +82,15 @@ impl Kind {
         }
     }
 
+    /// The matrix that the first input is multiplied with: engines round that input as the matrix's format asks.
+    pub fn product(&self) -> Option<&Tensor> {
+        match self {
+            Kind::MatMul(weight) => Some(weight),
+            Kind::Formula(formula) => formula.product(),
+            _ => None,
+        }
+    }
+
     /// The operation in ggml's words.
     pub fn name(&self) -> &'static str {
         match self {

@@ -28,21 +28,17 @@ impl Gate {
         let mut square = 0.0f64;
         let mut attends = false;
         for &id in computed {
-            let pass: f64 = match &graph.nodes[id].kind {
-                Kind::MatMul(weight) => match (weight.format, arithmetic.rounding) {
-                    (Format::F32 | Format::F64, _) => 2e-5,
-                    (Format::F16, Rounding::Ggml) | (Format::Bf16, Rounding::Ggml) => 2e-4,
-                    (Format::F16, _) => 1e-3,
-                    (Format::Bf16, _) => 5e-3,
-                    (_, Rounding::Exact) => 1.5e-2,
-                    // The suspect's rule of rounding is known: only ties may fall the other way.
-                    (_, _) => 2e-3,
-                },
-                Kind::Scores(_) | Kind::Mix(_) => {
-                    attends = true;
-                    1e-5
-                }
-                _ => 1e-5,
+            let kind = &graph.nodes[id].kind;
+            attends |= matches!(kind, Kind::Scores(_) | Kind::Mix(_));
+            let pass: f64 = match kind.product().map(|weight| (weight.format, arithmetic.rounding)) {
+                None => 1e-5,
+                Some((Format::F32 | Format::F64, _)) => 2e-5,
+                Some((Format::F16 | Format::Bf16, Rounding::Ggml)) => 2e-4,
+                Some((Format::F16, _)) => 1e-3,
+                Some((Format::Bf16, _)) => 5e-3,
+                Some((_, Rounding::Exact)) => 1.5e-2,
+                // The suspect's rule of rounding is known: only ties may fall the other way.
+                Some((_, _)) => 2e-3,
             };
             square += pass * pass;
         }

@@ -10,7 +10,11 @@ const CONFIDENCE = {
   medium: "Fairly sure: this fault reproduces the values, but so do others.",
   low: "Not sure: there are few values to judge by, or another fault is nearly as close.",
 };
-const ROUNDING = { exact: "activations are not rounded", ggml: "activations rounded as llama.cpp's CPU code does" };
+const ROUNDING = {
+  exact: "activations are not rounded",
+  ggml: "activations rounded as llama.cpp's CPU code does",
+  searched: "activations rounded as Candor's CPU code does",
+};
 
 function facts() {
   const list = document.getElementById("facts");

@@ -60,6 +60,9 @@ pub enum Rounding {
     Ggml,
     /// To 8 bits in blocks of this many elements with an exact scale, for quantized weights.
     Blocks(usize),
+    /// As Candor's CPU code: to 8 bits in blocks of 32, for quantized weights. The largest magnitude becomes whichever whole
+    /// number from 120 to 127 leaves the least error.
+    Searched,
 }
 
 impl Rounding {
@@ -75,14 +78,15 @@ impl Rounding {
         match (self, format) {
             (Rounding::Exact, _) | (_, Format::F32 | Format::F64) => {}
             (Rounding::Ggml, Format::F16 | Format::Bf16) => half(&mut x.data, format),
-            (Rounding::Blocks(_), Format::F16 | Format::Bf16) => {}
+            (Rounding::Blocks(_) | Rounding::Searched, Format::F16 | Format::Bf16) => {}
             (Rounding::Ggml, _) if is_super_block(format) => q8_k(&mut x.data),
             (Rounding::Ggml, _) => {
                 x.data.chunks_mut(32).for_each(|block| {
-                    q8(block, |scale| candor::gguf::half::f16_to_f32(candor::gguf::half::f32_to_f16(scale)))
+                    q8(block, 127.0, |scale| candor::gguf::half::f16_to_f32(candor::gguf::half::f32_to_f16(scale)))
                 });
             }
-            (Rounding::Blocks(size), _) => x.data.chunks_mut(size).for_each(|block| q8(block, |scale| scale)),
+            (Rounding::Blocks(size), _) => x.data.chunks_mut(size).for_each(|block| q8(block, 127.0, |scale| scale)),
+            (Rounding::Searched, _) => x.data.chunks_mut(32).for_each(searched),
         }
         x
     }
@@ -93,12 +97,26 @@ fn is_super_block(format: Format) -> bool {
     format.block_len() == 256
 }
 
-fn q8(block: &mut [f32], store: fn(f32) -> f32) {
+/// Rounds to multiples of a scale of which `level` make the largest magnitude.
+fn q8(block: &mut [f32], level: f32, store: fn(f32) -> f32) {
     let max = block.iter().fold(0.0f32, |max, x| max.max(x.abs()));
-    let scale = max / 127.0;
+    let scale = max / level;
     let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     let stored = store(scale);
     block.iter_mut().for_each(|x| *x = (*x * inverse).round() * stored);
+}
+
+/// The rounding by a level from 120 to 127 that leaves the least error; of equals, the highest.
+fn searched(block: &mut [f32]) {
+    let rounded = (120..=127u8).rev().map(|level| {
+        let mut rounded = block.to_vec();
+        q8(&mut rounded, f32::from(level), |scale| scale);
+        let error: f64 = rounded.iter().zip(&*block).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+        (error, rounded)
+    });
+    if let Some((_, best)) = rounded.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        block.copy_from_slice(&best);
+    }
 }
 
 /// ggml's Q8_K: the element of largest magnitude becomes -127.

@@ -107,7 +107,9 @@ impl Table {
 #[test]
 fn healthy_traces_raise_no_alarm() {
     for bed in beds().iter().chain(&special_beds()) {
-        for rounding in [Rounding::Exact, Rounding::Ggml, Rounding::Blocks(32), Rounding::Blocks(64)] {
+        for rounding in
+            [Rounding::Exact, Rounding::Ggml, Rounding::Blocks(32), Rounding::Blocks(64), Rounding::Searched]
+        {
             let trace = bed.plant(rounding, &[]).unwrap();
             let report = bed.diagnose(&trace);
             assert_eq!(report.outcome, Outcome::Healthy, "{} {rounding:?}: {:?}", bed.name, report.first_wrong);
