@@ -58,7 +58,7 @@ fn any(_: &Place<'_>) -> bool {
 }
 
 fn is_matrix(place: &Place<'_>) -> bool {
-    matches!(place.node.kind, Kind::MatMul(_))
+    place.node.kind.product().is_some()
 }
 
 fn is_layer_matrix(place: &Place<'_>) -> bool {
@@ -67,6 +67,21 @@ fn is_layer_matrix(place: &Place<'_>) -> bool {
 
 fn is_embedding(place: &Place<'_>) -> bool {
     matches!(place.node.kind, Kind::Embed(_))
+}
+
+/// Whether the weight is as many inputs as outputs wide, each matrix of a stack.
+fn is_square(place: &Place<'_>) -> bool {
+    place.node.kind.weight().is_some_and(|w| w.rows == w.cols * place.node.kind.matrices())
+}
+
+/// Reads memory `[out][in]` as if it were `[in][out]`, each matrix of a stack.
+fn reshape(w: &mut Matrix, place: &Place<'_>) -> bool {
+    let (rows, cols) = (w.rows / place.node.kind.matrices(), w.cols);
+    for matrix in w.values.chunks_exact_mut(rows * cols) {
+        let old = matrix.to_vec();
+        matrix.iter_mut().enumerate().for_each(|(at, x)| *x = old[at % cols * rows + at / cols]);
+    }
+    true
 }
 
 /// The format and bytes of the weight.

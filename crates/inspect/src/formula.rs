@@ -20,8 +20,6 @@ pub struct Formula {
     pub name: &'static str,
     /// The weight that it reads, where it reads one.
     pub weight: Option<Tensor>,
-    /// Whether the first input is multiplied with that weight, as a matrix.
-    multiplies: bool,
     run: Arc<Run>,
 }
 
@@ -37,12 +35,7 @@ impl Formula {
         weight: Option<&Tensor>,
         run: impl Fn(&[Rc<Value>], &Tokens) -> Value + Send + Sync + 'static,
     ) -> Formula {
-        Formula { name, weight: weight.cloned(), multiplies: false, run: Arc::new(run) }
-    }
-
-    /// The matrix that the first input is multiplied with.
-    pub fn product(&self) -> Option<&Tensor> {
-        self.weight.as_ref().filter(|_| self.multiplies)
+        Formula { name, weight: weight.cloned(), run: Arc::new(run) }
     }
 
     /// The output over all tokens of a trace.
@@ -51,10 +44,8 @@ impl Formula {
     }
 }
 
-/// A product, sum or scaling by chosen experts.
+/// A sum or scaling by chosen experts.
 pub(crate) enum Weighted {
-    /// Product with the matrices of the experts, of so many outputs.
-    Matrix(Tensor, usize),
     /// Addition of their biases.
     Bias(Tensor),
     /// Multiplication by their weights.
@@ -162,16 +153,6 @@ pub(crate) fn dot_groups(width: usize) -> Formula {
     })
 }
 
-pub(crate) fn matmul_heads(weight: &Tensor, heads: usize, width: usize) -> Formula {
-    let w = matrix(weight);
-    let run = move |inputs: &[Rc<Value>], _: &Tokens| {
-        let mut out = Reference.buffer(inputs[0].rows, width);
-        w.iter().for_each(|w| Reference.matmul_heads(&mut out, &rows(&inputs[0]), w, heads));
-        value(&out, width)
-    };
-    Formula { multiplies: true, ..Formula::new("mul_mat", Some(weight), run) }
-}
-
 pub(crate) fn conv(weight: &Tensor) -> Formula {
     let (w, taps) = (matrix(weight), weight.cols);
     Formula::new("ssm_conv", Some(weight), move |inputs, tokens| {
@@ -225,25 +206,18 @@ pub(crate) fn recur<B>(inputs: &Recurrence<'_, Tensor, B>) -> Formula {
 
 pub(crate) fn experts(by: Weighted) -> Formula {
     let (name, weight) = match &by {
-        Weighted::Matrix(tensor, _) => ("mul_mat_id", Some(tensor.clone())),
         Weighted::Bias(tensor) => ("add_id", Some(tensor.clone())),
         Weighted::Scale => ("mul", None),
         Weighted::Sum(_) => ("add", None),
     };
     let w = weight.as_ref().and_then(matrix);
-    let multiplies = matches!(by, Weighted::Matrix(..));
-    let run = move |inputs: &[Rc<Value>], _: &Tokens| {
+    Formula::new(name, weight.as_ref(), move |inputs, _| {
         let routes = inputs.last().expect("the choice is an input");
         let used = routes.width / 2;
         let pairs = routes.data.chunks_exact(2).map(|pair| (pair[0] as usize, f64::from(pair[1]))).collect();
         let routes = Reference.routed(used, pairs);
         let x = rows(&inputs[0]);
         match (&by, &w) {
-            (Weighted::Matrix(_, width), Some(w)) => {
-                let mut out = Reference.buffer(routes.len(), *width);
-                Reference.matmul_experts(&mut out, &x, w, &routes);
-                value(&out, *width)
-            }
             (Weighted::Bias(_), Some(w)) => changed(inputs, |x| Reference.add_bias_experts(x, w, &routes)),
             (Weighted::Scale, _) => changed(inputs, |x| Reference.scale_experts(x, &routes)),
             (Weighted::Sum(used), _) => {
@@ -251,8 +225,7 @@ pub(crate) fn experts(by: Weighted) -> Formula {
                 Reference.sum_experts(&mut out, &x, &routes);
                 value(&out, inputs[0].width)
             }
-            (Weighted::Matrix(..) | Weighted::Bias(_), None) => (*inputs[0]).clone(),
+            (Weighted::Bias(_), None) => (*inputs[0]).clone(),
         }
-    };
-    Formula { multiplies, ..Formula::new(name, weight.as_ref(), run) }
+    })
 }

@@ -36,6 +36,16 @@ pub enum Kind {
     },
     /// Product with a matrix stored as `[out][in]`.
     MatMul(Tensor),
+    /// Product with one of several matrices, stacked as `[matrices * out][in]`. Inputs: x, and where rows choose theirs the
+    /// choice; else each head of x has its own.
+    Stacked {
+        /// The matrices.
+        weight: Tensor,
+        /// How many.
+        matrices: usize,
+        /// Whether rows choose.
+        routed: bool,
+    },
     /// Addition of a vector.
     Bias(Tensor),
     /// Rotation of pairs by position.
@@ -74,7 +84,11 @@ impl Kind {
     /// The weight that the node reads.
     pub fn weight(&self) -> Option<&Tensor> {
         match self {
-            Kind::Embed(weight) | Kind::Norm { weight, .. } | Kind::MatMul(weight) | Kind::Bias(weight) => Some(weight),
+            Kind::Embed(weight)
+            | Kind::Norm { weight, .. }
+            | Kind::MatMul(weight)
+            | Kind::Stacked { weight, .. }
+            | Kind::Bias(weight) => Some(weight),
             Kind::SoftMax(attending) => attending.weight(),
             Kind::Route { bias, .. } => bias.as_ref(),
             Kind::Formula(formula) => formula.weight.as_ref(),
@@ -85,9 +99,16 @@ impl Kind {
     /// The matrix that the first input is multiplied with: engines round that input as the matrix's format asks.
     pub fn product(&self) -> Option<&Tensor> {
         match self {
-            Kind::MatMul(weight) => Some(weight),
-            Kind::Formula(formula) => formula.product(),
+            Kind::MatMul(weight) | Kind::Stacked { weight, .. } => Some(weight),
             _ => None,
+        }
+    }
+
+    /// How many matrices the weight is.
+    pub fn matrices(&self) -> usize {
+        match self {
+            Kind::Stacked { matrices, .. } => *matrices,
+            _ => 1,
         }
     }
 
@@ -96,7 +117,8 @@ impl Kind {
         match self {
             Kind::Embed(_) => "get_rows",
             Kind::Norm { .. } => "rms_norm",
-            Kind::MatMul(_) => "mul_mat",
+            Kind::MatMul(_) | Kind::Stacked { routed: false, .. } => "mul_mat",
+            Kind::Stacked { .. } => "mul_mat_id",
             Kind::Bias(_) | Kind::Add => "add",
             Kind::Rope { .. } => "rope",
             Kind::Scores(_) => "kq",

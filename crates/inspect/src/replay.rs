@@ -278,14 +278,6 @@ impl<'a> Replay<'a> {
             }
             matrix
         };
-        // The inputs as a product reads them.
-        let multiplied = || {
-            let mut inputs = inputs.clone();
-            if let Some(matrix) = node.kind.product() {
-                inputs[0] = Rc::new(self.arithmetic.rounding.apply(&inputs[0], matrix.format));
-            }
-            inputs
-        };
         let mut out = match &node.kind {
             Kind::Embed(_) => {
                 let rows = tokens.ids(node.side).iter().map(|&id| i64::from(id)).collect();
@@ -304,7 +296,15 @@ impl<'a> Replay<'a> {
                 edit!(Norm, &mut plan);
                 plan.run(&inputs[0])
             }
-            Kind::MatMul(_) => weight::multiply(&multiplied()[0], &weight(), self.arithmetic.order),
+            Kind::MatMul(tensor) => {
+                let x = self.arithmetic.rounding.apply(&inputs[0], tensor.format);
+                weight::multiply(&x, &weight(), self.arithmetic.order)
+            }
+            Kind::Stacked { weight: tensor, matrices, .. } => {
+                let x = self.arithmetic.rounding.apply(&inputs[0], tensor.format);
+                let choice = inputs.get(1).map(|routes| &**routes);
+                weight::multiply_stacked(&x, &weight(), *matrices, choice, self.arithmetic.order)
+            }
             Kind::Bias(_) => {
                 let (mut out, bias) = ((*inputs[0]).clone(), weight());
                 for row in out.data.chunks_exact_mut(out.width) {
@@ -350,7 +350,7 @@ impl<'a> Replay<'a> {
             }
             Kind::Mul => fold(&inputs, |a, b| a * b),
             Kind::Add => fold(&inputs, |a, b| a + b),
-            Kind::Formula(formula) => formula.run(&multiplied(), tokens),
+            Kind::Formula(formula) => formula.run(&inputs, tokens),
         };
         for (index, fault) in faults() {
             for change in fault.fault.edits {

@@ -2,9 +2,9 @@
 
 use candor::ops::{Gate, Router};
 
-use super::ROW;
+use super::{ROW, reshape};
 use crate::fault::{Edit, Fault};
-use crate::replay::Place;
+use crate::replay::{Matrix, Place};
 use crate::{Graph, Kind, NodeId};
 
 /// Another gate in place of this one.
@@ -38,8 +38,57 @@ fn without_shared(inputs: &mut Vec<NodeId>, place: &Place<'_>) -> bool {
     hit
 }
 
+/// Whether rows choose among the matrices of a weight.
+fn is_routed(place: &Place<'_>) -> bool {
+    matches!(place.node.kind, Kind::Stacked { routed: true, .. })
+}
+
+/// Puts another matrix in the place of each.
+fn replace(w: &mut Matrix, place: &Place<'_>, other: impl Fn(usize, usize) -> usize) -> bool {
+    let count = place.node.kind.matrices();
+    let (old, size) = (w.values.clone(), w.values.len() / count);
+    for (at, matrix) in w.values.chunks_exact_mut(size).enumerate() {
+        matrix.copy_from_slice(&old[other(at, count) * size..][..size]);
+    }
+    count > 1
+}
+
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "expert-matrices-row-major",
+        entry: "69",
+        wants: is_routed,
+        edits: &[Edit::Weight(reshape)],
+        cause: "the experts' matrices are read as [experts][in][out], other matrices rightly; memory is [experts][out][in]",
+        remedy: "read an expert as any other matrix: ne = [in, out, experts] means that a row is one output of one expert",
+        source: "unslothai/unsloth-zoo#849, ggml-org/llama.cpp#20200",
+        ..ROW
+    },
+    Fault {
+        name: "expert-ids-shifted",
+        entry: "69",
+        variants: &[1.0, -1.0],
+        wants: is_routed,
+        edits: &[Edit::Weight(|w, place| {
+            let by = place.variant as isize;
+            replace(w, place, |at, count| (at as isize + by).rem_euclid(count as isize) as usize)
+        })],
+        cause: "a choice is multiplied with the matrix of the expert {} further on",
+        remedy: "check where each expert's rows begin: expert * out * bytes per row",
+        source: "mlc-ai/mlc-llm#1804",
+        ..ROW
+    },
+    Fault {
+        name: "first-expert-for-all",
+        entry: "69",
+        wants: is_routed,
+        edits: &[Edit::Weight(|w, place| replace(w, place, |_, _| 0))],
+        cause: "every choice is multiplied with the matrix of the first expert",
+        remedy: "add the expert's offset in the stacked tensor: expert * out * bytes per row",
+        source: "crates/inspect: a fault of strides in general",
+        ..ROW
+    },
     Fault {
         name: "expert-weights-not-normalized",
         entry: "68",

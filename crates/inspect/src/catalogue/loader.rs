@@ -2,15 +2,9 @@
 
 use candor::gguf::Format;
 
-use super::{ROW, any, is_embedding, is_layer_matrix, is_matrix, other_weight, raw, scale_fields};
+use super::{ROW, any, is_embedding, is_layer_matrix, is_matrix, is_square, other_weight, raw, reshape, scale_fields};
 use crate::fault::{Edit, Fault};
 use crate::{Kind, replay::Matrix, replay::Place};
-
-/// Reads memory `[out][in]` as if it were `[in][out]`.
-fn reshape(w: &mut Matrix) {
-    let (rows, cols) = (w.rows, w.cols);
-    w.values = (0..rows * cols).map(|at| w.values[at % cols * rows + at / cols]).collect();
-}
 
 /// Zeroes everything from an element on.
 fn cut(w: &mut Matrix, elements: usize) -> bool {
@@ -126,10 +120,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "row-major-matrices",
         entry: "1",
         wants: is_layer_matrix,
-        edits: &[Edit::Weight(|w, _| {
-            reshape(w);
-            true
-        })],
+        edits: &[Edit::Weight(reshape)],
         cause: "the matrices are read as row-major [in, out], but GGUF's ne = [in, out] means that memory is [out][in]: a row is one output",
         remedy: "multiply with row o of the memory for output o (x @ W^T in row-major terms); do not reshape or transpose",
         source: "ggml-org/llama.cpp#23288, chrishayuk/larql#24, paiml/aprender#155",
@@ -138,11 +129,8 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "row-major-unless-square",
         entry: "2",
-        wants: |place| is_layer_matrix(place) && place.node.kind.weight().is_some_and(|w| w.rows != w.cols),
-        edits: &[Edit::Weight(|w, _| {
-            reshape(w);
-            true
-        })],
+        wants: |place| is_layer_matrix(place) && !is_square(place),
+        edits: &[Edit::Weight(reshape)],
         cause: "matrices that are not square are read as row-major [in, out]; square ones were transposed by hand",
         remedy: "read every matrix the same way: memory is [out][in]",
         source: "the RusTorch logs of this project's beginning",
@@ -151,11 +139,8 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "square-matrices-transposed",
         entry: "2",
-        wants: |place| is_layer_matrix(place) && place.node.kind.weight().is_some_and(|w| w.rows == w.cols),
-        edits: &[Edit::Weight(|w, _| {
-            reshape(w);
-            true
-        })],
+        wants: |place| is_layer_matrix(place) && is_square(place),
+        edits: &[Edit::Weight(reshape)],
         cause: "square matrices are used transposed",
         remedy: "memory is [out][in] for every matrix; take the transpose out",
         source: "the RusTorch logs of this project's beginning",
@@ -165,10 +150,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "embedding-column-major",
         entry: "3",
         wants: is_embedding,
-        edits: &[Edit::Weight(|w, _| {
-            reshape(w);
-            true
-        })],
+        edits: &[Edit::Weight(reshape)],
         cause: "the embedding is looked up as table[dim * vocabulary + token]",
         remedy: "a token's embedding is contiguous: table[token * width..][..width]",
         source: "the RusTorch logs of this project's beginning",
@@ -178,10 +160,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "head-column-major",
         entry: "4",
         wants: |place| is_matrix(place) && place.name() == "result_output",
-        edits: &[Edit::Weight(|w, _| {
-            reshape(w);
-            true
-        })],
+        edits: &[Edit::Weight(reshape)],
         cause: "the output matrix is indexed [width * vocabulary + token]",
         remedy: "the logit of a token is the product with row `token` of the output matrix",
         source: "the wasm-chord logs of this project's beginning",
@@ -264,7 +243,10 @@ pub(super) const FAULTS: &[Fault] = &[
         variants: &[1.0, -1.0],
         wants: |place| place.layer().is_some(),
         edits: &[Edit::Weight(|w, place| {
-            let Some(Kind::MatMul(t) | Kind::Norm { weight: t, .. }) = Some(&place.node.kind) else { return false };
+            let (Kind::MatMul(t) | Kind::Stacked { weight: t, .. } | Kind::Norm { weight: t, .. }) = &place.node.kind
+            else {
+                return false;
+            };
             let Some(layer) = place.layer() else { return false };
             let Some(next) = layer.checked_add_signed(place.variant as isize) else { return false };
             let name = t.name.replace(&format!("blk.{layer}."), &format!("blk.{next}."));
@@ -285,7 +267,9 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "gate-and-up-swapped",
         entry: "66",
         wants: any,
-        edits: &[Edit::Weight(|w, place| swap_names(w, place, "ffn_gate", "ffn_up"))],
+        edits: &[Edit::Weight(|w, place| {
+            swap_names(w, place, "ffn_gate", "ffn_up") || swap_names(w, place, "ffn_gate_exps", "ffn_up_exps")
+        })],
         cause: "ffn_gate and ffn_up are exchanged",
         remedy: "the gate goes through the activation, up does not: check the names (HF: gate_proj, up_proj)",
         source: "ml-explore/mlx-lm#767",

@@ -269,8 +269,9 @@ impl Prims for Notes {
     }
 
     fn matmul_heads(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, heads: usize) {
-        let formula = formula::matmul_heads(w, heads, out.width);
-        self.make(out, formula, vec![x.node]);
+        let kind = Kind::Stacked { weight: w.clone(), matrices: heads, routed: false };
+        let node = self.push(kind, vec![x.node], out.width);
+        out.becomes(node);
     }
 
     fn conv(&mut self, out: &mut Buffer, _: &mut Self::Kv, _: (usize, usize), x: &Buffer, w: &Tensor, _: &Step) {
@@ -299,9 +300,10 @@ impl Prims for Notes {
     }
 
     fn matmul_experts(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, routes: &(NodeId, usize)) {
-        let formula = formula::experts(Weighted::Matrix(w.clone(), out.width));
-        self.make(out, formula, vec![x.node, routes.0]);
-        self.nodes[out.node].per_token = routes.1;
+        let kind = Kind::Stacked { weight: w.clone(), matrices: w.rows / out.width.max(1), routed: true };
+        let node = self.push(kind, vec![x.node, routes.0], out.width);
+        self.nodes[node].per_token = routes.1;
+        out.becomes(node);
     }
 
     fn add_bias_experts(&mut self, x: &mut Buffer, bias: &Tensor, routes: &(NodeId, usize)) {

@@ -166,49 +166,82 @@ pub enum Order {
     Reverse,
 }
 
-/// `out[t] = w @ x[t]`.
-pub fn multiply(x: &Value, w: &Matrix, order: Order) -> Value {
-    let mut out = Value::zeros(x.rows, w.rows);
-    let cols = w.cols.min(x.width);
-    let threads = if w.values.len() * x.rows < 1 << 18 {
-        1
-    } else {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(16)
-    };
-    // Columns of the output are computed as rows of its transpose, so that threads write to separate places.
-    let mut transposed = vec![0.0f32; x.rows * w.rows];
-    let each = w.rows.div_ceil(threads).max(1);
-    let part = |first: usize, part: &mut [f32]| {
-        for (row, outs) in part.chunks_exact_mut(x.rows).enumerate() {
-            let weights = &w.row(first + row)[..cols];
-            for (t, out) in outs.iter_mut().enumerate() {
-                *out = match order {
-                    Order::Lanes => dot(weights, &x.row(t)[..cols]),
-                    Order::Reverse => {
-                        weights.iter().zip(&x.row(t)[..cols]).rev().fold(0.0f32, |sum, (&w, &x)| sum + w * x)
-                    }
-                };
-            }
-        }
-    };
-    if x.rows > 0 {
-        std::thread::scope(|scope| {
-            let mut chunks = transposed.chunks_mut(each * x.rows).enumerate();
-            let mine = chunks.next();
-            for (index, chunk) in chunks {
-                let part = &part;
-                scope.spawn(move || part(index * each, chunk));
-            }
-            if let Some((_, chunk)) = mine {
-                part(0, chunk);
-            }
-        });
-        for (row, outs) in transposed.chunks_exact(x.rows).enumerate() {
-            for (t, &value) in outs.iter().enumerate() {
-                out.data[t * w.rows + row] = value;
-            }
+impl Order {
+    /// The product of two rows.
+    fn dot(self, a: &[f32], b: &[f32]) -> f32 {
+        match self {
+            Order::Lanes => dot(a, b),
+            Order::Reverse => a.iter().zip(b).rev().fold(0.0f32, |sum, (&a, &b)| sum + a * b),
         }
     }
+}
+
+/// Computes the rows of `out`, dealt out to threads where there is enough to do.
+fn fill(out: &mut Value, cost: usize, row: impl Fn(usize, &mut [f32]) + Sync) {
+    let threads =
+        if cost < 1 << 18 { 1 } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(16) };
+    let width = out.width.max(1);
+    let each = out.rows.div_ceil(threads).max(1);
+    let part = |first: usize, part: &mut [f32]| {
+        part.chunks_exact_mut(width).enumerate().for_each(|(at, out)| row(first + at, out));
+    };
+    std::thread::scope(|scope| {
+        let mut chunks = out.data.chunks_mut(each * width).enumerate();
+        let mine = chunks.next();
+        for (index, chunk) in chunks {
+            let part = &part;
+            scope.spawn(move || part(index * each, chunk));
+        }
+        if let Some((_, chunk)) = mine {
+            part(0, chunk);
+        }
+    });
+}
+
+/// `out[t] = w @ x[t]`.
+pub fn multiply(x: &Value, w: &Matrix, order: Order) -> Value {
+    let cols = w.cols.min(x.width);
+    // As the transpose, so that a row of the matrix is read once and threads write to separate places.
+    let mut transposed = Value::zeros(w.rows, x.rows);
+    fill(&mut transposed, w.values.len() * x.rows, |row, outs| {
+        let weights = &w.row(row)[..cols];
+        outs.iter_mut().enumerate().for_each(|(t, out)| *out = order.dot(weights, &x.row(t)[..cols]));
+    });
+    let mut out = Value::zeros(x.rows, w.rows);
+    if x.rows > 0 {
+        for (row, outs) in transposed.data.chunks_exact(x.rows).enumerate() {
+            outs.iter().enumerate().for_each(|(t, &value)| out.data[t * w.rows + row] = value);
+        }
+    }
+    out
+}
+
+/// Products with so many matrices, `[matrices * out][in]`. With a choice, pairs of a matrix and its weight for each row of
+/// tokens: `out[place] = w[choice[place]] @ x[place]`, or `x` of the token where it has one row for all of its places.
+/// Without, `x` has one part for each matrix, and so does the output.
+pub fn multiply_stacked(x: &Value, w: &Matrix, matrices: usize, choice: Option<&Value>, order: Order) -> Value {
+    let outs = w.rows / matrices.max(1);
+    let product = |matrix: usize, x: &[f32], out: &mut [f32]| {
+        out.iter_mut().enumerate().for_each(|(o, out)| *out = order.dot(w.row(matrix * outs + o), x));
+    };
+    let Some(choice) = choice else {
+        let mut out = Value::zeros(x.rows, w.rows);
+        fill(&mut out, x.rows * w.values.len(), |t, out| {
+            for (head, (x, out)) in x.row(t).chunks(w.cols).zip(out.chunks_mut(outs)).enumerate() {
+                product(head, x, out);
+            }
+        });
+        return out;
+    };
+    let chosen: Vec<usize> = choice.data.chunks_exact(2).map(|pair| pair[0] as usize).collect();
+    let mut out = Value::zeros(chosen.len(), outs);
+    let shared = chosen.len() / x.rows.max(1);
+    fill(&mut out, chosen.len() * outs * w.cols, |place, out| {
+        // A trace may choose what is not there: that gives nothing.
+        if chosen[place] < matrices {
+            product(chosen[place], x.row(place / shared.max(1)), out);
+        }
+    });
     out
 }
 

@@ -16,6 +16,7 @@ fn beds() -> Vec<Bed> {
         model::proportioned(Format::Q8_0),
         model::proportioned(Format::Q4K),
         model::qwen3_proportioned(Format::Q8_0),
+        model::experts(),
     ];
     shapes.iter().map(Bed::new).collect()
 }

@@ -13,6 +13,8 @@ pub struct Shape {
     pub biases: bool,
     pub head_norms: bool,
     pub rope: Rope,
+    /// Of which each token goes to two; 0: the feed-forward is one.
+    pub experts: usize,
     /// On the embedding and the first layer's matrices: small ones have subnormal scales, large ones overflow.
     pub size: f32,
 }
@@ -39,6 +41,19 @@ impl Shape {
         }
         let mut random = Random(tiny.seed);
         let mut tensors = tiny.tensors();
+        if self.experts > 0 {
+            writer.insert(format!("{arch}.expert_count"), self.experts as u32);
+            writer.insert(format!("{arch}.expert_used_count"), 2u32);
+            for (name, shape) in &mut tensors {
+                if ["ffn_gate", "ffn_up", "ffn_down"].iter().any(|part| name.contains(part)) {
+                    *name = name.replace(".weight", "_exps.weight");
+                    shape.push(self.experts as u64);
+                }
+            }
+            let router =
+                |layer| (format!("blk.{layer}.ffn_gate_inp.weight"), vec![tiny.dim as u64, self.experts as u64]);
+            tensors.extend((0..tiny.layers).map(router));
+        }
         let (q, kv) = ((tiny.heads * tiny.head_dim) as u64, (tiny.kv_heads * tiny.head_dim) as u64);
         for layer in 0..tiny.layers {
             let mut add = |name: &str, len: u64| tensors.push((format!("blk.{layer}.{name}"), vec![len]));
@@ -74,7 +89,8 @@ impl Shape {
                     }
                 })
                 .collect();
-            let format = if shape.len() == 1 { Format::F32 } else { self.matrices };
+            let plain = shape.len() == 1 || name.contains("ffn_gate_inp");
+            let format = if plain { Format::F32 } else { self.matrices };
             let bytes = match format {
                 Format::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 _ => {
@@ -129,6 +145,7 @@ pub fn llama() -> Shape {
         biases: false,
         head_norms: false,
         rope: Rope::Plain,
+        experts: 0,
         size: 1.0,
     }
 }
@@ -143,6 +160,12 @@ pub fn qwen3() -> Shape {
 pub fn proportioned(matrices: Format) -> Shape {
     let tiny = Tiny { layers: 2, dim: 256, heads: 16, kv_heads: 2, head_dim: 16, ffn: 768, seed: 3, ..llama().tiny };
     Shape { name: "llama-wide", tiny, matrices, ..llama() }
+}
+
+/// A mixture of four experts, two of them for each token.
+pub fn experts() -> Shape {
+    let tiny = Tiny { layers: 2, dim: 64, heads: 8, ffn: 96, seed: 5, ..llama().tiny };
+    Shape { name: "mixtral", tiny, experts: 4, matrices: Format::Q8_0, ..llama() }
 }
 
 /// The qwen3 wiring in the same proportions.
