@@ -64,12 +64,18 @@ fn shifted(bytes: &[u8], shift: i64) -> Vec<u8> {
 /// Rows of one of q, k, v when the file's fused matrix `[q; k; v]` is split as if it were interleaved by group.
 fn resplit(w: &mut Matrix, place: &Place<'_>) -> bool {
     let heads = place.graph.config.heads;
-    let (group, dim) = (heads.heads / heads.kv_heads, heads.key_dim);
+    // Of several kinds of layers those without attention have no heads.
+    let (group, dim) = (heads.heads.checked_div(heads.kv_heads).unwrap_or(0), heads.key_dim);
     if heads.key_dim != heads.value_dim || heads.kv_heads == 1 {
         return false;
     }
     let parts = ["attn_q", "attn_k", "attn_v"].map(|name| other_weight(place, name));
     let [Some(q), Some(k), Some(v)] = parts else { return false };
+    let counts = [heads.heads, heads.kv_heads, heads.kv_heads];
+    if [&q, &k, &v].into_iter().zip(counts).any(|(part, heads)| part.rows != heads * dim) {
+        // Queries with gates, say.
+        return false;
+    }
     let fused = [q, k, v].map(|part| part.values).concat();
     let block = |group_index: usize, index: usize| (group_index * (group + 2) + index) * dim * w.cols;
     let size = dim * w.cols;

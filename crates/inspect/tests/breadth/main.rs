@@ -2,6 +2,7 @@
 //! this crate's own tools. `CANDOR_WRITE_TABLE=docs/architectures.md cargo test -p candor-inspect --test breadth` writes
 //! the table that the project carries; without it the table must have a row for every fixture.
 
+mod faulty;
 mod rounded;
 mod run;
 
@@ -21,9 +22,9 @@ use candor_inspect::{
     Outcome,
     verify::{Depth, Plan, operations},
 };
-use candor_testing::{architectures, argmax, fixtures, ids, json, nmse, npy};
+use candor_testing::{argmax, fixtures, ids, json, nmse, npy};
 
-use run::{Input, diagnosed, open};
+use run::{Case, Input, chosen, diagnosed};
 
 /// Largest NMSE on the reference backend, and on the processor.
 const LIMITS: [f64; 2] = [1e-9, 1e-6];
@@ -194,19 +195,18 @@ fn greedy<B: Ops + Clone>(model: &Decoder<B>, ops: &B, input: Input<'_>, expecte
 }
 
 /// Checks a fixture; its row of the table, and what is wrong.
-fn check(folder: &Path, name: &str) -> (String, Vec<String>) {
-    let exception = exception(name);
-    let gguf = open(&folder.join("model.gguf"), exception.key);
+fn check(folder: &Path) -> (String, Vec<String>) {
+    let case = Case::open(folder);
+    let Case { name, gguf, .. } = &case;
+    let (exception, input) = (exception(name), case.input());
+    let Input { text, tokens } = input;
     let arch = gguf.metadata().str("general.architecture").unwrap().unwrap().to_owned();
     let mut faults = Vec::new();
     let record = json(&folder.join("tokens.json"));
-    let tokens = ids(&record["tokens"]);
-    let text = if record["encoder_tokens"].is_null() { Vec::new() } else { ids(&record["encoder_tokens"]) };
-    let input = Input { text: &text, tokens: &tokens };
     let (mut reference, mut cpu) =
         (Reference, Cpu::new(CpuOptions { threads: 2, batching: Batching::Invariant, ..CpuOptions::default() }));
-    let exact = Decoder::load(&gguf, &mut reference).unwrap();
-    let fast = Decoder::load(&gguf, &mut cpu).unwrap();
+    let exact = Decoder::load(gguf, &mut reference).unwrap();
+    let fast = Decoder::load(gguf, &mut cpu).unwrap();
     let encodes = exact.config().gives == Gives::Embeddings;
     let ours = [rows(&exact, &reference, input, tokens.len()), rows(&fast, &cpu, input, tokens.len())];
     let kind = if encodes { "embeddings" } else { "logits" };
@@ -258,8 +258,8 @@ fn check(folder: &Path, name: &str) -> (String, Vec<String>) {
     let batch = yes("batch and single", batch);
     let (keys, values) = (KvFormat::F32, KvFormat::F32);
     let decode = if encodes { 0 } else { 1 };
-    let plan = Plan { text: &text, prompt: &tokens, decode, depth: Depth::Full, keys, values, part: None };
-    let verified = match catch_unwind(AssertUnwindSafe(|| operations(&gguf, cpu.clone(), &plan).unwrap())) {
+    let plan = Plan { text, prompt: tokens, decode, depth: Depth::Full, keys, values, part: None };
+    let verified = match catch_unwind(AssertUnwindSafe(|| operations(gguf, cpu.clone(), &plan).unwrap())) {
         Ok(report) => match &report.first_failure {
             None => Ok("clean".to_owned()),
             Some((class, worst)) => Err(format!("{}: {worst:?}", report.classes[*class].class)),
@@ -268,7 +268,7 @@ fn check(folder: &Path, name: &str) -> (String, Vec<String>) {
     };
     let verified = yes("verify", verified);
     // One fixture's panic must not hide the others' faults.
-    let healthy = match catch_unwind(AssertUnwindSafe(|| diagnosed(&gguf, input, Batching::Fastest).outcome)) {
+    let healthy = match catch_unwind(AssertUnwindSafe(|| diagnosed(gguf, input, Batching::Fastest).outcome)) {
         Ok(Outcome::Healthy) => Ok("healthy".to_owned()),
         Ok(other) => Err(format!("{other:?}")),
         Err(_) => Err("panic".to_owned()),
@@ -298,20 +298,15 @@ continuation differs, a prompt and its tokens one by one, or two sequences toget
 
 #[test]
 fn every_architecture() {
-    let only = std::env::var("CANDOR_ONLY").ok();
-    let (mut table, mut faults, mut names) = (HEAD.to_owned(), Vec::new(), Vec::new());
-    for folder in architectures() {
-        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
-        if only.as_ref().is_none_or(|only| only.split(',').any(|one| one == name)) {
-            let (row, wrong) = check(&folder, &name);
-            print!("{row}");
-            table.push_str(&row);
-            faults.extend(wrong);
-        }
-        names.push(name);
+    let (mut table, mut faults) = (HEAD.to_owned(), Vec::new());
+    for folder in chosen() {
+        let (row, wrong) = check(&folder);
+        print!("{row}");
+        table.push_str(&row);
+        faults.extend(wrong);
     }
     assert!(faults.is_empty(), "{faults:#?}");
-    if only.is_some() {
+    if std::env::var_os("CANDOR_ONLY").is_some() {
         return;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -320,7 +315,8 @@ fn every_architecture() {
         fs::write(root.join(path), &table).unwrap();
     }
     let carried = fs::read_to_string(root.join("docs/architectures.md")).unwrap_or_default();
-    for name in &names {
+    for folder in chosen() {
+        let name = folder.file_name().unwrap().to_str().unwrap();
         assert!(carried.contains(&format!("\n| {name} | ")), "docs/architectures.md has no row for {name}");
     }
 }

@@ -5,12 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use candor::gguf::{Format, Gguf, TensorInfo, Writer};
 use candor_cpu::Batching;
 use candor_inspect::{Outcome, replay::Rounding};
-use candor_testing::{architectures, ids, json};
 
-use crate::{
-    exception,
-    run::{Input, diagnosed, open},
-};
+use crate::run::{Case, chosen, diagnosed};
 
 /// Matrices of three dimensions are experts' or heads'.
 fn stacked(tensor: &TensorInfo) -> bool {
@@ -61,27 +57,19 @@ fn stored(gguf: &Gguf, format: impl Fn(&TensorInfo) -> Format) -> Gguf {
 
 #[test]
 fn runs_with_8_bit_weights_are_healthy() {
-    let only = std::env::var("CANDOR_ONLY").ok();
     let mut faults = Vec::new();
-    for folder in architectures() {
-        let name = folder.file_name().unwrap().to_str().unwrap();
-        if only.as_ref().is_some_and(|only| !only.split(',').any(|one| one == name)) {
-            continue;
-        }
-        let gguf = open(&folder.join("model.gguf"), exception(name).key);
-        let record = json(&folder.join("tokens.json"));
-        let tokens = ids(&record["tokens"]);
-        let text = if record["encoder_tokens"].is_null() { Vec::new() } else { ids(&record["encoder_tokens"]) };
-        let mut copies = vec![("all", stored(&gguf, |_| Format::Q8_0))];
+    for folder in chosen() {
+        let case = Case::open(&folder);
+        let Case { name, gguf, .. } = &case;
+        let mut copies = vec![("all", stored(gguf, |_| Format::Q8_0))];
         if gguf.tensors().iter().any(|tensor| stacked(tensor) && multiplied(tensor)) {
             // As real files of gpt-oss are: what is left tells nothing of how the experts' inputs are rounded.
             let mixed = |tensor: &TensorInfo| if stacked(tensor) { Format::Q8_0 } else { Format::Bf16 };
-            copies.push(("stacked", stored(&gguf, mixed)));
+            copies.push(("stacked", stored(gguf, mixed)));
         }
         for (which, copy) in copies {
-            let input = Input { text: &text, tokens: &tokens };
             // One fixture's panic must not hide the others' faults.
-            match catch_unwind(AssertUnwindSafe(|| diagnosed(&copy, input, Batching::Invariant))) {
+            match catch_unwind(AssertUnwindSafe(|| diagnosed(&copy, case.input(), Batching::Invariant))) {
                 Ok(said) if said.outcome == Outcome::Healthy && said.rounding == Rounding::Searched => {}
                 Ok(said) => faults.push(format!(
                     "{name}, {which}: {:?}, rounding {:?}, first wrong {:?}",

@@ -1,6 +1,6 @@
 //! Runs of a fixture that the tests share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use candor::{
     gguf::{Gguf, Writer},
@@ -9,10 +9,44 @@ use candor::{
 };
 use candor_cpu::{Batching, Cpu, CpuOptions};
 use candor_inspect::{
-    Diagnosis, Key, Origin, diagnose,
+    Diagnosis, Key, Origin, Trace, diagnose,
     file::TraceWriter,
     import::{ReadOptions, read},
 };
+use candor_testing::{architectures, ids, json};
+
+use crate::exception;
+
+/// A model with what goes into it.
+pub struct Case {
+    pub name: String,
+    pub gguf: Gguf,
+    tokens: Vec<u32>,
+    text: Vec<u32>,
+}
+
+impl Case {
+    pub fn open(folder: &Path) -> Case {
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let record = json(&folder.join("tokens.json"));
+        let text = if record["encoder_tokens"].is_null() { Vec::new() } else { ids(&record["encoder_tokens"]) };
+        let gguf = open(&folder.join("model.gguf"), exception(&name).key);
+        Case { gguf, tokens: ids(&record["tokens"]), text, name }
+    }
+
+    pub fn input(&self) -> Input<'_> {
+        Input { text: &self.text, tokens: &self.tokens }
+    }
+}
+
+/// All fixtures, or those that `CANDOR_ONLY` names.
+pub fn chosen() -> impl Iterator<Item = PathBuf> {
+    let only = std::env::var("CANDOR_ONLY").ok();
+    architectures().into_iter().filter(move |folder| {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        only.as_ref().is_none_or(|only| only.split(',').any(|one| one == name))
+    })
+}
 
 /// What goes into a model: tokens, and the text that they answer where an encoder reads one.
 #[derive(Clone, Copy)]
@@ -51,6 +85,11 @@ impl<'a> Input<'a> {
 
 /// What `diagnose` says of a run of this engine.
 pub fn diagnosed(gguf: &Gguf, input: Input<'_>, batching: Batching) -> Diagnosis {
+    diagnose(gguf, &traced(gguf, input, batching)).unwrap()
+}
+
+/// A run of this engine, written and read.
+pub fn traced(gguf: &Gguf, input: Input<'_>, batching: Batching) -> Trace {
     let tokens = input.tokens;
     let mut ops = Cpu::new(CpuOptions { threads: 1, batching, ..CpuOptions::default() });
     let model = Decoder::load(gguf, &mut ops).unwrap();
@@ -73,11 +112,11 @@ pub fn diagnosed(gguf: &Gguf, input: Input<'_>, batching: Batching) -> Diagnosis
     let text = (!input.text.is_empty()).then(|| input.text.to_vec());
     let origin = Origin { tokens: Some(tokens.to_vec()), prompt_tokens: Some(tokens.len()), text, ..Origin::default() };
     writer.finish(&origin).unwrap();
-    diagnose(gguf, &read(&path, &ReadOptions::default()).unwrap()).unwrap()
+    read(&path, &ReadOptions::default()).unwrap()
 }
 
 /// The file, with the key that it lacks.
-pub fn open(path: &Path, key: Option<(&str, f32)>) -> Gguf {
+fn open(path: &Path, key: Option<(&str, f32)>) -> Gguf {
     let gguf = Gguf::open(path).unwrap();
     let Some((key, value)) = key else { return gguf };
     let mut writer = Writer::new();
