@@ -7,7 +7,7 @@ use candor_ops::{Attention, KvPlan, LayerCache, Mask, Relative, Step};
 use crate::buffer::Buf;
 use crate::constants::Constant;
 use crate::device::{Device, Storage};
-use crate::kernel::{Attend, Extras, Kernel, KvKind, Output, SPLITS, Sight};
+use crate::kernel::{Attend, Extras, Kernel, KvKind, MAT_VEC_ROWS, Output, SPLITS, Sight};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};
 
@@ -170,6 +170,10 @@ pub(crate) fn attend(
         grid: [splits as u32, tiles as u32, row_tiles as u32],
     };
     recorder.dispatch(device, &dispatch);
+    if q.rows > MAT_VEC_ROWS {
+        let sums = heads.heads * (heads.key_dim + heads.value_dim);
+        recorder.worked(device, q.rows * sums * in_sight(mask, last, q.rows));
+    }
     if let Some(parts) = &parts {
         let dispatch = Dispatch {
             kernel: Kernel::Merge,

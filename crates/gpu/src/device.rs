@@ -9,7 +9,7 @@ use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType,
     BufferDescriptor, BufferUsages, ComputePipeline, ComputePipelineDescriptor, DeviceDescriptor, ErrorFilter,
     ErrorScopeGuard, MemoryHints, PipelineLayoutDescriptor, PollType, Queue, ShaderModuleDescriptor, ShaderSource,
-    ShaderStages, Trace,
+    ShaderStages, SubmissionIndex, Trace,
 };
 
 use crate::compiled::Compiled;
@@ -27,6 +27,8 @@ pub(crate) struct Device {
     pub(crate) variant: Variant,
     pub(crate) dequant: Dequant,
     pub(crate) timeout: Duration,
+    /// Multiply-adds that are handed over at once.
+    pub(crate) work: u64,
     /// Most bytes of one part of a weight.
     pub(crate) part_bytes: u64,
     /// Most bytes that can be bound at all.
@@ -112,6 +114,7 @@ impl Device {
             variant,
             dequant: options.dequant,
             timeout: options.timeout,
+            work: options.work,
             part_bytes: options.part_bytes.unwrap_or(binding_bytes).min(binding_bytes),
             binding_bytes,
             name: info.name,
@@ -215,8 +218,20 @@ impl Device {
 
     /// Waits until all that was submitted is done.
     pub(crate) fn wait(&self) {
-        let poll = self.device.poll(PollType::Wait { submission_index: None, timeout: Some(self.timeout) });
-        if let Err(error) = poll {
+        self.poll(None);
+    }
+
+    /// Waits until a submission is done.
+    pub(crate) fn wait_for(&self, submission: SubmissionIndex) {
+        self.poll(Some(submission));
+    }
+
+    fn poll(&self, submission_index: Option<SubmissionIndex>) {
+        // A device that has failed does not answer for the rest either.
+        if self.fault.get().is_some() {
+            return;
+        }
+        if let Err(error) = self.device.poll(PollType::Wait { submission_index, timeout: Some(self.timeout) }) {
             self.fault.set(format!("no answer within {} seconds: {error}", self.timeout.as_secs()));
         }
     }

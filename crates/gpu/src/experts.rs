@@ -141,12 +141,17 @@ pub(crate) fn products(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &
             let numbers = [w.runs, w.stride, w.tails, part.rows, part.first, stride, out_stride, outputs, shared];
             let [a, b, c, d, e, f, g, h, i] = numbers;
             match sorted {
-                Some(sorted) => gpu.dispatch(&Dispatch {
-                    kernel: Kernel::ExpertMul { format: w.format, tile: tile_of(w, variant) },
-                    buffers: &[&part.storage, storage, sorted, &out.storage],
-                    numbers: &[a, b, c, d, e, f, g, h, i, routes.order() as u32],
-                    grid: [outputs.div_ceil(TILE), routes.tiles(routes.rows) as u32, 1],
-                }),
+                Some(sorted) => {
+                    gpu.dispatch(&Dispatch {
+                        kernel: Kernel::ExpertMul { format: w.format, tile: tile_of(w, variant) },
+                        buffers: &[&part.storage, storage, sorted, &out.storage],
+                        numbers: &[a, b, c, d, e, f, g, h, i, routes.order() as u32],
+                        grid: [outputs.div_ceil(TILE), routes.tiles(routes.rows) as u32, 1],
+                    });
+                    // As if every expert had as many rows.
+                    let products = routes.choices() * part.rows as usize / routes.experts.max(1);
+                    gpu.recorder.worked(&gpu.device, products * w.cols);
+                }
                 None => gpu.dispatch(&Dispatch {
                     kernel: Kernel::ExpertVec { format: w.format, inputs },
                     buffers: &[&part.storage, storage, &routes.choices, &out.storage],

@@ -55,6 +55,7 @@ fn products(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, heads: usize) {
                 grid: [outputs.div_ceil(TILE), heads, rows.div_ceil(TILE)],
             };
             recorder.dispatch(device, &dispatch);
+            recorder.worked(device, x.rows * part.rows as usize * w.cols);
         }
     }
 }

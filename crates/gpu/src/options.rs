@@ -40,7 +40,10 @@ pub struct GpuOptions {
     /// A folder for compiled shaders, so that the next process starts sooner; `None` keeps none. Only the user may be able
     /// to write there: drivers trust what they read.
     pub cache: Option<PathBuf>,
-    /// How long the device may take for one answer before it counts as lost.
+    /// Multiply-adds of steps of many tokens that are handed to the device at once, more or less: a single product is not
+    /// parted. Drivers take a device for hung that is busy with one submission for seconds (Windows: two).
+    pub work: u64,
+    /// How long the device may take for one submission before it counts as lost.
     pub timeout: Duration,
     /// Faults to be planted in shaders.
     #[cfg(feature = "faults")]
@@ -68,6 +71,8 @@ impl Default for GpuOptions {
             dequant: Dequant::Refuse,
             part_bytes: None,
             cache: None,
+            // A sixth of a second for the slowest integrated GPUs, with 10^11 a second; a tenth of a millisecond for the fastest.
+            work: 1 << 34,
             timeout: Duration::from_secs(120),
             #[cfg(feature = "faults")]
             edits: Vec::new(),

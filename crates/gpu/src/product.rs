@@ -113,6 +113,7 @@ fn many_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Given<'_>
             grid: [part.rows.div_ceil(TILE), (x.rows as u32).div_ceil(TILE), 1],
         };
         recorder.dispatch(device, &dispatch);
+        recorder.worked(device, x.rows * part.rows as usize * w.cols);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BufferAsyncError, BufferUsages, CommandEncoder, ComputePass,
-    MapMode,
+    MapMode, SubmissionIndex,
 };
 
 use crate::Counters;
@@ -37,6 +37,10 @@ pub(crate) struct Recorder {
     groups: HashMap<Key, Bound>,
     /// Where results wait to be read by the host.
     staging: Option<Storage>,
+    /// Multiply-adds that were recorded and not handed over.
+    work: u64,
+    /// What was handed over and nobody has waited for.
+    submitted: Vec<SubmissionIndex>,
     pub(crate) counters: Counters,
 }
 
@@ -100,13 +104,27 @@ impl Recorder {
         counters.dispatches += 1;
     }
 
+    /// Counts multiply-adds of what was recorded last, and hands over what was when they are many: drivers take a device for
+    /// hung that is busy with one submission for seconds.
+    pub(crate) fn worked(&mut self, device: &Device, multiply_adds: usize) {
+        self.work += multiply_adds as u64;
+        if self.work >= device.work {
+            self.submit(device);
+        }
+    }
+
     /// Hands what was recorded to the queue.
     pub(crate) fn submit(&mut self, device: &Device) {
         if let Some(Open { pass, encoder, .. }) = self.open.take() {
             drop(pass);
-            device.queue.submit([encoder.finish()]);
-            self.counters.submits += 1;
+            self.hand_over(device, encoder);
         }
+    }
+
+    fn hand_over(&mut self, device: &Device, encoder: CommandEncoder) {
+        self.submitted.push(device.queue.submit([encoder.finish()]));
+        self.counters.submits += 1;
+        self.work = 0;
     }
 
     /// Hands what was recorded to the queue and reads the first `bytes` of a buffer; `out` sees them, or nothing where
@@ -128,10 +146,13 @@ impl Recorder {
             None => device.device.create_command_encoder(&Default::default()),
         };
         encoder.copy_buffer_to_buffer(&from.buffer, 0, &staging.buffer, 0, Some(bytes));
-        device.queue.submit([encoder.finish()]);
-        self.counters.submits += 1;
+        self.hand_over(device, encoder);
         self.counters.bytes_read += bytes;
-        device.mapped(staging, bytes, out);
+        // One after the other: each has the device's time to answer.
+        self.submitted.drain(..).for_each(|index| device.wait_for(index));
+        if let Some(staging) = &self.staging {
+            device.mapped(staging, bytes, out);
+        }
     }
 }
 

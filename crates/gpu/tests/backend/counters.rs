@@ -1,17 +1,17 @@
 //! What a step costs: one submit, one pass, and nothing made anew once it has been seen.
 
-use candor_gpu::{Counters, Gpu};
+use candor_gpu::{Counters, Gpu, GpuOptions};
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Ops, Pairing, Prims, Rope, Step};
 use candor_quant::Format;
 use candor_testing::backend::{Random, floats};
 
-use crate::{backends, sound};
+use crate::{backends, options, sound};
 
 const WIDTH: usize = 256;
 const HEADS: Heads = Heads { heads: 4, kv_heads: 2, key_dim: 64, value_dim: 64, scale: 0.125 };
 
-/// A layer, about, and its output.
-fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> Vec<Counters> {
+/// A layer, about: what its steps cost, and the output of the last.
+fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> (Vec<Counters>, Vec<f32>) {
     let mut random = Random(9);
     let mut weight = |rows, cols| gpu.weight(random.matrix(Format::Q4K, rows, cols)).expect("Q4_K runs");
     let (table, square, half) = (weight(50, WIDTH), weight(WIDTH, WIDTH), weight(WIDTH / 2, WIDTH));
@@ -49,7 +49,7 @@ fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> Vec<Counters> {
         sound(gpu);
         counters.push(gpu.counters());
     }
-    counters
+    (counters, read)
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_step_is_one_submit_of_one_pass_that_makes_nothing_anew() {
     for (name, gpu) in backends() {
         for rows in [1, 3, 20] {
             // Positions within one bucket: what grows with the logarithm of the context is not counted here.
-            let counters = steps(&mut gpu.clone(), rows, 3);
+            let (counters, _) = steps(&mut gpu.clone(), rows, 3);
             for (number, pair) in counters.windows(2).enumerate() {
                 let [before, after] = [pair[0], pair[1]];
                 let case = format!("{name}, {rows} rows, step {number}: {before:?} {after:?}");
@@ -72,5 +72,18 @@ fn a_step_is_one_submit_of_one_pass_that_makes_nothing_anew() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn much_work_is_handed_over_in_parts_and_computes_the_same() {
+    let Some(options) = options() else { return };
+    let open = |work| Gpu::new(&GpuOptions { work, ..options.clone() }).expect("the adapter opens");
+    let (mut whole, mut parts) = (open(GpuOptions::default().work), open(1 << 20));
+    for (rows, submits) in [(1, 1), (8, 1), (20, 4)] {
+        let [(_, expected), (counters, got)] = [&mut whole, &mut parts].map(|gpu| steps(gpu, rows, 2));
+        assert_eq!(counters[2].submits - counters[1].submits, submits, "{rows} rows");
+        let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&got), bits(&expected), "{rows} rows");
     }
 }
