@@ -254,7 +254,9 @@ fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Rounding {
     // Exact products unless another rule is clearly closer.
     let exact = scored[0].0;
     let found = scored.into_iter().skip(1).filter(|(score, _)| *score < 0.5 * exact && *score < 2e-2);
-    found.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(Rounding::Exact, |(_, rounding)| rounding)
+    // Sums in floats are off by far less.
+    let otherwise = if exact.is_finite() && exact > 1e-3 { Rounding::Unknown } else { Rounding::Exact };
+    found.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(otherwise, |(_, rounding)| rounding)
 }
 
 /// The operations between the trace's complete values and a node.

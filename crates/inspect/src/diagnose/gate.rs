@@ -36,7 +36,7 @@ impl Gate {
                 Some((Format::F16 | Format::Bf16, Rounding::Ggml)) => 2e-4,
                 Some((Format::F16, _)) => 1e-3,
                 Some((Format::Bf16, _)) => 5e-3,
-                Some((_, Rounding::Exact)) => 1.5e-2,
+                Some((_, Rounding::Exact | Rounding::Unknown)) => 1.5e-2,
                 // The suspect's rule of rounding is known: only ties may fall the other way.
                 Some((_, _)) => 2e-3,
             };

@@ -14,6 +14,7 @@ const ROUNDING = {
   exact: "activations are not rounded",
   ggml: "activations rounded as llama.cpp's CPU code does",
   searched: "activations rounded as Candor's CPU code does",
+  unknown: "activations rounded in a way that is not known",
 };
 
 function facts() {

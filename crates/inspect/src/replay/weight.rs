@@ -63,6 +63,8 @@ pub enum Rounding {
     /// As Candor's CPU code: to 8 bits in blocks of 32, for quantized weights. The largest magnitude becomes whichever whole
     /// number from 120 to 127 leaves the least error.
     Searched,
+    /// By a rule that is not known, which is replayed as not at all.
+    Unknown,
 }
 
 impl Rounding {
@@ -76,7 +78,7 @@ impl Rounding {
             }
         };
         match (self, format) {
-            (Rounding::Exact, _) | (_, Format::F32 | Format::F64) => {}
+            (Rounding::Exact | Rounding::Unknown, _) | (_, Format::F32 | Format::F64) => {}
             (Rounding::Ggml, Format::F16 | Format::Bf16) => half(&mut x.data, format),
             (Rounding::Blocks(_) | Rounding::Searched, Format::F16 | Format::Bf16) => {}
             (Rounding::Ggml, _) if is_super_block(format) => q8_k(&mut x.data),
