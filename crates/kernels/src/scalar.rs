@@ -53,6 +53,7 @@ fn mat(format: Format) -> Option<MatKernels> {
         Format::Q8_0 => q8(q8::mat::<legacy::Q8_0>),
         Format::Iq4Nl => q8(q8::mat::<legacy::Iq4Nl>),
         Format::Mxfp4 => q8(q8::mat::<legacy::Mxfp4>),
+        Format::Nvfp4 => q8(q8::mat::<legacy::Nvfp4>),
         Format::Q2K => q8(q8::mat::<k_quants::Q2K>),
         Format::Q3K => q8(q8::mat::<k_quants::Q3K>),
         Format::Q4K => q8(q8::mat::<k_quants::Q4K>),

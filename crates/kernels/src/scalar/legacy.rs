@@ -1,11 +1,11 @@
-//! Formats whose blocks of 32 stand alone, each with its own scale: Q4_0 to Q8_0, IQ4_NL and MXFP4.
+//! Formats whose blocks of 32 stand alone, each with its own scale: Q4_0 to Q8_0, IQ4_NL and MXFP4; and NVFP4, with two.
 //!
 //! Layouts: ggml-quants, `dequantize_row_*`. Nibbles hold element `i` low and element `i + 16` high.
 
 use candor_quant::Format;
 
 use super::q8::{Block, Blocks, f16_at};
-use crate::weights::{FP4_VALUES, IQ4_VALUES, Minima, half_power};
+use crate::weights::{E4M3_UNIT, FP4_VALUES, IQ4_VALUES, Minima, half_e4m3, half_power};
 
 /// 4 bits less 8.
 pub struct Q4_0;
@@ -21,6 +21,8 @@ pub struct Q8_0;
 pub struct Iq4Nl;
 /// 4-bit floats, a power of two as scale.
 pub struct Mxfp4;
+/// 4-bit floats, an 8-bit one as scale of each 16.
+pub struct Nvfp4;
 
 /// Element `i` of 16 bytes of nibbles.
 #[inline]
@@ -110,5 +112,19 @@ impl Blocks for Mxfp4 {
         let bytes = bytes_of(row, index, Self::FORMAT);
         let quants = std::array::from_fn(|i| FP4_VALUES[usize::from(nibble(&bytes[1..], i))]);
         plain(quants, half_power(bytes[0]), 0.0)
+    }
+}
+
+impl Blocks for Nvfp4 {
+    const FORMAT: Format = Format::Nvfp4;
+    const MINIMA: Minima = Minima::None;
+
+    // The file's blocks are twice as long: four scales, then 8 bytes for each, whose nibbles are elements `i` and `i + 8`.
+    fn block(row: &[u8], index: usize) -> Block {
+        let (bytes, first) = (bytes_of(row, index / 2, Self::FORMAT), index % 2 * 2);
+        let element = |i: usize| (bytes[4 + 8 * (first + i / 16) + i % 8] >> (i % 16 / 8 * 4)) & 15;
+        let quants = std::array::from_fn(|i| FP4_VALUES[usize::from(element(i))]);
+        let factors = [half_e4m3(bytes[first]), half_e4m3(bytes[first + 1])];
+        Block { quants, factors, scale: E4M3_UNIT, minima: [0.0; 2] }
     }
 }

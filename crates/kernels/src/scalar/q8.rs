@@ -64,7 +64,8 @@ fn segment<B: Blocks>(blocks: &[Block], x: Q8Row<'_>, start: usize) -> f32 {
             let products = block.quants[h * 16..][..16].iter().zip(&quants[h * 16..][..16]);
             products.map(|(&w, &x)| i32::from(w) * i32::from(x)).sum()
         };
-        let isum = block.factors[0] * half(0) + block.factors[1] * half(1);
+        // NVFP4's sums take more than 32 bits. They are rounded once.
+        let isum: i64 = (0..2).map(|h| i64::from(block.factors[h]) * i64::from(half(h))).sum();
         let scale = x.scales[at];
         let sums = [i32::from(x.sums[at * 2]), i32::from(x.sums[at * 2 + 1])];
         let lane = &mut lanes[b % LANES];

@@ -16,6 +16,7 @@ pub(super) mod k_quants;
 pub(super) mod legacy;
 pub(super) mod multiply;
 pub(super) mod narrow;
+pub(super) mod nvfp4;
 pub(super) mod panel;
 pub(super) mod panels;
 mod probe;
@@ -76,6 +77,7 @@ pub(super) fn kernels<M: Multiply>(format: Format) -> Option<MatKernels> {
         Format::Q8_0 => q8(q8::mat::<M, signed::Q8_0>),
         Format::Iq4Nl => q8(q8::mat::<M, signed::Iq4Nl>),
         Format::Mxfp4 => q8(q8::mat::<M, legacy::Mxfp4>),
+        Format::Nvfp4 => q8(q8::mat::<M, nvfp4::Nvfp4>),
         Format::Q2K => q8(q8::mat::<M, k_halves::Q2K>),
         Format::Q3K => q8(q8::mat::<M, k_halves::Q3K>),
         Format::Q4K => q8(q8::mat::<M, k_quants::Q4K>),

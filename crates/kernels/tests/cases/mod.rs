@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// Where the halves of a block are: its scales and minima. Those of IQ1_M and MXFP4 are no halves.
+/// Where the halves of a block are: its scales and minima. Those of IQ1_M, MXFP4 and NVFP4 are no halves.
 fn halves(format: Format) -> &'static [usize] {
     match format {
         Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::Iq4Nl | Format::Iq4Xs => &[0],
@@ -58,6 +58,14 @@ fn put_halves(format: Format, block: &mut [u8], mut half: impl FnMut() -> u16) {
         Format::Mxfp4 => {
             let size = half::f16_to_f32(half() & 0x7fff);
             block[0] = if size < 1e-4 { 0 } else { ((2.0 * size).to_bits() >> 23) as u8 };
+        }
+        // Half-precision numbers of half the bits; instead of a subnormal one any byte, the NaN and signs among them.
+        Format::Nvfp4 => {
+            for byte in &mut block[..4] {
+                let bits = half();
+                let size = half::f16_to_f32(bits & 0x7fff);
+                *byte = if size < 1e-4 { bits as u8 } else { (half::f32_to_f16(2.0 * size / 256.0) >> 7) as u8 };
+            }
         }
         _ => {
             for &at in halves(format) {
@@ -151,6 +159,7 @@ impl Weights {
             match self.format {
                 Format::Iq1M => put_halves(self.format, block, || quarters(&kept)),
                 Format::Mxfp4 => block[0] = kept[0],
+                Format::Nvfp4 => block[..4].copy_from_slice(&kept[..4]),
                 format => halves(format).iter().for_each(|&at| block[at..at + 2].copy_from_slice(&kept[at..at + 2])),
             }
         }
@@ -174,14 +183,16 @@ impl Weights {
         per_block.sum()
     }
 
-    /// Makes the scale of a row's first block infinite, or so large that its sums are.
-    pub fn poison_row(&mut self, row: usize) {
+    /// Makes the scale of a row's first block infinite, or so large that its sums are. Returns whether it can be.
+    pub fn poison_row(&mut self, row: usize) -> bool {
         let bytes = self.bytes().len() / self.rows;
         let block = &mut self.shifted[1 + row * bytes..][..self.format.block_bytes()];
         match self.format {
             Format::Mxfp4 => block[0] = 255,
+            Format::Nvfp4 => return false,
             format => put_halves(format, block, || 0x7c00),
         }
+        true
     }
 }
 

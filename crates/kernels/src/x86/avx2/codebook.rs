@@ -348,11 +348,11 @@ impl<M: Multiply, B: Paneled> Quant<M> for B {
             }
             // Four products of magnitudes up to 43 fit 16 bits.
             let sums = times_factors(fold_middle_halves(fours), factors);
-            return Products { sums, scale, minima };
+            return Products { sums: _mm256_cvtepi32_ps(sums), scale, minima };
         }
         // SAFETY: the caller promises what `signed` asks for.
         let sums = unsafe { M::signed(quants, x, x_sums) };
-        Products { sums, scale: scaled(scale, factors), minima }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: scaled(scale, factors), minima }
     }
 
     #[inline]

@@ -14,8 +14,8 @@ pub const GROUP: usize = 256;
 
 /// Eight blocks of a row times eight of the activations, lane = block.
 pub struct Products {
-    /// Exact sums of products, i32, with factors of halves applied and offsets removed.
-    pub sums: __m256i,
+    /// Sums of products with factors of halves applied and offsets removed, exact until they are rounded once.
+    pub sums: __m256,
     /// What the sums are to be multiplied with.
     pub scale: __m256,
     /// What times the activations' sums is to be subtracted; the second for panels with `Minima::Halves` alone.

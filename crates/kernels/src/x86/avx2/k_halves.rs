@@ -89,7 +89,7 @@ impl<M: Multiply> Quant<M> for Q2K {
         // SAFETY: the caller promises what `narrow_halves` asks for.
         let halves = unsafe { M::narrow_halves(quants, x) };
         let sums = times_factors(halves, factors_2(w));
-        Products { sums, scale: half_at(w, 80), minima: minima_2(w) }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: half_at(w, 80), minima: minima_2(w) }
     }
 
     #[inline]
@@ -159,7 +159,7 @@ impl<M: Multiply> Quant<M> for Q3K {
         // SAFETY: the caller promises what `narrow_halves` asks for.
         let halves = unsafe { M::narrow_halves(quants, x) };
         let sums = _mm256_sub_epi32(times_factors(halves, factors), offsets);
-        Products { sums, scale: half_at(w, 108), minima: [_mm256_setzero_ps(); 2] }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: half_at(w, 108), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]
@@ -220,7 +220,7 @@ impl<M: Multiply> Quant<M> for Q6K {
         // SAFETY: the caller promises what `middle_halves` asks for.
         let halves = unsafe { M::middle_halves(quants, x) };
         let sums = _mm256_sub_epi32(times_factors(halves, factors), offsets);
-        Products { sums, scale: half_at(w, 208), minima: [_mm256_setzero_ps(); 2] }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: half_at(w, 208), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]

@@ -72,7 +72,7 @@ impl<M: Multiply> Quant<M> for Q4K {
         }
         // SAFETY: the caller promises what `narrow` asks for.
         let sums = unsafe { M::narrow(quants, x) };
-        Products { sums, scale, minima: [minima; 2] }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale, minima: [minima; 2] }
     }
 
     #[inline]
@@ -122,7 +122,7 @@ impl<M: Multiply> Quant<M> for Q5K {
         }
         // SAFETY: the caller promises what `narrow` asks for.
         let sums = unsafe { M::narrow(quants, x) };
-        Products { sums, scale, minima: [minima; 2] }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale, minima: [minima; 2] }
     }
 
     #[inline]

@@ -138,7 +138,7 @@ impl<M: Multiply> Quant<M> for Q4_0 {
         }
         // SAFETY: the caller promises what `narrow` asks for.
         let sums = reduced(unsafe { M::narrow(quants, x) }, x_sums, 8);
-        Products { sums, scale: halves_at(w, 0, 18), minima: [_mm256_setzero_ps(); 2] }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: halves_at(w, 0, 18), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]
@@ -167,7 +167,7 @@ impl<M: Multiply> Quant<M> for Q4_1 {
         let minima = [negated(halves_at(w, 2, 20)); 2];
         // SAFETY: the caller promises what `narrow` asks for.
         let sums = unsafe { M::narrow(quants, x) };
-        Products { sums, scale: halves_at(w, 0, 20), minima }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: halves_at(w, 0, 20), minima }
     }
 
     #[inline]
@@ -196,7 +196,7 @@ impl<M: Multiply> Quant<M> for Q5_0 {
         }
         // SAFETY: the caller promises what `narrow` asks for.
         let sums = reduced(unsafe { M::narrow(quants, x) }, x_sums, 16);
-        Products { sums, scale: halves_at(w, 0, 22), minima: [_mm256_setzero_ps(); 2] }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: halves_at(w, 0, 22), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]
@@ -226,7 +226,7 @@ impl<M: Multiply> Quant<M> for Q5_1 {
         let minima = [negated(halves_at(w, 2, 24)); 2];
         // SAFETY: the caller promises what `narrow` asks for.
         let sums = unsafe { M::narrow(quants, x) };
-        Products { sums, scale: halves_at(w, 0, 24), minima }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: halves_at(w, 0, 24), minima }
     }
 
     #[inline]
@@ -242,9 +242,9 @@ impl<M: Multiply> Quant<M> for Q5_1 {
 /// 4-bit floats: an exponent, 16 bytes.
 pub struct Mxfp4;
 
-/// What MXFP4's weights are raised by, to be unsigned.
-const FP4_OFFSET: i8 = 16;
-/// What nibbles of MXFP4 stand for, raised.
+/// What MXFP4's and NVFP4's weights are raised by, to be unsigned.
+pub const FP4_OFFSET: i8 = 16;
+/// What their nibbles stand for, raised.
 pub const FP4_RAISED: [u8; 16] = {
     let mut raised = [0; 16];
     let mut i = 0;
@@ -267,9 +267,10 @@ pub fn half_powers(w: &[u8; 8 * 17]) -> __m256 {
     _mm256_castsi256_ps(_mm256_blendv_epi8(subnormal, normal, _mm256_cmpgt_epi32(exponents, one)))
 }
 
+/// The weights that nibbles stand for, raised.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn raised(nibbles: __m256i) -> __m256i {
+pub fn raised(nibbles: __m256i) -> __m256i {
     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128(&FP4_RAISED, 0)), nibbles)
 }
 
@@ -287,7 +288,7 @@ impl<M: Multiply> Quant<M> for Mxfp4 {
         }
         // SAFETY: the caller promises what `narrow` asks for.
         let sums = reduced(unsafe { M::narrow(quants, x) }, x_sums, FP4_OFFSET.into());
-        Products { sums, scale: half_powers(w), minima: [_mm256_setzero_ps(); 2] }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: half_powers(w), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]

@@ -74,6 +74,13 @@ pub fn pair([a, b]: [i16; 2]) -> __m256i {
     _mm256_set1_epi32(i32::from(a as u16) | i32::from(b) << 16)
 }
 
+/// `factor` times the sum of half `half` in every lane.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn half_sum(sums: [i16; 2], half: usize, factor: i16) -> __m256i {
+    _mm256_madd_epi16(pair(sums), _mm256_set1_epi32((i32::from(factor) & 0xffff) << (16 * half)))
+}
+
 /// Sums as floats.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -98,7 +98,7 @@ fn step<M: Multiply, Q: Quant<M>>(
     let (scales, sums) = (load_ps(scales), load_i16(sums));
     // SAFETY: the caller of `rows` promises the products of `M`, and this function has the other features.
     let products = unsafe { Q::products(w, quants, sums) };
-    let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(products.sums), products.scale);
+    let scaled = _mm256_mul_ps(products.sums, products.scale);
     let lanes = _mm256_fmadd_ps(scaled, scales, lanes);
     match Q::Panel::MINIMA {
         Minima::None => lanes,

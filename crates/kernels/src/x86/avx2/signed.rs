@@ -76,7 +76,7 @@ impl<M: Multiply> Quant<M> for Q8_0 {
         }
         // SAFETY: the caller promises what `signed` asks for.
         let sums = unsafe { M::signed(weights, x, x_sums) };
-        Products { sums, scale: halves_at(w, 0, 34), minima: [_mm256_setzero_ps(); 2] }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: halves_at(w, 0, 34), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]
@@ -110,7 +110,7 @@ impl<M: Multiply> Quant<M> for Iq4Nl {
         }
         // SAFETY: the caller promises what `signed` asks for.
         let sums = unsafe { M::signed(weights, x, x_sums) };
-        Products { sums, scale: halves_at(w, 0, 18), minima: [_mm256_setzero_ps(); 2] }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: halves_at(w, 0, 18), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]
@@ -153,7 +153,7 @@ impl<M: Multiply> Quant<M> for Iq4Xs {
         }
         // SAFETY: the caller promises what `signed` asks for.
         let sums = unsafe { M::signed(weights, x, x_sums) };
-        Products { sums, scale: scales_xs(w), minima: [_mm256_setzero_ps(); 2] }
+        Products { sums: _mm256_cvtepi32_ps(sums), scale: scales_xs(w), minima: [_mm256_setzero_ps(); 2] }
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use super::fold::{fold_middle_halves, fold_narrow, fold_narrow_halves, fold_wide
 use super::format::GROUP;
 use super::halves::Factors;
 use super::multiply::Multiply;
-use super::panel::{Columns, broadcast, keep, pair, unroll};
+use super::panel::{Columns, broadcast, half_sum, keep, pair, unroll};
 use super::registers::{load_256, load_i16, load_quants};
 use super::wide::Wide;
 
@@ -50,6 +50,28 @@ impl Multiply for Twos {
             }
         }
         total
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn half<const HALF: usize, const OFFSET: i16, const P: usize, const T: usize>(
+        columns: [&[Columns; 8]; P],
+        x: [&[i8; 32]; T],
+        x_sums: [[i16; 2]; T],
+    ) -> [[__m256i; P]; T] {
+        let mut sums = [[_mm256_setzero_si256(); P]; T];
+        unroll!(K, {
+            if K / 4 == HALF {
+                step::<K, 4, P, T>(&mut sums, columns, x);
+            }
+        });
+        for t in 0..T {
+            let offset = half_sum(x_sums[t], HALF, OFFSET);
+            for p in 0..P {
+                sums[t][p] = _mm256_sub_epi32(_mm256_madd_epi16(sums[t][p], _mm256_set1_epi16(1)), offset);
+            }
+        }
+        sums
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use crate::x86::avx2::format::GROUP;
 use crate::x86::avx2::halves::Factors;
 use crate::x86::avx2::multiply::{Multiply, Signed};
 use crate::x86::avx2::narrow::Narrow;
-use crate::x86::avx2::panel::{Columns, broadcast, pair, unroll};
+use crate::x86::avx2::panel::{Columns, broadcast, half_sum, pair, unroll};
 use crate::x86::avx2::registers::{load_256, load_i16, store_256};
 
 /// What signed weights are raised by.
@@ -70,6 +70,28 @@ impl Multiply for Fours {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn half<const HALF: usize, const OFFSET: i16, const P: usize, const T: usize>(
+        columns: [&[Columns; 8]; P],
+        x: [&[i8; 32]; T],
+        x_sums: [[i16; 2]; T],
+    ) -> [[__m256i; P]; T] {
+        let mut sums = [[_mm256_setzero_si256(); P]; T];
+        if OFFSET != 0 {
+            for t in 0..T {
+                sums[t] = [half_sum(x_sums[t], HALF, -OFFSET); P];
+            }
+        }
+        unroll!(K, {
+            if K / 4 == HALF {
+                // SAFETY: this function's caller has promised the products.
+                unsafe { step::<K, P, T>(&mut sums, columns, x) };
+            }
+        });
+        sums
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn halves<const DEPTH: usize, const OFFSET: i16, const P: usize, const T: usize>(
         columns: [&[Columns; 8]; P],
         factors: [&Factors; P],
@@ -77,25 +99,10 @@ impl Multiply for Fours {
         x_sums: [[i16; 2]; T],
     ) -> [[__m256; P]; T] {
         const SECOND: i32 = 0b1010_1010;
-        let mut sums = [[_mm256_setzero_si256(); P]; T];
-        let mut first = sums;
-        unroll!(K, {
-            if K.is_multiple_of(4) {
-                if K == 4 {
-                    first = sums;
-                }
-                for t in 0..T {
-                    let offset = i32::from(-OFFSET) & 0xffff;
-                    let offset = _mm256_set1_epi32(if K == 0 { offset } else { offset << 16 });
-                    sums[t] = match OFFSET {
-                        0 => [_mm256_setzero_si256(); P],
-                        _ => [_mm256_madd_epi16(pair(x_sums[t]), offset); P],
-                    };
-                }
-            }
-            // SAFETY: this function's caller has promised the products.
-            unsafe { step::<K, P, T>(&mut sums, columns, x) };
-        });
+        // SAFETY: this function's caller has promised the products.
+        let first = unsafe { Self::half::<0, OFFSET, P, T>(columns, x, x_sums) };
+        // SAFETY: as above.
+        let sums = unsafe { Self::half::<1, OFFSET, P, T>(columns, x, x_sums) };
         let mut floats = [[_mm256_setzero_ps(); P]; T];
         for p in 0..P {
             let [a, b] = factors[p].twice.each_ref().map(|factors| load_i16(factors));
