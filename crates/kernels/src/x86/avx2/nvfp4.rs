@@ -34,6 +34,7 @@ unsafe impl<M: Multiply> Panel for Floats<M> {
     const MINIMA: Minima = Minima::None;
     const OFFSET: i16 = OFFSET;
     const HALVES: bool = true;
+    const FLOATS: bool = true;
 
     #[inline]
     fn scale(&self, _: usize) -> &[f32; 8] {
@@ -81,25 +82,26 @@ unsafe impl<M: Multiply> Panel for Floats<M> {
 /// Four blocks of 64: four scales, then 8 bytes for each, whose low nibbles come first.
 pub struct Nvfp4;
 
-/// Halves of eight E4M3 numbers, signs left out and 0 for NaN. A half-precision number with the same bits of exponent and
-/// mantissa is a 256th of one, subnormal or not.
+/// 256ths of E4M3 numbers as half-precision ones, signs left out and 0 for NaN: the bits of exponent and mantissa are the same,
+/// of subnormal numbers too.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn half_e4m3(bytes: __m128i) -> __m256 {
+pub fn e4m3_halves(bytes: __m128i) -> __m256i {
     let nan = _mm_set1_epi8(0x7f);
     let bits = _mm_andnot_si128(_mm_cmpeq_epi8(bytes, nan), _mm_and_si128(bytes, nan));
-    let halves = _mm_slli_epi16::<7>(_mm_cvtepu8_epi16(bits));
-    _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(128.0))
+    _mm256_slli_epi16::<7>(_mm256_cvtepu8_epi16(bits))
 }
 
-/// The scales of a group in the order of `Multiply::narrow_halves`.
+/// The scales of a group, halved, in the order of `Multiply::narrow_halves`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn factors(w: &[u8; 144]) -> [__m256; 2] {
     let word = |at: usize| i32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]]);
     let scales = _mm_setr_epi32(word(0), word(36), word(72), word(108));
     let scales = _mm_shuffle_epi8(scales, _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
-    [half_e4m3(scales), half_e4m3(_mm_unpackhi_epi64(scales, scales))]
+    let halves = e4m3_halves(scales);
+    [_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves)]
+        .map(|halves| _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(128.0)))
 }
 
 /// 16 bytes of nibbles as 32 weights.

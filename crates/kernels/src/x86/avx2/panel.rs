@@ -36,6 +36,8 @@ pub unsafe trait Panel: Copy {
     const OFFSET: i16;
     /// Whether each half of a block has a factor of its own.
     const HALVES: bool;
+    /// Whether these factors are floats, and the only scales.
+    const FLOATS: bool = false;
     /// Whether weights are nibbles, two of which fit a byte.
     const NIBBLES: bool = false;
 

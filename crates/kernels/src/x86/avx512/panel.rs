@@ -16,7 +16,7 @@ pub struct Sixteen {
     /// `[block][k]`: columns `4k..4k + 4` of every row, not yet reduced by the offset.
     pub quants: [[[u8; 64]; 8]; 8],
     pub scales: [[f32; 16]; 8],
-    /// `[block][half]`: integers.
+    /// `[block][half]`.
     pub factors: [[[f32; 16]; 2]; 8],
     /// `[block][half]`, negated.
     pub minima: [[[f32; 16]; 2]; 8],
@@ -55,11 +55,11 @@ impl Sixteen {
             let mut factors = [_mm512_setzero_si512(); 16];
             for r in 0..16 {
                 // SAFETY: as above.
-                factors[r] = _mm512_cvtepi8_epi32(unsafe { R::factors(rows[r]) });
+                factors[r] = _mm512_castps_si512(unsafe { R::floats(R::factors(rows[r])) });
             }
             let factors = transpose(factors);
             for i in 0..16 {
-                store_ps(&mut self.factors[i / 2][i % 2], _mm512_cvtepi32_ps(factors[i]));
+                store_ps(&mut self.factors[i / 2][i % 2], _mm512_castsi512_ps(factors[i]));
             }
         }
         let kinds = match R::Panel::MINIMA {

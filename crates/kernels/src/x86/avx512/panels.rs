@@ -214,7 +214,7 @@ fn tile<B: Panel, const T: usize>(
                 for p in 0..PANELS {
                     let factor = load_ps(&panel[p].factors[j][K / 4]);
                     for t in 0..T {
-                        // Both products are below 2^24, so that only their sum is rounded, as that of integers is.
+                        // Both products are exact, so that only their sum is rounded, as that of integers is.
                         products[t][p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[t][p]), factor, products[t][p]);
                     }
                 }
@@ -230,7 +230,10 @@ fn tile<B: Panel, const T: usize>(
             let scale = _mm512_set1_ps(inputs[t].scales[b]);
             for p in 0..PANELS {
                 let place = &mut lanes[j][t][p];
-                let scaled = _mm512_mul_ps(products[t][p], load_ps(&panel[p].scales[j]));
+                let scaled = match B::FLOATS {
+                    true => products[t][p],
+                    false => _mm512_mul_ps(products[t][p], load_ps(&panel[p].scales[j])),
+                };
                 let mut lane = _mm512_fmadd_ps(scaled, scale, _mm512_maskz_mov_ps(begun, load_ps(place)));
                 if B::MINIMA != Minima::None {
                     let sum = _mm512_set1_ps(inputs[t].scaled_sums[0][b]);

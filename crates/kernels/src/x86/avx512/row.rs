@@ -73,7 +73,7 @@ pub trait Row: Quant {
         [[a, b], [c, d]].map(|w| unsafe { (Self::scales(w), Self::minima(w)) })
     }
 
-    /// The integer factors of the 16 halves, if the panel has `HALVES`.
+    /// The factors of the 16 halves, if the panel has `HALVES`.
     ///
     /// # Safety
     /// As `quants`.
@@ -81,6 +81,16 @@ pub trait Row: Quant {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     unsafe fn factors(_: &Self::Group) -> __m128i {
         _mm_setzero_si128()
+    }
+
+    /// What bytes of `factors` stand for: signed bytes, if the panel has no `FLOATS`.
+    ///
+    /// # Safety
+    /// As `quants`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    unsafe fn floats(factors: __m128i) -> __m512 {
+        _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(factors))
     }
 }
 
@@ -273,8 +283,7 @@ fn step<R: Row>(
     sums: &[i16; 16],
 ) -> __m512 {
     let (scales, x_sums) = (load_ps(scales), load_i16(sums));
-    let products = integers::<R>(w, quants, x_sums);
-    let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(products), scale);
+    let scaled = _mm512_mul_ps(products::<R>(w, quants, x_sums), scale);
     let lanes = _mm512_fmadd_ps(scaled, both([scales; 2]), lanes);
     match R::Panel::MINIMA {
         Minima::None => lanes,
@@ -287,10 +296,10 @@ fn step<R: Row>(
     }
 }
 
-/// Exact sums of the products of eight blocks, factors of halves applied and offsets removed.
+/// Sums of the products of eight blocks, factors of halves applied and offsets removed, exact until they are rounded once.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn integers<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m512i {
+fn products<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m512 {
     let mut quads = [[_mm512_setzero_si512(); 4]; 2];
     for (quads, w) in quads.iter_mut().zip(w) {
         // SAFETY: this function has the features that `quants` asks for.
@@ -299,16 +308,22 @@ fn integers<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m5
             quads[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), quants[i], load_quants(x, i * 64));
         }
     }
+    let order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     let mut halves = [_mm512_setzero_si512(); 2];
     for ((halves, quads), w) in halves.iter_mut().zip(side_by_side(quads)).zip(w) {
         *halves = fold(quads);
         if R::SIXTEENFOLD != 0 {
             *halves = _mm512_mask_srai_epi32::<4>(*halves, R::SIXTEENFOLD, *halves);
         }
-        if R::Panel::HALVES {
+        if R::Panel::FLOATS {
+            let offset = _mm512_mullo_epi32(_mm512_cvtepi16_epi32(x_sums), _mm512_set1_epi32(R::Panel::OFFSET.into()));
+            let sums = _mm512_sub_epi32(*halves, _mm512_permutexvar_epi32(_mm512_cvtepi8_epi32(order), offset));
+            // SAFETY: as above.
+            let factors = unsafe { R::floats(_mm_shuffle_epi8(R::factors(w), order)) };
+            *halves = _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factors));
+        } else if R::Panel::HALVES {
             // SAFETY: as above.
             let factors = unsafe { R::factors(w) };
-            let order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
             let factors = _mm512_cvtepi8_epi32(_mm_shuffle_epi8(factors, order));
             *halves = _mm512_mullo_epi32(*halves, factors);
         }
@@ -316,9 +331,13 @@ fn integers<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m5
     let [a, b] = halves;
     let first = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 16, 24, 17, 25, 18, 26, 19, 27);
     let second = _mm512_add_epi32(first, _mm512_set1_epi32(4));
-    let blocks = _mm512_add_epi32(_mm512_permutex2var_epi32(a, first, b), _mm512_permutex2var_epi32(a, second, b));
+    let (first, second) = (_mm512_permutex2var_epi32(a, first, b), _mm512_permutex2var_epi32(a, second, b));
+    if R::Panel::FLOATS {
+        return _mm512_add_ps(_mm512_castsi512_ps(first), _mm512_castsi512_ps(second));
+    }
+    let blocks = _mm512_add_epi32(first, second);
     if R::Panel::OFFSET == 0 {
-        return blocks;
+        return _mm512_cvtepi32_ps(blocks);
     }
     let offset = _mm512_set1_epi16(-R::Panel::OFFSET);
     let x_sums = _mm512_broadcast_i64x4(x_sums);
@@ -326,9 +345,10 @@ fn integers<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m5
         // SAFETY: as above.
         let [a, b] = w.map(|w| unsafe { R::factors(w) });
         let factors = _mm512_cvtepi8_epi16(_mm256_set_m128i(b, a));
-        return _mm512_add_epi32(blocks, _mm512_madd_epi16(_mm512_mullo_epi16(factors, offset), x_sums));
+        let offsets = _mm512_madd_epi16(_mm512_mullo_epi16(factors, offset), x_sums);
+        return _mm512_cvtepi32_ps(_mm512_add_epi32(blocks, offsets));
     }
-    _mm512_add_epi32(blocks, _mm512_madd_epi16(x_sums, offset))
+    _mm512_cvtepi32_ps(_mm512_add_epi32(blocks, _mm512_madd_epi16(x_sums, offset)))
 }
 
 /// The registers themselves. The compiler has to make all of them before it goes on: it would make and fold them one after

@@ -10,6 +10,7 @@ use crate::x86::avx2::format::Quant;
 use crate::x86::avx2::k_halves::{self, Q2K, Q3K, Q6K};
 use crate::x86::avx2::k_quants::{Q4K, Q5K};
 use crate::x86::avx2::legacy::{FP4_RAISED, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, half_powers, halves_at};
+use crate::x86::avx2::nvfp4::{Nvfp4, e4m3_halves};
 use crate::x86::avx2::registers::{load_128, load_256};
 use crate::x86::avx2::signed::{Iq4Nl, Iq4Xs, Q8_0, scales_xs};
 
@@ -117,6 +118,7 @@ macro_rules! row {
         }
     };
     (argument factors) => { &<Self as Quant>::Group };
+    (argument floats) => { __m128i };
     (argument nibbles) => { &<Self as Quant>::Group };
     (argument scales_minima) => { [&<Self as Quant>::Group; 4] };
     (argument $other:ident) => { [&<Self as Quant>::Group; 2] };
@@ -188,12 +190,34 @@ row! { Iq4Xs, w:
     scales(both): __m512 => join(both.map(|w| scales_xs(w)));
 }
 
+/// The 4-bit floats that nibbles stand for, raised.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn look_up_fp4(nibbles: __m512i) -> __m512i {
+    _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128(&FP4_RAISED, 0)), nibbles)
+}
+
 row! { Mxfp4, w:
-    quants i => {
-        let table = _mm512_broadcast_i32x4(load_128(&FP4_RAISED, 0));
-        _mm512_shuffle_epi8(table, nibbles(w, i * 34 + 1, 17))
-    };
+    quants i => look_up_fp4(nibbles(w, i * 34 + 1, 17));
     scales(both): __m512 => join(both.map(|w| half_powers(w)));
+}
+
+row! { Nvfp4, w:
+    quants i => {
+        // Each 8 bytes are 16 weights, the low nibbles first.
+        let bytes = _mm512_castsi256_si512(load_256(w, i * 36 + 4));
+        let twice = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3), bytes);
+        let counts = _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4);
+        look_up_fp4(_mm512_and_si512(_mm512_srlv_epi64(twice, counts), _mm512_set1_epi8(15)))
+    };
+    scales(_both): __m512 => _mm512_set1_ps(1.0);
+    factors(w): __m128i => {
+        let order = _mm512_castsi128_si512(_mm_setr_epi32(0, 9, 18, 27));
+        _mm512_castsi512_si128(_mm512_permutex2var_epi32(load_512(w, 0), order, load_512(w, 64)))
+    };
+    floats(bytes): __m512 => {
+        _mm512_mul_ps(_mm512_cvtph_ps(e4m3_halves(bytes)), _mm512_set1_ps(128.0))
+    };
 }
 
 row! { Q2K, w:

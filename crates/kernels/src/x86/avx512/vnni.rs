@@ -21,6 +21,7 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
         Format::Q8_0 => q8(mat::<avx2::signed::Q8_0>),
         Format::Iq4Nl => q8(mat::<avx2::signed::Iq4Nl>),
         Format::Mxfp4 => q8(mat::<avx2::legacy::Mxfp4>),
+        Format::Nvfp4 => q8(mat::<avx2::nvfp4::Nvfp4>),
         Format::Q2K => q8(mat::<avx2::k_halves::Q2K>),
         Format::Q3K => q8(mat::<avx2::k_halves::Q3K>),
         Format::Q4K => q8(mat::<avx2::k_quants::Q4K>),
