@@ -28,11 +28,11 @@ pub trait Multiply: Copy + 'static {
         x_sums: [[i16; 2]; T],
     ) -> [[__m256i; P]; T];
 
-    /// The same over half `HALF` of a block of weights of up to 5 bits. Of `x_sums` the half's is used.
+    /// The same over half `HALF` of a block.
     ///
     /// # Safety
     /// As `block`.
-    unsafe fn half<const HALF: usize, const OFFSET: i16, const P: usize, const T: usize>(
+    unsafe fn half<const HALF: usize, const DEPTH: usize, const OFFSET: i16, const P: usize, const T: usize>(
         columns: [&[Columns; 8]; P],
         x: [&[i8; 32]; T],
         x_sums: [[i16; 2]; T],

@@ -60,7 +60,7 @@ unsafe impl<M: Multiply> Panel for Floats<M> {
         let (x, x_sums) = (std::array::from_fn(|t| &x[t][at]), std::array::from_fn(|t| x_sums[t][at]));
         let mut products = [[_mm256_setzero_ps(); P]; T];
         // SAFETY: this function's caller has promised the features that `half` asks for.
-        let sums = unsafe { M::half::<0, OFFSET, P, T>(columns, x, x_sums) };
+        let sums = unsafe { M::half::<0, 4, OFFSET, P, T>(columns, x, x_sums) };
         for p in 0..P {
             let factors = load_ps(&panels[p][group].factors[block][0]);
             for t in 0..T {
@@ -68,7 +68,7 @@ unsafe impl<M: Multiply> Panel for Floats<M> {
             }
         }
         // SAFETY: as above.
-        let sums = unsafe { M::half::<1, OFFSET, P, T>(columns, x, x_sums) };
+        let sums = unsafe { M::half::<1, 4, OFFSET, P, T>(columns, x, x_sums) };
         for p in 0..P {
             let factors = load_ps(&panels[p][group].factors[block][1]);
             for t in 0..T {
@@ -100,8 +100,9 @@ fn factors(w: &[u8; 144]) -> [__m256; 2] {
     let scales = _mm_setr_epi32(word(0), word(36), word(72), word(108));
     let scales = _mm_shuffle_epi8(scales, _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
     let halves = e4m3_halves(scales);
-    [_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves)]
-        .map(|halves| _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(128.0)))
+    let (first, second) = (_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves));
+    let up = _mm256_set1_ps(128.0);
+    [_mm256_mul_ps(_mm256_cvtph_ps(first), up), _mm256_mul_ps(_mm256_cvtph_ps(second), up)]
 }
 
 /// 16 bytes of nibbles as 32 weights.

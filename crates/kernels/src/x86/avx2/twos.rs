@@ -54,24 +54,33 @@ impl Multiply for Twos {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn half<const HALF: usize, const OFFSET: i16, const P: usize, const T: usize>(
+    unsafe fn half<const HALF: usize, const DEPTH: usize, const OFFSET: i16, const P: usize, const T: usize>(
         columns: [&[Columns; 8]; P],
         x: [&[i8; 32]; T],
         x_sums: [[i16; 2]; T],
     ) -> [[__m256i; P]; T] {
         let mut sums = [[_mm256_setzero_si256(); P]; T];
+        let mut total = sums;
         unroll!(K, {
             if K / 4 == HALF {
-                step::<K, 4, P, T>(&mut sums, columns, x);
+                step::<K, DEPTH, P, T>(&mut sums, columns, x);
+                if K % DEPTH == DEPTH - 1 {
+                    for t in 0..T {
+                        for p in 0..P {
+                            let wide = _mm256_madd_epi16(sums[t][p], _mm256_set1_epi16(1));
+                            total[t][p] = if K % 4 < DEPTH { wide } else { _mm256_add_epi32(total[t][p], wide) };
+                        }
+                    }
+                }
             }
         });
         for t in 0..T {
             let offset = half_sum(x_sums[t], HALF, OFFSET);
             for p in 0..P {
-                sums[t][p] = _mm256_sub_epi32(_mm256_madd_epi16(sums[t][p], _mm256_set1_epi16(1)), offset);
+                total[t][p] = _mm256_sub_epi32(total[t][p], offset);
             }
         }
-        sums
+        total
     }
 
     #[inline]

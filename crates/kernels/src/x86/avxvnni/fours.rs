@@ -70,7 +70,7 @@ impl Multiply for Fours {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn half<const HALF: usize, const OFFSET: i16, const P: usize, const T: usize>(
+    unsafe fn half<const HALF: usize, const DEPTH: usize, const OFFSET: i16, const P: usize, const T: usize>(
         columns: [&[Columns; 8]; P],
         x: [&[i8; 32]; T],
         x_sums: [[i16; 2]; T],
@@ -100,9 +100,9 @@ impl Multiply for Fours {
     ) -> [[__m256; P]; T] {
         const SECOND: i32 = 0b1010_1010;
         // SAFETY: this function's caller has promised the products.
-        let first = unsafe { Self::half::<0, OFFSET, P, T>(columns, x, x_sums) };
+        let first = unsafe { Self::half::<0, DEPTH, OFFSET, P, T>(columns, x, x_sums) };
         // SAFETY: as above.
-        let sums = unsafe { Self::half::<1, OFFSET, P, T>(columns, x, x_sums) };
+        let sums = unsafe { Self::half::<1, DEPTH, OFFSET, P, T>(columns, x, x_sums) };
         let mut floats = [[_mm256_setzero_ps(); P]; T];
         for p in 0..P {
             let [a, b] = factors[p].twice.each_ref().map(|factors| load_i16(factors));
