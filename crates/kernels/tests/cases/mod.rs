@@ -59,12 +59,13 @@ fn put_halves(format: Format, block: &mut [u8], mut half: impl FnMut() -> u16) {
             let size = half::f16_to_f32(half() & 0x7fff);
             block[0] = if size < 1e-4 { 0 } else { ((2.0 * size).to_bits() >> 23) as u8 };
         }
-        // Half-precision numbers of half the bits; instead of a subnormal one any byte, the NaN and signs among them.
+        // No sign: negative numbers are 64 times as large instead, so that sums leave 32 bits. Instead of a subnormal number any
+        // byte, the NaN and what has the ignored sign among them.
         Format::Nvfp4 => {
             for byte in &mut block[..4] {
                 let bits = half();
-                let size = half::f16_to_f32(bits & 0x7fff);
-                *byte = if size < 1e-4 { bits as u8 } else { (half::f32_to_f16(2.0 * size / 256.0) >> 7) as u8 };
+                let size = half::f16_to_f32(bits & 0x7fff) * if bits & 0x8000 == 0 { 1.0 } else { 64.0 };
+                *byte = if bits & 0x7c00 == 0 { bits as u8 } else { (half::f32_to_f16(size / 128.0) >> 7) as u8 };
             }
         }
         _ => {
