@@ -1,7 +1,7 @@
 //! NVFP4: 4-bit floats with a float scale per 16 columns.
 //!
-//! An E4M3 scale has four bits of mantissa and the sum of 16 products fifteen, so that a float holds their product exactly: only the sum
-//! of a block's two is rounded.
+//! An E4M3 scale has four bits of mantissa and the sum of 16 products fifteen, so that a float holds their product exactly:
+//! only the sum of a block's two is rounded.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
