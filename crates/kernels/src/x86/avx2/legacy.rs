@@ -294,7 +294,12 @@ impl<M: Multiply> Quant<M> for Mxfp4 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_scales(&mut panel.scales, rows.map(|row| half_powers(row)));
+        // A loop, since a closure does not become part of this function.
+        let mut scales = [_mm256_setzero_ps(); 8];
+        for r in 0..8 {
+            scales[r] = half_powers(rows[r]);
+        }
+        unpack_scales(&mut panel.scales, scales);
         unpack_nibbles(panel, rows, 1, 17);
         for columns in panel.quants.as_flattened_mut() {
             let weights = raised(load_256(columns, 0));
