@@ -185,18 +185,21 @@ impl<B: Ops> Layer<B> {
         let q_norm = normed(w, "attn_q_norm", q)?;
         let (q, own) = if dims.shares {
             // Files may have what would make keys and values all the same.
-            let unused = ["attn_k.weight", "attn_k.bias", "attn_v.weight", "attn_v.bias", "attn_k_norm.weight"];
-            unused.iter().for_each(|part| w.leave(&name(part)));
-            (Linear::load(w, &name("attn_q"), dim, q_rows)?, None)
+            for part in ["weight", "bias", "scale", "input_scale"] {
+                w.leave(&name(&format!("attn_k.{part}")));
+                w.leave(&name(&format!("attn_v.{part}")));
+            }
+            w.leave(&name("attn_k_norm.weight"));
+            (Linear::load(w, &name("attn_q"), dim, q_rows)?.scaled(w, &name("attn_q"))?, None)
         } else {
             let [q_part, k_part, v_part] = if w.has(&format!("{fused}.weight")) {
                 let shape = (dim, q + k + v);
-                [0..q, q..q + k, q + k..q + k + v].map(|range| Linear::part(w, &fused, shape, range))
+                [0..q, q..q + k, q + k..q + k + v].map(|range| Linear::part(w, &fused, shape, range)?.scaled(w, &fused))
             } else {
                 // Where keys are values too, the file has them once.
                 let values = if config.value_norm && !w.has(&name("attn_v.weight")) { "attn_k" } else { "attn_v" };
                 let parts = [("attn_q", q_rows), ("attn_k", k), (values, v)];
-                parts.map(|(part, rows)| Linear::load(w, &name(part), dim, rows))
+                parts.map(|(part, rows)| Linear::load(w, &name(part), dim, rows)?.scaled(w, &name(part)))
             };
             let k_norm = normed(w, "attn_k_norm", k)?;
             let v_norm = config.value_norm.then(|| Normed::bare(Norm { run: dims.heads.value_dim, ..norm }));
@@ -214,7 +217,7 @@ impl<B: Ops> Layer<B> {
         });
         let relative = relative.transpose()?;
         let output = if w.has(&name("attn_o.weight")) { "attn_o" } else { "attn_output" };
-        let output = Linear::load(w, &name(output), att, dim)?;
+        let output = Linear::load(w, &name(output), att, dim)?.scaled(w, &name(output))?;
         let after = arch.qk_norm != QkNorm::Before;
         Ok(Layer { dims, q, q_norm, own, after, gate, sinks, relative, output })
     }
@@ -279,6 +282,11 @@ impl<B: Ops> Layer<B> {
         match &self.own {
             Some(own) => at.ops.matmul3((q, &self.q.weight), (&mut s.k, &own.k.weight), (&mut s.v, &own.v.weight), h),
             None => at.ops.matmul(q, h, &self.q.weight),
+        }
+        self.q.rescale(at.ops, q);
+        if let Some(own) = &self.own {
+            own.k.rescale(at.ops, &mut s.k);
+            own.v.rescale(at.ops, &mut s.v);
         }
         if fused {
             self.q.add_bias(at.ops, &mut s.fused);

@@ -130,24 +130,25 @@ impl<B: Ops> Layer<B> {
         let name = |rest: &str| format!("blk.{i}.{rest}");
         let Dims { heads, value_dim, taps, order, .. } = dims;
         let (dim, mixed, values) = (config.dim, dims.mixed(), heads * value_dim);
+        let scaled = |w: &mut _, part: &str, cols, rows| {
+            let name = name(part);
+            Linear::load(w, &name, cols, rows)?.scaled(w, &name)
+        };
         let gates = match order {
             Order::Grouped => Gates::Together(Linear::load(w, &name("ssm_ba"), dim, 2 * heads)?),
-            Order::Tiled => Gates::Apart(
-                Linear::load(w, &name("ssm_beta"), dim, heads)?,
-                Linear::load(w, &name("ssm_alpha"), dim, heads)?,
-            ),
+            Order::Tiled => Gates::Apart(scaled(w, "ssm_beta", dim, heads)?, scaled(w, "ssm_alpha", dim, heads)?),
         };
         let norm = Norm { kind: NormKind::Rms, run: value_dim, eps: config.eps };
         Ok(Layer {
             dims,
-            qkv: Linear::load(w, &name("attn_qkv"), dim, mixed)?,
-            z: Linear::load(w, &name("attn_gate"), dim, values)?,
+            qkv: scaled(w, "attn_qkv", dim, mixed)?,
+            z: scaled(w, "attn_gate", dim, values)?,
             gates,
             conv: Linear::load(w, &name("ssm_conv1d"), taps, mixed)?,
             a: w.spread(&name("ssm_a"), heads)?,
             time_bias: w.vector(&name("ssm_dt.bias"), heads)?,
             norm: Normed::load(w, &name("ssm_norm"), norm)?,
-            output: Linear::load(w, &name("ssm_out"), values, dim)?,
+            output: scaled(w, "ssm_out", values, dim)?,
         })
     }
 
@@ -155,6 +156,8 @@ impl<B: Ops> Layer<B> {
         let Dims { key_heads, heads, key_dim, value_dim, .. } = self.dims;
         let ops = &mut *at.ops;
         ops.matmul2((&mut s.qkv, &self.qkv.weight), (&mut s.z, &self.z.weight), h);
+        self.qkv.rescale(ops, &mut s.qkv);
+        self.z.rescale(ops, &mut s.z);
         ops.conv(&mut s.conv, at.kv, (at.cached, 0), &s.qkv, &self.conv.weight, at.step);
         self.conv.add_bias(ops, &mut s.conv);
         ops.unary(&mut s.conv, Unary::Silu);

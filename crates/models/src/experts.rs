@@ -44,7 +44,6 @@ pub(crate) struct Layer<B: Ops> {
     choice_bias: Option<B::Weight>, // [experts]
     opening: Opening<B>,
     down: Matrices<B>,                                  // [experts][D, F]
-    scale: Option<B::Weight>,                           // [experts, 1]
     shared: Option<(DenseLayer<B>, Option<B::Weight>)>, // and its gate, [1, D]
     activation: Unary,
     clamped: bool,
@@ -60,10 +59,11 @@ enum Opening<B: Ops> {
     Up(Matrices<B>), // [experts][F, D]
 }
 
-/// A matrix per expert, and a vector where the file has them.
+/// A matrix per expert, with a number to multiply its product with and a vector to add where the file has them.
 struct Matrices<B: Ops> {
     weight: B::Weight,
-    bias: Option<B::Weight>, // [experts, outputs]
+    scale: Option<B::Weight>, // [experts, 1]
+    bias: Option<B::Weight>,  // [experts, outputs]
 }
 
 /// The values in flight.
@@ -133,7 +133,8 @@ impl Dims {
             false if arch.activation.gates() || has("ffn_gate_exps.weight") => Opens::Gated,
             false => Opens::Ungated,
         };
-        Ok(Dims { ffn, router, shared, opens, scaled: has("ffn_down_exps.scale") })
+        let scales = ["gate", "up", "gate_up", "down"].map(|part| format!("ffn_{part}_exps.scale"));
+        Ok(Dims { ffn, router, shared, opens, scaled: scales.iter().any(|name| has(name)) })
     }
 
     /// Elements of a row of each of its buffers.
@@ -170,7 +171,7 @@ impl<B: Ops> Layer<B> {
     pub(crate) fn load(
         w: &mut Weights<'_, B>,
         name: impl Fn(&str) -> String,
-        Dims { ffn, router, shared, opens, scaled }: Dims,
+        Dims { ffn, router, shared, opens, .. }: Dims,
         config: &Config,
         activation: (Unary, bool),
     ) -> Result<Layer<B>, Error> {
@@ -180,7 +181,11 @@ impl<B: Ops> Layer<B> {
             let weight = w.stacked(&format!("{name}.weight"), cols, rows * experts)?;
             let bias = format!("{name}.bias");
             let bias = if w.has(&bias) { Some(w.matrix(&bias, rows, experts)?) } else { None };
-            Ok::<_, Error>(Matrices { weight, bias })
+            let scale = format!("{name}.scale");
+            let scale = if w.has(&scale) { Some(w.column(&scale, experts)?) } else { None };
+            // For those who round inputs to four bits.
+            w.leave(&format!("{name}.input_scale"));
+            Ok::<_, Error>(Matrices { weight, scale, bias })
         };
         let opening = match opens {
             Opens::Fused => Opening::One(matrices(w, "ffn_gate_up_exps", dim, 2 * ffn)?),
@@ -190,7 +195,6 @@ impl<B: Ops> Layer<B> {
             Opens::Ungated => Opening::Up(matrices(w, "ffn_up_exps", dim, ffn)?),
         };
         let down = matrices(w, "ffn_down_exps", ffn, dim)?;
-        let scale = scaled.then(|| w.column(&name("ffn_down_exps.scale"), experts)).transpose()?;
         let choice_bias = name("exp_probs_b.bias");
         let choice_bias = if w.has(&choice_bias) { Some(w.spread(&choice_bias, experts)?) } else { None };
         let shared = match shared {
@@ -204,7 +208,7 @@ impl<B: Ops> Layer<B> {
         };
         let inp = Linear::load(w, &name("ffn_gate_inp"), dim, experts)?;
         let (activation, clamped) = activation;
-        Ok(Layer { ffn, router, inp, choice_bias, opening, down, scale, shared, activation, clamped })
+        Ok(Layer { ffn, router, inp, choice_bias, opening, down, shared, activation, clamped })
     }
 
     /// Runs on `h`, the normed stream, and leaves the result in `out`.
@@ -240,15 +244,15 @@ impl<B: Ops> Layer<B> {
         match &self.opening {
             Opening::Two([first, second]) => {
                 at.ops.matmul2_experts((gate, &first.weight), (up, &second.weight), h, routes);
-                first.add_bias(at.ops, gate, routes);
-                second.add_bias(at.ops, up, routes);
+                first.finish(at.ops, gate, factor, routes);
+                second.finish(at.ops, up, factor, routes);
             }
             Opening::One(opening) => {
-                opening.apply(at.ops, both, h, routes);
+                opening.apply(at.ops, both, h, factor, routes);
                 at.ops.copy(gate, both, Columns::run(self.ffn, 0, 0));
                 at.ops.copy(up, both, Columns::run(self.ffn, self.ffn, 0));
             }
-            Opening::Up(opening) => opening.apply(at.ops, gate, h, routes),
+            Opening::Up(opening) => opening.apply(at.ops, gate, h, factor, routes),
         }
         // A product is linear: to weigh its result is to weigh what goes in.
         if at.config.weigh_before {
@@ -259,14 +263,7 @@ impl<B: Ops> Layer<B> {
             Opening::Up(_) => at.ops.unary(gate, self.activation),
             Opening::One(_) | Opening::Two(_) => activate(at.ops, gate, up, (self.activation, self.clamped)),
         }
-        self.down.apply(at.ops, down, gate, routes);
-        if let Some(scale) = &self.scale {
-            // No operation multiplies by expert; one adds, and to nothing.
-            at.ops.copy(factor, down, Columns::run(1, 0, 0));
-            at.ops.unary(factor, Unary::scale(0.0));
-            at.ops.add_bias_experts(factor, scale, routes);
-            at.ops.mul_groups(down, factor);
-        }
+        self.down.apply(at.ops, down, gate, factor, routes);
         if !at.config.weigh_before {
             at.ops.scale_experts(down, routes);
         }
@@ -276,13 +273,20 @@ impl<B: Ops> Layer<B> {
 }
 
 impl<B: Ops> Matrices<B> {
-    fn apply(&self, ops: &mut B, out: &mut B::Buf, x: &B::Buf, routes: &B::Routes) {
+    fn apply(&self, ops: &mut B, out: &mut B::Buf, x: &B::Buf, factor: &mut B::Buf, routes: &B::Routes) {
         ops.matmul_experts(out, x, &self.weight, routes);
-        self.add_bias(ops, out, routes);
+        self.finish(ops, out, factor, routes);
     }
 
-    /// Adds the vectors of a product that was made elsewhere.
-    fn add_bias(&self, ops: &mut B, out: &mut B::Buf, routes: &B::Routes) {
+    /// Makes the result of a product that was made elsewhere, with room for a number per row.
+    fn finish(&self, ops: &mut B, out: &mut B::Buf, factor: &mut B::Buf, routes: &B::Routes) {
+        if let Some(scale) = &self.scale {
+            // No operation multiplies by expert; one adds, and to nothing.
+            ops.copy(factor, out, Columns::run(1, 0, 0));
+            ops.unary(factor, Unary::scale(0.0));
+            ops.add_bias_experts(factor, scale, routes);
+            ops.mul_groups(out, factor);
+        }
         if let Some(bias) = &self.bias {
             ops.add_bias_experts(out, bias, routes);
         }

@@ -220,15 +220,16 @@ impl<B: Ops> DenseLayer<B> {
         dim: usize,
         (activation, clamped): (Unary, bool),
     ) -> Result<DenseLayer<B>, Error> {
+        let load = |w: &mut _, name, cols, rows| Linear::load(w, name, cols, rows)?.scaled(w, name);
         let (gate, up) = match gated {
-            Gated::No => (None, Linear::load(w, up, dim, ffn)?),
-            Gated::Own => (Some(Linear::load(w, gate, dim, ffn)?), Linear::load(w, up, dim, ffn)?),
+            Gated::No => (None, load(w, up, dim, ffn)?),
+            Gated::Own => (Some(load(w, gate, dim, ffn)?), load(w, up, dim, ffn)?),
             Gated::Fused => {
-                let part = |w: &mut _, range| Linear::part(w, up, (dim, 2 * ffn), range);
+                let part = |w: &mut _, range| Linear::part(w, up, (dim, 2 * ffn), range)?.scaled(w, up);
                 (Some(part(w, 0..ffn)?), part(w, ffn..2 * ffn)?)
             }
         };
-        let (down, cutoff) = (Linear::load(w, down, ffn, dim)?, cutoff.map(|cutoff| (cutoff, ffn)));
+        let (down, cutoff) = (load(w, down, ffn, dim)?, cutoff.map(|cutoff| (cutoff, ffn)));
         Ok(DenseLayer { gate, up, down, activation, clamped, cutoff })
     }
 
@@ -257,8 +258,8 @@ impl<B: Ops> DenseLayer<B> {
             return &s.up;
         };
         at.ops.matmul2((&mut s.gate, &gate.weight), (&mut s.up, &self.up.weight), h);
-        gate.add_bias(at.ops, &mut s.gate);
-        self.up.add_bias(at.ops, &mut s.up);
+        gate.finish(at.ops, &mut s.gate);
+        self.up.finish(at.ops, &mut s.up);
         at.tap("ffn_gate", &s.gate);
         at.tap("ffn_up", &s.up);
         if let (Some(cutoff), Some(cut)) = (self.cutoff, &mut s.cut) {

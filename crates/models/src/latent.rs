@@ -159,7 +159,10 @@ impl<B: Ops> Layer<B> {
                 let normed = Normed::load(w, &name("attn_q_a_norm"), norm(width))?;
                 (Some((a, normed)), Linear::load(w, &name("attn_q_b"), width, heads * (still + turning))?)
             }
-            None => (None, Linear::load(w, &name("attn_q"), dim, heads * (still + turning))?),
+            None => {
+                let q = Linear::load(w, &name("attn_q"), dim, heads * (still + turning))?;
+                (None, q.scaled(w, &name("attn_q"))?)
+            }
         };
         let keys_values = match absorbed {
             true => KeysValues::Absorbed {
@@ -175,7 +178,7 @@ impl<B: Ops> Layer<B> {
             kv_a: Linear::load(w, &name("attn_kv_a_mqa"), dim, rank + turning)?,
             kv_norm: Normed::load(w, &name("attn_kv_a_norm"), norm(rank))?,
             keys_values,
-            output: Linear::load(w, &name("attn_output"), heads * value, dim)?,
+            output: Linear::load(w, &name("attn_output"), heads * value, dim)?.scaled(w, &name("attn_output"))?,
         })
     }
 

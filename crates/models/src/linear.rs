@@ -1,14 +1,15 @@
-//! A matrix with its bias.
+//! A matrix with its scale and its bias.
 
 use std::ops::Range;
 
-use candor_ops::Ops;
+use candor_ops::{Ops, Unary};
 
 use crate::{Error, weights::Weights};
 
-/// A product, and a vector added to it where the file has one.
+/// A product, times a number and with a vector added to it where the file has those.
 pub(crate) struct Linear<B: Ops> {
-    pub(crate) weight: B::Weight,       // [out, in]
+    pub(crate) weight: B::Weight, // [out, in]
+    scale: Option<f32>,
     pub(crate) bias: Option<B::Weight>, // [out]
 }
 
@@ -43,7 +44,16 @@ impl<B: Ops> Linear<B> {
     /// The matrix `name` with `cols` inputs and `rows` outputs.
     pub(crate) fn load(w: &mut Weights<'_, B>, name: &str, cols: usize, rows: usize) -> Result<Linear<B>, Error> {
         let weight = w.matrix(&format!("{name}.weight"), cols, rows)?;
-        Ok(Linear { weight, bias: w.optional(&format!("{name}.bias"), rows)? })
+        Ok(Linear { weight, scale: None, bias: w.optional(&format!("{name}.bias"), rows)? })
+    }
+
+    /// The same with the number that NVFP4's matrices are multiplied with, `name.scale`, where the file has it. Whoever multiplies
+    /// with `weight` alone calls `finish`, or `rescale` and what adds the bias.
+    pub(crate) fn scaled(mut self, w: &mut Weights<'_, B>, name: &str) -> Result<Linear<B>, Error> {
+        self.scale = w.numbers(&format!("{name}.scale"), 1)?.map(|scale| scale[0]);
+        // For those who round inputs to four bits.
+        w.leave(&format!("{name}.input_scale"));
+        Ok(self)
     }
 
     /// Some outputs of the matrix `name`, which has `rows`.
@@ -56,13 +66,26 @@ impl<B: Ops> Linear<B> {
         let weight = w.rows(&format!("{name}.weight"), (cols, rows), range.clone())?;
         let bias = format!("{name}.bias");
         let bias = if w.has(&bias) { Some(w.elements(&bias, rows, range)?) } else { None };
-        Ok(Linear { weight, bias })
+        Ok(Linear { weight, scale: None, bias })
     }
 
-    /// `out = w @ x + b`.
+    /// `out = s * (w @ x) + b`.
     pub(crate) fn apply(&self, ops: &mut B, out: &mut B::Buf, x: &B::Buf) {
         ops.matmul(out, x, &self.weight);
+        self.finish(ops, out);
+    }
+
+    /// Makes the result of a product that was made elsewhere.
+    pub(crate) fn finish(&self, ops: &mut B, out: &mut B::Buf) {
+        self.rescale(ops, out);
         self.add_bias(ops, out);
+    }
+
+    /// Multiplies a product that was made elsewhere with its scale.
+    pub(crate) fn rescale(&self, ops: &mut B, out: &mut B::Buf) {
+        if let Some(scale) = self.scale {
+            ops.unary(out, Unary::scale(scale));
+        }
     }
 
     /// Adds the bias of a product that was made elsewhere.
@@ -75,6 +98,10 @@ impl<B: Ops> Linear<B> {
     /// The last product of half a layer.
     pub(crate) fn leave(&self, ops: &mut B, h: &B::Buf, out: Out<'_, B>) {
         match out.to {
+            To::Stream if self.scale.is_some() => {
+                self.apply(ops, out.y, h);
+                ops.add(out.x, out.y);
+            }
             To::Stream => {
                 ops.matmul_add(out.x, h, &self.weight, out.y);
                 self.add_bias(ops, out.x);

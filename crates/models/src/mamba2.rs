@@ -110,17 +110,18 @@ impl<B: Ops> Layer<B> {
         let d = w.spread_numbers(&name("ssm_d"), heads)?;
         let d: Vec<f32> = d.into_iter().flat_map(|d| std::iter::repeat_n(d, inner / heads)).collect();
         let norm = Norm { kind: NormKind::Rms, run: inner / groups, eps: config.eps };
+        let part = |w: &mut _, range| Linear::part(w, &name("ssm_in"), input, range)?.scaled(w, &name("ssm_in"));
         Ok(Layer {
             dims,
-            z: Linear::part(w, &name("ssm_in"), input, 0..inner)?,
-            xbc: Linear::part(w, &name("ssm_in"), input, inner..inner + mixed)?,
-            time: Linear::part(w, &name("ssm_in"), input, inner + mixed..inner + mixed + heads)?,
+            z: part(w, 0..inner)?,
+            xbc: part(w, inner..inner + mixed)?,
+            time: part(w, inner + mixed..inner + mixed + heads)?,
             time_bias: w.vector(&name("ssm_dt.bias"), heads)?,
             conv: Linear::load(w, &name("ssm_conv1d"), taps, mixed)?,
             a: w.spread(&name("ssm_a"), heads)?,
             d: w.made(&name("ssm_d[spread]"), (inner, 1), &d)?,
             norm: Normed::of_runs(w, &name("ssm_norm"), norm, inner)?,
-            output: Linear::load(w, &name("ssm_out"), inner, config.dim)?,
+            output: Linear::load(w, &name("ssm_out"), inner, config.dim)?.scaled(w, &name("ssm_out"))?,
         })
     }
 
@@ -131,7 +132,7 @@ impl<B: Ops> Layer<B> {
         let [z, xbc, time] = products;
         ops.matmul3(z, xbc, time, h);
         for (x, linear) in [(&mut s.z, &self.z), (&mut s.xbc, &self.xbc), (&mut s.time, &self.time)] {
-            linear.add_bias(ops, x);
+            linear.finish(ops, x);
         }
         ops.conv(&mut s.conv, at.kv, (at.cached, 0), &s.xbc, &self.conv.weight, at.step);
         self.conv.add_bias(ops, &mut s.conv);

@@ -5,6 +5,7 @@
 mod faulty;
 mod rounded;
 mod run;
+mod scaled;
 
 use std::{
     fmt::Write as _,
