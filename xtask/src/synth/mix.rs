@@ -84,6 +84,7 @@ pub const MIXES: &[Mix] = &[
     pure("q5_0", 8, Q5_0, Q6K),
     pure("q5_1", 9, Q5_1, Q6K),
     pure("mxfp4", 38, Mxfp4, Q8_0),
+    pure("nvfp4", 39, Nvfp4, Q8_0),
     pure("iq1_s", 24, Iq1S, Q6K),
     pure("iq2_xxs", 19, Iq2Xxs, Q6K),
     pure("iq2_xs", 20, Iq2Xs, Q6K),

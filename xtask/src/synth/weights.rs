@@ -77,6 +77,14 @@ enum Scale {
     Half(usize),
     /// A power of two, as a byte: its exponent and 127.
     Power(usize),
+    /// Four E4M3 numbers, at the beginning.
+    Floats,
+}
+
+/// An E4M3 number without a sign.
+fn e4m3(byte: u8) -> f32 {
+    let (exponent, mantissa) = (i32::from(byte >> 3), f32::from(byte & 7));
+    if exponent == 0 { mantissa / 512.0 } else { (8.0 + mantissa) * 2f32.powi(exponent - 10) }
 }
 
 /// `None` for plain numbers.
@@ -96,6 +104,7 @@ fn dressing(format: Format) -> Option<Dressing> {
             even: |block| block[..64].iter_mut().for_each(|q| *q &= !((*q & (*q << 1)) & 0b1010_1010)),
         }),
         Format::Mxfp4 => Some(Dressing { scale: Scale::Power(0), minimum: None, even: |_| {} }),
+        Format::Nvfp4 => Some(Dressing { scale: Scale::Floats, minimum: None, even: |_| {} }),
         // No encoder makes -128.
         Format::Q8_0 => Some(Dressing {
             scale: Scale::Half(0),
@@ -159,6 +168,11 @@ impl Dressing {
                 let square = (scale.abs() / power.exp2()).powi(2);
                 let above = (square - 1.0) / 3.0 * 65536.0 > chance as f32;
                 block[at] = (power + if above { 128.0 } else { 127.0 }) as u8;
+            }
+            Scale::Floats => {
+                let off = |byte: &u8| (e4m3(*byte) - scale.abs()).abs();
+                let nearest = (0..0x7f).min_by(|a, b| off(a).total_cmp(&off(b)));
+                block[..4].fill(nearest.unwrap_or_default());
             }
         }
         if let Some((at, times)) = self.minimum {
