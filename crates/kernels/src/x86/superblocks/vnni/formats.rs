@@ -4,16 +4,15 @@ use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
-use super::panel::{ODD, Panel, Superblock, columns, exchanged, heads};
+use super::panel::{Panel, Superblock, columns, heads};
 use crate::x86::batch::lines::store;
 use crate::x86::superblocks::Sums;
 use crate::x86::superblocks::mat::ROWS;
 
-/// What the first and the second block of a pair are shifted by, lane by lane.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn counts(first: i32, second: i32) -> __m512i {
-    _mm512_mask_set1_epi32(_mm512_set1_epi32(first), ODD, second)
+fn shifted(register: __m512i, count: usize) -> __m512i {
+    _mm512_srl_epi32(register, _mm_cvtsi32_si128(count as i32))
 }
 
 #[inline]
@@ -54,7 +53,7 @@ fn unpack_scales<const N: usize>(panel: &mut Panel, rows: [&[u8; N]; ROWS]) {
             let second = _mm512_and_si512(_mm512_slli_epi32::<8>(bytes), _mm512_set1_epi32(0xff_0000));
             _mm512_or_si512(first, second)
         };
-        panel.store_factors((pair, 0), words(scales));
+        store(&mut panel.factors[pair][0], words(scales));
         store(&mut panel.minima[pair], words(minima));
     }
 }
@@ -73,12 +72,11 @@ impl Superblock for Q4K {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
     unsafe fn unpack(panel: &mut Panel, rows: [&Self::Bytes; ROWS]) {
         unpack_scales(panel, rows);
-        let shift = counts(0, 4);
         for two in 0..2 {
             let nibbles = columns(rows, 16 + 64 * two);
             for i in 0..16 {
-                let side = |nibbles| and(_mm512_srlv_epi32(nibbles, shift), 15);
-                panel.store_quants((2 * two + i / 8, i % 8), [side(nibbles[i]), side(exchanged(nibbles[i]))]);
+                let blocks = [and(nibbles[i], 15), and(shifted(nibbles[i], 4), 15)];
+                panel.store_quants((2 * two + i / 8, i % 8), blocks);
             }
         }
     }
@@ -101,7 +99,6 @@ impl Superblock for Q5K {
         // The fifth bits of all, with the nibbles of the first pair; then the nibbles of the other pairs.
         let [front, middle, back] = [columns(rows, 16), columns(rows, 80), columns(rows, 112)];
         for pair in 0..4 {
-            let fifth = counts(2 * pair as i32, 2 * pair as i32 + 1);
             for step in 0..8 {
                 let nibbles = match pair {
                     0 => front[8 + step],
@@ -109,13 +106,11 @@ impl Superblock for Q5K {
                     2 => middle[8 + step],
                     _ => back[8 + step],
                 };
-                let side = |nibbles, bits| {
-                    let bits = and(_mm512_srlv_epi32(bits, fifth), 1);
-                    let nibbles = and(_mm512_srlv_epi32(nibbles, counts(0, 4)), 15);
-                    _mm512_or_si512(nibbles, _mm512_slli_epi32::<4>(bits))
+                let block = |block: usize| {
+                    let fifth = and(shifted(front[step], 2 * pair + block), 1);
+                    _mm512_or_si512(and(shifted(nibbles, 4 * block), 15), _mm512_slli_epi32::<4>(fifth))
                 };
-                let other = side(exchanged(nibbles), exchanged(front[step]));
-                panel.store_quants((pair, step), [side(nibbles, front[step]), other]);
+                panel.store_quants((pair, step), [block(0), block(1)]);
             }
         }
     }
@@ -144,26 +139,21 @@ impl Superblock for Q6K {
         store(&mut panel.scales, _mm512_castps_si512(halves(d)));
         // A pair's four bytes: the halves of the first block, the halves of the second.
         for (pair, bytes) in heads(rows, 192).into_iter().enumerate() {
-            panel.store_factors((pair, 0), _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)));
-            panel.store_factors((pair, 1), _mm512_srai_epi16::<8>(bytes));
+            store(&mut panel.factors[pair][0], _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)));
+            store(&mut panel.factors[pair][1], _mm512_srai_epi16::<8>(bytes));
         }
         let upper = columns(rows, 128);
         for half in 0..2 {
             // The nibbles of the first and of the second block of two pairs.
             let nibbles = columns(rows, 64 * half);
             for step in 0..8 {
-                let (first, second) = (nibbles[step], nibbles[8 + step]);
-                let own = _mm512_mask_mov_epi32(first, ODD, second);
-                let other = exchanged(_mm512_mask_mov_epi32(second, ODD, first));
-                let bits = upper[8 * half + step];
                 for high in 0..2 {
-                    let side = |nibbles, bits| {
-                        let nibbles = if high == 1 { _mm512_srli_epi32::<4>(nibbles) } else { nibbles };
-                        let bits = and(_mm512_srlv_epi32(bits, counts(4 * high, 4 * high + 2)), 3);
-                        _mm512_or_si512(and(nibbles, 15), _mm512_slli_epi32::<4>(bits))
+                    let block = |block: usize| {
+                        let nibbles = and(shifted(nibbles[8 * block + step], 4 * high), 15);
+                        let bits = and(shifted(upper[8 * half + step], 4 * high + 2 * block), 3);
+                        _mm512_or_si512(nibbles, _mm512_slli_epi32::<4>(bits))
                     };
-                    let pair = 2 * half + high as usize;
-                    panel.store_quants((pair, step), [side(own, bits), side(other, exchanged(bits))]);
+                    panel.store_quants((2 * half + high, step), [block(0), block(1)]);
                 }
             }
         }

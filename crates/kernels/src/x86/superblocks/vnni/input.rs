@@ -10,23 +10,23 @@ pub struct Input {
     pub quants: [[[i8; 8]; 4]; 8],
     /// `[half][pair]`: -32 times the sum of the quants of 16 columns, of the first block and of the second.
     pub offsets: [[[i32; 2]; 4]; 2],
-    /// `[pair]`: the blocks' factors a and b as a, b, b, a.
-    pub factors: [[i16; 4]; 4],
+    /// `[pair]`: the blocks' factors.
+    pub factors: [[i16; 2]; 4],
     /// `[pair]`: each block's sum of quants times its factor, in sixteenths.
     pub scaled_sums: [[i16; 2]; 4],
     /// A column is its quant times its block's factor times this.
     pub scale: f32,
-    rest: [u32; 3],
+    rest: [u32; 7],
 }
 
 impl Input {
     pub const ZERO: Input = Input {
         quants: [[[0; 8]; 4]; 8],
         offsets: [[[0; 2]; 4]; 2],
-        factors: [[0; 4]; 4],
+        factors: [[0; 2]; 4],
         scaled_sums: [[0; 2]; 4],
         scale: 0.0,
-        rest: [0; 3],
+        rest: [0; 7],
     };
 }
 

@@ -82,9 +82,8 @@ fn round(out: &mut [Input; 2], x: [&[f32; COLS]; 2]) {
         store_halves([first, second], _mm512_slli_epi32::<5>(sums[half]));
     }
     let factor = _mm512_cvtps_epi32(factor);
-    let reversed = _mm512_slli_epi32::<16>(_mm512_shuffle_epi32::<0b10_11_00_01>(factor));
     let [first, second] = out.each_mut().map(|input| input.factors.as_flattened_mut());
-    store_halves([first, second], _mm512_or_si512(factor, reversed));
+    store_quarters([first, second], _mm512_cvtepi32_epi16(factor));
 
     let sum = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_add_epi32(sums[0], sums[1]));
     let sixteenths = _mm512_add_epi32(_mm512_mullo_epi32(sum, factor), _mm512_set1_epi32(8));

@@ -10,15 +10,15 @@ use crate::x86::batch::lines::store;
 use crate::x86::superblocks::Sums;
 use crate::x86::superblocks::mat::ROWS;
 
-/// Sixteen rows of 256 columns. Blocks of 32 go in pairs: where an input's two blocks alternate between the dwords of a
-/// register, even lanes multiply the first block and odd lanes the second.
+/// Sixteen rows of 256 columns. Blocks of 32 go in pairs, side by side as an input's are: dwords of a row's first block and
+/// of its second alternate, so that a register has eight rows, and packing the sums of both sides gives each row a lane.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Panel {
-    /// `[pair][step][side]`: columns `4 step..4 step + 4` of a block in every lane. On the first side of its own row, even
-    /// lanes the first block and odd lanes the second; on the second side of the neighbouring row.
+    /// `[pair][step][side]`: columns `4 step..4 step + 4` of both blocks. Of four rows, which are 128 bits of sums, the first
+    /// two are on the first side.
     pub quants: [[[Line; 2]; 8]; 4],
-    /// `[pair][half]`, words: the scales of both blocks, or of the halves of both; in odd lanes the second block's first.
+    /// `[pair][half]`, words: the scales of both blocks, or of the halves of both.
     pub factors: [[Line; 2]; 4],
     /// `[pair]`, words: the minima of both blocks.
     pub minima: [Line; 4],
@@ -37,24 +37,14 @@ impl Panel {
         minimum_scales: Line::ZERO,
     };
 
-    /// Stores a step of a pair.
+    /// Stores a step of both blocks of a pair, lane = row.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub fn store_quants(&mut self, (pair, step): (usize, usize), [own, other]: [__m512i; 2]) {
-        store(&mut self.quants[pair][step][0], own);
-        store(&mut self.quants[pair][step][1], other);
-    }
-
-    /// Stores a pair's factors, which are the same words in every lane so far.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub fn store_factors(&mut self, (pair, half): (usize, usize), words: __m512i) {
-        store(&mut self.factors[pair][half], _mm512_mask_rol_epi32::<16>(words, ODD, words));
+    pub fn store_quants(&mut self, (pair, step): (usize, usize), [a, b]: [__m512i; 2]) {
+        store(&mut self.quants[pair][step][0], _mm512_unpacklo_epi32(a, b));
+        store(&mut self.quants[pair][step][1], _mm512_unpackhi_epi32(a, b));
     }
 }
-
-/// The lanes of the second blocks.
-pub const ODD: __mmask16 = 0xaaaa;
 
 /// What a format's superblock is.
 ///
@@ -117,11 +107,4 @@ fn load_128<const N: usize>(bytes: &[u8; N], at: usize) -> __m128i {
     let bytes: &[u8] = &bytes[at..at + 16];
     // SAFETY: `bytes` is 16 readable bytes, and the instruction takes any alignment.
     unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
-}
-
-/// Neighbouring lanes exchanged.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub fn exchanged(register: __m512i) -> __m512i {
-    _mm512_shuffle_epi32::<0b10_11_00_01>(register)
 }

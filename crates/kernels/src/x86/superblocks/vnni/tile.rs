@@ -19,7 +19,7 @@ pub const INPUTS: usize = 6;
 pub fn tile<S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: &mut [Line; T]) {
     let mut totals = [_mm512_setzero_ps(); T];
     for pair in 0..4 {
-        // Of each input: the own side of the panel, the other side.
+        // Of each input: both sides of the panel.
         let mut products = [[_mm512_setzero_si512(); 2]; T];
         let mut first_halves = [_mm512_setzero_si512(); T];
         unroll!(STEP, {
@@ -44,7 +44,7 @@ pub fn tile<S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: 
         });
         let scales = panel.factors[pair].each_ref().map(|line| load(line));
         for t in 0..T {
-            let factors = four(x[t].factors[pair]);
+            let factors = both(x[t].factors[pair]);
             let first = _mm512_mullo_epi16(scales[0], factors);
             if S::SUMS != Sums::Blocks {
                 let sum = _mm512_madd_epi16(first_halves[t], first);
@@ -63,9 +63,7 @@ pub fn tile<S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: 
         if S::SUMS != Sums::CentredHalves {
             let mut minima = _mm512_setzero_si512();
             for pair in 0..4 {
-                let [a, b] = x[t].scaled_sums[pair];
-                let both = _mm512_set1_epi32(i32::from(a as u16) | i32::from(b) << 16);
-                minima = _mm512_dpwssd_epi32(minima, load(&panel.minima[pair]), both);
+                minima = _mm512_dpwssd_epi32(minima, load(&panel.minima[pair]), both(x[t].scaled_sums[pair]));
             }
             let scales = _mm512_castsi512_ps(load(&panel.minimum_scales));
             total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(minima), scales, total);
@@ -76,15 +74,13 @@ pub fn tile<S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: 
     }
 }
 
-/// The sums of products of both blocks of a pair as words, which they fit, lane = row: the own side has the first block
-/// of even rows and the second of odd ones, the other side the first of odd rows before the second of even ones.
+/// The sums of products of both blocks of a pair as words, which they fit, lane = row.
+///
+/// On Zen 4 packing is free beside multiplications, but rotations take their ports, and so in part do choices of three operands.
 #[inline]
-#[target_feature(enable = "avx512f")]
-fn words([own, other]: [__m512i; 2]) -> __m512i {
-    // Of even lanes the upper words, of odd ones too, whose blocks come in reverse.
-    let other = _mm512_ror_epi64::<16>(other);
-    const FIRST_CHOOSES: i32 = 0xca;
-    _mm512_ternarylogic_epi32::<FIRST_CHOOSES>(_mm512_set1_epi32(0xffff), own, other)
+#[target_feature(enable = "avx512f,avx512bw")]
+fn words([first, last]: [__m512i; 2]) -> __m512i {
+    _mm512_packs_epi32(first, last)
 }
 
 #[inline]
@@ -95,9 +91,8 @@ fn two([a, b]: [i32; 2]) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn four(words: [i16; 4]) -> __m512i {
-    let [a, b, c, d] = words.map(|word| i64::from(word as u16));
-    _mm512_set1_epi64(a | b << 16 | c << 32 | d << 48)
+fn both([a, b]: [i16; 2]) -> __m512i {
+    _mm512_set1_epi32(i32::from(a as u16) | i32::from(b) << 16)
 }
 
 /// The value itself. Hides from the compiler that it is a sum: it would regroup the sums of a tile, input by input, wait for
