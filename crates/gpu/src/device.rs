@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use candor_quant::Format;
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType,
     BufferDescriptor, BufferUsages, ComputePipeline, ComputePipelineDescriptor, DeviceDescriptor, ErrorFilter,
@@ -40,6 +41,8 @@ pub(crate) struct Device {
     /// Pipelines on disk.
     compiled: Option<Compiled>,
     pipelines: Mutex<HashMap<Kernel, Arc<Pipeline>>>,
+    /// Codebooks of the formats that were uploaded.
+    pub(crate) books: Mutex<HashMap<Format, Storage>>,
 }
 
 /// A compiled kernel.
@@ -123,6 +126,7 @@ impl Device {
             edits: options.edits.clone(),
             compiled,
             pipelines: Mutex::default(),
+            books: Mutex::default(),
         })
     }
 

@@ -107,6 +107,56 @@ pub(crate) static DECODERS: &[Decoder] = &[
         layout: Layout::Blocks { body: &[(1, 16)], tail: &[(0, 1)], tail_bytes: 1 },
         source: source!["common" "values_fp4" "table" "mxfp4"],
     },
+    Decoder {
+        format: Format::Nvfp4,
+        layout: Layout::Blocks { body: &[(4, 32)], tail: &[(0, 4)], tail_bytes: 4 },
+        source: source!["common" "values_fp4" "table" "nvfp4"],
+    },
+    Decoder {
+        format: Format::Iq1S,
+        layout: Layout::Blocks { body: &[(2, 48)], tail: &[(0, 2)], tail_bytes: 2 },
+        source: source!["common" "shifted" "iq1_s"],
+    },
+    Decoder {
+        format: Format::Iq1M,
+        layout: Layout::Blocks { body: &[(0, 48)], tail: &[(48, 8)], tail_bytes: 8 },
+        source: source!["common" "shifted" "iq1_m"],
+    },
+    Decoder {
+        format: Format::Iq2Xxs,
+        layout: Layout::Blocks { body: &[(2, 64)], tail: &[(0, 2)], tail_bytes: 2 },
+        source: source!["common" "points" "eights" "iq2_xxs"],
+    },
+    Decoder {
+        format: Format::Iq2Xs,
+        layout: Layout::Blocks { body: &[(2, 64)], tail: &[(0, 2), (66, 8)], tail_bytes: 10 },
+        source: source!["common" "points" "eights" "iq2_xs"],
+    },
+    Decoder {
+        format: Format::Iq2S,
+        layout: Layout::Blocks { body: &[(2, 80)], tail: &[(0, 2)], tail_bytes: 2 },
+        source: source!["common" "points" "eights" "iq2_s"],
+    },
+    Decoder {
+        format: Format::Iq3Xxs,
+        layout: Layout::Blocks { body: &[(2, 96)], tail: &[(0, 2)], tail_bytes: 2 },
+        source: source!["common" "points" "fours" "iq3_xxs"],
+    },
+    Decoder {
+        format: Format::Iq3S,
+        layout: Layout::Blocks { body: &[(2, 64), (74, 32)], tail: &[(0, 2), (66, 8), (106, 4)], tail_bytes: 14 },
+        source: source!["common" "points" "fours" "iq3_s"],
+    },
+    Decoder {
+        format: Format::Tq1_0,
+        layout: Layout::Blocks { body: &[(0, 48)], tail: &[(48, 6)], tail_bytes: 6 },
+        source: source!["common" "ternary" "tq1_0"],
+    },
+    Decoder {
+        format: Format::Tq2_0,
+        layout: Layout::Blocks { body: &[(0, 64)], tail: &[(64, 2)], tail_bytes: 2 },
+        source: source!["common" "ternary" "tq2_0"],
+    },
 ];
 
 /// The decoder of a format, if there is one.

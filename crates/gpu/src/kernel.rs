@@ -93,6 +93,24 @@ pub(crate) enum Kernel {
     Probe(Probe),
 }
 
+impl Kernel {
+    /// The format of the weights that it decodes.
+    pub(crate) fn format(self) -> Option<Format> {
+        match self {
+            Kernel::Embed(format)
+            | Kernel::AddPositions(format)
+            | Kernel::Unpack(format)
+            | Kernel::MatVec { format, .. }
+            | Kernel::MatMul { format, .. }
+            | Kernel::ExpertVec { format, .. }
+            | Kernel::ExpertMul { format, .. }
+            | Kernel::HeadVec { format, .. }
+            | Kernel::HeadMul { format, .. } => Some(format),
+            _ => None,
+        }
+    }
+}
+
 /// A norm of runs, and what follows on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Norm {

@@ -9,6 +9,7 @@
 
 mod adapter;
 mod attention;
+mod book;
 mod buffer;
 #[cfg(not(target_arch = "wasm32"))]
 mod ceilings;

@@ -199,7 +199,9 @@ fn bind(device: &Device, key: &Key, buffers: &[&Storage]) -> Bound {
     let pipeline = device.pipeline(key.kernel);
     let uniform = device.buffer(4 * NUMBERS as u64, BufferUsages::UNIFORM | BufferUsages::COPY_DST);
     device.queue.write_buffer(&uniform.buffer, 0, bytemuck::cast_slice(&key.numbers));
-    let all = std::iter::once(&uniform).chain(buffers.iter().copied());
+    // A format's points are declared last. They are there, since its weights are.
+    let book = key.kernel.format().and_then(|format| device.book(format).ok().flatten());
+    let all = std::iter::once(&uniform).chain(buffers.iter().copied()).chain(&book);
     let bindings = std::iter::once(0).chain(pipeline.bindings.iter().copied());
     let entries: Vec<_> = bindings
         .zip(all)

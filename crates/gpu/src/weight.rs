@@ -46,6 +46,7 @@ impl Weight {
     pub(crate) fn upload(device: &Device, tensor: &Tensor) -> Result<Weight, Error> {
         tensor.check()?;
         let (source, decoder) = plan(device, tensor)?;
+        device.book(decoder.format).map_err(|what| failed(device, tensor, what))?;
         let stride = decoder.stride(tensor.cols);
         let row_bytes = stride * QUAD;
         let part_rows = (device.part_bytes / row_bytes.max(1) as u64) as usize;

@@ -164,6 +164,22 @@ fn every_shader_is_valid_for_vulkan_metal_and_dx12() {
     }
 }
 
+/// What tests of products need not try.
+#[test]
+fn few_inputs_have_nothing_to_do_with_halves_nor_many_with_subgroups() {
+    let plain = Variant::default();
+    for kernel in all() {
+        let other = match kernel {
+            Kernel::MatVec { .. } | Kernel::ExpertVec { .. } | Kernel::HeadVec { .. } => Variant { f16: true, ..plain },
+            Kernel::MatMul { .. } | Kernel::ExpertMul { .. } | Kernel::HeadMul { .. } => {
+                Variant { subgroups: true, ..plain }
+            }
+            _ => continue,
+        };
+        assert_eq!(kernel.source(other), kernel.source(plain), "{kernel:?}");
+    }
+}
+
 /// As much workgroup memory as every device has, and as adapters are asked for.
 #[test]
 fn cooperative_matrices_fit_workgroup_memory() {

@@ -73,6 +73,13 @@ fn vector_backends() -> Vec<(String, Gpu)> {
     backends().into_iter().filter(|(_, gpu)| plain(gpu)).collect()
 }
 
+/// Whether a product on it has shaders that no other of [`backends`] has: those for few inputs have nothing to do with halves,
+/// those for many nothing with subgroups.
+fn differs(gpu: &Gpu, few: bool) -> bool {
+    let Variant { subgroups, f16, cooperative, .. } = gpu.variant();
+    cooperative.is_some() || !(if few { f16 } else { subgroups })
+}
+
 /// The values, after which the device must be well.
 fn sound(gpu: &mut Gpu) {
     use candor_ops::Prims;

@@ -23,7 +23,12 @@ fn tail_word(row: u32, i: u32) -> u32 {
     return weight[row + p.tails + (i >> 2u)][i & 3u];
 }
 
-// The half `i` of the row's tails.
+// The half `i` of the row's tails, as bits.
+fn tail_bits(row: u32, i: u32) -> u32 {
+    return (tail_word(row, i >> 1u) >> (16u * (i & 1u))) & 0xffffu;
+}
+
+// The same as a number.
 fn tail_half(row: u32, i: u32) -> f32 {
     let pair = unpack2x16float(tail_word(row, i >> 1u));
     return select(pair.x, pair.y, (i & 1u) == 1u);
