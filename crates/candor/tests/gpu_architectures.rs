@@ -9,7 +9,7 @@ use candor::gpu::{AdapterChoice, Gpu, GpuOptions, Variant, adapters};
 use candor::missing_on_gpus;
 use candor::models::{Decoder, Gives, Pass};
 use candor::ops::{KvFormat, Ops, Reference, Step};
-use candor_testing::{architectures, argmax, fixtures, has_gpu, ids, json, nmse};
+use candor_testing::{Random, Tiny, architectures, argmax, fixtures, has_gpu, ids, json, nmse};
 
 /// Sums of floats alone, whatever else the adapter has.
 const EXACT: Variant = Variant { subgroups: false, int8_dot: false, f16: false, cooperative: None };
@@ -130,6 +130,65 @@ fn in_halves(file: Gguf) -> Gguf {
         writer.tensor(&tensor.name, if halves { Format::F16 } else { format }, &tensor.shape, bytes).unwrap();
     }
     Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()
+}
+
+/// Formats of few bits, of which there are few fixtures: random blocks of them in the place of a tiny model's matrices.
+const FEW_BITS: [Format; 10] = [
+    Format::Iq2Xxs,
+    Format::Nvfp4,
+    Format::Iq3Xxs,
+    Format::Tq2_0,
+    Format::Iq1S,
+    Format::Iq3S,
+    Format::Iq2Xs,
+    Format::Tq1_0,
+    Format::Iq1M,
+    Format::Iq2S,
+];
+
+/// A block of numbers of which the largest is neither small nor large.
+fn block(random: &mut Random, format: Format) -> Vec<u8> {
+    let mut values = vec![0.0f32; format.block_len()];
+    loop {
+        let block: Vec<u8> = (0..format.block_bytes()).map(|_| random.bits() as u8).collect();
+        format.decode(&block, &mut values);
+        let largest = values.iter().fold(0.0, |most: f32, v| if v.is_nan() { f32::NAN } else { most.max(v.abs()) });
+        if (0.05..0.2).contains(&largest) {
+            return block;
+        }
+    }
+}
+
+#[test]
+fn a_model_of_few_bits_is_the_reference() {
+    if !has_gpu(adapters().len()) {
+        return;
+    }
+    let shape = Tiny { layers: 3, dim: 256, head_dim: 64, ffn: 512, ..Tiny::default() };
+    let mut writer = Writer::new();
+    shape.metadata().into_iter().for_each(|(key, value)| writer.insert(&key, value));
+    let (mut random, mut formats) = (Random(5), FEW_BITS.into_iter().cycle());
+    for (name, shape) in shape.tensors() {
+        let (matrix, count) = (shape.len() > 1, shape.iter().product::<u64>() as usize);
+        let format = if matrix { formats.next().unwrap() } else { Format::F32 };
+        let bytes = match matrix {
+            true => (0..count / format.block_len()).flat_map(|_| block(&mut random, format)).collect(),
+            false => (0..count).flat_map(|_| (1.0 + 0.2 * random.signed()).to_le_bytes()).collect::<Vec<u8>>(),
+        };
+        writer.tensor(&name, format, &shape, bytes).unwrap();
+    }
+    let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
+    let tokens: Vec<u32> = (0..12).map(|i| 259 + i * 7 % 50).collect();
+    let (text, adapter) = (&[][..], Some(AdapterChoice::Index(0)));
+    let mut gpu = Gpu::new(&GpuOptions { adapter, variant: Some(EXACT), ..GpuOptions::default() }).unwrap();
+    let exact = Decoder::load(&gguf, &mut Reference).unwrap();
+    let (want, likeliest) = run(&exact, &mut Reference, Input { text, tokens: &tokens }, 12);
+    let model = Decoder::load(&gguf, &mut gpu).unwrap();
+    let (got, after) = run(&model, &mut gpu, Input { text, tokens: &tokens }, 12);
+    let error = nmse(&got, &want);
+    println!("NMSE {error:.1e}");
+    assert!(error < LIMIT, "NMSE {error:.1e}");
+    assert_eq!(parted(&after, &likeliest, NEAR_TIE), None);
 }
 
 fn check(way: &Way, prepare: fn(Gguf) -> Gguf) {

@@ -3,6 +3,7 @@
 
 use std::{fs, time::Duration};
 
+use candor::gguf::{Format, Gguf, Writer};
 use candor_testing::{fixtures, has_gpu};
 use serde_json::Value;
 
@@ -255,16 +256,35 @@ fn drivers_are_loaded_only_where_a_gpu_may_be_taken() {
     }
 }
 
+/// The model with some matrices of 64-bit floats.
+fn in_doubles(model: &Gguf) -> Writer {
+    let mut writer = Writer::new();
+    model.metadata().iter().for_each(|(key, value)| writer.insert(key, value.clone()));
+    for tensor in model.tensors() {
+        let (mut format, mut bytes) = (tensor.format, model.data(tensor).to_vec());
+        if tensor.name.contains("attn_q") {
+            let mut values = vec![0.0; bytes.len() / format.block_bytes() * format.block_len()];
+            format.decode(&bytes, &mut values);
+            (format, bytes) =
+                (Format::F64, values.into_iter().flat_map(|value| f64::from(value).to_le_bytes()).collect());
+        }
+        writer.tensor(&tensor.name, format, &tensor.shape, bytes).unwrap();
+    }
+    writer
+}
+
 #[test]
 fn formats_that_no_shader_knows_are_refused_or_held_as_halves() {
-    let (Some(fixtures), Some(gpu)) = (candor_testing::fixtures(), gpu()) else { return };
-    let model = fixtures.join("arch/quant-llama-wide256-IQ3_S/model.gguf");
+    let (Some(fixtures), Some(gpu)) = (fixtures(), gpu()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("doubles.gguf");
+    in_doubles(&Gguf::open(fixtures.join("arch/llama-wide256/model.gguf")).unwrap()).write_file(&model).unwrap();
     let words = fixtures.join("text/cs336-tinystories_sample.txt");
     let args = ["perplexity", model.to_str().unwrap(), "-f", words.to_str().unwrap(), "-c", "32", "--no-verify"];
     let outcome = on(&gpu, &args).outcome();
     assert_eq!(outcome.code, 1, "{outcome:?}");
     let [problem, hint] = problem(&outcome)[..] else { panic!("{outcome:?}") };
-    assert!(problem.contains("IQ3_S") && hint.contains("--gpu-dequant"), "{problem} {hint}");
+    assert!(problem.contains("F64") && hint.contains("--gpu-dequant"), "{problem} {hint}");
     let value = |text: String| -> f64 { text.split_whitespace().find_map(|word| word.parse().ok()).unwrap() };
     let there = value(text(&gpu, &[&args[..], &["--gpu-dequant"]].concat()));
     let here = value(candor([&args[..], &["--device", "reference"]].concat()).text());
