@@ -6,7 +6,7 @@ use candor_gpu::{Gpu, GpuOptions};
 use candor_ops::{Gate, Plain, Prims, Reference, Router, Tensor};
 use candor_quant::Format;
 use candor_testing::backend::experts::{Case, HEADS, cases, choices, per_head, products, routes, summed, two_products};
-use candor_testing::backend::{Random, bits};
+use candor_testing::backend::{Random, bits, read, upload};
 use candor_testing::nmse;
 
 use crate::products::{as_halves, in_bytes, in_halves};
@@ -224,6 +224,28 @@ fn biases_weights_and_sums_are_the_reference() {
                 let error = nmse(&summed(&mut gpu, &case, width), &summed(&mut Reference, &case, width));
                 assert!(error < 1e-12, "{name}, {case:?}, {width} wide: {error}");
             }
+        }
+        sound(&mut gpu);
+    }
+}
+
+fn biased<B: Prims>(ops: &mut B, case: &Case, bias: &Tensor) -> Vec<f32> {
+    let routes = routes(ops, case);
+    let bias = ops.weight(bias.clone()).expect("every format runs");
+    let mut x = upload(ops, 256, &vec![0.0; case.rows * case.router.used * 256]);
+    ops.add_bias_experts(&mut x, &bias, &routes);
+    read(ops, &x)
+}
+
+/// Small matrices become floats on the device.
+#[test]
+fn biases_may_have_any_format() {
+    let case = cases()[5];
+    for (name, mut gpu) in vector_backends() {
+        for format in FORMATS {
+            let bias = Random(3).matrix(format, case.router.experts, 256);
+            let error = nmse(&biased(&mut gpu, &case, &bias), &biased(&mut Reference, &case, &bias));
+            assert!(error < 1e-14, "{name}, {}: {error}", bias.name);
         }
         sound(&mut gpu);
     }
