@@ -293,6 +293,7 @@ impl Error {
                  --no-verify takes the GPU all the same"
             }
             Error::Candor(candor::Error::NoSuchDevice { .. }) => "`candor devices` says what each of them is",
+            Error::Candor(candor::Error::Gguf(error)) => return gguf_hint(error).map(str::to_owned),
             Error::Candor(candor::Error::Isa(_)) => "unset CANDOR_ISA to take the best that the machine has",
             _ => return None,
         };
@@ -325,6 +326,18 @@ impl Error {
         if let Some(hint) = self.hint() {
             crate::output::say!("hint: {hint}");
         }
+    }
+}
+
+/// What can be done about a file that is not whole.
+fn gguf_hint(error: &gguf::Error) -> Option<&'static str> {
+    match error {
+        gguf::Error::In { error, .. } => gguf_hint(error),
+        gguf::Error::PastEnd { .. } | gguf::Error::Truncated { .. } | gguf::Error::Count { .. } => {
+            Some("the file was cut short or damaged: download or copy it again; `candor doctor` says more")
+        }
+        gguf::Error::ShardMissing { .. } => Some("all shards belong into the same folder"),
+        _ => None,
     }
 }
 

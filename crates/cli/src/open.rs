@@ -7,10 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use candor::{Adapter, LoadOptions, Model, SessionOptions, gguf::Gguf};
+use candor::{Adapter, LoadOptions, Model, Session, SessionOptions, gguf::Gguf};
 
 use crate::{
-    args::{Line, ModelArgs, OutputArgs, PerformanceArgs, When},
+    args::{Line, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere},
     bar::Bar,
     errors::Error,
     near::nearest,
@@ -126,6 +126,18 @@ impl Source {
     }
 }
 
+impl Opened {
+    /// A session to answer in; says if it is longer than the model is good for.
+    pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
+        let session = self.model.session(options)?;
+        let trained = self.model.config().context;
+        if options.context > trained {
+            say!("note: the model was made for {trained} tokens of context; beyond them its text may be poor");
+        }
+        Ok(session)
+    }
+}
+
 fn note_built_in() {
     say!("using the built-in model (name another: candor run MODEL.gguf)");
 }
@@ -134,10 +146,19 @@ fn note_built_in() {
 pub fn check(path: &Path) -> Result<(), Error> {
     let (problem, hint) = match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => ("expected a model file, got a directory", models_in(path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => ("no such file", sibling(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => ("no such file", meant(path)),
         _ => return Ok(()),
     };
     Err(Error::NoModel { path: path.to_owned(), problem, hint })
+}
+
+/// What may be meant by a path that leads to no model; without `.gguf` it may be another program's name of one.
+fn meant(path: &Path) -> Option<String> {
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
+        return sibling(path);
+    }
+    let beside = if folder(path).is_dir() { sibling(path) } else { None };
+    beside.or_else(|| Some(elsewhere::DOWNLOADS.to_owned()))
 }
 
 /// The model files of a folder, for a hint.
@@ -157,7 +178,7 @@ fn models_in(folder: &Path) -> Option<String> {
 
 /// The file beside a path that may be meant by it.
 pub fn sibling(path: &Path) -> Option<String> {
-    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let folder = folder(path);
     if !folder.is_dir() {
         return Some(format!("there is no folder {} either", folder.display()));
     }
@@ -168,6 +189,11 @@ pub fn sibling(path: &Path) -> Option<String> {
     let names = names(folder);
     let near = nearest(typed, names.iter().map(String::as_str))?;
     Some(format!("is {} meant?", path.with_file_name(near).display()))
+}
+
+/// Where a file is, or would be.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
 /// Names of the files of a folder; none if it cannot be read.

@@ -50,7 +50,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
 
     let answering = interrupt.answering();
     let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?;
-    let mut session = opened.model.session(&size)?;
+    let mut session = opened.session(&size)?;
     guesses.begin(&mut session, &args.performance, size, &args.output)?;
     let cache = PromptCache::of(&args.prompt_cache);
     cache.read(&mut session)?;

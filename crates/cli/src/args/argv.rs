@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use super::elsewhere;
+
 /// One dash, several letters, and the long flag.
 const SINGLE_DASH: &[(&str, &str)] = &[
     ("-sys", "--system-prompt"),
@@ -22,7 +24,8 @@ const SINGLE_DASH: &[(&str, &str)] = &[
 const FREE_TEXT: &[&str] =
     &["-p", "--prompt", "-sys", "--system-prompt", "-r", "--reverse-prompt", "--dry-sequence-breaker"];
 
-/// Replaces the flags with one dash, up to a `--`.
+/// Replaces the flags with one dash, up to a `--`. Other programs' get a second dash, so that they are refused and not read as
+/// `-f a`.
 pub fn long_flags(argv: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut long = Vec::new();
     let (mut is_value, mut ended) = (false, false);
@@ -39,8 +42,12 @@ pub fn long_flags(argv: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
 /// The long form of `-sys` or `-sys=TEXT`.
 fn replacement(arg: &str) -> Option<String> {
     let (flag, value) = arg.split_once('=').map_or((arg, None), |(flag, value)| (flag, Some(value)));
-    let (_, long) = SINGLE_DASH.iter().find(|(short, _)| *short == flag)?;
-    Some(value.map_or_else(|| (*long).to_owned(), |value| format!("{long}={value}")))
+    let long = match SINGLE_DASH.iter().find(|(short, _)| *short == flag) {
+        Some((_, long)) => (*long).to_owned(),
+        None if elsewhere::is_single_dash(flag) => format!("-{flag}"),
+        None => return None,
+    };
+    Some(value.map_or_else(|| long.clone(), |value| format!("{long}={value}")))
 }
 
 #[cfg(test)]
@@ -56,6 +63,7 @@ mod tests {
             ("run -- -sys", "run -- -sys"),
             ("run -p -- -sys x", "run -p -- --system-prompt x"),
             ("run -sysx -s 3", "run -sysx -s 3"),
+            ("run -fa on -p -fa -hf=x/y", "run --fa on -p -fa --hf=x/y"),
             ("bench -p 5 -pg 1,2 -pg=3,4", "bench -p 5 --n-prompt-gen 1,2 --n-prompt-gen=3,4"),
         ] {
             let long = long_flags(given.split(' ').map(OsString::from));

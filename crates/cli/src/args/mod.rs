@@ -7,6 +7,7 @@ pub mod ahead;
 pub mod argv;
 pub mod bench;
 pub mod device;
+pub mod elsewhere;
 pub mod embed;
 pub mod inspect;
 pub mod kwargs;

@@ -10,7 +10,7 @@ use clap::{
     parser::ValueSource,
 };
 
-use super::{Cli, Command, argv};
+use super::{Cli, Command, argv, elsewhere};
 use crate::{config::ConfigFile, errors::Error};
 
 /// A command line that was understood.
@@ -95,15 +95,18 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> 
     let argv = argv::long_flags(argv);
     let plain = command();
     // The first reading finds wrong usage and requests for help before a wrong configuration file can be in the way.
-    let matches = plain.clone().try_get_matches_from(&argv).map_err(|error| usage(error, &plain))?;
+    let matches = plain.clone().try_get_matches_from(&argv).map_err(|error| usage(error, &plain, &argv))?;
     let config = match matches.subcommand_name() {
         Some("completions" | "man") => ConfigFile::default(),
         Some("config") if wants_path(&matches) => ConfigFile::default(),
         _ => ConfigFile::load(&plain)?,
     };
-    let command = config.apply(plain);
-    let matches = command.clone().try_get_matches_from(&argv).map_err(|error| usage(error, &command))?;
-    let cli = Cli::from_arg_matches(&matches).map_err(|error| usage(error.format(&mut command.clone()), &command))?;
+    let mut command = config.apply(plain);
+    let matches = command.clone().try_get_matches_from(&argv).map_err(|error| usage(error, &command, &argv))?;
+    let cli =
+        Cli::from_arg_matches(&matches).map_err(|error| usage(error.format(&mut command.clone()), &command, &argv))?;
+    // Gives the subcommands their full names, which usage begins with.
+    command.build();
     let (name, matches) = matches.subcommand().ok_or(Error::NoCommand)?;
     let sub = command.find_subcommand(name).ok_or(Error::NoCommand)?.clone();
     Ok(Parsed { command: cli.command, line: Line { command: sub, matches: matches.clone(), config } })
@@ -114,8 +117,9 @@ fn wants_path(matches: &ArgMatches) -> bool {
     config.and_then(|config| config.get_raw("what")).is_some_and(|mut what| what.any(|what| what == "path"))
 }
 
-/// An error of usage; where the wrong value is a variable's, its name is added.
-fn usage(error: clap::Error, command: &clap::Command) -> Error {
+/// An error of usage with a true hint; where the wrong value is a variable's, its name is added.
+fn usage(mut error: clap::Error, command: &clap::Command, argv: &[OsString]) -> Error {
+    advise(&mut error, command, argv);
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
@@ -136,6 +140,40 @@ fn usage(error: clap::Error, command: &clap::Command) -> Error {
         }
         None => Error::Usage(Box::new(error)),
     }
+}
+
+/// Says what there is instead of a name that is not ours, and nothing that is only near it or that never helps.
+fn advise(error: &mut clap::Error, command: &clap::Command, argv: &[OsString]) {
+    let word = |i: usize| argv.get(i).and_then(|word| word.to_str()).unwrap_or_default();
+    let kind = match error.kind() {
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        _ => return,
+    };
+    let Some(ContextValue::String(given)) = error.get(kind).cloned() else { return };
+    // Of a flag with one dash, which `argv` gave a second one, as it was typed.
+    let typed = given.strip_prefix('-').filter(|typed| elsewhere::is_single_dash(typed)).unwrap_or(&given).to_owned();
+    let is_path = typed.ends_with(".gguf") || typed.contains(std::path::MAIN_SEPARATOR);
+    let takes_prompt =
+        command.find_subcommand(word(1)).is_some_and(|sub| sub.get_arguments().any(|arg| arg.get_id() == "prompt"));
+    let hint = match kind {
+        ContextKind::InvalidSubcommand if is_path => Some(format!("candor run {typed}")),
+        ContextKind::InvalidSubcommand => elsewhere::command(&typed).map(str::to_owned),
+        _ if word(1).starts_with('-') => Some("a command comes first, as in candor run -m MODEL.gguf".to_owned()),
+        _ if typed.parse::<f64>().is_ok() => {
+            Some("no negative number is taken here; 0 leaves -c, -t and -tb to candor, auto -ngl".to_owned())
+        }
+        _ if !typed.starts_with('-') && takes_prompt => Some("-p TEXT gives the prompt".to_owned()),
+        _ => elsewhere::flag(&typed).map(str::to_owned),
+    };
+    // That a flag would be a value after `--` is true and never meant.
+    error.remove(ContextKind::Suggested);
+    let Some(hint) = hint else { return };
+    for near in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand] {
+        error.remove(near);
+    }
+    error.insert(kind, ContextValue::String(typed));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
 }
 
 /// What an error of usage says, without the help that follows it.

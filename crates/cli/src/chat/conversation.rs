@@ -266,7 +266,7 @@ fn open_session(
         return Err(candor::Error::NoChatTemplate.into());
     }
     let options = session_options(args);
-    let mut session = opened.model.session(&options)?;
+    let mut session = opened.session(&options)?;
     guesses.begin(&mut session, &args.performance, options, &args.output)?;
     Ok(session)
 }

@@ -203,6 +203,15 @@ fn the_instruction_set_can_be_capped() {
 }
 
 #[test]
+fn a_context_beyond_the_models_own_is_remarked() {
+    let stderr = |context: &str| story(&["-c", context, "-n", "1"]).outcome().stderr;
+    let trained: usize = candor::Model::builtin(&candor::LoadOptions::default()).unwrap().config().context;
+    let note = format!("note: the model was made for {trained} tokens of context");
+    assert!(stderr(&(trained + 1).to_string()).contains(&note));
+    assert!(!stderr(&trained.to_string()).contains(&note));
+}
+
+#[test]
 fn a_context_beyond_all_memory_is_refused() {
     let error = story(&["-c", "4294967295"]).error();
     assert!(error.contains("hint: -c N makes the context shorter"), "{error}");

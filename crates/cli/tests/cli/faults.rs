@@ -90,6 +90,8 @@ fn every_truncation_is_refused() {
         let error = refused(&changed(&folder, |bytes| bytes.truncate(length)));
         assert!(error.contains("model.gguf: "), "{length}: {error}");
     }
+    let error = refused(&changed(&folder, |bytes| bytes.truncate(bytes.len() / 2)));
+    assert!(error.contains("\nhint: the file was cut short or damaged"), "{error}");
 }
 
 #[test]
@@ -191,6 +193,13 @@ fn wrong_paths_have_hints() {
     assert_eq!(error, expected);
     let error = refused(Path::new(&at("other/model.gguf")));
     assert!(error.ends_with(&format!(": no such file\nhint: there is no folder {} either", at("other"))), "{error}");
+    for name in ["llama3.2", "someone/model:Q4_K_M"] {
+        let error = candor(["run", name, "-p", "Hi"]).error();
+        assert_eq!(
+            error,
+            format!("error: {name}: no such file\nhint: candor takes the path of a GGUF file and downloads nothing")
+        );
+    }
     let error = candor(["run", "Tell me a story", "-n", "1"]).stdin("x").error();
     assert_eq!(error, "error: Tell me a story: no such file\nhint: a prompt is given with -p");
     for command in ["chat", "show", "tokenize", "perplexity"] {

@@ -50,11 +50,25 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "-l", "5"], "expected a token id, + or -, and a number"),
         (vec!["run", "--no-such-flag"], "unexpected argument '--no-such-flag'"),
         (vec!["run", "--tepm", "1"], "a similar argument exists: '--temp'"),
-        (vec!["rum"], "unrecognized subcommand 'rum'"),
+        (vec!["rum"], "a similar subcommand exists: 'run'"),
+        (
+            vec!["run", "-hf", "x/y", "-p", "hi"],
+            "unexpected argument '-hf' found\n\n  tip: candor takes the path of a GGUF",
+        ),
+        (vec!["run", "-fa", "on", "-f", "b"], "tip: attention is always computed in blocks"),
+        (vec!["run", "--mlock"], "tip: weights are mapped from the file"),
+        (vec!["run", "-t", "-1"], "tip: no negative number is taken here"),
+        (vec!["run", "m.gguf", "why?"], "unexpected argument 'why?' found\n\n  tip: -p TEXT gives the prompt"),
+        (vec!["-m", "m.gguf"], "tip: a command comes first"),
+        (vec!["m.gguf"], "tip: candor run m.gguf"),
+        (vec!["serve"], "tip: candor has no server"),
+        (vec!["list"], "tip: candor keeps no models of its own"),
+        (vec!["run", "-p", "a", "-f", "b"], "Usage: candor run"),
     ] {
         let outcome = candor(&args).outcome();
         assert_eq!((outcome.code, outcome.stdout.as_str()), (2, ""), "{args:?}: {outcome:?}");
         assert!(outcome.stderr.contains(message), "{args:?}: {outcome:?}");
+        assert!(!outcome.stderr.contains("as a value"), "{args:?}: {outcome:?}");
     }
 }
 
