@@ -2,6 +2,8 @@
 //! with faults planted.
 
 mod plan;
+mod rounding;
+mod tokens;
 mod weight;
 
 use std::{
@@ -21,59 +23,9 @@ use crate::{
 pub use plan::{
     Activation, Axis, Choice, Divisor, Embed, Masking, Mix, Norm, Scope, Scores, SoftMax, Source, Turn, silu,
 };
-pub use weight::{Decoded, Matrix, Order, Rounding};
-
-/// Whose rows a value has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Side {
-    /// The tokens'.
-    #[default]
-    Tokens,
-    /// Those of the text that an encoder reads, which the tokens answer.
-    Text,
-}
-
-/// The tokens of a trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tokens {
-    /// Ids, prompt and then what was decoded.
-    pub ids: Vec<u32>,
-    /// Position of each.
-    pub positions: Vec<u32>,
-    /// How many were evaluated together as the prompt.
-    pub prompt: usize,
-    /// Ids of the text that an encoder read before; empty where there is none.
-    pub text: Vec<u32>,
-}
-
-impl Tokens {
-    /// Tokens at 0, 1, 2... of which the first `prompt` came together.
-    pub fn new(ids: Vec<u32>, prompt: usize) -> Tokens {
-        let positions = (0..ids.len() as u32).collect();
-        Tokens { prompt: prompt.min(ids.len()), ids, positions, text: Vec::new() }
-    }
-
-    /// Ids of a side.
-    pub fn ids(&self, side: Side) -> &[u32] {
-        match side {
-            Side::Tokens => &self.ids,
-            Side::Text => &self.text,
-        }
-    }
-
-    /// Rows of a side.
-    pub fn rows(&self, side: Side) -> usize {
-        self.ids(side).len()
-    }
-
-    /// Where each row of a side stands.
-    pub(crate) fn positions(&self, side: Side) -> Vec<u32> {
-        match side {
-            Side::Tokens => self.positions.clone(),
-            Side::Text => (0..self.text.len() as u32).collect(),
-        }
-    }
-}
+pub use rounding::{Rounding, TOGETHER};
+pub use tokens::{Side, Tokens};
+pub use weight::{Decoded, Matrix, Order};
 
 /// Where an operation stands: everything a fault may look at.
 pub struct Place<'a> {
@@ -319,12 +271,18 @@ impl<'a> Replay<'a> {
                 plan.run(&inputs[0])
             }
             Kind::MatMul(tensor) => {
-                let x = self.arithmetic.rounding.apply(&inputs[0], tensor.format);
+                let rounding = self.arithmetic.rounding;
+                let x =
+                    rounding.apply(&inputs[0], tensor.format, &rounding.together(tokens, node.side, &inputs[0], None));
                 weight::multiply(&x, &weight(), self.arithmetic.order)
             }
             Kind::Stacked { weight: tensor, matrices, .. } => {
-                let x = self.arithmetic.rounding.apply(&inputs[0], tensor.format);
-                let choice = inputs.get(1).map(|routes| &**routes);
+                let (choice, rounding) = (inputs.get(1).map(|routes| &**routes), self.arithmetic.rounding);
+                // Experts may round an input that they share each in its own way.
+                let apart = choice.filter(|_| rounding.depends_on_rows(tensor.format));
+                let each = apart.map(|choice| inputs[0].repeated(choice.data.len() / 2 / inputs[0].rows.max(1)));
+                let x = each.as_ref().unwrap_or(&inputs[0]);
+                let x = rounding.apply(x, tensor.format, &rounding.together(tokens, node.side, x, apart));
                 weight::multiply_stacked(&x, &weight(), *matrices, choice, self.arithmetic.order)
             }
             Kind::Bias(_) => {

@@ -24,6 +24,12 @@ impl Value {
         &self.data[row * self.width..][..self.width]
     }
 
+    /// Each row so many times.
+    pub(crate) fn repeated(&self, times: usize) -> Value {
+        let data: Vec<f32> = (0..self.rows * times).flat_map(|row| self.row(row / times)).copied().collect();
+        Value { rows: self.rows * times, width: self.width, data }
+    }
+
     /// One row, to be changed.
     pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
         &mut self.data[row * self.width..][..self.width]

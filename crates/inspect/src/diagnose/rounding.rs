@@ -1,18 +1,19 @@
 //! How a suspect rounds activations before it multiplies, by its own numbers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use candor::gguf::Format;
 
 use crate::{
     Kind, NodeId, Trace, compare,
-    replay::{Arithmetic, Order, Replay, Rounding, Stage},
+    replay::{Arithmetic, Order, Replay, Rounding, Stage, TOGETHER},
 };
 
-/// How the suspect rounds activations: what explains its best product best.
+/// How the suspect rounds activations: what explains its best product best, and of rules that do so equally well, the one that
+/// explains the others best.
 pub(super) fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Rounding {
-    const TRIED: [Rounding; 4] = [Rounding::Exact, Rounding::Ggml, Rounding::Blocks(32), Rounding::Searched];
-    const PRODUCTS: usize = 12;
+    // Of each format.
+    const PRODUCTS: usize = 8;
     // Products of halves tell only where there are no others: an engine may round for quantized weights alone.
     let mut products: Vec<(bool, usize, NodeId)> = known
         .iter()
@@ -30,22 +31,50 @@ pub(super) fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Ro
     // Those with the fewest other operations around, whose own size would hide how far a rule is off.
     let nearest = products.first().map(|&(halves, span, _)| (halves, span));
     products.retain(|&(halves, span, _)| Some((halves, span)) == nearest);
-    products.truncate(PRODUCTS);
-    let best = |rounding: Rounding| {
+    // Of each format some: rules may differ in one alone.
+    let mut formats: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    products.retain(|&(.., id)| {
+        let format = stage.graph.nodes[id].kind.product().map(|weight| weight.format.name());
+        let count = formats.entry(format).or_default();
+        *count += 1;
+        *count <= PRODUCTS
+    });
+    let residuals = |rounding: Rounding| -> Vec<f64> {
         let arithmetic = Arithmetic { rounding, order: Order::Lanes };
-        let residuals = products.iter().filter_map(|&(.., id)| {
+        let residual = |&(.., id): &(bool, usize, NodeId)| {
             let replay = Replay::local(stage, arithmetic, &[], trace, id);
             Some(compare(&replay.value(id), &trace.values[&stage.graph.nodes[id].key])?.relative)
-        });
-        residuals.fold(f64::INFINITY, f64::min)
+        };
+        products.iter().filter_map(residual).collect()
     };
-    let scored = TRIED.map(|rounding| (best(rounding), rounding));
+    let best = |residuals: &[f64]| residuals.iter().copied().fold(f64::INFINITY, f64::min);
+    // What is far off is a fault, however far.
+    let sum = |residuals: &[f64]| -> f64 { residuals.iter().map(|residual| residual.min(LIMIT)).sum() };
     // Exact products unless another rule is clearly closer.
-    let exact = scored[0].0;
-    let found = scored.into_iter().skip(1).filter(|(score, _)| *score < 0.5 * exact && *score < 2e-2);
+    let exact = best(&residuals(Rounding::Exact));
+    let scored = rules(stage).into_iter().map(|rounding| (residuals(rounding), rounding));
+    let found: Vec<_> = scored.filter(|(all, _)| best(all) < 0.5 * exact && best(all) < LIMIT).collect();
+    let closest = found.iter().map(|(all, _)| best(all)).fold(f64::INFINITY, f64::min);
+    // Where the best product goes with several rules, the others decide.
+    let equals = found.iter().filter(|(all, _)| best(all) <= 2.0 * closest + 1e-5);
     // Sums in floats are off by far less.
     let otherwise = if exact.is_finite() && exact > 1e-3 { Rounding::Unknown } else { Rounding::Exact };
-    found.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(otherwise, |(_, rounding)| rounding)
+    equals.min_by(|a, b| sum(&a.0).total_cmp(&sum(&b.0))).map_or(otherwise, |&(_, rounding)| rounding)
+}
+
+/// Residual from which on a rule does not explain a product.
+const LIMIT: f64 = 2e-2;
+
+/// The rules that are tried.
+fn rules(stage: &Stage<'_>) -> Vec<Rounding> {
+    let (prompt, text) = (stage.tokens.prompt, stage.tokens.text.len());
+    let mut rules = vec![Rounding::Ggml, Rounding::Blocks(32), Rounding::Searched];
+    if prompt.max(text) >= TOGETHER {
+        // All at once, or as many as Candor takes at a time: fewer where all logits of more would take 64 MB.
+        let most = (1 << 24) / stage.graph.config.vocab.max(1);
+        rules.extend([prompt, most.clamp(1, 512).min(prompt)].map(Rounding::Superblocks));
+    }
+    rules
 }
 
 /// The operations between the trace's complete values and a node.

@@ -6,4 +6,5 @@ mod harmless;
 mod model;
 mod pairs;
 mod partial;
+mod prompts;
 mod wirings;

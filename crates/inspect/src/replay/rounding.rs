@@ -1,0 +1,166 @@
+//! How engines round the inputs of products.
+
+use std::collections::HashMap;
+
+use candor::gguf::{Format, half};
+
+use super::{Side, Tokens};
+use crate::Value;
+
+/// How an engine rounds activations before it multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rounding {
+    /// Not at all.
+    Exact,
+    /// As llama.cpp's CPU code: to the weights' type, or to 8 bits in blocks of 32 or 256 for quantized weights.
+    Ggml,
+    /// To 8 bits in blocks of this many elements with an exact scale, for quantized weights.
+    Blocks(usize),
+    /// As Candor's CPU code: to 8 bits in blocks of 32, for quantized weights. The largest magnitude becomes whichever whole
+    /// number from 120 to 127 leaves the least error.
+    Searched,
+    /// As Candor's CPU code with prompts, of which so many tokens come at a time: inputs of Q4_K, Q5_K and Q6_K that [`TOGETHER`]
+    /// rows and more are multiplied with have 8 bits, a whole factor per 32 and a float per 256. All else is
+    /// [`Rounding::Searched`].
+    Superblocks(usize),
+    /// By a rule that is not known, which is replayed as not at all.
+    Unknown,
+}
+
+impl Rounding {
+    /// The rounded activations for a weight of this format. `together` says how many rows each row's matrix is multiplied with at
+    /// once.
+    pub fn apply(self, x: &Value, format: Format, together: &[usize]) -> Value {
+        let mut x = x.clone();
+        let halves = |values: &mut [f32], through: Format| {
+            let mut bytes = vec![0; values.len() * 2];
+            if through.encode(values, &mut bytes).is_ok() {
+                through.decode(&bytes, values);
+            }
+        };
+        match (self, format) {
+            (Rounding::Exact | Rounding::Unknown, _) | (_, Format::F32 | Format::F64) => {}
+            (Rounding::Ggml, Format::F16 | Format::Bf16) => halves(&mut x.data, format),
+            (_, Format::F16 | Format::Bf16) => {}
+            (Rounding::Ggml, _) if is_super_block(format) => q8_k(&mut x.data),
+            (Rounding::Ggml, _) => {
+                x.data
+                    .chunks_mut(32)
+                    .for_each(|block| q8(block, 127.0, |scale| half::f16_to_f32(half::f32_to_f16(scale))));
+            }
+            (Rounding::Blocks(size), _) => x.data.chunks_mut(size).for_each(|block| q8(block, 127.0, |scale| scale)),
+            (Rounding::Searched, _) => x.data.chunks_mut(32).for_each(searched),
+            (Rounding::Superblocks(_), _) => {
+                for (row, values) in x.data.chunks_mut(x.width.max(1)).enumerate() {
+                    match self.depends_on_rows(format) && together[row] >= TOGETHER {
+                        true => values.chunks_mut(256).for_each(superblock),
+                        false => values.chunks_mut(32).for_each(searched),
+                    }
+                }
+            }
+        }
+        x
+    }
+
+    /// How many rows the matrix of each row is multiplied with at once: those of its step, or those of them that chose it.
+    pub(super) fn together(self, tokens: &Tokens, side: Side, x: &Value, choice: Option<&Value>) -> Vec<usize> {
+        let Rounding::Superblocks(most) = self else { return vec![1; x.rows] };
+        let of_token = (x.rows / tokens.rows(side).max(1)).max(1);
+        let groups: Vec<_> = (0..x.rows)
+            .map(|row| {
+                let token = row / of_token;
+                let first = match side {
+                    Side::Text => 0,
+                    Side::Tokens if token < tokens.prompt => token - token % most.max(1),
+                    Side::Tokens => token,
+                };
+                (first, choice.map(|choice| choice.data[2 * row].to_bits()))
+            })
+            .collect();
+        let mut counts = HashMap::new();
+        groups.iter().for_each(|group| *counts.entry(group).or_insert(0) += 1);
+        groups.iter().map(|group| counts[group]).collect()
+    }
+
+    /// Whether it matters for a weight of this format how many rows are multiplied with it at once.
+    pub fn depends_on_rows(self, format: Format) -> bool {
+        matches!(self, Rounding::Superblocks(_)) && matches!(format, Format::Q4K | Format::Q5K | Format::Q6K)
+    }
+}
+
+/// Rows from which on Candor's CPU code adds up superblocks.
+pub const TOGETHER: usize = 20;
+
+/// Whether ggml multiplies the format with activations in blocks of 256.
+fn is_super_block(format: Format) -> bool {
+    format.block_len() == 256
+}
+
+/// Rounds to multiples of a scale of which `level` make the largest magnitude.
+fn q8(block: &mut [f32], level: f32, store: fn(f32) -> f32) {
+    let max = block.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+    let scale = max / level;
+    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    let stored = store(scale);
+    block.iter_mut().for_each(|x| *x = (*x * inverse).round() * stored);
+}
+
+/// The rounding by a level from 120 to 127 that leaves the least error; of equals, the highest.
+fn searched(block: &mut [f32]) {
+    let rounded = (120..=127u8).rev().map(|level| {
+        let mut rounded = block.to_vec();
+        q8(&mut rounded, f32::from(level), |scale| scale);
+        let error: f64 = rounded.iter().zip(&*block).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+        (error, rounded)
+    });
+    if let Some((_, best)) = rounded.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        block.copy_from_slice(&best);
+    }
+}
+
+/// ggml's Q8_K: the element of largest magnitude becomes -127.
+fn q8_k(values: &mut [f32]) {
+    for block in values.chunks_mut(256) {
+        let extreme = block.iter().copied().fold(0.0f32, |best, x| if x.abs() > best.abs() { x } else { best });
+        if extreme == 0.0 {
+            continue;
+        }
+        let inverse = -127.0 / extreme;
+        block.iter_mut().for_each(|x| *x = (*x * inverse).round_ties_even().min(127.0) / inverse);
+    }
+}
+
+/// A superblock of 256 by a float for all of it and a whole factor for each 32: of eight factors, from the least that fits on,
+/// the one that leaves the least error. The float is such that the largest block's least factor is 242. A factor fits where no
+/// magnitude is above 127, and where those of 16 neighbours do not add up to more than 1015: flat blocks stay below 127.
+fn superblock(values: &mut [f32]) {
+    if values.iter().any(|x| !x.is_finite()) {
+        return values.fill(f32::NAN);
+    }
+    let least = |block: &[f32]| {
+        let largest = block.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+        let sums = block.chunks(16).map(|half| half.iter().map(|x| x.abs()).sum::<f32>() / 1015.0);
+        sums.fold(largest / 127.0, f32::max)
+    };
+    let unit = values.chunks(32).map(least).fold(0.0, f32::max) / 241.99;
+    if unit < f32::MIN_POSITIVE {
+        return values.fill(0.0);
+    }
+    let inverse = 1.0 / unit;
+    for block in values.chunks_mut(32) {
+        let first = (least(block) * inverse).ceil().max(1.0);
+        let step = (first / 128.0).max(1.0);
+        let by = |factor: f32| {
+            let inverse = inverse / factor;
+            let quants = block.iter().map(|x| x * inverse);
+            let error: f64 = quants.clone().map(|x| f64::from(x - x.round_ties_even()).powi(2)).sum();
+            let rounded: Vec<f32> = quants.map(|x| x.round_ties_even() * factor * unit).collect();
+            (error * f64::from(factor).powi(2), rounded)
+        };
+        let tried = (0..8).map(|i| by((first + step * i as f32).round_ties_even()));
+        if let Some((_, best)) = tried.min_by(|a, b| a.0.total_cmp(&b.0)) {
+            block.copy_from_slice(&best);
+        }
+    }
+}
