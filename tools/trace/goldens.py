@@ -32,6 +32,8 @@ UNKNOWN, CONTROL, BYTE, NORMAL = 2, 3, 6, 1
 TYPES = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256 + [NORMAL] * (len(PIECES) - 259)
 # BOS, words, a byte; the last word lies behind the part of the embedding that the story half-loaded loads.
 PROMPT, STEPS = [1, 279, 264, 100, 305], 3
+# A mixture among the models of goldens/architectures, and a prompt of its smaller vocabulary.
+MIXTURE, MIXTURE_PROMPT = "qwen3vlmoe", [1, 40, 64, 50, 30]
 EPS, THETA, CONTEXT = 1e-5, 10000.0, 64
 
 
@@ -180,6 +182,9 @@ def main():
             ]:
                 trace = out / f"{name}.{program.replace('_', '')}.safetensors"
                 subprocess.run([sys.executable, HERE / f"trace_{program}.py", *given, *run, trace], check=True)
+    subprocess.run([sys.executable, HERE / "trace_llama_cpp.py", out / "architectures" / MIXTURE / "model.gguf", "--ids",
+                    ",".join(map(str, MIXTURE_PROMPT)), "-n", str(STEPS), "-o", out / f"{MIXTURE}.llamacpp.safetensors"],
+                   check=True)
     model = out / "llama-q8_0.gguf"
     for story in stories.STORIES:
         tell(story, model, out / "stories" / f"{story}.safetensors")

@@ -24,7 +24,7 @@ import llama_cpp as lc
 import numpy as np
 from safetensors.numpy import save_file
 
-GGML_F32, GGML_F16, GGML_BF16 = 0, 1, 30
+GGML_F32, GGML_F16, GGML_I32, GGML_BF16 = 0, 1, 26, 30
 MAX_NAME = 64
 OBJECT_SIZE = 32  # bytes of struct ggml_object, which ggml_tensor_overhead() counts too
 # Nodes that move values and compute none.
@@ -36,6 +36,18 @@ PLAIN = {
     "ffn_inp": "ffn_inp", "ffn_norm": "ffn_norm", "ffn_gate": "ffn_gate", "ffn_gate_b": "ffn_gate",
     "ffn_up": "ffn_up", "ffn_up_b": "ffn_up", "ffn_swiglu": "ffn_swiglu", "ffn_gate_par": "ffn_swiglu",
     "ffn_out": "ffn_out", "l_out": "l_out", "result_norm": "result_norm", "result_output": "result_output",
+}
+# The same of nodes with a part for each expert of a token, of which some are views. A bias or a scale makes another node,
+# which comes last and is the value.
+EXPERTS = {
+    "ffn_moe_topk": "ffn_moe_topk",
+    **{f"ffn_moe_weights{then}": "ffn_moe_weights" for then in ("", "_norm", "_softmax", "_scaled")},
+    **{f"ffn_moe_{part}{then}": f"ffn_moe_{part}"
+       for part in ("gate", "up", "down") for then in ("", "_biased", "_scaled")},
+    "ffn_moe_swiglu": "ffn_moe_swiglu",
+    **{f"ffn_moe_{function}": "ffn_moe_act"
+       for function in ("geglu", "reglu", "swiglu_oai", "silu", "gelu", "relu", "relu_sqr")},
+    "ffn_moe_weighted": "ffn_moe_weighted", "ffn_moe_out": "ffn_moe_out",
 }
 # Nodes that bear one name several times: the last of a pass has it alone, the ones before it with their operation.
 REPEATED = {"Qcur", "Kcur", "Vcur"}
@@ -92,9 +104,9 @@ def values(ggml, tensor):
     name = tensor.name.decode()
     if not ggml.ggml_backend_buffer_is_host(tensor.buffer):
         raise ValueError(f"{name}: is not in the memory of the CPU")
-    kinds = {GGML_F32: np.float32, GGML_F16: np.float16, GGML_BF16: np.uint16}
+    kinds = {GGML_F32: np.float32, GGML_F16: np.float16, GGML_I32: np.int32, GGML_BF16: np.uint16}
     if tensor.type not in kinds:
-        raise ValueError(f"{name}: expected type F32, F16 or BF16, got ggml type {tensor.type}")
+        raise ValueError(f"{name}: expected type F32, F16, BF16 or I32, got ggml type {tensor.type}")
     size = ggml.ggml_nbytes(ctypes.addressof(tensor))
     memory = (ctypes.c_uint8 * size).from_address(tensor.data)
     shape, strides = tuple(tensor.ne)[::-1], tuple(tensor.nb)[::-1]
@@ -142,8 +154,13 @@ class Recorder:
                     self.nodes.append(("kqv_out", layer, op, values(self.ggml, sources[1])))
                 self.nodes.append(("attn_out", layer, op, values(self.ggml, tensor)))
                 return
+        if name in EXPERTS:
+            self.nodes.append((EXPERTS[name], layer, op, values(self.ggml, tensor)))
+            return
         if op in MOVES:
             return
+        if op == "GET_ROWS" and layer is not None:
+            return  # the rows whose outputs are wanted, by the name of what comes next
         if name in PLAIN:
             self.nodes.append((PLAIN[name], layer, op, values(self.ggml, tensor)))
         elif name in REPEATED:

@@ -11,7 +11,7 @@ pub struct Observed<'a> {
     pub layer: Option<usize>,
     /// The tokens of the pass and their places.
     pub step: Step<'a>,
-    /// Rows of the value: one per token, for `result_output` one per output.
+    /// Rows of the value: one per token, with its experts side by side, for `result_output` one per output.
     pub rows: usize,
     /// `[rows, width]`.
     pub values: &'a [f32],

@@ -5,7 +5,7 @@ use std::{ops::Add, sync::Arc};
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
-use candor_ops::{Adapted, KvPlan, LowRank, Ops, Prims, Ranked, Step, Stored, Tap, Traffic};
+use candor_ops::{Adapted, CHOSEN, KvPlan, LowRank, Ops, Prims, Ranked, Step, Stored, Tap, Traffic};
 
 use crate::{Error, Observed, Observer};
 
@@ -155,6 +155,26 @@ impl<B: Ops> Tap<B> for Watch<'_> {
             ops.download(&snapshot, &mut self.copy);
             let rows = if name == "result_output" { self.step.outputs.len() } else { self.step.tokens.len() };
             self.observer.value(&Observed { name, layer, step: self.step, rows, values: &self.copy });
+        }
+    }
+
+    fn chosen(&mut self, ops: &mut B, layer: Option<usize>, routes: &B::Routes) {
+        let wanted = CHOSEN.map(|name| self.observer.wants(name, layer));
+        if wanted == [false; 2] {
+            return;
+        }
+        let mut chosen = Vec::new();
+        ops.chosen(routes, &mut chosen);
+        let (experts, weights): (Vec<f32>, Vec<f32>) = chosen.iter().map(|&(expert, x)| (expert as f32, x)).unzip();
+        for ((name, values), _) in CHOSEN.into_iter().zip([experts, weights]).zip(wanted).filter(|&(_, wanted)| wanted)
+        {
+            self.observer.value(&Observed {
+                name,
+                layer,
+                step: self.step,
+                rows: self.step.tokens.len(),
+                values: &values,
+            });
         }
     }
 }

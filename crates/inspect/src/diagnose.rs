@@ -4,6 +4,7 @@
 //! Nothing is compared end to end: each operation is recomputed from the values that the suspect itself had (local
 //! replay), so that rounding does not add up and later faults stay visible behind earlier ones.
 
+pub(crate) mod experts;
 mod explain;
 mod gate;
 mod report;
@@ -15,10 +16,10 @@ use std::{
     rc::Rc,
 };
 
-use candor::gguf::Gguf;
+use candor::{gguf::Gguf, ops::CHOSEN};
 
 use crate::{
-    Evidence, Graph, Key, Kind, NodeId, Residual, Trace, Value, catalogue, compare_where,
+    Graph, Key, Kind, Node, NodeId, Residual, Trace, Value, catalogue, compare_where,
     fault::{Active, Edit},
     replay::{Arithmetic, Decoded, Order, Place, Replay, Stage, Tokens},
 };
@@ -113,9 +114,8 @@ struct Court<'a> {
 }
 
 /// A value that is looked at: what it should be, and what it was computed from.
-struct Case<'a> {
+struct Case {
     id: NodeId,
-    evidence: &'a Evidence,
     gate: Gate,
     residual: Residual,
     /// The operations that had to be computed, for want of their outputs in the trace.
@@ -137,17 +137,22 @@ pub fn diagnose(gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
 /// # Errors
 /// If the trace is not one of it.
 pub fn diagnose_in(graph: &Graph, gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
-    let tokens = tokens(trace, graph)?;
-    let known = fit(trace, graph, &tokens)?;
+    let (told, tokens) = (trace, tokens(trace, graph)?);
+    let known = fit(told, graph, &tokens)?;
     let decoded = Decoded::default();
     let stage = Stage { graph, gguf, tokens: &tokens, decoded: &decoded };
-    let arithmetic = Arithmetic { rounding: rounding(&stage, trace, &known), order: Order::Lanes };
+    let bare = experts::without(graph, told);
+    let plain: Vec<NodeId> =
+        known.iter().copied().filter(|&id| bare.values.contains_key(&graph.nodes[id].key)).collect();
+    let arithmetic = Arithmetic { rounding: rounding(&stage, &bare, &plain), order: Order::Lanes };
+    let (trace, unordered) = experts::placed(&stage, told, arithmetic);
+    let trace = &*trace;
     let healthy = Replay::given(&stage, arithmetic, trace);
     let court = Court { stage: &stage, trace, arithmetic, healthy: &healthy };
 
     let mut checks = Vec::new();
     let mut failures: Vec<Failure> = Vec::new();
-    for &id in &known {
+    for &id in known.iter().filter(|&&id| !unordered.contains(&graph.nodes[id].key)) {
         let Some(case) = court.case(id) else { continue };
         let key = &graph.nodes[id].key;
         let Case { gate, residual, .. } = case;
@@ -166,10 +171,18 @@ pub fn diagnose_in(graph: &Graph, gguf: &Gguf, trace: &Trace) -> Result<Diagnosi
             }
         }
     }
-    let unplaced = trace.values.keys().filter(|key| graph.find(key).is_none()).cloned().collect();
+    let unknown = told.values.keys().filter(|key| graph.find(key).is_none());
+    let unplaced = unknown.chain(&unordered).cloned().collect();
     let findings = court.explain(&failures, &checks);
     let unexplained = court.unexplained(&failures);
-    Ok(Diagnosis::new(trace, &tokens, arithmetic.rounding, checks, findings, unexplained, unplaced))
+    let mut said = Diagnosis::new(trace, &tokens, arithmetic.rounding, checks, findings, unexplained, unplaced);
+    if let Some(key) = unordered.first() {
+        let [experts, _] = CHOSEN.map(|name| Key::new(name, key.layer));
+        said.advice.push(format!(
+            "in which order {key} has a token's experts is not known, so that it was not compared: dump {experts} too"
+        ));
+    }
+    Ok(said)
 }
 
 pub(crate) fn tokens(trace: &Trace, graph: &Graph) -> Result<Tokens, Error> {
@@ -197,14 +210,14 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
     let mut known = BTreeSet::new();
     for (key, evidence) in &trace.values {
         let Some(id) = graph.find(key) else { continue };
-        if graph.nodes[id].per_token != 1 {
-            // Rows of a trace are tokens.
-            continue;
-        }
         let (rows, expected) = (tokens.rows(graph.nodes[id].side), graph.width(id, tokens));
         if evidence.width != 0 && evidence.width != expected {
             if matches!(graph.nodes[id].kind, Kind::Scores(_) | Kind::SoftMax(_)) {
                 // Engines pad the cache: scores have as many columns as they please.
+                continue;
+            }
+            if graph.nodes[id].per_token != 1 || matches!(graph.nodes[id].kind, Kind::Route { .. }) {
+                // Dumps may have rows of experts where those of others are tokens.
                 continue;
             }
             return Err(Error::Width { key: key.clone(), expected, got: evidence.width });
@@ -267,20 +280,25 @@ impl Court<'_> {
     }
 
     /// A value of the trace beside what follows from its inputs; `None` where the two have nothing in common.
-    fn case(&self, id: NodeId) -> Option<Case<'_>> {
-        let Stage { graph, tokens, .. } = self.stage;
+    fn case(&self, id: NodeId) -> Option<Case> {
+        let graph = self.stage.graph;
         let evidence = &self.trace.values[&graph.nodes[id].key];
         let (expected, inputs) = self.healthy.recompute(id);
-        let residual = compare_where(&expected, evidence, graph.counts(id, tokens))?;
+        let residual = self.residual(id, expected.clone())?;
         let span = span(self.stage, self.trace, id);
         let gate = Gate::of(graph, &span, self.arithmetic, evidence);
-        Some(Case { id, evidence, gate, residual, span, expected, inputs })
+        Some(Case { id, gate, residual, span, expected, inputs })
+    }
+
+    /// How far the suspect is from a value.
+    fn residual(&self, id: NodeId, value: Value) -> Option<Residual> {
+        let Stage { graph, tokens, .. } = self.stage;
+        let node = &graph.nodes[id];
+        compare_where(&value.joined(node.per_token), &self.trace.values[&node.key], graph.counts(id, tokens))
     }
 
     /// How far faults are from what the suspect has; `None` where they change nothing.
-    fn try_faults(&self, faults: &[Active], case: &Case<'_>) -> Option<Residual> {
-        let Stage { graph, tokens, .. } = self.stage;
-        let counts = graph.counts(case.id, tokens);
+    fn try_faults(&self, faults: &[Active], case: &Case) -> Option<Residual> {
         let edits = || faults.iter().flat_map(|active| active.fault.edits.iter().map(move |edit| (active, edit)));
         if case.span.len() == 1 && edits().all(|(_, edit)| matches!(edit, Edit::Output(_))) {
             // What comes out is changed: no need to compute it anew.
@@ -293,16 +311,16 @@ impl Court<'_> {
                     }
                 }
             }
-            return changed.into_iter().all(|changed| changed).then(|| compare_where(&value, case.evidence, counts))?;
+            return changed.into_iter().all(|changed| changed).then(|| self.residual(case.id, value))?;
         }
         let replay = Replay::local(self.stage, self.arithmetic, faults, self.trace, case.id);
         let value = replay.value(case.id);
-        replay.all_applied().then(|| compare_where(&value, case.evidence, counts))?
+        replay.all_applied().then(|| self.residual(case.id, (*value).clone()))?
     }
 
     /// The faults that reproduce a value, and the best of those that do not; `known` are faults found
     /// before, tried first: an engine that is wrong once is wrong in the same way in every layer.
-    fn search(&self, case: &Case<'_>, known: &[Vec<Active>]) -> (Vec<Match>, Option<Match>) {
+    fn search(&self, case: &Case, known: &[Vec<Active>]) -> (Vec<Match>, Option<Match>) {
         let attempt = |faults: Vec<Active>| {
             let residual = self.try_faults(&faults, case)?;
             Some(Match { faults, residual })
@@ -336,9 +354,9 @@ impl Court<'_> {
         unknown
             .map(|failure| {
                 let replay = Replay::local(self.stage, self.arithmetic, &[], self.trace, failure.id);
-                let key = &self.stage.graph.nodes[failure.id].key;
-                let lines =
-                    structure::describe(self.stage, failure.id, &replay.value(failure.id), &self.trace.values[key]);
+                let Node { key, per_token, .. } = &self.stage.graph.nodes[failure.id];
+                let expected = (*replay.value(failure.id)).clone().joined(*per_token);
+                let lines = structure::describe(self.stage, failure.id, &expected, &self.trace.values[key]);
                 (key.clone(), lines)
             })
             .collect()
@@ -346,7 +364,7 @@ impl Court<'_> {
 }
 
 /// Matches that reproduce the value, best first, and the best that does not.
-fn sort_out(mut tried: Vec<Match>, case: &Case<'_>) -> (Vec<Match>, Option<Match>) {
+fn sort_out(mut tried: Vec<Match>, case: &Case) -> (Vec<Match>, Option<Match>) {
     tried.sort_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
     let Some(best) = tried.first().map(|best| best.residual.relative) else { return (tried, None) };
     let accepted = best <= case.gate.pass && best <= 0.3 * case.residual.relative;

@@ -20,6 +20,17 @@ use notes::{Names, Notes};
 /// Index of a node in its graph.
 pub type NodeId = usize;
 
+/// A part of a choice of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// Pairs of an expert and its weight.
+    Both,
+    /// The experts.
+    Experts,
+    /// Their weights.
+    Weights,
+}
+
 /// What a node computes.
 #[derive(Clone, Debug)]
 pub enum Kind {
@@ -65,12 +76,14 @@ pub enum Kind {
     Silu,
     /// Another function of one number.
     Unary(Unary),
-    /// Choice of experts: an expert and its weight, so many times a row.
+    /// Choice of experts, so many times a row.
     Route {
         /// How they are chosen.
         router: Router,
         /// Added to what is chosen by.
         bias: Option<Tensor>,
+        /// What of the choice.
+        part: Chosen,
     },
     /// Product of two values.
     Mul,
@@ -233,12 +246,12 @@ impl Graph {
         move |row, col| mask.is_none_or(|mask| mask.seen(row, keys).contains(&(col % keys)))
     }
 
-    /// Elements per row of a node's output over those tokens.
+    /// Elements of a token's row of a node's output over those tokens; what its experts have lies side by side.
     pub fn width(&self, id: NodeId, tokens: &Tokens) -> usize {
         match &self.nodes[id].kind {
             Kind::Scores(heads) => heads.heads * tokens.rows(self.keys(id)),
             Kind::SoftMax(attending) => attending.heads.heads * tokens.rows(self.keys(id)),
-            _ => self.nodes[id].width,
+            _ => self.nodes[id].width * self.nodes[id].per_token,
         }
     }
 

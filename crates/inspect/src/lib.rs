@@ -30,7 +30,7 @@ pub use diagnose::{
     Check, Confidence, Diagnosis, Error as DiagnoseError, Finding, Gate, Outcome, Rival, Status, diagnose, diagnose_in,
 };
 pub use formula::Formula;
-pub use graph::{Graph, Kind, Node, NodeId, Rotary};
+pub use graph::{Chosen, Graph, Kind, Node, NodeId, Rotary};
 pub use names::{NameMap, ProjectionBias};
 pub use page::page;
 pub use simulate::simulate;

@@ -11,7 +11,8 @@ mod text;
 use candor::gguf::Gguf;
 
 use crate::{
-    Check, DiagnoseError, Diagnosis, Graph, Key, Kind, NodeId, Trace, Value, diagnose,
+    Check, DiagnoseError, Diagnosis, Graph, Key, Kind, NodeId, Trace, Value,
+    diagnose::{self, experts},
     replay::{Arithmetic, Decoded, Order, Replay, Stage},
 };
 use cell::{Budget, Cell};
@@ -55,7 +56,12 @@ pub fn page(gguf: &Gguf, trace: &Trace, diagnosis: Option<&Diagnosis>, title: &s
         rows: (ELEMENT_BYTES / (known.len().max(1) * cell::SHOWN * 2 * FLOAT_BYTES)).clamp(1, 24),
         bars: (BAR_BYTES / (known.len().max(1) * FLOAT_BYTES)).clamp(16, 512),
     };
-    let sketch = Sketch { stage: &stage, trace, diagnosis, budget };
+    // Expected values of experts are in the trace's order.
+    let placed = diagnosis.map(|said| experts::placed(&stage, trace, arithmetic(said)).0);
+    let compared = placed.as_deref().unwrap_or(trace);
+    let known: Vec<NodeId> =
+        known.into_iter().filter(|&id| compared.values.contains_key(&graph.nodes[id].key)).collect();
+    let sketch = Sketch { stage: &stage, trace: compared, diagnosis, budget };
     let lines = lines(&graph, &known);
     let places: Vec<Place<'_>> = known.iter().map(|&id| sketch.place(id)).collect();
     let data = Data::new(trace, &tokens, gguf, title)
@@ -63,6 +69,11 @@ pub fn page(gguf: &Gguf, trace: &Trace, diagnosis: Option<&Diagnosis>, title: &s
         .with_limits(cell::SHOWN, budget.bars)
         .with_verdict(diagnosis.map(Verdict::new));
     Ok(html(&data, title))
+}
+
+/// What values were compared with.
+fn arithmetic(said: &Diagnosis) -> Arithmetic {
+    Arithmetic { rounding: said.rounding, order: Order::Lanes }
 }
 
 /// Puts data into the template.
@@ -141,7 +152,7 @@ impl<'a> Sketch<'a> {
         let (width, heads) = (graph.width(id, tokens), heads(graph, id));
         let shape = Shape { rows, prompt: tokens.prompt, width, heads };
         let counts = graph.counts(id, tokens);
-        let given = Given { evidence, expected: expected.as_deref(), counts: &counts, shape };
+        let given = Given { evidence, expected: expected.as_ref(), counts: &counts, shape };
         let worst = check.map(|check| check.residual.worst);
         Place {
             key: &node.key,
@@ -155,8 +166,8 @@ impl<'a> Sketch<'a> {
     }
 
     /// What follows from the suspect's own inputs.
-    fn expected(&self, id: NodeId) -> Option<std::rc::Rc<Value>> {
-        let arithmetic = Arithmetic { rounding: self.diagnosis?.rounding, order: Order::Lanes };
-        Some(Replay::local(self.stage, arithmetic, &[], self.trace, id).value(id))
+    fn expected(&self, id: NodeId) -> Option<Value> {
+        let replay = Replay::local(self.stage, arithmetic(self.diagnosis?), &[], self.trace, id);
+        Some((*replay.value(id)).clone().joined(self.stage.graph.nodes[id].per_token))
     }
 }

@@ -1,6 +1,7 @@
 //! Replay: operations recomputed from formulas, each from values that a trace already holds where it does, rightly or
 //! with faults planted.
 
+mod choice;
 mod plan;
 mod rounding;
 mod tokens;
@@ -186,7 +187,8 @@ impl<'a> Replay<'a> {
         let Stage { graph, tokens, .. } = *self.stage;
         let (rows, width) = (tokens.rows(graph.nodes[id].side), graph.width(id, tokens));
         let data = self.trace?.values.get(&graph.nodes[id].key)?.dense(rows, width)?;
-        Some(Value { rows, width, data: data.to_vec() })
+        let each = graph.nodes[id].per_token;
+        Some(Value { rows: rows * each, width: width / each, data: data.to_vec() })
     }
 
     fn mark(&self, index: usize, changed: bool) {
@@ -323,10 +325,17 @@ impl<'a> Replay<'a> {
                 edit!(Unary, &mut f);
                 Value { data: inputs[0].data.iter().map(|&x| f.at(x.into()) as f32).collect(), ..*inputs[0] }
             }
-            Kind::Route { router, bias } => {
+            Kind::Route { router, bias, part } => {
                 let mut plan = Choice::new(*router, bias.as_ref());
                 edit!(Route, &mut plan);
-                plan.run(&inputs[0])
+                // Logits that had to be computed may be off by their own rounding.
+                let off = if self.taken(node.inputs[0]).is_some() { 2e-6 } else { 1e-4 };
+                choice::part(
+                    *part,
+                    &plan,
+                    &inputs[0],
+                    self.trace.map(|trace| choice::Told::of(trace, node, off)).as_ref(),
+                )
             }
             Kind::Mul => fold(&inputs, |a, b| a * b),
             Kind::Add => fold(&inputs, |a, b| a + b),

@@ -26,7 +26,8 @@ pub fn simulate(stage: &Stage<'_>, arithmetic: Arithmetic, faults: &[Active]) ->
     for (id, node) in nodes.iter().enumerate() {
         let value = replay.value(id);
         if node.tapped {
-            trace.values.insert(node.key.clone(), Evidence::all(value.width, value.data.clone()));
+            let value = (*value).clone().joined(node.per_token);
+            trace.values.insert(node.key.clone(), Evidence::all(value.width, value.data));
         }
     }
     replay.all_applied().then_some(trace)

@@ -24,6 +24,11 @@ impl Value {
         &self.data[row * self.width..][..self.width]
     }
 
+    /// The same elements, as many rows' to a row.
+    pub(crate) fn joined(self, times: usize) -> Value {
+        Value { rows: self.rows / times.max(1), width: self.width * times.max(1), data: self.data }
+    }
+
     /// Each row so many times.
     pub(crate) fn repeated(&self, times: usize) -> Value {
         let data: Vec<f32> = (0..self.rows * times).flat_map(|row| self.row(row / times)).copied().collect();

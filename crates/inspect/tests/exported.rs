@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candor::gguf::Gguf;
+use candor::{gguf::Gguf, ops::CHOSEN};
 use candor_inspect::{Diagnosis, Outcome, Status, diagnose, import};
 
 /// One line about a trace: the worst residual among the values, against its gate.
@@ -64,6 +64,23 @@ fn other_programs_are_healthy() {
     }
     assert!(count > 0, "no traces");
     assert!(alarms.is_empty(), "{alarms:?}");
+}
+
+/// llama.cpp's values of single experts, with and without what tells their order.
+#[test]
+fn another_program_s_experts_are_healthy() {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens"));
+    let gguf = Gguf::open(folder.join("architectures/qwen3vlmoe/model.gguf")).unwrap();
+    let mut trace = import::read(&folder.join("qwen3vlmoe.llamacpp.safetensors"), &Default::default()).unwrap();
+    for told in [true, false] {
+        trace.values.retain(|key, _| told || !CHOSEN.contains(&key.name.as_str()));
+        let report = diagnose(&gguf, &trace).unwrap();
+        assert_eq!(report.outcome, Outcome::Healthy, "{:?} {:?}", report.first_wrong, report.findings);
+        assert!(report.checks.iter().all(|check| check.status == Status::Right), "{:?}", report.checks);
+        assert!(report.unplaced.is_empty(), "{:?}", report.unplaced);
+        let of_experts = report.checks.iter().filter(|check| check.key.name.starts_with("ffn_moe_")).count();
+        assert_eq!(of_experts, 2 * if told { 8 } else { 6 });
+    }
 }
 
 #[test]

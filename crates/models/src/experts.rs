@@ -236,6 +236,7 @@ impl<B: Ops> Layer<B> {
         self.inp.apply(at.ops, &mut s.logits, h);
         at.tap("ffn_moe_logits", &s.logits);
         at.ops.route(&mut s.routes, &s.logits, self.choice_bias.as_ref(), self.router);
+        at.chosen(&s.routes);
     }
 
     /// Leaves what the chosen experts make of `h` in the scratch's `sum`.
@@ -260,12 +261,23 @@ impl<B: Ops> Layer<B> {
             at.ops.scale_experts(up, routes);
         }
         match self.opening {
-            Opening::Up(_) => at.ops.unary(gate, self.activation),
-            Opening::One(_) | Opening::Two(_) => activate(at.ops, gate, up, (self.activation, self.clamped)),
+            Opening::Up(_) => {
+                at.tap("ffn_moe_up", gate);
+                at.ops.unary(gate, self.activation);
+            }
+            Opening::One(_) | Opening::Two(_) => {
+                at.tap("ffn_moe_gate", gate);
+                at.tap("ffn_moe_up", up);
+                activate(at.ops, gate, up, (self.activation, self.clamped));
+            }
         }
+        let swiglu = self.activation == Unary::Silu && !matches!(self.opening, Opening::Up(_));
+        at.tap(if swiglu { "ffn_moe_swiglu" } else { "ffn_moe_act" }, gate);
         self.down.apply(at.ops, down, gate, factor, routes);
+        at.tap("ffn_moe_down", down);
         if !at.config.weigh_before {
             at.ops.scale_experts(down, routes);
+            at.tap("ffn_moe_weighted", down);
         }
         at.ops.sum_experts(sum, down, routes);
         at.tap("ffn_moe_out", sum);

@@ -53,6 +53,11 @@ impl<B: Ops, P: Tap<B>> At<'_, '_, B, P> {
         self.tap.tap(self.ops, name, Some(self.layer), x);
     }
 
+    /// Shows the choice of experts.
+    pub(crate) fn chosen(&mut self, routes: &B::Routes) {
+        self.tap.chosen(self.ops, Some(self.layer), routes);
+    }
+
     /// Attention of these heads as the layer has it.
     pub(crate) fn attention<'w>(&self, heads: Heads, sinks: Option<&'w B::Weight>) -> Attention<'w, B::Weight> {
         let Config { score_cap, alibi, .. } = *self.config;

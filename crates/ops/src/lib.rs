@@ -39,7 +39,7 @@ pub use router::{Choosing, Gate, Router};
 pub use shapes::{Shapes, Work};
 pub use step::Step;
 pub use stored::{Extent, Prefix, Stored, put_floats, take_floats};
-pub use tap::{Recorder, Tap, Tapped};
+pub use tap::{CHOSEN, Recorder, Tap, Tapped};
 pub use tensor::{Error, Tensor};
 pub use top::{Ranked, better_first, top_k};
 pub use unary::Unary;

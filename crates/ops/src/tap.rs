@@ -6,7 +6,16 @@ use crate::Prims;
 pub trait Tap<B: Prims> {
     /// `name` is llama.cpp's name of the value, `layer` its layer where it has one.
     fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf);
+
+    /// Sees which experts a layer's rows chose, and their weights, whose names are [`CHOSEN`]. Who has no use for them need
+    /// not look.
+    fn chosen(&mut self, ops: &mut B, layer: Option<usize>, routes: &B::Routes) {
+        let _ = (ops, layer, routes);
+    }
 }
+
+/// Names of a row's experts, and of their weights: `[T, used]` each.
+pub const CHOSEN: [&str; 2] = ["ffn_moe_topk", "ffn_moe_weights"];
 
 impl<B: Prims> Tap<B> for () {
     #[inline(always)]

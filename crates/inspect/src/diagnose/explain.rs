@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use candor::ops::CHOSEN;
+
 use super::{Check, Confidence, Court, Failure, Finding, Gate, Match, Rival, Status};
 use crate::{
     Key,
@@ -112,7 +114,11 @@ impl Court<'_> {
             .filter_map(|failure| failure.rival.as_ref())
             .min_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
         let gate = explained.first().map_or(Gate { pass: 0.0, wrong: 0.0, floor: 0.0 }, |failure| failure.gate);
-        let confidence = confidence(theory, rival, gate, twins);
+        let confidence = match confidence(theory, rival, gate, twins) {
+            // There are few experts, and many ways to the same ones.
+            Confidence::High if places.iter().all(|key| key.name == CHOSEN[0]) => Confidence::Medium,
+            other => other,
+        };
         let single = |active: &Active| Finding {
             fault: active.fault.name.to_owned(),
             entry: active.fault.entry.to_owned(),

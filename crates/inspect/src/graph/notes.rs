@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use candor::ops::{
-    Attention, Columns, Error as OpsError, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope, Router, Step,
-    Tap, Tensor, Unary,
+    Attention, CHOSEN, Columns, Error as OpsError, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope, Router,
+    Step, Tap, Tensor, Unary,
 };
 
-use super::{Kind, Node, NodeId};
+use super::{Chosen, Kind, Node, NodeId};
 use crate::{
     Key,
     attending::Attending,
@@ -51,6 +51,15 @@ impl Tap<Notes> for Names {
         let node = &mut notes.nodes[x.node];
         node.key = Key::new(name, layer);
         node.tapped = true;
+    }
+
+    fn chosen(&mut self, notes: &mut Notes, layer: Option<usize>, routes: &(NodeId, usize)) {
+        let Node { kind: Kind::Route { router, bias, .. }, inputs, .. } = notes.nodes[routes.0].clone() else { return };
+        for (name, part) in CHOSEN.into_iter().zip([Chosen::Experts, Chosen::Weights]) {
+            let node = notes.push(Kind::Route { router, bias: bias.clone(), part }, inputs.clone(), routes.1);
+            notes.nodes[node].key = Key::new(name, layer);
+            notes.nodes[node].tapped = true;
+        }
     }
 }
 
@@ -291,7 +300,7 @@ impl Prims for Notes {
     }
 
     fn route(&mut self, routes: &mut (NodeId, usize), logits: &Buffer, bias: Option<&Tensor>, router: Router) {
-        let kind = Kind::Route { router, bias: bias.cloned() };
+        let kind = Kind::Route { router, bias: bias.cloned(), part: Chosen::Both };
         routes.0 = self.push(kind, vec![logits.node], 2 * router.used);
     }
 

@@ -79,6 +79,15 @@ const OURS_IN_LAYERS: &[&str] = &[
     "ffn_swiglu",
     "ffn_out",
     "ffn_post_norm",
+    "ffn_moe_topk",
+    "ffn_moe_weights",
+    "ffn_moe_gate",
+    "ffn_moe_up",
+    "ffn_moe_swiglu",
+    "ffn_moe_act",
+    "ffn_moe_down",
+    "ffn_moe_weighted",
+    "ffn_moe_out",
     "l_out",
 ];
 
@@ -123,7 +132,6 @@ pub(super) const INTERNAL: &[&str] = &[
     "hook_v_input",
     "hook_pos_embed",
     "ffn_moe_argsort",
-    "ffn_moe_topk",
 ];
 
 /// Rows by spelling and by whether the name has a layer.

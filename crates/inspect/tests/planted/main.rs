@@ -2,6 +2,7 @@
 
 mod bed;
 mod catalogue;
+mod experts;
 mod harmless;
 mod model;
 mod pairs;

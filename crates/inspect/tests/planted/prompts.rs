@@ -17,7 +17,7 @@ use candor_testing::{Random, Tiny};
 use crate::model::{self, Shape};
 
 /// A run of a prompt, and of four tokens behind it one by one.
-fn run(gguf: &Gguf, prompt: usize, ubatch: usize) -> Trace {
+pub fn run(gguf: &Gguf, prompt: usize, ubatch: usize) -> Trace {
     let load = LoadOptions { device: Device::Cpu, threads: 2, ..LoadOptions::default() };
     let model = Model::from_gguf(gguf.clone(), &load).unwrap();
     let mut session = model.session(&SessionOptions { context: 256, ubatch, ..SessionOptions::default() }).unwrap();

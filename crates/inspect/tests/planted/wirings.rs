@@ -2,7 +2,7 @@
 //! routers, shared experts, scales.
 
 use candor::ops::{Gate, Mask, Router, Tensor, Unary};
-use candor_inspect::{Attending, Key, Kind, Node, NodeId, replay::Side};
+use candor_inspect::{Attending, Chosen, Key, Kind, Node, NodeId, replay::Side};
 use candor_testing::{Random, backend::floats};
 
 use crate::bed::Bed;
@@ -88,7 +88,7 @@ fn routed(nodes: &mut Vec<Node>) {
     for (index, (router, bias)) in routers.into_iter().enumerate() {
         let logits = find(nodes, "ffn_gate", Some(index % 3));
         let name = format!("ffn_moe_topk{}", index / 3);
-        add(nodes, (&name, Some(index % 3)), Kind::Route { router, bias }, vec![logits], 8);
+        add(nodes, (&name, Some(index % 3)), Kind::Route { router, bias, part: Chosen::Both }, vec![logits], 8);
     }
 }
 

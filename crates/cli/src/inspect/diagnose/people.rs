@@ -125,7 +125,7 @@ impl View<'_> {
             }
         }
         if !unplaced.is_empty() {
-            writeln!(out, "\nnot values of this model: {}", grouped(unplaced))?;
+            writeln!(out, "\nnot placed in this model: {}", grouped(unplaced))?;
         }
         if !advice.is_empty() {
             writeln!(out)?;
