@@ -22,7 +22,7 @@ const SINGLE_DASH: &[(&str, &str)] = &[
 
 /// Flags whose value may look like a flag: what follows them is left alone.
 const FREE_TEXT: &[&str] =
-    &["-p", "--prompt", "-sys", "--system-prompt", "-r", "--reverse-prompt", "--dry-sequence-breaker"];
+    &["-p", "--prompt", "-sys", "--system-prompt", "-r", "--reverse-prompt", "--stop", "--dry-sequence-breaker"];
 
 /// Replaces the flags with one dash, up to a `--`. Other programs' get a second dash, so that they are refused and not read as
 /// `-f a`.

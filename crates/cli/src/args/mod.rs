@@ -212,13 +212,14 @@ pub struct Tunable {
 pub struct GenerationArgs {
     /// Most tokens to generate; -1 goes on until the model ends its text or the context is full
     #[arg(short = 'n', long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
-    #[arg(visible_aliases = ["n-predict", "max-tokens"], value_parser = clap::value_parser!(i64).range(-1..))]
+    #[arg(visible_aliases = ["n-predict", "max-tokens"], alias = "num-predict")]
+    #[arg(value_parser = clap::value_parser!(i64).range(-1..))]
     pub predict: i64,
     /// Do not let the model end its text
     #[arg(long)]
     pub ignore_eos: bool,
     /// Stop where this text comes, and leave it out; can be given more than once
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, alias = "stop")]
     pub reverse_prompt: Vec<String>,
     /// When the context is full, forget the older half and go on
     #[arg(long)]

@@ -21,7 +21,7 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "LETTERS", visible_alias = "sampler-seq")]
     pub sampling_seq: Option<String>,
     /// Temperature: below 1 more predictable, above 1 less; 0 always takes the likeliest token
-    #[arg(long, value_name = "T", default_value = "0.8", allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", default_value = "0.8", allow_negative_numbers = true, visible_alias = "temperature")]
     pub temp: f32,
     /// Keep the K likeliest tokens; 0 is off
     #[arg(long, value_name = "K", default_value = "40", allow_negative_numbers = true)]

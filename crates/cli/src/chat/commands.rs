@@ -45,6 +45,7 @@ pub fn help() -> Vec<String> {
     let notes = [
         "A line that ends in \\ goes on; so does a text between \"\"\" and \"\"\". Ctrl-C stops an answer.",
         "A line that begins with a space is a message even if a / follows.",
+        "Ollama's /set parameter, /set system and /show are known, too.",
     ];
     TABLE.iter().map(line).chain(notes.map(str::to_owned)).collect()
 }
@@ -57,12 +58,31 @@ pub fn parse(line: &str) -> Result<Option<(Command, &str)>, Error> {
     if !line.starts_with('/') {
         return Ok(None);
     }
-    let (typed, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let (typed, argument) = first_word(line);
     let lower = typed.to_lowercase();
-    match TABLE.iter().find(|(_, names, _, _)| names.contains(&lower.as_str())) {
-        Some((command, _, _, _)) => Ok(Some((*command, argument.trim()))),
+    let ours = TABLE.iter().find(|(_, names, _, _)| names.contains(&lower.as_str()));
+    match ollamas(&lower, argument).or(ours.map(|(command, _, _, _)| (*command, argument))) {
+        Some(command) => Ok(Some(command)),
         None => Err(Error::UnknownCommand { typed: typed.to_owned(), near: nearest(typed, names()) }),
     }
+}
+
+/// Ollama's `/set parameter NAME VALUE`, `/set system TEXT` and `/show WHAT`.
+fn ollamas<'a>(name: &str, argument: &'a str) -> Option<(Command, &'a str)> {
+    let (what, rest) = first_word(argument);
+    match (name, what) {
+        ("/set", "parameter") => Some((Command::Set, rest)),
+        ("/set", "system") => Some((Command::System, rest)),
+        ("/show", "" | "info") => Some((Command::Model, "")),
+        ("/show", "parameters") => Some((Command::Set, "")),
+        ("/show", "system") => Some((Command::System, "")),
+        _ => None,
+    }
+}
+
+fn first_word(text: &str) -> (&str, &str) {
+    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, rest.trim())
 }
 
 /// An argument without the quotes around it.
@@ -82,6 +102,11 @@ mod tests {
         assert_eq!(parse("/HELP").unwrap(), Some((Command::Help, "")));
         assert_eq!(parse("/set  temp 0.5 ").unwrap(), Some((Command::Set, "temp 0.5")));
         assert_eq!(parse("/system be\nshort").unwrap(), Some((Command::System, "be\nshort")));
+        assert_eq!(parse("/set parameter temperature  0.5").unwrap(), Some((Command::Set, "temperature  0.5")));
+        assert_eq!(parse("/set system be\nshort").unwrap(), Some((Command::System, "be\nshort")));
+        assert_eq!(parse("/show info").unwrap(), Some((Command::Model, "")));
+        assert_eq!(parse("/show").unwrap(), Some((Command::Model, "")));
+        assert!(parse("/show license").is_err());
         let error = parse("/hlep").unwrap_err();
         assert_eq!(error.to_string(), "/hlep is no command");
         assert_eq!(error.hint().as_deref(), Some("is /help meant?"));

@@ -116,6 +116,15 @@ fn settings_change_between_answers() {
         let outcome = chat(&[], &[line]);
         assert!(outcome.code == 1 && outcome.stderr.contains(expected), "{line}: {outcome:?}");
     }
+    // As Ollama writes it.
+    let outcome = chat(
+        &[],
+        &["/set parameter temperature 0.5", "/set parameter num_predict 3", "/set system Be short.", "/show system"],
+    );
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    for expected in ["temp                  0.5 ", "predict               3 ", "Be short."] {
+        assert!(outcome.stderr.contains(expected), "{expected}: {outcome:?}");
+    }
     // Quotes hold spaces; a switch can be set both ways.
     let outcome = chat(&[], &["/set reverse-prompt \"a b \"", "/set ignore-eos true", "/set ignore-eos false"]);
     assert!(outcome.stderr.contains("reverse-prompt        \"a b \"                 (/set)"), "{outcome:?}");
