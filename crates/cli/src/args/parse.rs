@@ -172,6 +172,12 @@ fn advise(error: &mut clap::Error, command: &clap::Command, argv: &[OsString]) {
     for near in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand] {
         error.remove(near);
     }
+    // The usage was that of the nearest flag.
+    let mut command = command.clone();
+    command.build();
+    if let Some(sub) = command.find_subcommand_mut(word(1)) {
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(sub.render_usage()));
+    }
     error.insert(kind, ContextValue::String(typed));
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
 }

@@ -56,6 +56,7 @@ fn two_prompts_or_two_models_are_wrong_usage() {
             "unexpected argument '-hf' found\n\n  tip: candor takes the path of a GGUF",
         ),
         (vec!["run", "-fa", "on", "-f", "b"], "tip: attention is always computed in blocks"),
+        (vec!["embed", "--numa"], "(docs/performance.md)\n\nUsage: candor embed [OPTIONS] [MODEL]\n"),
         (vec!["run", "--mlock"], "tip: weights are mapped from the file"),
         (vec!["run", "-t", "-1"], "tip: no negative number is taken here"),
         (vec!["run", "m.gguf", "why?"], "unexpected argument 'why?' found\n\n  tip: -p TEXT gives the prompt"),
