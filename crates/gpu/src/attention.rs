@@ -163,16 +163,20 @@ pub(crate) fn attend(
     let (scale, cap) = (heads.scale.to_bits(), soft_cap.unwrap_or(0.0).to_bits());
     let most = relative.map_or(0, |relative| relative.most);
     let [span, reach, most] = [span, reach, most].map(|number| number as u32);
-    let dispatch = Dispatch {
-        kernel: Kernel::Attend(attend),
-        buffers: &buffers[..5 + count],
-        numbers: &[a, b, c, d, e, f, g, h, i, scale, span, splits as u32, reach, cap, most],
-        grid: [splits as u32, tiles as u32, row_tiles as u32],
-    };
-    recorder.dispatch(device, &dispatch);
-    if q.rows > MAT_VEC_ROWS {
-        let sums = heads.heads * (heads.key_dim + heads.value_dim);
-        recorder.worked(device, q.rows * sums * in_sight(mask, last, q.rows));
+    let work = q.rows * heads.heads * (heads.key_dim + heads.value_dim) * in_sight(mask, last, q.rows);
+    let piece = piece(row_tiles, work as u64, device.work);
+    for first in (0..row_tiles).step_by(piece) {
+        let (several, first_row) = (piece.min(row_tiles - first), (first * rows) as u32);
+        let dispatch = Dispatch {
+            kernel: Kernel::Attend(attend),
+            buffers: &buffers[..5 + count],
+            numbers: &[a, b, c, d, e, f, g, h, i, scale, span, splits as u32, reach, cap, most, first_row],
+            grid: [splits as u32, tiles as u32, several as u32],
+        };
+        recorder.dispatch(device, &dispatch);
+        if q.rows > MAT_VEC_ROWS {
+            recorder.worked(device, work / row_tiles * several);
+        }
     }
     if let Some(parts) = &parts {
         let dispatch = Dispatch {
@@ -215,6 +219,13 @@ fn one_sequence(step: &Step<'_>) -> bool {
     step.sequences.windows(2).all(|pair| pair[0] == pair[1])
 }
 
+/// Tiles of rows that go to the device at once, so that `work` multiply-adds of all of them are parted into no more than
+/// `most` each, if that can be: a part of a power of two, so that bind groups last for many steps.
+fn piece(row_tiles: usize, work: u64, most: u64) -> usize {
+    let pieces = work.div_ceil(most.max(1)).min(row_tiles as u64).next_power_of_two();
+    row_tiles.div_ceil(pieces as usize).max(1)
+}
+
 /// How positions are shared out.
 #[derive(Debug, PartialEq, Eq)]
 struct Spans {
@@ -245,5 +256,15 @@ mod tests {
         }
         assert_eq!(spans(4000, 8), Spans { splits: 32, span: 128 });
         assert_eq!(spans(4000, 4096), Spans { splits: 1, span: 4096 });
+    }
+
+    #[test]
+    fn pieces_have_no_more_work_than_they_may() {
+        assert_eq!(piece(100, 1000, 1000), 100);
+        assert_eq!(piece(100, 1001, 1000), 50);
+        assert_eq!(piece(100, 5000, 1000), 13);
+        // A tile is not parted, and there may be none.
+        assert_eq!(piece(4, u64::MAX, 1), 1);
+        assert_eq!(piece(0, 0, 1000), 1);
     }
 }

@@ -40,8 +40,9 @@ pub struct GpuOptions {
     /// A folder for compiled shaders, so that the next process starts sooner; `None` keeps none. Only the user may be able
     /// to write there: drivers trust what they read.
     pub cache: Option<PathBuf>,
-    /// Multiply-adds of steps of many tokens that are handed to the device at once, more or less: a single product is not
-    /// parted. Drivers take a device for hung that is busy with one submission for seconds (Windows: two).
+    /// Multiply-adds of steps of many tokens that are handed to the device at once, more or less: attention is parted by rows,
+    /// the product of a matrix is not. Drivers take a device for hung that is busy with one submission for seconds (Windows:
+    /// two).
     pub work: u64,
     /// How long the device may take for one submission before it counts as lost.
     pub timeout: Duration,

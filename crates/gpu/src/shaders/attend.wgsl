@@ -20,6 +20,7 @@ struct P {
     reach: u32, // how far a row sees
     cap: f32,
     most: u32, // distance of the last score by distance
+    first_row: u32, // of those that this dispatch computes
 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> q: array<f32>;
@@ -48,7 +49,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
     let tile = (workgroup.y % tiles) * HEADS;
     let count = min(HEADS, p.group - tile);
     let first_head = kv_head * p.group + tile;
-    let first_row = workgroup.z * ROWS;
+    let first_row = p.first_row + workgroup.z * ROWS;
     let rows = min(ROWS, step[0].z - first_row);
     // Positions that each row sees. Spans begin where the first of them is.
     var floors: array<u32, ROWS>;

@@ -87,3 +87,43 @@ fn much_work_is_handed_over_in_parts_and_computes_the_same() {
         assert_eq!(bits(&got), bits(&expected), "{rows} rows");
     }
 }
+
+#[test]
+fn attention_to_many_positions_is_handed_over_in_parts_and_computes_the_same() {
+    let Some(options) = options() else { return };
+    let (rows, context) = (43, 300);
+    let positions: Vec<u32> = (0..context as u32).collect();
+    let (tokens, sequences) = (vec![0; context], vec![0; context]);
+    let attend = |work| {
+        let mut gpu = Gpu::new(&GpuOptions { work, ..options.clone() }).expect("the adapter opens");
+        let (layers, formats) = (vec![LayerCache::attention(2, 64, 64)], [KvFormat::F16; 2]);
+        let [keys, values] = formats;
+        let mut kv = gpu.kv(&KvPlan { layers, context, step: context, sequences: 1, keys, values });
+        let step = Step { tokens: &tokens, positions: &positions, sequences: &sequences, outputs: &[] };
+        let mut random = Random(5);
+        let mut uploaded = |rows, width| {
+            let mut buffer = gpu.buffer(rows, width);
+            gpu.upload(&mut buffer, rows, &random.floats(rows * width));
+            buffer
+        };
+        let (k, v) = (uploaded(context, WIDTH / 2), uploaded(context, WIDTH / 2));
+        let (q, mut out) = (uploaded(rows, WIDTH), uploaded(rows, WIDTH));
+        gpu.kv_write(&mut kv, 0, &k, &v, &step);
+        let first = context - rows;
+        let last =
+            Step { tokens: &tokens[first..], positions: &positions[first..], sequences: &sequences[first..], ..step };
+        let before = gpu.counters().submits;
+        gpu.attend(&mut out, &q, &kv, 0, Attention::causal(HEADS), &last);
+        let (snapshot, mut read) = (gpu.snapshot(&out), Vec::new());
+        gpu.download(&snapshot, &mut read);
+        sound(&mut gpu);
+        (gpu.counters().submits - before, read.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+    };
+    let (whole, expected) = attend(GpuOptions::default().work);
+    // 4 heads of 64 + 64 numbers by 300 positions: 154,000 multiply-adds for each row.
+    let (parts, got) = attend(1 << 20);
+    // What was recorded with the step before goes first, what is read goes last.
+    assert_eq!((whole, parts), (2, 8));
+    assert_eq!(got.len(), rows * WIDTH);
+    assert!(got == expected, "rows of some part differ");
+}
