@@ -49,6 +49,8 @@ pub(crate) trait RunPart: Send {
     fn encode(&mut self, step: Step<'_>, observer: Option<&mut dyn Observer>) -> Result<(), Error>;
     /// The cache's contents, where the backend lets them out.
     fn stored(&mut self) -> Option<&mut dyn Stored>;
+    /// [`Stored::fork`], texts that were read included; `false` where the backend does not let the cache out.
+    fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<bool, Error>;
     /// As [`RunPart::step`], but where the part would end with logits, it ends with the last norm's result, `[T, D]`.
     fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
     /// What was exchanged with the device so far.
@@ -103,6 +105,12 @@ impl Run {
     /// The caches' contents in the order of the layers; `None` where a backend does not let them out.
     pub(crate) fn stored(&mut self) -> Option<Vec<&mut dyn Stored>> {
         self.parts.iter_mut().map(|part| part.stored()).collect()
+    }
+
+    /// Has sequence `to` keep what `from` keeps of its first `positions` positions and of the text it answers; `false` where a
+    /// backend cannot, and `to` keeps nothing then.
+    pub(crate) fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<bool, Error> {
+        self.parts.iter_mut().try_fold(true, |all, part| Ok(part.fork(from, to, positions)? && all))
     }
 
     /// Runs a step and replaces `values` by what its rows are after the last norm, `[T, D]`.
@@ -302,6 +310,13 @@ where
 
     fn stored(&mut self) -> Option<&mut dyn Stored> {
         self.ops.stored(&mut self.kv)
+    }
+
+    fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<bool, Error> {
+        self.scratch.fork(from, to);
+        let Some(cache) = self.ops.stored(&mut self.kv) else { return Ok(false) };
+        cache.fork(from, to, positions).map_err(candor_models::Error::from)?;
+        Ok(true)
     }
 
     fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {

@@ -63,13 +63,7 @@ impl Sequences {
         if self.scales != scales {
             self.run.rescale(scales);
             self.scales.copy_from_slice(scales);
-            for sequence in 0..self.all.len() {
-                self.all[sequence].past.truncate(&self.room.plan, 0);
-                let text = std::mem::take(&mut self.all[sequence].text);
-                if !text.is_empty() {
-                    self.encode(sequence, &text)?;
-                }
-            }
+            (0..self.all.len()).try_for_each(|sequence| self.begin_anew(sequence))?;
         }
         Ok(())
     }
@@ -80,6 +74,24 @@ impl Sequences {
         for Sequence { tokens, past, .. } in self.all.iter_mut().filter(|sequence| len < sequence.tokens.len()) {
             tokens.truncate(len);
             past.truncate(&self.room.plan, len);
+        }
+    }
+
+    /// Has sequence `to` go on from where `from` is and forget what it had. They share memory: a page of positions is copied
+    /// when one of them writes to it, so that many can answer one long prompt.
+    ///
+    /// # Errors
+    /// If the device fails.
+    ///
+    /// # Panics
+    /// If there are no such sequences.
+    pub fn fork(&mut self, from: usize, to: usize) -> Result<(), Error> {
+        let sequence = self.all[from].clone();
+        let positions = sequence.past.reached().max(sequence.text.len());
+        self.all[to] = sequence;
+        match self.run.fork(from, to, positions)? {
+            true => Ok(()),
+            false => self.begin_anew(to),
         }
     }
 
@@ -100,6 +112,16 @@ impl Sequences {
         self.admit(text.len(), text)?;
         self.all[sequence] = Sequence::default();
         self.encode(sequence, text)
+    }
+
+    /// Has a sequence's text read again, and its tokens computed anew when it next goes on.
+    fn begin_anew(&mut self, sequence: usize) -> Result<(), Error> {
+        self.all[sequence].past.truncate(&self.room.plan, 0);
+        let text = std::mem::take(&mut self.all[sequence].text);
+        match text.is_empty() {
+            true => Ok(()),
+            false => self.encode(sequence, &text),
+        }
     }
 
     fn encode(&mut self, sequence: usize, text: &[u32]) -> Result<(), Error> {

@@ -1,13 +1,14 @@
-//! The cache of keys, values and states, and attention over it.
+//! Attention over the cache, however its positions lie.
 
 use std::sync::Arc;
 
-use candor_ops::{Attention, KvPlan, LayerCache, Mask, Relative, Step};
+use candor_ops::{Attention, Mask, Relative, Step};
 
 use crate::buffer::Buf;
+use crate::cache::{Cache, Layer};
 use crate::constants::Constant;
-use crate::device::{Device, Storage};
-use crate::kernel::{Attend, Extras, Kernel, KvKind, MAT_VEC_ROWS, Output, SPLITS, Sight};
+use crate::device::Storage;
+use crate::kernel::{Attend, Extras, Kernel, MAT_VEC_ROWS, Output, SPLITS, Sight};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};
 
@@ -26,80 +27,6 @@ const BLOCK: usize = 64;
 /// Workgroups that keep a device busy: below that, positions are split.
 const BUSY: usize = SPLITS as usize;
 
-/// Keys and values of the positions seen so far, and states.
-#[derive(Debug)]
-pub struct Cache {
-    pub(crate) device: Arc<Device>,
-    pub(crate) plan: KvPlan,
-    pub(crate) layers: Vec<Layer>,
-}
-
-/// Keys and values, `[sequence][head][position % kept][words]` each.
-#[derive(Debug)]
-pub(crate) struct Layer {
-    pub(crate) plan: LayerCache,
-    /// Positions per sequence.
-    pub(crate) kept: usize,
-    pub(crate) storage: [Storage; 2],
-    pub(crate) sides: [Side; 2],
-    /// `[sequence][numbers]` each.
-    pub(crate) states: [Storage; 3],
-}
-
-impl Cache {
-    /// A state of a layer.
-    pub(crate) fn state(&self, (layer, slot): (usize, usize)) -> &Storage {
-        &self.layers[layer].states[slot]
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Side {
-    pub(crate) kind: KvKind,
-    dim: usize,
-    /// Words of a head's elements, filled up to whole `vec4`s.
-    pub(crate) words: usize,
-    /// Words from head to head, scales included: whole `vec4`s.
-    pub(crate) stride: usize,
-}
-
-pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
-    let layers = plan.layers.iter().enumerate().map(|(index, layer)| {
-        let sides = [(plan.keys, layer.key_dim), (plan.values, layer.value_dim)].map(|(format, dim)| {
-            let kind = KvKind::of(format);
-            let words = dim.div_ceil(kind.per_word()).next_multiple_of(4);
-            Side { kind, dim, words, stride: (words + kind.scales(dim)).next_multiple_of(4) }
-        });
-        let kept = plan.kept(index);
-        let heads = plan.sequences * layer.kv_heads * kept;
-        let storage = sides.map(|side| gpu.storage((heads * side.stride * 4) as u64));
-        let states = layer.states.map(|len| gpu.storage((plan.sequences * len * 4) as u64));
-        Layer { plan: *layer, kept, storage, sides, states }
-    });
-    let layers = layers.collect();
-    Cache { device: gpu.device.clone(), plan: plan.clone(), layers }
-}
-
-pub(crate) fn write(gpu: &mut Gpu, kv: &Cache, layer: usize, rows: [&Buf; 2], step: &Step<'_>) {
-    let Gpu { device, recorder, places, .. } = gpu;
-    let places = places.stage(device, recorder, step);
-    let Layer { plan, kept, storage, sides, .. } = &kv.layers[layer];
-    for ((x, side), storage) in rows.into_iter().zip(sides).zip(storage) {
-        let (heads, stride) = (plan.kv_heads as u32, side.stride as u32);
-        let pieces = match side.kind {
-            KvKind::F32 | KvKind::F16 => stride,
-            KvKind::Q8_0 | KvKind::Q4_0 => (side.dim / 32) as u32,
-        };
-        let dispatch = Dispatch {
-            kernel: Kernel::KvWrite(side.kind),
-            buffers: &[&x.storage, places, storage],
-            numbers: &[side.dim as u32, heads, stride, *kept as u32, x.stride as u32],
-            grid: [(heads * pieces).div_ceil(64), x.rows as u32, 1],
-        };
-        recorder.dispatch(device, &dispatch);
-    }
-}
-
 pub(crate) fn attend(
     gpu: &mut Gpu,
     out: &mut Buf,
@@ -108,7 +35,8 @@ pub(crate) fn attend(
     attention: Attention<'_, Weight>,
     step: &Step<'_>,
 ) {
-    let Layer { kept, sides: [keys, values], storage: [keys_at, values_at], .. } = &cache.layers[layer];
+    let Layer { kept, places: all_places, paged, sides: [keys, values], storage: [keys_at, values_at], .. } =
+        &cache.layers[layer];
     let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
     out.rows = q.rows;
     let group = heads.heads / heads.kv_heads;
@@ -136,6 +64,7 @@ pub(crate) fn attend(
         output: if splits > 1 { Output::Split } else { Output::Whole },
         sight,
         extras,
+        paged: *paged,
     };
     let slopes = alibi.map(|max| gpu.constant(Constant::Slopes { heads: heads.heads, max: max.to_bits() }));
     let by_distance = relative.map(|relative| by_distance(gpu, relative, heads.heads, mask.is_both()));
@@ -156,10 +85,11 @@ pub(crate) fn attend(
         keys.stride / 4,
         values.stride,
         *kept,
+        *all_places,
         q.stride,
         out.stride,
     ];
-    let [a, b, c, d, e, f, g, h, i] = numbers.map(|number| number as u32);
+    let [a, b, c, d, e, f, g, h, i, j] = numbers.map(|number| number as u32);
     let (scale, cap) = (heads.scale.to_bits(), soft_cap.unwrap_or(0.0).to_bits());
     let most = relative.map_or(0, |relative| relative.most);
     let [span, reach, most] = [span, reach, most].map(|number| number as u32);
@@ -170,7 +100,7 @@ pub(crate) fn attend(
         let dispatch = Dispatch {
             kernel: Kernel::Attend(attend),
             buffers: &buffers[..5 + count],
-            numbers: &[a, b, c, d, e, f, g, h, i, scale, span, splits as u32, reach, cap, most, first_row],
+            numbers: &[a, b, c, d, e, f, g, h, i, j, scale, span, splits as u32, reach, cap, most, first_row],
             grid: [splits as u32, tiles as u32, several as u32],
         };
         recorder.dispatch(device, &dispatch);

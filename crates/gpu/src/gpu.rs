@@ -9,8 +9,9 @@ use candor_ops::{
     Tensor, Traffic, Unary,
 };
 
-use crate::attention::{self, Cache};
+use crate::attention;
 use crate::buffer::{Buf, Pool, Snapshot};
+use crate::cache::{self, Cache};
 use crate::constants::Constant;
 use crate::device::{Device, Storage};
 use crate::kernel::{Kernel, Store};
@@ -142,7 +143,7 @@ impl Prims for Gpu {
     }
 
     fn kv(&mut self, plan: &KvPlan) -> Cache {
-        attention::cache(self, plan)
+        cache::cache(self, plan)
     }
 
     fn stored<'a>(&mut self, kv: &'a mut Cache) -> Option<&'a mut dyn Stored> {
@@ -223,7 +224,7 @@ impl Prims for Gpu {
     }
 
     fn kv_write(&mut self, kv: &mut Cache, layer: usize, k: &Buf, v: &Buf, step: &Step) {
-        attention::write(self, kv, layer, [k, v], step);
+        cache::write(self, kv, layer, [k, v], step);
     }
 
     fn attend(

@@ -80,7 +80,10 @@ pub(crate) enum Kernel {
     TopMerge {
         k: u32,
     },
-    KvWrite(KvKind),
+    KvWrite {
+        kind: KvKind,
+        paged: bool,
+    },
     Attend(Attend),
     Merge,
     Relative,

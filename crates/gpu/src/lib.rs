@@ -11,6 +11,7 @@ mod adapter;
 mod attention;
 mod book;
 mod buffer;
+mod cache;
 #[cfg(not(target_arch = "wasm32"))]
 mod ceilings;
 mod compiled;
@@ -41,8 +42,8 @@ mod weight;
 #[cfg(not(target_arch = "wasm32"))]
 pub use adapter::adapters;
 pub use adapter::{AdapterInfo, adapters_async};
-pub use attention::Cache;
 pub use buffer::{Buf, Snapshot};
+pub use cache::Cache;
 #[cfg(not(target_arch = "wasm32"))]
 pub use ceilings::Ceilings;
 pub use cooperative::Cooperative;

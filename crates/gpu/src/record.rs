@@ -14,7 +14,7 @@ use crate::device::{Device, Pipeline, Storage};
 use crate::kernel::Kernel;
 
 /// Numbers of a dispatch that lie in its uniform buffer.
-pub(crate) const NUMBERS: usize = 16;
+pub(crate) const NUMBERS: usize = 20;
 
 /// Buffers of a dispatch at most.
 const BUFFERS: usize = 8;

@@ -2,8 +2,8 @@
 
 use candor_ops::{Decay, Recurrence, Step};
 
-use crate::attention::Cache;
 use crate::buffer::Buf;
+use crate::cache::Cache;
 use crate::kernel::{Fading, Kernel, Recur};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};

@@ -1,8 +1,8 @@
 //! The cache's contents as bytes: rows without what fills them up, their scales before their quants as in files.
 
-use candor_ops::{Error, Extent, Prefix, Stored};
+use candor_ops::{Error, PAGE, Prefix, Stored};
 
-use crate::attention::{Cache, Layer, Side};
+use crate::cache::{Cache, Copy, Layer, Side};
 use crate::device::{Device, Storage};
 
 /// A piece of a buffer, in bytes.
@@ -44,13 +44,22 @@ impl Side {
 }
 
 impl Layer {
-    /// The first places of each head of a sequence, among keys (0) or among values (1).
-    fn heads(&self, side: usize, (sequence, extent): (usize, Extent)) -> impl Iterator<Item = Piece<'_>> {
+    /// The runs of places that `count` positions of a sequence lie in: where each begins, and how long it is.
+    fn runs(&self, (sequence, pages): (usize, &[u32]), count: usize) -> Vec<(usize, usize)> {
+        if !self.paged {
+            return vec![(sequence * self.kept, count)];
+        }
+        let firsts = (0..count).step_by(PAGE).zip(pages);
+        firsts.map(|(first, &page)| (page as usize * PAGE, PAGE.min(count - first))).collect()
+    }
+
+    /// The runs in each head, among keys (0) or among values (1).
+    fn heads(&self, side: usize, runs: &[(usize, usize)]) -> impl Iterator<Item = Piece<'_>> {
         let row = self.sides[side].stride * 4;
         let storage = &self.storage[side];
-        (0..extent.heads).map(move |head| {
-            let first = (sequence * extent.heads + head) * self.kept * row;
-            Piece { storage, first, len: extent.places * row }
+        (0..self.plan.kv_heads).flat_map(move |head| {
+            let head = head * self.places;
+            runs.iter().map(move |(first, len)| Piece { storage, first: (head + first) * row, len: len * row })
         })
     }
 
@@ -79,8 +88,9 @@ impl Stored for Cache {
     fn save(&mut self, out: &mut Vec<u8>, prefix: Prefix) -> Result<(), Error> {
         let extent = self.plan.extent(prefix);
         let layer = &self.layers[prefix.layer];
+        let runs = layer.runs((prefix.sequence, self.pages.of(prefix.sequence)), extent.places);
         for (i, side) in layer.sides.iter().enumerate() {
-            let bytes = self.read(layer.heads(i, (prefix.sequence, extent)))?;
+            let bytes = self.read(layer.heads(i, &runs))?;
             bytes.chunks_exact(side.stride.max(1) * 4).for_each(|row| side.save(out, row, extent.rows[i]));
         }
         out.extend(self.read(layer.states(prefix.sequence))?);
@@ -89,16 +99,24 @@ impl Stored for Cache {
 
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error> {
         let extent = self.plan.extent_of(prefix, bytes.len())?;
+        if self.layers[prefix.layer].paged {
+            let moved = self.moved((0..extent.places).step_by(PAGE).map(|position| (prefix.sequence, position)));
+            self.move_pages(moved).map_err(|what| self.failed(what))?;
+        }
         let layer = &self.layers[prefix.layer];
+        let runs = layer.runs((prefix.sequence, self.pages.of(prefix.sequence)), extent.places);
         let mut rest = bytes;
         let mut scratch = Vec::new();
         for (i, side) in layer.sides.iter().enumerate() {
-            for piece in layer.heads(i, (prefix.sequence, extent)) {
-                let (head, after) = rest.split_at(extent.places * extent.rows[i]);
+            let row = side.stride.max(1) * 4;
+            for piece in layer.heads(i, &runs) {
+                let (run, after) = rest.split_at(piece.len / row * extent.rows[i]);
                 scratch.clear();
                 scratch.resize(piece.len, 0);
-                let rows = scratch.chunks_exact_mut(side.stride.max(1) * 4);
-                rows.zip(head.chunks_exact(extent.rows[i].max(1))).for_each(|(row, from)| side.load(row, from));
+                scratch
+                    .chunks_exact_mut(row)
+                    .zip(run.chunks_exact(extent.rows[i].max(1)))
+                    .for_each(|(row, from)| side.load(row, from));
                 self.device.queue.write_buffer(&piece.storage.buffer, piece.first as u64, &scratch);
                 rest = after;
             }
@@ -112,6 +130,23 @@ impl Stored for Cache {
         self.device.queue.submit([]);
         self.device.wait();
         self.device.fault.get().map_or(Ok(()), |what| Err(self.failed(what)))
+    }
+
+    fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<(), Error> {
+        self.pages.share(from, to, positions);
+        self.tell_pages();
+        if from == to {
+            return Ok(());
+        }
+        let own = self.layers.iter().filter(|layer| !layer.paged);
+        let runs = own.flat_map(|layer| layer.copies([from, to].map(|sequence| sequence * layer.kept), layer.kept));
+        let states = self.layers.iter().flat_map(|layer| {
+            layer.states.iter().zip(layer.plan.states).map(move |(storage, len)| {
+                let [from, to] = [from, to].map(|sequence| sequence * len * 4);
+                Copy { storage, from, to, len: len * 4 }
+            })
+        });
+        self.copy(&runs.chain(states).collect::<Vec<_>>()).map_err(|what| self.failed(what))
     }
 }
 

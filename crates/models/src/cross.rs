@@ -61,6 +61,15 @@ impl<B: Ops> Scratch<B> {
         }
     }
 
+    /// Has a sequence answer the text of another.
+    pub(crate) fn fork(&mut self, from: usize, to: usize) {
+        let length = self.lengths.get(from).copied().unwrap_or(0);
+        if self.lengths.len() <= to {
+            self.lengths.resize(to + 1, 0);
+        }
+        self.lengths[to] = length;
+    }
+
     /// Finds the texts of a step's rows.
     pub(crate) fn find(&mut self, step: &Step) {
         let length = |sequence: &u32| self.lengths.get(*sequence as usize).copied().unwrap_or(0);

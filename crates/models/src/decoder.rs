@@ -70,6 +70,16 @@ pub struct Scratch<B: Ops> {
     pub logits: B::Buf,
 }
 
+impl<B: Ops> Scratch<B> {
+    /// Has sequence `to` answer the text that `from` answers, where a model reads some, with the keys and values that the
+    /// cache has of it.
+    pub fn fork(&mut self, from: usize, to: usize) {
+        if let Some(cross) = &mut self.cross {
+            cross.fork(from, to);
+        }
+    }
+}
+
 /// Everything that one forward pass works on.
 pub struct Pass<'a, B: Ops, P> {
     /// The backend.

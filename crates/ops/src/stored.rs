@@ -16,7 +16,7 @@ pub struct Prefix {
     pub positions: usize,
 }
 
-/// A cache whose contents can be taken out and put back, to the bit.
+/// A cache whose contents can be taken out and put back, or given to another of its sequences, to the bit.
 pub trait Stored {
     /// Layers of the cache.
     fn layers(&self) -> usize;
@@ -31,6 +31,15 @@ pub trait Stored {
     /// If there are too few bytes or too many, or fewer positions in the cache, and nothing is changed then; or if the
     /// device has failed.
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error>;
+    /// Has sequence `to` keep what `from` keeps of its first `positions` positions, in all layers, and its states, which are
+    /// those after the last step. Memory may be shared until one of them writes.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    ///
+    /// # Panics
+    /// If there are no such sequences or positions.
+    fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<(), Error>;
 }
 
 /// How much a layer keeps of a prefix.

@@ -13,6 +13,7 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-md", "--model-draft"),
     ("-ub", "--ubatch-size"),
     ("-pg", "--n-prompt-gen"),
+    ("-pps", "--prompt-shared"),
     ("-tb", "--threads-batch"),
     ("-Cr", "--cpu-range"),
     ("-dev", "--device"),

@@ -60,6 +60,9 @@ pub struct TestArgs {
     /// Sequences that are generated at once, a token of each in every pass; prompts are measured alone
     #[arg(short = 'B', long, value_name = "LIST", default_value = "1")]
     pub n_parallel: Vec<Parallel>,
+    /// Let sequences share what precedes their own tokens: it is computed once (also -pps)
+    #[arg(long)]
+    pub prompt_shared: bool,
 }
 
 /// How it is measured: each test runs with every combination.

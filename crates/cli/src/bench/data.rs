@@ -31,6 +31,7 @@ pub fn fields(measured: &Measured<'_>) -> Map<String, Value> {
         ("n_gen", json!(test.generated)),
         ("n_depth", json!(test.depth)),
         ("n_parallel", json!(test.sequences)),
+        ("prompt_shared", json!(test.shared)),
         ("test", json!(test.to_string())),
         ("test_time", json!(time)),
         ("avg_ns", json!(ns.value.round() as u64)),

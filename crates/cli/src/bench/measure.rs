@@ -101,7 +101,7 @@ impl<'a> Course<'a> {
         Ok(self.prompt(self.test.prompt as usize)? && self.generate(self.test.generated.min(1))?)
     }
 
-    /// A prompt of so many tokens for every sequence; whether it got to its end.
+    /// A prompt of so many tokens for every sequence, or one that all share; whether it got to its end.
     fn prompt(&mut self, tokens: usize) -> Result<bool, Error> {
         if tokens == 0 {
             return Ok(true);
@@ -111,10 +111,13 @@ impl<'a> Course<'a> {
         match &mut self.feed {
             Feed::One(session) => Ok(session.evaluate(&self.random.tokens(tokens, first), proceed)?),
             Feed::Many(sequences) => {
-                for sequence in 0..sequences.lengths().len() {
+                for sequence in 0..self.test.prompts() as usize {
                     if !sequences.evaluate(sequence, &self.random.tokens(tokens, first), &mut proceed)? {
                         return Ok(false);
                     }
+                }
+                for sequence in self.test.prompts()..self.test.sequences {
+                    sequences.fork(0, sequence as usize)?;
                 }
                 Ok(true)
             }

@@ -24,6 +24,8 @@ pub struct Test {
     pub depth: u32,
     /// Sequences.
     pub sequences: u32,
+    /// Whether what precedes the tokens that they generate is one sequence's, which the others share.
+    pub shared: bool,
 }
 
 /// How it is measured.
@@ -53,7 +55,8 @@ pub struct Plan {
 }
 
 impl fmt::Display for Test {
-    /// As llama-bench names tests: `pp512`, `tg128`, `pp512+tg128`, `tg128 @ d1536`; and `tg128 x8` of 8 sequences.
+    /// As llama-bench names tests: `pp512`, `tg128`, `pp512+tg128`, `tg128 @ d1536`; and `tg128 x8` of 8 sequences,
+    /// `pp512+tg128 x8 shared` after one prompt.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.prompt, self.generated) {
             (prompt, 0) => write!(f, "pp{prompt}")?,
@@ -63,10 +66,10 @@ impl fmt::Display for Test {
         if self.sequences > 1 {
             write!(f, " x{}", self.sequences)?;
         }
-        match self.depth {
-            0 => Ok(()),
-            depth => write!(f, " @ d{depth}"),
+        if self.depth > 0 {
+            write!(f, " @ d{}", self.depth)?;
         }
+        f.write_str(if self.shared { " shared" } else { "" })
     }
 }
 
@@ -84,9 +87,14 @@ impl Setup {
 }
 
 impl Test {
-    /// Tokens that count: those of all sequences.
+    /// Sequences whose prompt is computed.
+    pub fn prompts(&self) -> u32 {
+        if self.shared { 1 } else { self.sequences }
+    }
+
+    /// Tokens that count: those of all sequences that are computed.
     pub fn tokens(&self) -> u64 {
-        (u64::from(self.prompt) + u64::from(self.generated)) * u64::from(self.sequences)
+        u64::from(self.prompt) * u64::from(self.prompts()) + u64::from(self.generated) * u64::from(self.sequences)
     }
 
     /// Whether it is a prompt and nothing else, which is all that an encoder has.
@@ -125,17 +133,22 @@ impl Plan {
                     for ubatch in positive(&setups.ubatch_size) {
                         let setup = Setup { batch, ubatch, keys, values };
                         for depth in counts(&args.tests.n_depth) {
-                            let alone = Test { prompt: 0, generated: 0, depth, sequences: 1 };
+                            let alone = Test { prompt: 0, generated: 0, depth, sequences: 1, shared: false };
                             let prompts = prompts.iter().filter(|&&prompt| prompt > 0);
                             tests.extend(prompts.map(|&prompt| (setup, Test { prompt, ..alone })));
                             for &generated in generated.iter().filter(|&&generated| generated > 0) {
-                                let several = parallel.iter().map(|&sequences| Test { generated, sequences, ..alone });
+                                let several = parallel.iter().map(|&sequences| {
+                                    let shared = args.tests.prompt_shared && sequences > 1 && depth > 0;
+                                    Test { generated, sequences, shared, ..alone }
+                                });
                                 tests.extend(several.map(|test| (setup, test)));
                             }
                             for pair in &args.tests.n_prompt_gen {
                                 let (prompt, generated) = (pair.prompt, pair.generated);
-                                let several =
-                                    parallel.iter().map(|&sequences| Test { prompt, generated, depth, sequences });
+                                let several = parallel.iter().map(|&sequences| {
+                                    let shared = args.tests.prompt_shared && sequences > 1;
+                                    Test { prompt, generated, depth, sequences, shared }
+                                });
                                 tests.extend(several.map(|test| (setup, test)));
                             }
                         }
@@ -165,7 +178,7 @@ mod tests {
 
     #[test]
     fn names_of_tests() {
-        let test = Test { prompt: 512, generated: 0, depth: 0, sequences: 1 };
+        let test = Test { prompt: 512, generated: 0, depth: 0, sequences: 1, shared: false };
         let both = Test { generated: 128, ..test };
         let generated = Test { prompt: 0, ..both };
         for (test, name, tokens) in [
@@ -174,6 +187,7 @@ mod tests {
             (Test { depth: 1536, ..generated }, "tg128 @ d1536", 128),
             (Test { sequences: 8, ..generated }, "tg128 x8", 1024),
             (Test { sequences: 2, depth: 9, ..both }, "pp512+tg128 x2 @ d9", 1280),
+            (Test { sequences: 2, depth: 9, shared: true, ..both }, "pp512+tg128 x2 @ d9 shared", 768),
         ] {
             assert_eq!((test.to_string().as_str(), test.tokens()), (name, tokens));
         }

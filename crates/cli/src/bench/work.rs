@@ -25,7 +25,7 @@ impl Counter {
         let plan = self.0.config().kv_plan(context, test.sequences as usize, keys, values);
         let mut sum = Work::default();
         let after = test.depth + test.prompt;
-        for sequence in 0..test.sequences {
+        for sequence in 0..test.prompts() {
             let mut first = test.depth;
             while first < after {
                 // An encoder's tokens see each other.

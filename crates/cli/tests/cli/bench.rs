@@ -196,6 +196,24 @@ fn sequences_share_the_weights_and_count_together() {
 }
 
 #[test]
+fn sequences_that_share_a_prompt_compute_it_once() {
+    let [apart, shared] = [&["-n", "0"][..], &["-n", "0", "-pps"]].map(|more| {
+        let all = tests(&[&["-p", "0", "-pg", "20,4", "-B", "4", "--no-warmup"], more].concat());
+        assert_eq!(all.len(), 1);
+        all[0].clone()
+    });
+    assert_eq!([&apart["test"], &shared["test"]], ["pp20+tg4 x4", "pp20+tg4 x4 shared"]);
+    assert_eq!([&apart["prompt_shared"], &shared["prompt_shared"]], [&Value::from(false), &Value::from(true)]);
+    let operations = |test: &Value| test["operations"].as_u64().unwrap();
+    // 36 tokens in place of 96.
+    assert!(operations(&shared) * 2 < operations(&apart), "{shared}");
+    let (ns, ts) = (shared["samples_ns"][0].as_f64().unwrap(), shared["samples_ts"][0].as_f64().unwrap());
+    assert!((ts - 36e9 / ns).abs() < 1e-6 * ts, "{shared}");
+    let deep = &tests(&["-p", "0", "-n", "4", "-d", "9", "-B", "1,2", "-pps", "--no-warmup"]);
+    assert_eq!([&deep[0]["test"], &deep[1]["test"]], ["tg4 @ d9", "tg4 x2 @ d9 shared"]);
+}
+
+#[test]
 fn more_positions_than_the_model_has_are_noted() {
     let (_folder, path) = tiny();
     let path = path.to_str().unwrap();

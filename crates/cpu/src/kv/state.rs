@@ -35,6 +35,11 @@ impl State {
         self.order.arrange(own);
     }
 
+    /// Gives one sequence's numbers to another.
+    pub(super) fn copy(&mut self, from: usize, to: usize) {
+        self.numbers.copy_within(from * self.len..(from + 1) * self.len, to * self.len);
+    }
+
     /// Has the numbers lie another way from now on.
     pub(super) fn reorder(&mut self, order: Order) {
         if self.order != order {

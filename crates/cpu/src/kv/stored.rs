@@ -1,13 +1,14 @@
 //! The cache's contents as bytes: keys out of their panels, values without what fills their rows up, states in order.
 
-use candor_ops::{Error, Extent, Prefix, Stored, put_floats, take_floats};
+use candor_ops::{Error, Moved, PAGE, Prefix, Stored, put_floats, take_floats};
 
-use super::{Kv, PANEL};
+use super::{Kv, Layer, PANEL};
 
 impl Kv {
-    fn heads(&self, prefix: Prefix, extent: Extent) -> std::ops::Range<usize> {
-        let first = prefix.sequence * self.layers[prefix.layer].plan.kv_heads;
-        first..first + extent.heads
+    /// The page of each of a sequence's first `places` in a layer, and the place there.
+    fn places(&self, prefix: Prefix, places: usize) -> Vec<(usize, usize)> {
+        let pages = self.pages(prefix.layer).of(prefix.sequence);
+        (0..places).map(|place| (pages[place / PAGE] as usize, place % PAGE)).collect()
     }
 }
 
@@ -19,18 +20,20 @@ impl Stored for Kv {
     fn save(&mut self, out: &mut Vec<u8>, prefix: Prefix) -> Result<(), Error> {
         let extent = self.plan.extent(prefix);
         let [key, value] = extent.rows;
+        let places = self.places(prefix, extent.places);
         let layer = &self.layers[prefix.layer];
-        for head in self.heads(prefix, extent) {
+        for head in 0..extent.heads {
             let panels = layer.keys.head(head);
-            for place in 0..extent.places {
+            for &(page, place) in &places {
                 let first = out.len();
                 out.resize(first + key, 0);
-                panels.kernels.take_key(&mut out[first..], panels.range(place / PANEL, 1), place % PANEL);
+                let panel = panels.range(page, place / PANEL, 1);
+                panels.kernels.take_key(&mut out[first..], panel, place % PANEL);
             }
         }
-        for head in self.heads(prefix, extent) {
+        for head in 0..extent.heads {
             let rows = layer.values.head(head);
-            (0..extent.places).for_each(|place| out.extend_from_slice(&rows.range(place, 1)[..value]));
+            places.iter().for_each(|&(page, place)| out.extend_from_slice(&rows.range(page, place, 1)[..value]));
         }
         for state in &layer.states {
             put_floats(out, &state.in_order(prefix.sequence));
@@ -41,14 +44,17 @@ impl Stored for Kv {
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error> {
         let extent = self.plan.extent_of(prefix, bytes.len())?;
         let [key, value] = extent.rows;
-        let heads = self.heads(prefix, extent);
+        if self.layers[prefix.layer].ring.is_none() {
+            (0..extent.places).step_by(PAGE).for_each(|position| self.own(prefix.sequence, position));
+        }
+        let places = self.places(prefix, extent.places);
         let layer = &mut self.layers[prefix.layer];
         let (keys, rest) = bytes.split_at(extent.heads * extent.places * key);
         let (values, mut rest) = rest.split_at(extent.heads * extent.places * value);
-        let places = || heads.clone().flat_map(|head| (0..extent.places).map(move |place| (head, place)));
-        for ((head, place), bytes) in places().zip(keys.chunks_exact(key.max(1))) {
+        let places = || (0..extent.heads).flat_map(|head| places.iter().map(move |&place| (head, place)));
+        for ((head, (page, place)), bytes) in places().zip(keys.chunks_exact(key.max(1))) {
             let kernels = layer.keys.kernels;
-            kernels.give_key(layer.keys.unit_mut(head, place / PANEL), place % PANEL, bytes);
+            kernels.give_key(layer.keys.unit_mut(head, (page, place / PANEL)), place % PANEL, bytes);
         }
         for ((head, place), bytes) in places().zip(values.chunks_exact(value.max(1))) {
             // Beyond the value there are zeros from the beginning on.
@@ -58,6 +64,21 @@ impl Stored for Kv {
             let mut numbers = vec![0.0; state.len];
             take_floats(&mut rest, &mut numbers);
             state.put_in_order(prefix.sequence, &numbers);
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<(), Error> {
+        self.pages.share(from, to, positions);
+        for Layer { ring, keys, values, states, .. } in &mut self.layers {
+            if let Some(ring) = ring {
+                for (&from, &to) in ring.of(from).iter().zip(ring.of(to)) {
+                    let moved = Moved { from: from as usize, to: to as usize };
+                    keys.copy_page(moved);
+                    values.copy_page(moved);
+                }
+            }
+            states.iter_mut().for_each(|state| state.copy(from, to));
         }
         Ok(())
     }

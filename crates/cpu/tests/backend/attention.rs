@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Prims, Reference, Step};
 use candor_testing::backend::attention::{Case, Rows, attended, cases, fed, long, looked};
+use candor_testing::backend::forks::{self, forked};
 use candor_testing::backend::{bits, read, upload};
 use candor_testing::nmse;
 
@@ -147,6 +148,17 @@ fn large_scores_do_not_overflow() {
         for (name, mut cpu) in backends() {
             let error = nmse(&attended(&mut cpu, &case, 5), &want);
             assert!(error < 1e-6, "{name}, seed {seed}: {error}");
+        }
+    }
+}
+
+#[test]
+fn sequences_that_begin_alike_part_as_those_of_the_reference() {
+    for (case, rules) in forks::cases() {
+        let want = forked(&mut Reference, &case, rules);
+        for (name, mut cpu) in backends() {
+            let error = nmse(&forked(&mut cpu, &case, rules), &want);
+            assert!(error < 1e-11, "{name}, {case:?}, {rules:?}: {error}");
         }
     }
 }

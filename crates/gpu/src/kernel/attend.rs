@@ -20,6 +20,8 @@ pub(crate) struct Attend {
     pub(crate) output: Output,
     pub(crate) sight: Sight,
     pub(crate) extras: Extras,
+    /// Whether sequences may share pages of the cache.
+    pub(crate) paged: bool,
 }
 
 /// Where a workgroup of attention leaves its result.

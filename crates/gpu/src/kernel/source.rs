@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use candor_ops::NormKind;
+use candor_ops::{NormKind, PAGE};
 use candor_quant::Format;
 
 use super::{
@@ -102,12 +102,15 @@ impl Kernel {
             Kernel::TopMerge { k } => {
                 (vec![number("WG", TOP_GROUP), number("K", k)], vec![shader!("top"), shader!("top_merge")])
             }
-            Kernel::KvWrite(KvKind::F32) => (vec![], vec![shader!("kv_write"), shader!("cache/pack_f32")]),
-            Kernel::KvWrite(KvKind::F16) => {
-                (vec![], vec![shader!("kv_write"), shader!("cache/half"), shader!("cache/pack_f16")])
+            Kernel::KvWrite { kind, paged } => {
+                let pieces = match kind {
+                    KvKind::F32 => vec![shader!("kv_write"), shader!("cache/pack_f32")],
+                    KvKind::F16 => vec![shader!("kv_write"), shader!("cache/half"), shader!("cache/pack_f16")],
+                    KvKind::Q8_0 => vec![shader!("kv_write_q8_0"), shader!("cache/half")],
+                    KvKind::Q4_0 => vec![shader!("kv_write_q4_0"), shader!("cache/half")],
+                };
+                (places(paged), [pieces, vec![shader!("cache/write_place")]].concat())
             }
-            Kernel::KvWrite(KvKind::Q4_0) => (vec![], vec![shader!("kv_write_q4_0"), shader!("cache/half")]),
-            Kernel::KvWrite(KvKind::Q8_0) => (vec![], vec![shader!("kv_write_q8_0"), shader!("cache/half")]),
             Kernel::Attend(attend) => {
                 let constants = vec![
                     number("ROWS", attend.rows),
@@ -117,6 +120,7 @@ impl Kernel {
                     ("SPLIT", (attend.output == Output::Split).to_string()),
                     ("SINKS", attend.extras.sinks.to_string()),
                 ];
+                let constants = [constants, places(attend.paged)].concat();
                 let keys = match attend.keys {
                     KvKind::F32 => shader!("cache/keys_f32"),
                     KvKind::F16 => shader!("cache/keys_f16"),
@@ -130,7 +134,8 @@ impl Kernel {
                     KvKind::Q4_0 => shader!("cache/values_q4_0"),
                 };
                 let share = if variant.subgroups { shader!("attend_subgroup") } else { shader!("attend_plain") };
-                let pieces = vec![shader!("attend"), share, keys, values, attend.sight.source()];
+                let place = shader!("cache/read_place");
+                let pieces = vec![shader!("attend"), place, share, keys, values, attend.sight.source()];
                 (constants, [pieces, attend.extras.source()].concat())
             }
             Kernel::Relative => (vec![], vec![shader!("relative")]),
@@ -157,6 +162,11 @@ impl Kernel {
 const BINARY_MUL: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x * y; }";
 const BINARY_ADD: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x + y; }";
 const BINARY_SWIGLU: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x / (1.0 + exp(-x)) * y; }";
+
+/// The constants of places in a cache.
+fn places(paged: bool) -> Vec<(&'static str, String)> {
+    vec![("PAGED", paged.to_string()), number("PAGE", PAGE as u32)]
+}
 
 /// The pieces that decode a format.
 fn decode(format: Format) -> &'static [&'static str] {

@@ -98,11 +98,12 @@ fn all() -> Vec<Kernel> {
         }
     }
     let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0, KvKind::Q4_0];
-    kernels.extend(kinds.map(Kernel::KvWrite));
+    kernels.extend([false, true].into_iter().flat_map(|paged| kinds.map(|kind| Kernel::KvWrite { kind, paged })));
     for (keys, values) in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
         for (rows, heads, output) in [(1, 8, Output::Split), (2, 7, Output::Whole)] {
             let (sight, extras) = (Sight::Causal, Extras::default());
-            let attend = Attend { keys, values, rows, heads, chunks: 16, words: 2, output, sight, extras };
+            let paged = rows == 1;
+            let attend = Attend { keys, values, rows, heads, chunks: 16, words: 2, output, sight, extras, paged };
             kernels.push(Kernel::Attend(attend));
         }
     }
@@ -112,8 +113,8 @@ fn all() -> Vec<Kernel> {
     {
         let [cap, slopes, sinks, relative] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
         let (output, extras) = (Output::Split, Extras { cap, slopes, sinks, relative });
-        let (keys, values, rows, heads) = (kind, kind, 2, 4);
-        let attend = Attend { keys, values, rows, heads, chunks: 16, words: 2, output, sight, extras };
+        let (keys, values, rows, heads, paged) = (kind, kind, 2, 4, bits % 3 == 0);
+        let attend = Attend { keys, values, rows, heads, chunks: 16, words: 2, output, sight, extras, paged };
         kernels.push(Kernel::Attend(attend));
     }
     kernels

@@ -1,7 +1,7 @@
 // Attention of ROWS rows of one sequence, HEADS query heads of each, which all share a key and value head: over a span of
 // positions, 64 at a time with a running softmax. Grid: (splits, key and value heads * tiles of query heads, rows / ROWS).
 // From outside: ROWS, HEADS, CHUNKS (vec4s of a key), WORDS (words of a value, or bytes, per invocation), SPLIT, the cache's
-// formats, `share` and `highest` (attend_plain or attend_subgroup), `seen` (the positions that a row sees, by its own and
+// formats, `place_of`, `share` and `highest` (attend_plain or attend_subgroup), `seen` (the positions that a row sees, by its own and
 // its sequence's end), `adjusted` (a score with what a layer does to it) and `sink`. Query n of a tile is head n % HEADS
 // of row n / HEADS.
 struct P {
@@ -11,7 +11,8 @@ struct P {
     value_dim: u32,
     key_stride: u32, // vec4s from key to key
     value_stride: u32, // words from value to value
-    kept: u32, // positions of a sequence that the cache has: position p at place p % kept
+    kept: u32, // places of a sequence
+    places: u32, // of all sequences, for each head
     q_stride: u32,
     out_stride: u32,
     scale: f32,
@@ -70,7 +71,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         limits[t] = min(limits[t], low + p.span);
         high = max(high, limits[t]);
     }
-    let cache = (step[first_row + 1u].z * p.kv_heads + kv_head) * p.kept;
+    let cache = kv_head * p.places;
+    let sequence = step[first_row + 1u].z;
 
     for (var i = lid; i < QUERIES * QUADS; i += WG) {
         let n = i / QUADS;
@@ -100,7 +102,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         let position = start + lid;
         var s: array<f32, QUERIES>;
         if position < high {
-            let at = (cache + position % p.kept) * p.key_stride;
+            let at = (cache + place_of(sequence, position)) * p.key_stride;
             for (var c = 0u; c < CHUNKS; c++) {
                 let key = keys[at + c];
                 let scale = key_scale(at, c);
@@ -132,7 +134,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         }
         workgroupBarrier();
         for (var i = 0u; i < min(WG, high - start); i++) {
-            let at = (cache + (start + i) % p.kept) * p.value_stride;
+            let at = (cache + place_of(sequence, start + i)) * p.value_stride;
             for (var n = 0u; n < QUERIES; n++) {
                 sum[n] += scores[n * WG + i];
             }

@@ -1,6 +1,6 @@
-// Rows of keys or values into the cache in blocks of 32 signed bytes, [sequence][head][position % kept][words]: a head has the
+// Rows of keys or values into the cache in blocks of 32 signed bytes, [head][place][words]: a head has the
 // words of its quants, then a word per block with the scale as a half. Grid: (heads * blocks / 64, rows).
-struct P { dim: u32, heads: u32, words: u32, kept: u32, stride: u32 }
+struct P { dim: u32, heads: u32, words: u32, kept: u32, stride: u32, places: u32 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> x: array<f32>;
 @group(0) @binding(2) var<storage, read> step: array<vec4<u32>>;
@@ -30,7 +30,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let d = most / 127.0;
     let inverse = select(0.0, 1.0 / d, d > 0.0);
     let place = step[id.y + 1u];
-    let at = ((place.z * p.heads + head) * p.kept + place.y % p.kept) * p.words;
+    let at = (head * p.places + place_of(place.z, place.y)) * p.words;
     for (var i = 0u; i < 8u; i++) {
         let four = base + i * 4u;
         cache[at + block * 8u + i] = quant(x[four] * inverse)

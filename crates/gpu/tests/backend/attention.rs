@@ -3,6 +3,7 @@
 use candor_gpu::Gpu;
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Mask, Prims, Reference, Step};
 use candor_testing::backend::attention::{Case, Rules, attended, cases, fed, long, looked, ruled, rules};
+use candor_testing::backend::forks::{self, forked};
 use candor_testing::backend::{read, upload};
 use candor_testing::nmse;
 
@@ -182,6 +183,18 @@ fn a_ring_is_the_same_as_the_whole_cache() {
             let case = Case { lengths, ..long((4, 2, 32, 32), format) };
             let chunks = [[51, 51], [100, 100], [51, 100], [1, 1], [1, 1]][i];
             check(&name, &mut gpu, (&case, &Rules { mask, ring: true, ..Rules::default() }), chunks);
+        }
+    }
+}
+
+#[test]
+fn sequences_that_begin_alike_part_as_those_of_the_reference() {
+    for (case, rules) in forks::cases() {
+        let want = forked(&mut Reference, &case, rules);
+        for (name, mut gpu) in vector_backends() {
+            let error = nmse(&forked(&mut gpu, &case, rules), &want);
+            assert!(error < 1e-11, "{name}, {case:?}, {rules:?}: {error}");
+            sound(&mut gpu);
         }
     }
 }

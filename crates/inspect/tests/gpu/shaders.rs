@@ -106,7 +106,7 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "kv_write: two positions in one slot",
         arch: "llama",
-        edits: &[edit("KvWrite", "+ place.y % p.kept", "+ (place.y & 0xfffffffeu) % p.kept")],
+        edits: &[edit("KvWrite", "+ position % p.kept", "+ (position & 0xfffffffeu) % p.kept")],
         class: "kv_write+attend",
         value: "kqv_out-0",
         known: None,

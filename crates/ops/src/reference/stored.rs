@@ -64,4 +64,20 @@ impl Stored for Cache {
         }
         Ok(())
     }
+
+    fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<(), Error> {
+        let context = self.plan.context;
+        assert!(from.max(to) < self.plan.sequences && positions <= context, "outside of the cache");
+        for Kept { plan, keys, values, states } in &mut self.layers {
+            for (values, dim) in [(keys, plan.key_dim), (values, plan.value_dim)] {
+                let row = plan.kv_heads * dim;
+                let first = from * context * row;
+                values.copy_within(first..first + positions * row, to * context * row);
+            }
+            for (states, len) in states.iter_mut().zip(plan.states) {
+                states.copy_within(from * len..(from + 1) * len, to * len);
+            }
+        }
+        Ok(())
+    }
 }

@@ -4,6 +4,7 @@
 pub mod attention;
 pub mod experts;
 mod feed;
+pub mod forks;
 pub mod fusions;
 pub mod products;
 mod random;
