@@ -161,7 +161,7 @@ mod tests {
         for (text, expected) in [
             ("tempp = 1", "config.toml: tempp is no setting; is temp meant?"),
             ("zzzzzzz = 1", "config.toml: zzzzzzz is no setting"),
-            ("top-k = \"x\"", "config.toml: invalid value 'x' for '--top-k <K>': invalid digit found in string"),
+            ("top-k = \"x\"", "config.toml: invalid value 'x' for '--top-k <K>': expected a whole number"),
             (
                 "top-k = {}",
                 "config.toml: top-k: expected a text, a number, true or false, or a list of these, got a table",

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::number;
+
 /// How tokens are guessed ahead.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Speculation")]
@@ -17,12 +19,14 @@ pub struct SpeculationArgs {
     pub prompt_lookup: bool,
     /// Most tokens guessed at once
     #[arg(long, value_name = "N", default_value = "16", visible_aliases = ["draft", "draft-n"])]
+    #[arg(value_parser = number::whole(0..=u32::MAX))]
     pub draft_max: u32,
     /// Do not try guesses of fewer tokens
     #[arg(long, value_name = "N", default_value = "0", visible_aliases = ["draft-n-min"])]
+    #[arg(value_parser = number::whole(0..=u32::MAX))]
     pub draft_min: u32,
     /// A token that the draft model thinks less likely ends its guess
-    #[arg(long, value_name = "P", default_value = "0.75", value_parser = probability)]
+    #[arg(long, value_name = "P", default_value = "0.75", value_parser = number::probability)]
     pub draft_p_min: f32,
 }
 
@@ -39,11 +43,4 @@ pub struct PromptCacheArgs {
     /// Only read that file
     #[arg(long)]
     pub prompt_cache_ro: bool,
-}
-
-fn probability(text: &str) -> Result<f32, String> {
-    match text.parse() {
-        Ok(p) if (0.0..=1.0).contains(&p) => Ok(p),
-        _ => Err("expected a number from 0 to 1".to_owned()),
-    }
 }

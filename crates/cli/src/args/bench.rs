@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use super::{
     CacheFormat, LoraArgs, When,
     device::{DeviceName, Layers},
+    number,
 };
 
 /// `candor bench`.
@@ -28,7 +29,7 @@ pub struct BenchArgs {
     pub devices: DeviceLists,
     /// How often each test is run
     #[arg(short, long, value_name = "N", default_value = "5", help_heading = "Tests")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(value_parser = number::whole::<u32>(1..=100_000))]
     pub repetitions: u32,
     /// Measure from the first run on, without one before that does not count
     #[arg(long, help_heading = "Tests")]

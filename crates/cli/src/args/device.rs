@@ -8,6 +8,7 @@ use clap::Args;
 #[cfg(feature = "gpu")]
 use candor::gpu::Dequant;
 
+use super::number;
 #[cfg(feature = "gpu")]
 use crate::config::folders;
 use crate::errors::Error;
@@ -30,26 +31,25 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "SHARES", value_delimiter = ',', value_parser = share)]
     pub tensor_split: Vec<f32>,
     /// Hold weights in formats that no shader decodes (F64, integers, Q8_1, Q8_K) as F16 on a GPU, instead of refusing the model
-    #[cfg_attr(not(feature = "gpu"), expect(dead_code, reason = "there is no GPU to hold them"))]
     #[arg(long)]
     pub gpu_dequant: bool,
     /// Threads; 0 takes one per physical core
     #[arg(short, long, value_name = "N", default_value = "0")]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
+    #[arg(value_parser = number::whole::<u32>(0..=1024))]
     pub threads: u32,
     /// The same bits however many tokens are computed at once: leaves out kernels for many (Q4_K, Q5_K and Q6_K weights with AVX2 or AVX-VNNI, F32, F16 and BF16 too with AVX-512, all with AMX)
     #[arg(long)]
     pub batch_invariant: bool,
     /// Threads for prompts (also -tb); 0 takes as many as -t
     #[arg(long, value_name = "N", default_value = "0")]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
+    #[arg(value_parser = number::whole::<u32>(0..=1024))]
     pub threads_batch: u32,
     /// Processors that the threads keep to, such as 0-3 (Linux; also -Cr)
     #[arg(long, value_name = "LO-HI")]
     pub cpu_range: Option<String>,
     /// With --cpu-range: 1 gives each thread one of the processors, 0 lets it run on any of them
     #[arg(long, value_name = "0|1", default_value = "0")]
-    #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(value_parser = number::whole::<u8>(0..=1))]
     pub cpu_strict: u8,
     /// Ask for huge pages for the cache and buffers, and for weights that are read (Linux)
     #[arg(long)]

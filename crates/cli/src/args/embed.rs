@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use candor::{EmbedOptions, Overlong, Pooling, Scaling};
 use clap::{Args, ValueEnum};
 
-use super::{LoraArgs, ModelArgs, OutputArgs, PerformanceArgs};
+use super::{LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, number};
 
 /// `candor embed`.
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub struct EmbedArgs {
     /// Take each line of a file as a text (`-` is stdin)
     #[arg(short, long, value_name = "FILE", help_heading = "Texts")]
     pub file: Option<PathBuf>,
-    /// Cut texts off that are longer than the model's context
+    /// Cut texts off that are longer than the model's context, which is an error otherwise
     #[arg(long, help_heading = "Texts")]
     pub truncate: bool,
     /// How the vectors of a text's tokens become one; left out, as the file says
@@ -28,7 +28,7 @@ pub struct EmbedArgs {
     pub pooling: Option<PoolingName>,
     /// The length of vectors: -1 as it is, 0 the largest magnitude is 32760, 1 taxicab, 2 Euclid, more a p-norm
     #[arg(long, value_name = "N", default_value = "2", allow_negative_numbers = true, help_heading = "Vectors")]
-    #[arg(value_parser = clap::value_parser!(i32).range(-1..))]
+    #[arg(value_parser = number::whole(-1..=i32::MAX))]
     pub embd_normalize: i32,
     /// What is printed: an object as OpenAI's interface gives, an array of vectors, or a NumPy file
     #[arg(long, value_name = "FORMAT", default_value = "json", help_heading = "Vectors")]
@@ -59,7 +59,7 @@ pub struct RerankArgs {
     #[arg(long, help_heading = "Texts")]
     pub truncate: bool,
     /// Print only so many of the best; 0 prints all
-    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = number::whole(0..=usize::MAX))]
     pub top_n: usize,
     /// Print JSON
     #[arg(long)]

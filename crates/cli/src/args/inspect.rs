@@ -4,7 +4,7 @@ use std::{fmt, ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use clap::Args;
 
-use super::{CacheArgs, DeviceArgs, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs};
+use super::{CacheArgs, DeviceArgs, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, number};
 
 /// `candor trace`.
 #[derive(Debug, Args)]
@@ -15,6 +15,7 @@ pub struct TraceArgs {
     pub tokens: TokensArgs,
     /// Tokens to decode after the prompt, always the likeliest
     #[arg(short = 'n', long, value_name = "N", default_value = "0", help_heading = "Prompt")]
+    #[arg(value_parser = number::whole(0..=usize::MAX))]
     pub steps: usize,
     #[command(flatten)]
     pub select: SelectArgs,
@@ -85,6 +86,7 @@ pub struct LogitsArgs {
     pub performance: PerformanceArgs,
     /// How many tokens to print, the likeliest first; 0 prints the whole vocabulary
     #[arg(long, value_name = "K", default_value = "10", help_heading = "Output")]
+    #[arg(value_parser = number::whole(0..=usize::MAX))]
     pub top: usize,
     /// After every token of the prompt, not only the last
     #[arg(long, help_heading = "Output")]
@@ -136,12 +138,14 @@ pub struct DumpArgs {
     pub ids: Option<Ids>,
     /// How many of the tokens were computed at once; the rest came one by one
     #[arg(long, value_name = "N")]
+    #[arg(value_parser = number::whole(0..=usize::MAX))]
     pub prompt_tokens: Option<usize>,
     /// What the names in the dump mean, in lines `theirs = ours` or as a JSON object; {l} stands for the layer
     #[arg(long, value_name = "FILE")]
     pub map: Option<PathBuf>,
     /// Elements per row of raw floats, where the file's name does not say it
     #[arg(long, value_name = "N")]
+    #[arg(value_parser = number::whole(0..=usize::MAX))]
     pub width: Option<usize>,
     /// Take a trace that says that it is of another file, too
     #[arg(long)]
@@ -166,6 +170,7 @@ pub struct VerifyArgs {
     pub dump: DumpArgs,
     /// Tokens to decode after the prompt, always the likeliest
     #[arg(short = 'n', long, value_name = "N", default_value = "2", help_heading = "Trace")]
+    #[arg(value_parser = number::whole(0..=usize::MAX))]
     pub steps: usize,
     #[command(flatten)]
     pub cache: CacheArgs,

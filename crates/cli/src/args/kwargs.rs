@@ -14,7 +14,7 @@ pub struct Kwargs(pub Map<String, Value>);
 pub fn parse(text: &str) -> Result<Kwargs, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| match error.classify() {
         Category::Eof => "the JSON ends too early".to_owned(),
-        _ => format!("no JSON at column {}", error.column()),
+        _ => format!("expected a JSON object, got no JSON at column {}", error.column()),
     })?;
     match value {
         Value::Object(map) if map.contains_key("messages") => Err("messages are what is said, no setting".to_owned()),
@@ -33,7 +33,7 @@ mod tests {
         for (text, expected) in [
             ("[1]", "expected a JSON object such as {\"enable_thinking\": false}"),
             ("{\"a\": ", "the JSON ends too early"),
-            ("{a: 1}", "no JSON at column 2"),
+            ("{a: 1}", "expected a JSON object, got no JSON at column 2"),
             ("{\"messages\": []}", "messages are what is said, no setting"),
         ] {
             assert_eq!(parse(text), Err(expected.to_owned()), "{text}");

@@ -12,6 +12,7 @@ pub mod embed;
 pub mod inspect;
 pub mod kwargs;
 pub mod lora;
+pub mod number;
 pub mod parse;
 pub mod sampling;
 
@@ -213,7 +214,7 @@ pub struct GenerationArgs {
     /// Most tokens to generate; -1 goes on until the model ends its text or the context is full
     #[arg(short = 'n', long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
     #[arg(visible_aliases = ["n-predict", "max-tokens"], alias = "num-predict")]
-    #[arg(value_parser = clap::value_parser!(i64).range(-1..))]
+    #[arg(value_parser = number::whole(-1..=i64::MAX))]
     pub predict: i64,
     /// Do not let the model end its text
     #[arg(long)]
@@ -226,7 +227,7 @@ pub struct GenerationArgs {
     pub context_shift: bool,
     /// First tokens that --context-shift never forgets; -1 keeps the whole prompt
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
-    #[arg(value_parser = clap::value_parser!(i64).range(-1..))]
+    #[arg(value_parser = number::whole(-1..=i64::MAX))]
     pub keep: i64,
 }
 
@@ -235,7 +236,7 @@ pub struct GenerationArgs {
 #[command(next_help_heading = "Context")]
 pub struct ContextArgs {
     /// Tokens of context; 0 takes the model's own
-    #[arg(short, long, value_name = "N", default_value = "0")]
+    #[arg(short, long, value_name = "N", default_value = "0", value_parser = number::whole(0..=u32::MAX))]
     pub ctx_size: u32,
     #[command(flatten)]
     pub cache: CacheArgs,
@@ -276,11 +277,11 @@ pub struct PerformanceArgs {
     pub place: DeviceArgs,
     /// Most tokens of a prompt handed over at once
     #[arg(short, long, value_name = "N", default_value = "2048")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = number::whole(1..=u32::MAX))]
     pub batch_size: u32,
     /// Most tokens of a prompt computed at once (also -ub)
     #[arg(long, value_name = "N", default_value = "512")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = number::whole(1..=u32::MAX))]
     pub ubatch_size: u32,
     /// Read the weights into memory instead of mapping the file
     #[arg(long)]
@@ -342,7 +343,7 @@ pub struct ShowArgs {
     #[arg(long)]
     pub json: bool,
     /// Tokens of context to count the memory for; 0 takes the model's own
-    #[arg(short, long, value_name = "N", default_value = "0")]
+    #[arg(short, long, value_name = "N", default_value = "0", value_parser = number::whole(0..=u32::MAX))]
     pub ctx_size: u32,
 }
 
@@ -380,7 +381,7 @@ pub struct PerplexityArgs {
     pub file: Option<PathBuf>,
     /// Tokens of a window, of which the second half is scored
     #[arg(short, long, value_name = "N", default_value = "512", help_heading = "Context")]
-    #[arg(value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(value_parser = number::whole(4..=u32::MAX))]
     pub ctx_size: u32,
     #[command(flatten)]
     pub cache: CacheArgs,

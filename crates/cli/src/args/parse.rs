@@ -5,13 +5,12 @@ use std::{env, ffi::OsString};
 
 use clap::{
     Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches,
-    builder::BoolishValueParser,
     error::{ContextKind, ContextValue, ErrorKind},
     parser::ValueSource,
 };
 
-use super::{Cli, Command, argv, elsewhere};
-use crate::{config::ConfigFile, errors::Error};
+use super::{Cli, Command, argv, elsewhere, number};
+use crate::{config::ConfigFile, errors::Error, near::nearest};
 
 /// A command line that was understood.
 pub struct Parsed {
@@ -73,7 +72,7 @@ pub fn on_or_off(arg: Arg) -> Arg {
         .num_args(0..=1)
         .require_equals(true)
         .value_name("BOOL")
-        .value_parser(BoolishValueParser::new())
+        .value_parser(number::switch)
         .default_missing_value("true")
         .default_value("false")
         .hide_default_value(true)
@@ -168,15 +167,22 @@ fn advise(error: &mut clap::Error, command: &clap::Command, argv: &[OsString]) {
     };
     // That a flag would be a value after `--` is true and never meant.
     error.remove(ContextKind::Suggested);
-    let Some(hint) = hint else { return };
-    for near in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand] {
-        error.remove(near);
-    }
     // The usage was that of the nearest flag.
     let mut command = command.clone();
     command.build();
     if let Some(sub) = command.find_subcommand_mut(word(1)) {
         error.insert(ContextKind::Usage, ContextValue::StyledStr(sub.render_usage()));
+    }
+    let Some(hint) = hint else {
+        if kind == ContextKind::InvalidSubcommand {
+            let near = nearest(&typed, command.get_subcommands().map(clap::Command::get_name));
+            let near = near.map(|near| ContextValue::Strings(vec![near.to_owned()]));
+            near.map(|near| error.insert(ContextKind::SuggestedSubcommand, near));
+        }
+        return;
+    };
+    for near in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand] {
+        error.remove(near);
     }
     error.insert(kind, ContextValue::String(typed));
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));

@@ -3,6 +3,7 @@
 use candor::Sampling;
 use clap::Args;
 
+use super::number;
 use crate::errors::Error;
 
 /// How the next token is chosen.
@@ -11,7 +12,7 @@ use crate::errors::Error;
 pub struct SamplingArgs {
     /// Seed of the random numbers; -1 draws one
     #[arg(short, long, value_name = "SEED", default_value = "-1", allow_negative_numbers = true)]
-    #[arg(value_parser = clap::value_parser!(i64).range(-1..=i64::from(u32::MAX)))]
+    #[arg(value_parser = number::whole(-1..=i64::from(u32::MAX)))]
     pub seed: i64,
     /// Order of the samplers, with ; between them
     #[arg(long, value_name = "NAMES")]
@@ -22,52 +23,68 @@ pub struct SamplingArgs {
     pub sampling_seq: Option<String>,
     /// Temperature: below 1 more predictable, above 1 less; 0 always takes the likeliest token
     #[arg(long, value_name = "T", default_value = "0.8", allow_negative_numbers = true, visible_alias = "temperature")]
+    #[arg(value_parser = number::real)]
     pub temp: f32,
     /// Keep the K likeliest tokens; 0 is off
     #[arg(long, value_name = "K", default_value = "40", allow_negative_numbers = true)]
+    #[arg(value_parser = number::whole(i32::MIN..=i32::MAX))]
     pub top_k: i32,
     /// Keep the likeliest tokens that have P together; 1 is off
     #[arg(long, value_name = "P", default_value = "0.95", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub top_p: f32,
     /// Keep tokens that are at least P times as likely as the best; 0 is off
     #[arg(long, value_name = "P", default_value = "0.05", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub min_p: f32,
     /// Keep tokens that are about as surprising as expected, up to P; 1 is off
     #[arg(long, value_name = "P", default_value = "1", allow_negative_numbers = true, visible_alias = "typical-p")]
+    #[arg(value_parser = number::real)]
     pub typical: f32,
     /// Keep tokens within N standard deviations of the best logit; below 0 is off
     #[arg(long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
     #[arg(visible_alias = "top-n-sigma")]
+    #[arg(value_parser = number::real)]
     pub top_nsigma: f32,
     /// Chance that XTC drops the likeliest tokens; 0 is off
     #[arg(long, value_name = "P", default_value = "0", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub xtc_probability: f32,
     /// XTC drops all tokens at least this likely but the last of them; above 0.5 is off
     #[arg(long, value_name = "P", default_value = "0.1", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub xtc_threshold: f32,
     /// How many of the last tokens the three penalties look at; 0 is off, -1 the context
     #[arg(long, value_name = "N", default_value = "64", allow_negative_numbers = true)]
+    #[arg(value_parser = number::whole(i32::MIN..=i32::MAX))]
     pub repeat_last_n: i32,
     /// Make seen tokens less likely; 1 is off
     #[arg(long, value_name = "X", default_value = "1", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub repeat_penalty: f32,
     /// Taken from the logit of each token that was seen; 0 is off
     #[arg(long, value_name = "X", default_value = "0", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub presence_penalty: f32,
     /// Taken from the logit for each time that a token was seen; 0 is off
     #[arg(long, value_name = "X", default_value = "0", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub frequency_penalty: f32,
     /// Strength of DRY, a penalty on repeated sequences; 0 is off
     #[arg(long, value_name = "X", default_value = "0", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub dry_multiplier: f32,
     /// How fast DRY grows with the length of the repetition
     #[arg(long, value_name = "X", default_value = "1.75", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub dry_base: f32,
     /// Repetitions shorter than this are free of DRY
     #[arg(long, value_name = "N", default_value = "2")]
+    #[arg(value_parser = number::whole(0..=u32::MAX))]
     pub dry_allowed_length: u32,
     /// How many of the last tokens DRY looks at; 0 is off, -1 the context
     #[arg(long, value_name = "N", default_value = "64", allow_negative_numbers = true)]
+    #[arg(value_parser = number::whole(i32::MIN..=i32::MAX))]
     pub dry_penalty_last_n: i32,
     /// DRY does not look across this text; can be given more than once, `none` clears the list
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, default_values = ["\n", ":", "\"", "*"])]
@@ -75,18 +92,22 @@ pub struct SamplingArgs {
     pub dry_sequence_breaker: Vec<String>,
     /// Let the temperature vary by up to X either way; 0 is off
     #[arg(long, value_name = "X", default_value = "0", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub dynatemp_range: f32,
     /// Exponent of that
     #[arg(long, value_name = "X", default_value = "1", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub dynatemp_exp: f32,
     /// Mirostat 1 or 2 instead of the other samplers; 0 is off
-    #[arg(long, value_name = "VERSION", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(long, value_name = "VERSION", default_value = "0", value_parser = number::whole::<u8>(0..=2))]
     pub mirostat: u8,
     /// Mirostat's learning rate
     #[arg(long, value_name = "X", default_value = "0.1", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub mirostat_lr: f32,
     /// Mirostat's target surprise, in bits
     #[arg(long, value_name = "X", default_value = "5", allow_negative_numbers = true)]
+    #[arg(value_parser = number::real)]
     pub mirostat_ent: f32,
     /// Add to a token's logit: 15043+1 makes it likelier, 15043-inf excludes it; can be given more than once
     #[arg(short, long, value_name = "ID+-BIAS", value_delimiter = ',', value_parser = bias)]

@@ -128,12 +128,23 @@ fn faults_of_file_and_variable_are_named() {
     let error = candor(["run", "-p", "x"]).config("tepm = 1").error();
     assert!(error.contains("config.toml: tepm is no setting\nhint: is temp meant?"), "{error}");
     let error = candor(["run", "-p", "x"]).config("temp = \"hot\"").error();
-    assert!(error.contains("config.toml: invalid value 'hot' for '--temp <T>': invalid float literal"), "{error}");
+    assert!(
+        error.contains("config.toml: invalid value 'hot' for '--temp <T>': expected a number such as 0.8"),
+        "{error}"
+    );
     let error = candor(["chat"]).config("temp = \n").error();
     assert!(error.contains("config.toml: line 1: "), "{error}");
+    for (variable, value, expected) in [
+        ("CANDOR_TOP_P", "0,9", "'--top-p <P>': expected a number such as 0.8"),
+        ("CANDOR_MAX_TOKENS", "foo", "'--predict <N>': expected a whole number from -1 on"),
+        ("CANDOR_THREADS", "1.5", "'--threads <N>': expected a whole number from 0 to 1024"),
+        ("CANDOR_RAW", "maybe", "'--raw[=<BOOL>]': expected true or false"),
+    ] {
+        let error = candor(["run", "-p", "x"]).env(variable, value).error();
+        assert_eq!(error, format!("error: variable {variable}: invalid value '{value}' for {expected}"));
+    }
     let error = candor(["run", "-p", "x"]).env("CANDOR_TOP_K", "many").error();
-    let expected =
-        "error: variable CANDOR_TOP_K: invalid value 'many' for '--top-k <K>': invalid digit found in string";
+    let expected = "error: variable CANDOR_TOP_K: invalid value 'many' for '--top-k <K>': expected a whole number";
     assert_eq!(error, expected);
     let error = candor(["run", "-p", "x"]).env("CANDOR_CONFIG", "no/such/file.toml").error();
     assert!(error.starts_with("error: no/such/file.toml: "), "{error}");

@@ -43,7 +43,17 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "-p", "a", "--chat-template-kwargs", "[1]"], "expected a JSON object"),
         (vec!["run", "--temp"], "a value is required"),
         (vec!["run", "-n", "-2"], "invalid value '-2'"),
-        (vec!["run", "-n", "many"], "invalid value 'many'"),
+        (vec!["run", "-n", "many"], "invalid value 'many' for '--predict <N>': expected a whole number from -1 on\n"),
+        (
+            vec!["run", "-t", "1025"],
+            "invalid value '1025' for '--threads <N>': expected a whole number from 0 to 1024\n",
+        ),
+        (vec!["run", "--min-p", "0,1"], "invalid value '0,1' for '--min-p <P>': expected a number such as 0.8\n"),
+        (vec!["rnu"], "tip: a similar subcommand exists: 'run'"),
+        (
+            vec!["run", "--tmep", "1"],
+            "tip: a similar argument exists: '--temp'\n\nUsage: candor run [OPTIONS] [MODEL]\n",
+        ),
         (vec!["run", "-c", "-1"], "unexpected argument '-1'"),
         (vec!["run", "-ctk", "q4_1"], "invalid value 'q4_1'"),
         (vec!["run", "--mirostat", "3"], "invalid value '3'"),
