@@ -14,6 +14,8 @@ pub mod kwargs;
 pub mod lora;
 pub mod number;
 pub mod parse;
+#[cfg(test)]
+mod reference;
 pub mod sampling;
 
 use std::path::PathBuf;
