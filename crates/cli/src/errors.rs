@@ -1,10 +1,17 @@
 //! What ends a command: one line for the user, a hint where there is one, and the exit code.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
-use candor::{gguf, models, ops};
+use candor::{
+    gguf, models, ops,
+    sampler::{Error as SamplerError, SamplerKind},
+};
 
-use crate::inspect::error as inspect;
+use crate::{inspect::error as inspect, near::all_nearest, open::sibling, output::system};
 
 /// The exit code of a command that was to give a verdict and could not.
 const UNDECIDED: u8 = 2;
@@ -37,7 +44,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// A file cannot be read or written.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {}", path.display(), system(error))]
     File {
         /// The file.
         path: PathBuf,
@@ -110,13 +117,13 @@ pub enum Error {
     /// A setting does not take a value.
     #[error("{0}")]
     Setting(String),
-    /// A saved conversation that cannot be read.
-    #[error("{}: {error}", path.display())]
-    Saved {
+    /// A file that `/save` did not write.
+    #[error("{}: expected a saved conversation, got {got}", path.display())]
+    NotSaved {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
-        error: serde_json::Error,
+        /// What it is instead.
+        got: String,
     },
     /// The file of `--prompt-cache` is something else.
     #[error("{}: expected a prompt cache, got something else", path.display())]
@@ -142,7 +149,7 @@ pub enum Error {
     #[error("the output was closed")]
     Closed,
     /// The output cannot be written.
-    #[error("cannot write the output: {0}")]
+    #[error("cannot write the output: {}", system(.0))]
     Output(io::Error),
     /// A test of `candor bench` cannot be run.
     #[error("{test}: {error}")]
@@ -209,6 +216,7 @@ impl Error {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
+            Error::File { path, error } if error.kind() == io::ErrorKind::NotFound => return sibling(path),
             Error::Config { hint, .. } | Error::NoModel { hint, .. } => return hint.clone(),
             Error::Inspect(error) => return error.hint(),
             Error::Test { .. } => "-p, -n, -d and -B say how many positions a test needs",
@@ -222,6 +230,14 @@ impl Error {
                 Some(near) => return Some(format!("is {near} meant?")),
                 None => "/set lists the settings",
             },
+            Error::NotSaved { .. } => "/save FILE writes one, as JSON",
+            Error::Candor(candor::Error::Sampler(SamplerError::UnknownSampler { name })) => {
+                if name.contains([',', ' ', ':']) {
+                    return Some("names have ; between them: --samplers 'top_k;temperature'".to_owned());
+                }
+                let near = all_nearest(name, SamplerKind::DEFAULT_ORDER.map(SamplerKind::name));
+                return (!near.is_empty()).then(|| format!("is {} meant?", near.join(" or ")));
+            }
             Error::Escape(_) => r#"the escapes are \n \t \r \\ \" \' and \x41"#,
             Error::NoPromptCache { .. } => "--prompt-cache names a file of its own, which is made where there is none",
             Error::Candor(candor::Error::Adapter { error, .. }) => return Some(adapter_hint(error).to_owned()),
@@ -304,9 +320,12 @@ impl Error {
     pub fn report(&self) -> ExitCode {
         match self {
             Error::Usage(error) => {
-                // A closed terminal is no reason to fail differently.
-                let _ = error.print();
-                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+                let printed = error.print().and_then(|()| io::stdout().flush());
+                match printed.map_err(Error::from) {
+                    Err(unwritten @ Error::Output(_)) if !error.use_stderr() => unwritten.report(),
+                    // A closed pipe or terminal is no reason to fail differently.
+                    _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+                }
             }
             Error::Closed => ExitCode::SUCCESS,
             Error::Undecided(_) => {

@@ -146,6 +146,9 @@ fn note_built_in() {
 pub fn check(path: &Path) -> Result<(), Error> {
     let (problem, hint) = match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => ("expected a model file, got a directory", models_in(path)),
+        Err(_) if path == Path::new("-") => {
+            ("a model cannot come through stdin", Some("the path of a GGUF file names it".to_owned()))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => ("no such file", meant(path)),
         _ => return Ok(()),
     };
@@ -186,9 +189,23 @@ pub fn sibling(path: &Path) -> Option<String> {
     if typed.contains(' ') && path.extension().is_none() {
         return Some("a prompt is given with -p".to_owned());
     }
-    let names = names(folder);
-    let near = nearest(typed, names.iter().map(String::as_str))?;
+    let near = near_file(typed, &names(folder))?;
     Some(format!("is {} meant?", path.with_file_name(near).display()))
+}
+
+/// The file that may be meant. An extension that two names share makes them no nearer: the stems are compared.
+fn near_file(typed: &str, names: &[String]) -> Option<String> {
+    let parts = |name: &str| name.rsplit_once('.').map(|(stem, ending)| (stem.to_owned(), ending.to_lowercase()));
+    let Some((stem, ending)) = parts(typed) else {
+        return nearest(typed, names.iter().map(String::as_str)).map(str::to_owned);
+    };
+    let alike = |name: &&String| parts(name).is_some_and(|(_, other)| other == ending);
+    let (alike, others): (Vec<&String>, Vec<&String>) = names.iter().partition(alike);
+    let stems: Vec<String> = alike.iter().filter_map(|name| Some(parts(name)?.0)).collect();
+    match nearest(&stem, stems.iter().map(String::as_str)) {
+        Some(near) => alike.into_iter().find(|name| parts(name).is_some_and(|(stem, _)| stem == near)).cloned(),
+        None => nearest(typed, others.into_iter().map(String::as_str)).map(str::to_owned),
+    }
 }
 
 /// Where a file is, or would be.

@@ -1,6 +1,6 @@
 //! How things are said: notes go to stderr, sizes and durations are readable. What is said is decided elsewhere.
 
-use std::{fmt, time::Duration};
+use std::{fmt, io, time::Duration};
 
 /// Prints a line to stderr. A stderr that is closed is no reason to stop.
 macro_rules! say {
@@ -10,6 +10,18 @@ macro_rules! say {
     }};
 }
 pub(crate) use say;
+
+/// What the system says of a fault, as the middle of a sentence: `no such file or directory`.
+pub fn system(error: &io::Error) -> String {
+    let text = error.to_string();
+    if error.kind() == io::ErrorKind::IsADirectory {
+        return "expected a file, got a directory".to_owned();
+    }
+    match (error.raw_os_error(), text.rsplit_once(" (os error")) {
+        (Some(_), Some((text, _))) if text.is_char_boundary(1) => text[..1].to_lowercase() + &text[1..],
+        _ => text,
+    }
+}
 
 /// A number of bytes: `1.19 MB`. Powers of ten, as disks and most tools count.
 pub struct Bytes(pub u64);
@@ -74,6 +86,12 @@ impl fmt::Display for Speed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn faults_of_the_system_are_in_words() {
+        assert_eq!(system(&io::Error::from_raw_os_error(2)), "no such file or directory");
+        assert_eq!(system(&io::Error::other("Ours (os error 2)")), "Ours (os error 2)");
+    }
 
     #[test]
     fn numbers_are_short_and_readable() {

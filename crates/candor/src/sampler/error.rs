@@ -20,6 +20,14 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// A chain with nothing between two `;`, or after the last.
+    #[error("sampler {position} of `{chain}` has no name; the samplers are {}", super::SamplerKind::names())]
+    NamelessSampler {
+        /// Which one it is, from 1.
+        position: usize,
+        /// The chain.
+        chain: String,
+    },
     /// A letter of a sampler sequence that means nothing.
     #[error("sampler letter `{letter}` is unknown; the letters are {}", super::SamplerKind::letters())]
     UnknownLetter {

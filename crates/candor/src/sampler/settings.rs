@@ -109,12 +109,16 @@ impl Sampling {
     /// Reads a chain as `--samplers` takes it: names with `;` between them. An empty text is an empty chain.
     ///
     /// # Errors
-    /// [`Error::UnknownSampler`] with the names that are known.
+    /// [`Error::UnknownSampler`] or [`Error::NamelessSampler`] with the names that are known.
     pub fn parse_samplers(text: &str) -> Result<Vec<SamplerKind>, Error> {
         if text.trim().is_empty() {
             return Ok(Vec::new());
         }
-        text.split(';').map(str::parse).collect()
+        let sampler = |(index, name): (usize, &str)| match name.trim() {
+            "" => Err(Error::NamelessSampler { position: index + 1, chain: text.to_owned() }),
+            name => name.parse(),
+        };
+        text.split(';').enumerate().map(sampler).collect()
     }
 
     /// Reads a chain as `--sampler-seq` takes it: one letter each, `edskypmxt` being the default.
@@ -184,7 +188,10 @@ mod tests {
         let order = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature";
         assert_eq!(Sampling::parse_samplers(order), Ok(Sampling::default().samplers));
         assert_eq!(Sampling::parse_sampler_seq("edskypmxt"), Ok(Sampling::default().samplers));
-        assert_eq!(Sampling::parse_samplers("top_k;;xtc"), Err(Error::UnknownSampler { name: String::new() }));
+        for chain in ["top_k;;xtc", "top_k; "] {
+            let nameless = Error::NamelessSampler { position: 2, chain: chain.to_owned() };
+            assert_eq!(Sampling::parse_samplers(chain), Err(nameless));
+        }
         assert_eq!(Sampling::parse_sampler_seq("k;p"), Err(Error::UnknownLetter { letter: ';' }));
     }
 

@@ -212,10 +212,12 @@ impl<'a> Conversation<'a> {
         if name.is_empty() {
             for (name, help) in names {
                 let values = self.settings.iter().find(|setting| setting.name == name).map(|setting| &setting.values);
-                say!(
-                    "  {name:<22} {:<12} {help}",
-                    values.map(|values| values.join(", ").escape_debug().to_string()).unwrap_or_default()
-                );
+                let values = values.map(|values| values.join(", ").escape_debug().to_string()).unwrap_or_default();
+                // A value wider than its column has a line of its own.
+                match values.chars().count() > 12 {
+                    true => say!("  {name:<22} {values}\n  {:<22} {:<12} {help}", "", ""),
+                    false => say!("  {name:<22} {values:<12} {help}"),
+                }
             }
             return Ok(());
         }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use candor::Message;
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 
 use crate::errors::Error;
 
@@ -60,8 +61,7 @@ impl Turn {
 impl Saved {
     /// Writes the file.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let fault = |error| Error::Saved { path: path.to_owned(), error };
-        let mut text = serde_json::to_string_pretty(self).map_err(fault)?;
+        let mut text = serde_json::to_string_pretty(self).map_err(|error| Error::Output(error.into()))?;
         text.push('\n');
         fs::write(path, text).map_err(|error| Error::File { path: path.to_owned(), error })
     }
@@ -69,6 +69,17 @@ impl Saved {
     /// Reads the file.
     pub fn read(path: &Path) -> Result<Saved, Error> {
         let text = fs::read(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
-        serde_json::from_slice(&text).map_err(|error| Error::Saved { path: path.to_owned(), error })
+        serde_json::from_slice(&text)
+            .map_err(|error| Error::NotSaved { path: path.to_owned(), got: got(&text, &error) })
+    }
+}
+
+/// What a file is that is no saved conversation. JSON may be one that was edited: its fault is said.
+fn got(bytes: &[u8], error: &serde_json::Error) -> String {
+    match (bytes.trim_ascii_start().first(), error.classify()) {
+        (None, _) => "an empty file".to_owned(),
+        (Some(b'{'), Category::Data) => format!("other JSON: {error}"),
+        (Some(b'{'), _) => format!("broken JSON: {error}"),
+        _ => "something else".to_owned(),
     }
 }

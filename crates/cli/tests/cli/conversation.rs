@@ -162,10 +162,38 @@ fn a_conversation_is_saved_and_goes_on() {
         let outcome = chat(&[], &[&format!("/load {path}")]);
         assert!(outcome.code == 1 && outcome.stderr.contains(expected), "{outcome:?}");
     };
-    no("no-such-file.json", "error: no-such-file.json: ");
+    no("no-such-file.json", "error: no-such-file.json: no such file or directory\n");
     no(spoilt.to_str().unwrap(), "error: tepm is no setting");
-    fs::write(&spoilt, "{}").unwrap();
-    no(spoilt.to_str().unwrap(), "missing field `candor`");
+    for (bytes, got) in [
+        ("Once upon a time\n", "something else"),
+        ("GGUF\u{3}", "something else"),
+        ("[1, 2]", "something else"),
+        (" \n", "an empty file"),
+        ("{\"candor\": \"0.1", "broken JSON: EOF while parsing a string at line 1 column 15"),
+        ("{}", "other JSON: missing field `candor` at line 1 column 2"),
+    ] {
+        fs::write(&spoilt, bytes).unwrap();
+        let name = spoilt.to_str().unwrap();
+        let hint = "hint: /save FILE writes one, as JSON\n";
+        no(name, &format!("error: {name}: expected a saved conversation, got {got}\n{hint}"));
+    }
+    // A name that is near, and none that is not.
+    let near = folder.path().join("spolit.json");
+    no(near.to_str().unwrap(), &format!("hint: is {} meant?\n", spoilt.display()));
+}
+
+#[test]
+fn settings_are_listed_in_columns() {
+    let outcome = chat(&[], &["/set"]);
+    let rows: Vec<&str> = outcome.stderr.lines().skip(1).collect();
+    let at = rows[0].find("Most tokens").expect("what predict means");
+    for row in rows.iter().filter(|row| !row.contains("penalties;dry;")) {
+        let (left, right) = row.split_at(at);
+        assert!(left.ends_with(' ') && !right.starts_with(' '), "{row:?}");
+    }
+    let wide = rows.iter().position(|row| row.starts_with("  samplers ")).expect("a row");
+    assert!(rows[wide].ends_with(";temperature"), "{rows:?}");
+    assert_eq!(rows[wide + 1].trim_start(), "Order of the samplers, with ; between them");
 }
 
 #[test]

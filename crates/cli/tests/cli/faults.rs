@@ -206,6 +206,25 @@ fn wrong_paths_have_hints() {
         let error = candor([command, &at("storise.gguf")]).stdin("x").error();
         assert_eq!(error, expected, "{command}");
     }
+    // An extension that all models share makes no name near.
+    let other = tempfile::tempdir().unwrap();
+    for name in ["model.gguf", "b.gguf"] {
+        fs::write(other.path().join(name), "").unwrap();
+    }
+    for name in ["nope.gguf", "moon.gguf", "a.gguf"] {
+        let error = candor(["run", name, "-p", "x"]).within(other.path()).error();
+        assert_eq!(error, format!("error: {name}: no such file"));
+    }
+    for (name, near) in [("Stories.GGUF", "stories.gguf"), ("stories.guf", "stories.gguf"), ("stor", "stories.gguf")] {
+        let error = candor(["run", &at(name), "-p", "x"]).error();
+        assert!(error.ends_with(&format!("hint: is {} meant?", at(near))), "{name}: {error}");
+    }
+    let error = candor(["run", "-", "-p", "x"]).error();
+    assert_eq!(error, "error: -: a model cannot come through stdin\nhint: the path of a GGUF file names it");
+    // Of a prompt's file, too, and in words of ours.
+    let error = candor(["run", "-f", &at("ntoes.txt")]).error();
+    let (typed, near) = (at("ntoes.txt"), at("notes.txt"));
+    assert_eq!(error, format!("error: {typed}: no such file or directory\nhint: is {near} meant?"));
     // Other names of the same folder's files.
     let error = candor(["run", "storise.gguf", "-p", "x"]).within(folder.path()).error();
     assert!(error.ends_with("hint: is stories.gguf meant?"), "{error}");

@@ -92,6 +92,15 @@ impl Program {
         child
     }
 
+    /// Runs it with a stdout that takes nothing, as on a full disk; gives stderr and the exit code.
+    #[cfg(target_os = "linux")]
+    pub fn on_full_disk(mut self) -> (String, i32) {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device that is always full");
+        self.command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped());
+        let output = self.command.spawn().and_then(Child::wait_with_output).expect("the program ends");
+        (String::from_utf8(output.stderr).expect("UTF-8"), output.status.code().expect("an exit code"))
+    }
+
     /// Runs it to its end.
     pub fn outcome(mut self) -> Outcome {
         let output = self.spawn().wait_with_output().expect("the program ends");

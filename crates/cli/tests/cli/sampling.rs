@@ -108,6 +108,8 @@ fn the_default_order_can_be_spelled_out() {
 fn wrong_settings_are_errors() {
     for (flags, expected) in [
         (["--samplers", "top_q"], "error: sampler `top_q` is unknown; the samplers are penalties, "),
+        (["--samplers", "top_k;;temp"], "error: sampler 2 of `top_k;;temp` has no name; the samplers are penalties, "),
+        (["--samplers", "top_k; "], "error: sampler 2 of `top_k; ` has no name; the samplers are penalties, "),
         (["--sampling-seq", "kz"], "error: sampler letter `z` is unknown; the letters are "),
         (["--temp", "nan"], "error: temperature: expected a finite number, got NaN"),
         (["--repeat-penalty", "0"], "error: repeat_penalty: expected a finite number above 0, got 0"),
@@ -117,4 +119,13 @@ fn wrong_settings_are_errors() {
         let error = story(&flags).error();
         assert!(error.starts_with(expected), "{flags:?}: {error}");
     }
+    for (names, hint) in [
+        ("top_q", "hint: is top_k or top_p meant?"),
+        ("dyr", "hint: is dry meant?"),
+        ("top_k,temp", "hint: names have ; between them: --samplers 'top_k;temperature'"),
+    ] {
+        let error = story(&["--samplers", names]).error();
+        assert!(error.ends_with(hint), "{names}: {error}");
+    }
+    assert!(!story(&["--samplers", "infill"]).error().contains("hint: "));
 }

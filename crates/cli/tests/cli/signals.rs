@@ -141,3 +141,39 @@ fn a_closed_stderr_is_no_fault() {
     assert_eq!(output.status.code(), Some(0));
     assert!(!output.stdout.is_empty());
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_output_that_cannot_be_written_is_an_error() {
+    let bench = ["bench", "-p", "2", "-n", "0", "-r", "1", "--no-warmup", "-t", "1"];
+    for (args, code) in [
+        (["--help"].as_slice(), 1),
+        (&["-h"], 1),
+        (&["--version"], 1),
+        (&["run", "--help"], 1),
+        (&["verify", "-h"], 1),
+        (&["show"], 1),
+        (&["show", "--json"], 1),
+        (&["tokenize", "-p", "x"], 1),
+        (&["config"], 1),
+        (&["completions", "bash"], 1),
+        (&["man", "run"], 1),
+        (&["devices", "--json"], 1),
+        (&["logits", "-p", "x"], 1),
+        (&["trace", "-p", "x", "--stats"], 1),
+        (&["run", "-p", "x", "-n", "3", "--ignore-eos"], 1),
+        (&bench, 1),
+        (&[&bench[..], &["-o", "json"]].concat(), 1),
+        (&[&bench[..], &["-o", "csv"]].concat(), 1),
+        // A verdict that nobody reads is none.
+        (&["diagnose", "--list", "--json"], 2),
+        (&["diagnose", "--list"], 2),
+    ] {
+        let (stderr, got) = candor(args).on_full_disk();
+        let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        // What a GPU's driver says of its own is not ours.
+        let ours: Vec<&str> = errors.into_iter().filter(|line| !line.contains("XDG_RUNTIME_DIR")).collect();
+        assert_eq!(ours, ["error: cannot write the output: no space left on device"], "{args:?}: {stderr}");
+        assert_eq!(got, code, "{args:?}");
+    }
+}
