@@ -3,6 +3,7 @@
 use std::{
     io::{self, IsTerminal},
     process::ExitCode,
+    sync::Arc,
 };
 
 use candor::{Message, Model, StopReason, tokenizer::Show};
@@ -37,6 +38,8 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     if args.prompt.raw && line.rank("system_prompt").max(line.rank("system_prompt_file")) == Rank::Flag {
         return Err(Error::SystemPrompt("--raw goes without"));
     }
+    // Wrong settings are found before a model is loaded.
+    answer::options(&args.tunable, 0, args.template.escape, Arc::default())?;
     let guesses = Guesses::of(line, &args.speculation)?;
     let prompt = prompt(&args.prompt, args.template.escape, line)?;
     let size = answer::session_options(args.context.ctx_size, &args.context.cache, &args.performance);

@@ -25,14 +25,14 @@ const SINGLE_DASH: &[(&str, &str)] = &[
 const FREE_TEXT: &[&str] =
     &["-p", "--prompt", "-sys", "--system-prompt", "-r", "--reverse-prompt", "--stop", "--dry-sequence-breaker"];
 
-/// Replaces the flags with one dash, up to a `--`. Other programs' get a second dash, so that they are refused and not read as
-/// `-f a`.
-pub fn long_flags(argv: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+/// Replaces the flags with one dash, up to a `--`. Other programs' get a second dash, and our own names with a dash too few
+/// two more, so that they are refused and not read as `-f a` or `-t emp`. `ours` knows the names.
+pub fn long_flags(argv: impl IntoIterator<Item = OsString>, ours: impl Fn(&str) -> bool) -> Vec<OsString> {
     let mut long = Vec::new();
     let (mut is_value, mut ended) = (false, false);
     for arg in argv {
         let text = arg.to_str().unwrap_or_default();
-        let replaced = if is_value || ended { None } else { replacement(text) };
+        let replaced = if is_value || ended { None } else { replacement(text, &ours) };
         ended |= !is_value && text == "--";
         is_value = !is_value && FREE_TEXT.contains(&text);
         long.push(replaced.map_or(arg, OsString::from));
@@ -41,11 +41,12 @@ pub fn long_flags(argv: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
 }
 
 /// The long form of `-sys` or `-sys=TEXT`.
-fn replacement(arg: &str) -> Option<String> {
+fn replacement(arg: &str, ours: impl Fn(&str) -> bool) -> Option<String> {
     let (flag, value) = arg.split_once('=').map_or((arg, None), |(flag, value)| (flag, Some(value)));
     let long = match SINGLE_DASH.iter().find(|(short, _)| *short == flag) {
         Some((_, long)) => (*long).to_owned(),
         None if elsewhere::is_single_dash(flag) => format!("-{flag}"),
+        None if flag.len() > 2 && flag.strip_prefix('-').is_some_and(ours) => format!("--{flag}"),
         None => return None,
     };
     Some(value.map_or_else(|| long.clone(), |value| format!("{long}={value}")))
@@ -65,9 +66,10 @@ mod tests {
             ("run -p -- -sys x", "run -p -- --system-prompt x"),
             ("run -sysx -s 3", "run -sysx -s 3"),
             ("run -fa on -p -fa -hf=x/y", "run --fa on -p -fa --hf=x/y"),
+            ("run -temp 1 -p -temp --temp 2", "run ---temp 1 -p -temp --temp 2"),
             ("bench -p 5 -pg 1,2 -pg=3,4", "bench -p 5 --n-prompt-gen 1,2 --n-prompt-gen=3,4"),
         ] {
-            let long = long_flags(given.split(' ').map(OsString::from));
+            let long = long_flags(given.split(' ').map(OsString::from), |name| name == "temp");
             assert_eq!(long, expected.split(' ').map(OsString::from).collect::<Vec<_>>(), "{given}");
         }
     }

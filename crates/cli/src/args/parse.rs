@@ -91,8 +91,10 @@ pub fn names(arg: &Arg) -> Option<Vec<String>> {
 
 /// Reads the command line, the variables and the configuration file.
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> {
-    let argv = argv::long_flags(argv);
     let plain = command();
+    let args = plain.get_subcommands().flat_map(clap::Command::get_arguments);
+    let ours: Vec<String> = args.filter_map(names).flatten().collect();
+    let argv = argv::long_flags(argv, |name| ours.iter().any(|long| long == name));
     // The first reading finds wrong usage and requests for help before a wrong configuration file can be in the way.
     let matches = plain.clone().try_get_matches_from(&argv).map_err(|error| usage(error, &plain, &argv))?;
     let config = match matches.subcommand_name() {
@@ -150,12 +152,15 @@ fn advise(error: &mut clap::Error, command: &clap::Command, argv: &[OsString]) {
         _ => return,
     };
     let Some(ContextValue::String(given)) = error.get(kind).cloned() else { return };
-    // Of a flag with one dash, which `argv` gave a second one, as it was typed.
+    // Of a flag with one dash, which `argv` gave more, as it was typed.
+    let bare = given.strip_prefix("---");
+    let given = bare.map_or(given.clone(), |name| format!("-{name}"));
     let typed = given.strip_prefix('-').filter(|typed| elsewhere::is_single_dash(typed)).unwrap_or(&given).to_owned();
     let is_path = typed.ends_with(".gguf") || typed.contains(std::path::MAIN_SEPARATOR);
     let takes_prompt =
         command.find_subcommand(word(1)).is_some_and(|sub| sub.get_arguments().any(|arg| arg.get_id() == "prompt"));
     let hint = match kind {
+        _ if bare.is_some() => Some(format!("-{typed} has two dashes")),
         ContextKind::InvalidSubcommand if is_path => Some(format!("candor run {typed}")),
         ContextKind::InvalidSubcommand => elsewhere::command(&typed).map(str::to_owned),
         _ if word(1).starts_with('-') => Some("a command comes first, as in candor run -m MODEL.gguf".to_owned()),

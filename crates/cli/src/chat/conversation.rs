@@ -1,6 +1,6 @@
 //! The state of a conversation, and what each command does to it.
 
-use std::{collections::BTreeMap, io, path::Path, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
 
 use candor::{ChatTemplate, Message, Session, SessionOptions, StopReason, Timings};
 
@@ -58,6 +58,8 @@ impl<'a> Conversation<'a> {
     /// Loads the model and makes sure that it can hold a conversation.
     pub fn begin(args: &'a ChatArgs, line: &Line, interrupt: &'a Interrupt) -> Result<Self, Error> {
         let source = Source::of(line, &args.model)?;
+        // Wrong settings are found now, before a model is loaded, instead of at the first answer.
+        let options = answer::options(&args.tunable, 0, args.template.escape, Arc::default())?;
         let template = template_of_file(&args.template)?;
         let system = system_prompt(line, &args.template)?;
         let opened = source.open(&args.performance, args.lora.open()?, session_options(args), &args.output)?;
@@ -76,8 +78,6 @@ impl<'a> Conversation<'a> {
             settings: settings::effective(line),
             totals: Totals::default(),
         };
-        // Wrong settings are found now instead of at the first answer.
-        let options = conversation.options(0)?;
         if args.output.verbose {
             let Conversation { opened, session, .. } = &conversation;
             report::say_model(opened, session, &args.context.cache, &args.performance);
@@ -93,8 +93,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn options(&self, prompt: usize) -> Result<candor::GenerateOptions, Error> {
-        let cancel = std::sync::Arc::default();
-        answer::options(&self.tunable, prompt, self.args.template.escape, cancel)
+        answer::options(&self.tunable, prompt, self.args.template.escape, Arc::default())
     }
 
     /// Answers a message. If that fails, the conversation is as before.

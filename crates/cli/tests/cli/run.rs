@@ -49,6 +49,11 @@ fn two_prompts_or_two_models_are_wrong_usage() {
             "invalid value '1025' for '--threads <N>': expected a whole number from 0 to 1024\n",
         ),
         (vec!["run", "--min-p", "0,1"], "invalid value '0,1' for '--min-p <P>': expected a number such as 0.8\n"),
+        (
+            vec!["run", "-temp", "1"],
+            "unexpected argument '-temp' found\n\n  tip: --temp has two dashes\n\nUsage: candor run",
+        ),
+        (vec!["chat", "-model=a.gguf"], "unexpected argument '-model' found\n\n  tip: --model has two dashes\n"),
         (vec!["rnu"], "tip: a similar subcommand exists: 'run'"),
         (
             vec!["run", "--tmep", "1"],

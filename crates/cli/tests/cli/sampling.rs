@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::program::story;
+use crate::program::{candor, story};
 
 /// A base so wide that every restriction shows.
 const WIDE: &[&str] = &["--temp", "1.5", "--top-k", "0", "--top-p", "1", "--min-p", "0", "-s", "7"];
@@ -128,4 +128,9 @@ fn wrong_settings_are_errors() {
         assert!(error.ends_with(hint), "{names}: {error}");
     }
     assert!(!story(&["--samplers", "infill"]).error().contains("hint: "));
+    // Before the model is loaded.
+    for command in ["run", "chat"] {
+        let outcome = candor([command, "--samplers", "x"]).stdin("Hello").outcome();
+        assert!(outcome.stderr.starts_with("error: sampler `x` is unknown"), "{command}: {outcome:?}");
+    }
 }
