@@ -183,6 +183,14 @@ fn activation<B: Ops>(
 ) -> Result<(Unary, bool), Error> {
     match arch.activation {
         Activation::Plain(function) => Ok((function, false)),
+        Activation::Named(usual) => {
+            let key = format!("{}.hidden_activation", arch.name);
+            match w.metadata().str(&key)? {
+                None | Some("gelu" | "geglu") => Ok((usual, false)),
+                Some("silu" | "swish" | "swiglu") => Ok((Unary::Silu, false)),
+                Some(other) => Err(Error::Unsupported(format!("{key}: {other} is not supported"))),
+            }
+        }
         Activation::GeluOrRelu => Ok((if gated { Unary::Gelu } else { Unary::Relu }, false)),
         Activation::ClampedGlu => Ok((Unary::GeluQuick, true)),
         Activation::Xielu => {

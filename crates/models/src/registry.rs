@@ -89,6 +89,8 @@ pub enum Stacks {
 pub enum Activation {
     /// A function; of the gate, where there is one.
     Plain(Unary),
+    /// That which `hidden_activation` names, or this one.
+    Named(Unary),
     /// GELU of the gate, and ReLU where there is none.
     GeluOrRelu,
     /// xIELU, whose numbers each layer has in the metadata.
@@ -426,8 +428,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
         norm: NormKind::Layer,
         weighing: Weighing::ButFirst,
         windows: Windows::ButFirstOf(3),
-        rotation: Rotation::WindowsUnscaled(None),
-        activation: Activation::Plain(Unary::GeluErf),
+        rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
+        activation: Activation::Named(Unary::GeluErf),
         rank: (Unary::GeluErf, Labels::Scores),
         quirk: Config::embeds,
         ..NEOX
