@@ -170,6 +170,7 @@ impl Config {
         let vocab = embedding.shape.get(1).map_or(1, |&rows| rows as usize);
         let context = keys.positive("context_length")?;
         let scale = |key| Ok::<_, Error>(keys.float(key)?.filter(|&scale| scale != 0.0).unwrap_or(1.0));
+        let cap = |key, or| Ok::<_, Error>(keys.float(key)?.or(or).filter(|&cap| cap != 0.0));
         let logit_scale = scale("logit_scale")?;
         let residual = match (arch.residual, keys.flag("use_parallel_residual")?) {
             (Residual::Sequential, Some(true)) => Residual::Parallel,
@@ -209,8 +210,8 @@ impl Config {
                 LogitScale::Multiplied => logit_scale,
                 LogitScale::Divided => 1.0 / logit_scale,
             },
-            final_cap: keys.float("final_logit_softcapping")?.filter(|&cap| cap != 0.0),
-            score_cap: keys.float("attn_logit_softcapping")?.filter(|&cap| cap != 0.0),
+            final_cap: cap("final_logit_softcapping", arch.caps[1])?,
+            score_cap: cap("attn_logit_softcapping", arch.caps[0])?,
             alibi: keys.float("attention.max_alibi_bias")?.filter(|&max| max != 0.0).or(arch.alibi),
             temperature,
             clamp: keys.float("attention.clamp_kqv")?.filter(|&clamp| clamp != 0.0),

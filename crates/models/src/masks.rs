@@ -2,7 +2,11 @@
 
 use candor_ops::Mask;
 
-use crate::{Architecture, Error, keys::Keys, registry::Windows};
+use crate::{
+    Architecture, Error,
+    keys::Keys,
+    registry::{Width, Windows},
+};
 
 /// How many layers read others' keys and values.
 const SHARED: &str = "attention.shared_kv_layers";
@@ -22,8 +26,13 @@ pub(crate) fn masks(keys: &Keys<'_>, arch: &Architecture, layers: usize) -> Resu
         let mask = |i: usize| if (i + 1).is_multiple_of(every) { Mask::Causal } else { Mask::Chunk(chunk) };
         return Ok(((0..layers).map(mask).collect(), Some(chunk)));
     }
-    let Some(window) = keys.number("attention.sliding_window")?.filter(|&window| window != 0) else {
-        return Ok(causal);
+    const WINDOW: &str = "attention.sliding_window";
+    let window = match (keys.number(WINDOW)?, arch.window) {
+        (Some(window), _) if window > 0 => window,
+        (None, Width::Or(window)) => window,
+        (None, Width::Needed) => return Err(keys.missing(WINDOW)),
+        (Some(_), Width::Or(_) | Width::Needed) => return Err(keys.bad(WINDOW, "a positive number", 0)),
+        (_, Width::None) => return Ok(causal),
     };
     const PATTERN: &str = "attention.sliding_window_pattern";
     let listed = matches!(keys.gguf.metadata().get(&keys.name(PATTERN)), Some(candor_gguf::Value::Array(_)));

@@ -56,6 +56,17 @@ pub enum Windows {
     Chunks(usize, usize),
 }
 
+/// What it means if a file does not say how long windows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// There are none.
+    None,
+    /// They are so long.
+    Or(usize),
+    /// It lacks something.
+    Needed,
+}
+
 /// How rotary positions differ between layers with a window and those without.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rotation {
@@ -149,10 +160,14 @@ pub struct Architecture {
     pub qk_norm: QkNorm,
     /// Which layers see a window.
     pub windows: Windows,
+    /// Whether the file says how long windows are.
+    pub window: Width,
     /// How queries grow with their position, where the metadata does not say.
     pub temperature: Option<Temperature>,
     /// ALiBi's greatest exponent where the metadata has none.
     pub alibi: Option<f32>,
+    /// What caps scores, and logits, where the metadata does not say.
+    pub caps: [Option<f32>; 2],
     /// What the feed-forward does.
     pub activation: Activation,
     /// How logits become weights of experts, and whether these are made to add up to 1, where the metadata does not say.
@@ -178,8 +193,10 @@ const LLAMA: Architecture = Architecture {
     norms: ["attn_norm", "ffn_norm", "output_norm"],
     qk_norm: QkNorm::Before,
     windows: Windows::Never,
+    window: Width::None,
     temperature: None,
     alibi: None,
+    caps: [None, None],
     activation: Activation::Plain(Unary::Silu),
     router: (Gate::Softmax, true),
     logit_scale: LogitScale::Multiplied,
@@ -261,7 +278,13 @@ pub const ARCHITECTURES: &[Architecture] = &[
         ..NEOX
     },
     COHERE,
-    Architecture { name: "cohere2", windows: Windows::ButEvery(4), rotation: Rotation::OnlyWindows, ..COHERE },
+    Architecture {
+        name: "cohere2",
+        windows: Windows::ButEvery(4),
+        window: Width::Needed,
+        rotation: Rotation::OnlyWindows,
+        ..COHERE
+    },
     Architecture { name: "olmo", norm: NormKind::Layer, weighing: Weighing::Never, ..LLAMA },
     Architecture {
         name: "olmo2",
@@ -295,6 +318,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "exaone-moe",
         windows: Windows::ButEvery(4),
+        window: Width::Needed,
         rotation: Rotation::OnlyWindows,
         router: (Gate::Sigmoid, true),
         ..NEOX
@@ -303,6 +327,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         name: "afmoe",
         sandwich: true,
         windows: Windows::ButEvery(4),
+        window: Width::Needed,
         rotation: Rotation::OnlyWindows,
         router: (Gate::Sigmoid, true),
         quirk: root_of_width,
@@ -319,6 +344,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         name: "gpt-oss",
         norms: ["attn_norm", "post_attention_norm", "output_norm"],
         windows: Windows::ButEvery(2),
+        window: Width::Needed,
         router: (Gate::SoftmaxOfChosen, false),
         activation: Activation::ClampedGlu,
         quirk: |config| {
@@ -327,7 +353,16 @@ pub const ARCHITECTURES: &[Architecture] = &[
         ..NEOX
     },
     GEMMA,
-    Architecture { name: "gemma2", sandwich: true, windows: Windows::ButEvery(2), quirk: gemma2, ..GEMMA },
+    Architecture {
+        name: "gemma2",
+        sandwich: true,
+        windows: Windows::ButEvery(2),
+        // Files older than the keys mean the numbers of the only models that there are.
+        window: Width::Or(4096),
+        caps: [Some(50.0), Some(30.0)],
+        quirk: gemma2,
+        ..GEMMA
+    },
     Architecture {
         name: "gemma3",
         sandwich: true,
@@ -341,6 +376,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
         sandwich: true,
         windows: Windows::ButEvery(6),
         rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
+        window: Width::Needed,
+        caps: [None, Some(30.0)],
         quirk: gemma4,
         ..GEMMA
     },
@@ -349,13 +386,16 @@ pub const ARCHITECTURES: &[Architecture] = &[
         sandwich: true,
         windows: Windows::ButEvery(5),
         rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
-        quirk: gemma3n,
+        window: Width::Needed,
+        caps: [None, Some(30.0)],
+        quirk: gemma4,
         ..GEMMA
     },
     Architecture {
         name: "gemma-embedding",
         sandwich: true,
         windows: Windows::ButEvery(6),
+        window: Width::Needed,
         rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
         quirk: |config| {
             root_of_width(config);
@@ -464,12 +504,6 @@ fn gemma4(config: &mut Config) {
     root_of_width(config);
     config.leave_scores();
     config.value_norm = true;
-}
-
-/// Files need not have the number that caps logits.
-fn gemma3n(config: &mut Config) {
-    gemma4(config);
-    config.final_cap.get_or_insert(30.0);
 }
 
 /// The 13B model, of 40 layers, has ALiBi instead of rotary positions; the file does not say.

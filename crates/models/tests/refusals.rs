@@ -115,7 +115,11 @@ fn metadata_that_cannot_be_followed_is_named() {
 /// What llama.cpp has as constants is not guessed.
 #[test]
 fn a_gemma_3n_says_which_layers_share_and_which_are_sparse() {
-    let tiny = || Tiny { arch: "gemma3n", ..Tiny::default() }.writer();
+    let tiny = || {
+        let mut writer = Tiny { arch: "gemma3n", ..Tiny::default() }.writer();
+        writer.insert("gemma3n.attention.sliding_window", 8u32);
+        writer
+    };
     let message = |writer: Writer| load(writer).expect_err("something is missing").to_string();
     let mut writer = tiny();
     writer.insert("gemma3n.altup.num_inputs", 4u32);
