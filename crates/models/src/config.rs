@@ -87,6 +87,9 @@ pub struct Config {
     pub(crate) original_context: usize,
 }
 
+/// Whether tokens see what comes before them alone.
+const CAUSAL: &str = "attention.causal";
+
 /// What a model gives for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
@@ -176,7 +179,7 @@ impl Config {
             (Residual::Sequential, Some(true)) => Residual::Parallel,
             (residual, _) => residual,
         };
-        let causal = keys.flag("attention.causal")?.unwrap_or(stack.prefix != ENCODER.prefix);
+        let causal = keys.flag(CAUSAL)?.unwrap_or(stack.prefix != ENCODER.prefix) && !arch.encodes;
         let original_context = keys.number("rope.scaling.original_context_length")?.unwrap_or(context);
         let temperature = Temperature::of(keys, original_context)?.or(arch.temperature);
         let mut config = Config {
@@ -225,6 +228,10 @@ impl Config {
             original_context,
         };
         (config.masks, config.window) = masks::masks(keys, arch, layers)?;
+        if !causal && !arch.encodes && config.window.is_some() {
+            // Whether they lie before a token or around it differs between models.
+            return Err(Error::Unsupported(format!("{}: no with windows is not supported", keys.name(CAUSAL))));
+        }
         config.owners = masks::owners(keys, &config.masks)?;
         for i in 0..layers {
             let block = config.block(keys, arch, i)?;
@@ -362,11 +369,6 @@ impl Config {
         let row = widths.fold(0u64, |sum, width| sum.saturating_add(width as u64));
         let logits = (self.outputs() as u64).saturating_mul(outputs as u64);
         row.saturating_mul(rows as u64).saturating_add(logits).saturating_mul(4)
-    }
-
-    /// Makes the model one that gives embeddings and looks to both sides.
-    pub(crate) fn embeds(&mut self) {
-        self.gives = Gives::Embeddings;
     }
 
     /// Scores are not scaled.

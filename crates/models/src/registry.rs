@@ -142,6 +142,8 @@ pub struct Architecture {
     pub name: &'static str,
     /// Its stacks of layers.
     pub stacks: Stacks,
+    /// Whether it only gives vectors of texts, and looks to both sides, whatever the metadata says.
+    pub encodes: bool,
     /// Which elements rotary embedding pairs.
     pub pairing: Pairing,
     /// How rotation differs between layers.
@@ -184,6 +186,7 @@ pub struct Architecture {
 const LLAMA: Architecture = Architecture {
     name: "llama",
     stacks: Stacks::One,
+    encodes: false,
     pairing: Pairing::Norm,
     rotation: Rotation::Same,
     norm: NormKind::Rms,
@@ -224,6 +227,7 @@ const COHERE: Architecture =
 
 const BERT: Architecture = Architecture {
     name: "bert",
+    encodes: true,
     residual: Residual::After,
     activation: Activation::Plain(Unary::GeluErf),
     norms: ["attn_output_norm", "layer_output_norm", ""],
@@ -393,14 +397,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "gemma-embedding",
+        encodes: true,
         sandwich: true,
         windows: Windows::ButEvery(6),
         window: Width::Needed,
         rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
-        quirk: |config| {
-            root_of_width(config);
-            config.embeds();
-        },
+        quirk: root_of_width,
         ..GEMMA
     },
     Architecture { name: "phi2", residual: Residual::Parallel, rotation: Rotation::Same, ..GPT },
@@ -453,7 +455,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture { name: "rwkv6", norm: NormKind::Layer, norms: ["attn_norm", "attn_norm_2", "output_norm"], ..NEOX },
     Architecture { name: "rwkv7", norm: NormKind::Layer, norms: ["attn_norm", "attn_norm_2", "output_norm"], ..NEOX },
-    Architecture { name: "lfm2", norms: ["attn_norm", "ffn_norm", "token_embd_norm"], ..NEOX },
+    Architecture { name: "lfm2", windows: Windows::All, norms: ["attn_norm", "ffn_norm", "token_embd_norm"], ..NEOX },
     Architecture {
         name: "lfm2moe",
         norms: ["attn_norm", "ffn_norm", "token_embd_norm"],
@@ -465,16 +467,16 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "jina-bert-v2", alibi: Some(8.0), ..BERT },
     Architecture {
         name: "modern-bert",
+        encodes: true,
         norm: NormKind::Layer,
         weighing: Weighing::ButFirst,
         windows: Windows::ButFirstOf(3),
         rotation: Rotation::WindowsUnscaled(Some(10_000.0)),
         activation: Activation::Named(Unary::GeluErf),
         rank: (Unary::GeluErf, Labels::Scores),
-        quirk: Config::embeds,
         ..NEOX
     },
-    Architecture { name: "eurobert", quirk: Config::embeds, ..NEOX },
+    Architecture { name: "eurobert", encodes: true, ..NEOX },
     T5,
     Architecture { name: "t5encoder", stacks: Stacks::Encoder, ..T5 },
 ];

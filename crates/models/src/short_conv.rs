@@ -4,7 +4,7 @@ use candor_ops::{LayerCache, Ops, Tap};
 
 use crate::{
     Architecture, Error,
-    config::Config,
+    config::{Config, Gives},
     keys::Keys,
     linear::{Linear, Out},
     mixer::At,
@@ -46,6 +46,10 @@ impl Dims {
     pub(crate) fn of(keys: &Keys<'_>, _: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
         if keys.gguf.tensor(&format!("blk.{i}.shortconv.conv.weight")).is_none() {
             return Ok(None);
+        }
+        if config.gives == Gives::Embeddings {
+            let key = keys.name("attention.causal");
+            return Err(Error::Unsupported(format!("{key}: no with convolutions is not supported")));
         }
         Ok(Some(Dims { dim: config.dim, taps: keys.positive("shortconv.l_cache")? }))
     }
