@@ -269,7 +269,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "ernie4_5-moe", ..LLAMA },
     Architecture { name: "minicpm", logit_scale: LogitScale::Divided, quirk: minicpm, ..LLAMA },
     Architecture { name: "minicpm3", quirk: minicpm3, ..NEOX },
-    Architecture { name: "granite", logit_scale: LogitScale::Divided, ..LLAMA },
+    Architecture { name: "granite", logit_scale: LogitScale::Divided, rotation: Rotation::IfFinetuned, ..LLAMA },
     Architecture { name: "granitemoe", logit_scale: LogitScale::Divided, ..LLAMA },
     Architecture { name: "granitehybrid", logit_scale: LogitScale::Divided, rotation: Rotation::IfFinetuned, ..LLAMA },
     Architecture { name: "deepseek2", router: (Gate::Softmax, false), ..LLAMA },

@@ -24,6 +24,9 @@ struct Yarn {
     whole_pairs: bool,
 }
 
+/// The base of layers with a window.
+const SWA: &str = "rope.freq_base_swa";
+
 /// The rotations that the model's layers ask for.
 ///
 /// # Errors
@@ -46,12 +49,17 @@ pub(crate) fn of<B: Ops>(w: &mut Weights<'_, B>, arch: &Architecture, config: &C
     let global = |factors: Option<&[f32]>| Source { keys, arch, config, dims }.global(factors);
     if asked(Rotary::Global) {
         rotations.global = Some(w.rope(global(near)?));
+        let another = |swa: &f32| f64::from(*swa) != base(&keys).unwrap_or(0.0);
+        let windows = config.window.is_some() && !matches!(arch.rotation, Rotation::WindowsUnscaled(_));
+        if let Some(swa) = keys.float(SWA)?.filter(another).filter(|_| windows) {
+            return Err(keys.bad(SWA, "what rope.freq_base is", swa));
+        }
         rotations.far = long.as_deref().map(|long| global(Some(long))).transpose()?.map(|rope| w.rope(rope));
     }
     if asked(Rotary::Window) {
         let dims = keys.number("rope.dimension_count_swa")?.unwrap_or(dims);
         let Rotation::WindowsUnscaled(default) = arch.rotation else { return Ok(rotations) };
-        let base = match keys.float("rope.freq_base_swa")?.or(default) {
+        let base = match keys.float(SWA)?.or(default) {
             Some(base) => f64::from(base),
             None => base(&keys)?,
         };
@@ -108,9 +116,9 @@ impl Source<'_> {
         // Files older than the type key say only the factor, and mean linear scaling.
         match keys.gguf.metadata().str(&kind_key)?.unwrap_or("linear") {
             "none" => {}
-            // What long contexts are scaled by are the factors.
-            "longrope" if factors.is_some() => {}
-            "linear" => rope.frequencies.iter_mut().for_each(|frequency| *frequency /= factor),
+            kind if kind == "linear" || (kind == "longrope" && factors.is_some()) => {
+                rope.frequencies.iter_mut().for_each(|frequency| *frequency /= factor);
+            }
             "yarn" => {
                 let yarn = Yarn {
                     factor,
@@ -150,6 +158,6 @@ impl Yarn {
             let ramp = ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
             *frequency = *frequency * (1.0 - ramp) + *frequency / self.factor * ramp;
         }
-        rope.magnitude = self.attention_factor * (1.0 + 0.1 * self.factor.ln());
+        rope.magnitude = self.attention_factor * (1.0 + 0.1 * self.factor.max(1.0).ln());
     }
 }
