@@ -13,6 +13,7 @@ use crate::{
     linear::{Linear, Out},
     mixer::At,
     norm::Normed,
+    temperature,
     weights::Weights,
 };
 
@@ -28,6 +29,8 @@ pub(crate) struct Dims {
     q_rank: Option<usize>,
     rank: usize,
     absorbed: bool,
+    /// Whether queries grow with their position.
+    grows: bool,
     pub(crate) scale: f32,
 }
 
@@ -65,12 +68,13 @@ pub(crate) struct Scratch<B: Ops> {
     val: B::Buf,     // [T, G*val]
     att: B::Buf,     // [T, H*val]
     out: B::Buf,     // [T, H*value]
+    growth: B::Buf,  // [T, 1]; no width where no queries grow
 }
 
 impl<B: Ops> Scratch<B> {
-    pub(crate) fn new(bufs: [B::Buf; 13]) -> Self {
-        let [q_a, q, kv_a, c, q_pe, k_pe, q_still, spelt, query, key, val, att, out] = bufs;
-        Scratch { q_a, q, kv_a, c, q_pe, k_pe, q_still, spelt, query, key, val, att, out }
+    pub(crate) fn new(bufs: [B::Buf; 14]) -> Self {
+        let [q_a, q, kv_a, c, q_pe, k_pe, q_still, spelt, query, key, val, att, out, growth] = bufs;
+        Scratch { q_a, q, kv_a, c, q_pe, k_pe, q_still, spelt, query, key, val, att, out, growth }
     }
 }
 
@@ -93,13 +97,11 @@ impl Dims {
         if heads == 0 || key <= turning || !rows.is_multiple_of(heads) {
             return Err(keys.bad("attention.key_length", &format!("more than the {turning} that turn"), key));
         }
-        // YaRN makes scores larger instead of queries and keys (`mscale_all_dim` of the authors' program).
-        let factor = keys.float("rope.scaling.factor")?.filter(|&factor| factor > 0.0).unwrap_or(1.0);
-        let multiplier = keys.float("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0);
-        let larger = 1.0 + multiplier * factor.ln();
+        let larger = larger(keys)?;
         let scale = larger * larger / (key as f32).sqrt();
         let (still, value, absorbed) = (key - turning, rows / heads, tensor("attn_k_b").is_some());
-        Ok(Some(Dims { heads, still, turning, value, q_rank, rank, absorbed, scale }))
+        let grows = config.temperature.is_some();
+        Ok(Some(Dims { heads, still, turning, value, q_rank, rank, absorbed, grows, scale }))
     }
 
     /// As keys and values are cached.
@@ -120,8 +122,8 @@ impl Dims {
         *cache = LayerCache { kv_heads, key_dim, value_dim, ..*cache };
     }
 
-    pub(crate) fn widths(&self) -> [usize; 13] {
-        let Dims { heads, still, turning, value, q_rank, rank, absorbed, .. } = *self;
+    pub(crate) fn widths(&self) -> [usize; 14] {
+        let Dims { heads, still, turning, value, q_rank, rank, absorbed, grows, .. } = *self;
         let Heads { kv_heads, key_dim, value_dim, .. } = self.cached();
         let (q_still, spelt) = if absorbed { (heads * still, heads * rank) } else { (0, heads * (still + value)) };
         [
@@ -138,7 +140,21 @@ impl Dims {
             kv_heads * value_dim,
             heads * value_dim,
             heads * value,
+            usize::from(grows),
         ]
+    }
+}
+
+/// YaRN makes scores larger, by the square of this, instead of queries and keys (`mscale_all_dim` of the authors' program).
+fn larger(keys: &Keys<'_>) -> Result<f32, Error> {
+    const MULTIPLIER: &str = "rope.scaling.yarn_log_multiplier";
+    let factor = keys.float("rope.scaling.factor")?.filter(|&factor| factor > 0.0).unwrap_or(1.0);
+    let multiplier = keys.float(MULTIPLIER)?.unwrap_or(0.0);
+    match keys.gguf.metadata().str(&keys.name("rope.scaling.type"))? {
+        // What both are without the key, the programs do not agree on.
+        Some("yarn") if factor != 1.0 && multiplier == 0.0 => Err(keys.missing(MULTIPLIER)),
+        Some("yarn") => Ok(1.0 + multiplier * factor.ln()),
+        _ => Ok(1.0),
     }
 }
 
@@ -222,6 +238,9 @@ impl<B: Ops> Layer<B> {
                 ops.copy(&mut s.key, &s.k_pe, part(turning, (0, 0), (still, still + turning)));
                 ops.copy(&mut s.val, &s.spelt, part(value, (still, still + value), (0, value)));
             }
+        }
+        if let Some(table) = at.temperature {
+            temperature::grow(at.ops, &mut s.query, table, &mut s.growth, at.step);
         }
         at.tap("Qcur", &s.query);
         at.tap("Kcur", &s.key);

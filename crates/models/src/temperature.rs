@@ -25,14 +25,15 @@ pub struct Temperature {
 const POSITIONS: RangeInclusive<usize> = 1 << 17..=1 << 20;
 
 impl Temperature {
-    /// What the metadata says: steps are as long as the context that the model was first trained on.
+    /// What the metadata says: steps are as long as it says, or as the context that the model was first trained on.
     pub(crate) fn of(keys: &Keys<'_>, original_context: usize) -> Result<Option<Temperature>, Error> {
         const SCALE: &str = "attention.temperature_scale";
         let Some(scale) = keys.float(SCALE)?.filter(|&scale| scale != 0.0) else { return Ok(None) };
-        if original_context == 0 {
+        let every = keys.number("attention.temperature_length")?.unwrap_or(original_context);
+        if every == 0 {
             return Err(keys.bad("rope.scaling.original_context_length", "a positive number", 0));
         }
-        Ok(Some(Temperature { every: original_context, scale, offset: 0, unrotated: false }))
+        Ok(Some(Temperature { every, scale, offset: 0, unrotated: false }))
     }
 
     /// The factor of a position.
