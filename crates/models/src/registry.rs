@@ -278,7 +278,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "glm4moe",
         norms: ["attn_norm", "post_attention_norm", "output_norm"],
-        router: (Gate::Sigmoid, true),
+        router: (Gate::Sigmoid, false),
         ..NEOX
     },
     COHERE,
@@ -324,7 +324,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         windows: Windows::ButEvery(4),
         window: Width::Needed,
         rotation: Rotation::OnlyWindows,
-        router: (Gate::Sigmoid, true),
+        router: (Gate::Sigmoid, false),
         ..NEOX
     },
     Architecture {
@@ -333,11 +333,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
         windows: Windows::ButEvery(4),
         window: Width::Needed,
         rotation: Rotation::OnlyWindows,
-        router: (Gate::Sigmoid, true),
+        router: (Gate::Sigmoid, false),
         quirk: root_of_width,
         ..NEOX
     },
-    Architecture { name: "dots1", ..NEOX },
+    Architecture { name: "dots1", router: (Gate::Softmax, false), ..NEOX },
     Architecture { name: "hunyuan-dense", qk_norm: QkNorm::After, ..NEOX },
     Architecture { name: "hunyuan-moe", qk_norm: QkNorm::After, ..NEOX },
     Architecture { name: "seed_oss", norms: ["attn_norm", "post_attention_norm", "output_norm"], ..NEOX },
@@ -450,7 +450,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         name: "nemotron_h_moe",
         rotation: Rotation::None,
         activation: Activation::Plain(Unary::ReluSquared),
-        router: (Gate::Sigmoid, true),
+        router: (Gate::Sigmoid, false),
         ..NEOX
     },
     Architecture { name: "rwkv6", norm: NormKind::Layer, norms: ["attn_norm", "attn_norm_2", "output_norm"], ..NEOX },
