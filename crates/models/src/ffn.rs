@@ -91,6 +91,7 @@ impl Dims {
             let gated = match shape(gate).is_some() {
                 true => Gated::Own,
                 false if rows == 2 * ffn => Gated::Fused,
+                false if arch.activation.opens() => return Err(Error::MissingTensor(name(gate))),
                 false => Gated::No,
             };
             Ok(Some(Dense { ffn, gated, cutoff: None }))

@@ -111,6 +111,11 @@ pub enum Activation {
 }
 
 impl Activation {
+    /// Whether it never goes without a gate, so that a feed-forward without the gate's matrix lacks it.
+    pub(crate) fn opens(self) -> bool {
+        matches!(self, Activation::Plain(Unary::Silu) | Activation::Named(_) | Activation::ClampedGlu)
+    }
+
     /// Whether it goes with a gate, so that a file without the gate's matrix lacks something.
     pub(crate) fn gates(self) -> bool {
         !matches!(self, Activation::Plain(Unary::ReluSquared))
