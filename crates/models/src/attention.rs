@@ -178,8 +178,9 @@ impl<B: Ops> Layer<B> {
         let dim = config.dim;
         let (q_rows, fused) = (if dims.gating == Gating::Queries { 2 * q } else { q }, name("attn_qkv"));
         let norm = Norm { kind: arch.norm, run: key_dim, eps: config.eps };
+        let experts = Keys { gguf: w.gguf(), arch: arch.name }.number("expert_count")?.unwrap_or(0);
         let normed = |w: &mut Weights<'_, B>, part: &str, width: usize| match arch.qk_norm {
-            QkNorm::Bare => Ok(Some(Normed::bare(norm))),
+            QkNorm::BareUnless(many) => Ok((experts != many).then(|| Normed::bare(norm))),
             QkNorm::Before | QkNorm::After => Normed::of_heads(w, &name(part), norm, (key_dim, width)),
         };
         let q_norm = normed(w, "attn_q_norm", q)?;

@@ -22,11 +22,14 @@ pub(crate) fn both(mask: Mask) -> Mask {
 /// Which layers see a window, and how long it is.
 pub(crate) fn masks(keys: &Keys<'_>, arch: &Architecture, layers: usize) -> Result<(Vec<Mask>, Option<usize>), Error> {
     let causal = (vec![Mask::Causal; layers], None);
+    const WINDOW: &str = "attention.sliding_window";
     if let Windows::Chunks(every, chunk) = arch.windows {
+        if keys.number(WINDOW)? == Some(0) {
+            return Err(keys.bad(WINDOW, "a positive number", 0));
+        }
         let mask = |i: usize| if (i + 1).is_multiple_of(every) { Mask::Causal } else { Mask::Chunk(chunk) };
         return Ok(((0..layers).map(mask).collect(), Some(chunk)));
     }
-    const WINDOW: &str = "attention.sliding_window";
     let window = match (keys.number(WINDOW)?, arch.window) {
         (Some(window), _) if window > 0 => window,
         (None, Width::Or(window)) => window,

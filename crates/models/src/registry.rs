@@ -37,8 +37,8 @@ pub enum QkNorm {
     Before,
     /// After.
     After,
-    /// After, without weights, in the layers that rotate.
-    Bare,
+    /// After, without weights, in the layers that rotate, but not in the model of so many experts: the file does not say.
+    BareUnless(usize),
 }
 
 /// Which layers see a window of positions, where the file has one: `sliding_window_pattern` says it for itself.
@@ -256,7 +256,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { windows: Windows::All, ..LLAMA },
     Architecture {
         name: "llama4",
-        qk_norm: QkNorm::Bare,
+        // Maverick has 128 and no norms, Scout has 16.
+        qk_norm: QkNorm::BareUnless(128),
         windows: Windows::Chunks(4, 8192),
         rotation: Rotation::OnlyWindows,
         router: (Gate::Sigmoid, false),
