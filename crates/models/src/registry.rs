@@ -151,6 +151,8 @@ pub struct Architecture {
     pub encodes: bool,
     /// Which elements rotary embedding pairs.
     pub pairing: Pairing,
+    /// Which others it pairs where positions have several parts (M-RoPE), those of a text being the same.
+    pub sectioned: Option<Pairing>,
     /// How rotation differs between layers.
     pub rotation: Rotation,
     /// The kind of all norms.
@@ -193,6 +195,7 @@ const LLAMA: Architecture = Architecture {
     stacks: Stacks::One,
     encodes: false,
     pairing: Pairing::Norm,
+    sectioned: None,
     rotation: Rotation::Same,
     norm: NormKind::Rms,
     weighing: Weighing::Always,
@@ -280,7 +283,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "granitehybrid", logit_scale: LogitScale::Divided, rotation: Rotation::IfFinetuned, ..LLAMA },
     Architecture { name: "deepseek2", router: (Gate::Softmax, false), ..LLAMA },
     Architecture { name: "chatglm", ..LLAMA },
-    Architecture { name: "glm4", sandwich: true, ..LLAMA },
+    Architecture { name: "glm4", sandwich: true, sectioned: Some(Pairing::Neox), ..LLAMA },
     Architecture {
         name: "glm4moe",
         norms: ["attn_norm", "post_attention_norm", "output_norm"],

@@ -63,9 +63,16 @@ pub(crate) fn of<B: Ops>(w: &mut Weights<'_, B>, arch: &Architecture, config: &C
             Some(base) => f64::from(base),
             None => base(&keys)?,
         };
-        rotations.window = Some(w.rope(plain(arch.pairing, base, dims)));
+        rotations.window = Some(w.rope(plain(pairing(&keys, arch)?, base, dims)));
     }
     Ok(rotations)
+}
+
+/// Which elements are paired: GLM-4V's files pair others than GLM-4's, and are told by the parts of positions.
+fn pairing(keys: &Keys<'_>, arch: &Architecture) -> Result<Pairing, Error> {
+    let sections = keys.per_layer("rope.dimension_sections", 2)?.unwrap_or_default();
+    let several = sections.len() == 2 && sections.iter().all(|&pairs| pairs > 0);
+    Ok(arch.sectioned.filter(|_| several).unwrap_or(arch.pairing))
 }
 
 /// `rope.freq_base`.
@@ -106,7 +113,7 @@ impl Source<'_> {
         if !(factor.is_finite() && factor > 0.0) {
             return Err(keys.bad("rope.scaling.factor", "a positive number", factor));
         }
-        let mut rope = plain(arch.pairing, base, dims);
+        let mut rope = plain(pairing(&keys, arch)?, base, dims);
         for (frequency, &factor) in rope.frequencies.iter_mut().zip(factors.unwrap_or_default()) {
             *frequency /= f64::from(factor);
         }
