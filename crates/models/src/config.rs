@@ -177,6 +177,10 @@ impl Config {
         let logit_scale = scale("logit_scale")?;
         let residual = match (arch.residual, keys.flag("use_parallel_residual")?) {
             (Residual::Sequential, Some(true)) => Residual::Parallel,
+            (Residual::ByNorm, _) if gguf.tensor(&format!("blk.0.{}.weight", arch.norms[1])).is_none() => {
+                Residual::Parallel
+            }
+            (Residual::ByNorm, _) => Residual::Sequential,
             (residual, _) => residual,
         };
         let causal = keys.flag(CAUSAL)?.unwrap_or(stack.prefix != ENCODER.prefix) && !arch.encodes;

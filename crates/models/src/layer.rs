@@ -100,7 +100,8 @@ impl<B: Ops> Layer<B> {
             layer.predict(at, own, &mut s.x);
         }
         match at.config.residual {
-            Residual::Sequential => {
+            // The other is one of two by now.
+            Residual::Sequential | Residual::ByNorm => {
                 if !self.mixers.is_empty() {
                     self.norm(at, s, Half::Mixer);
                     self.half(at, s, Half::Mixer);

@@ -13,6 +13,8 @@ pub enum Residual {
     Sequential,
     /// `x += mix(norm(x)) + ffn(norm(x))`, where the second norm may be the first.
     Parallel,
+    /// [`Residual::Parallel`] where the file lacks the second norm, otherwise [`Residual::Sequential`].
+    ByNorm,
     /// `x += norm(mix(x)); x += norm(ffn(x))`.
     Inside,
     /// `x = norm(x + mix(x)); x = norm(x + ffn(x))`: the original Transformer.
@@ -423,7 +425,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         router: (Gate::SparseMixer(0.02), false),
         ..NEOX
     },
-    Architecture { name: "stablelm", norm: NormKind::Layer, ..NEOX },
+    Architecture { name: "stablelm", norm: NormKind::Layer, residual: Residual::ByNorm, ..NEOX },
     Architecture {
         name: "dbrx",
         norm: NormKind::Layer,
