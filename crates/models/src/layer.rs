@@ -32,6 +32,8 @@ pub(crate) struct Layer<B: Ops> {
     streams: Option<streams::Layer<B>>,
     /// On the stream, at last.
     scale: f32,
+    /// After the first half, when its input has been added once more (Jina 2 for code).
+    again: Option<Normed<B>>, // [D]
     /// Once more, on what is added.
     sandwich: [Option<Normed<B>>; 2], // [D]
 }
@@ -79,6 +81,8 @@ impl<B: Ops> Layer<B> {
             Residual::Parallel if shared => [load(first)?, None],
             _ => [load(first)?, load(second)?],
         };
+        let twice = config.residual == Residual::After && w.has(&name("attn_norm_2.weight"));
+        let again = twice.then(|| Normed::load(w, &name("attn_norm_2"), norm)).transpose()?;
         let sandwich = match arch.sandwich {
             true => {
                 let mut load = |part: &str| Normed::load(w, &name(part), norm).map(Some);
@@ -91,7 +95,7 @@ impl<B: Ops> Layer<B> {
         let streams = config.streams.map(|dims| streams::Layer::load(w, config, dims, i)).transpose()?;
         let scale = w.numbers(&name("layer_output_scale.weight"), 1)?.map_or(1.0, |scale| scale[0]);
         let cross = config.encoder.is_some().then(|| Cross::load(w, arch, config, i)).transpose()?;
-        Ok(Layer { mixers, cross, ffn, per_layer, laurel, streams, scale, norms, sandwich })
+        Ok(Layer { mixers, cross, ffn, per_layer, laurel, streams, scale, norms, again, sandwich })
     }
 
     /// Runs the layer on the stream in the scratch.
@@ -151,6 +155,10 @@ impl<B: Ops> Layer<B> {
                         norm.within(at.ops, &mut s.x);
                     }
                     if let Half::Mixer = half {
+                        if let Some(again) = &self.again {
+                            at.ops.add(&mut s.x, &s.h);
+                            again.within(at.ops, &mut s.x);
+                        }
                         at.tap("ffn_inp", &s.x);
                     }
                 }
