@@ -2,10 +2,10 @@
 
     python tools/goldens/variations.py FIXTURES > crates/candor/tests/goldens/variations.json
 
-FIXTURES is the folder with `arch/`. Needs llama-cpp-python (made with 0.3.36), gguf (0.19.0) and numpy. Each variation says which keys
-are set (under the architecture's name) and which, or which tensors, are left out; where there are more experts than before, they are the same ones
-again. `last` is the last token's logits, of which every eighth is kept, or
-the last token's vector where the model is an encoder.
+FIXTURES is the folder with `arch/`. Needs llama-cpp-python (made with 0.3.36), gguf (0.19.0) and numpy. Each variation
+says which keys are set (under the architecture's name) and which, or which tensors, are left out; where there are more
+experts than before, they are the same ones again. A tensor may be there once more, as another (`copied`). `last`
+is the last token's logits, of which every eighth is kept, or the last token's vector where the model is an encoder.
 """
 import json
 import sys
@@ -34,12 +34,14 @@ VARIATIONS = [
     ("llama4", {"expert_count": 128}, []),
     ("glm4", {"rope.dimension_sections": [2, 1, 1, 0]}, []),
     ("stablelm", {}, ["blk.0.ffn_norm", "blk.1.ffn_norm", "blk.2.ffn_norm"]),
+    ("jina-bert-v2", {}, []),
 ]
-ENCODERS = ["modernbert", "nomic-bert"]
+COPIED = {"jina-bert-v2": ("attn_output_norm", "attn_norm_2")}
+ENCODERS = ["modernbert", "nomic-bert", "jina-bert-v2"]
 
 
-def varied(source, path, changed, left_out):
-    reader = gguf.GGUFReader(source)
+def varied(fixture, path, changed, left_out):
+    reader = gguf.GGUFReader(f"{sys.argv[1]}/arch/{fixture}/model.gguf")
     arch = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(path, arch)
     changed = {f"{arch}.{key}": value for key, value in changed.items()}
@@ -48,7 +50,13 @@ def varied(source, path, changed, left_out):
         if not name.startswith("GGUF.") and name != "general.architecture" and name not in names:
             kinds = field.types
             writer.add_key_value(name, field.contents(), kinds[0], sub_type=kinds[-1] if len(kinds) > 1 else None)
-    add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, list: writer.add_array}
+    add = {
+        bool: writer.add_bool,
+        int: writer.add_uint32,
+        float: writer.add_float32,
+        str: writer.add_string,
+        list: writer.add_array,
+    }
     for name, value in changed.items():
         add[type(value)](name, value)
     experts = changed.get(f"{arch}.expert_count")
@@ -58,7 +66,9 @@ def varied(source, path, changed, left_out):
             continue
         if experts and ("_exps." in tensor.name or "ffn_gate_inp." in tensor.name):
             data = np.tile(data, (experts // len(data),) + (1,) * (data.ndim - 1))
-        writer.add_tensor(tensor.name, data, raw_dtype=tensor.tensor_type)
+        old, new = COPIED.get(fixture, ("", ""))
+        for name in [tensor.name] + [tensor.name.replace(f".{old}.", f".{new}.")] * (f".{old}." in tensor.name):
+            writer.add_tensor(name, data, raw_dtype=tensor.tensor_type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -93,7 +103,8 @@ ids = [1] + [3 + 37 * i % 500 for i in range(1, TOKENS)]
 out = {"program": "llama-cpp-python 0.3.36", "tokens": ids, "variations": []}
 for fixture, changed, left_out in VARIATIONS:
     with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
-        varied(f"{sys.argv[1]}/arch/{fixture}/model.gguf", file.name, changed, left_out)
+        varied(fixture, file.name, changed, left_out)
         row = [float(f"{x:.9g}") for x in last(file.name, ids, fixture in ENCODERS)]
-    out["variations"].append({"fixture": fixture, "set": changed, "left_out": left_out, "last": row})
+    case = {"fixture": fixture, "set": changed, "left_out": left_out, "copied": COPIED.get(fixture), "last": row}
+    out["variations"].append(case)
 json.dump(out, sys.stdout)

@@ -10,8 +10,8 @@ use serde_json::Value as Json;
 
 const DEVICES: [Device; 2] = [Device::Reference, Device::Cpu];
 
-/// The fixture with some keys set and some left out, or nothing where there are no fixtures.
-fn varied(fixture: &str, set: &Json, left_out: &[&str]) -> Option<Gguf> {
+/// The fixture with some keys set and some left out, and a tensor under another name once more, or nothing where there are no fixtures.
+fn varied(fixture: &str, set: &Json, left_out: &[&str], copied: Option<&[Json]>) -> Option<Gguf> {
     let file = Gguf::open(fixtures()?.join("arch").join(fixture).join("model.gguf")).unwrap();
     let arch = file.metadata().str("general.architecture").unwrap().unwrap();
     let key = |rest: &str| format!("{arch}.{rest}");
@@ -41,6 +41,12 @@ fn varied(fixture: &str, set: &Json, left_out: &[&str]) -> Option<Gguf> {
         if let (Some(experts), Some(count)) = (experts.filter(|_| of_experts), shape.last_mut()) {
             bytes = bytes.repeat((experts / *count) as usize);
             *count = experts;
+        }
+        if let Some([Json::String(old), Json::String(new)]) = copied {
+            let name = info.name.replace(&format!(".{old}."), &format!(".{new}."));
+            if name != info.name {
+                writer.tensor(&name, info.format, &shape, bytes.clone()).unwrap();
+            }
         }
         writer.tensor(&info.name, info.format, &shape, bytes).unwrap();
     }
@@ -75,8 +81,9 @@ fn variations_give_what_llama_cpp_gives() {
             case["left_out"].as_array().unwrap().iter().map(|key| key.as_str().unwrap()).collect();
         let expected: Vec<f32> = case["last"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
         let name = format!("{fixture} with {} without {left_out:?}", case["set"]);
+        let copied = case["copied"].as_array().map(Vec::as_slice);
         for device in DEVICES {
-            let Some(gguf) = varied(fixture, &case["set"], &left_out) else { return };
+            let Some(gguf) = varied(fixture, &case["set"], &left_out, copied) else { return };
             let error = nmse(&last(&open(gguf, device).unwrap(), &tokens), &expected);
             println!("{name} {device:?}: NMSE {error:.1e}");
             // llama.cpp's GELU is a table of halves.
@@ -110,7 +117,7 @@ fn variations_that_are_not_computed_are_refused_by_name() {
         ("llama", r#"{}"#, "blk.1.ffn_gate", "tensor blk.1.ffn_gate.weight is missing"),
     ];
     for (fixture, set, left_out, message) in cases {
-        let Some(gguf) = varied(fixture, &serde_json::from_str(set).unwrap(), &[left_out]) else { return };
+        let Some(gguf) = varied(fixture, &serde_json::from_str(set).unwrap(), &[left_out], None) else { return };
         let error = open(gguf, Device::Cpu).err().unwrap_or_else(|| panic!("{fixture} {set} runs"));
         assert!(error.to_string().contains(message), "{fixture}: {error}");
     }
@@ -119,6 +126,6 @@ fn variations_that_are_not_computed_are_refused_by_name() {
 /// The first files of Gemma 2 do not say how far its layers look back.
 #[test]
 fn an_old_gemma_2_has_its_window() {
-    let Some(gguf) = varied("gemma2", &serde_json::json!({}), &["attention.sliding_window"]) else { return };
+    let Some(gguf) = varied("gemma2", &serde_json::json!({}), &["attention.sliding_window"], None) else { return };
     assert_eq!(open(gguf, Device::Cpu).unwrap().config().window, Some(4096));
 }
