@@ -2,7 +2,7 @@
 //! share.
 
 use candor::{Batching, Device, LoadOptions, Model, Sequences, Session, SessionOptions, gguf::Gguf, ops::KvFormat};
-use candor_testing::{Tiny, fixtures, has_gpu, nmse};
+use candor_testing::{Tiny, fixtures, nmse};
 
 /// Windows whose caches are rings at this length, states, states beside attention, latents; a text that is answered.
 const MODELS: [&str; 7] = ["gemma3", "cohere2-swa8", "rwkv7", "mamba2", "qwen3next", "deepseek2-v3", "t5-gated"];
@@ -90,7 +90,7 @@ fn forks_go_on_as_if_they_were_alone() {
 #[test]
 fn forks_on_a_gpu_go_on_as_if_they_were_alone() {
     use candor::{GpuLayers, Offload};
-    if !has_gpu(candor::gpu::adapters().len()) {
+    if !candor_testing::has_gpu(candor::gpu::adapters().len()) {
         return;
     }
     let on = |layers| {

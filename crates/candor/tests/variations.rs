@@ -105,8 +105,18 @@ fn variations_that_are_not_computed_are_refused_by_name() {
             "",
             "metadata key gpt-oss.rope.freq_base_swa: expected what rope.freq_base is, got 500",
         ),
-        ("gemma3", r#"{"attention.causal": false}"#, "", "gemma3.attention.causal: no with windows is not supported"),
-        ("lfm2", r#"{"attention.causal": false}"#, "", "lfm2.attention.causal: no with convolutions is not supported"),
+        (
+            "gemma3",
+            r#"{"attention.causal": false}"#,
+            "",
+            "gemma3.attention.causal: false is not supported where layers have windows",
+        ),
+        (
+            "lfm2",
+            r#"{"attention.causal": false}"#,
+            "",
+            "lfm2.attention.causal: false is not supported where layers have convolutions",
+        ),
         (
             "deepseek2-v3",
             r#"{"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}"#,

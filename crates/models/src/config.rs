@@ -234,7 +234,10 @@ impl Config {
         (config.masks, config.window) = masks::masks(keys, arch, layers)?;
         if !causal && !arch.encodes && config.window.is_some() {
             // Whether they lie before a token or around it differs between models.
-            return Err(Error::Unsupported(format!("{}: no with windows is not supported", keys.name(CAUSAL))));
+            return Err(Error::Unsupported(format!(
+                "{}: false is not supported where layers have windows",
+                keys.name(CAUSAL)
+            )));
         }
         config.owners = masks::owners(keys, &config.masks)?;
         for i in 0..layers {

@@ -49,7 +49,7 @@ impl Dims {
         }
         if config.gives == Gives::Embeddings {
             let key = keys.name("attention.causal");
-            return Err(Error::Unsupported(format!("{key}: no with convolutions is not supported")));
+            return Err(Error::Unsupported(format!("{key}: false is not supported where layers have convolutions")));
         }
         Ok(Some(Dims { dim: config.dim, taps: keys.positive("shortconv.l_cache")? }))
     }
