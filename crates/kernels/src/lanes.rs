@@ -15,7 +15,7 @@ const ROUNDER: f32 = 12_582_912.0;
 /// The black box keeps the tree out of the loop before it: seeing both, the compiler (1.95) cuts the lanes into the
 /// pairs of the tree, at half the speed.
 #[inline(always)]
-fn tree(lanes: [f32; WIDTH]) -> f32 {
+pub fn tree(lanes: [f32; WIDTH]) -> f32 {
     let lanes = std::hint::black_box(lanes);
     crate::order::tree(std::array::from_fn(|i| lanes[i] + lanes[i + 8]))
 }
@@ -183,27 +183,26 @@ pub fn mul(x: &mut [f32], y: &[f32]) {
     }
 }
 
+/// ln 2 in two parts, the first with so few bits that the whole numbers of an exponent times it are exact.
+pub const LN2_HIGH: f32 = 0.693_359_4;
+pub const LN2_LOW: f32 = -2.121_944_4e-4;
+/// What `(e^r - 1 - r) / r^2` is, the highest power first.
+pub const POLYNOMIAL: [f32; 6] = [1.987_569_2e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
+
 /// `e^x` within 1.5 units in the last place, without branches: NaN stays, overflow is infinite, deep negatives are 0.
 ///
 /// `x = n ln 2 + r`, `e^r` by the polynomial of Cephes' expf (Moshier), `2^n` in two factors so that both ends of the
 /// range come out right.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
-    // ln 2 in two parts, the first with so few bits that n times it is exact.
-    const LN2_HIGH: f32 = 0.693_359_4;
-    const LN2_LOW: f32 = -2.121_944_4e-4;
     // Selects, not min and max: these would drop a NaN.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
     let shifted = x * std::f32::consts::LOG2_E + ROUNDER;
     let n = shifted - ROUNDER;
     let r = x - n * LN2_HIGH - n * LN2_LOW;
-    let p = 1.987_569_2e-4;
-    let p = p * r + 1.398_2e-3;
-    let p = p * r + 8.333_452e-3;
-    let p = p * r + 4.166_579_6e-2;
-    let p = p * r + 1.666_666_5e-1;
-    let p = p * r + 0.5;
+    let [p, rest @ ..] = POLYNOMIAL;
+    let p = rest.into_iter().fold(p, |p, factor| p * r + factor);
     let p = p * (r * r) + r + 1.0;
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32);
     let half = n >> 1;

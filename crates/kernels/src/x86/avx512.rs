@@ -6,6 +6,7 @@
 )]
 
 mod attention;
+mod exp;
 mod float;
 mod float_loops;
 mod panel;

@@ -29,7 +29,7 @@ compile! {
     axpy_f16(out: &mut [f32], a: f32, x: &[u16]) = lanes::axpy_f16(out, a, x, |halves| widen(halves));
     scale(out: &mut [f32], a: f32) = lanes::scale(out, a);
     max(x: &[f32]) -> f32 = lanes::max(x);
-    exp_sum(x: &mut [f32], max: f32) -> f32 = lanes::exp_sum(x, max);
+    exp_sum(x: &mut [f32], max: f32) -> f32 = super::exp::exp_sum(x, max);
     rms_norm(out: &mut [f32], x: &[f32], w: &[f32], eps: f32) = lanes::rms_norm(out, x, w, eps);
     silu(x: &mut [f32]) = lanes::silu(x);
     swiglu(gate: &mut [f32], up: &[f32]) = lanes::swiglu(gate, up);
