@@ -111,7 +111,8 @@ unsafe fn tile<W: Wide, S: Source<W>, const Q: usize, const N: usize>(p: Product
     }
 }
 
-/// `Q` queries by all groups: `N` at a time, then `M`, then one. `N` and `M` are even or 1.
+/// `Q` queries by all groups: `N` at a time, then `M`, then one. `N` and `M` are even or 1, or anything where
+/// groups have no scales.
 ///
 /// # Safety
 /// As [`tile`].
