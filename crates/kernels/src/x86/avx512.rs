@@ -13,10 +13,13 @@ mod panel;
 mod panels;
 mod probe;
 mod quantize;
+mod quarters;
 mod registers;
 mod row;
 mod row_codebooks;
 mod row_formats;
+mod row_scales;
+mod row_several;
 pub(super) mod transpose;
 mod vnni;
 

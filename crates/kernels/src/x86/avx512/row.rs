@@ -1,25 +1,26 @@
 //! Few input rows: weight rows are read and unpacked once in the file's layout, two of them side by side in a register. The lower
-//! eight lanes belong to the first row, the upper eight to the second, lane = block. One input meets four rows at a time, two
-//! and three inputs meet two.
+//! eight lanes belong to the first row, the upper eight to the second, lane = block. One input meets four rows at a time
+//! (formats of nibbles, Q4_K and Q5_K as `quarters` has them), two and three inputs meet two (`row_several`).
 //!
 //! Blocks are summed in the order of `crate::order`, so the bits are those of every other table.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
 
+use super::quarters;
 use super::registers::{load_quants, store_ps};
+use super::row_scales::ScalesMinima;
+use crate::Q8Row;
 use crate::order::SEGMENT;
 use crate::weights::{Minima, row};
-use crate::x86::avx2::fold::tree;
 use crate::x86::avx2::format::{GROUP, Group, Quant};
 use crate::x86::avx2::panel::Panel;
 use crate::x86::avx2::registers::{load_i16, load_ps};
 use crate::x86::avx2::rows::{half_sums, padded, whole_sums};
-use crate::{OutTile, Q8Row};
 
 /// Bytes that prefetches run ahead.
 const AHEAD: usize = 2048;
-const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
+pub const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 
 /// A format whose rows can be taken as they lie in the file.
 ///
@@ -29,6 +30,8 @@ pub trait Row: Quant {
     const SIXTEENFOLD: u16 = 0;
     /// One input meets rows in registers of 512 bits; otherwise by AVX2's rows, whose bits are the same.
     const WIDE: bool = true;
+    /// Bits of a weight, if one input meets four rows as [`quarters`](Row::quarters) has them.
+    const QUARTERS: Option<u32> = None;
 
     /// 256 weights in order, not yet reduced by the panel's `OFFSET`.
     ///
@@ -44,6 +47,16 @@ pub trait Row: Quant {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     unsafe fn nibbles(_: &Self::Group) -> [__m512i; 2] {
         [_mm512_setzero_si512(); 2]
+    }
+
+    /// 256 weights, not yet reduced, if there are `QUARTERS`: `[e][h]` has half `h` of block `2 * q + e` in its quarter `q`.
+    ///
+    /// # Safety
+    /// As `quants`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    unsafe fn quarters(_: &Self::Group) -> [[__m512i; 2]; 2] {
+        [[_mm512_setzero_si512(); 2]; 2]
     }
 
     /// What the sums of eight blocks of both rows are to be multiplied with.
@@ -62,13 +75,14 @@ pub trait Row: Quant {
         [_mm512_setzero_ps(); 2]
     }
 
-    /// What `scales` and `minima` say of the first two of four rows, and of the last two.
+    /// What `scales` and `minima` say of the first two of four rows, and of the last two; in the order of
+    /// [`super::quarters`], if there are `QUARTERS`.
     ///
     /// # Safety
     /// As `quants`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-    unsafe fn scales_minima([a, b, c, d]: [&Self::Group; 4]) -> [(__m512, [__m512; 2]); 2] {
+    unsafe fn scales_minima([a, b, c, d]: [&Self::Group; 4]) -> [ScalesMinima; 2] {
         // SAFETY: this function has the features that both ask for.
         [[a, b], [c, d]].map(|w| unsafe { (Self::scales(w), Self::minima(w)) })
     }
@@ -148,6 +162,7 @@ fn dot<R: Row>(rows: [&[u8]; 4], x: Q8Row<'_>) -> [f32; 4] {
         }
         if end > whole {
             let live = (1u16 << scales_rest.len()) - 1;
+            let live = if R::QUARTERS.is_some() { quarters::lanes(live) } else { live | live << 8 };
             let (quants, scales, sums) = (padded(quants_rest), padded(scales_rest), padded(sums_rest));
             let mut ends = [R::Group::PADDING; 4];
             for (end, rest) in ends.iter_mut().zip(rests) {
@@ -155,15 +170,16 @@ fn dot<R: Row>(rows: [&[u8]; 4], x: Q8Row<'_>) -> [f32; 4] {
             }
             let next = four::<R>(lanes, ends.each_ref(), &quants, &scales, &sums);
             for (lanes, next) in lanes.iter_mut().zip(next) {
-                *lanes = _mm512_mask_mov_ps(*lanes, live | live << 8, next);
+                *lanes = _mm512_mask_mov_ps(*lanes, live, next);
             }
         }
-        let sums = trees(lanes);
+        let sums = if R::QUARTERS.is_some() { quarters::trees(lanes) } else { trees(lanes) };
         totals = if start == 0 { sums } else { _mm512_add_ps(totals, sums) };
     }
     let mut sums = [0.0; 16];
     store_ps(&mut sums, totals);
-    [sums[0], sums[4], sums[8], sums[12]]
+    let of_rows = if R::QUARTERS.is_some() { quarters::OF_ROWS } else { [0, 4, 8, 12] };
+    of_rows.map(|lane| sums[lane])
 }
 
 /// Sums of four rows' eight lanes in the order of `fold::tree`, each in a quarter of its own.
@@ -185,88 +201,19 @@ fn four<R: Row>(
     scales: &[f32; 8],
     sums: &[i16; 16],
 ) -> [__m512; 2] {
+    if let Some(bits) = R::QUARTERS {
+        return quarters::four::<R>([first, last], w, quants, scales, sums, bits);
+    }
     // SAFETY: this function has the features that `scales_minima` asks for.
     let [of_first, of_last] = unsafe { R::scales_minima(w) };
     let [a, b, c, d] = w;
     [step::<R>(first, [a, b], of_first, quants, scales, sums), step::<R>(last, [c, d], of_last, quants, scales, sums)]
 }
 
-/// `out[t * stride + o] = w[o] . x[t]` for `outputs` weight rows.
-///
-/// [`rows`] of one input is a function of its own, since this one, of one input, is 4 % slower.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn several<R: Row, const T: usize>(
-    out: &mut OutTile<'_>,
-    outputs: usize,
-    (w, row_bytes): (&[u8], usize),
-    x: [Q8Row<'_>; T],
-) {
-    let (half, stride, out) = (outputs / 2, out.stride, &mut *out.values);
-    let row = |o: usize| row(w, row_bytes, o);
-    for o in 0..half {
-        for (t, sums) in dots::<R, T>([row(o), row(o + half)], x).into_iter().enumerate() {
-            [out[t * stride + o], out[t * stride + o + half]] = sums;
-        }
-    }
-    if half * 2 < outputs {
-        for (t, [sum, _]) in dots::<R, T>([row(half * 2); 2], x).into_iter().enumerate() {
-            out[t * stride + half * 2] = sum;
-        }
-    }
-}
-
-/// Inputs come after each other within the blocks of a group, so that these are unpacked once for all.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn dots<R: Row, const T: usize>(rows: [&[u8]; 2], x: [Q8Row<'_>; T]) -> [[f32; 2]; T] {
-    let quants = x.map(|x| x.quants.as_chunks::<GROUP>());
-    let scales = x.map(|x| x.scales.as_chunks::<8>());
-    let sums = x.map(|x| x.sums.as_chunks::<16>());
-    let whole = quants[0].0.len();
-    let count = whole + usize::from(!quants[0].1.is_empty());
-    let rows = rows.map(R::Group::split);
-    let groups = rows.map(|(groups, _)| &groups[..whole]);
-    // All are as long: said once, not checked for each.
-    let (quants_of, scales_of) =
-        (quants.map(|(whole_ones, _)| &whole_ones[..whole]), scales.map(|(all, _)| &all[..whole]));
-    let sums_of = sums.map(|(all, _)| &all[..whole]);
-    let mut totals = [[0.0; 2]; T];
-    for start in (0..count).step_by(SEGMENT_GROUPS) {
-        let end = count.min(start + SEGMENT_GROUPS);
-        let mut lanes = [_mm512_setzero_ps(); T];
-        for g in start..end.min(whole) {
-            let w = groups.map(|groups| &groups[g]);
-            w.iter().for_each(|w| prefetch(*w));
-            for t in 0..T {
-                lanes[t] = step::<R>(lanes[t], w, pair::<R>(w), &quants_of[t][g], &scales_of[t][g], &sums_of[t][g]);
-            }
-        }
-        if end > whole {
-            let live = (1u16 << scales[0].1.len()) - 1;
-            let mut ends = [R::Group::PADDING; 2];
-            for (end, (_, rest)) in ends.iter_mut().zip(rows) {
-                end.bytes()[..rest.len()].copy_from_slice(rest);
-            }
-            for t in 0..T {
-                let (quants, scales, sums) = (padded(quants[t].1), padded(scales[t].1), padded(sums[t].1));
-                let next = step::<R>(lanes[t], ends.each_ref(), pair::<R>(ends.each_ref()), &quants, &scales, &sums);
-                lanes[t] = _mm512_mask_mov_ps(lanes[t], live | live << 8, next);
-            }
-        }
-        for (totals, lanes) in totals.iter_mut().zip(lanes) {
-            let sums = [tree(_mm512_castps512_ps256(lanes)), tree(_mm512_extractf32x8_ps::<1>(lanes))];
-            for (total, sum) in totals.iter_mut().zip(sums) {
-                *total = if start == 0 { sum } else { *total + sum };
-            }
-        }
-    }
-    totals
-}
-
 /// The scales and minima of two rows.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn pair<R: Row>(w: [&R::Group; 2]) -> (__m512, [__m512; 2]) {
+pub fn pair<R: Row>(w: [&R::Group; 2]) -> ScalesMinima {
     // SAFETY: this function has the features that both ask for.
     unsafe { (R::scales(w), R::minima(w)) }
 }
@@ -274,10 +221,10 @@ fn pair<R: Row>(w: [&R::Group; 2]) -> (__m512, [__m512; 2]) {
 /// Adds eight blocks of both rows to their lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn step<R: Row>(
+pub fn step<R: Row>(
     lanes: __m512,
     w: [&R::Group; 2],
-    (scale, minima): (__m512, [__m512; 2]),
+    (scale, minima): ScalesMinima,
     quants: &[i8; GROUP],
     scales: &[f32; 8],
     sums: &[i16; 16],
@@ -386,7 +333,7 @@ pub fn both([a, b]: [__m256; 2]) -> __m512 {
 /// Asks for the bytes [`AHEAD`] of a group.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn prefetch<G>(group: &G) {
+pub fn prefetch<G>(group: &G) {
     let ahead = std::ptr::from_ref(group).cast::<i8>().wrapping_add(AHEAD);
     for line in 0..size_of::<G>().div_ceil(64) {
         // An address that is not there does nothing.

@@ -2,8 +2,10 @@
 
 use std::arch::x86_64::*;
 
+use super::quarters;
 use super::registers::load_512;
 use super::row::{Row, both as join};
+use super::row_scales::*;
 use crate::weights::IQ4_VALUES;
 use crate::x86::avx2::fold::negated;
 use crate::x86::avx2::format::Quant;
@@ -75,15 +77,6 @@ fn paired<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> __m512i {
     _mm512_ternarylogic_epi32::<SELECT>(_mm512_set1_epi8(15), low, high)
 }
 
-/// The scales of eight blocks of 18 bytes.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn scales_18(w: &[u8; 144]) -> __m256 {
-    let order = _mm512_castsi128_si512(_mm_setr_epi16(0, 9, 18, 27, 36, 45, 54, 63));
-    let words = _mm512_permutex2var_epi16(load_512(w, 0), order, load_512(w, 64));
-    _mm256_cvtph_ps(_mm512_castsi512_si128(words))
-}
-
 /// The 32 fifth bits at `at` and those `stride` later, as a mask of two blocks.
 #[inline]
 fn fifth_bits<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> u64 {
@@ -91,14 +84,39 @@ fn fifth_bits<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> u64 {
     bits(at) | bits(at + stride) << 32
 }
 
+/// Elements `i` of blocks of 16 bytes of nibbles.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn low_nibbles(bytes: __m512i) -> __m512i {
+    _mm512_and_si512(bytes, _mm512_set1_epi8(15))
+}
+
+/// Elements `i + 16`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn high_nibbles(bytes: __m512i) -> __m512i {
+    low_nibbles(_mm512_srli_epi16::<4>(bytes))
+}
+
+/// Eight blocks of 16 bytes of nibbles, element `i` low and element `i + 16` high, in quarters.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn nibble_quarters<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> [[__m512i; 2]; 2] {
+    [0, 1].map(|e| {
+        let bytes = join_quarters([0, 2, 4, 6].map(|j| load_128(w, at + (j + e) * stride)));
+        [low_nibbles(bytes), high_nibbles(bytes)]
+    })
+}
+
 /// A row of a format: how its quants are unpacked, its scales, and what else it has.
 macro_rules! row {
     (
-        $format:ident, $w:ident: $(sixteenfold $lanes:expr;)? quants $i:ident => $quants:expr;
+        $format:ident, $w:ident: $(sixteenfold $lanes:expr;)? $(bits $bits:expr;)? quants $i:ident => $quants:expr;
         $($part:ident($both:ident): $type:ty => $body:expr;)*
     ) => {
         impl Row for $format {
             $(const SIXTEENFOLD: u16 = $lanes;)?
+            $(const QUARTERS: Option<u32> = Some($bits);)?
 
             #[inline]
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
@@ -117,6 +135,7 @@ macro_rules! row {
             })*
         }
     };
+    (argument quarters) => { &<Self as Quant>::Group };
     (argument factors) => { &<Self as Quant>::Group };
     (argument floats) => { __m128i };
     (argument nibbles) => { &<Self as Quant>::Group };
@@ -126,16 +145,22 @@ macro_rules! row {
 
 row! { Q4_0, w:
     sixteenfold 0xf0f0;
+    bits 4;
     quants i => nibbles_in_place(w, i * 36 + 2, 18);
     nibbles(w): [__m512i; 2] => [paired(w, 2, 18), paired(w, 74, 18)];
+    quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 2, 18);
     scales(both): __m512 => join(both.map(|w| scales_18(w)));
+    scales_minima(four): [ScalesMinima; 2] => without_minima(scales_18_of_four(four));
 }
 
 row! { Q4_1, w:
     sixteenfold 0xf0f0;
+    bits 4;
     quants i => nibbles_in_place(w, i * 40 + 4, 20);
     nibbles(w): [__m512i; 2] => [paired(w, 4, 20), paired(w, 84, 20)];
+    quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 4, 20);
     scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 20)));
+    scales_minima(four): [ScalesMinima; 2] => scales_minima_20(four);
     minima(both): [__m512; 2] => [join(both.map(|w| negated(halves_at(w, 2, 20)))); 2];
 }
 
@@ -181,13 +206,21 @@ fn look_up(nibbles: __m512i) -> __m512i {
 }
 
 row! { Iq4Nl, w:
+    bits 8;
     quants i => look_up(nibbles(w, i * 36 + 2, 18));
+    quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 2, 18).map(|halves| halves.map(|x| look_up(x)));
     scales(both): __m512 => join(both.map(|w| scales_18(w)));
+    scales_minima(four): [ScalesMinima; 2] => without_minima(scales_18_of_four(four));
 }
 
 row! { Iq4Xs, w:
+    bits 8;
     quants i => look_up(nibbles(w, i * 32 + 8, 16));
+    quarters(w): [[__m512i; 2]; 2] => {
+        quarters::halves(load_512(w, 8), load_512(w, 72)).map(|x| [look_up(low_nibbles(x)), look_up(high_nibbles(x))])
+    };
     scales(both): __m512 => join(both.map(|w| scales_xs(w)));
+    scales_minima(four): [ScalesMinima; 2] => without_minima(scales_xs_of_four(four));
 }
 
 /// The 4-bit floats that nibbles stand for, raised.
@@ -198,8 +231,11 @@ fn look_up_fp4(nibbles: __m512i) -> __m512i {
 }
 
 row! { Mxfp4, w:
+    bits 5;
     quants i => look_up_fp4(nibbles(w, i * 34 + 1, 17));
+    quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 1, 17).map(|halves| halves.map(|x| look_up_fp4(x)));
     scales(both): __m512 => join(both.map(|w| half_powers(w)));
+    scales_minima(four): [ScalesMinima; 2] => without_minima(half_powers_of_four(four));
 }
 
 row! { Nvfp4, w:
@@ -244,76 +280,22 @@ row! { Q3K, w:
     factors(w): __m128i => k_halves::factors_3(w);
 }
 
-/// Scales and minima of eight blocks of two rows, from blocks of 256 that begin with d, dmin and 12 packed bytes; the
-/// bytes as AVX2's `scales_minima` takes them apart.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn scales_minima<const N: usize>([a, b]: [&[u8; N]; 2]) -> [__m512; 2] {
-    const LOW6: i32 = 0x3f3f_3f3f;
-    const LOW4: i32 = 0x0f0f_0f0f;
-    const UPPER: i32 = 0x3030_3030;
-    let heads = _mm256_set_m128i(load_128(b, 0), load_128(a, 0));
-    let low = _mm256_shuffle_epi32::<0b11_10_11_01>(heads);
-    let low = _mm256_srlv_epi32(low, _mm256_setr_epi32(0, 0, 0, 4, 0, 0, 0, 4));
-    let high = _mm256_srli_epi32::<2>(_mm256_shuffle_epi32::<0b10_10_01_01>(heads));
-    let packed = _mm256_or_si256(
-        _mm256_and_si256(low, _mm256_setr_epi32(LOW6, LOW4, LOW6, LOW4, LOW6, LOW4, LOW6, LOW4)),
-        _mm256_and_si256(high, _mm256_setr_epi32(0, UPPER, 0, UPPER, 0, UPPER, 0, UPPER)),
-    );
-    // Scales of both rows, then minima of both.
-    let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(packed);
-    let scales = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm256_castsi256_si128(packed)));
-    let minima = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm256_extracti128_si256::<1>(packed)));
-    // d, dmin and six more bytes of the first row, then of the second.
-    let halves =
-        _mm256_cvtph_ps(_mm_unpacklo_epi64(_mm256_castsi256_si128(heads), _mm256_extracti128_si256::<1>(heads)));
-    let halves = _mm512_castps256_ps512(halves);
-    let d = _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4), halves);
-    let dmin = _mm512_permutexvar_ps(_mm512_setr_epi32(1, 1, 1, 1, 1, 1, 1, 1, 5, 5, 5, 5, 5, 5, 5, 5), halves);
-    [_mm512_mul_ps(d, scales), _mm512_mul_ps(dmin, minima)]
-}
-
-/// The same of four rows.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn scales_minima_4<const N: usize>(w: [&[u8; N]; 4]) -> [(__m512, [__m512; 2]); 2] {
-    const LOW6: i32 = 0x3f3f_3f3f;
-    const LOW4: i32 = 0x0f0f_0f0f;
-    const UPPER: i32 = 0x3030_3030;
-    let every = |a, b, c, d| _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d));
-    let [a, b, c, d] = w.map(|w| load_128(w, 0));
-    let heads = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(_mm256_set_m128i(b, a)), _mm256_set_m128i(d, c));
-    let low = _mm512_srlv_epi32(_mm512_shuffle_epi32::<0b11_10_11_01>(heads), every(0, 0, 0, 4));
-    let high = _mm512_srli_epi32::<2>(_mm512_shuffle_epi32::<0b10_10_01_01>(heads));
-    let packed = _mm512_or_si512(
-        _mm512_and_si512(low, every(LOW6, LOW4, LOW6, LOW4)),
-        _mm512_and_si512(high, every(0, UPPER, 0, UPPER)),
-    );
-    // Scales of two rows, minima of both, then of the other two.
-    let packed = _mm512_permutex_epi64::<0b11_01_10_00>(packed);
-    let floats = |bytes: __m128i| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
-    // d and dmin of each row.
-    let halves = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), heads);
-    let halves = _mm512_castps256_ps512(_mm256_cvtph_ps(_mm512_castsi512_si128(halves)));
-    let eights =
-        |a, b| _mm512_permutexvar_ps(_mm512_setr_epi32(a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b), halves);
-    let first = _mm512_mul_ps(eights(0, 2), floats(_mm512_castsi512_si128(packed)));
-    let first_minima = _mm512_mul_ps(eights(1, 3), floats(_mm512_extracti32x4_epi32::<1>(packed)));
-    let last = _mm512_mul_ps(eights(4, 6), floats(_mm512_extracti32x4_epi32::<2>(packed)));
-    let last_minima = _mm512_mul_ps(eights(5, 7), floats(_mm512_extracti32x4_epi32::<3>(packed)));
-    [(first, [first_minima; 2]), (last, [last_minima; 2])]
-}
-
 row! { Q4K, w:
     sixteenfold 0xff00;
+    bits 4;
     quants i => _mm512_and_si512(_mm512_broadcast_i64x4(load_256(w, 16 + i * 32)), bytes(0x0f, 0xf0));
     nibbles(w): [__m512i; 2] => [load_512(w, 16), load_512(w, 80)];
+    quarters(w): [[__m512i; 2]; 2] => {
+        let halves = quarters::halves(load_512(w, 16), load_512(w, 80));
+        [halves.map(|x| low_nibbles(x)), halves.map(|x| high_nibbles(x))]
+    };
     scales(both): __m512 => scales_minima(both)[0];
     minima(both): [__m512; 2] => [scales_minima(both)[1]; 2];
-    scales_minima(four): [(__m512, [__m512; 2]); 2] => scales_minima_4(four);
+    scales_minima(four): [ScalesMinima; 2] => scales_minima_4(four);
 }
 
 row! { Q5K, w:
+    bits 5;
     quants i => {
         let low = _mm512_and_si512(shifted(load_256(w, 48 + i * 32), 0, 4), _mm512_set1_epi8(15));
         // Bits 2 * i and 2 * i + 1 as the fifth ones; what comes from the neighbouring byte is masked.
@@ -324,9 +306,25 @@ row! { Q5K, w:
         // (fifth & 16) | low
         _mm512_ternarylogic_epi32::<0xf8>(low, fifth, _mm512_set1_epi8(16))
     };
+    quarters(w): [[__m512i; 2]; 2] => {
+        let halves = quarters::halves(load_512(w, 48), load_512(w, 112));
+        let fifths = [0, 16].map(|at| _mm512_broadcast_i32x4(load_128(w, 16 + at)));
+        let mut quarters = [halves; 2];
+        for e in 0..2 {
+            for h in 0..2 {
+                let low = if e == 0 { low_nibbles(halves[h]) } else { high_nibbles(halves[h]) };
+                // Bit 2 * q + e of quarter q as the fifth one; what comes from the neighbouring byte is masked.
+                let [a, b, c, d] = [0, 2, 4, 6].map(|bit| _mm_set1_epi32((4 - bit - e as i32) & 31));
+                let fifth = _mm512_rolv_epi32(fifths[h], join_quarters([a, b, c, d]));
+                // (fifth & 16) | low
+                quarters[e][h] = _mm512_ternarylogic_epi32::<0xf8>(low, fifth, _mm512_set1_epi8(16));
+            }
+        }
+        quarters
+    };
     scales(both): __m512 => scales_minima(both)[0];
     minima(both): [__m512; 2] => [scales_minima(both)[1]; 2];
-    scales_minima(four): [(__m512, [__m512; 2]); 2] => scales_minima_4(four);
+    scales_minima(four): [ScalesMinima; 2] => scales_minima_4(four);
 }
 
 row! { Q6K, w:

@@ -4,7 +4,8 @@
 use candor_quant::Format;
 
 use super::panels::panels;
-use super::row::{Row, rows, several};
+use super::row::{Row, rows};
+use super::row_several::several;
 use crate::codebook as books;
 use crate::shape::q8_rows;
 use crate::x86::avx2::{self, twos::Twos};

@@ -1,0 +1,178 @@
+//! Scales and minima of weight rows: of two as `row` wants them, of four in the order of `quarters`.
+
+use std::arch::x86_64::*;
+
+use super::quarters;
+use super::registers::load_512;
+use crate::x86::avx2::registers::load_128;
+
+/// Scales of two rows, and minima of both, that are to be subtracted.
+pub type ScalesMinima = (__m512, [__m512; 2]);
+
+/// Of formats without minima.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn without_minima(scales: [__m512; 2]) -> [ScalesMinima; 2] {
+    scales.map(|scales| (scales, [_mm512_setzero_ps(); 2]))
+}
+
+/// Four quarters.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn join_quarters([a, b, c, d]: [__m128i; 4]) -> __m512i {
+    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(_mm256_set_m128i(b, a)), _mm256_set_m128i(d, c))
+}
+
+/// The scales of eight blocks of 18 bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn scales_18(w: &[u8; 144]) -> __m256 {
+    let order = _mm512_castsi128_si512(_mm_setr_epi16(0, 9, 18, 27, 36, 45, 54, 63));
+    let words = _mm512_permutex2var_epi16(load_512(w, 0), order, load_512(w, 64));
+    _mm256_cvtph_ps(_mm512_castsi512_si128(words))
+}
+
+/// The same of four rows.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn scales_18_of_four([a, b, c, d]: [&[u8; 144]; 4]) -> [__m512; 2] {
+    [[a, b], [c, d]].map(|rows| quarters::of_rows(rows.map(|w| scales_18(w))))
+}
+
+/// Eight words each of two rows in the order of [`super::quarters`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn words_of_rows([a, b]: [__m512i; 2]) -> __m256i {
+    let both = _mm256_set_m128i(_mm512_castsi512_si128(b), _mm512_castsi512_si128(a));
+    _mm256_permutevar8x32_epi32(both, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
+}
+
+/// Scales and minima of four rows of blocks of 20 bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn scales_minima_20([a, b, c, d]: [&[u8; 160]; 4]) -> [ScalesMinima; 2] {
+    [[a, b], [c, d]].map(|rows| {
+        let [a, b] = rows.map(|w| {
+            let order = _mm512_castsi256_si512(_mm256_setr_epi32(0, 5, 10, 15, 16, 21, 26, 31));
+            _mm512_castsi512_si256(_mm512_permutex2var_epi32(load_512(w, 0), order, load_512(w, 80)))
+        });
+        // Scales of both, two of a row and two of the next, then minima.
+        let order = [0x0012_0010_0002_0000, 0x0016_0014_0006_0004, 0x001a_0018_000a_0008, 0x001e_001c_000e_000c];
+        let order = _mm512_castsi256_si512(_mm256_setr_epi64x(order[0], order[1], order[2], order[3]));
+        let order =
+            _mm512_inserti64x4::<1>(order, _mm256_add_epi16(_mm512_castsi512_si256(order), _mm256_set1_epi16(1)));
+        let halves = _mm512_permutexvar_epi16(order, _mm512_inserti64x4::<1>(_mm512_castsi256_si512(a), b));
+        let minima = _mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(halves));
+        let minima = _mm512_xor_ps(minima, _mm512_set1_ps(-0.0));
+        (_mm512_cvtph_ps(_mm512_castsi512_si256(halves)), [minima; 2])
+    })
+}
+
+/// Halves of the powers of two that blocks of 17 bytes begin with, of four rows; the two smallest are subnormal.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn half_powers_of_four([a, b, c, d]: [&[u8; 8 * 17]; 4]) -> [__m512; 2] {
+    [[a, b], [c, d]].map(|rows| {
+        let words = words_of_rows(rows.map(|w| {
+            let order = _mm512_castsi128_si512(_mm_setr_epi16(0, 8, 17, 25, 34, 42, 51, 59));
+            _mm512_permutex2var_epi16(load_512(w, 0), order, load_512(w, 64))
+        }));
+        // Blocks begin with the lower and with the upper byte of a word by turns.
+        let exponents = _mm512_srlv_epi32(_mm512_cvtepu16_epi32(words), _mm512_set1_epi64(8 << 32));
+        let exponents = _mm512_and_si512(exponents, _mm512_set1_epi32(0xff));
+        let one = _mm512_set1_epi32(1);
+        let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(exponents, one));
+        let subnormal = _mm512_cmple_epi32_mask(exponents, one);
+        _mm512_castsi512_ps(_mm512_mask_sllv_epi32(normal, subnormal, _mm512_set1_epi32(0x0020_0000), exponents))
+    })
+}
+
+/// Scales of four rows of IQ4_XS.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn scales_xs_of_four([a, b, c, d]: [&[u8; 136]; 4]) -> [__m512; 2] {
+    const SECOND: u16 = 0xcccc;
+    [[a, b], [c, d]].map(|[a, b]| {
+        let both = |of: fn(&[u8; 136]) -> i32| _mm512_mask_set1_epi32(_mm512_set1_epi32(of(a)), SECOND, of(b));
+        let low = both(|w| i32::from_le_bytes([w[4], w[5], w[6], w[7]]));
+        let high = both(|w| i32::from(u16::from_le_bytes([w[2], w[3]])) << 4);
+        let blocks = _mm512_setr_epi32(0, 1, 0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 6, 7);
+        let low = _mm512_and_si512(_mm512_srlv_epi32(low, _mm512_slli_epi32::<2>(blocks)), _mm512_set1_epi32(15));
+        let high = _mm512_srlv_epi32(high, _mm512_slli_epi32::<1>(blocks));
+        // (high & 0x30) | low
+        let factors = _mm512_ternarylogic_epi32::<0xf8>(low, high, _mm512_set1_epi32(0x30));
+        let factors = _mm512_cvtepi32_ps(_mm512_sub_epi32(factors, _mm512_set1_epi32(32)));
+        let d = _mm_cvtph_ps(_mm_unpacklo_epi16(load_128(a, 0), load_128(b, 0)));
+        let order = _mm512_setr_epi32(0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1);
+        _mm512_mul_ps(_mm512_permutexvar_ps(order, _mm512_castps128_ps512(d)), factors)
+    })
+}
+
+/// Scales and minima of eight blocks of two rows, from blocks of 256 that begin with d, dmin and 12 packed bytes; the
+/// bytes as AVX2's `scales_minima` takes them apart.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn scales_minima<const N: usize>([a, b]: [&[u8; N]; 2]) -> [__m512; 2] {
+    const LOW6: i32 = 0x3f3f_3f3f;
+    const LOW4: i32 = 0x0f0f_0f0f;
+    const UPPER: i32 = 0x3030_3030;
+    let heads = _mm256_set_m128i(load_128(b, 0), load_128(a, 0));
+    let low = _mm256_shuffle_epi32::<0b11_10_11_01>(heads);
+    let low = _mm256_srlv_epi32(low, _mm256_setr_epi32(0, 0, 0, 4, 0, 0, 0, 4));
+    let high = _mm256_srli_epi32::<2>(_mm256_shuffle_epi32::<0b10_10_01_01>(heads));
+    let packed = _mm256_or_si256(
+        _mm256_and_si256(low, _mm256_setr_epi32(LOW6, LOW4, LOW6, LOW4, LOW6, LOW4, LOW6, LOW4)),
+        _mm256_and_si256(high, _mm256_setr_epi32(0, UPPER, 0, UPPER, 0, UPPER, 0, UPPER)),
+    );
+    // Scales of both rows, then minima of both.
+    let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(packed);
+    let scales = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm256_castsi256_si128(packed)));
+    let minima = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm256_extracti128_si256::<1>(packed)));
+    // d, dmin and six more bytes of the first row, then of the second.
+    let halves =
+        _mm256_cvtph_ps(_mm_unpacklo_epi64(_mm256_castsi256_si128(heads), _mm256_extracti128_si256::<1>(heads)));
+    let halves = _mm512_castps256_ps512(halves);
+    let d = _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4), halves);
+    let dmin = _mm512_permutexvar_ps(_mm512_setr_epi32(1, 1, 1, 1, 1, 1, 1, 1, 5, 5, 5, 5, 5, 5, 5, 5), halves);
+    [_mm512_mul_ps(d, scales), _mm512_mul_ps(dmin, minima)]
+}
+
+/// The same of four rows.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn scales_minima_4<const N: usize>(w: [&[u8; N]; 4]) -> [(__m512, [__m512; 2]); 2] {
+    const LOW6: i32 = 0x3f3f_3f3f;
+    const LOW4: i32 = 0x0f0f_0f0f;
+    const UPPER: i32 = 0x3030_3030;
+    let every = |a, b, c, d| _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d));
+    let heads = join_quarters(w.map(|w| load_128(w, 0)));
+    let low = _mm512_srlv_epi32(_mm512_shuffle_epi32::<0b11_10_11_01>(heads), every(0, 0, 0, 4));
+    let high = _mm512_srli_epi32::<2>(_mm512_shuffle_epi32::<0b10_10_01_01>(heads));
+    let packed = _mm512_or_si512(
+        _mm512_and_si512(low, every(LOW6, LOW4, LOW6, LOW4)),
+        _mm512_and_si512(high, every(0, UPPER, 0, UPPER)),
+    );
+    // Two of a row, two of the next: scales of two rows, minima of both, then of the other two.
+    // Words 0 to 3 of a quarter are a row's scales, the others its minima.
+    let order = _mm512_set_epi64(
+        0x001f_0017_001e_0016,
+        0x001d_0015_001c_0014,
+        0x001b_0013_001a_0012,
+        0x0019_0011_0018_0010,
+        0x000f_0007_000e_0006,
+        0x000d_0005_000c_0004,
+        0x000b_0003_000a_0002,
+        0x0009_0001_0008_0000,
+    );
+    let packed = _mm512_permutexvar_epi16(order, packed);
+    let floats = |bytes: __m128i| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+    // d and dmin of each row.
+    let halves = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), heads);
+    let halves = _mm512_castps256_ps512(_mm256_cvtph_ps(_mm512_castsi512_si128(halves)));
+    let fours = |a, b| _mm512_permutexvar_ps(_mm512_broadcast_i32x4(_mm_setr_epi32(a, a, b, b)), halves);
+    let first = _mm512_mul_ps(fours(0, 2), floats(_mm512_castsi512_si128(packed)));
+    let first_minima = _mm512_mul_ps(fours(1, 3), floats(_mm512_extracti32x4_epi32::<1>(packed)));
+    let last = _mm512_mul_ps(fours(4, 6), floats(_mm512_extracti32x4_epi32::<2>(packed)));
+    let last_minima = _mm512_mul_ps(fours(5, 7), floats(_mm512_extracti32x4_epi32::<3>(packed)));
+    [(first, [first_minima; 2]), (last, [last_minima; 2])]
+}
