@@ -18,13 +18,13 @@ pub fn word_at<const N: usize>(w: &[u8; N], at: usize) -> u32 {
     u32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]])
 }
 
-/// Each byte as a float, times `d`.
+/// Each byte as a float, times lane `LANE` of `d`.
 #[inline]
 #[target_feature(enable = "neon")]
-pub fn times_bytes(d: float32x4_t, bytes: uint8x8_t) -> Eight {
+pub fn times_bytes<const LANE: i32>(d: float32x4_t, bytes: uint8x8_t) -> Eight {
     let wide = vmovl_u8(bytes);
     let [low, high] = [vmovl_u16(vget_low_u16(wide)), vmovl_high_u16(wide)];
-    [vmulq_f32(d, vcvtq_f32_u32(low)), vmulq_f32(d, vcvtq_f32_u32(high))]
+    [vmulq_laneq_f32::<LANE>(vcvtq_f32_u32(low), d), vmulq_laneq_f32::<LANE>(vcvtq_f32_u32(high), d)]
 }
 
 /// Shifts bytes to the left, to the right where `by` is negative.
@@ -46,6 +46,13 @@ pub fn nibbles(bytes: uint8x16_t) -> [uint8x16_t; 2] {
 #[target_feature(enable = "neon")]
 pub fn join<const BITS: i32>(low: uint8x16_t, upper: uint8x16_t) -> uint8x16_t {
     vsliq_n_u8::<BITS>(low, upper)
+}
+
+/// The high nibble of each byte of `upper`, and below it that of `low`.
+#[inline]
+#[target_feature(enable = "neon")]
+pub fn join_high(upper: uint8x16_t, low: uint8x16_t) -> uint8x16_t {
+    vsriq_n_u8::<4>(upper, low)
 }
 
 /// What nibbles stand for: the weights of IQ4_NL and IQ4_XS, or of MXFP4.

@@ -6,7 +6,7 @@ use super::Neon;
 use super::fold::transpose;
 use super::instructions::{sdot, sdot_lane};
 use super::integer::{Dot, Integer, Tile};
-use super::panel::{QUADS, Quants};
+use super::panel::{Half, QUADS};
 use super::registers::load_i8;
 use crate::Kernels;
 
@@ -49,31 +49,43 @@ impl Integer for Dotprod {
 
     #[inline]
     #[target_feature(enable = "neon")]
-    unsafe fn sums<const H: usize, const T: usize>(w: &Quants, x: [&[i8; 32]; T]) -> [Tile<int32x4_t, T>; H] {
-        let mut sums = [[[vdupq_n_s32(0); QUADS]; T]; H];
-        for half in 0..2 {
-            let x = x.map(|x| load_i8(x, half * 16));
-            let sums = &mut sums[half % H];
+    unsafe fn sums<const H: usize, const T: usize>(
+        w: &[Half; H],
+        x: [&[i8; 32]; T],
+        first: usize,
+    ) -> Tile<int32x4_t, T> {
+        let mut sums = [[vdupq_n_s32(if H == 2 { Self::START } else { 0 }); QUADS]; T];
+        for half in 0..H {
+            let x = x.map(|x| load_i8(x, (first + half) * 16));
             // SAFETY: the caller has what `step` asks for.
             unsafe {
-                step::<0, T>(sums, &w[half], x);
-                step::<1, T>(sums, &w[half], x);
-                step::<2, T>(sums, &w[half], x);
-                step::<3, T>(sums, &w[half], x);
+                step::<0, T>(&mut sums, &w[half], x);
+                step::<1, T>(&mut sums, &w[half], x);
+                step::<2, T>(&mut sums, &w[half], x);
+                step::<3, T>(&mut sums, &w[half], x);
             }
         }
         sums
     }
+
+    /// Neoverse N1 subtracts floats four times as fast as it converts integers.
+    const START: i32 = START.to_bits() as i32;
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn float(sums: int32x4_t) -> float32x4_t {
+        vsubq_f32(vreinterpretq_f32_s32(sums), vdupq_n_f32(START))
+    }
 }
+
+/// 1.5 * 2^23. A whole number of less than 23 bits added to its bits gives the float that is greater by as much; the sums of a block,
+/// at most 32 * 128 * 127, have 20.
+const START: f32 = 12_582_912.0;
 
 /// Four columns of all rows times four activations of every input.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn step<const K: usize, const T: usize>(
-    sums: &mut Tile<int32x4_t, T>,
-    w: &[[[i8; 16]; 4]; QUADS],
-    x: [int8x16_t; T],
-) {
+unsafe fn step<const K: usize, const T: usize>(sums: &mut Tile<int32x4_t, T>, w: &Half, x: [int8x16_t; T]) {
     for q in 0..QUADS {
         let w = load_i8(&w[q][K], 0);
         for t in 0..T {

@@ -6,7 +6,7 @@ use std::arch::aarch64::*;
 use super::Dotprod;
 use super::instructions::smmla;
 use super::integer::{Integer, Tile};
-use super::panel::{QUADS, Quants};
+use super::panel::{Half, QUADS};
 use super::registers::load_i8;
 use crate::Kernels;
 use crate::order::SEGMENT_BLOCKS;
@@ -52,15 +52,19 @@ impl Integer for I8mm {
 
     #[inline]
     #[target_feature(enable = "neon")]
-    unsafe fn sums<const H: usize, const T: usize>(w: &Quants, x: [&[i8; 32]; T]) -> [Tile<int32x4_t, T>; H] {
-        let mut sums = [[[vdupq_n_s32(0); QUADS]; T]; H];
-        for half in 0..2 {
-            let sums = &mut sums[half % H];
+    unsafe fn sums<const H: usize, const T: usize>(
+        w: &[Half; H],
+        x: [&[i8; 32]; T],
+        first: usize,
+    ) -> Tile<int32x4_t, T> {
+        let mut sums = [[vdupq_n_s32(0); QUADS]; T];
+        for half in 0..H {
+            let at = (first + half) * 16;
             for q in 0..QUADS {
                 let w: [int8x16_t; 4] = std::array::from_fn(|k| load_i8(&w[half][q][k], 0));
                 for t in 0..T {
                     // The compiler sees that both places of a pair, and every four rows, zip the same.
-                    let x = zip(load_i8(x[t & !1], half * 16), load_i8(x[t | 1], half * 16));
+                    let x = zip(load_i8(x[t & !1], at), load_i8(x[t | 1], at));
                     for k in 0..2 {
                         // SAFETY: the caller has the matrix products.
                         sums[t][q] = unsafe { smmla(sums[t][q], x[k], w[t % 2 * 2 + k]) };

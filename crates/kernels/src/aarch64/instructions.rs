@@ -63,6 +63,14 @@ pub unsafe fn smmla(mut sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_
     sums
 }
 
+/// `word`, of which the compiler knows nothing but that it is in a general register: so it makes no vectors of two words' parts.
+#[inline(always)]
+pub fn scalar(mut word: u64) -> u64 {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {} */", inout(reg) word, options(pure, nomem, nostack, preserves_flags)) };
+    word
+}
+
 /// Asks for the cache line at `address`; one that is not there does nothing.
 #[inline]
 pub fn prefetch(address: *const u8) {

@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::panel::{QUADS, Quants};
+use super::panel::{Half, QUADS};
 use crate::order::SEGMENT_BLOCKS;
 
 /// Four numbers for each input of a tile and each four rows.
@@ -32,11 +32,29 @@ pub trait Integer {
     /// The processor has the instruction set.
     unsafe fn pack(rows: [int8x16_t; 4]) -> [int8x16_t; 4];
 
-    /// Exact sums of a block of 32 columns times each input: of each half for `H` = 2, of both together for `H` = 1.
+    /// `START`, or zero for less than a whole block, plus the exact sums of `H` halves of a block of 32 columns times each input,
+    /// together; half `first` comes first.
     ///
     /// # Safety
     /// The processor has the instruction set.
-    unsafe fn sums<const H: usize, const T: usize>(w: &Quants, x: [&[i8; 32]; T]) -> [Tile<int32x4_t, T>; H];
+    unsafe fn sums<const H: usize, const T: usize>(
+        w: &[Half; H],
+        x: [&[i8; 32]; T],
+        first: usize,
+    ) -> Tile<int32x4_t, T>;
+
+    /// What the sums of a whole block begin with, for [`Integer::float`].
+    const START: i32 = 0;
+
+    /// Sums of a whole block that began with [`Integer::START`], as floats.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn float(sums: int32x4_t) -> float32x4_t {
+        vcvtq_f32_s32(sums)
+    }
 
     /// What belongs to the rows of place `t` of a tile, from what belongs to four rows.
     ///

@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 
 use candor_quant::Format;
 
-use super::bits::{half_at, join, nibbles, shift, signed, times_bytes, word_at};
+use super::bits::{half_at, join, join_high, nibbles, shift, signed, times_bytes, word_at};
 use super::format::{Halves, Quant, Scales, ShiftedHalves};
 use super::registers::load_u8;
 
@@ -49,7 +49,7 @@ impl Quant<84> for Q2K {
         let [factors, minima] = nibbles(load_u8(w, 0));
         let dmin = half_at(w, 82);
         let halves = [vuzp1q_u8(minima, minima), vuzp2q_u8(minima, minima)];
-        let minima = halves.map(|minima| times_bytes(dmin, vget_low_u8(minima)));
+        let minima = halves.map(|minima| times_bytes::<0>(dmin, vget_low_u8(minima)));
         Scales { minima, ..with_factors(half_at(w, 80), vreinterpretq_s8_u8(factors)) }
     }
 }
@@ -94,11 +94,17 @@ impl Quant<210> for Q6K {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn quants(w: &[u8; 210], block: usize) -> [int8x16_t; 2] {
-        // Each half of 128 columns has 64 bytes of lower and 32 of upper bits.
+        // Each half of 128 columns has 64 bytes of lower and 32 of upper bits: four pairs in a byte, of which two, 4 bits apart,
+        // serve the low and the high nibbles of the same bytes.
         let (half, quarter) = (block / 4, block % 4);
-        let [a, b] = shifted(w, half * 64 + quarter % 2 * 32, quarter / 2 * 4);
-        let [upper_a, upper_b] = masked(shifted(w, 128 + half * 32, quarter * 2), 3);
-        signed([join::<4>(a, upper_a), join::<4>(b, upper_b)])
+        let lower = [0, 16].map(|at| load_u8(w, half * 64 + quarter % 2 * 32 + at));
+        let [upper_a, upper_b] = masked(shifted(w, 128 + half * 32, quarter % 2 * 2), 0x33);
+        let [a, b] = lower;
+        signed(if quarter < 2 {
+            [join::<4>(a, upper_a), join::<4>(b, upper_b)]
+        } else {
+            [join_high(upper_a, a), join_high(upper_b, b)]
+        })
     }
 
     #[inline]

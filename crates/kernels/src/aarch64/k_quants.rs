@@ -4,9 +4,9 @@ use std::arch::aarch64::*;
 
 use candor_quant::Format;
 
-use super::bits::{half_at, join, look_up, shift, signed, times_bytes, word_at};
+use super::bits::{half_at, join, join_high, look_up, shift, signed, times_bytes, word_at};
 use super::format::{Plain, Quant, Scales, Shifted};
-use super::registers::load_u8;
+use super::registers::{load_u8, widen_halves};
 use crate::weights::IQ4_VALUES;
 
 /// Scales and minima of a block of 256 that begins with d, dmin and 12 packed bytes.
@@ -21,9 +21,11 @@ fn scales_minima<const N: usize>(w: &[u8; N]) -> Scales {
     const UPPER: u32 = 0x3030_3030;
     let [scales, minima, lower] = [word_at(w, 4), word_at(w, 8), word_at(w, 12)];
     let eight = |first: u32, second: u32| vcreate_u8(u64::from(first) | u64::from(second) << 32);
+    // d and dmin; the other two are bytes of scales, which mean nothing as floats.
+    let both = widen_halves(std::array::from_fn(|i| u16::from_le_bytes([w[2 * i], w[2 * i + 1]])));
     Scales::shifted(
-        times_bytes(half_at(w, 0), eight(scales & LOW6, lower & LOW4 | scales >> 2 & UPPER)),
-        times_bytes(half_at(w, 2), eight(minima & LOW6, lower >> 4 & LOW4 | minima >> 2 & UPPER)),
+        times_bytes::<0>(both, eight(scales & LOW6, lower & LOW4 | scales >> 2 & UPPER)),
+        times_bytes::<1>(both, eight(minima & LOW6, lower >> 4 & LOW4 | minima >> 2 & UPPER)),
     )
 }
 
@@ -67,9 +69,18 @@ impl Quant<176> for Q5K {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn quants(w: &[u8; 176], block: usize) -> [int8x16_t; 2] {
-        let fifth = |at| vandq_u8(shift(load_u8(w, at), -(block as i8)), vdupq_n_u8(1));
-        let [a, b] = four_bits(w, 48, block);
-        signed([join::<4>(a, fifth(16)), join::<4>(b, fifth(32))])
+        // Fifth bits of block `block % 4` in the low and of the one four after it in the high nibble.
+        let fifth = |at| vandq_u8(shift(load_u8(w, at), -((block % 4) as i8)), vdupq_n_u8(0x11));
+        let at = 48 + block / 2 * 32;
+        signed([(at, fifth(16)), (at + 16, fifth(32))].map(|(at, fifth)| {
+            let bytes = load_u8(w, at);
+            match (block % 2, block / 4) {
+                (0, 0) => join::<4>(bytes, fifth),
+                (0, _) => vbslq_u8(vdupq_n_u8(0xf0), fifth, bytes),
+                (_, 0) => join::<4>(vshrq_n_u8::<4>(bytes), fifth),
+                (_, _) => join_high(fifth, bytes),
+            }
+        }))
     }
 
     #[inline]
@@ -97,16 +108,15 @@ impl Quant<136> for Iq4Xs {
     #[target_feature(enable = "neon")]
     unsafe fn scales(w: &[u8; 136]) -> Scales {
         let d = half_at(w, 0);
-        let low = vdupq_n_u32(word_at(w, 4));
-        let high = vdupq_n_u32(u32::from(u16::from_le_bytes([w[2], w[3]])) << 4);
-        let four = |first: i32| {
-            // Lane = block: 4 bits of `low` and 2 of `high` for each.
-            let block = vaddq_s32(vdupq_n_s32(first), vcombine_s32(vcreate_s32(1 << 32), vcreate_s32(3 << 32 | 2)));
-            let low = vandq_u32(vshlq_u32(low, vmulq_n_s32(block, -4)), vdupq_n_u32(15));
-            let high = vandq_u32(vshlq_u32(high, vmulq_n_s32(block, -2)), vdupq_n_u32(0x30));
-            let factor = vsubq_s32(vreinterpretq_s32_u32(vorrq_u32(low, high)), vdupq_n_s32(32));
-            vmulq_f32(d, vcvtq_f32_s32(factor))
-        };
-        Scales::plain([four(0), four(4)])
+        // Lane = block: 4 bits of `low`, and above them 2 of `high`.
+        let low = vcreate_u8(u64::from(word_at(w, 4)));
+        let low = vzip1_u8(vand_u8(low, vdup_n_u8(15)), vshr_n_u8::<4>(low));
+        let [first, second] = [w[2], w[3]].map(|bits| u64::from(bits) * 0x0101_0101);
+        let by = vcreate_s8(0xfafc_fe00_fafc_fe00);
+        let high = vand_u8(vshl_u8(vcreate_u8(first | second << 32), by), vdup_n_u8(3));
+        let factors = vsub_s8(vreinterpret_s8_u8(vsli_n_u8::<4>(low, high)), vdup_n_s8(32));
+        let wide = vmovl_s8(factors);
+        let four = |factors| vmulq_f32(d, vcvtq_f32_s32(factors));
+        Scales::plain([four(vmovl_s16(vget_low_s16(wide))), four(vmovl_high_s16(wide))])
     }
 }

@@ -8,15 +8,27 @@ use candor_quant::Format;
 
 use super::bits::{join, look_up, nibbles, signed, word_at};
 use super::format::{Eight, Plain, Quant, Scales, Shifted};
-use super::registers::{load_f32, load_u8, widen_halves};
+use super::instructions::scalar;
+use super::registers::{load_f32, load_u8};
 use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 
 /// Eight half-precision numbers `stride` bytes apart.
 #[inline]
 #[target_feature(enable = "neon")]
 fn halves_at<const N: usize>(w: &[u8; N], first: usize, stride: usize) -> Eight {
-    let at = |j: usize| u16::from_le_bytes([w[first + j * stride], w[first + j * stride + 1]]);
-    [widen_halves([at(0), at(1), at(2), at(3)]), widen_halves([at(4), at(5), at(6), at(7)])]
+    let (low, high) = (four_halves(w, first, stride), four_halves(w, first + 4 * stride, stride));
+    [vcvt_f32_f16(vcreate_f16(low)), vcvt_f32_f16(vcreate_f16(high))]
+}
+
+/// Four of them, put together in a general register, which leaves the vectors' pipes to products: loads of lanes take both.
+#[inline(always)]
+fn four_halves<const N: usize>(w: &[u8; N], first: usize, stride: usize) -> u64 {
+    let mut halves = 0;
+    for i in 0..4 {
+        let at = first + i * stride;
+        halves |= u64::from(u16::from_le_bytes([w[at], w[at + 1]])) << (16 * i);
+    }
+    scalar(halves)
 }
 
 #[inline]

@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 
 use super::fold::fold;
 use super::integer::{Dot, Integer, Tile};
-use super::panel::{QUADS, Quants};
+use super::panel::{Half, QUADS};
 use super::registers::load_i8;
 use crate::Kernels;
 
@@ -46,23 +46,25 @@ impl Integer for Neon {
 
     #[inline]
     #[target_feature(enable = "neon")]
-    unsafe fn sums<const H: usize, const T: usize>(w: &Quants, x: [&[i8; 32]; T]) -> [Tile<int32x4_t, T>; H] {
+    unsafe fn sums<const H: usize, const T: usize>(
+        w: &[Half; H],
+        x: [&[i8; 32]; T],
+        first: usize,
+    ) -> Tile<int32x4_t, T> {
         let zero = vdupq_n_s32(0);
-        let mut sums = [[[zero; QUADS]; T]; H];
+        let mut sums = [[zero; QUADS]; T];
         for q in 0..QUADS {
             for t in 0..T {
-                let mut rows = [[zero; 4]; H];
-                for half in 0..2 {
-                    let x = load_i8(x[t], half * 16);
+                let mut rows = [zero; 4];
+                for half in 0..H {
+                    let x = load_i8(x[t], (first + half) * 16);
                     for r in 0..4 {
                         let w = load_i8(&w[half][q][r], 0);
                         // SAFETY: the caller has what `dot` asks for.
-                        rows[half % H][r] = unsafe { Self::dot(rows[half % H][r], w, x) };
+                        rows[r] = unsafe { Self::dot(rows[r], w, x) };
                     }
                 }
-                for h in 0..H {
-                    sums[h][t][q] = fold(rows[h]);
-                }
+                sums[t][q] = fold(rows);
             }
         }
         sums

@@ -14,14 +14,14 @@ pub const ROWS: usize = QUADS * 4;
 /// Registers that hold a number for each row.
 pub const QUADS: usize = 2;
 
-/// Both halves of 32 columns: for each four rows the four registers that `Integer::pack` makes.
-pub type Quants = [[[[i8; 16]; 4]; QUADS]; 2];
+/// 16 columns: for each four rows the four registers that `Integer::pack` makes.
+pub type Half = [[[i8; 16]; 4]; QUADS];
 
 /// 32 columns of eight rows; what a format doesn't have is never read.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub struct Block {
-    pub quants: Quants,
+    pub quants: [Half; 2],
     pub scale: [[f32; 4]; QUADS],
     /// Of both halves.
     pub minima: [[[f32; 4]; QUADS]; 2],

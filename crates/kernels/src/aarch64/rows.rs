@@ -18,13 +18,14 @@ const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 
 /// `out[o] = w[o] . x`.
 ///
-/// Rows of the two halves of `w` alternate: two streams from memory are faster than one.
+/// Two rows go together, of the two halves of `w`, and share what is computed of activations; formats with factors have so many sums
+/// that a second row's would not stay in registers.
 ///
 /// # Safety
 /// The processor has `D`.
 #[target_feature(enable = "neon")]
 pub unsafe fn rows<D: Dot, Q: Quant<N>, const N: usize>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
-    let half = out.len() / 2;
+    let half = if Q::Kind::FACTORS { 0 } else { out.len() / 2 };
     let row = |o: usize| &w[o * row_bytes..][..row_bytes];
     for o in 0..half {
         // SAFETY: as this function's.
@@ -32,13 +33,18 @@ pub unsafe fn rows<D: Dot, Q: Quant<N>, const N: usize>(out: &mut [f32], w: &[u8
         out[o] = a;
         out[o + half] = b;
     }
-    if half * 2 < out.len() {
+    for o in half * 2..out.len() {
         // SAFETY: as this function's.
-        let [a] = unsafe { dot::<D, Q, N, 1>([row(half * 2)], x) };
-        out[half * 2] = a;
+        [out[o]] = unsafe { dot::<D, Q, N, 1>([row(o)], x) };
     }
 }
 
+/// Repeats a block for each of `R` rows, up to four: as a loop it would stay one, and rows would share nothing.
+macro_rules! each_row {
+    ($row:ident, $rows:expr, $body:block) => {
+        unroll!($row, { if $row < $rows { $body } }, 0 1 2 3)
+    };
+}
 /// A group of activations.
 struct Group<'a> {
     quants: &'a [i8; GROUP],
@@ -56,25 +62,27 @@ unsafe fn dot<D: Dot, Q: Quant<N>, const N: usize, const R: usize>(rows: [&[u8];
     let whole = quants.len();
     let count = whole + usize::from(!quants_rest.is_empty());
     let rows = rows.map(<[u8]>::as_chunks::<N>);
-    let groups: [&[[u8; N]]; R] = std::array::from_fn(|r| &rows[r].0[..whole]);
+    let groups: [&[[u8; N]]; R] = rows.map(|(groups, _)| &groups[..whole]);
     let mut totals = [0.0; R];
     for start in (0..count).step_by(SEGMENT_GROUPS) {
         let end = count.min(start + SEGMENT_GROUPS);
         let mut lanes = [[vdupq_n_f32(0.0); 2]; R];
         for g in start..end.min(whole) {
             let x = Group { quants: &quants[g], scales: &scales[g], sums: &sums[g] };
-            for r in 0..R {
-                prefetch_ahead(&groups[r][g]);
-                // SAFETY: as this function's.
-                lanes[r] = unsafe { step::<D, Q, N>(lanes[r], &groups[r][g], &x) };
+            let groups = groups.map(|groups| &groups[g]);
+            for group in groups {
+                prefetch_ahead(group);
             }
+            // SAFETY: as this function's.
+            lanes = unsafe { step::<D, Q, N, R>(lanes, groups, &x) };
         }
         if end > whole {
             let x = Group { quants: &padded(quants_rest), scales: &padded(scales_rest), sums: &padded(sums_rest) };
+            let ends = rows.map(|(_, rest)| padded(rest));
+            // SAFETY: as this function's.
+            let next = unsafe { step::<D, Q, N, R>(lanes, ends.each_ref(), &x) };
             for r in 0..R {
-                // SAFETY: as this function's.
-                let next = unsafe { step::<D, Q, N>(lanes[r], &padded(rows[r].1), &x) };
-                lanes[r] = first_lanes(scales_rest.len(), next, lanes[r]);
+                lanes[r] = first_lanes(scales_rest.len(), next[r], lanes[r]);
             }
         }
         for r in 0..R {
@@ -101,71 +109,137 @@ fn first_lanes(count: usize, a: Eight, b: Eight) -> Eight {
     std::array::from_fn(|i| vbslq_f32(vcltq_f32(load_f32(&index, i * 4), count), a[i], b[i]))
 }
 
-/// Adds eight blocks to eight lanes.
-#[inline]
-#[target_feature(enable = "neon")]
-unsafe fn step<D: Dot, Q: Quant<N>, const N: usize>(lanes: Eight, w: &[u8; N], x: &Group<'_>) -> Eight {
-    // SAFETY: every processor with `D` has NEON.
-    let weights = unsafe { Q::scales(w) };
-    // SAFETY: as this function's.
-    let sums = unsafe { group_sums::<D, Q, N>(w, weights.factors, x) };
-    std::array::from_fn(|i| {
-        let scales = load_f32(x.scales, i * 4);
-        let sums_of = [load_i16(x.sums, i * 8); 2];
-        let scaled = vmulq_f32(vcvtq_f32_s32(sums[i]), weights.scale[i]);
-        let lanes = vfmaq_f32(lanes[i], scaled, scales);
-        match Q::Kind::MINIMA {
-            Minima::None => lanes,
-            Minima::Whole => {
-                let sums = vcvtq_f32_s32(vpaddlq_s16(sums_of[0]));
-                vfmsq_f32(lanes, weights.minima[0][i], vmulq_f32(scales, sums))
+/// Adds eight blocks of each row to its eight lanes. This function and the next three are always inlined, for which they may not have
+/// target features of their own.
+///
+/// # Safety
+/// The processor has `D`.
+#[inline(always)]
+unsafe fn step<D: Dot, Q: Quant<N>, const N: usize, const R: usize>(
+    lanes: [Eight; R],
+    w: [&[u8; N]; R],
+    x: &Group<'_>,
+) -> [Eight; R] {
+    let mut next = lanes;
+    // SAFETY: as this function's, and every processor with `D` has NEON.
+    unsafe {
+        let pairs = pair_sums::<D, Q, N, R>(w, x);
+        let scales: Eight = [load_f32(x.scales, 0), load_f32(x.scales, 4)];
+        let sums = scaled_sums::<Q::Kind>(scales, x);
+        each_row!(ROW, R, {
+            let weights = Q::scales(w[ROW]);
+            let isums = block_sums::<Q::Kind>(pairs[ROW], weights.factors, x, Q::OFFSET);
+            for i in 0..2 {
+                let scaled = vmulq_f32(vcvtq_f32_s32(isums[i]), weights.scale[i]);
+                let mut lanes = vfmaq_f32(lanes[ROW][i], scaled, scales[i]);
+                if Q::Kind::MINIMA != Minima::None {
+                    lanes = vfmsq_f32(lanes, weights.minima[0][i], sums[0][i]);
+                }
+                if Q::Kind::MINIMA == Minima::Halves {
+                    lanes = vfmsq_f32(lanes, weights.minima[1][i], sums[1][i]);
+                }
+                next[ROW][i] = lanes;
             }
-            Minima::Halves => {
-                let [first, second] = [vuzp1q_s16(sums_of[0], sums_of[1]), vuzp2q_s16(sums_of[0], sums_of[1])]
-                    .map(|sums| vmulq_f32(scales, vcvtq_f32_s32(vmovl_s16(vget_low_s16(sums)))));
-                let lanes = vfmsq_f32(lanes, weights.minima[0][i], first);
-                vfmsq_f32(lanes, weights.minima[1][i], second)
+        });
+    }
+    next
+}
+
+/// What minima are multiplied with: the scales times the sums of the blocks, or of their first and of their second halves.
+///
+/// # Safety
+/// The processor has NEON.
+#[inline(always)]
+unsafe fn scaled_sums<K: Kind>(scales: Eight, x: &Group<'_>) -> [Eight; 2] {
+    // SAFETY: as this function's.
+    unsafe {
+        let mut scaled = [[vdupq_n_f32(0.0); 2]; 2];
+        for i in 0..2 {
+            let sums = load_i16(x.sums, i * 8);
+            match K::MINIMA {
+                Minima::None => {}
+                Minima::Whole => scaled[0][i] = vmulq_f32(scales[i], vcvtq_f32_s32(vpaddlq_s16(sums))),
+                Minima::Halves => {
+                    for (half, sums) in [vuzp1q_s16(sums, sums), vuzp2q_s16(sums, sums)].into_iter().enumerate() {
+                        scaled[half][i] = vmulq_f32(scales[i], vcvtq_f32_s32(vmovl_s16(vget_low_s16(sums))));
+                    }
+                }
             }
         }
-    })
+        scaled
+    }
+}
+
+/// Sums of pairs of blocks, two of which add up to sums of four blocks: with factors those of the blocks' halves.
+///
+/// Few sums are in registers at a time. Blocks that share bytes, and bits of them in formats of five and six, are next to each other.
+///
+/// # Safety
+/// The processor has `D`.
+#[inline(always)]
+unsafe fn pair_sums<D: Dot, Q: Quant<N>, const N: usize, const R: usize>(
+    w: [&[u8; N]; R],
+    x: &Group<'_>,
+) -> [[int32x4_t; 4]; R] {
+    // SAFETY: as this function's, and every processor with `D` has NEON.
+    unsafe {
+        let zero = vdupq_n_s32(0);
+        let mut sums = [[[zero; 2]; 8]; R];
+        let mut pairs = [[zero; 4]; R];
+        macro_rules! add {
+            ($block:ident) => {
+                each_row!(ROW, R, {
+                    let [a, b] = Q::quants(w[ROW], $block);
+                    let first = D::dot(zero, a, load_i8(x.quants, $block * 32));
+                    let from = if Q::Kind::FACTORS { zero } else { first };
+                    sums[ROW][$block] = [first, D::dot(from, b, load_i8(x.quants, $block * 32 + 16))];
+                });
+            };
+        }
+        if Q::Kind::FACTORS {
+            unroll!(J, { add!(J); }, 0 2 1 3 4 6 5 7);
+        } else {
+            unroll!(J, { add!(J); }, 0 4 1 5 2 6 3 7);
+        }
+        each_row!(ROW, R, {
+            for pair in 0..4 {
+                let [[a, b], [c, d]] = [sums[ROW][2 * pair], sums[ROW][2 * pair + 1]];
+                pairs[ROW][pair] = if Q::Kind::FACTORS { fold([a, b, c, d]) } else { vpaddq_s32(b, d) };
+            }
+        });
+        pairs
+    }
 }
 
 /// Exact integer sums of eight blocks, factors applied and offsets removed.
-#[inline]
-#[target_feature(enable = "neon")]
-unsafe fn group_sums<D: Dot, Q: Quant<N>, const N: usize>(
-    w: &[u8; N],
+///
+/// # Safety
+/// The processor has NEON.
+#[inline(always)]
+unsafe fn block_sums<K: Kind>(
+    mut pairs: [int32x4_t; 4],
     factors: int8x16_t,
     x: &Group<'_>,
+    offset: i8,
 ) -> [int32x4_t; 2] {
-    let zero = vdupq_n_s32(0);
-    let mut halves = [[zero; 2]; 8];
-    unroll!(J, {
-        // SAFETY: every processor with `D` has NEON.
-        let [a, b] = unsafe { Q::quants(w, J) };
-        // SAFETY: as this function's.
-        unsafe {
-            let first = D::dot(zero, a, load_i8(x.quants, J * 32));
-            let from = if Q::Kind::FACTORS { zero } else { first };
-            halves[J] = [first, D::dot(from, b, load_i8(x.quants, J * 32 + 16))];
+    // SAFETY: as this function's.
+    unsafe {
+        if K::FACTORS {
+            let factors = widen(factors);
+            for i in 0..4 {
+                let sums = load_i16(x.sums, i / 2 * 8);
+                let sums = if i % 2 == 0 { vmovl_s16(vget_low_s16(sums)) } else { vmovl_high_s16(sums) };
+                let reduced = vsubq_s32(pairs[i], vmulq_n_s32(sums, i32::from(offset)));
+                pairs[i] = vmulq_s32(if offset == 0 { pairs[i] } else { reduced }, factors[i]);
+            }
         }
-    });
-    if !Q::Kind::FACTORS {
-        let [a, b, c, d, e, f, g, h] = halves.map(|[_, both]| both);
-        return [(0, [a, b, c, d]), (8, [e, f, g, h])].map(|(at, blocks)| {
-            let offset = vmulq_n_s32(vpaddlq_s16(load_i16(x.sums, at)), i32::from(Q::OFFSET));
-            if Q::OFFSET == 0 { fold(blocks) } else { vsubq_s32(fold(blocks), offset) }
-        });
+        let sums = [vpaddq_s32(pairs[0], pairs[1]), vpaddq_s32(pairs[2], pairs[3])];
+        if K::FACTORS || offset == 0 {
+            return sums;
+        }
+        let offsets = [0, 8].map(|at| vmulq_n_s32(vpaddlq_s16(load_i16(x.sums, at)), i32::from(offset)));
+        [vsubq_s32(sums[0], offsets[0]), vsubq_s32(sums[1], offsets[1])]
     }
-    let factors = widen(factors);
-    let pairs: [int32x4_t; 4] = std::array::from_fn(|i| {
-        // Both halves of two blocks.
-        let [[a, b], [c, d]] = [halves[2 * i], halves[2 * i + 1]];
-        let sums = load_i16(x.sums, i / 2 * 8);
-        let sums = if i % 2 == 0 { vmovl_s16(vget_low_s16(sums)) } else { vmovl_high_s16(sums) };
-        vmulq_s32(vmlsq_n_s32(fold([a, b, c, d]), sums, i32::from(Q::OFFSET)), factors[i])
-    });
-    [vpaddq_s32(pairs[0], pairs[1]), vpaddq_s32(pairs[2], pairs[3])]
 }
 
 /// Asks for the bytes [`AHEAD`] of a group.

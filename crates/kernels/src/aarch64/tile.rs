@@ -65,7 +65,9 @@ unsafe fn add_block<I: Integer, K: Kind, const T: usize>(
         for q in 0..QUADS {
             // SAFETY: as this function's.
             let of_rows = |rows| unsafe { I::of_rows(load_f32(rows, 0), t) };
-            let scaled = vmulq_f32(vcvtq_f32_s32(sums[t][q]), of_rows(&block.scale[q]));
+            // SAFETY: as this function's.
+            let sum = if K::FACTORS { vcvtq_f32_s32(sums[t][q]) } else { unsafe { I::float(sums[t][q]) } };
+            let scaled = vmulq_f32(sum, of_rows(&block.scale[q]));
             let mut next = vfmaq_f32(total[t][q], scaled, scale);
             if K::MINIMA != Minima::None {
                 next = vfmsq_f32(next, of_rows(&block.minima[0][q]), of_inputs(x.sums[0]));
@@ -78,26 +80,26 @@ unsafe fn add_block<I: Integer, K: Kind, const T: usize>(
     }
 }
 
-/// Exact sums of a block, its factors applied.
+/// Exact sums of a block: its factors applied, or as `Integer::float` takes them.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn block_sums<I: Integer, K: Kind, const T: usize>(block: &Block, x: [&[i8; 32]; T]) -> Tile<int32x4_t, T> {
     if !K::FACTORS {
         // SAFETY: as this function's.
-        let [sums] = unsafe { I::sums::<1, T>(&block.quants, x) };
-        return sums;
+        return unsafe { I::sums(&block.quants, x, 0) };
     }
+    let [first, second] = &block.quants;
     // SAFETY: as this function's.
-    let [mut sums, second] = unsafe { I::sums::<2, T>(&block.quants, x) };
-    for t in 0..T {
-        for q in 0..QUADS {
-            let factors = block.factors.each_ref().map(|factors| {
-                let rows = vreinterpretq_f32_s32(load_i32(&factors[q]));
-                // SAFETY: as this function's.
-                vreinterpretq_s32_f32(unsafe { I::of_rows(rows, t) })
-            });
-            sums[t][q] = vmlaq_s32(vmulq_s32(sums[t][q], factors[0]), second[t][q], factors[1]);
+    unsafe {
+        let mut sums = I::sums::<1, T>(std::array::from_ref(first), x, 0);
+        let second = I::sums::<1, T>(std::array::from_ref(second), x, 1);
+        for t in 0..T {
+            for q in 0..QUADS {
+                let of_rows = |rows| vreinterpretq_s32_f32(I::of_rows(vreinterpretq_f32_s32(load_i32(rows)), t));
+                let reduced = vmulq_s32(sums[t][q], of_rows(&block.factors[0][q]));
+                sums[t][q] = vmlaq_s32(reduced, second[t][q], of_rows(&block.factors[1][q]));
+            }
         }
+        sums
     }
-    sums
 }
