@@ -83,6 +83,8 @@ pub trait Quant<const N: usize> {
     /// What is to be subtracted from the quants.
     const OFFSET: i8;
     type Kind: Kind;
+    /// Two rows times one input go together and share what is computed of it: where the sums of both stay in registers.
+    const PAIRED: bool = !Self::Kind::FACTORS;
 
     /// The quants of block `block`, 0 to 7, before `OFFSET` is subtracted. The caller's loop is to be unrolled.
     ///

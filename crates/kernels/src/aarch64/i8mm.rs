@@ -37,6 +37,26 @@ fn zip(a: int8x16_t, b: int8x16_t) -> [int8x16_t; 2] {
     [vzip1q_s64(a, b), vzip2q_s64(a, b)].map(|both| vreinterpretq_s8_s64(both))
 }
 
+/// 16 columns of all rows times those of every input from `at` on.
+///
+/// # Safety
+/// The processor has the matrix products.
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn add_half<const T: usize>(sums: &mut Tile<int32x4_t, T>, w: &Half, x: [&[i8; 32]; T], at: usize) {
+    for q in 0..QUADS {
+        let w: [int8x16_t; 4] = std::array::from_fn(|k| load_i8(&w[q][k], 0));
+        for t in 0..T {
+            // The compiler sees that both places of a pair, and every four rows, zip the same.
+            let x = zip(load_i8(x[t & !1], at), load_i8(x[t | 1], at));
+            for k in 0..2 {
+                // SAFETY: the caller has the matrix products.
+                sums[t][q] = unsafe { smmla(sums[t][q], x[k], w[t % 2 * 2 + k]) };
+            }
+        }
+    }
+}
+
 /// A tile's places go in pairs, `t` and `t + 1` for even `t`: in the lower two lanes input `t`, in the upper two input
 /// `t + 1`; at place `t` rows 0 and 1 of four, at place `t + 1` rows 2 and 3.
 impl Integer for I8mm {
@@ -59,18 +79,20 @@ impl Integer for I8mm {
     ) -> Tile<int32x4_t, T> {
         let mut sums = [[vdupq_n_s32(0); QUADS]; T];
         for half in 0..H {
-            let at = (first + half) * 16;
-            for q in 0..QUADS {
-                let w: [int8x16_t; 4] = std::array::from_fn(|k| load_i8(&w[half][q][k], 0));
-                for t in 0..T {
-                    // The compiler sees that both places of a pair, and every four rows, zip the same.
-                    let x = zip(load_i8(x[t & !1], at), load_i8(x[t | 1], at));
-                    for k in 0..2 {
-                        // SAFETY: the caller has the matrix products.
-                        sums[t][q] = unsafe { smmla(sums[t][q], x[k], w[t % 2 * 2 + k]) };
-                    }
-                }
-            }
+            // SAFETY: as this function's.
+            unsafe { add_half(&mut sums, &w[half], x, (first + half) * 16) };
+        }
+        sums
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn halves<const T: usize>([first, second]: &[Half; 2], x: [&[i8; 32]; T]) -> [Tile<int32x4_t, T>; 2] {
+        let mut sums = [[[vdupq_n_s32(0); QUADS]; T]; 2];
+        // SAFETY: as this function's.
+        unsafe {
+            add_half(&mut sums[0], first, x, 0);
+            add_half(&mut sums[1], second, x, 16);
         }
         sums
     }

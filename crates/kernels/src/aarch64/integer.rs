@@ -43,6 +43,22 @@ pub trait Integer {
         first: usize,
     ) -> Tile<int32x4_t, T>;
 
+    /// Exact sums of both halves of a block of 32 columns times each input.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn halves<const T: usize>([first, second]: &[Half; 2], x: [&[i8; 32]; T]) -> [Tile<int32x4_t, T>; 2] {
+        // SAFETY: as this function's.
+        unsafe {
+            [
+                Self::sums::<1, T>(std::array::from_ref(first), x, 0),
+                Self::sums::<1, T>(std::array::from_ref(second), x, 1),
+            ]
+        }
+    }
+
     /// What the sums of a whole block begin with, for [`Integer::float`].
     const START: i32 = 0;
 

@@ -65,6 +65,7 @@ impl Quant<176> for Q5K {
     const FORMAT: Format = Format::Q5K;
     const OFFSET: i8 = 0;
     type Kind = Shifted;
+    const PAIRED: bool = false;
 
     #[inline]
     #[target_feature(enable = "neon")]

@@ -18,14 +18,13 @@ const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 
 /// `out[o] = w[o] . x`.
 ///
-/// Two rows go together, of the two halves of `w`, and share what is computed of activations; formats with factors have so many sums
-/// that a second row's would not stay in registers.
+/// Rows that go together are of the two halves of `w`.
 ///
 /// # Safety
 /// The processor has `D`.
 #[target_feature(enable = "neon")]
 pub unsafe fn rows<D: Dot, Q: Quant<N>, const N: usize>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
-    let half = if Q::Kind::FACTORS { 0 } else { out.len() / 2 };
+    let half = if Q::PAIRED { out.len() / 2 } else { 0 };
     let row = |o: usize| &w[o * row_bytes..][..row_bytes];
     for o in 0..half {
         // SAFETY: as this function's.

@@ -88,11 +88,9 @@ unsafe fn block_sums<I: Integer, K: Kind, const T: usize>(block: &Block, x: [&[i
         // SAFETY: as this function's.
         return unsafe { I::sums(&block.quants, x, 0) };
     }
-    let [first, second] = &block.quants;
     // SAFETY: as this function's.
     unsafe {
-        let mut sums = I::sums::<1, T>(std::array::from_ref(first), x, 0);
-        let second = I::sums::<1, T>(std::array::from_ref(second), x, 1);
+        let [mut sums, second] = I::halves::<T>(&block.quants, x);
         for t in 0..T {
             for q in 0..QUADS {
                 let of_rows = |rows| vreinterpretq_s32_f32(I::of_rows(vreinterpretq_f32_s32(load_i32(rows)), t));
