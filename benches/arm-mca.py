@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Estimates cycles of the innermost loops of functions in AArch64 assembly with llvm-mca's models of processors.
 
-    mca.py FILE.s PATTERN [--cpu apple-m1,neoverse-n1] [--least 12] [--show]
+    benches/arm-mca.py FILE.s PATTERN [--cpu apple-m1,neoverse-n1] [--least 12] [--show]
 
-A line per loop of at least `--least` instructions in the functions whose demangled names match PATTERN: instructions, loads and stores
-of vectors, those of them relative to the stack pointer, calls (which take no time here: a loop with one is not estimated), multiplications of integers and of floats, and cycles per turn. The
-model knows no caches, no wrong guesses of branches and no memory: every load hits the first-level cache.
+A line per loop of at least `--least` instructions in the functions whose demangled names match PATTERN: instructions, loads and
+stores of vectors, those of them relative to the stack pointer, calls (which take no time here: a loop with one is not estimated),
+multiplications of integers and of floats, and cycles per turn. The models know no caches, no mispredicted branches and no memory:
+every load hits the first-level cache. Needs LLVM 19's llvm-mc and llvm-mca, and c++filt.
 """
 import argparse
 import re
