@@ -171,7 +171,7 @@ unsafe fn scaled_sums<K: Kind>(scales: Eight, x: &Group<'_>) -> [Eight; 2] {
 
 /// Sums of pairs of blocks, two of which add up to sums of four blocks: with factors those of the blocks' halves.
 ///
-/// Few sums are in registers at a time. Blocks that share bytes, and bits of them in formats of five and six, are next to each other.
+/// Of Q5_K, and of formats with factors, blocks that share bytes and bits of them are next to each other.
 ///
 /// # Safety
 /// The processor has `D`.
@@ -195,7 +195,11 @@ unsafe fn pair_sums<D: Dot, Q: Quant<N>, const N: usize, const R: usize>(
                 });
             };
         }
-        if Q::Kind::FACTORS {
+        if Q::PAIRED {
+            unroll!(J, {
+                add!(J);
+            });
+        } else if Q::Kind::FACTORS {
             unroll!(J, { add!(J); }, 0 2 1 3 4 6 5 7);
         } else {
             unroll!(J, { add!(J); }, 0 4 1 5 2 6 3 7);
