@@ -9,8 +9,8 @@ use candor_quant::Format;
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType,
     BufferDescriptor, BufferUsages, ComputePipeline, ComputePipelineDescriptor, DeviceDescriptor, ErrorFilter,
-    ErrorScopeGuard, MemoryHints, PipelineLayoutDescriptor, PollType, Queue, ShaderModuleDescriptor, ShaderSource,
-    ShaderStages, SubmissionIndex, Trace,
+    ErrorScopeGuard, MemoryHints, PipelineLayoutDescriptor, PollType, Queue, ShaderModule, ShaderModuleDescriptor,
+    ShaderRuntimeChecks, ShaderSource, ShaderStages, SubmissionIndex, Trace,
 };
 
 use crate::compiled::Compiled;
@@ -53,6 +53,9 @@ pub(crate) struct Pipeline {
     /// Of its storage buffers, in the order in which they are declared.
     pub(crate) bindings: Vec<u32>,
 }
+
+/// A constant that nobody overrides.
+const UNBOUNDED: &str = "\noverride unbounded = true;\n";
 
 /// A buffer of the device, with a number of its own for keys of caches.
 #[derive(Clone, Debug)]
@@ -184,10 +187,7 @@ impl Device {
         let scope = self.device.push_error_scope(ErrorFilter::Validation);
         let layout =
             self.device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: Some(&label), entries: &entries });
-        let module = self.device.create_shader_module(ShaderModuleDescriptor {
-            label: Some(&label),
-            source: ShaderSource::Wgsl(source.into()),
-        });
+        let module = self.module(&label, source);
         let pipeline_layout = self.device.create_pipeline_layout(&PipelineLayoutDescriptor {
             label: Some(&label),
             bind_group_layouts: &[Some(&layout)],
@@ -206,6 +206,20 @@ impl Device {
         }
         let bindings = declared.into_iter().map(|(binding, _)| binding).collect();
         Pipeline { pipeline, layout, bindings }
+    }
+
+    /// A shader whose loops run without a counter of wgpu's, which keeps drivers from unrolling them.
+    #[allow(unsafe_code)]
+    fn module(&self, label: &str, mut source: String) -> ShaderModule {
+        // On Vulkan wgpu asks for the checks of those modules alone that have a constant to override.
+        source.push_str(UNBOUNDED);
+        let checks = ShaderRuntimeChecks { force_loop_bounding: false, ..ShaderRuntimeChecks::checked() };
+        let source = ShaderSource::Wgsl(source.into());
+        let descriptor = ShaderModuleDescriptor { label: Some(label), source };
+        // SAFETY: accesses to memory keep their checks; only loops go unwatched, and all of ours end. They count up to constants
+        // and numbers of a dispatch, all far below 2^32, or halve a constant; a recurrence follows links from row to row, which
+        // `places.rs` makes to lead onwards, and the last to nowhere.
+        unsafe { self.device.create_shader_module_trusted(descriptor, checks) }
     }
 
     /// A shader's source with the faults that are to be in it.
