@@ -1,23 +1,43 @@
-// The products with inputs as they are, four to a vector.
+// The products with inputs as they are, four to a vector. Of one or two rows of inputs weights stay packed until they are
+// multiplied, so that few numbers lie in registers at a time, and are scaled after that; for more rows they are decoded before.
 alias Input = vec4<f32>;
 
 fn products(work: Work, lid: u32) -> array<f32, SUMS> {
     var sums: array<f32, SUMS>;
     for (var run = lid; run < p.runs; run += WG) {
-        var w: array<mat4x4<f32>, ROWS>;
+        var w: array<Packed, ROWS>;
         for (var r = 0u; r < ROWS; r++) {
-            w[r] = decode(matrix_row(work, r), run);
+            w[r] = packed(matrix_row(work, r), run);
         }
-        for (var t = 0u; t < T; t++) {
-            let at = input_row(work, t) + (input_run(work) + run) * 4u;
-            let a = x[at];
-            let b = x[at + 1u];
-            let c = x[at + 2u];
-            let d = x[at + 3u];
+        if T <= 2u {
+            for (var t = 0u; t < T; t++) {
+                let x = inputs(work, t, run);
+                let all = dot(x[0] + x[1] + x[2] + x[3], vec4<f32>(1.0));
+                for (var r = 0u; r < ROWS; r++) {
+                    sums[r * T + t] += scaled(w[r], product(values(w[r]), x), all);
+                }
+            }
+        } else {
+            var v: array<mat4x4<f32>, ROWS>;
             for (var r = 0u; r < ROWS; r++) {
-                sums[r * T + t] += dot(w[r][0], a) + dot(w[r][1], b) + dot(w[r][2], c) + dot(w[r][3], d);
+                v[r] = decoded(w[r]);
+            }
+            for (var t = 0u; t < T; t++) {
+                let x = inputs(work, t, run);
+                for (var r = 0u; r < ROWS; r++) {
+                    sums[r * T + t] += product(v[r], x);
+                }
             }
         }
     }
     return sums;
+}
+
+fn inputs(work: Work, t: u32, run: u32) -> mat4x4<f32> {
+    let at = input_row(work, t) + (input_run(work) + run) * 4u;
+    return mat4x4<f32>(x[at], x[at + 1u], x[at + 2u], x[at + 3u]);
+}
+
+fn product(w: mat4x4<f32>, x: mat4x4<f32>) -> f32 {
+    return dot(w[0], x[0]) + dot(w[1], x[1]) + dot(w[2], x[2]) + dot(w[3], x[3]);
 }

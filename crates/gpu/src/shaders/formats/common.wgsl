@@ -7,15 +7,28 @@ struct Quants {
     offset: f32,
 }
 
-fn decode(row: u32, run: u32) -> mat4x4<f32> {
-    let q = quants(row, run);
+alias Packed = Quants;
+
+fn values(q: Packed) -> mat4x4<f32> {
+    return mat4x4<f32>(numbers(q.bytes.x), numbers(q.bytes.y), numbers(q.bytes.z), numbers(q.bytes.w));
+}
+
+// The sum of weights times inputs, by that of numbers times inputs and that of inputs.
+fn scaled(q: Packed, product: f32, inputs: f32) -> f32 {
+    if SHIFTED {
+        return q.scale * product + q.offset * inputs;
+    }
+    return q.scale * product;
+}
+
+fn decoded(q: Packed) -> mat4x4<f32> {
     let o = vec4<f32>(q.offset);
-    return mat4x4<f32>(
-        q.scale * vec4<f32>(unpack4xI8(q.bytes.x)) + o,
-        q.scale * vec4<f32>(unpack4xI8(q.bytes.y)) + o,
-        q.scale * vec4<f32>(unpack4xI8(q.bytes.z)) + o,
-        q.scale * vec4<f32>(unpack4xI8(q.bytes.w)) + o,
-    );
+    let v = values(q);
+    return mat4x4<f32>(q.scale * v[0] + o, q.scale * v[1] + o, q.scale * v[2] + o, q.scale * v[3] + o);
+}
+
+fn decode(row: u32, run: u32) -> mat4x4<f32> {
+    return decoded(packed(row, run));
 }
 
 // The 32-bit word `i` of the row's tails.
