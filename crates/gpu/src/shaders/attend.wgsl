@@ -1,7 +1,7 @@
 // Attention of ROWS rows of one sequence, HEADS query heads of each, which all share a key and value head: over a span of
 // positions, 64 at a time with a running softmax. Grid: (splits, key and value heads * tiles of query heads, rows / ROWS).
-// From outside: ROWS, HEADS, CHUNKS (vec4s of a key), WORDS (words of a value, or bytes, per invocation), SPLIT, the cache's
-// formats, `place_of`, `share` and `highest` (attend_plain or attend_subgroup), `seen` (the positions that a row sees, by its own and
+// From outside: ROWS, HEADS, CHUNKS (vec4s of a key), TOGETHER (of them that are fetched at once), WORDS (words of a value, or bytes, per invocation), SPLIT, the cache's
+// formats, `place_of`, `share` (attend_plain or attend_subgroup), `seen` (the positions that a row sees, by its own and
 // its sequence's end), `adjusted` (a score with what a layer does to it) and `sink`. Query n of a tile is head n % HEADS
 // of row n / HEADS.
 struct P {
@@ -33,13 +33,23 @@ struct P {
 const WG = 64u;
 const QUERIES = ROWS * HEADS;
 const LOWEST = -3.0e38;
+const FOURS = (QUERIES + 3u) / 4u;
 const QUADS = CHUNKS * KEY_QUADS;
 
 var<workgroup> query: array<vec4<f32>, QUERIES * QUADS>;
-var<workgroup> scores: array<f32, QUERIES * WG>;
+// Of each position the scores of all queries, by fours; the last four may be filled up.
+var<workgroup> scores: array<vec4<f32>, WG * FOURS>;
+// Where the positions lie.
+var<workgroup> seats: array<u32, WG>;
 
 fn query_element(head: u32, d: u32, row: u32) -> f32 {
     return select(0.0, q[row + head * p.key_dim + min(d, p.key_dim - 1u)] * p.scale, d < p.key_dim);
+}
+
+// Numbers of four queries.
+fn four(s: ptr<function, array<f32, QUERIES>>, k: u32) -> vec4<f32> {
+    let last = QUERIES - 1u;
+    return vec4<f32>((*s)[4u * k], (*s)[min(4u * k + 1u, last)], (*s)[min(4u * k + 2u, last)], (*s)[min(4u * k + 3u, last)]);
 }
 
 @compute @workgroup_size(WG)
@@ -89,25 +99,36 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
     workgroupBarrier();
 
     var top: array<f32, QUERIES>;
+    // Of an invocation's own positions, until the end.
     var sum: array<f32, QUERIES>;
     var acc: array<Value, QUERIES * WORDS>;
     for (var n = 0u; n < QUERIES; n++) {
         top[n] = LOWEST;
         if SINKS && workgroup.x == 0u {
             top[n] = sink(first_head + min(n % HEADS, count - 1u));
-            sum[n] = 1.0;
+            if lid == 0u {
+                sum[n] = 1.0;
+            }
         }
     }
     for (var start = low; start < high; start += WG) {
         let position = start + lid;
+        // Values beyond the last are fetched, and count for nothing.
+        let seat = cache + place_of(sequence, min(position, high - 1u));
+        seats[lid] = seat;
         var s: array<f32, QUERIES>;
         if position < high {
-            let at = (cache + place_of(sequence, position)) * p.key_stride;
-            for (var c = 0u; c < CHUNKS; c++) {
-                let key = keys[at + c];
-                let scale = key_scale(at, c);
-                for (var n = 0u; n < QUERIES; n++) {
-                    s[n] += scale * key_dot(key, n * QUADS + c * KEY_QUADS);
+            let at = seat * p.key_stride;
+            for (var first = 0u; first < CHUNKS; first += TOGETHER) {
+                var key: array<vec4<u32>, TOGETHER>;
+                for (var c = 0u; c < TOGETHER; c++) {
+                    key[c] = keys[at + first + c];
+                }
+                for (var c = 0u; c < TOGETHER; c++) {
+                    let scale = key_scale(at, first + c);
+                    for (var n = 0u; n < QUERIES; n++) {
+                        s[n] += scale * key_dot(key[c], n * QUADS + (first + c) * KEY_QUADS);
+                    }
                 }
             }
         }
@@ -115,35 +136,41 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
             let score = adjusted(s[n], first_head + n % HEADS, position, places[n / HEADS]);
             s[n] = select(LOWEST, score, position >= floors[n / HEADS] && position < limits[n / HEADS]);
         }
-        share(&s, member);
+        var highest = share(&s, member);
         for (var n = 0u; n < QUERIES; n++) {
-            let most = max(top[n], highest(n, member));
+            let most = max(top[n], highest[n / 4u][n % 4u]);
             let factor = exp(top[n] - most);
             top[n] = most;
-            sum[n] *= factor;
             for (var v = 0u; v < WORDS; v++) {
                 acc[n * WORDS + v] *= factor;
             }
             s[n] = select(0.0, exp(s[n] - most), position >= floors[n / HEADS] && position < limits[n / HEADS]);
+            sum[n] = sum[n] * factor + s[n];
         }
         if IN_SCORES {
             workgroupBarrier();
         }
-        for (var n = 0u; n < QUERIES; n++) {
-            scores[n * WG + lid] = s[n];
+        for (var k = 0u; k < FOURS; k++) {
+            scores[lid * FOURS + k] = four(&s, k);
         }
         workgroupBarrier();
-        for (var i = 0u; i < min(WG, high - start); i++) {
-            let at = (cache + place_of(sequence, start + i)) * p.value_stride;
-            for (var n = 0u; n < QUERIES; n++) {
-                sum[n] += scores[n * WG + i];
-            }
+        for (var i = 0u; i < min(WG, high - start); i += 4u) {
             for (var v = 0u; v < WORDS; v++) {
                 let word = lid + v * WG;
                 if word * VALUE_ELEMENTS < p.value_dim {
-                    let value = value_at(at, word);
-                    for (var n = 0u; n < QUERIES; n++) {
-                        acc[n * WORDS + v] += scores[n * WG + i] * value;
+                    var value: array<Value, 4>;
+                    for (var e = 0u; e < 4u; e++) {
+                        value[e] = value_at(seats[i + e] * p.value_stride, word);
+                    }
+                    for (var e = 0u; e < 4u; e++) {
+                        for (var k = 0u; k < FOURS; k++) {
+                            let score = scores[(i + e) * FOURS + k];
+                            for (var j = 0u; j < 4u; j++) {
+                                if 4u * k + j < QUERIES {
+                                    acc[(4u * k + j) * WORDS + v] += score[j] * value[e];
+                                }
+                            }
+                        }
                     }
                 }
             }
@@ -151,6 +178,16 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         workgroupBarrier();
     }
 
+    for (var k = 0u; k < FOURS; k++) {
+        scores[lid * FOURS + k] = four(&sum, k);
+    }
+    workgroupBarrier();
+    var sums: array<vec4<f32>, FOURS>;
+    for (var i = 0u; i < WG; i++) {
+        for (var k = 0u; k < FOURS; k++) {
+            sums[k] += scores[i * FOURS + k];
+        }
+    }
     for (var n = 0u; n < QUERIES; n++) {
         if n % HEADS >= count || n / HEADS >= rows {
             continue;
@@ -158,13 +195,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         let head = first_head + n % HEADS;
         let row = first_row + n / HEADS;
         var at = row * p.out_stride + head * p.value_dim;
-        var factor = 1.0 / sum[n];
+        var factor = 1.0 / sums[n / 4u][n % 4u];
         if SPLIT {
             at = ((row * p.kv_heads * p.group + head) * p.splits + workgroup.x) * (p.value_dim + 2u);
             factor = 1.0;
             if lid == 0u {
                 out[at + p.value_dim] = top[n];
-                out[at + p.value_dim + 1u] = sum[n];
+                out[at + p.value_dim + 1u] = sums[n / 4u][n % 4u];
             }
         }
         for (var v = 0u; v < WORDS; v++) {

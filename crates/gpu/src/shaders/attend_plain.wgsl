@@ -2,30 +2,28 @@
 struct Member { @builtin(local_invocation_index) lid: u32 }
 
 const PARTS = 4u;
-// Whether `highest` reads `scores`.
+// Whether `share` reads `scores` last.
 const IN_SCORES = false;
 
-var<workgroup> parts: array<f32, QUERIES * PARTS>;
+var<workgroup> parts: array<vec4<f32>, FOURS * PARTS>;
 
-fn share(s: ptr<function, array<f32, QUERIES>>, member: Member) {
-    for (var n = 0u; n < QUERIES; n++) {
-        scores[n * WG + member.lid] = (*s)[n];
+fn share(s: ptr<function, array<f32, QUERIES>>, member: Member) -> array<vec4<f32>, FOURS> {
+    for (var k = 0u; k < FOURS; k++) {
+        scores[member.lid * FOURS + k] = four(s, k);
     }
     workgroupBarrier();
-    if member.lid < QUERIES * PARTS {
-        var most = LOWEST;
+    if member.lid < FOURS * PARTS {
+        var most = vec4<f32>(LOWEST);
+        let first = member.lid / FOURS * (WG / PARTS);
         for (var i = 0u; i < WG / PARTS; i++) {
-            most = max(most, scores[member.lid * (WG / PARTS) + i]);
+            most = max(most, scores[(first + i) * FOURS + member.lid % FOURS]);
         }
         parts[member.lid] = most;
     }
     workgroupBarrier();
-}
-
-fn highest(n: u32, member: Member) -> f32 {
-    var most = LOWEST;
-    for (var i = 0u; i < PARTS; i++) {
-        most = max(most, parts[n * PARTS + i]);
+    var highest: array<vec4<f32>, FOURS>;
+    for (var k = 0u; k < FOURS; k++) {
+        highest[k] = max(max(parts[k], parts[FOURS + k]), max(parts[2u * FOURS + k], parts[3u * FOURS + k]));
     }
-    return most;
+    return highest;
 }

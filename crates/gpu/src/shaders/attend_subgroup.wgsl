@@ -6,23 +6,25 @@ struct Member {
     @builtin(subgroup_invocation_id) lane: u32,
 }
 
-// Whether `highest` reads `scores`: there may be as many subgroups as invocations, and no room for them elsewhere.
+// Whether `share` reads `scores` last: there may be as many subgroups as invocations, and no room for them elsewhere.
 const IN_SCORES = true;
 
-fn share(s: ptr<function, array<f32, QUERIES>>, member: Member) {
-    for (var n = 0u; n < QUERIES; n++) {
-        let most = subgroupMax((*s)[n]);
+fn share(s: ptr<function, array<f32, QUERIES>>, member: Member) -> array<vec4<f32>, FOURS> {
+    for (var k = 0u; k < FOURS; k++) {
+        let most = subgroupMax(four(s, k));
         if member.lane == 0u {
-            scores[n * WG + member.subgroup] = most;
+            scores[member.subgroup * FOURS + k] = most;
         }
     }
     workgroupBarrier();
-}
-
-fn highest(n: u32, member: Member) -> f32 {
-    var most = LOWEST;
-    for (var i = 0u; i < member.subgroups; i++) {
-        most = max(most, scores[n * WG + i]);
+    var highest: array<vec4<f32>, FOURS>;
+    for (var k = 0u; k < FOURS; k++) {
+        highest[k] = scores[k];
     }
-    return most;
+    for (var i = 1u; i < member.subgroups; i++) {
+        for (var k = 0u; k < FOURS; k++) {
+            highest[k] = max(highest[k], scores[i * FOURS + k]);
+        }
+    }
+    return highest;
 }
