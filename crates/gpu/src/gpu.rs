@@ -183,7 +183,7 @@ impl Prims for Gpu {
         self.dispatch(&Dispatch {
             kernel: Kernel::RmsNorm,
             buffers: &[w.vector(), &x.storage, &out.storage],
-            numbers: &[x.width as u32, x.stride as u32, eps.to_bits()],
+            numbers: &[x.width as u32, x.quads(), eps.to_bits()],
             grid: [x.rows as u32, 1, 1],
         });
     }

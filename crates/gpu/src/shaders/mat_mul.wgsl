@@ -31,12 +31,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let at = input + run * 4u;
             values = mat4x4<f32>(x[at], x[at + 1u], x[at + 2u], x[at + 3u]);
         }
+        let quads = narrow(values);
         workgroupBarrier();
         let to = lid * LINE;
-        tile[to] = narrow(values[0]);
-        tile[to + 1u] = narrow(values[1]);
-        tile[to + 2u] = narrow(values[2]);
-        tile[to + 3u] = narrow(values[3]);
+        tile[to] = quads[0];
+        tile[to + 1u] = quads[1];
+        tile[to + 2u] = quads[2];
+        tile[to + 3u] = quads[3];
         workgroupBarrier();
         for (var c = 0u; c < 4u; c++) {
             let w = mat4x4<f32>(

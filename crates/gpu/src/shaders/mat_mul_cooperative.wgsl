@@ -67,12 +67,12 @@ fn main(
     for (var run = 0u; run < p.runs; run += RUNS) {
         workgroupBarrier();
         for (var item = lid; item < 2u * SIDE * RUNS; item += WG) {
-            let values = fetch(work, item, run);
+            let quads = narrow(fetch(work, item, run));
             let to = item / RUNS * LINE + item % RUNS * 4u;
-            tile[to] = narrow(values[0]);
-            tile[to + 1u] = narrow(values[1]);
-            tile[to + 2u] = narrow(values[2]);
-            tile[to + 3u] = narrow(values[3]);
+            tile[to] = quads[0];
+            tile[to + 1u] = quads[1];
+            tile[to + 2u] = quads[2];
+            tile[to + 3u] = quads[3];
         }
         workgroupBarrier();
         // Whole subgroups are beyond the last part.

@@ -5,7 +5,7 @@ struct P { heads: u32, value_dim: u32, splits: u32, out_stride: u32 }
 @group(0) @binding(1) var<storage, read> parts: array<f32>;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;
 
-var<workgroup> factors: array<f32, SPLITS>;
+var<workgroup> factors: array<f32, SPLITS + 3>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
@@ -18,9 +18,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
     }
     let top = highest(own, member);
     var weight = 0.0;
-    for (var s = lid; s < p.splits; s += WG) {
-        let at = first + s * size + p.value_dim;
-        let factor = exp(parts[at] - top);
+    // Filled up to whole fours.
+    for (var s = lid; s < p.splits + 3u; s += WG) {
+        let at = first + min(s, p.splits - 1u) * size + p.value_dim;
+        let factor = select(0.0, exp(parts[at] - top), s < p.splits);
         factors[s] = factor;
         weight += factor * parts[at + 1u];
     }
@@ -28,8 +29,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
     let sum = total(weight, member);
     for (var d = lid; d < p.value_dim; d += WG) {
         var value = 0.0;
-        for (var s = 0u; s < p.splits; s++) {
-            value += factors[s] * parts[first + s * size + d];
+        for (var s = 0u; s < p.splits; s += 4u) {
+            var four: array<f32, 4>;
+            for (var k = 0u; k < 4u; k++) {
+                four[k] = parts[first + min(s + k, p.splits - 1u) * size + d];
+            }
+            for (var k = 0u; k < 4u; k++) {
+                value += factors[s + k] * four[k];
+            }
         }
         out[group.y * p.out_stride + group.x * p.value_dim + d] = value / sum;
     }

@@ -1,20 +1,31 @@
-// RMS norm of a row. Grid: rows. From outside: WG, `total`.
+// RMS norm of a row, whose end is filled up with zeros. Grid: rows. From outside: WG, `total`.
 struct P { width: u32, stride: u32, eps: f32 }
 @group(0) @binding(0) var<uniform> p: P;
-@group(0) @binding(1) var<storage, read> w: array<f32>;
-@group(0) @binding(2) var<storage, read> x: array<f32>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+@group(0) @binding(1) var<storage, read> w: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> out: array<vec4<f32>>;
+
+// Quads that an invocation fetches at once: with a row per workgroup, waiting for one after the other is all that takes time.
+const TOGETHER = 4u;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
     let lid = member.lid;
     let row = group.x * p.stride;
-    var squares = 0.0;
-    for (var i = lid; i < p.width; i += WG) {
-        squares += x[row + i] * x[row + i];
+    var squares = vec4<f32>(0.0);
+    for (var first = lid; first < p.stride; first += TOGETHER * WG) {
+        var quads: array<vec4<f32>, TOGETHER>;
+        for (var k = 0u; k < TOGETHER; k++) {
+            quads[k] = x[row + min(first + k * WG, p.stride - 1u)];
+        }
+        for (var k = 0u; k < TOGETHER; k++) {
+            let counts = first + k * WG < p.stride;
+            squares += select(vec4<f32>(0.0), quads[k] * quads[k], counts);
+        }
     }
-    let factor = 1.0 / sqrt(total(squares, member) / f32(p.width) + p.eps);
-    for (var i = lid; i < p.width; i += WG) {
+    let sum = dot(squares, vec4<f32>(1.0));
+    let factor = 1.0 / sqrt(total(sum, member) / f32(p.width) + p.eps);
+    for (var i = lid; i < p.stride; i += WG) {
         out[row + i] = x[row + i] * factor * w[i];
     }
 }
