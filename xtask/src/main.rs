@@ -5,6 +5,7 @@ mod check;
 mod command;
 mod isa;
 mod miri;
+mod radeon;
 mod synth;
 
 use std::error::Error;
@@ -15,6 +16,7 @@ usage: cargo xtask check [--no-test]
        cargo xtask isa
        cargo xtask miri
        cargo xtask aarch64
+       cargo xtask radeon FAMILY [KERNEL]
        cargo xtask synth SHAPE FORMAT [-o FILE]
 
 check    does what CI does: rustfmt, clippy, rustdoc, tests, other systems and wasm32; stops at
@@ -23,6 +25,8 @@ isa      runs what depends on the instruction set once for each that this machin
 miri     follows every access to memory of the scalar kernels and of the CPU backend's threads;
          needs the nightly toolchain with miri
 aarch64  tests the kernels on emulated ARM processors; needs qemu-aarch64 and a cross linker
+radeon   compiles the shaders whose name holds KERNEL (all, or `hot`: what time goes to) with Mesa's
+         driver for a family (vega10, navi21, gfx1100), and prints registers, spills and instructions
 synth    writes a GGUF file with random weights, by default target/synth/SHAPE-FORMAT.gguf";
 
 fn main() -> ExitCode {
@@ -34,6 +38,8 @@ fn main() -> ExitCode {
         ["isa"] => isa::run(),
         ["miri"] => miri::run(),
         ["aarch64"] => aarch64::run(),
+        ["radeon", family] => radeon::run(family, ""),
+        ["radeon", family, kernel] => radeon::run(family, kernel),
         ["synth", shape, format] => synth::run(shape, format, None),
         ["synth", shape, format, "-o", file] => synth::run(shape, format, Some(file.as_ref())),
         _ => {

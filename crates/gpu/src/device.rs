@@ -54,8 +54,13 @@ pub(crate) struct Pipeline {
     pub(crate) bindings: Vec<u32>,
 }
 
-/// A constant that nobody overrides.
-const UNBOUNDED: &str = "\noverride unbounded = true;\n";
+/// What wgpu adds to shaders. Accesses to memory keep their checks; loops go without a counter, which kept drivers from unrolling
+/// them, so that memory was waited for once in each round.
+pub(crate) const CHECKS: ShaderRuntimeChecks =
+    ShaderRuntimeChecks { force_loop_bounding: false, ..ShaderRuntimeChecks::checked() };
+
+/// A constant that nobody overrides: on Vulkan wgpu asks for the checks of those modules alone that have one.
+pub(crate) const UNBOUNDED: &str = "\noverride unbounded = true;\n";
 
 /// A buffer of the device, with a number of its own for keys of caches.
 #[derive(Clone, Debug)]
@@ -208,18 +213,15 @@ impl Device {
         Pipeline { pipeline, layout, bindings }
     }
 
-    /// A shader whose loops run without a counter of wgpu's, which keeps drivers from unrolling them.
+    /// A shader with [`CHECKS`].
     #[allow(unsafe_code)]
-    fn module(&self, label: &str, mut source: String) -> ShaderModule {
-        // On Vulkan wgpu asks for the checks of those modules alone that have a constant to override.
-        source.push_str(UNBOUNDED);
-        let checks = ShaderRuntimeChecks { force_loop_bounding: false, ..ShaderRuntimeChecks::checked() };
-        let source = ShaderSource::Wgsl(source.into());
+    fn module(&self, label: &str, source: String) -> ShaderModule {
+        let source = ShaderSource::Wgsl((source + UNBOUNDED).into());
         let descriptor = ShaderModuleDescriptor { label: Some(label), source };
-        // SAFETY: accesses to memory keep their checks; only loops go unwatched, and all of ours end. They count up to constants
-        // and numbers of a dispatch, all far below 2^32, or halve a constant; a recurrence follows links from row to row, which
+        // SAFETY: accesses to memory are checked; what is not is that loops end, and all of ours do. They count up to constants
+        // and numbers of a dispatch, far below 2^32, or halve a constant; a recurrence follows links from row to row, which
         // `places.rs` makes to lead onwards, and the last to nowhere.
-        unsafe { self.device.create_shader_module_trusted(descriptor, checks) }
+        unsafe { self.device.create_shader_module_trusted(descriptor, CHECKS) }
     }
 
     /// A shader's source with the faults that are to be in it.

@@ -275,5 +275,7 @@ pub(crate) enum Access {
     Write,
 }
 
+#[cfg(all(test, target_os = "linux"))]
+mod radeon;
 #[cfg(test)]
 mod tests;

@@ -24,6 +24,15 @@ pub(crate) struct Attend {
     pub(crate) paged: bool,
 }
 
+impl Attend {
+    /// Chunks of a key that are fetched before they are multiplied: with many queries there is enough to do meanwhile, and there
+    /// are no registers left.
+    pub(super) fn together(self) -> u32 {
+        let most = if self.rows * self.heads > 8 { 2 } else { 4 };
+        [most, 2, 1].into_iter().find(|n| self.chunks.is_multiple_of(*n)).unwrap_or(1)
+    }
+}
+
 /// Where a workgroup of attention leaves its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Output {

@@ -116,7 +116,7 @@ impl Kernel {
                     number("ROWS", attend.rows),
                     number("HEADS", attend.heads),
                     number("CHUNKS", attend.chunks),
-                    number("TOGETHER", [4, 2, 1].into_iter().find(|n| attend.chunks % n == 0).unwrap_or(1)),
+                    number("TOGETHER", attend.together()),
                     number("WORDS", attend.words),
                     ("SPLIT", (attend.output == Output::Split).to_string()),
                     ("SINKS", attend.extras.sinks.to_string()),

@@ -36,7 +36,7 @@ const FUNCTIONS: [Function; 14] = [
     Function::Xielu,
 ];
 
-fn all() -> Vec<Kernel> {
+pub(super) fn all() -> Vec<Kernel> {
     let mut kernels = vec![
         Kernel::Round,
         Kernel::RmsNorm,
@@ -99,23 +99,29 @@ fn all() -> Vec<Kernel> {
     }
     let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0, KvKind::Q4_0];
     kernels.extend([false, true].into_iter().flat_map(|paged| kinds.map(|kind| Kernel::KvWrite { kind, paged })));
-    for (keys, values) in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
+    let attend = |(keys, values): (KvKind, KvKind), (rows, heads), dim: usize, output, sight, extras, paged| {
+        let chunks = (dim / (4 * keys.per_word())) as u32;
+        let words = (dim / values.per_word() * values.shares()).div_ceil(64) as u32;
+        Kernel::Attend(Attend { keys, values, rows, heads, chunks, words, output, sight, extras, paged })
+    };
+    for pair in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
         for (rows, heads, output) in [(1, 8, Output::Split), (2, 7, Output::Whole)] {
-            let (sight, extras) = (Sight::Causal, Extras::default());
-            let paged = rows == 1;
-            let attend = Attend { keys, values, rows, heads, chunks: 16, words: 2, output, sight, extras, paged };
-            kernels.push(Kernel::Attend(attend));
+            kernels.push(attend(pair, (rows, heads), 128, output, Sight::Causal, Extras::default(), rows == 1));
         }
+    }
+    for (rows, heads, dim) in
+        [(1, 1, 64), (16, 1, 64), (1, 4, 128), (4, 4, 128), (16, 1, 128), (1, 4, 256), (2, 4, 256)]
+    {
+        let pair = (KvKind::F16, KvKind::F16);
+        kernels.push(attend(pair, (rows, heads), dim, Output::Whole, Sight::Causal, Extras::default(), false));
     }
     let kind = KvKind::F16;
     for (bits, sight) in
         (0..16).zip([Sight::Causal, Sight::Window, Sight::Chunk, Sight::Whole, Sight::Around].into_iter().cycle())
     {
         let [cap, slopes, sinks, relative] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
-        let (output, extras) = (Output::Split, Extras { cap, slopes, sinks, relative });
-        let (keys, values, rows, heads, paged) = (kind, kind, 2, 4, bits % 3 == 0);
-        let attend = Attend { keys, values, rows, heads, chunks: 16, words: 2, output, sight, extras, paged };
-        kernels.push(Kernel::Attend(attend));
+        let (extras, paged) = (Extras { cap, slopes, sinks, relative }, bits % 3 == 0);
+        kernels.push(attend((kind, kind), (2, 4), 128, Output::Split, sight, extras, paged));
     }
     kernels
 }

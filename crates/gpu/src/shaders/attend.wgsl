@@ -82,6 +82,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         high = max(high, limits[t]);
     }
     let cache = kv_head * p.places;
+    // Devices read constants of a dispatch anew in each round of a loop.
+    let value_stride = p.value_stride;
+    let value_dim = p.value_dim;
     let sequence = step[first_row + 1u].z;
 
     for (var i = lid; i < QUERIES * QUADS; i += WG) {
@@ -157,10 +160,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         for (var i = 0u; i < min(WG, high - start); i += 4u) {
             for (var v = 0u; v < WORDS; v++) {
                 let word = lid + v * WG;
-                if word * VALUE_ELEMENTS < p.value_dim {
+                if word * VALUE_ELEMENTS < value_dim {
                     var value: array<Value, 4>;
                     for (var e = 0u; e < 4u; e++) {
-                        value[e] = value_at(seats[i + e] * p.value_stride, word);
+                        value[e] = value_at(seats[i + e] * value_stride, word);
                     }
                     for (var e = 0u; e < 4u; e++) {
                         for (var k = 0u; k < FOURS; k++) {

@@ -3,10 +3,16 @@ alias Input = vec4<u32>;
 
 fn products(work: Work, lid: u32) -> array<f32, SUMS> {
     var sums: array<f32, SUMS>;
-    for (var run = lid; run < p.runs; run += WG) {
+    // Asked for once: devices read constants of a dispatch anew in each round of a loop.
+    let runs = p.runs;
+    var rows: array<u32, ROWS>;
+    for (var r = 0u; r < ROWS; r++) {
+        rows[r] = matrix_row(work, r);
+    }
+    for (var run = lid; run < runs; run += WG) {
         var w: array<Packed, ROWS>;
         for (var r = 0u; r < ROWS; r++) {
-            w[r] = packed(matrix_row(work, r), run);
+            w[r] = packed(rows[r], run);
         }
         let given = input_run(work) + run;
         for (var t = 0u; t < T; t++) {

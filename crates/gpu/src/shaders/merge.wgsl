@@ -11,17 +11,18 @@ var<workgroup> factors: array<f32, SPLITS + 3>;
 fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
     let lid = member.lid;
     let size = p.value_dim + 2u;
-    let first = (group.y * p.heads + group.x) * p.splits * size;
+    let splits = p.splits;
+    let first = (group.y * p.heads + group.x) * splits * size;
     var own = -3.0e38;
-    for (var s = lid; s < p.splits; s += WG) {
+    for (var s = lid; s < splits; s += WG) {
         own = max(own, parts[first + s * size + p.value_dim]);
     }
     let top = highest(own, member);
     var weight = 0.0;
     // Filled up to whole fours.
-    for (var s = lid; s < p.splits + 3u; s += WG) {
-        let at = first + min(s, p.splits - 1u) * size + p.value_dim;
-        let factor = select(0.0, exp(parts[at] - top), s < p.splits);
+    for (var s = lid; s < splits + 3u; s += WG) {
+        let at = first + min(s, splits - 1u) * size + p.value_dim;
+        let factor = select(0.0, exp(parts[at] - top), s < splits);
         factors[s] = factor;
         weight += factor * parts[at + 1u];
     }
@@ -29,10 +30,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
     let sum = total(weight, member);
     for (var d = lid; d < p.value_dim; d += WG) {
         var value = 0.0;
-        for (var s = 0u; s < p.splits; s += 4u) {
+        for (var s = 0u; s < splits; s += 4u) {
             var four: array<f32, 4>;
             for (var k = 0u; k < 4u; k++) {
-                four[k] = parts[first + min(s + k, p.splits - 1u) * size + d];
+                four[k] = parts[first + min(s + k, splits - 1u) * size + d];
             }
             for (var k = 0u; k < 4u; k++) {
                 value += factors[s + k] * four[k];

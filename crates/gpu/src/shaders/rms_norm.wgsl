@@ -11,21 +11,22 @@ const TOGETHER = 4u;
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
     let lid = member.lid;
-    let row = group.x * p.stride;
+    let stride = p.stride;
+    let row = group.x * stride;
     var squares = vec4<f32>(0.0);
-    for (var first = lid; first < p.stride; first += TOGETHER * WG) {
+    for (var first = lid; first < stride; first += TOGETHER * WG) {
         var quads: array<vec4<f32>, TOGETHER>;
         for (var k = 0u; k < TOGETHER; k++) {
-            quads[k] = x[row + min(first + k * WG, p.stride - 1u)];
+            quads[k] = x[row + min(first + k * WG, stride - 1u)];
         }
         for (var k = 0u; k < TOGETHER; k++) {
-            let counts = first + k * WG < p.stride;
+            let counts = first + k * WG < stride;
             squares += select(vec4<f32>(0.0), quads[k] * quads[k], counts);
         }
     }
     let sum = dot(squares, vec4<f32>(1.0));
     let factor = 1.0 / sqrt(total(sum, member) / f32(p.width) + p.eps);
-    for (var i = lid; i < p.stride; i += WG) {
+    for (var i = lid; i < stride; i += WG) {
         out[row + i] = x[row + i] * factor * w[i];
     }
 }

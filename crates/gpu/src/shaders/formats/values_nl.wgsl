@@ -6,7 +6,10 @@ fn packed(row: u32, run: u32) -> Packed {
 
 fn numbers(word: u32) -> vec4<f32> {
     let c = vec4<f32>(unpack4xU8(word));
-    return round((((c * 0.001586 + 0.031086) * c - 1.3719) * c + 24.174) * c - 126.57);
+    var v = fma(c, vec4<f32>(0.001586), vec4<f32>(0.031086));
+    v = fma(v, c, vec4<f32>(-1.3719));
+    v = fma(v, c, vec4<f32>(24.174));
+    return round(fma(v, c, vec4<f32>(-126.57)));
 }
 
 fn opened(q: Packed) -> Quants {
