@@ -1,4 +1,4 @@
-//! Every shader compiled for Radeon GPUs, which need not be there: Mesa's driver RADV compiles for a family that it is told
+//! Every shader compiled for Radeon GPUs, which need not be there: Mesa's driver RADV, 22 to 25, compiles for a family that it is told
 //! (`RADV_FORCE_FAMILY`), runs nothing, and tells what became of a shader. wgpu cannot open such a device, which has no
 //! semaphores, so that shaders are translated here as wgpu does it.
 #![allow(unsafe_code)]
@@ -19,6 +19,9 @@ use crate::{Cooperative, Variant};
 
 /// Where Linux keeps what tells of the driver.
 const DRIVER: &str = "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json";
+
+/// What is said where the driver is another one, or Mesa 26, which can only be told of hardware by a shim of the system.
+const NONE: &str = "there is no null hardware";
 
 /// What is compiled with each test: what a model's time goes to, on the oldest and the newest that Mesa 22.3 knows.
 const FAMILIES: [&str; 2] = ["vega10", "gfx1100"];
@@ -180,8 +183,8 @@ fn is_hot(kernel: Kernel) -> bool {
 #[ignore = "needs a driver that is told what to compile for"]
 fn table() {
     let wanted = std::env::var("CANDOR_KERNELS").unwrap_or_default();
-    let radeon = Radeon::open().expect("the driver opens");
-    assert!(radeon.name.contains("Null hardware"), "RADV_FORCE_FAMILY is not set, or {} is no RADV", radeon.name);
+    let radeon = Radeon::open().unwrap_or_else(|error| panic!("{NONE}: {error}"));
+    assert!(radeon.name.starts_with("Null hardware"), "{NONE}, but {}", radeon.name);
     let named: Vec<_> = TOLD.iter().map(|(_, name)| format!("{name:>8}")).collect();
     println!("{}\n{}", radeon.name, named.concat());
     let (mut seen, mut faults) = (HashSet::new(), Vec::new());
@@ -224,6 +227,10 @@ fn what_time_goes_to_keeps_to_registers_on_radeons() {
         command.envs([("VK_DRIVER_FILES", DRIVER), ("VK_ICD_FILENAMES", DRIVER)]);
         let done = command.output().expect("it starts");
         let (out, error) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        if error.contains(NONE) {
+            eprintln!("skipped: {error}");
+            return;
+        }
         assert!(done.status.success(), "{family}: {out}{error}");
         assert!(out.contains("MatVec"), "{family}: nothing was compiled: {out}{error}");
     }
