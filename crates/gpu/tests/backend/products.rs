@@ -147,6 +147,23 @@ fn what_is_no_number_spreads_to_its_row_alone() {
 }
 
 #[test]
+fn what_is_too_large_for_a_half_becomes_the_largest() {
+    let (mut random, cols) = (Random(8), 256);
+    let tensor = random.matrix(Format::F16, 40, cols);
+    let mut x = random.floats(20 * cols);
+    (x[33], x[3 * cols + 7]) = (1e6, -7e4);
+    let seen = as_halves(&x.iter().map(|value| value.clamp(-65504.0, 65504.0)).collect::<Vec<_>>());
+    let want = product(&mut Reference, &tensor, &seen);
+    for (name, mut gpu) in backends() {
+        if gpu.variant().f16 || gpu.variant().cooperative.is_some() {
+            let error = nmse(&product(&mut gpu, &tensor, &x), &want);
+            assert!(error < 1e-11, "{name}: {error}");
+            sound(&mut gpu);
+        }
+    }
+}
+
+#[test]
 fn only_the_rows_asked_for_are_multiplied() {
     let (mut random, width) = (Random(5), 256);
     let (tensor, x) = (random.matrix(Format::Q4K, 40, width), random.floats(5 * width));
