@@ -1,11 +1,13 @@
-//! What the probes of all tables share: the two streams that a read walks, and the sum of what is left over.
+//! What the probes of all tables share: the streams that a read walks, and the sum of what is left over.
 
-/// Blocks of the first half, as many of the second, and the bytes after them. Two streams that lie far apart are faster than
-/// one, and than four.
-pub(crate) fn streams<const N: usize>(bytes: &[u8]) -> (&[[u8; N]], &[[u8; N]], &[u8]) {
+use std::array::from_fn;
+
+/// `S` streams that lie far apart, block by block in turn, and the bytes after them.
+pub(crate) fn streams<const N: usize, const S: usize>(bytes: &[u8]) -> (impl Iterator<Item = &[u8; N]>, &[u8]) {
     let (blocks, _) = bytes.as_chunks::<N>();
-    let half = blocks.len() / 2;
-    (&blocks[..half], &blocks[half..half * 2], &bytes[half * 2 * N..])
+    let each = blocks.len() / S;
+    let streams: [_; S] = from_fn(|s| &blocks[s * each..][..each]);
+    ((0..each).flat_map(move |i| streams.map(|stream| &stream[i])), &bytes[each * S * N..])
 }
 
 /// The sum of the words of 8 bytes and of the single bytes after them.

@@ -84,9 +84,9 @@ pub struct F32Kernels {
 /// What a processor can do at most with a table's instructions, for benchmarks to compare with.
 #[derive(Clone, Copy)]
 pub struct Probe {
-    /// Reads every byte as fast as memory allows: the sum of the little-endian words of 8 bytes and of the single bytes
-    /// after the last of them, modulo 2^64.
-    pub read: fn(bytes: &[u8]) -> u64,
+    /// Read every byte, in two streams and in four: some processors are faster at the one, some at the other. Both return
+    /// the sum of the little-endian words of 8 bytes and of the single bytes after the last of them, modulo 2^64.
+    pub reads: [fn(bytes: &[u8]) -> u64; 2],
     /// Runs the best multiplication of bytes with addition for some rounds, on registers. Returns the number of
     /// operations: two for each multiplication with its addition.
     pub multiply: fn(rounds: u32) -> u64,

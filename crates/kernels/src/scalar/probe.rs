@@ -5,19 +5,17 @@ use std::hint::black_box;
 use crate::Probe;
 use crate::probe::{streams, sum};
 
-pub const PROBE: Probe = Probe { read, multiply };
+pub const PROBE: Probe = Probe { reads: [read::<2>, read::<4>], multiply };
 
 /// Bytes of a stream per turn of the loop.
 const BLOCK: usize = 64;
 
-fn read(bytes: &[u8]) -> u64 {
-    let (first, second, rest) = streams::<BLOCK>(bytes);
+fn read<const STREAMS: usize>(bytes: &[u8]) -> u64 {
+    let (blocks, rest) = streams::<BLOCK, STREAMS>(bytes);
     let mut sums = [0u64; BLOCK / 8];
-    for (first, second) in first.iter().zip(second) {
-        for block in [first, second] {
-            for (sum, word) in sums.iter_mut().zip(block.as_chunks::<8>().0) {
-                *sum = sum.wrapping_add(u64::from_le_bytes(*word));
-            }
+    for block in blocks {
+        for (sum, word) in sums.iter_mut().zip(block.as_chunks::<8>().0) {
+            *sum = sum.wrapping_add(u64::from_le_bytes(*word));
         }
     }
     sums.into_iter().fold(sum(rest), u64::wrapping_add)

@@ -18,13 +18,13 @@ use std::sync::OnceLock;
 
 use candor_quant::Format;
 
-use crate::{BatchKernels, Kernels};
+use crate::{BatchKernels, Kernels, codebook};
 
 use super::Avx512Bf16;
 use super::avx512::F32;
 use super::batch::mat;
 use super::batch::registers::Floats;
-use super::batch::unpack::{self, k_quants, legacy, plain};
+use super::batch::unpack::{k_quants, legacy, nvfp4::Nvfp4, plain};
 use tiles::Tiles;
 
 /// Proof that this processor has AMX with bfloat16, AVX-512 with bfloat16 and what AVX-512 VNNI's table needs, and that
@@ -54,8 +54,8 @@ impl Amx {
     }
 }
 
-/// Formats with an unpacker of their own; the other blocks are decoded to f32 first. F32 stays exact, in registers. None for
-/// integers and F64, which have more than 8 or 16 significant bits.
+/// The formats that files have. F32 stays exact, in registers. None for integers and F64, which have more than 8 or 16
+/// significant bits, and what no file has.
 fn batch(format: Format) -> Option<BatchKernels> {
     match format {
         Format::F16 => Some(mat::kernels::<plain::F16, Tiles>()),
@@ -73,6 +73,17 @@ fn batch(format: Format) -> Option<BatchKernels> {
         Format::Q6K => Some(mat::kernels::<k_quants::Q6K, Tiles>()),
         Format::Iq4Xs => Some(mat::kernels::<k_quants::Iq4Xs, Tiles>()),
         Format::F32 => Some(mat::kernels::<plain::Wide<F32>, Floats>()),
-        _ => unpack::decoded::<Tiles>(format),
+        Format::Mxfp4 => Some(mat::kernels::<legacy::Mxfp4, Tiles>()),
+        Format::Nvfp4 => Some(mat::kernels::<Nvfp4, Tiles>()),
+        Format::Iq1S => Some(mat::kernels::<codebook::Iq1S, Tiles>()),
+        Format::Iq1M => Some(mat::kernels::<codebook::Iq1M, Tiles>()),
+        Format::Iq2Xxs => Some(mat::kernels::<codebook::Iq2Xxs, Tiles>()),
+        Format::Iq2Xs => Some(mat::kernels::<codebook::Iq2Xs, Tiles>()),
+        Format::Iq2S => Some(mat::kernels::<codebook::Iq2S, Tiles>()),
+        Format::Iq3Xxs => Some(mat::kernels::<codebook::Iq3Xxs, Tiles>()),
+        Format::Iq3S => Some(mat::kernels::<codebook::Iq3S, Tiles>()),
+        Format::Tq1_0 => Some(mat::kernels::<codebook::Tq1_0, Tiles>()),
+        Format::Tq2_0 => Some(mat::kernels::<codebook::Tq2_0, Tiles>()),
+        _ => None,
     }
 }

@@ -297,7 +297,7 @@ pub fn scaled(scale: __m256, factors: __m128i) -> __m256 {
 /// Block `j` of weights.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn weights<B: Paneled>(read: &B::Read, j: usize) -> __m256i {
+pub fn weights<B: Paneled>(read: &B::Read, j: usize) -> __m256i {
     // SAFETY: this function has the features that `load` asks for.
     let words = unsafe { B::load(read, j) };
     let offset = _mm256_set1_epi8(B::OFFSET as i8);

@@ -9,7 +9,7 @@ use super::registers::{load_256, store_256};
 use crate::Probe;
 use crate::probe::{streams, sum};
 
-pub const PROBE: Probe = Probe { read, multiply };
+pub const PROBE: Probe = Probe { reads: [read::<2>, read::<4>], multiply };
 
 /// Bytes of a stream per turn of the loop.
 const BLOCK: usize = 256;
@@ -18,25 +18,23 @@ const AHEAD: usize = 1024;
 /// Products in flight: with a factor for each of them and one for all, what fits into sixteen registers.
 const CHAINS: usize = 7;
 
-fn read(bytes: &[u8]) -> u64 {
+fn read<const STREAMS: usize>(bytes: &[u8]) -> u64 {
     // SAFETY: only the table leads here, and only an `Avx2` to the table: the processor has these features.
-    unsafe { read_streams(bytes) }
+    unsafe { read_streams::<STREAMS>(bytes) }
 }
 
 #[target_feature(enable = "avx2")]
-fn read_streams(bytes: &[u8]) -> u64 {
-    let (first, second, rest) = streams::<BLOCK>(bytes);
+fn read_streams<const STREAMS: usize>(bytes: &[u8]) -> u64 {
+    let (blocks, rest) = streams::<BLOCK, STREAMS>(bytes);
     let mut sums = [_mm256_setzero_si256(); BLOCK / 32];
-    for (first, second) in first.iter().zip(second) {
-        for block in [first, second] {
-            let ahead = block.as_ptr().cast::<i8>().wrapping_add(AHEAD);
-            for line in 0..BLOCK / 64 {
-                // An address that is not there does nothing.
-                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 64));
-            }
-            for (i, sum) in sums.iter_mut().enumerate() {
-                *sum = _mm256_add_epi64(*sum, load_256(block, i * 32));
-            }
+    for block in blocks {
+        let ahead = block.as_ptr().cast::<i8>().wrapping_add(AHEAD);
+        for line in 0..BLOCK / 64 {
+            // An address that is not there does nothing.
+            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 64));
+        }
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = _mm256_add_epi64(*sum, load_256(block, i * 32));
         }
     }
     let mut total = sum(rest);

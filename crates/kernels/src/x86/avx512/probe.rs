@@ -8,8 +8,10 @@ use std::hint::black_box;
 use crate::Probe;
 use crate::probe::{streams, sum};
 
-pub const BYTES: Probe = Probe { read, multiply };
-pub const VNNI: Probe = Probe { read, multiply: multiply_vnni };
+pub const BYTES: Probe = Probe { reads: READS, multiply };
+pub const VNNI: Probe = Probe { reads: READS, multiply: multiply_vnni };
+
+const READS: [fn(&[u8]) -> u64; 2] = [read::<2>, read::<4>];
 
 /// Bytes of a stream per turn of the loop.
 const BLOCK: usize = 512;
@@ -18,24 +20,22 @@ const AHEAD: usize = 1024;
 /// Products in flight: with a factor for each of them and one for all, what fits into 32 registers.
 const CHAINS: usize = 14;
 
-fn read(bytes: &[u8]) -> u64 {
+fn read<const STREAMS: usize>(bytes: &[u8]) -> u64 {
     // SAFETY: only the tables lead here, and only an `Avx512` to the tables: the processor has these features.
-    unsafe { read_streams(bytes) }
+    unsafe { read_streams::<STREAMS>(bytes) }
 }
 
 #[target_feature(enable = "avx512f")]
-fn read_streams(bytes: &[u8]) -> u64 {
-    let (first, second, rest) = streams::<BLOCK>(bytes);
+fn read_streams<const STREAMS: usize>(bytes: &[u8]) -> u64 {
+    let (blocks, rest) = streams::<BLOCK, STREAMS>(bytes);
     let mut sums = [_mm512_setzero_si512(); BLOCK / 64];
-    for (first, second) in first.iter().zip(second) {
-        for block in [first, second] {
-            for (sum, line) in sums.iter_mut().zip(block.as_chunks::<64>().0) {
-                // An address that is not there does nothing.
-                _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast::<i8>().wrapping_add(AHEAD));
-                // SAFETY: `line` is 64 readable bytes, and the instruction takes any alignment.
-                let words = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
-                *sum = _mm512_add_epi64(*sum, words);
-            }
+    for block in blocks {
+        for (sum, line) in sums.iter_mut().zip(block.as_chunks::<64>().0) {
+            // An address that is not there does nothing.
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast::<i8>().wrapping_add(AHEAD));
+            // SAFETY: `line` is 64 readable bytes, and the instruction takes any alignment.
+            let words = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
+            *sum = _mm512_add_epi64(*sum, words);
         }
     }
     sums.into_iter().fold(sum(rest), |total, sum| total.wrapping_add(_mm512_reduce_add_epi64(sum) as u64))

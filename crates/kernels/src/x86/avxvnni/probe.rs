@@ -8,7 +8,7 @@ use super::fours::add_fours;
 use crate::Probe;
 use crate::x86::avx2;
 
-pub const PROBE: Probe = Probe { read: avx2::PROBE.read, multiply };
+pub const PROBE: Probe = Probe { reads: avx2::PROBE.reads, multiply };
 
 /// Products in flight: with a factor for all of them and two others, what fits into sixteen registers.
 const CHAINS: usize = 12;

@@ -11,8 +11,8 @@ use super::{formats, has_bf16, tables};
 use crate::x86::Amx;
 use crate::x86::batch::Form;
 use crate::x86::batch::pack::packing;
-use crate::x86::batch::unpack::{self, BLOCK_ROWS, Decoded, Panel, Unpack, k_quants, legacy, plain};
-use crate::{BatchTask, Kernels, Line};
+use crate::x86::batch::unpack::{self, BLOCK_ROWS, Panel, Unpack, k_quants, legacy, nvfp4, plain};
+use crate::{BatchTask, Kernels, Line, codebook};
 
 const COLS: usize = 2048;
 const INPUTS: usize = 512;
@@ -134,8 +134,17 @@ fn speed() {
     unpacking::<legacy::Q5_0>();
     unpacking::<legacy::Q5_1>();
     unpacking::<legacy::Iq4Nl>();
-    unpacking::<Decoded<{ Format::Iq3S.ggml_id() }>>();
-    unpacking::<Decoded<{ Format::Mxfp4.ggml_id() }>>();
+    unpacking::<legacy::Mxfp4>();
+    unpacking::<nvfp4::Nvfp4>();
+    unpacking::<codebook::Iq1S>();
+    unpacking::<codebook::Iq1M>();
+    unpacking::<codebook::Iq2Xxs>();
+    unpacking::<codebook::Iq2Xs>();
+    unpacking::<codebook::Iq2S>();
+    unpacking::<codebook::Iq3Xxs>();
+    unpacking::<codebook::Iq3S>();
+    unpacking::<codebook::Tq1_0>();
+    unpacking::<codebook::Tq2_0>();
     for table in tables() {
         if table.name != "amx" || Amx::detect().is_some() {
             multiplying(table);

@@ -4,10 +4,10 @@ use candor_quant::{Format, half};
 
 use super::has_bf16;
 use super::random::{Random, columns, decode};
-use crate::Line;
 use crate::x86::batch::Form;
-use crate::x86::batch::unpack::{BLOCK_ROWS, Decoded, Panel, STEP, Step, Unpack, k_quants, legacy, plain};
+use crate::x86::batch::unpack::{BLOCK_ROWS, Panel, STEP, Step, Unpack, k_quants, legacy, nvfp4, plain};
 use crate::x86::{Avx512, avx512};
+use crate::{Line, codebook};
 
 /// The nearest bfloat16; denormal numbers are zero.
 fn rounded(x: f32) -> u16 {
@@ -79,9 +79,17 @@ fn every_unpacker_rounds_what_is_decoded() {
     check::<k_quants::Q5K>();
     check::<k_quants::Q6K>();
     check::<k_quants::Iq4Xs>();
-    check::<Decoded<{ Format::Mxfp4.ggml_id() }>>();
-    check::<Decoded<{ Format::Iq3S.ggml_id() }>>();
-    check::<Decoded<{ Format::Nvfp4.ggml_id() }>>();
+    check::<legacy::Mxfp4>();
+    check::<nvfp4::Nvfp4>();
+    check::<codebook::Iq1S>();
+    check::<codebook::Iq1M>();
+    check::<codebook::Iq2Xxs>();
+    check::<codebook::Iq2Xs>();
+    check::<codebook::Iq2S>();
+    check::<codebook::Iq3Xxs>();
+    check::<codebook::Iq3S>();
+    check::<codebook::Tq1_0>();
+    check::<codebook::Tq2_0>();
 }
 
 /// Floats of a panel are the decoded numbers themselves.

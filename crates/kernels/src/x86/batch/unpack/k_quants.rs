@@ -6,6 +6,7 @@ use candor_quant::Format;
 
 use super::legacy::{counting, counting_on, indices, scaled, table, uneven};
 use super::{Step, Unpack};
+use crate::weights::IQ4_VALUES;
 use crate::x86::avx2::registers::{load_128, load_256};
 use crate::x86::batch::lines::{half_at, round, store, store_ps};
 
@@ -139,7 +140,7 @@ impl Unpack for Iq4Xs {
             for (group, step) in steps.iter_mut().enumerate() {
                 let low = block[4 + group / 2] >> (4 * (group % 2)) & 15;
                 let scale = i32::from(low) | i32::from(high >> (2 * group) & 3) << 4;
-                let values = _mm512_mul_ps(uneven(), _mm512_mul_ps(d, _mm512_set1_ps((scale - 32) as f32)));
+                let values = _mm512_mul_ps(uneven(IQ4_VALUES), _mm512_mul_ps(d, _mm512_set1_ps((scale - 32) as f32)));
                 store(&mut step[r], _mm512_permutexvar_epi16(indices(block, 8 + 16 * group), table(values)));
             }
         }

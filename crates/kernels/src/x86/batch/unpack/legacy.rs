@@ -1,11 +1,11 @@
-//! Blocks of 32 with half-precision scales. Of 4 and 5 bits there are 16 or 32 values in a block: they are looked up.
+//! Blocks of 32 with one scale. Of 4 and 5 bits there are 16 or 32 values in a block: they are looked up.
 
 use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
 use super::{Step, Unpack};
-use crate::weights::IQ4_VALUES;
+use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 use crate::x86::avx2::registers::load_128;
 use crate::x86::batch::lines::{half_at, round, store};
 
@@ -15,6 +15,7 @@ pub struct Q5_0;
 pub struct Q5_1;
 pub struct Q8_0;
 pub struct Iq4Nl;
+pub struct Mxfp4;
 
 /// 0, 1, 2 ...
 #[inline]
@@ -30,11 +31,11 @@ pub fn counting_on() -> __m512 {
     _mm512_add_ps(counting(), _mm512_set1_ps(16.0))
 }
 
-/// The uneven values of IQ4.
+/// 16 values that do not count up: those of IQ4 or of 4-bit floats.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub fn uneven() -> __m512 {
-    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(&IQ4_VALUES.map(|value| value as u8), 0)))
+pub fn uneven(values: [i8; 16]) -> __m512 {
+    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(&values.map(|value| value as u8), 0)))
 }
 
 /// A table of 16 values for indices of which bit 4 does not count; those above it never do.
@@ -106,8 +107,12 @@ unpack! {
         _mm512_permutexvar_epi16(indices_of_five(block, 4, 8), values)
     };
     Iq4Nl[18] block => {
-        let values = _mm512_mul_ps(uneven(), half_at(block, 0));
+        let values = _mm512_mul_ps(uneven(IQ4_VALUES), half_at(block, 0));
         _mm512_permutexvar_epi16(indices(block, 2), table(values))
+    };
+    Mxfp4[17] block => {
+        let values = _mm512_mul_ps(uneven(FP4_VALUES), _mm512_set1_ps(half_power(block[0])));
+        _mm512_permutexvar_epi16(indices(block, 1), table(values))
     };
     Q8_0[34] block => {
         let scale = half_at(block, 0);
