@@ -249,17 +249,17 @@ fn norm_source(norm: Norm, reduce: &'static str) -> Parts {
     pieces.extend(weight.then_some(NORM_WEIGHT));
     pieces.extend(bias.then_some(NORM_BIAS));
     pieces.push(match (weight, bias) {
-        (true, true) => "fn scaled(x: f32, i: u32) -> f32 { return x * weight(i) + bias(i); }",
-        (true, false) => "fn scaled(x: f32, i: u32) -> f32 { return x * weight(i); }",
-        (false, true) => "fn scaled(x: f32, i: u32) -> f32 { return x + bias(i); }",
-        (false, false) => "fn scaled(x: f32, i: u32) -> f32 { return x; }",
+        (true, true) => "fn scaled(x: f32, run: u32, i: u32) -> f32 { return x * weight(run, i) + bias(run, i); }",
+        (true, false) => "fn scaled(x: f32, run: u32, i: u32) -> f32 { return x * weight(run, i); }",
+        (false, true) => "fn scaled(x: f32, run: u32, i: u32) -> f32 { return x + bias(run, i); }",
+        (false, false) => "fn scaled(x: f32, run: u32, i: u32) -> f32 { return x; }",
     });
     (vec![number("WG", group), layer, mean], pieces)
 }
 
 const NORM_WEIGHT: &str = "@group(0) @binding(2) var<storage, read> w: array<f32>;
-fn weight(i: u32) -> f32 { return w[i % p.weight_len]; }
+fn weight(run: u32, i: u32) -> f32 { return w[run % p.weight_len + i]; }
 ";
 const NORM_BIAS: &str = "@group(0) @binding(3) var<storage, read> b: array<f32>;
-fn bias(i: u32) -> f32 { return b[i % p.bias_len]; }
+fn bias(run: u32, i: u32) -> f32 { return b[run % p.bias_len + i]; }
 ";
