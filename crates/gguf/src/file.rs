@@ -151,12 +151,6 @@ impl Gguf {
         self.0.places.get(name).map(|&place| &self.0.tensors[place])
     }
 
-    /// Asks the system to read all files ahead of their use, which makes the first pass over a model that is not in the
-    /// page cache faster. Returns at once; nothing happens to a model in memory, or where the system has no such call.
-    pub fn prefetch(&self) {
-        self.0.shards.iter().filter_map(|shard| shard.mapping.as_ref()).for_each(Mapping::prefetch);
-    }
-
     /// Reads what of the mapped files is not in memory yet and makes every page ready, so that this happens now and in order.
     /// `progress` sees bytes done and in all, on this thread. Does nothing for files that were copied into memory anyway.
     pub fn prefault(&self, progress: impl FnMut(u64, u64)) {

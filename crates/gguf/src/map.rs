@@ -23,12 +23,6 @@ impl AsRef<[u8]> for Mapping {
 }
 
 impl Mapping {
-    /// Asks the system to read the file ahead of its use. Advice only: a refusal costs speed and nothing else.
-    pub(crate) fn prefetch(&self) {
-        #[cfg(unix)]
-        let _ = self.0.advise(memmap2::Advice::WillNeed);
-    }
-
     /// Puts these pages into the page table, reading from disk what is not in memory. One call of Linux 5.14 or later does
     /// it in three quarters of the time that touching every page takes.
     pub(crate) fn populate(&self, bytes: Range<usize>) {
@@ -92,6 +86,10 @@ pub(crate) fn map(path: &Path) -> Result<Opened, Error> {
     // That nobody truncates or rewrites the file meanwhile cannot be enforced by any system call; `Gguf::open` says so,
     // and no invariant of this crate rests on the bytes staying as they were when they were checked.
     let mapping = unsafe { Mmap::map(&file) }.map_err(|error| Error::Io { action: "map into memory", error })?;
+    // What is not in memory yet is then read in huge pages, where the file system has such (ext4 since Linux 6.16, XFS, Btrfs): loading
+    // takes half the time, and decoding meets fewer misses. Advice only: a refusal costs speed and nothing else.
+    #[cfg(target_os = "linux")]
+    let _ = mapping.advise(memmap2::Advice::HugePage);
     let mapping = Mapping(Arc::new(mapping));
     Ok((Bytes::from_owner(mapping.clone()), Some(mapping)))
 }

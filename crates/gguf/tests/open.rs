@@ -127,13 +127,33 @@ fn prefault_tells_how_far_it_is() {
     Gguf::read(&paths[0], candor_gguf::Pages::Usual).unwrap().prefault(|_, _| panic!("there is nothing to do"));
 }
 
-/// Bytes of a mapped file that are in this process's page table, from `/proc/self/smaps`.
+/// What `/proc/self/smaps` says of a mapped file behind `name`, on one line.
 #[cfg(target_os = "linux")]
-fn resident(path: &Path) -> u64 {
+fn mapped(path: &Path, name: &str) -> String {
     let maps = fs::read_to_string("/proc/self/smaps").unwrap();
     let (_, rest) = maps.split_once(path.to_str().unwrap()).expect("the file is mapped");
-    let (_, rest) = rest.split_once("Rss:").unwrap();
-    1024 * rest.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    let (_, rest) = rest.split_once(name).unwrap();
+    rest.lines().next().unwrap().trim().to_owned()
+}
+
+/// Bytes of a mapped file that are in this process's page table.
+#[cfg(target_os = "linux")]
+fn resident(path: &Path) -> u64 {
+    1024 * mapped(path, "Rss:").strip_suffix(" kB").unwrap().parse::<u64>().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_mapped_file_asks_for_huge_pages() {
+    if !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        println!("skipped: this system has no huge pages to give");
+        return;
+    }
+    let path = folder("huge-pages").join("model.gguf");
+    Writer::new().write_file(&path).unwrap();
+    let _gguf = Gguf::open(&path).unwrap();
+    let flags = mapped(&path, "VmFlags:");
+    assert!(flags.split(' ').any(|flag| flag == "hg"), "{flags}");
 }
 
 #[cfg(target_os = "linux")]
