@@ -7,6 +7,7 @@
 
 mod attention;
 mod exp;
+mod factored;
 mod float;
 mod float_loops;
 mod panel;

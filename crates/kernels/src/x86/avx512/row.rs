@@ -7,9 +7,9 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::quarters;
 use super::registers::{load_quants, store_ps};
 use super::row_scales::ScalesMinima;
+use super::{factored, quarters};
 use crate::Q8Row;
 use crate::order::SEGMENT;
 use crate::weights::{Minima, row};
@@ -32,6 +32,8 @@ pub trait Row: Quant {
     const WIDE: bool = true;
     /// Bits of a weight, if one input meets four rows as [`quarters`](Row::quarters) has them.
     const QUARTERS: Option<u32> = None;
+    /// If one input meets four rows as [`strips`](Row::strips) has them, what the weights of blocks `j` and `j + 4` are multiplied by.
+    const STRIPS: Option<[u8; 4]> = None;
 
     /// 256 weights in order, not yet reduced by the panel's `OFFSET`.
     ///
@@ -59,6 +61,18 @@ pub trait Row: Quant {
         [[_mm512_setzero_si512(); 2]; 2]
     }
 
+    /// 256 weights, not yet reduced, if there are `STRIPS`: `[j]` has block `j` in its lower half and block `j + 4` in its
+    /// upper one, each weight multiplied by `STRIPS[j]`. Less the offset, which is multiplied, too, eight of them times 127
+    /// fit a word.
+    ///
+    /// # Safety
+    /// As `quants`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    unsafe fn strips(_: &Self::Group) -> [__m512i; 4] {
+        [_mm512_setzero_si512(); 4]
+    }
+
     /// What the sums of eight blocks of both rows are to be multiplied with.
     ///
     /// # Safety
@@ -76,7 +90,7 @@ pub trait Row: Quant {
     }
 
     /// What `scales` and `minima` say of the first two of four rows, and of the last two; in the order of
-    /// [`super::quarters`], if there are `QUARTERS`.
+    /// [`super::quarters`], if there are `QUARTERS`; scales are divided by `STRIPS`, if there are.
     ///
     /// # Safety
     /// As `quants`.
@@ -95,6 +109,16 @@ pub trait Row: Quant {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     unsafe fn factors(_: &Self::Group) -> __m128i {
         _mm_setzero_si128()
+    }
+
+    /// The same of the first two of four rows, and of the last two, as words, if there are `STRIPS`.
+    ///
+    /// # Safety
+    /// As `quants`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    unsafe fn factors_of_four(_: [&Self::Group; 4]) -> [__m512i; 2] {
+        [_mm512_setzero_si512(); 2]
     }
 
     /// What bytes of `factors` stand for: signed bytes, if the panel has no `FLOATS`.
@@ -203,6 +227,9 @@ fn four<R: Row>(
 ) -> [__m512; 2] {
     if let Some(bits) = R::QUARTERS {
         return quarters::four::<R>([first, last], w, quants, scales, sums, bits);
+    }
+    if let Some(multiples) = R::STRIPS {
+        return factored::four::<R>([first, last], w, quants, scales, sums, multiples);
     }
     // SAFETY: this function has the features that `scales_minima` asks for.
     let [of_first, of_last] = unsafe { R::scales_minima(w) };

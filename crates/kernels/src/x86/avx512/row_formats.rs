@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::factored::{of_rows, words_of_four};
 use super::quarters;
 use super::registers::load_512;
 use super::row::{Row, both as join};
@@ -111,12 +112,13 @@ fn nibble_quarters<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> [[_
 /// A row of a format: how its quants are unpacked, its scales, and what else it has.
 macro_rules! row {
     (
-        $format:ident, $w:ident: $(sixteenfold $lanes:expr;)? $(bits $bits:expr;)? quants $i:ident => $quants:expr;
+        $format:ident, $w:ident: $(sixteenfold $lanes:expr;)? $(bits $bits:expr;)? $(strips times $multiples:expr;)? quants $i:ident => $quants:expr;
         $($part:ident($both:ident): $type:ty => $body:expr;)*
     ) => {
         impl Row for $format {
             $(const SIXTEENFOLD: u16 = $lanes;)?
             $(const QUARTERS: Option<u32> = Some($bits);)?
+            $(const STRIPS: Option<[u8; 4]> = Some($multiples);)?
 
             #[inline]
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
@@ -135,6 +137,8 @@ macro_rules! row {
             })*
         }
     };
+    (argument strips) => { &<Self as Quant>::Group };
+    (argument factors_of_four) => { [&<Self as Quant>::Group; 4] };
     (argument quarters) => { &<Self as Quant>::Group };
     (argument factors) => { &<Self as Quant>::Group };
     (argument floats) => { __m128i };
@@ -257,6 +261,7 @@ row! { Nvfp4, w:
 }
 
 row! { Q2K, w:
+    strips times TIMES_2;
     quants i => {
         let shift = (i % 2 * 4) as i16;
         _mm512_and_si512(shifted(load_256(w, 16 + i / 2 * 32), shift, shift + 2), _mm512_set1_epi8(3))
@@ -267,9 +272,25 @@ row! { Q2K, w:
         [join([a[0], b[0]]), join([a[1], b[1]])]
     };
     factors(w): __m128i => k_halves::factors_2(w);
+    strips(w): [__m512i; 4] => {
+        // Pairs of bits where they are: the first and the third of a byte are plain.
+        let (low, high) = (load_512(w, 16), _mm512_srli_epi16::<4>(load_512(w, 16)));
+        let (plain, fourfold) = (_mm512_set1_epi8(3), _mm512_set1_epi8(12));
+        [
+            _mm512_and_si512(low, plain),
+            _mm512_and_si512(low, fourfold),
+            _mm512_and_si512(high, plain),
+            _mm512_and_si512(high, fourfold),
+        ]
+    };
+    factors_of_four(four): [__m512i; 2] => {
+        words_of_four(low_nibbles(join_quarters(four.map(|w| load_128(w, 0)))))
+    };
+    scales_minima(four): [ScalesMinima; 2] => scales_minima_2(four, TIMES_2);
 }
 
 row! { Q3K, w:
+    strips times TIMES_3;
     quants i => {
         let shift = (i % 2 * 4) as i16;
         let low = _mm512_and_si512(shifted(load_256(w, 32 + i / 2 * 32), shift, shift + 2), _mm512_set1_epi8(3));
@@ -278,6 +299,27 @@ row! { Q3K, w:
     };
     scales(both): __m512 => join(both.map(|w| k_halves::half_at(w, 108)));
     factors(w): __m128i => k_halves::factors_3(w);
+    strips(w): [__m512i; 4] => {
+        // Third bits of blocks 0 to 3 in the lower half, and of 4 to 7 in the upper one, as bits 2 to 5; what comes from the
+        // neighbouring byte is masked.
+        let counts = _mm512_inserti64x4::<1>(_mm512_set1_epi32(2), _mm256_set1_epi32(30));
+        let third = _mm512_rolv_epi32(_mm512_broadcast_i64x4(load_256(w, 0)), counts);
+        let low = load_512(w, 32);
+        let low = [low, _mm512_srli_epi16::<1>(low), _mm512_srli_epi16::<2>(low), _mm512_srli_epi16::<3>(low)];
+        let mut strips = low;
+        for j in 0..4 {
+            let low = _mm512_and_si512(low[j], _mm512_set1_epi8(3 << j));
+            // (third & (4 << j)) | low
+            strips[j] = _mm512_ternarylogic_epi32::<0xf8>(low, third, _mm512_set1_epi8(4 << j));
+        }
+        strips
+    };
+    factors_of_four(four): [__m512i; 2] => words_of_four(factors_3_of_four(tails_3(four)));
+    scales_minima(four): [ScalesMinima; 2] => {
+        let order = _mm512_castsi128_si512(_mm_setr_epi16(7, 15, 23, 31, 0, 0, 0, 0));
+        let d = _mm_cvtph_ps(_mm512_castsi512_si128(_mm512_permutexvar_epi16(order, tails_3(four))));
+        without_minima(of_rows(d, TIMES_3))
+    };
 }
 
 row! { Q4K, w:
@@ -328,6 +370,7 @@ row! { Q5K, w:
 }
 
 row! { Q6K, w:
+    strips times [1; 4];
     quants i => {
         // Each half of 128 columns has 64 bytes of lower bits, 32 of upper ones and four blocks.
         let lower = load_512(w, i / 2 * 64);
@@ -345,4 +388,34 @@ row! { Q6K, w:
     };
     scales(both): __m512 => join(both.map(|w| k_halves::half_at(w, 208)));
     factors(w): __m128i => load_128(w, 192);
+    strips(w): [__m512i; 4] => {
+        let (a, b) = (load_512(w, 0), load_512(w, 64));
+        // Blocks 0 and 4 below blocks 2 and 6, and blocks 1 and 5 below blocks 3 and 7.
+        let lower = [_mm512_shuffle_i32x4::<0b01_00_01_00>(a, b), _mm512_shuffle_i32x4::<0b11_10_11_10>(a, b)];
+        let upper = load_512(w, 128);
+        let lower = [lower[0], lower[1], _mm512_srli_epi16::<4>(lower[0]), _mm512_srli_epi16::<4>(lower[1])];
+        let upper = [
+            _mm512_slli_epi16::<4>(upper),
+            _mm512_slli_epi16::<2>(upper),
+            upper,
+            _mm512_srli_epi16::<2>(upper),
+        ];
+        let mut strips = lower;
+        for j in 0..4 {
+            // (lower & 15) | (upper & 0x30)
+            let upper = _mm512_and_si512(upper[j], _mm512_set1_epi8(0x30));
+            strips[j] = _mm512_ternarylogic_epi32::<0xf8>(upper, lower[j], _mm512_set1_epi8(15));
+        }
+        strips
+    };
+    factors_of_four(four): [__m512i; 2] => words_of_four(join_quarters(four.map(|w| load_128(w, 192))));
+    scales_minima(four): [ScalesMinima; 2] => {
+        let d = four.map(|w| u64::from(u16::from_le_bytes([w[208], w[209]])));
+        let d = d[0] | d[1] << 16 | d[2] << 32 | d[3] << 48;
+        without_minima(of_rows(_mm_cvtph_ps(_mm_cvtsi64_si128(d as i64)), [1; 4]))
+    };
 }
+
+/// What weights of [`Row::strips`] are multiplied by, where their bits lie so.
+const TIMES_2: [u8; 4] = [1, 4, 1, 4];
+const TIMES_3: [u8; 4] = [1, 2, 4, 8];

@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::factored;
 use super::quarters;
 use super::registers::load_512;
 use crate::x86::avx2::registers::load_128;
@@ -175,4 +176,45 @@ pub fn scales_minima_4<const N: usize>(w: [&[u8; N]; 4]) -> [(__m512, [__m512; 2
     let last = _mm512_mul_ps(fours(4, 6), floats(_mm512_extracti32x4_epi32::<2>(packed)));
     let last_minima = _mm512_mul_ps(fours(5, 7), floats(_mm512_extracti32x4_epi32::<3>(packed)));
     [(first, [first_minima; 2]), (last, [last_minima; 2])]
+}
+
+/// Scales, and minima of both halves of blocks, of four rows of Q2_K.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn scales_minima_2(w: [&[u8; 84]; 4], multiples: [u8; 4]) -> [ScalesMinima; 2] {
+    let nibbles = _mm512_srli_epi16::<4>(join_quarters(w.map(|w| load_128(w, 0))));
+    let words = factored::words_of_four(_mm512_and_si512(nibbles, _mm512_set1_epi8(15)));
+    // d and dmin of each row.
+    let [a, b, c, d] = w.map(|w| i32::from_le_bytes([w[80], w[81], w[82], w[83]]));
+    let halves = _mm256_cvtph_ps(_mm_setr_epi32(a, b, c, d));
+    let (low, high) = (_mm256_castps256_ps128(halves), _mm256_extractf128_ps::<1>(halves));
+    let scales = factored::of_rows(_mm_shuffle_ps::<0b10_00_10_00>(low, high), multiples);
+    let dmin = factored::of_rows(_mm_shuffle_ps::<0b11_01_11_01>(low, high), [1; 4]);
+    [0, 1].map(|i| {
+        let first = _mm512_and_si512(words[i], _mm512_set1_epi32(0xffff));
+        let second = _mm512_srli_epi32::<16>(words[i]);
+        (scales[i], [first, second].map(|minima| _mm512_mul_ps(dmin[i], _mm512_cvtepi32_ps(minima))))
+    })
+}
+
+/// The last 16 bytes of four rows of Q3_K: two of weights, 12 of factors, d.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn tails_3(w: [&[u8; 110]; 4]) -> __m512i {
+    join_quarters(w.map(|w| load_128(w, 94)))
+}
+
+/// The factors in them, as AVX2's `factors_3` takes them apart.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn factors_3_of_four(tails: __m512i) -> __m512i {
+    let every = |quarter| _mm512_broadcast_i32x4(quarter);
+    let low = _mm512_shuffle_epi8(tails, every(_mm_setr_epi8(2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5, 6, 7, 8, 9)));
+    let low = _mm512_and_si512(_mm512_srlv_epi32(low, every(_mm_setr_epi32(0, 0, 4, 4))), _mm512_set1_epi8(15));
+    let high = _mm512_shuffle_epi8(tails, _mm512_set1_epi32(0x0d0c_0b0a));
+    // What comes from the neighbouring byte is masked.
+    let high = _mm512_rolv_epi32(high, every(_mm_setr_epi32(4, 2, 0, 30)));
+    // (high & 0x30) | low
+    let factors = _mm512_ternarylogic_epi32::<0xf8>(low, high, _mm512_set1_epi8(0x30));
+    _mm512_sub_epi8(factors, _mm512_set1_epi8(32))
 }

@@ -1,0 +1,115 @@
+//! One input and four weight rows of formats whose halves of blocks have factors: sums of 8 products fit words, and factors
+//! are applied where words are added in pairs, so that few sums are left to fold. Lanes are those of `row`.
+
+use std::arch::x86_64::*;
+
+use super::registers::load_quants;
+use super::row::{Row, both};
+use crate::weights::Minima;
+use crate::x86::avx2::format::GROUP;
+use crate::x86::avx2::panel::Panel;
+use crate::x86::avx2::registers::{load_i16, load_ps};
+use crate::x86::avx2::rows::half_sums;
+
+/// The lower and the upper halves of two registers.
+const LOWER: i32 = 0b01_00_01_00;
+const UPPER: i32 = 0b11_10_11_10;
+
+/// Adds eight blocks of four rows to the lanes of the first two and of the last two.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn four<R: Row>(
+    mut lanes: [__m512; 2],
+    w: [&R::Group; 4],
+    quants: &[i8; GROUP],
+    scales: &[f32; 8],
+    sums: &[i16; 16],
+    multiples: [u8; 4],
+) -> [__m512; 2] {
+    let x = activations(quants);
+    let mut starts = [_mm512_setzero_si512(); 4];
+    if R::Panel::OFFSET != 0 {
+        for j in 0..4 {
+            let offset = _mm512_set1_epi8((R::Panel::OFFSET as u8 * multiples[j]) as i8);
+            let sums = _mm512_dpbusd_epi32(_mm512_setzero_si512(), offset, x[j]);
+            starts[j] = _mm512_sub_epi32(_mm512_setzero_si512(), sums);
+        }
+    }
+    let words = w.map(|w| {
+        // SAFETY: this function has the features that `strips` asks for.
+        let w = unsafe { R::strips(w) };
+        let mut fours = starts;
+        for j in 0..4 {
+            fours[j] = _mm512_dpbusd_epi32(fours[j], w[j], x[j]);
+        }
+        let ones = _mm512_set1_epi16(1);
+        let [a, b, c, d] = fours;
+        let eights = [_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)].map(|words| _mm512_madd_epi16(words, ones));
+        // Quarter `2 * H + h`: two sums each of half `h` of blocks `4 * H + j`.
+        _mm512_packs_epi32(eights[0], eights[1])
+    });
+    // SAFETY: as above.
+    let (factors, of_rows) = unsafe { (R::factors_of_four(w), R::scales_minima(w)) };
+    let (scales, sums) = (load_ps(scales), load_i16(sums));
+    let x_scales = both([scales; 2]);
+    let first = first_words();
+    let second = _mm512_add_epi16(first, _mm512_set1_epi16(1));
+    for i in 0..2 {
+        let (a, b) = (words[2 * i], words[2 * i + 1]);
+        let (first, second) = (_mm512_permutex2var_epi16(a, first, b), _mm512_permutex2var_epi16(a, second, b));
+        let blocks = _mm512_dpwssd_epi32(_mm512_madd_epi16(first, factors[i]), second, factors[i]);
+        let (scale, minima) = of_rows[i];
+        let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(blocks), scale);
+        lanes[i] = _mm512_fmadd_ps(scaled, x_scales, lanes[i]);
+        if let Minima::Halves = R::Panel::MINIMA {
+            for (minima, sums) in minima.into_iter().zip(half_sums(scales, sums)) {
+                lanes[i] = _mm512_fnmadd_ps(minima, both([sums; 2]), lanes[i]);
+            }
+        }
+    }
+    lanes
+}
+
+/// Of both halves of each block of two rows, where the first of their two sums is.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn first_words() -> __m512i {
+    let mut words = [0; 16];
+    for (lane, words) in words.iter_mut().enumerate() {
+        let at = lane / 8 * 32 + lane / 4 % 2 * 16 + lane % 4 * 2;
+        *words = (at | (at + 8) << 16) as i32;
+    }
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = words;
+    _mm512_setr_epi32(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+}
+
+/// 256 activations as [`Row::strips`] has weights.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn activations(x: &[i8; GROUP]) -> [__m512i; 4] {
+    let [a, b, c, d] = [0, 64, 128, 192].map(|at| load_quants(x, at));
+    [
+        _mm512_shuffle_i32x4::<LOWER>(a, c),
+        _mm512_shuffle_i32x4::<UPPER>(a, c),
+        _mm512_shuffle_i32x4::<LOWER>(b, d),
+        _mm512_shuffle_i32x4::<UPPER>(b, d),
+    ]
+}
+
+/// 32 signed bytes of two rows each, as words.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub fn words_of_four(bytes: __m512i) -> [__m512i; 2] {
+    [_mm512_castsi512_si256(bytes), _mm512_extracti64x4_epi64::<1>(bytes)].map(|bytes| _mm512_cvtepi8_epi16(bytes))
+}
+
+/// Numbers of four rows in all blocks of two of them each, divided as the weights of [`Row::strips`] are multiplied.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn of_rows(rows: __m128, multiples: [u8; 4]) -> [__m512; 2] {
+    let [a, b, c, d] = multiples.map(|multiple| 1.0 / f32::from(multiple));
+    let all = _mm512_setr_ps(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d);
+    let all = _mm512_mul_ps(_mm512_broadcast_f32x4(rows), all);
+    let first = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 1, 5, 9, 13, 1, 5, 9, 13);
+    [first, _mm512_add_epi32(first, _mm512_set1_epi32(2))].map(|order| _mm512_permutexvar_ps(order, all))
+}
