@@ -27,8 +27,11 @@ pub fn four<R: Row>(
     multiples: [u8; 4],
 ) -> [__m512; 2] {
     let x = activations(quants);
+    let offset = i32::from(R::Panel::OFFSET) * multiples.map(i32::from).into_iter().max().expect("four");
+    // Whether sums of 8 products fit words with the offset of 16, of weights of twice the offset.
+    let fits = offset * 32 * 127 <= i16::MAX.into();
     let mut starts = [_mm512_setzero_si512(); 4];
-    if R::Panel::OFFSET != 0 {
+    if offset != 0 && !fits {
         for j in 0..4 {
             let offset = _mm512_set1_epi8((R::Panel::OFFSET as u8 * multiples[j]) as i8);
             let sums = _mm512_dpbusd_epi32(_mm512_setzero_si512(), offset, x[j]);
@@ -54,9 +57,15 @@ pub fn four<R: Row>(
     let x_scales = both([scales; 2]);
     let first = first_words();
     let second = _mm512_add_epi16(first, _mm512_set1_epi16(1));
+    let [a, b, c, d] = multiples.map(|multiple| {
+        let negated = (-R::Panel::OFFSET * i16::from(multiple)) as u16;
+        (u32::from(negated) * 0x1_0001) as i32
+    });
+    let offsets = _mm512_mullo_epi16(_mm512_broadcast_i64x4(sums), _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d)));
     for i in 0..2 {
         let (a, b) = (words[2 * i], words[2 * i + 1]);
         let (first, second) = (_mm512_permutex2var_epi16(a, first, b), _mm512_permutex2var_epi16(a, second, b));
+        let first = if offset != 0 && fits { _mm512_add_epi16(first, offsets) } else { first };
         let blocks = _mm512_dpwssd_epi32(_mm512_madd_epi16(first, factors[i]), second, factors[i]);
         let (scale, minima) = of_rows[i];
         let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(blocks), scale);

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::factored::{of_rows, words_of_four};
 use super::quarters;
-use super::registers::load_512;
+use super::registers::{load_512, store_512};
 use super::row::{Row, both as join};
 use super::row_scales::*;
 use crate::weights::IQ4_VALUES;
@@ -81,7 +81,8 @@ fn paired<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> __m512i {
 /// The 32 fifth bits at `at` and those `stride` later, as a mask of two blocks.
 #[inline]
 fn fifth_bits<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> u64 {
-    let bits = |at: usize| u64::from(u32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]]));
+    // Of four single bytes the compiler would not make one load.
+    let bits = |at: usize| u64::from(u32::from_le_bytes(*w[at..].first_chunk().expect("the bits are there")));
     bits(at) | bits(at + stride) << 32
 }
 
@@ -107,6 +108,28 @@ fn nibble_quarters<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> [[_
         let bytes = join_quarters([0, 2, 4, 6].map(|j| load_128(w, at + (j + e) * stride)));
         [low_nibbles(bytes), high_nibbles(bytes)]
     })
+}
+
+/// Nibbles, and 16 where a bit of `fifth` is.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn with_fifth(nibbles: __m512i, fifth: u64) -> __m512i {
+    _mm512_or_si512(nibbles, _mm512_maskz_set1_epi8(fifth, 16))
+}
+
+/// [`Row::quarters`] with the fifth bits that the lower half of `words` has as masks.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn with_fifth_bits(mut quarters: [[__m512i; 2]; 2], words: __m512i) -> [[__m512i; 2]; 2] {
+    let mut masks = [0; 64];
+    store_512(&mut masks, words);
+    let (masks, _) = masks.as_chunks();
+    for e in 0..2 {
+        for h in 0..2 {
+            quarters[e][h] = with_fifth(quarters[e][h], u64::from_le_bytes(masks[2 * e + h]));
+        }
+    }
+    quarters
 }
 
 /// A row of a format: how its quants are unpacked, its scales, and what else it has.
@@ -169,19 +192,19 @@ row! { Q4_1, w:
 }
 
 row! { Q5_0, w:
-    quants i => {
-        let low = nibbles(w, i * 44 + 6, 22);
-        _mm512_mask_add_epi8(low, fifth_bits(w, i * 44 + 2, 22), low, _mm512_set1_epi8(16))
-    };
+    bits 5;
+    quants i => with_fifth(nibbles(w, i * 44 + 6, 22), fifth_bits(w, i * 44 + 2, 22));
+    quarters(w): [[__m512i; 2]; 2] => with_fifth_bits(nibble_quarters(w, 6, 22), words_22(w));
     scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 22)));
+    scales_minima(four): [ScalesMinima; 2] => without_minima(scales_of_four(four.map(|w| words_22(w))));
 }
 
 row! { Q5_1, w:
-    quants i => {
-        let low = nibbles(w, i * 48 + 8, 24);
-        _mm512_mask_add_epi8(low, fifth_bits(w, i * 48 + 4, 24), low, _mm512_set1_epi8(16))
-    };
+    bits 5;
+    quants i => with_fifth(nibbles(w, i * 48 + 8, 24), fifth_bits(w, i * 48 + 4, 24));
+    quarters(w): [[__m512i; 2]; 2] => with_fifth_bits(nibble_quarters(w, 8, 24), words_24(w));
     scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 24)));
+    scales_minima(four): [ScalesMinima; 2] => scales_minima_24(four);
     minima(both): [__m512; 2] => [join(both.map(|w| negated(halves_at(w, 2, 24)))); 2];
 }
 
@@ -300,17 +323,24 @@ row! { Q3K, w:
     scales(both): __m512 => join(both.map(|w| k_halves::half_at(w, 108)));
     factors(w): __m128i => k_halves::factors_3(w);
     strips(w): [__m512i; 4] => {
-        // Third bits of blocks 0 to 3 in the lower half, and of 4 to 7 in the upper one, as bits 2 to 5; what comes from the
+        // Third bits of blocks 0 to 3 in the lower half, and of 4 to 7 in the upper one, as bits 0 to 3; what comes from the
         // neighbouring byte is masked.
-        let counts = _mm512_inserti64x4::<1>(_mm512_set1_epi32(2), _mm256_set1_epi32(30));
-        let third = _mm512_rolv_epi32(_mm512_broadcast_i64x4(load_256(w, 0)), counts);
+        let counts = _mm512_inserti64x4::<1>(_mm512_setzero_si512(), _mm256_set1_epi16(4));
+        let third = _mm512_srlv_epi16(_mm512_broadcast_i64x4(load_256(w, 0)), counts);
+        let left = _mm512_slli_epi16::<2>(third);
         let low = load_512(w, 32);
-        let low = [low, _mm512_srli_epi16::<1>(low), _mm512_srli_epi16::<2>(low), _mm512_srli_epi16::<3>(low)];
-        let mut strips = low;
+        let bits = [
+            (low, left),
+            (_mm512_srli_epi16::<1>(low), left),
+            (_mm512_srli_epi16::<4>(low), third),
+            (_mm512_srli_epi16::<5>(low), third),
+        ];
+        let mut strips = [low; 4];
         for j in 0..4 {
-            let low = _mm512_and_si512(low[j], _mm512_set1_epi8(3 << j));
-            // (third & (4 << j)) | low
-            strips[j] = _mm512_ternarylogic_epi32::<0xf8>(low, third, _mm512_set1_epi8(4 << j));
+            let (low, third) = bits[j];
+            let low = _mm512_and_si512(low, _mm512_set1_epi8(3 << (j % 2)));
+            // (third & (4 << j % 2)) | low
+            strips[j] = _mm512_ternarylogic_epi32::<0xf8>(low, third, _mm512_set1_epi8(4 << (j % 2)));
         }
         strips
     };
@@ -418,4 +448,4 @@ row! { Q6K, w:
 
 /// What weights of [`Row::strips`] are multiplied by, where their bits lie so.
 const TIMES_2: [u8; 4] = [1, 4, 1, 4];
-const TIMES_3: [u8; 4] = [1, 2, 4, 8];
+const TIMES_3: [u8; 4] = [1, 2, 1, 2];

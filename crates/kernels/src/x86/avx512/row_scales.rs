@@ -69,6 +69,62 @@ pub fn scales_minima_20([a, b, c, d]: [&[u8; 160]; 4]) -> [ScalesMinima; 2] {
     })
 }
 
+/// Of eight blocks of 22 bytes: the words of fifth bits, as [`Row::quarters`] has weights, then the scales.
+///
+/// [`Row::quarters`]: super::row::Row::quarters
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn words_22(w: &[u8; 176]) -> __m512i {
+    const ORDERS: [[u8; 64]; 2] = orders(11, 1, 56);
+    let words = _mm512_permutex2var_epi16(load_512(w, 0), load_512(&ORDERS[0], 0), load_512(w, 64));
+    _mm512_permutex2var_epi16(words, load_512(&ORDERS[1], 0), load_512(w, 112))
+}
+
+/// The same of eight blocks of 24 bytes, then the minima.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn words_24(w: &[u8; 192]) -> __m512i {
+    const ORDERS: [[u8; 64]; 2] = orders(12, 2, 64);
+    let words = _mm512_permutex2var_epi16(load_512(w, 0), load_512(&ORDERS[0], 0), load_512(w, 64));
+    _mm512_permutex2var_epi16(words, load_512(&ORDERS[1], 0), load_512(w, 128))
+}
+
+/// Where the words are in blocks of `stride` words whose fifth bits begin with word `bits`: in the first 64 words, then in what
+/// is found there and the 32 words from `last`.
+const fn orders(stride: usize, bits: usize, last: usize) -> [[u8; 64]; 2] {
+    let mut orders = [[0; 64]; 2];
+    let mut i = 0;
+    while i < 32 {
+        let at = if i < 16 { (i % 4 * 2 + i / 8) * stride + bits + i / 4 % 2 } else { i % 8 * stride + i / 24 };
+        let (first, second) = if at < 64 { (at, i) } else { (0, 32 + at - last) };
+        orders[0][2 * i] = first as u8;
+        orders[1][2 * i] = second as u8;
+        i += 1;
+    }
+    orders
+}
+
+/// The scales of four rows, from words 16 to 23 of each.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn scales_of_four([a, b, c, d]: [__m512i; 4]) -> [__m512; 2] {
+    [[a, b], [c, d]].map(|rows| {
+        let words = rows.map(|words| _mm512_castsi128_si512(_mm512_extracti32x4_epi32::<2>(words)));
+        _mm512_cvtph_ps(words_of_rows(words))
+    })
+}
+
+/// Scales and minima of four rows of blocks of 24 bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub fn scales_minima_24(w: [&[u8; 192]; 4]) -> [ScalesMinima; 2] {
+    let words = w.map(|w| words_24(w));
+    // Words 24 to 31, where 16 to 23 were.
+    let minima = scales_of_four(words.map(|words| _mm512_shuffle_i32x4::<0b11_11_11_11>(words, words)));
+    let scales = scales_of_four(words);
+    [0, 1].map(|i| (scales[i], [_mm512_xor_ps(minima[i], _mm512_set1_ps(-0.0)); 2]))
+}
+
 /// Halves of the powers of two that blocks of 17 bytes begin with, of four rows; the two smallest are subnormal.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
