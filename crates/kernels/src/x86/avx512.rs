@@ -17,6 +17,7 @@ mod quantize;
 mod quarters;
 mod registers;
 mod row;
+mod row_bits;
 mod row_codebooks;
 mod row_formats;
 mod row_scales;

@@ -28,7 +28,7 @@ pub fn four<R: Row>(
 ) -> [__m512; 2] {
     let x = activations(quants);
     let offset = i32::from(R::Panel::OFFSET) * multiples.map(i32::from).into_iter().max().expect("four");
-    // Whether sums of 8 products fit words with the offset of 16, of weights of twice the offset.
+    // Whether sums of 8 products fit words together with the offset of 16 columns. Weights are less than twice their offset.
     let fits = offset * 32 * 127 <= i16::MAX.into();
     let mut starts = [_mm512_setzero_si512(); 4];
     if offset != 0 && !fits {
@@ -57,6 +57,7 @@ pub fn four<R: Row>(
     let x_scales = both([scales; 2]);
     let first = first_words();
     let second = _mm512_add_epi16(first, _mm512_set1_epi16(1));
+    // Of both halves of a block, as words.
     let [a, b, c, d] = multiples.map(|multiple| {
         let negated = (-R::Panel::OFFSET * i16::from(multiple)) as u16;
         (u32::from(negated) * 0x1_0001) as i32
