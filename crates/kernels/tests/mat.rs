@@ -146,13 +146,18 @@ fn tables_agree_bit_for_bit_on_quantized_weights() {
 
 /// With weight scales of a power of two, minima of 0, input scales of 1 and inputs in one block of 32, every float
 /// operation is exact: what comes out is the integer sum, which is below 2^24.
+///
+/// Inputs one by one, two and all: kernels of their own.
 fn assert_exact(table: &Kernels, kernels: &MatKernels, w: &Weights, x: &Inputs, case: &str) {
-    let got = product(kernels, w, x, 0..INPUTS);
     let decoded = w.decode();
-    for t in 0..INPUTS {
-        for o in 0..ROWS {
-            let (sum, _) = exact(&decoded[o * w.cols..][..w.cols], &x.exact(t, true));
-            assert_eq!(f64::from(got[t * ROWS + o]), sum, "{} {} {case} out[{t}][{o}]", table.name, w.format);
+    for inputs in (0..INPUTS).map(|t| t..t + 1).chain([0..2, 0..INPUTS]) {
+        let got = product(kernels, w, x, inputs.clone());
+        for (got, t) in got.chunks(ROWS).zip(inputs.clone()) {
+            for o in 0..ROWS {
+                let (sum, _) = exact(&decoded[o * w.cols..][..w.cols], &x.exact(t, true));
+                let case = format!("{} {} {case} out[{t}][{o}] of inputs {inputs:?}", table.name, w.format);
+                assert_eq!(f64::from(got[o]), sum, "{case}");
+            }
         }
     }
 }
