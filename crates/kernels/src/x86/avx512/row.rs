@@ -1,6 +1,7 @@
 //! Few input rows: weight rows are read and unpacked once in the file's layout, two of them side by side in a register. The lower
 //! eight lanes belong to the first row, the upper eight to the second, lane = block. One input meets four rows at a time
-//! (formats of nibbles, Q4_K and Q5_K as `quarters` has them), two and three inputs meet two (`row_several`).
+//! (nibbles, Q4_K and formats of 5 bits as `quarters` has them, Q2_K, Q3_K and Q6_K as `factored` does), two and three
+//! inputs meet two (`row_several`).
 //!
 //! Blocks are summed in the order of `crate::order`, so the bits are those of every other table.
 
