@@ -6,8 +6,12 @@ FIXTURES is the folder with `arch/`. Needs llama-cpp-python (made with 0.3.36), 
 says which keys are set (under the architecture's name) and which, or which tensors, are left out; where there are more
 experts than before, they are the same ones again. A tensor may be there once more, as another (`copied`). `last`
 is the last token's logits, of which every eighth is kept, or the last token's vector where the model is an encoder.
+`needed` says of each fixture which tensors llama.cpp does not load it without, of layers the last that has one of that name.
 """
 import json
+import os
+import pathlib
+import re
 import sys
 import tempfile
 
@@ -17,6 +21,20 @@ import numpy as np
 
 TOKENS = 40
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.original_context_length": 16}
+# Keys of other architectures, each of which llama.cpp does not look at in Llama's files.
+IGNORED = [
+    {"attention.scale": 0.5},
+    {"attention.clamp_kqv": 0.05},
+    {"attention.max_alibi_bias": 4.0},
+    {"attention.temperature_scale": 0.5, "attention.temperature_length": 8},
+    {"attn_logit_softcapping": 0.4},
+    {"final_logit_softcapping": 0.3},
+    {"logit_scale": 0.25},
+    {"embedding_scale": 3.0},
+    {"residual_scale": 0.5},
+    {"use_parallel_residual": True},
+    {"rescale_every_n_layers": 2},
+]
 VARIATIONS = [
     ("modernbert", {"hidden_activation": "silu"}, []),
     ("modernbert", {}, ["rope.freq_base_swa"]),
@@ -35,9 +53,50 @@ VARIATIONS = [
     ("glm4", {"rope.dimension_sections": [2, 1, 1, 0]}, []),
     ("stablelm", {}, ["blk.0.ffn_norm", "blk.1.ffn_norm", "blk.2.ffn_norm"]),
     ("jina-bert-v2", {}, []),
-]
+    ("granite", {"attention.scale": 0.5}, []),
+    ("granite", {"logit_scale": 0.25}, []),
+    ("granite", {"embedding_scale": 6.0}, []),
+    ("granite", {"residual_scale": 0.5}, []),
+    ("minicpm", {"residual_scale": 0.5}, []),
+    ("cohere", {"logit_scale": 0.5}, []),
+    ("gemma2", {"attn_logit_softcapping": 0.4}, []),
+    ("gemma3", {"final_logit_softcapping": 0.3}, []),
+    ("gemma4", {"final_logit_softcapping": 0.3}, []),
+    ("dbrx", {"attention.clamp_kqv": 0.05}, []),
+    ("olmo", {"attention.clamp_kqv": 0.05}, []),
+    ("mpt", {"attention.clamp_kqv": 0.05}, []),
+    ("mpt", {"attention.max_alibi_bias": 4.0}, []),
+    ("bloom", {"attention.max_alibi_bias": 4.0}, []),
+    ("gptneox", {"use_parallel_residual": False}, []),
+    ("rwkv6", {"rescale_every_n_layers": 2}, []),
+    ("qwen3moe", {"expert_weights_norm": False}, []),
+    ("qwen3moe", {"expert_weights_scale": 2.5}, []),
+    ("qwen3moe", {"expert_gating_func": 2}, []),
+    ("dots1", {"expert_weights_scale": 1.5}, []),
+    ("dots1", {"expert_gating_func": 1}, []),
+    ("lfm2moe", {"expert_gating_func": 1}, []),
+    ("lfm2moe", {"expert_weights_scale": 2.5}, []),
+    ("llama", YARN | {"rope.scaling.factor": 4.0, "rope.scaling.yarn_beta_fast": 4.0}, []),
+    ("llama", YARN | {"rope.scaling.factor": 4.0, "rope.scaling.yarn_beta_slow": 0.05}, []),
+    ("llama", YARN | {"rope.scaling.factor": 4.0, "rope.scaling.yarn_log_multiplier": 0.5}, []),
+    ("qwen3", YARN | {"rope.scaling.factor": 4.0, "rope.scaling.yarn_truncate": False}, []),
+    ("minicpm3", YARN | {"rope.scaling.factor": 4.0}, ["rope.scaling.attn_factor"]),
+    ("deepseek2-lite", {"rope.scaling.attn_factor": 1.2}, []),
+    ("deepseek2-lite", {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}, []),
+    (
+        "deepseek2-lite",
+        YARN
+        | {"rope.scaling.factor": 4.0, "rope.scaling.yarn_log_multiplier": 0.1, "rope.scaling.attn_factor": 1.2},
+        [],
+    ),
+    ("gemma3", {"rope.scaling.attn_factor": 1.2}, []),
+    ("gemma4", {"rope.scaling.attn_factor": 1.2}, []),
+    ("gemma-embedding", {"rope.scaling.attn_factor": 1.2}, []),
+    ("modernbert", {"rope.scaling.attn_factor": 1.2}, []),
+    ("olmo3-swa8", {"rope.scaling.attn_factor": 1.2}, []),
+] + [("llama", changed, []) for changed in IGNORED]
 COPIED = {"jina-bert-v2": ("attn_output_norm", "attn_norm_2")}
-ENCODERS = ["modernbert", "nomic-bert", "jina-bert-v2"]
+ENCODERS = ["modernbert", "nomic-bert", "jina-bert-v2", "gemma-embedding"]
 
 
 def varied(fixture, path, changed, left_out):
@@ -96,7 +155,37 @@ def last(path, ids, encodes):
     return row if encodes else row[::8]
 
 
-quiet = lib.llama_log_callback(lambda *_: None)
+def without(reader, path, tensor):
+    """Whether llama.cpp misses a tensor that the file lacks."""
+    writer = gguf.GGUFWriter(path, reader.fields["general.architecture"].contents())
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            kinds = field.types
+            writer.add_key_value(name, field.contents(), kinds[0], sub_type=kinds[-1] if len(kinds) > 1 else None)
+    for other in reader.tensors:
+        if other.name != tensor:
+            writer.add_tensor(other.name, other.data, raw_dtype=other.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    # Some files make it abort.
+    child = os.fork()
+    if child == 0:
+        lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
+        os._exit(any(f"'{tensor}' not found" in line for line in said))
+    return os.waitpid(child, 0)[1] == 256
+
+
+def needed(fixture):
+    reader = gguf.GGUFReader(f"{sys.argv[1]}/arch/{fixture}/model.gguf")
+    kinds = {re.sub(r"blk\.\d+\.", "", tensor.name): tensor.name for tensor in reader.tensors}
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+        return sorted(name for name in kinds.values() if without(reader, file.name, name))
+
+
+said = []
+quiet = lib.llama_log_callback(lambda _level, text, _data: said.append(text.decode(errors="replace")))
 lib.llama_log_set(quiet, None)
 lib.llama_backend_init()
 ids = [1] + [3 + 37 * i % 500 for i in range(1, TOKENS)]
@@ -107,4 +196,6 @@ for fixture, changed, left_out in VARIATIONS:
         row = [float(f"{x:.9g}") for x in last(file.name, ids, fixture in ENCODERS)]
     case = {"fixture": fixture, "set": changed, "left_out": left_out, "copied": COPIED.get(fixture), "last": row}
     out["variations"].append(case)
+fixtures = sorted(path.parent.name for path in pathlib.Path(sys.argv[1], "arch").glob("*/model.gguf"))
+out["needed"] = {fixture: needed(fixture) for fixture in fixtures if not fixture.startswith("quant-")}
 json.dump(out, sys.stdout)

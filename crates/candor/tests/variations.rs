@@ -3,7 +3,8 @@
 use candor::{
     Device, EmbedOptions, LoadOptions, Model, Pooling, Scaling, SessionOptions,
     gguf::{Array, Gguf, Value, Writer},
-    ops::KvFormat,
+    models::Decoder,
+    ops::{KvFormat, Shapes},
 };
 use candor_testing::{fixtures, ids, nmse};
 use serde_json::Value as Json;
@@ -131,6 +132,36 @@ fn variations_that_are_not_computed_are_refused_by_name() {
         let error = open(gguf, Device::Cpu).err().unwrap_or_else(|| panic!("{fixture} {set} runs"));
         assert!(error.to_string().contains(message), "{fixture}: {error}");
     }
+}
+
+/// A file lacks a tensor that llama.cpp does not load it without: it is refused, by that name or, where others of its layer mean
+/// nothing without it, by theirs.
+#[test]
+fn what_llama_cpp_needs_is_missed() {
+    let golden: Json = serde_json::from_str(include_str!("goldens/variations.json")).unwrap();
+    let Some(folder) = fixtures() else { return };
+    let (mut failures, mut seen, mut exact) = (Vec::new(), 0, 0);
+    for (fixture, needed) in golden["needed"].as_object().unwrap() {
+        let file = Gguf::open(folder.join("arch").join(fixture).join("model.gguf")).unwrap();
+        for missing in needed.as_array().unwrap().iter().map(|name| name.as_str().unwrap()) {
+            let mut writer = Writer::new();
+            file.metadata().iter().for_each(|(name, value)| {
+                writer.insert(name, value.clone());
+            });
+            for info in file.tensors().iter().filter(|info| info.name != missing) {
+                writer.tensor(&info.name, info.format, &info.shape, file.data(info).to_vec()).unwrap();
+            }
+            let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
+            seen += 1;
+            match Decoder::<Shapes>::check(&gguf, 1) {
+                Ok(_) => failures.push(format!("{fixture} runs without {missing}")),
+                Err(error) => exact += usize::from(error.to_string() == format!("tensor {missing} is missing")),
+            }
+        }
+    }
+    println!("{exact} of {seen} by their names");
+    assert!(seen > 1400 && exact >= 1379, "{exact} of {seen} by their names");
+    assert!(failures.is_empty(), "{failures:#?}");
 }
 
 /// The first files of Gemma 2 do not say how far its layers look back.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use candor_gguf::Gguf;
 use candor_ops::{KvFormat, KvPlan, Prims, Shapes, Step, Work};
 
-use crate::{Config, Decoder, Error, Part, Pass};
+use crate::{Architecture, Config, Decoder, Error, Part, Pass, needs};
 
 impl Decoder<Shapes> {
     /// The file's wiring on [`Shapes`], without its weights.
@@ -17,6 +17,7 @@ impl Decoder<Shapes> {
         let mut ops = Shapes::default();
         let model = Decoder::load_unchecked(gguf, &mut ops, &Part::whole(Config::from_gguf(gguf)?.layers))?;
         ops.finish()?;
+        needs::check(gguf, Architecture::of(gguf)?.name, model.config())?;
         Ok(model)
     }
 

@@ -145,16 +145,24 @@ impl Dims {
     }
 }
 
-/// YaRN makes scores larger, by the square of this, instead of queries and keys (`mscale_all_dim` of the authors' program).
+/// Where YaRN makes scores larger by the square of a number, instead of queries and keys: its multiplier
+/// (`mscale_all_dim` of the authors' program).
+pub(crate) const MULTIPLIER: &str = "rope.scaling.yarn_log_multiplier";
+
+/// That number. Other scalings have it, too, as llama.cpp runs them.
 fn larger(keys: &Keys<'_>) -> Result<f32, Error> {
-    const MULTIPLIER: &str = "rope.scaling.yarn_log_multiplier";
+    if !keys.reads(MULTIPLIER) {
+        return Ok(1.0);
+    }
     let factor = keys.float("rope.scaling.factor")?.filter(|&factor| factor > 0.0).unwrap_or(1.0);
     let multiplier = keys.float(MULTIPLIER)?.unwrap_or(0.0);
+    let attention = keys.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
     match keys.gguf.metadata().str(&keys.name("rope.scaling.type"))? {
         // What both are without the key, the programs do not agree on.
         Some("yarn") if factor != 1.0 && multiplier == 0.0 => Err(keys.missing(MULTIPLIER)),
-        Some("yarn") => Ok(1.0 + multiplier * factor.ln()),
-        _ => Ok(1.0),
+        Some("yarn") => Ok(attention * (1.0 + multiplier * factor.ln())),
+        Some("none") => Ok(attention),
+        _ => Ok(attention * (1.0 + 0.1 * factor.ln()) * (1.0 + multiplier * factor.ln())),
     }
 }
 

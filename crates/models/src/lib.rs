@@ -25,6 +25,7 @@ mod mamba;
 mod mamba2;
 mod masks;
 mod mixer;
+mod needs;
 mod norm;
 mod part;
 mod per_layer;

@@ -8,6 +8,7 @@ use crate::{
     Architecture, Config, Error,
     config::Rotary,
     keys::Keys,
+    latent,
     mixer::{self, Rotations},
     registry::Rotation,
     weights::Weights,
@@ -26,6 +27,9 @@ struct Yarn {
 
 /// The base of layers with a window.
 const SWA: &str = "rope.freq_base_swa";
+
+/// What rotated queries and keys are multiplied with.
+const ATTENTION: &str = "rope.scaling.attn_factor";
 
 /// The rotations that the model's layers ask for.
 ///
@@ -63,7 +67,11 @@ pub(crate) fn of<B: Ops>(w: &mut Weights<'_, B>, arch: &Architecture, config: &C
             Some(base) => f64::from(base),
             None => base(&keys)?,
         };
-        rotations.window = Some(w.rope(plain(pairing(&keys, arch)?, base, dims)));
+        let mut rope = plain(pairing(&keys, arch)?, base, dims);
+        if default.is_some() {
+            rope.magnitude = keys.float(ATTENTION)?.map_or(1.0, f64::from);
+        }
+        rotations.window = Some(w.rope(rope));
     }
     Ok(rotations)
 }
@@ -117,7 +125,7 @@ impl Source<'_> {
         for (frequency, &factor) in rope.frequencies.iter_mut().zip(factors.unwrap_or_default()) {
             *frequency /= f64::from(factor);
         }
-        let attention_factor = number("rope.scaling.attn_factor")?.unwrap_or(1.0);
+        let attention_factor = number(ATTENTION)?.unwrap_or(1.0);
         rope.magnitude = attention_factor;
         let kind_key = keys.name("rope.scaling.type");
         // Files older than the type key say only the factor, and mean linear scaling.
@@ -137,9 +145,10 @@ impl Source<'_> {
                 };
                 yarn.scale(&mut rope, base, dims);
                 // Latent attention has its part of the scaling in its scores; elsewhere `mscale_all_dim` takes it back.
-                if config.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Latent(_))) {
+                let latent = config.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Latent(_)));
+                if latent && keys.reads(latent::MULTIPLIER) {
                     rope.magnitude = attention_factor;
-                } else if let Some(multiplier) = number("rope.scaling.yarn_log_multiplier")? {
+                } else if let Some(multiplier) = number(latent::MULTIPLIER)? {
                     rope.magnitude /= 1.0 + 0.1 * multiplier * factor.max(1.0).ln();
                 }
             }
