@@ -150,9 +150,21 @@ pub fn check(path: &Path) -> Result<(), Error> {
             ("a model cannot come through stdin", Some("the path of a GGUF file names it".to_owned()))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => ("no such file", meant(path)),
+        // Only of files: to open a pipe is to wait for who writes to it.
+        Ok(metadata) if metadata.is_file() && unreadable(path) => {
+            ("permission denied", Some("its owner may let others read it: chmod a+r FILE".to_owned()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            ("permission denied", Some("the folders on its way may not be entered".to_owned()))
+        }
         _ => return Ok(()),
     };
     Err(Error::NoModel { path: path.to_owned(), problem, hint })
+}
+
+/// Whether this user may not read a file.
+fn unreadable(path: &Path) -> bool {
+    fs::File::open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// What may be meant by a path that leads to no model; without `.gguf` it may be another program's name of one.

@@ -29,15 +29,15 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "K", default_value = "40", allow_negative_numbers = true)]
     #[arg(value_parser = number::whole(i32::MIN..=i32::MAX))]
     pub top_k: i32,
-    /// Keep the likeliest tokens that have P together; 1 is off
+    /// Keep the likeliest tokens that have P together; 1 and more is off
     #[arg(long, value_name = "P", default_value = "0.95", allow_negative_numbers = true)]
     #[arg(value_parser = number::real)]
     pub top_p: f32,
-    /// Keep tokens that are at least P times as likely as the best; 0 is off
+    /// Keep tokens that are at least P times as likely as the best; 0 and less is off
     #[arg(long, value_name = "P", default_value = "0.05", allow_negative_numbers = true)]
     #[arg(value_parser = number::real)]
     pub min_p: f32,
-    /// Keep tokens that are about as surprising as expected, up to P; 1 is off
+    /// Keep tokens that are about as surprising as expected, up to P; 1 and more is off
     #[arg(long, value_name = "P", default_value = "1", allow_negative_numbers = true, visible_alias = "typical-p")]
     #[arg(value_parser = number::real)]
     pub typical: f32,

@@ -242,7 +242,7 @@ fn a_file_without_permission_is_refused() {
         return;
     }
     let error = refused(&path);
-    assert!(error.contains("model.gguf: cannot open: "), "{error}");
+    assert!(error.contains("model.gguf: permission denied\nhint: its owner may let others read it"), "{error}");
 }
 
 #[test]

@@ -257,7 +257,7 @@ fn wrong_flags_of_trace() {
         ("--names Qcurr", "Qcurr: no value of this model has such a name\nhint: is Qcur meant?"),
         ("--layers 0-2", "layer 2: expected at most 1, the model's last"),
         ("--ids 9999", "token 9999 is outside of the vocabulary of "),
-        ("-o no/run", "no/run.partial: "),
+        ("-o no/run", "no/run: "),
     ] {
         let args = ["trace", "model.gguf", "--ids", "1,5", "-o", "run"];
         let error = candor(args.into_iter().chain(flags.split(' '))).within(folder.path()).error();

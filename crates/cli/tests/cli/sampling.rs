@@ -16,6 +16,15 @@ fn text(base: &[&str], flags: &[&str]) -> String {
     story(&[&["-n", "48", "--ignore-eos"], base, flags].concat()).text()
 }
 
+/// As llama.cpp: what restricts nothing is off, however far beyond.
+#[test]
+fn numbers_beyond_off_are_off() {
+    let wide = text(WIDE, &[]);
+    for flags in [["--top-p", "3"], ["--min-p", "-1"], ["--typical", "7"], ["--top-k", "-5"], ["--top-nsigma", "-3"]] {
+        assert_eq!(text(WIDE, &flags), wide, "{flags:?}");
+    }
+}
+
 /// Flags that change the text of a base.
 const CASES: &[(&[&str], &[&str])] = &[
     (WIDE, &["--temp", "0"]),

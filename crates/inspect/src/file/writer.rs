@@ -62,7 +62,7 @@ impl TraceWriter {
         spool.push(".partial");
         let spool = PathBuf::from(spool);
         let open = File::options().read(true).write(true).create(true).truncate(true).open(&spool);
-        let file = BufWriter::with_capacity(1 << 20, open.map_err(WriteError::io(&spool))?);
+        let file = BufWriter::with_capacity(1 << 20, open.map_err(WriteError::io(path))?);
         Ok(TraceWriter {
             path: path.to_owned(),
             spool: Spool { path: spool, file, length: 0 },
