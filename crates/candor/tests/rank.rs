@@ -47,6 +47,11 @@ fn judge(arch: &'static str, rows: &[Vec<f32>]) -> Writer {
     let bytes: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
     writer.tensor("cls.output.weight", Format::F32, &[32, rows.len() as u64], bytes).unwrap();
     writer.insert(format!("{arch}.pooling_type"), 4u32);
+    if arch == "qwen3" {
+        for name in (0..2).flat_map(|layer| ["q", "k"].map(|x| format!("blk.{layer}.attn_{x}_norm.weight"))) {
+            writer.tensor(&name, Format::F32, &[8], 1f32.to_le_bytes().repeat(8)).unwrap();
+        }
+    }
     writer
 }
 
