@@ -79,6 +79,23 @@ const HEADED: &[&str] = &[
     "stablelm",
 ];
 
+/// Those whose norms before attention and at the end are layer norms with a bias.
+const LAYER_NORMED: &[&str] = &[
+    "bloom",
+    "falcon",
+    "gpt2",
+    "gptneox",
+    "jais2",
+    "nemotron",
+    "phi2",
+    "phimoe",
+    "rwkv6",
+    "rwkv7",
+    "stablelm",
+    "starcoder",
+    "starcoder2",
+];
+
 const GEMMAS: &[&str] = &["gemma", "gemma-embedding", "gemma2", "gemma3", "gemma3n", "gemma4"];
 const BERTS: &[&str] = &["bert", "jina-bert-v2", "nomic-bert"];
 const RWKV: &[&str] = &["rwkv6", "rwkv7"];
@@ -94,24 +111,7 @@ const NEEDS: &[Need] = &[
         "attn_output.bias",
         &["bloom", "gpt-oss", "gpt2", "gptneox", "jais2", "jina-bert-v2", "phi2", "phimoe", "starcoder", "starcoder2"],
     ),
-    bias(
-        "attn_norm.bias",
-        &[
-            "bloom",
-            "falcon",
-            "gpt2",
-            "gptneox",
-            "jais2",
-            "nemotron",
-            "phi2",
-            "phimoe",
-            "rwkv6",
-            "rwkv7",
-            "stablelm",
-            "starcoder",
-            "starcoder2",
-        ],
-    ),
+    bias("attn_norm.bias", LAYER_NORMED),
     bias("attn_norm_2.bias", RWKV),
     bias("attn_output_norm.bias", BERTS),
     bias("layer_output_norm.bias", BERTS),
@@ -137,24 +137,7 @@ const NEEDS: &[Need] = &[
     need("time_mix_v0.weight", "time_mix_v1.weight", &["rwkv7"]),
     need("output.weight", "token_embd.weight", HEADED),
     need("output.bias", "output.weight", &["phi2", "phimoe"]),
-    bias(
-        "output_norm.bias",
-        &[
-            "bloom",
-            "falcon",
-            "gpt2",
-            "gptneox",
-            "jais2",
-            "nemotron",
-            "phi2",
-            "phimoe",
-            "rwkv6",
-            "rwkv7",
-            "stablelm",
-            "starcoder",
-            "starcoder2",
-        ],
-    ),
+    bias("output_norm.bias", LAYER_NORMED),
     need("position_embd.weight", "token_embd.weight", &["bert", "gpt2", "starcoder"]),
     need("rope_freqs.weight", "token_embd.weight", &["gemma4"]),
     need("token_embd_norm.weight", "token_embd.weight", &["modern-bert"]),
