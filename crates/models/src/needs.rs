@@ -77,6 +77,7 @@ const HEADED: &[&str] = &[
     "rwkv6",
     "rwkv7",
     "stablelm",
+    "xverse",
 ];
 
 /// Those whose norms before attention and at the end are layer norms with a bias.
