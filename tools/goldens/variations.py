@@ -83,6 +83,7 @@ VARIATIONS = [
     ("minicpm3", YARN | {"rope.scaling.factor": 4.0}, ["rope.scaling.attn_factor"]),
     ("deepseek2-lite", {"rope.scaling.attn_factor": 1.2}, []),
     ("deepseek2-lite", {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}, []),
+    ("deepseek2-lite", {"rope.scaling.type": "none", "rope.scaling.factor": 4.0, "rope.scaling.attn_factor": 1.2}, []),
     (
         "deepseek2-lite",
         YARN
