@@ -87,7 +87,7 @@ pub(crate) fn map(path: &Path) -> Result<Opened, Error> {
     // and no invariant of this crate rests on the bytes staying as they were when they were checked.
     let mapping = unsafe { Mmap::map(&file) }.map_err(|error| Error::Io { action: "map into memory", error })?;
     // What is not in memory yet is then read in huge pages, where the file system has such (ext4 since Linux 6.16, XFS, Btrfs): loading
-    // takes half the time, and decoding meets fewer misses. Advice only: a refusal costs speed and nothing else.
+    // took two thirds of the time, and decoding is quicker. Advice only: a refusal costs speed and nothing else.
     #[cfg(target_os = "linux")]
     let _ = mapping.advise(memmap2::Advice::HugePage);
     let mapping = Mapping(Arc::new(mapping));

@@ -177,6 +177,13 @@ mod tests {
     use crate::ARCHITECTURES;
 
     #[test]
+    fn only_large_command_rs_have_norms_of_queries_and_keys() {
+        let normed = |layers| NEEDS.iter().filter(move |need| needed(need, "command-r", layers)).map(|need| need.tensor);
+        assert_eq!(normed(40).count(), 0);
+        assert!(normed(64).eq(["attn_q_norm.weight", "attn_k_norm.weight"]));
+    }
+
+    #[test]
     fn the_architectures_are_those_of_the_registry() {
         let known = |name: &&str| ARCHITECTURES.iter().any(|row| row.name == *name);
         let named = NEEDS.iter().flat_map(|need| need.of).chain([&COMMAND_R_PLUS.0]);
