@@ -1,5 +1,6 @@
 //! Tables for x86-64.
 
+mod ahead;
 mod amx;
 mod avx2;
 mod avx512;

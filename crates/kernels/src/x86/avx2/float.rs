@@ -11,6 +11,7 @@ use super::fold::tree;
 use super::registers::{load_128, load_256, load_ps, store_ps};
 use crate::shape::float_rows;
 use crate::weights::row;
+use crate::x86::ahead::{Ahead, ROWS};
 use crate::{Activations, OutTile};
 
 /// Columns that are summed before their lanes are.
@@ -21,8 +22,6 @@ const STEPS: usize = SEGMENT / 8;
 const STRIP: usize = 6;
 /// Inputs of a tile.
 const INPUTS: usize = 4;
-/// Bytes that prefetches run ahead.
-const AHEAD: usize = 2048;
 
 /// A format of plain numbers; `Eight` is the bytes of eight.
 pub trait Number {
@@ -89,25 +88,26 @@ pub fn mat<N: Number>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activation
 /// Rows of the four quarters of `w` go together: four streams from memory are faster than two (by a fifth on Zen 5).
 #[target_feature(enable = "avx2,fma,f16c")]
 fn one_input<N: Number>(out: &mut [f32], w: &[u8], row_bytes: usize, x: &[f32]) {
+    let ahead = Ahead::new(ROWS);
     let quarter = out.len() / 4;
     for o in 0..quarter {
         let mut rows = [w; 4];
         for i in 0..4 {
             rows[i] = row(w, row_bytes, i * quarter + o);
         }
-        let sums = dot::<N, 4>(rows, x);
+        let sums = dot::<N, 4>(rows, x, ahead);
         for i in 0..4 {
             out[i * quarter + o] = sums[i];
         }
     }
     for o in quarter * 4..out.len() {
-        [out[o]] = dot::<N, 1>([row(w, row_bytes, o)], x);
+        [out[o]] = dot::<N, 1>([row(w, row_bytes, o)], x, ahead);
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn dot<N: Number, const R: usize>(rows: [&[u8]; R], x: &[f32]) -> [f32; R] {
+fn dot<N: Number, const R: usize>(rows: [&[u8]; R], x: &[f32], ahead: Ahead) -> [f32; R] {
     let (whole, rest) = x.as_chunks::<8>();
     let rows = rows.map(N::split);
     let mut totals = [0.0; R];
@@ -119,7 +119,7 @@ fn dot<N: Number, const R: usize>(rows: [&[u8]; R], x: &[f32]) -> [f32; R] {
             for r in 0..R {
                 let eight = &rows[r].0[i];
                 if i * size_of::<N::Eight>() % 64 < size_of::<N::Eight>() {
-                    _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(eight).cast::<i8>().wrapping_add(AHEAD));
+                    ahead.fetch(eight);
                 }
                 // SAFETY: this function has the features that `widen` asks for.
                 lanes[r] = _mm256_fmadd_ps(unsafe { N::widen(eight) }, x, lanes[r]);

@@ -8,6 +8,7 @@ use std::hint::black_box;
 use super::registers::{load_256, store_256};
 use crate::Probe;
 use crate::probe::{streams, sum};
+use crate::x86::ahead::Ahead;
 
 pub const PROBE: Probe = Probe { reads: [read::<2>, read::<4>], multiply };
 
@@ -25,14 +26,11 @@ fn read<const STREAMS: usize>(bytes: &[u8]) -> u64 {
 
 #[target_feature(enable = "avx2")]
 fn read_streams<const STREAMS: usize>(bytes: &[u8]) -> u64 {
+    let ahead = Ahead::new(AHEAD);
     let (blocks, rest) = streams::<BLOCK, STREAMS>(bytes);
     let mut sums = [_mm256_setzero_si256(); BLOCK / 32];
     for block in blocks {
-        let ahead = block.as_ptr().cast::<i8>().wrapping_add(AHEAD);
-        for line in 0..BLOCK / 64 {
-            // An address that is not there does nothing.
-            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 64));
-        }
+        ahead.fetch(block);
         for (i, sum) in sums.iter_mut().enumerate() {
             *sum = _mm256_add_epi64(*sum, load_256(block, i * 32));
         }

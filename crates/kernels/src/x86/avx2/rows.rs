@@ -10,9 +10,8 @@ use super::registers::{load_i16, load_ps};
 use crate::Q8Row;
 use crate::order::SEGMENT;
 use crate::weights::{Minima, row};
+use crate::x86::ahead::{Ahead, ROWS};
 
-/// Bytes that prefetches run ahead; 0 cost a quarter of the speed, 4096 a seventh.
-const AHEAD: usize = 2048;
 const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 
 /// `out[o] = w[o] . x`.
@@ -23,14 +22,15 @@ const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 /// The processor has AVX2, FMA and F16C, and the products of `M`.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub unsafe fn rows<M: Multiply, Q: Quant<M>>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
+    let ahead = Ahead::new(ROWS);
     let half = out.len() / 2;
     for o in 0..half {
-        let [a, b] = dot::<M, Q, 2>([row(w, row_bytes, o), row(w, row_bytes, o + half)], x);
+        let [a, b] = dot::<M, Q, 2>([row(w, row_bytes, o), row(w, row_bytes, o + half)], x, ahead);
         out[o] = a;
         out[o + half] = b;
     }
     if half * 2 < out.len() {
-        let [a] = dot::<M, Q, 1>([row(w, row_bytes, half * 2)], x);
+        let [a] = dot::<M, Q, 1>([row(w, row_bytes, half * 2)], x, ahead);
         out[half * 2] = a;
     }
 }
@@ -38,7 +38,7 @@ pub unsafe fn rows<M: Multiply, Q: Quant<M>>(out: &mut [f32], w: &[u8], row_byte
 /// `R` rows times one input.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn dot<M: Multiply, Q: Quant<M>, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>) -> [f32; R] {
+fn dot<M: Multiply, Q: Quant<M>, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>, ahead: Ahead) -> [f32; R] {
     let (quants, quants_rest) = x.quants.as_chunks::<GROUP>();
     let (scales, scales_rest) = x.scales.as_chunks::<8>();
     let (sums, sums_rest) = x.sums.as_chunks::<16>();
@@ -55,7 +55,7 @@ fn dot<M: Multiply, Q: Quant<M>, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>)
         let mut lanes = [_mm256_setzero_ps(); R];
         for g in start..end.min(whole) {
             for r in 0..R {
-                prefetch(&groups[r][g]);
+                ahead.fetch(&groups[r][g]);
                 lanes[r] = step::<M, Q>(lanes[r], &groups[r][g], &quants[g], &scales[g], &sums[g]);
             }
         }
@@ -126,15 +126,4 @@ pub fn half_sums(scales: __m256, sums: __m256i) -> [__m256; 2] {
     let first = _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(sums));
     let second = _mm256_srai_epi32::<16>(sums);
     [_mm256_mul_ps(scales, _mm256_cvtepi32_ps(first)), _mm256_mul_ps(scales, _mm256_cvtepi32_ps(second))]
-}
-
-/// Asks for the bytes [`AHEAD`] of a group.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn prefetch<G>(group: &G) {
-    let ahead = std::ptr::from_ref(group).cast::<i8>().wrapping_add(AHEAD);
-    for line in 0..size_of::<G>().div_ceil(64) {
-        // An address that is not there does nothing.
-        _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 64));
-    }
 }

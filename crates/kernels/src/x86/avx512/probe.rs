@@ -7,6 +7,7 @@ use std::hint::black_box;
 
 use crate::Probe;
 use crate::probe::{streams, sum};
+use crate::x86::ahead::Ahead;
 
 pub const BYTES: Probe = Probe { reads: READS, multiply };
 pub const VNNI: Probe = Probe { reads: READS, multiply: multiply_vnni };
@@ -27,12 +28,12 @@ fn read<const STREAMS: usize>(bytes: &[u8]) -> u64 {
 
 #[target_feature(enable = "avx512f")]
 fn read_streams<const STREAMS: usize>(bytes: &[u8]) -> u64 {
+    let ahead = Ahead::new(AHEAD);
     let (blocks, rest) = streams::<BLOCK, STREAMS>(bytes);
     let mut sums = [_mm512_setzero_si512(); BLOCK / 64];
     for block in blocks {
         for (sum, line) in sums.iter_mut().zip(block.as_chunks::<64>().0) {
-            // An address that is not there does nothing.
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast::<i8>().wrapping_add(AHEAD));
+            ahead.fetch(line);
             // SAFETY: `line` is 64 readable bytes, and the instruction takes any alignment.
             let words = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
             *sum = _mm512_add_epi64(*sum, words);

@@ -14,13 +14,12 @@ use super::{factored, quarters};
 use crate::Q8Row;
 use crate::order::SEGMENT;
 use crate::weights::{Minima, row};
+use crate::x86::ahead::{Ahead, ROWS};
 use crate::x86::avx2::format::{GROUP, Group, Quant};
 use crate::x86::avx2::panel::Panel;
 use crate::x86::avx2::registers::{load_i16, load_ps};
 use crate::x86::avx2::rows::{half_sums, padded, whole_sums};
 
-/// Bytes that prefetches run ahead.
-const AHEAD: usize = 2048;
 pub const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 
 /// A format whose rows can be taken as they lie in the file.
@@ -138,13 +137,14 @@ pub trait Row: Quant {
 /// Rows of the four quarters of `w` go together: four streams from memory are faster than two.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn rows<R: Row>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
+    let ahead = Ahead::new(ROWS);
     let quarter = out.len() / 4;
     for o in 0..quarter {
         let mut rows = [w; 4];
         for i in 0..4 {
             rows[i] = row(w, row_bytes, i * quarter + o);
         }
-        let sums = dot::<R>(rows, x);
+        let sums = dot::<R>(rows, x, ahead);
         for i in 0..4 {
             out[i * quarter + o] = sums[i];
         }
@@ -155,13 +155,13 @@ pub fn rows<R: Row>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
         for i in 1..rest.len() {
             rows[i] = row(w, row_bytes, quarter * 4 + i);
         }
-        rest.copy_from_slice(&dot::<R>(rows, x)[..rest.len()]);
+        rest.copy_from_slice(&dot::<R>(rows, x, ahead)[..rest.len()]);
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn dot<R: Row>(rows: [&[u8]; 4], x: Q8Row<'_>) -> [f32; 4] {
+fn dot<R: Row>(rows: [&[u8]; 4], x: Q8Row<'_>, ahead: Ahead) -> [f32; 4] {
     let (quants, quants_rest) = x.quants.as_chunks::<GROUP>();
     let (scales, scales_rest) = x.scales.as_chunks::<8>();
     let (sums, sums_rest) = x.sums.as_chunks::<16>();
@@ -181,7 +181,7 @@ fn dot<R: Row>(rows: [&[u8]; 4], x: Q8Row<'_>) -> [f32; 4] {
         for g in start..end.min(whole) {
             let w = [&groups[0][g], &groups[1][g], &groups[2][g], &groups[3][g]];
             for w in w {
-                prefetch(w);
+                ahead.fetch(w);
             }
             lanes = four::<R>(lanes, w, &quants[g], &scales[g], &sums[g]);
         }
@@ -356,15 +356,4 @@ fn fold([a, b, c, d]: [__m512i; 4]) -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn both([a, b]: [__m256; 2]) -> __m512 {
     _mm512_insertf32x8::<1>(_mm512_castps256_ps512(a), b)
-}
-
-/// Asks for the bytes [`AHEAD`] of a group.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn prefetch<G>(group: &G) {
-    let ahead = std::ptr::from_ref(group).cast::<i8>().wrapping_add(AHEAD);
-    for line in 0..size_of::<G>().div_ceil(64) {
-        // An address that is not there does nothing.
-        _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 64));
-    }
 }

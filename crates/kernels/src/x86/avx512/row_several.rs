@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::row::{Row, SEGMENT_GROUPS, pair, prefetch, step};
+use super::row::{Row, SEGMENT_GROUPS, pair, step};
 use crate::weights::row;
+use crate::x86::ahead::{Ahead, ROWS};
 use crate::x86::avx2::fold::tree;
 use crate::x86::avx2::format::{GROUP, Group};
 use crate::x86::avx2::rows::padded;
@@ -20,14 +21,15 @@ pub fn several<R: Row, const T: usize>(
     x: [Q8Row<'_>; T],
 ) {
     let (half, stride, out) = (outputs / 2, out.stride, &mut *out.values);
+    let ahead = Ahead::new(ROWS);
     let row = |o: usize| row(w, row_bytes, o);
     for o in 0..half {
-        for (t, sums) in dots::<R, T>([row(o), row(o + half)], x).into_iter().enumerate() {
+        for (t, sums) in dots::<R, T>([row(o), row(o + half)], x, ahead).into_iter().enumerate() {
             [out[t * stride + o], out[t * stride + o + half]] = sums;
         }
     }
     if half * 2 < outputs {
-        for (t, [sum, _]) in dots::<R, T>([row(half * 2); 2], x).into_iter().enumerate() {
+        for (t, [sum, _]) in dots::<R, T>([row(half * 2); 2], x, ahead).into_iter().enumerate() {
             out[t * stride + half * 2] = sum;
         }
     }
@@ -36,7 +38,7 @@ pub fn several<R: Row, const T: usize>(
 /// Inputs come after each other within the blocks of a group, so that these are unpacked once for all.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn dots<R: Row, const T: usize>(rows: [&[u8]; 2], x: [Q8Row<'_>; T]) -> [[f32; 2]; T] {
+fn dots<R: Row, const T: usize>(rows: [&[u8]; 2], x: [Q8Row<'_>; T], ahead: Ahead) -> [[f32; 2]; T] {
     let quants = x.map(|x| x.quants.as_chunks::<GROUP>());
     let scales = x.map(|x| x.scales.as_chunks::<8>());
     let sums = x.map(|x| x.sums.as_chunks::<16>());
@@ -54,7 +56,7 @@ fn dots<R: Row, const T: usize>(rows: [&[u8]; 2], x: [Q8Row<'_>; T]) -> [[f32; 2
         let mut lanes = [_mm512_setzero_ps(); T];
         for g in start..end.min(whole) {
             let w = groups.map(|groups| &groups[g]);
-            w.iter().for_each(|w| prefetch(*w));
+            w.iter().for_each(|w| ahead.fetch(*w));
             for t in 0..T {
                 lanes[t] = step::<R>(lanes[t], w, pair::<R>(w), &quants_of[t][g], &scales_of[t][g], &sums_of[t][g]);
             }

@@ -1,0 +1,54 @@
+//! How far prefetches run ahead of what streams from memory.
+
+use std::arch::x86_64::*;
+use std::sync::LazyLock;
+
+/// Bytes that prefetches of weight rows run ahead: on Sapphire Rapids 0 cost a quarter of the speed, 4096 a seventh.
+pub(crate) const ROWS: usize = 2048;
+
+/// A distance from what is read now.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead(usize);
+
+impl Ahead {
+    /// `bytes`; 0 on the processors that are quicker by themselves, so that what is read anyway is asked for.
+    pub(crate) fn new(bytes: usize) -> Ahead {
+        static WORTH: LazyLock<bool> = LazyLock::new(|| {
+            let [vendor, version] = [0, 1].map(__cpuid);
+            let amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
+            !(amd && family(version.eax) == ZEN_3_AND_4)
+        });
+        Ahead(if *WORTH { bytes } else { 0 })
+    }
+
+    /// Asks for the cache lines of as many bytes as a `T` has, be there anything or not.
+    #[inline(always)]
+    pub(crate) fn fetch<T>(self, from: &T) {
+        let from = std::ptr::from_ref(from).cast::<i8>().wrapping_add(self.0);
+        for line in 0..size_of::<T>().div_ceil(64) {
+            // SAFETY: every x86-64 processor has the instruction, and it faults at no address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line * 64)) };
+        }
+    }
+}
+
+/// Zen 4 reads rows up to a fifth slower with prefetches of any distance; Zen 3 was not measured. Intel's processors and
+/// Zen 5 (family 26) are faster with them.
+const ZEN_3_AND_4: u32 = 0x19;
+
+/// The processor's family, from `eax` of CPUID's leaf 1 (AMD64 Architecture Programmer's Manual, volume 3, appendix E).
+fn family(version: u32) -> u32 {
+    let (family, extended) = (version >> 8 & 15, version >> 20 & 255);
+    if family == 15 { family + extended } else { family }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::family;
+
+    #[test]
+    fn families_are_those_of_the_processors() {
+        // EPYC 9004 (Zen 4), EPYC 9005 (Zen 5), Xeon 4th generation (Sapphire Rapids).
+        assert_eq!([0x00a1_0f11, 0x00b0_0f21, 0x000c_06f2].map(family), [0x19, 0x1a, 6]);
+    }
+}
