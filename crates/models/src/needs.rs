@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn only_large_command_rs_have_norms_of_queries_and_keys() {
-        let normed = |layers| NEEDS.iter().filter(move |need| needed(need, "command-r", layers)).map(|need| need.tensor);
+        let normed =
+            |layers| NEEDS.iter().filter(move |need| needed(need, "command-r", layers)).map(|need| need.tensor);
         assert_eq!(normed(40).count(), 0);
         assert!(normed(64).eq(["attn_q_norm.weight", "attn_k_norm.weight"]));
     }
