@@ -10,6 +10,7 @@ mod exp;
 mod factored;
 mod float;
 mod float_loops;
+mod input;
 mod panel;
 mod panels;
 mod probe;

@@ -3,47 +3,25 @@
 
 use std::arch::x86_64::*;
 
+use super::input::{Input, for_two, reordered};
 use super::registers::load_quants;
-use super::row::{Row, both};
+use super::row::Row;
 use crate::weights::Minima;
 use crate::x86::avx2::format::GROUP;
 use crate::x86::avx2::panel::Panel;
-use crate::x86::avx2::registers::{load_i16, load_ps};
-use crate::x86::avx2::rows::half_sums;
-
-/// The lower and the upper halves of two registers.
-const LOWER: i32 = 0b01_00_01_00;
-const UPPER: i32 = 0b11_10_11_10;
 
 /// Adds eight blocks of four rows to the lanes of the first two and of the last two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn four<R: Row>(
-    mut lanes: [__m512; 2],
-    w: [&R::Group; 4],
-    quants: &[i8; GROUP],
-    scales: &[f32; 8],
-    sums: &[i16; 16],
-    multiples: [u8; 4],
-) -> [__m512; 2] {
-    let x = activations(quants);
-    let offset = i32::from(R::Panel::OFFSET) * multiples.map(i32::from).into_iter().max().expect("four");
-    // Whether sums of 8 products fit words together with the offset of 16 columns. Weights are less than twice their offset.
-    let fits = offset * 32 * 127 <= i16::MAX.into();
-    let mut starts = [_mm512_setzero_si512(); 4];
-    if offset != 0 && !fits {
-        for j in 0..4 {
-            let offset = _mm512_set1_epi8((R::Panel::OFFSET as u8 * multiples[j]) as i8);
-            let sums = _mm512_dpbusd_epi32(_mm512_setzero_si512(), offset, x[j]);
-            starts[j] = _mm512_sub_epi32(_mm512_setzero_si512(), sums);
-        }
-    }
+pub fn four<R: Row>(mut lanes: [__m512; 2], w: [&R::Group; 4], x: &Input, multiples: [u8; 4]) -> [__m512; 2] {
+    let (some, fits) = (R::Panel::OFFSET != 0, fits::<R>(multiples));
+    let starts = if some && !fits { x.starts } else { [_mm512_setzero_si512(); 4] };
     let words = w.map(|w| {
         // SAFETY: this function has the features that `strips` asks for.
         let w = unsafe { R::strips(w) };
         let mut fours = starts;
         for j in 0..4 {
-            fours[j] = _mm512_dpbusd_epi32(fours[j], w[j], x[j]);
+            fours[j] = _mm512_dpbusd_epi32(fours[j], w[j], load_quants(&x.quants, j * 64));
         }
         let ones = _mm512_set1_epi16(1);
         let [a, b, c, d] = fours;
@@ -53,27 +31,19 @@ pub fn four<R: Row>(
     });
     // SAFETY: as above.
     let (factors, of_rows) = unsafe { (R::factors_of_four(w), R::scales_minima(w)) };
-    let (scales, sums) = (load_ps(scales), load_i16(sums));
-    let x_scales = both([scales; 2]);
     let first = first_words();
     let second = _mm512_add_epi16(first, _mm512_set1_epi16(1));
-    // Of both halves of a block, as words.
-    let [a, b, c, d] = multiples.map(|multiple| {
-        let negated = (-R::Panel::OFFSET * i16::from(multiple)) as u16;
-        (u32::from(negated) * 0x1_0001) as i32
-    });
-    let offsets = _mm512_mullo_epi16(_mm512_broadcast_i64x4(sums), _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d)));
     for i in 0..2 {
         let (a, b) = (words[2 * i], words[2 * i + 1]);
         let (first, second) = (_mm512_permutex2var_epi16(a, first, b), _mm512_permutex2var_epi16(a, second, b));
-        let first = if offset != 0 && fits { _mm512_add_epi16(first, offsets) } else { first };
+        let first = if some && fits { _mm512_add_epi16(first, x.offsets) } else { first };
         let blocks = _mm512_dpwssd_epi32(_mm512_madd_epi16(first, factors[i]), second, factors[i]);
         let (scale, minima) = of_rows[i];
         let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(blocks), scale);
-        lanes[i] = _mm512_fmadd_ps(scaled, x_scales, lanes[i]);
+        lanes[i] = _mm512_fmadd_ps(scaled, x.scales, lanes[i]);
         if let Minima::Halves = R::Panel::MINIMA {
-            for (minima, sums) in minima.into_iter().zip(half_sums(scales, sums)) {
-                lanes[i] = _mm512_fnmadd_ps(minima, both([sums; 2]), lanes[i]);
+            for (minima, sums) in minima.into_iter().zip(x.minima) {
+                lanes[i] = _mm512_fnmadd_ps(minima, sums, lanes[i]);
             }
         }
     }
@@ -93,17 +63,32 @@ fn first_words() -> __m512i {
     _mm512_setr_epi32(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
 }
 
-/// 256 activations as [`Row::strips`] has weights.
+/// Whether sums of 8 products fit words together with the offset of 16 columns. Weights are less than twice their offset.
+fn fits<R: Row>(multiples: [u8; 4]) -> bool {
+    let offset = i32::from(R::Panel::OFFSET) * multiples.map(i32::from).into_iter().max().expect("four");
+    offset * 32 * 127 <= i16::MAX.into()
+}
+
+/// Activations in the order of [`Row::strips`]; offsets are to be added, where they fit words, and are in `starts` where not.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn activations(x: &[i8; GROUP]) -> [__m512i; 4] {
-    let [a, b, c, d] = [0, 64, 128, 192].map(|at| load_quants(x, at));
-    [
-        _mm512_shuffle_i32x4::<LOWER>(a, c),
-        _mm512_shuffle_i32x4::<UPPER>(a, c),
-        _mm512_shuffle_i32x4::<LOWER>(b, d),
-        _mm512_shuffle_i32x4::<UPPER>(b, d),
-    ]
+pub fn input<R: Row>(quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16], multiples: [u8; 4]) -> Input {
+    // Half `h` of block `4 * H + j` is quarter `2 * H + h` of register `j`.
+    let quants = reordered(quants, |i| (i % 4 / 2 * 4 + i / 4) * 2 + i % 2);
+    let mut starts = [_mm512_setzero_si512(); 4];
+    for j in 0..4 {
+        let offset = _mm512_set1_epi8((R::Panel::OFFSET as u8 * multiples[j]) as i8);
+        let sums = _mm512_dpbusd_epi32(_mm512_setzero_si512(), offset, load_quants(&quants, j * 64));
+        starts[j] = _mm512_sub_epi32(_mm512_setzero_si512(), sums);
+    }
+    // Of both halves of a block, as words.
+    let [a, b, c, d] = multiples.map(|multiple| {
+        let negated = (-R::Panel::OFFSET * i16::from(multiple)) as u16;
+        (u32::from(negated) * 0x1_0001) as i32
+    });
+    let plain = for_two::<R>(&quants, scales, sums);
+    let offsets = _mm512_mullo_epi16(plain.offsets, _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d)));
+    Input { offsets, starts, ..plain }
 }
 
 /// 32 signed bytes of two rows each, as words.

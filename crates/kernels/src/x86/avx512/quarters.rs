@@ -4,6 +4,7 @@
 
 use std::arch::x86_64::*;
 
+use super::input::{Input, reordered};
 use super::registers::load_quants;
 use super::row::Row;
 use crate::weights::Minima;
@@ -22,15 +23,7 @@ const ODD: i32 = 0b11_01_11_01;
 /// Adds eight blocks of four rows of weights of `bits` to the lanes of the first two and of the last two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn four<R: Row>(
-    mut lanes: [__m512; 2],
-    w: [&R::Group; 4],
-    quants: &[i8; GROUP],
-    scales: &[f32; 8],
-    sums: &[i16; 16],
-    bits: u32,
-) -> [__m512; 2] {
-    let x = activations(quants);
+pub fn four<R: Row>(mut lanes: [__m512; 2], w: [&R::Group; 4], x: &Input, bits: u32) -> [__m512; 2] {
     // In each quarter of each row two sums of 16 products of one block, then two of the other.
     let sixteens = w.map(|w| {
         // SAFETY: this function has the features that `quarters` asks for.
@@ -38,27 +31,23 @@ pub fn four<R: Row>(
         let mut eights = [_mm512_setzero_si512(); 2];
         for e in 0..2 {
             for h in 0..2 {
-                eights[e] = _mm512_dpbusd_epi32(eights[e], w[e][h], x[e][h]);
+                eights[e] = _mm512_dpbusd_epi32(eights[e], w[e][h], load_quants(&x.quants, (2 * e + h) * 64));
             }
         }
         add_pairs(eights, 8, bits)
     });
     // SAFETY: as above.
     let of_rows = unsafe { R::scales_minima(w) };
-    let (scales, sums) = (load_ps(scales), load_i16(sums));
-    let x_scales = of_both_rows(scales);
     for i in 0..2 {
         let mut blocks = add_pairs([sixteens[2 * i], sixteens[2 * i + 1]], 16, bits);
         if R::Panel::OFFSET != 0 {
-            let offsets = _mm256_madd_epi16(sums, _mm256_set1_epi16(-R::Panel::OFFSET));
-            let offsets = _mm512_castps_si512(of_both_rows(_mm256_castsi256_ps(offsets)));
-            blocks = _mm512_add_epi32(blocks, offsets);
+            blocks = _mm512_add_epi32(blocks, x.offsets);
         }
         let (scale, [minima, _]) = of_rows[i];
         let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(blocks), scale);
-        lanes[i] = _mm512_fmadd_ps(scaled, x_scales, lanes[i]);
+        lanes[i] = _mm512_fmadd_ps(scaled, x.scales, lanes[i]);
         if let Minima::Whole = R::Panel::MINIMA {
-            lanes[i] = _mm512_fnmadd_ps(minima, of_both_rows(whole_sums(scales, sums)), lanes[i]);
+            lanes[i] = _mm512_fnmadd_ps(minima, x.minima[0], lanes[i]);
         }
     }
     lanes
@@ -77,15 +66,20 @@ fn add_pairs([a, b]: [__m512i; 2], count: i32, bits: u32) -> __m512i {
     _mm512_add_epi32(_mm512_castps_si512(even), _mm512_castps_si512(odd))
 }
 
-/// 256 activations as [`Row::quarters`] has weights.
+/// Activations in the order of [`Row::quarters`]; offsets are to be added.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn activations(x: &[i8; GROUP]) -> [[__m512i; 2]; 2] {
-    let [a, b, c, d] = [0, 64, 128, 192].map(|at| load_quants(x, at));
-    // Of each half blocks 0 to 3, and 4 to 7.
-    let (ab, cd) = (halves(a, b), halves(c, d));
-    let of_half = [0, 1].map(|h| halves(ab[h], cd[h]));
-    [0, 1].map(|e| of_half.map(|half| half[e]))
+pub fn input<R: Row>(quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16]) -> Input {
+    let (scales, sums) = (load_ps(scales), load_i16(sums));
+    let offsets = _mm256_madd_epi16(sums, _mm256_set1_epi16(-R::Panel::OFFSET));
+    Input {
+        // Quarter `q` of register `2 * e + h`.
+        quants: reordered(quants, |i| (i % 4 * 2 + i / 8) * 2 + i / 4 % 2),
+        scales: of_both_rows(scales),
+        offsets: _mm512_castps_si512(of_both_rows(_mm256_castsi256_ps(offsets))),
+        minima: [of_both_rows(whole_sums(scales, sums)); 2],
+        starts: [_mm512_setzero_si512(); 4],
+    }
 }
 
 /// The even quarters of both registers, and the odd ones.

@@ -8,6 +8,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
+use super::input::{Input, for_four, with_inputs};
 use super::registers::{load_quants, store_ps};
 use super::row_scales::ScalesMinima;
 use super::{factored, quarters};
@@ -17,8 +18,6 @@ use crate::weights::{Minima, row};
 use crate::x86::ahead::{Ahead, ROWS};
 use crate::x86::avx2::format::{GROUP, Group, Quant};
 use crate::x86::avx2::panel::Panel;
-use crate::x86::avx2::registers::{load_i16, load_ps};
-use crate::x86::avx2::rows::{half_sums, padded, whole_sums};
 
 pub const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 
@@ -137,37 +136,38 @@ pub trait Row: Quant {
 /// Rows of the four quarters of `w` go together: four streams from memory are faster than two.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn rows<R: Row>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
-    let ahead = Ahead::new(ROWS);
-    let quarter = out.len() / 4;
-    for o in 0..quarter {
-        let mut rows = [w; 4];
-        for i in 0..4 {
-            rows[i] = row(w, row_bytes, i * quarter + o);
+    let blocks = x.scales.len();
+    let arrange = |quants: &_, scales: &_, sums: &_| for_four::<R>(quants, scales, sums);
+    with_inputs([x], arrange, |[x]| {
+        let ahead = Ahead::new(ROWS);
+        let quarter = out.len() / 4;
+        for o in 0..quarter {
+            let mut rows = [w; 4];
+            for i in 0..4 {
+                rows[i] = row(w, row_bytes, i * quarter + o);
+            }
+            let sums = dot::<R>(rows, x, blocks, ahead);
+            for i in 0..4 {
+                out[i * quarter + o] = sums[i];
+            }
         }
-        let sums = dot::<R>(rows, x, ahead);
-        for i in 0..4 {
-            out[i * quarter + o] = sums[i];
+        let rest = &mut out[quarter * 4..];
+        if !rest.is_empty() {
+            let mut rows = [row(w, row_bytes, quarter * 4); 4];
+            for i in 1..rest.len() {
+                rows[i] = row(w, row_bytes, quarter * 4 + i);
+            }
+            rest.copy_from_slice(&dot::<R>(rows, x, blocks, ahead)[..rest.len()]);
         }
-    }
-    let rest = &mut out[quarter * 4..];
-    if !rest.is_empty() {
-        let mut rows = [row(w, row_bytes, quarter * 4); 4];
-        for i in 1..rest.len() {
-            rows[i] = row(w, row_bytes, quarter * 4 + i);
-        }
-        rest.copy_from_slice(&dot::<R>(rows, x, ahead)[..rest.len()]);
-    }
+    });
 }
 
+/// Four rows of as many blocks times the input.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn dot<R: Row>(rows: [&[u8]; 4], x: Q8Row<'_>, ahead: Ahead) -> [f32; 4] {
-    let (quants, quants_rest) = x.quants.as_chunks::<GROUP>();
-    let (scales, scales_rest) = x.scales.as_chunks::<8>();
-    let (sums, sums_rest) = x.sums.as_chunks::<16>();
-    let whole = quants.len();
-    let count = whole + usize::from(!quants_rest.is_empty());
-    let (scales, sums) = (&scales[..whole], &sums[..whole]);
+fn dot<R: Row>(rows: [&[u8]; 4], x: &[Input], blocks: usize, ahead: Ahead) -> [f32; 4] {
+    let (whole, count) = (blocks / 8, x.len());
+    let x_whole = &x[..whole];
     let mut groups: [&[R::Group]; 4] = [&[]; 4];
     let mut rests = rows;
     for r in 0..4 {
@@ -183,17 +183,16 @@ fn dot<R: Row>(rows: [&[u8]; 4], x: Q8Row<'_>, ahead: Ahead) -> [f32; 4] {
             for w in w {
                 ahead.fetch(w);
             }
-            lanes = four::<R>(lanes, w, &quants[g], &scales[g], &sums[g]);
+            lanes = four::<R>(lanes, w, &x_whole[g]);
         }
         if end > whole {
-            let live = (1u16 << scales_rest.len()) - 1;
+            let live = (1u16 << (blocks % 8)) - 1;
             let live = if R::QUARTERS.is_some() { quarters::lanes(live) } else { live | live << 8 };
-            let (quants, scales, sums) = (padded(quants_rest), padded(scales_rest), padded(sums_rest));
             let mut ends = [R::Group::PADDING; 4];
             for (end, rest) in ends.iter_mut().zip(rests) {
                 end.bytes()[..rest.len()].copy_from_slice(rest);
             }
-            let next = four::<R>(lanes, ends.each_ref(), &quants, &scales, &sums);
+            let next = four::<R>(lanes, ends.each_ref(), &x[whole]);
             for (lanes, next) in lanes.iter_mut().zip(next) {
                 *lanes = _mm512_mask_mov_ps(*lanes, live, next);
             }
@@ -219,23 +218,17 @@ fn trees([a, b]: [__m512; 2]) -> __m512 {
 /// Adds eight blocks of four rows to their lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn four<R: Row>(
-    [first, last]: [__m512; 2],
-    w: [&R::Group; 4],
-    quants: &[i8; GROUP],
-    scales: &[f32; 8],
-    sums: &[i16; 16],
-) -> [__m512; 2] {
+fn four<R: Row>([first, last]: [__m512; 2], w: [&R::Group; 4], x: &Input) -> [__m512; 2] {
     if let Some(bits) = R::QUARTERS {
-        return quarters::four::<R>([first, last], w, quants, scales, sums, bits);
+        return quarters::four::<R>([first, last], w, x, bits);
     }
     if let Some(multiples) = R::STRIPS {
-        return factored::four::<R>([first, last], w, quants, scales, sums, multiples);
+        return factored::four::<R>([first, last], w, x, multiples);
     }
     // SAFETY: this function has the features that `scales_minima` asks for.
     let [of_first, of_last] = unsafe { R::scales_minima(w) };
     let [a, b, c, d] = w;
-    [step::<R>(first, [a, b], of_first, quants, scales, sums), step::<R>(last, [c, d], of_last, quants, scales, sums)]
+    [step::<R>(first, [a, b], of_first, x), step::<R>(last, [c, d], of_last, x)]
 }
 
 /// The scales and minima of two rows.
@@ -249,24 +242,15 @@ pub fn pair<R: Row>(w: [&R::Group; 2]) -> ScalesMinima {
 /// Adds eight blocks of both rows to their lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn step<R: Row>(
-    lanes: __m512,
-    w: [&R::Group; 2],
-    (scale, minima): ScalesMinima,
-    quants: &[i8; GROUP],
-    scales: &[f32; 8],
-    sums: &[i16; 16],
-) -> __m512 {
-    let (scales, x_sums) = (load_ps(scales), load_i16(sums));
-    let scaled = _mm512_mul_ps(products::<R>(w, quants, x_sums), scale);
-    let lanes = _mm512_fmadd_ps(scaled, both([scales; 2]), lanes);
+pub fn step<R: Row>(lanes: __m512, w: [&R::Group; 2], (scale, minima): ScalesMinima, x: &Input) -> __m512 {
+    let scaled = _mm512_mul_ps(products::<R>(w, x), scale);
+    let lanes = _mm512_fmadd_ps(scaled, x.scales, lanes);
     match R::Panel::MINIMA {
         Minima::None => lanes,
-        Minima::Whole => _mm512_fnmadd_ps(minima[0], both([whole_sums(scales, x_sums); 2]), lanes),
+        Minima::Whole => _mm512_fnmadd_ps(minima[0], x.minima[0], lanes),
         Minima::Halves => {
-            let [first, second] = half_sums(scales, x_sums);
-            let lanes = _mm512_fnmadd_ps(minima[0], both([first; 2]), lanes);
-            _mm512_fnmadd_ps(minima[1], both([second; 2]), lanes)
+            let lanes = _mm512_fnmadd_ps(minima[0], x.minima[0], lanes);
+            _mm512_fnmadd_ps(minima[1], x.minima[1], lanes)
         }
     }
 }
@@ -274,13 +258,13 @@ pub fn step<R: Row>(
 /// Sums of the products of eight blocks, factors of halves applied and offsets removed, exact until they are rounded once.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn products<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m512 {
+fn products<R: Row>(w: [&R::Group; 2], x: &Input) -> __m512 {
     let mut quads = [[_mm512_setzero_si512(); 4]; 2];
     for (quads, w) in quads.iter_mut().zip(w) {
         // SAFETY: this function has the features that `quants` asks for.
         let quants = unsafe { R::quants(w) };
         for i in 0..4 {
-            quads[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), quants[i], load_quants(x, i * 64));
+            quads[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), quants[i], load_quants(&x.quants, i * 64));
         }
     }
     let order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -291,7 +275,10 @@ fn products<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m5
             *halves = _mm512_mask_srai_epi32::<4>(*halves, R::SIXTEENFOLD, *halves);
         }
         if R::Panel::FLOATS {
-            let offset = _mm512_mullo_epi32(_mm512_cvtepi16_epi32(x_sums), _mm512_set1_epi32(R::Panel::OFFSET.into()));
+            let offset = _mm512_mullo_epi32(
+                _mm512_cvtepi16_epi32(_mm512_castsi512_si256(x.offsets)),
+                _mm512_set1_epi32(R::Panel::OFFSET.into()),
+            );
             let sums = _mm512_sub_epi32(*halves, _mm512_permutexvar_epi32(_mm512_cvtepi8_epi32(order), offset));
             // SAFETY: as above.
             let factors = unsafe { R::floats(_mm_shuffle_epi8(R::factors(w), order)) };
@@ -315,15 +302,14 @@ fn products<R: Row>(w: [&R::Group; 2], x: &[i8; GROUP], x_sums: __m256i) -> __m5
         return _mm512_cvtepi32_ps(blocks);
     }
     let offset = _mm512_set1_epi16(-R::Panel::OFFSET);
-    let x_sums = _mm512_broadcast_i64x4(x_sums);
     if R::Panel::HALVES {
         // SAFETY: as above.
         let [a, b] = w.map(|w| unsafe { R::factors(w) });
         let factors = _mm512_cvtepi8_epi16(_mm256_set_m128i(b, a));
-        let offsets = _mm512_madd_epi16(_mm512_mullo_epi16(factors, offset), x_sums);
+        let offsets = _mm512_madd_epi16(_mm512_mullo_epi16(factors, offset), x.offsets);
         return _mm512_cvtepi32_ps(_mm512_add_epi32(blocks, offsets));
     }
-    _mm512_cvtepi32_ps(_mm512_add_epi32(blocks, _mm512_madd_epi16(x_sums, offset)))
+    _mm512_cvtepi32_ps(_mm512_add_epi32(blocks, _mm512_madd_epi16(x.offsets, offset)))
 }
 
 /// The registers themselves. The compiler has to make all of them before it goes on: it would make and fold them one after
