@@ -22,7 +22,6 @@ mod row_bits;
 mod row_codebooks;
 mod row_formats;
 mod row_scales;
-mod row_several;
 pub(super) mod transpose;
 mod vnni;
 

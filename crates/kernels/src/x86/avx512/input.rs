@@ -33,13 +33,9 @@ thread_local! {
     static ROOM: Cell<Vec<Input>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `then` with the inputs as `arrange` makes them, group by group, the last one filled up with zeros.
+/// Calls `then` with the inputs by groups, the last of each filled up with zeros.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn with_inputs<const T: usize>(
-    x: [Q8Row<'_>; T],
-    arrange: impl Fn(&[i8; GROUP], &[f32; 8], &[i16; 16]) -> Input,
-    then: impl FnOnce([&[Input]; T]),
-) {
+pub fn with_inputs<R: Row, const T: usize>(x: [Q8Row<'_>; T], then: impl FnOnce([&[Input]; T])) {
     let mut inputs = ROOM.take();
     inputs.clear();
     for x in x {
@@ -47,10 +43,10 @@ pub fn with_inputs<const T: usize>(
         let (scales, scales_rest) = x.scales.as_chunks::<8>();
         let (sums, sums_rest) = x.sums.as_chunks::<16>();
         for ((quants, scales), sums) in quants.iter().zip(scales).zip(sums) {
-            inputs.push(arrange(quants, scales, sums));
+            inputs.push(arrange::<R>(quants, scales, sums));
         }
         if !quants_rest.is_empty() {
-            inputs.push(arrange(&padded(quants_rest), &padded(scales_rest), &padded(sums_rest)));
+            inputs.push(arrange::<R>(&padded(quants_rest), &padded(scales_rest), &padded(sums_rest)));
         }
     }
     let each = inputs.len() / T;
@@ -58,23 +54,23 @@ pub fn with_inputs<const T: usize>(
     ROOM.set(inputs);
 }
 
-/// A group as [`four`](super::row::four) meets it.
+/// A group as [`Row`] has weights.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn for_four<R: Row>(quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16]) -> Input {
+fn arrange<R: Row>(quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16]) -> Input {
     if R::QUARTERS.is_some() {
         return quarters::input::<R>(quants, scales, sums);
     }
     if let Some(multiples) = R::STRIPS {
         return factored::input::<R>(quants, scales, sums, multiples);
     }
-    for_two::<R>(quants, scales, sums)
+    in_order::<R>(quants, scales, sums)
 }
 
-/// A group as [`step`](super::row::step) meets it: lane = block, both halves alike; offsets are sums.
+/// Activations in order; lane = block, both halves alike; offsets are sums.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn for_two<R: Row>(quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16]) -> Input {
+pub fn in_order<R: Row>(quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16]) -> Input {
     let (scales, sums) = (load_ps(scales), load_i16(sums));
     Input {
         quants: *quants,

@@ -1,4 +1,4 @@
-//! One input and four weight rows, two blocks in each quarter of a register: both halves of a block add to the same lanes, so that
+//! Four weight rows, two blocks in each quarter of a register: both halves of a block add to the same lanes, so that
 //! there are half as many sums to fold as in `row`, which is what counts where decoding waits for instructions. Lane `4 * q + 2 * r + e` of
 //! two rows' sums belongs to block `2 * q + e` of row `r`.
 
@@ -20,37 +20,41 @@ pub const OF_ROWS: [usize; 4] = [0, 2, 8, 10];
 const EVEN: i32 = 0b10_00_10_00;
 const ODD: i32 = 0b11_01_11_01;
 
-/// Adds eight blocks of four rows of weights of `bits` to the lanes of the first two and of the last two.
+/// Adds eight blocks of four rows of weights of `bits` to the lanes of each input: of the first two rows and of the last two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn four<R: Row>(mut lanes: [__m512; 2], w: [&R::Group; 4], x: &Input, bits: u32) -> [__m512; 2] {
+pub fn four<R: Row, const T: usize>(lanes: &mut [[__m512; 2]; T], w: [&R::Group; 4], x: [&Input; T], bits: u32) {
     // In each quarter of each row two sums of 16 products of one block, then two of the other.
-    let sixteens = w.map(|w| {
+    let mut sixteens = [[_mm512_setzero_si512(); 4]; T];
+    for r in 0..4 {
         // SAFETY: this function has the features that `quarters` asks for.
-        let w = unsafe { R::quarters(w) };
-        let mut eights = [_mm512_setzero_si512(); 2];
-        for e in 0..2 {
-            for h in 0..2 {
-                eights[e] = _mm512_dpbusd_epi32(eights[e], w[e][h], load_quants(&x.quants, (2 * e + h) * 64));
+        let w = unsafe { R::quarters(w[r]) };
+        for t in 0..T {
+            let mut eights = [_mm512_setzero_si512(); 2];
+            for e in 0..2 {
+                for h in 0..2 {
+                    eights[e] = _mm512_dpbusd_epi32(eights[e], w[e][h], load_quants(&x[t].quants, (2 * e + h) * 64));
+                }
             }
-        }
-        add_pairs(eights, 8, bits)
-    });
-    // SAFETY: as above.
-    let of_rows = unsafe { R::scales_minima(w) };
-    for i in 0..2 {
-        let mut blocks = add_pairs([sixteens[2 * i], sixteens[2 * i + 1]], 16, bits);
-        if R::Panel::OFFSET != 0 {
-            blocks = _mm512_add_epi32(blocks, x.offsets);
-        }
-        let (scale, [minima, _]) = of_rows[i];
-        let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(blocks), scale);
-        lanes[i] = _mm512_fmadd_ps(scaled, x.scales, lanes[i]);
-        if let Minima::Whole = R::Panel::MINIMA {
-            lanes[i] = _mm512_fnmadd_ps(minima, x.minima[0], lanes[i]);
+            sixteens[t][r] = add_pairs(eights, 8, bits);
         }
     }
-    lanes
+    // SAFETY: as above.
+    let of_rows = unsafe { R::scales_minima(w) };
+    for t in 0..T {
+        for i in 0..2 {
+            let mut blocks = add_pairs([sixteens[t][2 * i], sixteens[t][2 * i + 1]], 16, bits);
+            if R::Panel::OFFSET != 0 {
+                blocks = _mm512_add_epi32(blocks, x[t].offsets);
+            }
+            let (scale, [minima, _]) = of_rows[i];
+            let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(blocks), scale);
+            lanes[t][i] = _mm512_fmadd_ps(scaled, x[t].scales, lanes[t][i]);
+            if let Minima::Whole = R::Panel::MINIMA {
+                lanes[t][i] = _mm512_fnmadd_ps(minima, x[t].minima[0], lanes[t][i]);
+            }
+        }
+    }
 }
 
 /// Adds pairs of neighbours, each a sum of `count` products of weights of `bits`: in each quarter two sums of the first register, then

@@ -8,16 +8,16 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::input::{Input, for_four, with_inputs};
+use super::input::{Input, with_inputs};
 use super::registers::{load_quants, store_ps};
 use super::row_scales::ScalesMinima;
 use super::{factored, quarters};
-use crate::Q8Row;
 use crate::order::SEGMENT;
 use crate::weights::{Minima, row};
 use crate::x86::ahead::{Ahead, ROWS};
 use crate::x86::avx2::format::{GROUP, Group, Quant};
 use crate::x86::avx2::panel::Panel;
+use crate::{OutTile, Q8Row};
 
 pub const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 
@@ -131,59 +131,73 @@ pub trait Row: Quant {
     }
 }
 
-/// `out[o] = w[o] . x`.
+/// `out[t * stride + o] = w[o] . x[t]` for `outputs` weight rows.
 ///
 /// Rows of the four quarters of `w` go together: four streams from memory are faster than two.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn rows<R: Row>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
-    let blocks = x.scales.len();
-    let arrange = |quants: &_, scales: &_, sums: &_| for_four::<R>(quants, scales, sums);
-    with_inputs([x], arrange, |[x]| {
+pub fn rows<R: Row, const T: usize>(
+    out: &mut OutTile<'_>,
+    outputs: usize,
+    (w, row_bytes): (&[u8], usize),
+    x: [Q8Row<'_>; T],
+) {
+    let blocks = x[0].scales.len();
+    with_inputs::<R, T>(x, |x| {
         let ahead = Ahead::new(ROWS);
-        let quarter = out.len() / 4;
+        let (quarter, stride, out) = (outputs / 4, out.stride, &mut *out.values);
         for o in 0..quarter {
             let mut rows = [w; 4];
             for i in 0..4 {
                 rows[i] = row(w, row_bytes, i * quarter + o);
             }
-            let sums = dot::<R>(rows, x, blocks, ahead);
-            for i in 0..4 {
-                out[i * quarter + o] = sums[i];
+            let sums = dot::<R, T>(rows, x, blocks, ahead);
+            for t in 0..T {
+                for i in 0..4 {
+                    out[t * stride + i * quarter + o] = sums[t][i];
+                }
             }
         }
-        let rest = &mut out[quarter * 4..];
+        let rest = quarter * 4..outputs;
         if !rest.is_empty() {
-            let mut rows = [row(w, row_bytes, quarter * 4); 4];
-            for i in 1..rest.len() {
-                rows[i] = row(w, row_bytes, quarter * 4 + i);
+            let rows = [0, 1, 2, 3].map(|i| row(w, row_bytes, (rest.start + i).min(outputs - 1)));
+            let sums = dot::<R, T>(rows, x, blocks, ahead);
+            for t in 0..T {
+                out[t * stride..][rest.clone()].copy_from_slice(&sums[t][..rest.len()]);
             }
-            rest.copy_from_slice(&dot::<R>(rows, x, blocks, ahead)[..rest.len()]);
         }
     });
 }
 
-/// Four rows of as many blocks times the input.
+/// Four rows of as many blocks times each input.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn dot<R: Row>(rows: [&[u8]; 4], x: &[Input], blocks: usize, ahead: Ahead) -> [f32; 4] {
-    let (whole, count) = (blocks / 8, x.len());
-    let x_whole = &x[..whole];
+fn dot<R: Row, const T: usize>(rows: [&[u8]; 4], x: [&[Input]; T], blocks: usize, ahead: Ahead) -> [[f32; 4]; T] {
+    let (whole, count) = (blocks / 8, x[0].len());
+    // All are as long: said once, not checked for each.
+    let mut x_whole = x;
+    for t in 0..T {
+        x_whole[t] = &x[t][..whole];
+    }
     let mut groups: [&[R::Group]; 4] = [&[]; 4];
     let mut rests = rows;
     for r in 0..4 {
         let (whole_ones, rest) = R::Group::split(rows[r]);
         (groups[r], rests[r]) = (&whole_ones[..whole], rest);
     }
-    let mut totals = _mm512_setzero_ps();
+    let mut totals = [_mm512_setzero_ps(); T];
     for start in (0..count).step_by(SEGMENT_GROUPS) {
         let end = count.min(start + SEGMENT_GROUPS);
-        let mut lanes = [_mm512_setzero_ps(); 2];
+        let mut lanes = [[_mm512_setzero_ps(); 2]; T];
         for g in start..end.min(whole) {
             let w = [&groups[0][g], &groups[1][g], &groups[2][g], &groups[3][g]];
             for w in w {
                 ahead.fetch(w);
             }
-            lanes = four::<R>(lanes, w, &x_whole[g]);
+            let mut x = [&x_whole[0][g]; T];
+            for t in 1..T {
+                x[t] = &x_whole[t][g];
+            }
+            four::<R, T>(&mut lanes, w, x);
         }
         if end > whole {
             let live = (1u16 << (blocks % 8)) - 1;
@@ -192,18 +206,25 @@ fn dot<R: Row>(rows: [&[u8]; 4], x: &[Input], blocks: usize, ahead: Ahead) -> [f
             for (end, rest) in ends.iter_mut().zip(rests) {
                 end.bytes()[..rest.len()].copy_from_slice(rest);
             }
-            let next = four::<R>(lanes, ends.each_ref(), &x[whole]);
-            for (lanes, next) in lanes.iter_mut().zip(next) {
-                *lanes = _mm512_mask_mov_ps(*lanes, live, next);
+            let mut next = lanes;
+            four::<R, T>(&mut next, ends.each_ref(), x.map(|x| &x[whole]));
+            for (lanes, next) in lanes.as_flattened_mut().iter_mut().zip(next.as_flattened()) {
+                *lanes = _mm512_mask_mov_ps(*lanes, live, *next);
             }
         }
-        let sums = if R::QUARTERS.is_some() { quarters::trees(lanes) } else { trees(lanes) };
-        totals = if start == 0 { sums } else { _mm512_add_ps(totals, sums) };
+        for t in 0..T {
+            let sums = if R::QUARTERS.is_some() { quarters::trees(lanes[t]) } else { trees(lanes[t]) };
+            totals[t] = if start == 0 { sums } else { _mm512_add_ps(totals[t], sums) };
+        }
     }
-    let mut sums = [0.0; 16];
-    store_ps(&mut sums, totals);
     let of_rows = if R::QUARTERS.is_some() { quarters::OF_ROWS } else { [0, 4, 8, 12] };
-    of_rows.map(|lane| sums[lane])
+    let mut sums = [[0.0; 4]; T];
+    for t in 0..T {
+        let mut all = [0.0; 16];
+        store_ps(&mut all, totals[t]);
+        sums[t] = of_rows.map(|lane| all[lane]);
+    }
+    sums
 }
 
 /// Sums of four rows' eight lanes in the order of `fold::tree`, each in a quarter of its own.
@@ -215,34 +236,29 @@ fn trees([a, b]: [__m512; 2]) -> __m512 {
     _mm512_add_ps(twos, _mm512_permute_ps::<0b10_11_00_01>(twos))
 }
 
-/// Adds eight blocks of four rows to their lanes.
+/// Adds eight blocks of four rows to the lanes of each input: of the first two rows and of the last two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn four<R: Row>([first, last]: [__m512; 2], w: [&R::Group; 4], x: &Input) -> [__m512; 2] {
+fn four<R: Row, const T: usize>(lanes: &mut [[__m512; 2]; T], w: [&R::Group; 4], x: [&Input; T]) {
     if let Some(bits) = R::QUARTERS {
-        return quarters::four::<R>([first, last], w, x, bits);
+        return quarters::four::<R, T>(lanes, w, x, bits);
     }
     if let Some(multiples) = R::STRIPS {
-        return factored::four::<R>([first, last], w, x, multiples);
+        return factored::four::<R, T>(lanes, w, x, multiples);
     }
     // SAFETY: this function has the features that `scales_minima` asks for.
-    let [of_first, of_last] = unsafe { R::scales_minima(w) };
-    let [a, b, c, d] = w;
-    [step::<R>(first, [a, b], of_first, x), step::<R>(last, [c, d], of_last, x)]
-}
-
-/// The scales and minima of two rows.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn pair<R: Row>(w: [&R::Group; 2]) -> ScalesMinima {
-    // SAFETY: this function has the features that both ask for.
-    unsafe { (R::scales(w), R::minima(w)) }
+    let of_rows = unsafe { R::scales_minima(w) };
+    for (i, w) in [[w[0], w[1]], [w[2], w[3]]].into_iter().enumerate() {
+        for t in 0..T {
+            lanes[t][i] = step::<R>(lanes[t][i], w, of_rows[i], x[t]);
+        }
+    }
 }
 
 /// Adds eight blocks of both rows to their lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn step<R: Row>(lanes: __m512, w: [&R::Group; 2], (scale, minima): ScalesMinima, x: &Input) -> __m512 {
+fn step<R: Row>(lanes: __m512, w: [&R::Group; 2], (scale, minima): ScalesMinima, x: &Input) -> __m512 {
     let scaled = _mm512_mul_ps(products::<R>(w, x), scale);
     let lanes = _mm512_fmadd_ps(scaled, x.scales, lanes);
     match R::Panel::MINIMA {

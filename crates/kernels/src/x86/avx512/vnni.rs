@@ -5,7 +5,6 @@ use candor_quant::Format;
 
 use super::panels::panels;
 use super::row::{Row, rows};
-use super::row_several::several;
 use crate::codebook as books;
 use crate::shape::q8_rows;
 use crate::x86::avx2::{self, twos::Twos};
@@ -60,9 +59,9 @@ fn mat<Q: Row>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>)
         match inputs {
             0 => {}
             1 if !Q::WIDE => avx2::rows::rows::<Twos, Q>(&mut out.values[..count], w, row_bytes, x.row(0)),
-            1 => rows::<Q>(&mut out.values[..count], w, row_bytes, x.row(0)),
-            2 => several::<Q, 2>(&mut out, count, (w, row_bytes), [0, 1].map(|t| x.row(t))),
-            _ => several::<Q, 3>(&mut out, count, (w, row_bytes), [0, 1, 2].map(|t| x.row(t))),
+            1 => rows::<Q, 1>(&mut out, count, (w, row_bytes), [x.row(0)]),
+            2 => rows::<Q, 2>(&mut out, count, (w, row_bytes), [0, 1].map(|t| x.row(t))),
+            _ => rows::<Q, 3>(&mut out, count, (w, row_bytes), [0, 1, 2].map(|t| x.row(t))),
         }
     }
 }
