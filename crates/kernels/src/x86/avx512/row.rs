@@ -1,7 +1,6 @@
-//! Few input rows: weight rows are read and unpacked once in the file's layout, two of them side by side in a register. The lower
-//! eight lanes belong to the first row, the upper eight to the second, lane = block. One input meets four rows at a time
-//! (nibbles, Q4_K and formats of 5 bits as `quarters` has them, Q2_K, Q3_K and Q6_K as `factored` does), two and three
-//! inputs meet two (`row_several`).
+//! Few input rows: weight rows are read and unpacked once in the file's layout, four rows for all inputs (nibbles, Q4_K and formats of
+//! 5 bits as `quarters` has them, Q2_K, Q3_K and Q6_K as `factored` does). Here two of the others lie side by side in a register:
+//! the lower eight lanes belong to the first row, the upper eight to the second, lane = block.
 //!
 //! Blocks are summed in the order of `crate::order`, so the bits are those of every other table.
 
@@ -10,10 +9,10 @@ use std::arch::x86_64::*;
 
 use super::input::{Input, with_inputs};
 use super::registers::{load_quants, store_ps};
-use super::row_scales::ScalesMinima;
+use super::row_scales::{ScalesMinima, without_minima};
 use super::{factored, quarters};
 use crate::order::SEGMENT;
-use crate::weights::{Minima, row};
+use crate::weights::row;
 use crate::x86::ahead::{Ahead, ROWS};
 use crate::x86::avx2::format::{GROUP, Group, Quant};
 use crate::x86::avx2::panel::Panel;
@@ -25,20 +24,22 @@ pub const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 ///
 /// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
 pub trait Row: Quant {
-    /// Lanes of [`fold`] whose weights are left multiplied by 16, which spares a shift of each.
-    const SIXTEENFOLD: u16 = 0;
     /// One input meets rows in registers of 512 bits; otherwise by AVX2's rows, whose bits are the same.
     const WIDE: bool = true;
-    /// Bits of a weight, if one input meets four rows as [`quarters`](Row::quarters) has them.
+    /// Bits of a weight, if inputs meet four rows as [`quarters`](Row::quarters) has them.
     const QUARTERS: Option<u32> = None;
-    /// If one input meets four rows as [`strips`](Row::strips) has them, what the weights of blocks `j` and `j + 4` are multiplied by.
+    /// If inputs meet four rows as [`strips`](Row::strips) has them, what the weights of blocks `j` and `j + 4` are multiplied by.
     const STRIPS: Option<[u8; 4]> = None;
 
-    /// 256 weights in order, not yet reduced by the panel's `OFFSET`.
+    /// 256 weights in order, not yet reduced by the panel's `OFFSET`, if the panel has no `NIBBLES`.
     ///
     /// # Safety
     /// The processor has AVX-512 F, BW, VL, DQ and VNNI.
-    unsafe fn quants(w: &Self::Group) -> [__m512i; 4];
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    unsafe fn quants(_: &Self::Group) -> [__m512i; 4] {
+        [_mm512_setzero_si512(); 4]
+    }
 
     /// 256 weights as nibbles, if the panel has `NIBBLES`: 32 bytes for two blocks, the first one's weights low.
     ///
@@ -88,16 +89,15 @@ pub trait Row: Quant {
         [_mm512_setzero_ps(); 2]
     }
 
-    /// What `scales` and `minima` say of the first two of four rows, and of the last two; in the order of
-    /// [`super::quarters`], if there are `QUARTERS`; scales are divided by `STRIPS`, if there are.
+    /// Scales, and minima that are to be subtracted, of the first two of four rows and of the last two, if there are `QUARTERS` or
+    /// `STRIPS`: in the order of [`super::quarters`], and divided by `STRIPS`.
     ///
     /// # Safety
     /// As `quants`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-    unsafe fn scales_minima([a, b, c, d]: [&Self::Group; 4]) -> [ScalesMinima; 2] {
-        // SAFETY: this function has the features that both ask for.
-        [[a, b], [c, d]].map(|w| unsafe { (Self::scales(w), Self::minima(w)) })
+    unsafe fn scales_minima(_: [&Self::Group; 4]) -> [ScalesMinima; 2] {
+        without_minima([_mm512_setzero_ps(); 2])
     }
 
     /// The factors of the 16 halves, if the panel has `HALVES`.
@@ -246,27 +246,12 @@ fn four<R: Row, const T: usize>(lanes: &mut [[__m512; 2]; T], w: [&R::Group; 4],
     if let Some(multiples) = R::STRIPS {
         return factored::four::<R, T>(lanes, w, x, multiples);
     }
-    // SAFETY: this function has the features that `scales_minima` asks for.
-    let of_rows = unsafe { R::scales_minima(w) };
     for (i, w) in [[w[0], w[1]], [w[2], w[3]]].into_iter().enumerate() {
+        // SAFETY: this function has the features that both ask for.
+        let (quants, scales) = unsafe { ([R::quants(w[0]), R::quants(w[1])], R::scales(w)) };
         for t in 0..T {
-            lanes[t][i] = step::<R>(lanes[t][i], w, of_rows[i], x[t]);
-        }
-    }
-}
-
-/// Adds eight blocks of both rows to their lanes.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn step<R: Row>(lanes: __m512, w: [&R::Group; 2], (scale, minima): ScalesMinima, x: &Input) -> __m512 {
-    let scaled = _mm512_mul_ps(products::<R>(w, x), scale);
-    let lanes = _mm512_fmadd_ps(scaled, x.scales, lanes);
-    match R::Panel::MINIMA {
-        Minima::None => lanes,
-        Minima::Whole => _mm512_fnmadd_ps(minima[0], x.minima[0], lanes),
-        Minima::Halves => {
-            let lanes = _mm512_fnmadd_ps(minima[0], x.minima[0], lanes);
-            _mm512_fnmadd_ps(minima[1], x.minima[1], lanes)
+            let scaled = _mm512_mul_ps(products::<R>(w, &quants, x[t]), scales);
+            lanes[t][i] = _mm512_fmadd_ps(scaled, x[t].scales, lanes[t][i]);
         }
     }
 }
@@ -274,11 +259,9 @@ fn step<R: Row>(lanes: __m512, w: [&R::Group; 2], (scale, minima): ScalesMinima,
 /// Sums of the products of eight blocks, factors of halves applied and offsets removed, exact until they are rounded once.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn products<R: Row>(w: [&R::Group; 2], x: &Input) -> __m512 {
+fn products<R: Row>(w: [&R::Group; 2], quants: &[[__m512i; 4]; 2], x: &Input) -> __m512 {
     let mut quads = [[_mm512_setzero_si512(); 4]; 2];
-    for (quads, w) in quads.iter_mut().zip(w) {
-        // SAFETY: this function has the features that `quants` asks for.
-        let quants = unsafe { R::quants(w) };
+    for (quads, quants) in quads.iter_mut().zip(quants) {
         for i in 0..4 {
             quads[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), quants[i], load_quants(&x.quants, i * 64));
         }
@@ -287,16 +270,13 @@ fn products<R: Row>(w: [&R::Group; 2], x: &Input) -> __m512 {
     let mut halves = [_mm512_setzero_si512(); 2];
     for ((halves, quads), w) in halves.iter_mut().zip(side_by_side(quads)).zip(w) {
         *halves = fold(quads);
-        if R::SIXTEENFOLD != 0 {
-            *halves = _mm512_mask_srai_epi32::<4>(*halves, R::SIXTEENFOLD, *halves);
-        }
         if R::Panel::FLOATS {
             let offset = _mm512_mullo_epi32(
                 _mm512_cvtepi16_epi32(_mm512_castsi512_si256(x.offsets)),
                 _mm512_set1_epi32(R::Panel::OFFSET.into()),
             );
             let sums = _mm512_sub_epi32(*halves, _mm512_permutexvar_epi32(_mm512_cvtepi8_epi32(order), offset));
-            // SAFETY: as above.
+            // SAFETY: this function has the features that both ask for.
             let factors = unsafe { R::floats(_mm_shuffle_epi8(R::factors(w), order)) };
             *halves = _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factors));
         } else if R::Panel::HALVES {

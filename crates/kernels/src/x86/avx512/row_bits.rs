@@ -46,14 +46,6 @@ pub fn nibbles<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> __m512i
     _mm512_and_si512(_mm512_srlv_epi16(twice(w, at, stride), counts), _mm512_set1_epi8(15))
 }
 
-/// As [`nibbles`], the high ones left where they are: sixteenfold.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn nibbles_in_place<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> __m512i {
-    let masks = _mm512_broadcast_i64x4(_mm256_set_m128i(_mm_set1_epi8(0xf0u8 as i8), _mm_set1_epi8(0x0f)));
-    _mm512_and_si512(twice(w, at, stride), masks)
-}
-
 /// Four blocks of 16 bytes of nibbles, element `i` low and element `i + 16` high, as two pairs: the first block of a pair
 /// low and the second one high.
 #[inline]

@@ -25,16 +25,14 @@ const TIMES_3: [u8; 4] = [1, 2, 1, 2];
 /// A row of a format: how its quants are unpacked, its scales, and what else it has.
 macro_rules! row {
     (
-        $format:ident, $w:ident:
-        $(sixteenfold $lanes:expr;)? $(bits $bits:expr;)? $(strips times $multiples:expr;)? quants $i:ident => $quants:expr;
+        $format:ident, $w:ident $(, bits $bits:expr)? $(, strips times $multiples:expr)? $(, quants $i:ident => $quants:expr)?;
         $($part:ident($both:ident): $type:ty => $body:expr;)*
     ) => {
         impl Row for $format {
-            $(const SIXTEENFOLD: u16 = $lanes;)?
             $(const QUARTERS: Option<u32> = Some($bits);)?
             $(const STRIPS: Option<[u8; 4]> = Some($multiples);)?
 
-            #[inline]
+            $(#[inline]
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
             unsafe fn quants($w: &<Self as Quant>::Group) -> [__m512i; 4] {
                 let mut quants = [_mm512_setzero_si512(); 4];
@@ -42,7 +40,7 @@ macro_rules! row {
                     quants[$i] = $quants;
                 }
                 quants
-            }
+            })?
 
             $(#[inline]
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
@@ -61,20 +59,14 @@ macro_rules! row {
     (argument $other:ident) => { [&<Self as Quant>::Group; 2] };
 }
 
-row! { Q4_0, w:
-    sixteenfold 0xf0f0;
-    bits 4;
-    quants i => nibbles_in_place(w, i * 36 + 2, 18);
+row! { Q4_0, w, bits 4;
     nibbles(w): [__m512i; 2] => [paired(w, 2, 18), paired(w, 74, 18)];
     quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 2, 18);
     scales(both): __m512 => join(both.map(|w| scales_18(w)));
     scales_minima(four): [ScalesMinima; 2] => without_minima(scales_18_of_four(four));
 }
 
-row! { Q4_1, w:
-    sixteenfold 0xf0f0;
-    bits 4;
-    quants i => nibbles_in_place(w, i * 40 + 4, 20);
+row! { Q4_1, w, bits 4;
     nibbles(w): [__m512i; 2] => [paired(w, 4, 20), paired(w, 84, 20)];
     quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 4, 20);
     scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 20)));
@@ -82,16 +74,14 @@ row! { Q4_1, w:
     minima(both): [__m512; 2] => [join(both.map(|w| negated(halves_at(w, 2, 20)))); 2];
 }
 
-row! { Q5_0, w:
-    bits 5;
+row! { Q5_0, w, bits 5,
     quants i => with_fifth(nibbles(w, i * 44 + 6, 22), fifth_bits(w, i * 44 + 2, 22));
     quarters(w): [[__m512i; 2]; 2] => with_fifth_bits(nibble_quarters(w, 6, 22), words_22(w));
     scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 22)));
     scales_minima(four): [ScalesMinima; 2] => without_minima(scales_of_four(four.map(|w| words_22(w))));
 }
 
-row! { Q5_1, w:
-    bits 5;
+row! { Q5_1, w, bits 5,
     quants i => with_fifth(nibbles(w, i * 48 + 8, 24), fifth_bits(w, i * 48 + 4, 24));
     quarters(w): [[__m512i; 2]; 2] => with_fifth_bits(nibble_quarters(w, 8, 24), words_24(w));
     scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 24)));
@@ -99,7 +89,7 @@ row! { Q5_1, w:
     minima(both): [__m512; 2] => [join(both.map(|w| negated(halves_at(w, 2, 24)))); 2];
 }
 
-row! { Q8_0, w:
+row! { Q8_0, w,
     quants i => {
         let low = _mm512_castsi256_si512(load_256(w, i * 68 + 2));
         _mm512_xor_si512(_mm512_inserti64x4::<1>(low, load_256(w, i * 68 + 36)), _mm512_set1_epi8(-128))
@@ -123,16 +113,14 @@ fn look_up(nibbles: __m512i) -> __m512i {
     _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128(&TABLE, 0)), nibbles)
 }
 
-row! { Iq4Nl, w:
-    bits 8;
+row! { Iq4Nl, w, bits 8,
     quants i => look_up(nibbles(w, i * 36 + 2, 18));
     quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 2, 18).map(|halves| halves.map(|x| look_up(x)));
     scales(both): __m512 => join(both.map(|w| scales_18(w)));
     scales_minima(four): [ScalesMinima; 2] => without_minima(scales_18_of_four(four));
 }
 
-row! { Iq4Xs, w:
-    bits 8;
+row! { Iq4Xs, w, bits 8,
     quants i => look_up(nibbles(w, i * 32 + 8, 16));
     quarters(w): [[__m512i; 2]; 2] => {
         quarters::halves(load_512(w, 8), load_512(w, 72)).map(|x| [look_up(low_nibbles(x)), look_up(high_nibbles(x))])
@@ -148,15 +136,14 @@ fn look_up_fp4(nibbles: __m512i) -> __m512i {
     _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128(&FP4_RAISED, 0)), nibbles)
 }
 
-row! { Mxfp4, w:
-    bits 5;
+row! { Mxfp4, w, bits 5,
     quants i => look_up_fp4(nibbles(w, i * 34 + 1, 17));
     quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 1, 17).map(|halves| halves.map(|x| look_up_fp4(x)));
     scales(both): __m512 => join(both.map(|w| half_powers(w)));
     scales_minima(four): [ScalesMinima; 2] => without_minima(half_powers_of_four(four));
 }
 
-row! { Nvfp4, w:
+row! { Nvfp4, w,
     quants i => {
         // Each 8 bytes are 16 weights, the low nibbles first.
         let bytes = _mm512_castsi256_si512(load_256(w, i * 36 + 4));
@@ -174,8 +161,7 @@ row! { Nvfp4, w:
     };
 }
 
-row! { Q2K, w:
-    strips times TIMES_2;
+row! { Q2K, w, strips times TIMES_2,
     quants i => {
         let shift = (i % 2 * 4) as i16;
         _mm512_and_si512(shifted(load_256(w, 16 + i / 2 * 32), shift, shift + 2), _mm512_set1_epi8(3))
@@ -203,8 +189,7 @@ row! { Q2K, w:
     scales_minima(four): [ScalesMinima; 2] => scales_minima_2(four, TIMES_2);
 }
 
-row! { Q3K, w:
-    strips times TIMES_3;
+row! { Q3K, w, strips times TIMES_3,
     quants i => {
         let shift = (i % 2 * 4) as i16;
         let low = _mm512_and_si512(shifted(load_256(w, 32 + i / 2 * 32), shift, shift + 2), _mm512_set1_epi8(3));
@@ -243,10 +228,7 @@ row! { Q3K, w:
     };
 }
 
-row! { Q4K, w:
-    sixteenfold 0xff00;
-    bits 4;
-    quants i => _mm512_and_si512(_mm512_broadcast_i64x4(load_256(w, 16 + i * 32)), bytes(0x0f, 0xf0));
+row! { Q4K, w, bits 4;
     nibbles(w): [__m512i; 2] => [load_512(w, 16), load_512(w, 80)];
     quarters(w): [[__m512i; 2]; 2] => {
         let halves = quarters::halves(load_512(w, 16), load_512(w, 80));
@@ -257,8 +239,7 @@ row! { Q4K, w:
     scales_minima(four): [ScalesMinima; 2] => scales_minima_4(four);
 }
 
-row! { Q5K, w:
-    bits 5;
+row! { Q5K, w, bits 5,
     quants i => {
         let low = _mm512_and_si512(shifted(load_256(w, 48 + i * 32), 0, 4), _mm512_set1_epi8(15));
         // Bits 2 * i and 2 * i + 1 as the fifth ones; what comes from the neighbouring byte is masked.
@@ -290,8 +271,7 @@ row! { Q5K, w:
     scales_minima(four): [ScalesMinima; 2] => scales_minima_4(four);
 }
 
-row! { Q6K, w:
-    strips times [1; 4];
+row! { Q6K, w, strips times [1; 4],
     quants i => {
         // Each half of 128 columns has 64 bytes of lower bits, 32 of upper ones and four blocks.
         let lower = load_512(w, i / 2 * 64);
