@@ -36,14 +36,14 @@ pub fn four<R: Row, const T: usize>(lanes: &mut [[__m512; 2]; T], w: [&R::Group;
                     eights[e] = _mm512_dpbusd_epi32(eights[e], w[e][h], load_quants(&x[t].quants, (2 * e + h) * 64));
                 }
             }
-            sixteens[t][r] = add_pairs(eights, 8, bits);
+            sixteens[t][r] = add_pairs(eights, 8, bits, _mm512_set1_epi16(1));
         }
     }
     // SAFETY: as above.
-    let of_rows = unsafe { R::scales_minima(w) };
+    let (factors, of_rows) = unsafe { (R::quarter_factors(w), R::scales_minima(w)) };
     for t in 0..T {
         for i in 0..2 {
-            let mut blocks = add_pairs([sixteens[t][2 * i], sixteens[t][2 * i + 1]], 16, bits);
+            let mut blocks = add_pairs([sixteens[t][2 * i], sixteens[t][2 * i + 1]], 16, bits, factors[i]);
             if R::Panel::OFFSET != 0 {
                 blocks = _mm512_add_epi32(blocks, x[t].offsets);
             }
@@ -58,12 +58,12 @@ pub fn four<R: Row, const T: usize>(lanes: &mut [[__m512; 2]; T], w: [&R::Group;
 }
 
 /// Adds pairs of neighbours, each a sum of `count` products of weights of `bits`: in each quarter two sums of the first register, then
-/// two of the second.
+/// two of the second. Words, which sums of 4 bits fit, meet `factors` on the way.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn add_pairs([a, b]: [__m512i; 2], count: i32, bits: u32) -> __m512i {
+fn add_pairs([a, b]: [__m512i; 2], count: i32, bits: u32, factors: __m512i) -> __m512i {
     if count * ((1 << bits) - 1) * 127 <= i16::MAX.into() {
-        return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));
+        return _mm512_madd_epi16(_mm512_packs_epi32(a, b), factors);
     }
     let (a, b) = (_mm512_castsi512_ps(a), _mm512_castsi512_ps(b));
     let (even, odd) = (_mm512_shuffle_ps::<EVEN>(a, b), _mm512_shuffle_ps::<ODD>(a, b));

@@ -61,6 +61,17 @@ pub trait Row: Quant {
         [[_mm512_setzero_si512(); 2]; 2]
     }
 
+    /// Whole factors of blocks that 4-bit `QUARTERS` have beside their scales, each twice as a word: of the first two of four
+    /// rows and of the last two.
+    ///
+    /// # Safety
+    /// As `quants`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    unsafe fn quarter_factors(_: [&Self::Group; 4]) -> [__m512i; 2] {
+        [_mm512_set1_epi16(1); 2]
+    }
+
     /// 256 weights, not yet reduced, if there are `STRIPS`: `[j]` has block `j` in its lower half and block `j + 4` in its
     /// upper one, each weight multiplied by `STRIPS[j]`. Less the offset, which is multiplied, too, eight of them times 127
     /// fit a word.

@@ -51,6 +51,7 @@ macro_rules! row {
     };
     (argument strips) => { &<Self as Quant>::Group };
     (argument factors_of_four) => { [&<Self as Quant>::Group; 4] };
+    (argument quarter_factors) => { [&<Self as Quant>::Group; 4] };
     (argument quarters) => { &<Self as Quant>::Group };
     (argument factors) => { &<Self as Quant>::Group };
     (argument floats) => { __m128i };
@@ -236,7 +237,8 @@ row! { Q4K, w, bits 4;
     };
     scales(both): __m512 => scales_minima(both)[0];
     minima(both): [__m512; 2] => [scales_minima(both)[1]; 2];
-    scales_minima(four): [ScalesMinima; 2] => scales_minima_4(four);
+    quarter_factors(four): [__m512i; 2] => Heads::new(four).factors();
+    scales_minima(four): [ScalesMinima; 2] => Heads::new(four).scales_minima();
 }
 
 row! { Q5K, w, bits 5,
@@ -268,7 +270,7 @@ row! { Q5K, w, bits 5,
     };
     scales(both): __m512 => scales_minima(both)[0];
     minima(both): [__m512; 2] => [scales_minima(both)[1]; 2];
-    scales_minima(four): [ScalesMinima; 2] => scales_minima_4(four);
+    scales_minima(four): [ScalesMinima; 2] => Heads::new(four).factored_minima();
 }
 
 row! { Q6K, w, strips times [1; 4],

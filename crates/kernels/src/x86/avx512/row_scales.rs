@@ -194,44 +194,95 @@ pub fn scales_minima<const N: usize>([a, b]: [&[u8; N]; 2]) -> [__m512; 2] {
     [_mm512_mul_ps(d, scales), _mm512_mul_ps(dmin, minima)]
 }
 
-/// The same of four rows.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn scales_minima_4<const N: usize>(w: [&[u8; N]; 4]) -> [(__m512, [__m512; 2]); 2] {
-    const LOW6: i32 = 0x3f3f_3f3f;
-    const LOW4: i32 = 0x0f0f_0f0f;
-    const UPPER: i32 = 0x3030_3030;
-    let every = |a, b, c, d| _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d));
-    let heads = join_quarters(w.map(|w| load_128(w, 0)));
-    let low = _mm512_srlv_epi32(_mm512_shuffle_epi32::<0b11_10_11_01>(heads), every(0, 0, 0, 4));
-    let high = _mm512_srli_epi32::<2>(_mm512_shuffle_epi32::<0b10_10_01_01>(heads));
-    let packed = _mm512_or_si512(
-        _mm512_and_si512(low, every(LOW6, LOW4, LOW6, LOW4)),
-        _mm512_and_si512(high, every(0, UPPER, 0, UPPER)),
-    );
-    // Two of a row, two of the next: scales of two rows, minima of both, then of the other two.
-    // Words 0 to 3 of a quarter are a row's scales, the others its minima.
-    let order = _mm512_set_epi64(
-        0x001f_0017_001e_0016,
-        0x001d_0015_001c_0014,
-        0x001b_0013_001a_0012,
-        0x0019_0011_0018_0010,
-        0x000f_0007_000e_0006,
-        0x000d_0005_000c_0004,
-        0x000b_0003_000a_0002,
-        0x0009_0001_0008_0000,
-    );
-    let packed = _mm512_permutexvar_epi16(order, packed);
-    let floats = |bytes: __m128i| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
-    // d and dmin of each row.
-    let halves = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), heads);
-    let halves = _mm512_castps256_ps512(_mm256_cvtph_ps(_mm512_castsi512_si128(halves)));
-    let fours = |a, b| _mm512_permutexvar_ps(_mm512_broadcast_i32x4(_mm_setr_epi32(a, a, b, b)), halves);
-    let first = _mm512_mul_ps(fours(0, 2), floats(_mm512_castsi512_si128(packed)));
-    let first_minima = _mm512_mul_ps(fours(1, 3), floats(_mm512_extracti32x4_epi32::<1>(packed)));
-    let last = _mm512_mul_ps(fours(4, 6), floats(_mm512_extracti32x4_epi32::<2>(packed)));
-    let last_minima = _mm512_mul_ps(fours(5, 7), floats(_mm512_extracti32x4_epi32::<3>(packed)));
-    [(first, [first_minima; 2]), (last, [last_minima; 2])]
+/// The heads of four rows of such blocks.
+pub struct Heads {
+    /// In quarter `q` for each row its scales of blocks `2 * q` and `2 * q + 1`, then for each its minima.
+    bytes: __m512i,
+    /// d and dmin of each row.
+    halves: __m512,
+}
+
+impl Heads {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    pub fn new<const N: usize>(w: [&[u8; N]; 4]) -> Heads {
+        const LOW6: i32 = 0x3f3f_3f3f;
+        const LOW4: i32 = 0x0f0f_0f0f;
+        const UPPER: i32 = 0x3030_3030;
+        let every = |a, b, c, d| _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d));
+        let heads = join_quarters(w.map(|w| load_128(w, 0)));
+        let low = _mm512_srlv_epi32(_mm512_shuffle_epi32::<0b11_10_11_01>(heads), every(0, 0, 0, 4));
+        let high = _mm512_srli_epi32::<2>(_mm512_shuffle_epi32::<0b10_10_01_01>(heads));
+        let packed = _mm512_or_si512(
+            _mm512_and_si512(low, every(LOW6, LOW4, LOW6, LOW4)),
+            _mm512_and_si512(high, every(0, UPPER, 0, UPPER)),
+        );
+        // Word `q` of a row's quarter is two scales, word `4 + q` two minima.
+        let order = _mm512_set_epi64(
+            0x001f_0017_000f_0007,
+            0x001b_0013_000b_0003,
+            0x001e_0016_000e_0006,
+            0x001a_0012_000a_0002,
+            0x001d_0015_000d_0005,
+            0x0019_0011_0009_0001,
+            0x001c_0014_000c_0004,
+            0x0018_0010_0008_0000,
+        );
+        let halves =
+            _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), heads);
+        Heads {
+            bytes: _mm512_permutexvar_epi16(order, packed),
+            halves: _mm512_castps256_ps512(_mm256_cvtph_ps(_mm512_castsi512_si128(halves))),
+        }
+    }
+
+    /// The four bytes of each quarter from `at` as floats.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    fn floats(&self, at: i32) -> __m512 {
+        // Bytes that are not there become zeros.
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| 0x8080_8000_u32 as i32 | (at + i));
+        let order = _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d));
+        _mm512_cvtepi32_ps(_mm512_shuffle_epi8(self.bytes, order))
+    }
+
+    /// The same as two words each.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    fn words(&self, at: i32) -> __m512i {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| 0x8000_8000_u32 as i32 | ((at + i) * 0x1_0001));
+        _mm512_shuffle_epi8(self.bytes, _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d)))
+    }
+
+    /// Of two rows each the half at `at`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    fn halves(&self, at: i32) -> __m512 {
+        let order = _mm_setr_epi32(at, at, at + 2, at + 2);
+        _mm512_permutexvar_ps(_mm512_broadcast_i32x4(order), self.halves)
+    }
+
+    /// Whole factors of blocks, each twice as a word.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    pub fn factors(&self) -> [__m512i; 2] {
+        [self.words(0), self.words(4)]
+    }
+
+    /// What factors are multiplied with, and minima.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    pub fn scales_minima(&self) -> [ScalesMinima; 2] {
+        [0, 4].map(|at| (self.halves(at), [_mm512_mul_ps(self.halves(at + 1), self.floats(8 + at)); 2]))
+    }
+
+    /// Scales and minima.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    pub fn factored_minima(&self) -> [ScalesMinima; 2] {
+        let [first, last] = self.scales_minima();
+        [(first, 0), (last, 4)].map(|((scale, minima), at)| (_mm512_mul_ps(scale, self.floats(at)), minima))
+    }
 }
 
 /// Scales, and minima of both halves of blocks, of four rows of Q2_K.
