@@ -18,7 +18,7 @@ use candor::ops::Tensor;
 
 use crate::{
     Kind,
-    fault::{Fault, Harm},
+    fault::{Fault, Fit, Harm, Steps},
     replay::{Matrix, Place},
 };
 
@@ -45,6 +45,7 @@ const ROW: Fault = Fault {
     name: "",
     entry: "",
     variants: &[0.0],
+    fit: None,
     wants: any,
     edits: &[],
     harm: Harm::Harmful,
@@ -52,6 +53,12 @@ const ROW: Fault = Fault {
     remedy: "",
     source: "",
 };
+
+/// Whole numbers up to that of a trace's tokens.
+const UP_TO_TOKENS: Fit = Fit { range: (1.0, 512.0), steps: Steps::Whole, numbers: |_| Vec::new() };
+
+/// Factors of any size.
+const FACTORS: Fit = Fit { range: (1e-3, 1e3), steps: Steps::Factors, numbers: |_| Vec::new() };
 
 fn any(_: &Place<'_>) -> bool {
     true
@@ -82,6 +89,14 @@ fn reshape(w: &mut Matrix, place: &Place<'_>) -> bool {
         matrix.iter_mut().enumerate().for_each(|(at, x)| *x = old[at % cols * rows + at / cols]);
     }
     true
+}
+
+/// The whole weight that the operation reads some rows of, decoded, and which rows: products of queries, keys and values
+/// may share a tensor, and so may gate and up.
+fn fused(place: &Place<'_>) -> Option<(Matrix, std::ops::Range<usize>)> {
+    let (name, rows) = place.node.kind.weight()?.name.split_once('[')?;
+    let (first, end) = rows.strip_suffix(']')?.split_once("..")?;
+    Some((tensor(place, name)?, first.parse().ok()?..end.parse().ok()?))
 }
 
 /// The format and bytes of the weight.

@@ -6,6 +6,7 @@
 
 pub(crate) mod experts;
 mod explain;
+mod fit;
 mod gate;
 mod report;
 mod rounding;
@@ -254,8 +255,11 @@ fn concerns(active: &Active, place: &Place<'_>) -> bool {
         | (Edit::Scores(_), Kind::Scores(_))
         | (Edit::SoftMax(_), Kind::SoftMax(_))
         | (Edit::Mix(_), Kind::Mix(_))
-        | (Edit::Activation(_), Kind::Silu)
+        | (Edit::Positions(_), Kind::Positions(_))
         | (Edit::Unary(_), Kind::Unary(_))
+        | (Edit::Copy(_), Kind::Copy { .. })
+        | (Edit::Conv(_), Kind::Conv(_))
+        | (Edit::Recur(_), Kind::Recur(_))
         | (Edit::Route(_), Kind::Route { .. })
         | (Edit::Output(_), _) => true,
         _ => false,
@@ -270,8 +274,8 @@ fn suspects() -> impl Iterator<Item = Active> {
 /// Of how many single faults, the closest ones, pairs are tried.
 const PAIRS_FROM: usize = 24;
 
-/// Most operations in a row for which pairs are tried.
-const PAIRS_WITHIN: usize = 4;
+/// Most operations in a row for which pairs and unknown numbers are tried.
+const WITHIN: usize = 4;
 
 impl Court<'_> {
     fn place(&self, id: NodeId, variant: f64) -> Place<'_> {
@@ -332,10 +336,17 @@ impl Court<'_> {
         let concerned = suspects()
             .filter(|active| case.span.iter().any(|&node| concerns(active, &self.place(node, active.variant))));
         let mut tried: Vec<Match> = concerned.filter_map(|active| attempt(vec![active])).collect();
+        for fault in catalogue() {
+            let Some(fit) = &fault.fit else { continue };
+            let active = Active { fault, variant: fault.variants[0] };
+            if case.span.iter().any(|&node| concerns(&active, &self.place(node, active.variant))) {
+                tried.extend(self.fitted(fault, fit, case));
+            }
+        }
         tried.sort_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
         let best: Vec<Active> = tried.iter().take(PAIRS_FROM).map(|found| found.faults[0]).collect();
         let (found, rival) = sort_out(tried, case);
-        if !found.is_empty() || case.span.len() > PAIRS_WITHIN {
+        if !found.is_empty() || case.span.len() > WITHIN {
             return (found, rival);
         }
         let mut pairs = Vec::new();

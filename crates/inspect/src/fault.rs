@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use candor::ops::Unary;
+use candor::ops::{Columns, Unary};
 use serde::Serialize;
 
 use crate::{
     NodeId, Value,
-    replay::{Activation, Choice, Embed, Matrix, Mix, Norm, Place, Scores, SoftMax, Turn},
+    replay::{Choice, Conv, Embed, Matrix, Mix, Norm, Place, Positions, Recur, Scores, SoftMax, Turn},
 };
 
 /// A change of one operation; `false` says that there was nothing to change at this place.
@@ -19,6 +19,8 @@ pub enum Edit {
     Weight(fn(&mut Matrix, &Place<'_>) -> bool),
     /// Of an embedding.
     Embed(fn(&mut Embed, &Place<'_>) -> bool),
+    /// Of learned positions.
+    Positions(fn(&mut Positions, &Place<'_>) -> bool),
     /// Of a norm.
     Norm(fn(&mut Norm, &Place<'_>) -> bool),
     /// Of a rotation.
@@ -29,14 +31,40 @@ pub enum Edit {
     SoftMax(fn(&mut SoftMax, &Place<'_>) -> bool),
     /// Of attention's weighted values.
     Mix(fn(&mut Mix, &Place<'_>) -> bool),
-    /// Of the gate's activation.
-    Activation(fn(&mut Activation, &Place<'_>) -> bool),
-    /// Of another function.
+    /// Of a function of one number: an activation, a scale, a cap.
     Unary(fn(&mut Unary, &Place<'_>) -> bool),
+    /// Of which columns are copied.
+    Copy(fn(&mut Columns, &Place<'_>) -> bool),
+    /// Of a convolution.
+    Conv(fn(&mut Conv, &Place<'_>) -> bool),
+    /// Of a recurrence.
+    Recur(fn(&mut Recur, &Place<'_>) -> bool),
     /// Of the choice of experts.
     Route(fn(&mut Choice, &Place<'_>) -> bool),
     /// Of what comes out, with what went in.
     Output(fn(&mut Value, &[Rc<Value>], &Place<'_>) -> bool),
+}
+
+/// How a fault's number is searched for.
+#[derive(Clone, Copy, Debug)]
+pub struct Fit {
+    /// The least number and the greatest.
+    pub range: (f64, f64),
+    /// How numbers lie between these.
+    pub steps: Steps,
+    /// Numbers that this model suggests, tried first: sizes, neighbouring keys of the file.
+    pub numbers: fn(&Place<'_>) -> Vec<f64>,
+}
+
+/// How numbers are spread over a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// Evenly.
+    Even,
+    /// By equal factors; the range is above zero.
+    Factors,
+    /// Whole numbers, one by one.
+    Whole,
 }
 
 /// Whether a fault can change the text.
@@ -57,6 +85,8 @@ pub struct Fault {
     pub entry: &'static str,
     /// Numbers to try, where the fault has one; a fault without has a single 0.
     pub variants: &'static [f64],
+    /// Where other numbers are possible, too: how the one that explains a suspect's values is searched for.
+    pub fit: Option<Fit>,
     /// Whether a weight may be concerned at all, asked before it is copied.
     pub wants: fn(&Place<'_>) -> bool,
     /// The changes; each acts where its operation is.

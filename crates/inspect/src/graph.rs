@@ -7,13 +7,12 @@ use std::collections::HashMap;
 
 use candor::gguf::Gguf;
 use candor::models::{Config, Decoder, Pass};
-use candor::ops::{Heads, KvFormat, Prims, Rope, Router, Step, Tensor, Unary};
+use candor::ops::{Columns, Heads, KvFormat, Norm, NormKind, Prims, Rope, Router, Step, Tensor, Unary};
 
 use crate::{
     Key,
     attending::Attending,
-    formula::{self, Formula},
-    replay::{Side, Tokens},
+    replay::{Recurring, Side, Tokens},
 };
 use notes::{Names, Notes};
 
@@ -31,19 +30,32 @@ pub enum Chosen {
     Weights,
 }
 
+/// What is done with the outputs of chosen experts.
+#[derive(Clone, Debug)]
+pub enum Weighted {
+    /// Addition of their biases, `[experts, width]`.
+    Bias(Tensor),
+    /// Multiplication by their weights.
+    Scale,
+    /// Sum of as many.
+    Sum(usize),
+}
+
 /// What a node computes.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// Rows of a table, by token.
     Embed(Tensor),
-    /// RMS norm with a weight, over runs of `width` elements: a row, or a head.
+    /// Rows of a table of learned positions, added to a value.
+    Positions(Tensor),
+    /// A norm of runs of elements: of a row, or of heads.
     Norm {
-        /// The weight, `[width]`.
-        weight: Tensor,
-        /// Elements normed together.
-        width: usize,
-        /// Added to the mean square.
-        eps: f32,
+        /// What is divided by what.
+        norm: Norm,
+        /// On each element: as wide as a run, or as a row.
+        weight: Option<Tensor>,
+        /// Added at last.
+        bias: Option<Tensor>,
     },
     /// Product with a matrix stored as `[out][in]`.
     MatMul(Tensor),
@@ -72,10 +84,19 @@ pub enum Kind {
     SoftMax(Box<Attending>),
     /// Values weighted by the softmax, heads side by side. Inputs: weights, v.
     Mix(Heads),
-    /// `x / (1 + exp(-x))`.
-    Silu,
-    /// Another function of one number.
+    /// A function of one number, for each element.
     Unary(Unary),
+    /// Product with a vector, the same for every row.
+    Scale(Tensor),
+    /// A copy of columns. Inputs: what is read, and where the copy leaves columns as they were what was there before.
+    Copy {
+        /// Which columns go where.
+        columns: Columns,
+    },
+    /// Causal convolution of each column along the tokens, `[width, taps]`.
+    Conv(Tensor),
+    /// A linear recurrence along the tokens.
+    Recur(Box<Recurring>),
     /// Choice of experts, so many times a row.
     Route {
         /// How they are chosen.
@@ -85,12 +106,16 @@ pub enum Kind {
         /// What of the choice.
         part: Chosen,
     },
+    /// Biases, weights or the sum of chosen experts' outputs. Inputs: the outputs, the choice.
+    Weighted(Weighted),
     /// Product of two values.
     Mul,
     /// Sum of two values.
     Add,
-    /// Any other operation, by its definition.
-    Formula(Formula),
+    /// Equal groups of a row, each times one number of the other value's row.
+    MulGroups,
+    /// The product of each of a row's groups with that of the other value's.
+    DotGroups,
 }
 
 impl Kind {
@@ -98,13 +123,17 @@ impl Kind {
     pub fn weight(&self) -> Option<&Tensor> {
         match self {
             Kind::Embed(weight)
-            | Kind::Norm { weight, .. }
+            | Kind::Positions(weight)
             | Kind::MatMul(weight)
             | Kind::Stacked { weight, .. }
-            | Kind::Bias(weight) => Some(weight),
+            | Kind::Bias(weight)
+            | Kind::Scale(weight)
+            | Kind::Conv(weight) => Some(weight),
+            Kind::Norm { weight, bias, .. } => weight.as_ref().or(bias.as_ref()),
+            Kind::Recur(recurring) => recurring.weight(),
+            Kind::Weighted(Weighted::Bias(bias)) => Some(bias),
             Kind::SoftMax(attending) => attending.weight(),
             Kind::Route { bias, .. } => bias.as_ref(),
-            Kind::Formula(formula) => formula.weight.as_ref(),
             _ => None,
         }
     }
@@ -129,20 +158,48 @@ impl Kind {
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Embed(_) => "get_rows",
-            Kind::Norm { .. } => "rms_norm",
+            Kind::Norm { norm, .. } => match norm.kind {
+                NormKind::Rms => "rms_norm",
+                NormKind::Layer => "norm",
+                NormKind::L2 => "l2_norm",
+            },
             Kind::MatMul(_) | Kind::Stacked { routed: false, .. } => "mul_mat",
             Kind::Stacked { .. } => "mul_mat_id",
-            Kind::Bias(_) | Kind::Add => "add",
+            Kind::Bias(_) | Kind::Positions(_) | Kind::Add => "add",
             Kind::Rope { .. } => "rope",
             Kind::Scores(_) => "kq",
             Kind::SoftMax(_) => "soft_max",
             Kind::Mix(_) => "kqv",
-            Kind::Silu => "silu",
-            Kind::Unary(f) => formula::unary_name(*f),
+            Kind::Unary(f) => unary_name(*f),
             Kind::Route { .. } => "route",
-            Kind::Mul => "mul",
-            Kind::Formula(formula) => formula.name,
+            Kind::Mul | Kind::Scale(_) => "mul",
+            Kind::Copy { .. } => "cpy",
+            Kind::Conv(_) => "ssm_conv",
+            Kind::Recur(_) => "recur",
+            Kind::Weighted(Weighted::Bias(_)) => "add_id",
+            Kind::Weighted(Weighted::Scale) => "mul",
+            Kind::Weighted(Weighted::Sum(_)) => "add",
+            Kind::MulGroups => "mul",
+            Kind::DotGroups => "dot",
         }
+    }
+}
+
+/// The function in ggml's words where it has them.
+fn unary_name(f: Unary) -> &'static str {
+    match f {
+        Unary::Gelu | Unary::GeluErf => "gelu",
+        Unary::GeluQuick => "gelu_quick",
+        Unary::Relu | Unary::ReluSquared => "relu",
+        Unary::Sigmoid => "sigmoid",
+        Unary::Tanh => "tanh",
+        Unary::Softplus => "softplus",
+        Unary::Exp => "exp",
+        Unary::Affine { .. } => "scale",
+        Unary::Clamp { .. } => "clamp",
+        Unary::SoftCap(_) => "softcap",
+        Unary::Xielu { .. } => "xielu",
+        Unary::Silu => "silu",
     }
 }
 

@@ -10,7 +10,6 @@ mod diagnose;
 pub mod doctor;
 pub mod fault;
 pub mod file;
-mod formula;
 mod graph;
 pub mod import;
 mod names;
@@ -29,8 +28,7 @@ pub use catalogue::catalogue;
 pub use diagnose::{
     Check, Confidence, Diagnosis, Error as DiagnoseError, Finding, Gate, Outcome, Rival, Status, diagnose, diagnose_in,
 };
-pub use formula::Formula;
-pub use graph::{Chosen, Graph, Kind, Node, NodeId, Rotary};
+pub use graph::{Chosen, Graph, Kind, Node, NodeId, Rotary, Weighted};
 pub use names::{NameMap, ProjectionBias};
 pub use page::page;
 pub use simulate::simulate;

@@ -120,7 +120,7 @@ fn heads(graph: &Graph, id: NodeId) -> usize {
         Kind::Scores(heads) | Kind::Mix(heads) => heads.heads,
         Kind::SoftMax(attending) => attending.heads.heads,
         Kind::Rope { head_dim, .. } => node.width.checked_div(*head_dim).unwrap_or(1),
-        Kind::Norm { width, .. } if *width < node.width => node.width.checked_div(*width).unwrap_or(1),
+        Kind::Norm { norm, .. } if norm.run < node.width => node.width.checked_div(norm.run).unwrap_or(1),
         _ => match node.key.name.split('.').next() {
             Some("Qcur") => config.heads,
             Some("Kcur" | "Vcur") => config.kv_heads,

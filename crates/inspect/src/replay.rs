@@ -4,6 +4,8 @@
 mod choice;
 mod plan;
 mod rounding;
+mod simple;
+mod states;
 mod tokens;
 mod weight;
 
@@ -21,10 +23,9 @@ use crate::{
     fault::{Active, Edit},
 };
 
-pub use plan::{
-    Activation, Axis, Choice, Divisor, Embed, Masking, Mix, Norm, Scope, Scores, SoftMax, Source, Turn, silu,
-};
+pub use plan::{Axis, Choice, Divisor, Embed, Masking, Mix, Norm, Positions, Scope, Scores, SoftMax, Source, Turn};
 pub use rounding::{Rounding, TOGETHER};
+pub use states::{Conv, Fading, Recur, Recurring};
 pub use tokens::{Side, Tokens};
 pub use weight::{Decoded, Matrix, Order};
 
@@ -45,9 +46,11 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The name of the weight that the operation reads, without layer and `.weight`: `attn_q`, `token_embd`.
+    /// The name of the weight that the operation reads, without layer, `.weight` and the rows that it has of it: `attn_q`,
+    /// `token_embd`, `attn_qkv`.
     pub fn weight(&self) -> &str {
         let name = self.node.kind.weight().map_or("", |weight| weight.name.as_str());
+        let name = name.split('[').next().unwrap_or_default();
         let name = name.strip_suffix(".weight").unwrap_or(name);
         let stack = name.strip_prefix("enc.").or_else(|| name.strip_prefix("dec.")).unwrap_or(name);
         match stack.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
@@ -81,6 +84,11 @@ impl Place<'_> {
     /// The residual stream that enters the layer.
     pub fn layer_input(&self) -> Option<NodeId> {
         self.graph.nodes[self.sibling("attn_norm")?].inputs.first().copied()
+    }
+
+    /// The nodes that read this one's output.
+    pub fn readers(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.graph.nodes.iter().enumerate().filter(|(_, node)| node.inputs.contains(&self.id))
     }
 }
 
@@ -204,7 +212,9 @@ impl<'a> Replay<'a> {
             |&id: &NodeId| (self.stage.graph.width(id, self.stage.tokens), self.stage.graph.nodes[id].per_token);
         let (new, old) = (inputs.iter().map(shape), node.inputs.iter().map(shape));
         match node.kind {
-            Kind::Formula(_) | Kind::Stacked { .. } => new.eq(old),
+            Kind::Recur(_) | Kind::Copy { .. } | Kind::DotGroups | Kind::MulGroups | Kind::Stacked { .. } => {
+                new.eq(old)
+            }
             _ => new.take(1).eq(old.take(1)),
         }
     }
@@ -261,14 +271,21 @@ impl<'a> Replay<'a> {
                 edit!(Embed, &mut plan);
                 plan.run()
             }
-            Kind::Norm { eps, .. } => {
-                let mut plan = Norm {
-                    weight: Arc::unwrap_or_clone(weight()).values,
-                    eps: f64::from(*eps),
-                    divisor: Divisor::RootMeanSquare,
-                    scope: Scope::Runs,
-                    centred: false,
+            Kind::Positions(_) => {
+                let rows = tokens.positions(node.side).iter().map(|&position| i64::from(position)).collect();
+                let mut plan = Positions { rows, table: Arc::unwrap_or_clone(weight()) };
+                edit!(Positions, &mut plan);
+                plan.run(&inputs[0])
+            }
+            Kind::Norm { norm, weight: tensor, bias } => {
+                // The weight is what edits of weights change; of a norm without, the bias.
+                let first = Arc::unwrap_or_clone(weight()).values;
+                let (first, second) = match (tensor, bias) {
+                    (Some(_), Some(bias)) => (first, decoded.get(bias).values.clone()),
+                    (None, Some(_)) => (Vec::new(), first),
+                    _ => (first, Vec::new()),
                 };
+                let mut plan = Norm::new(norm, first, second);
                 edit!(Norm, &mut plan);
                 plan.run(&inputs[0])
             }
@@ -315,11 +332,6 @@ impl<'a> Replay<'a> {
                 edit!(Mix, &mut plan);
                 plan.run(&inputs[0], &inputs[1])
             }
-            Kind::Silu => {
-                let mut plan = Activation { function: silu };
-                edit!(Activation, &mut plan);
-                plan.run(&inputs[0])
-            }
             Kind::Unary(f) => {
                 let mut f = *f;
                 edit!(Unary, &mut f);
@@ -337,9 +349,27 @@ impl<'a> Replay<'a> {
                     self.trace.map(|trace| choice::Told::of(trace, node, off)).as_ref(),
                 )
             }
-            Kind::Mul => fold(&inputs, |a, b| a * b),
-            Kind::Add => fold(&inputs, |a, b| a + b),
-            Kind::Formula(formula) => formula.run(&inputs, tokens),
+            Kind::Scale(_) => simple::scale(&inputs[0], &weight()),
+            Kind::Copy { columns } => {
+                let mut columns = *columns;
+                edit!(Copy, &mut columns);
+                simple::copy(&inputs, columns, node.width)
+            }
+            Kind::Conv(_) => {
+                let mut plan = Conv::new(Arc::unwrap_or_clone(weight()), tokens.positions(node.side));
+                edit!(Conv, &mut plan);
+                plan.run(&inputs[0])
+            }
+            Kind::Recur(recurring) => {
+                let mut plan = Recur::new(recurring, tokens.positions(node.side));
+                edit!(Recur, &mut plan);
+                plan.run(&inputs.iter().map(|input| &**input).collect::<Vec<_>>())
+            }
+            Kind::Weighted(by) => simple::weighted(by, &inputs, &weight()),
+            Kind::MulGroups => simple::mul_groups(&inputs[0], &inputs[1]),
+            Kind::DotGroups => simple::dot_groups(&inputs[0], &inputs[1], node.width),
+            Kind::Mul => simple::fold(&inputs, |a, b| a * b),
+            Kind::Add => simple::fold(&inputs, |a, b| a + b),
         };
         for (index, fault) in faults() {
             for change in fault.fault.edits {
@@ -350,13 +380,4 @@ impl<'a> Replay<'a> {
         }
         out
     }
-}
-
-/// Combines inputs of equal shape, from the first on.
-fn fold(inputs: &[Rc<Value>], combine: fn(f32, f32) -> f32) -> Value {
-    let mut out = (*inputs[0]).clone();
-    for other in &inputs[1..] {
-        out.data.iter_mut().zip(&other.data).for_each(|(x, &y)| *x = combine(*x, y));
-    }
-    out
 }

@@ -1,6 +1,6 @@
 //! Faults of attention and the KV cache (section A5 of the catalogue).
 
-use super::{ROW, any};
+use super::{ROW, UP_TO_TOKENS, any};
 use crate::fault::{Edit, Fault};
 use crate::replay::{Axis, Masking, Place, Source};
 use crate::{Kind, Value};
@@ -311,6 +311,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "sliding-window",
         entry: "57",
         variants: &[4.0, 3.0, 2.0, 8.0, 16.0, 512.0, 4096.0],
+        fit: Some(UP_TO_TOKENS),
         edits: &[Edit::SoftMax(|plan, place| {
             let window = place.variant as usize;
             plan.visible = Box::new(move |t, p| p <= t && t - p < window);

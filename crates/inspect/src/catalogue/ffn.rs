@@ -1,30 +1,18 @@
 //! Faults of the feed-forward (section A6 of the catalogue).
 
+use candor::ops::Unary;
+
 use super::ROW;
 use crate::fault::{Edit, Fault};
-use crate::replay::Activation;
 use crate::{Kind, Value, replay::Place};
 
-fn activate(plan: &mut Activation, function: fn(f64) -> f64) -> bool {
-    plan.function = function;
-    true
-}
-
-/// `erf`, by the series of Abramowitz and Stegun 7.1.5 and the continued fraction beyond.
-fn erf(x: f64) -> f64 {
-    if x.abs() > 5.0 {
-        return x.signum();
+/// Puts a function in the place of SiLU.
+fn for_silu(f: &mut Unary, other: Unary) -> bool {
+    let hit = *f == Unary::Silu;
+    if hit {
+        *f = other;
     }
-    let (mut term, mut sum) = (x, x);
-    for n in 1..80 {
-        term *= -x * x / f64::from(n);
-        sum += term / f64::from(2 * n + 1);
-    }
-    sum * 2.0 / std::f64::consts::PI.sqrt()
-}
-
-fn gelu_tanh(x: f64) -> f64 {
-    0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
+    hit
 }
 
 /// Replaces the product by one of its factors.
@@ -42,9 +30,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "gelu-for-silu",
         entry: "65",
         variants: &[0.0, 1.0],
-        edits: &[Edit::Activation(|plan, place| {
-            activate(plan, if place.variant == 0.0 { gelu_tanh } else { |x| 0.5 * x * (1.0 + erf(x / 2f64.sqrt())) })
-        })],
+        edits: &[Edit::Unary(|f, place| for_silu(f, if place.variant == 0.0 { Unary::Gelu } else { Unary::GeluErf }))],
         cause: "the gate goes through GELU instead of SiLU",
         remedy: "x / (1 + exp(-x)); the text stays readable for a while, so nobody notices",
         source: "huggingface/transformers#29402",
@@ -53,7 +39,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "quick-gelu",
         entry: "65",
-        edits: &[Edit::Activation(|plan, _| activate(plan, |x| x / (1.0 + (-1.702 * x).exp())))],
+        edits: &[Edit::Unary(|f, _| for_silu(f, Unary::GeluQuick))],
         cause: "the gate goes through quick-GELU, x * sigmoid(1.702 x)",
         remedy: "x / (1 + exp(-x))",
         source: "THUDM/slime#1825",
@@ -62,7 +48,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "relu-for-silu",
         entry: "65",
-        edits: &[Edit::Activation(|plan, _| activate(plan, |x| x.max(0.0)))],
+        edits: &[Edit::Unary(|f, _| for_silu(f, Unary::Relu))],
         cause: "the gate goes through ReLU instead of SiLU",
         remedy: "x / (1 + exp(-x))",
         source: "measured",
@@ -71,7 +57,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "sigmoid-for-silu",
         entry: "65",
-        edits: &[Edit::Activation(|plan, _| activate(plan, |x| 1.0 / (1.0 + (-x).exp())))],
+        edits: &[Edit::Unary(|f, _| for_silu(f, Unary::Sigmoid))],
         cause: "the gate goes through the sigmoid alone (GLU instead of SwiGLU)",
         remedy: "multiply the sigmoid with x",
         source: "a fault of activations in general",
@@ -80,7 +66,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "activation-missing",
         entry: "65",
-        edits: &[Edit::Activation(|plan, _| activate(plan, |x| x))],
+        edits: &[Edit::Unary(|f, _| for_silu(f, Unary::scale(1.0)))],
         cause: "the gate goes through no activation",
         remedy: "apply SiLU to the gate before multiplying with up",
         source: "a fault of activations in general",
@@ -92,7 +78,7 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Wiring(|inputs, place| {
             let (Some(gate), Some(up)) = (place.sibling("ffn_gate"), place.sibling("ffn_up")) else { return false };
             match place.node.kind {
-                Kind::Silu => inputs[0] = up,
+                Kind::Unary(Unary::Silu) => inputs[0] = up,
                 Kind::Mul if place.name() == "ffn_swiglu" => inputs[1] = gate,
                 _ => return false,
             }

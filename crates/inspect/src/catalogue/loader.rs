@@ -2,7 +2,9 @@
 
 use candor::gguf::Format;
 
-use super::{ROW, any, is_embedding, is_layer_matrix, is_matrix, is_square, other_weight, raw, reshape, scale_fields};
+use super::{
+    ROW, any, fused, is_embedding, is_layer_matrix, is_matrix, is_square, other_weight, raw, reshape, scale_fields,
+};
 use crate::fault::{Edit, Fault};
 use crate::{Kind, replay::Matrix, replay::Place};
 
@@ -118,6 +120,14 @@ fn swap_names(w: &mut Matrix, place: &Place<'_>, a: &str, b: &str) -> bool {
         }
         _ => false,
     }
+}
+
+/// Takes the other half of a tensor whose halves are two matrices.
+fn other_half(w: &mut Matrix, place: &Place<'_>) -> bool {
+    let Some((whole, rows)) = fused(place).filter(|(whole, rows)| whole.rows == 2 * rows.len()) else { return false };
+    let first = if rows.start == 0 { rows.end } else { 0 };
+    w.values.copy_from_slice(&whole.values[first * whole.cols..][..rows.len() * whole.cols]);
+    true
 }
 
 /// The rows.
@@ -249,7 +259,8 @@ pub(super) const FAULTS: &[Fault] = &[
         variants: &[1.0, -1.0],
         wants: |place| place.layer().is_some(),
         edits: &[Edit::Weight(|w, place| {
-            let (Kind::MatMul(t) | Kind::Stacked { weight: t, .. } | Kind::Norm { weight: t, .. }) = &place.node.kind
+            let (Kind::MatMul(t) | Kind::Stacked { weight: t, .. } | Kind::Norm { weight: Some(t), .. }) =
+                &place.node.kind
             else {
                 return false;
             };
@@ -274,7 +285,9 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "66",
         wants: any,
         edits: &[Edit::Weight(|w, place| {
-            swap_names(w, place, "ffn_gate", "ffn_up") || swap_names(w, place, "ffn_gate_exps", "ffn_up_exps")
+            swap_names(w, place, "ffn_gate", "ffn_up")
+                || swap_names(w, place, "ffn_gate_exps", "ffn_up_exps")
+                || matches!(place.name(), "ffn_gate" | "ffn_up") && other_half(w, place)
         })],
         cause: "ffn_gate and ffn_up are exchanged",
         remedy: "the gate goes through the activation, up does not: check the names (HF: gate_proj, up_proj)",

@@ -21,7 +21,7 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "13, 28c",
         edits: &[Edit::Norm(|norm, _| {
             norm.weight.iter_mut().for_each(|w| *w += 1.0);
-            true
+            !norm.weight.is_empty()
         })],
         cause: "norms multiply with 1 + weight",
         remedy: "the file's weights are used as they are: converters have added the 1 where an architecture (Gemma) needs it",
@@ -33,7 +33,7 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "13",
         edits: &[Edit::Norm(|norm, _| {
             norm.weight.iter_mut().for_each(|w| *w -= 1.0);
-            true
+            !norm.weight.is_empty()
         })],
         cause: "norms multiply with weight - 1: the offset of Gemma-like checkpoints is missing or was taken away",
         remedy: "use the file's weights as they are; add 1 only to a checkpoint that stores weight - 1",
@@ -45,7 +45,7 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "28a",
         edits: &[Edit::Norm(|norm, _| {
             norm.weight.iter_mut().for_each(|w| *w *= *w);
-            true
+            !norm.weight.is_empty()
         })],
         cause: "the norm's weight is applied twice",
         remedy: "multiply with it once: inside of the norm, or after it",
@@ -57,7 +57,7 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "28b",
         edits: &[Edit::Norm(|norm, _| {
             norm.weight.fill(1.0);
-            true
+            !norm.weight.is_empty()
         })],
         cause: "the norm's weight is not applied",
         remedy: "multiply the normed row with the weight, element by element",
@@ -67,10 +67,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "layer-norm",
         entry: "28d",
-        edits: &[Edit::Norm(|norm, _| {
-            norm.centred = true;
-            true
-        })],
+        edits: &[Edit::Norm(|norm, _| !std::mem::replace(&mut norm.centred, true))],
         cause: "LayerNorm instead of RMSNorm: the mean is taken away first",
         remedy: "RMSNorm divides by the root of the mean square and takes nothing away",
         source: "a fault of norms in general",
@@ -191,15 +188,11 @@ pub(super) const FAULTS: &[Fault] = &[
                     _ => None,
                 };
                 let (Some(id), crate::Kind::Rope { .. }) = (normed, &place.node.kind) else { return false };
-                let crate::Kind::Norm { weight, eps, width } = &place.graph.nodes[id].kind else { return false };
-                let weight = crate::replay::Matrix::decode(weight).values;
-                for head in out.data.chunks_exact_mut(*width) {
-                    let square: f64 = head.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / *width as f64;
-                    let factor = 1.0 / (square + f64::from(*eps)).sqrt();
-                    for (x, &w) in head.iter_mut().zip(&weight) {
-                        *x = (f64::from(*x) * factor * f64::from(w)) as f32;
-                    }
-                }
+                let crate::Kind::Norm { norm, weight, bias } = &place.graph.nodes[id].kind else { return false };
+                let [weight, bias] = [weight, bias].map(|tensor| {
+                    tensor.as_ref().map_or_else(Vec::new, |tensor| crate::replay::Matrix::decode(tensor).values)
+                });
+                *out = Norm::new(norm, weight, bias).run(out);
                 true
             }),
         ],

@@ -1,6 +1,6 @@
 //! Faults of the residual stream, from the embedding to the logits (sections A3, A6 and A7 of the catalogue).
 
-use super::{ROW, any, is_embedding, is_matrix, tensor};
+use super::{FACTORS, ROW, any, is_embedding, is_matrix, tensor};
 use crate::fault::{Edit, Fault};
 use crate::replay::Place;
 use crate::{Kind, NodeId};
@@ -355,6 +355,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "logit-scale",
         entry: "28o",
         variants: &[0.0625, 0.125, 16.0],
+        fit: Some(FACTORS),
         edits: &[Edit::Output(|out, _, place| {
             let hit = is_matrix(place) && place.name() == "result_output";
             if hit {

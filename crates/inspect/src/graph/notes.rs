@@ -7,12 +7,11 @@ use candor::ops::{
     Step, Tap, Tensor, Unary,
 };
 
-use super::{Chosen, Kind, Node, NodeId};
+use super::{Chosen, Kind, Node, NodeId, Weighted};
 use crate::{
     Key,
     attending::Attending,
-    formula::{self, Formula, Weighted},
-    replay::{ENCODER, Side},
+    replay::{ENCODER, Recurring, Side},
 };
 
 /// The backend that writes down.
@@ -48,7 +47,15 @@ pub(super) struct Names;
 
 impl Tap<Notes> for Names {
     fn tap(&mut self, notes: &mut Notes, name: &'static str, layer: Option<usize>, x: &Buffer) {
-        let node = &mut notes.nodes[x.node];
+        // What was copied whole may have a name already: then the copy is a value of its own.
+        let node = match notes.nodes[x.node].tapped {
+            true => {
+                let width = notes.nodes[x.node].width;
+                notes.push(Kind::Copy { columns: Columns::run(width, 0, 0) }, vec![x.node], width)
+            }
+            false => x.node,
+        };
+        let node = &mut notes.nodes[node];
         node.key = Key::new(name, layer);
         node.tapped = true;
     }
@@ -82,15 +89,6 @@ impl Notes {
         x.node = self.push(kind, inputs, x.width);
     }
 
-    fn change(&mut self, x: &mut Buffer, formula: Formula, others: &[NodeId]) {
-        self.in_place(x, Kind::Formula(formula), others);
-    }
-
-    fn make(&mut self, out: &mut Buffer, formula: Formula, inputs: Vec<NodeId>) {
-        let node = self.push(Kind::Formula(formula), inputs, out.width);
-        out.becomes(node);
-    }
-
     /// Names values inside of fusions: by their weight where llama.cpp has a name, by operation else.
     pub(super) fn name_the_rest(&mut self) {
         let named = self.nodes.iter().filter(|node| !node.key.name.is_empty());
@@ -121,7 +119,7 @@ impl Notes {
                 (Kind::MatMul(_) | Kind::Bias(_), Some(name)) => format!("{stack}{name}"),
                 (Kind::Scores(_), _) => format!("{stack}kq{across}"),
                 (Kind::SoftMax(_), _) => format!("{stack}kq_soft_max{across}"),
-                (Kind::Silu, _) => "ffn_silu".to_owned(),
+                (Kind::Unary(Unary::Silu), _) => "ffn_silu".to_owned(),
                 (kind, _) => match consumer {
                     Some(next) if !next.key.name.is_empty() => format!("{}.{}", next.key.name, kind.name()),
                     _ => format!("node{id}.{}", kind.name()),
@@ -172,18 +170,13 @@ impl Prims for Notes {
     }
 
     fn rms_norm(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, eps: f32) {
-        let node = self.push(Kind::Norm { weight: w.clone(), width: w.cols, eps }, vec![x.node], out.width);
+        let norm = Norm { kind: NormKind::Rms, run: w.cols, eps };
+        let node = self.push(Kind::Norm { norm, weight: Some(w.clone()), bias: None }, vec![x.node], out.width);
         out.becomes(node);
     }
 
     fn norm(&mut self, x: &mut Buffer, norm: Norm, weight: Option<&Tensor>, bias: Option<&Tensor>) {
-        match (norm.kind, weight, bias) {
-            (NormKind::Rms, Some(weight), None) if weight.cols == norm.run => {
-                let weight = weight.clone();
-                self.in_place(x, Kind::Norm { weight, width: norm.run, eps: norm.eps }, &[]);
-            }
-            _ => self.change(x, formula::norm(norm, weight, bias), &[]),
-        }
+        self.in_place(x, Kind::Norm { norm, weight: weight.cloned(), bias: bias.cloned() }, &[]);
     }
 
     fn matmul(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor) {
@@ -238,10 +231,7 @@ impl Prims for Notes {
     }
 
     fn unary(&mut self, x: &mut Buffer, f: Unary) {
-        match f {
-            Unary::Silu => self.in_place(x, Kind::Silu, &[]),
-            _ => self.in_place(x, Kind::Unary(f), &[]),
-        }
+        self.in_place(x, Kind::Unary(f), &[]);
     }
 
     fn mul(&mut self, x: &mut Buffer, y: &Buffer) {
@@ -253,28 +243,33 @@ impl Prims for Notes {
     }
 
     fn copy(&mut self, out: &mut Buffer, x: &Buffer, columns: Columns) {
+        // A whole row is the value itself.
+        if columns == Columns::run(out.width, 0, 0) && x.width == out.width {
+            out.becomes(x.node);
+            return;
+        }
         // What the copy leaves of the buffer belongs to the value too.
-        let before = out.written.then_some(out.node);
+        let before = out.written.then_some(out.node).filter(|_| columns.groups * columns.len < out.width);
         let inputs = [x.node].into_iter().chain(before).collect();
-        let formula = formula::copy(columns, out.width);
-        self.make(out, formula, inputs);
+        let node = self.push(Kind::Copy { columns }, inputs, out.width);
+        out.becomes(node);
     }
 
     fn add_positions(&mut self, x: &mut Buffer, table: &Tensor, _: &Step) {
-        self.change(x, formula::add_positions(table), &[]);
+        self.in_place(x, Kind::Positions(table.clone()), &[]);
     }
 
     fn mul_columns(&mut self, x: &mut Buffer, w: &Tensor) {
-        self.change(x, formula::mul_columns(w), &[]);
+        self.in_place(x, Kind::Scale(w.clone()), &[]);
     }
 
     fn mul_groups(&mut self, x: &mut Buffer, y: &Buffer) {
-        self.change(x, formula::mul_groups(), &[y.node]);
+        self.in_place(x, Kind::MulGroups, &[y.node]);
     }
 
     fn dot_groups(&mut self, out: &mut Buffer, x: &Buffer, y: &Buffer) {
-        let formula = formula::dot_groups(out.width);
-        self.make(out, formula, vec![x.node, y.node]);
+        let node = self.push(Kind::DotGroups, vec![x.node, y.node], out.width);
+        out.becomes(node);
     }
 
     fn matmul_heads(&mut self, out: &mut Buffer, x: &Buffer, w: &Tensor, heads: usize) {
@@ -284,7 +279,8 @@ impl Prims for Notes {
     }
 
     fn conv(&mut self, out: &mut Buffer, _: &mut Self::Kv, _: (usize, usize), x: &Buffer, w: &Tensor, _: &Step) {
-        self.make(out, formula::conv(w), vec![x.node]);
+        let node = self.push(Kind::Conv(w.clone()), vec![x.node], out.width);
+        out.becomes(node);
     }
 
     fn recur(
@@ -296,7 +292,8 @@ impl Prims for Notes {
         _: &Step,
     ) {
         let nodes = inputs.buffers().into_iter().map(|x| x.node).collect();
-        self.make(out, formula::recur(&inputs), nodes);
+        let node = self.push(Kind::Recur(Box::new(Recurring::of(&inputs))), nodes, out.width);
+        out.becomes(node);
     }
 
     fn route(&mut self, routes: &mut (NodeId, usize), logits: &Buffer, bias: Option<&Tensor>, router: Router) {
@@ -316,15 +313,16 @@ impl Prims for Notes {
     }
 
     fn add_bias_experts(&mut self, x: &mut Buffer, bias: &Tensor, routes: &(NodeId, usize)) {
-        self.change(x, formula::experts(Weighted::Bias(bias.clone())), &[routes.0]);
+        self.in_place(x, Kind::Weighted(Weighted::Bias(bias.clone())), &[routes.0]);
     }
 
     fn scale_experts(&mut self, x: &mut Buffer, routes: &(NodeId, usize)) {
-        self.change(x, formula::experts(Weighted::Scale), &[routes.0]);
+        self.in_place(x, Kind::Weighted(Weighted::Scale), &[routes.0]);
     }
 
     fn sum_experts(&mut self, out: &mut Buffer, x: &Buffer, routes: &(NodeId, usize)) {
-        self.make(out, formula::experts(Weighted::Sum(routes.1)), vec![x.node, routes.0]);
+        let node = self.push(Kind::Weighted(Weighted::Sum(routes.1)), vec![x.node, routes.0], out.width);
+        out.becomes(node);
         self.nodes[out.node].per_token = 1;
     }
 

@@ -1,7 +1,7 @@
 //! How an operation is computed, as data: the right way by default. A fault is a small change of it, so that two faults
 //! of one operation can stand side by side. Sums run in f64, results are rounded to f32.
 
-use candor::ops::{Heads, Rope, Router, Tensor, alibi_slope, relative_bucket};
+use candor::ops::{Heads, NormKind, Rope, Router, Tensor, alibi_slope, relative_bucket};
 
 use super::weight::Matrix;
 use crate::{Value, attending::Attending};
@@ -24,6 +24,26 @@ impl Embed {
                 for (out, &x) in out.row_mut(t).iter_mut().zip(self.table.row(row)) {
                     *out = (f64::from(x) * self.factor) as f32;
                 }
+            }
+        }
+        out
+    }
+}
+
+/// Rows of a table of learned positions, added to a value.
+pub struct Positions {
+    /// Which row each token takes; rows outside of the table add nothing.
+    pub rows: Vec<i64>,
+    /// `[positions, width]`.
+    pub table: Matrix,
+}
+
+impl Positions {
+    pub(super) fn run(&self, x: &Value) -> Value {
+        let mut out = x.clone();
+        for (t, &row) in self.rows.iter().enumerate() {
+            if let Some(row) = usize::try_from(row).ok().filter(|&row| row < self.table.rows) {
+                out.row_mut(t).iter_mut().zip(self.table.row(row)).for_each(|(x, &y)| *x += y);
             }
         }
         out
@@ -58,8 +78,12 @@ pub enum Scope {
 
 /// A norm.
 pub struct Norm {
-    /// `[run]`.
+    /// `[run]` or as wide as a row; empty where there is no weight.
     pub weight: Vec<f32>,
+    /// As wide as the weight; empty where there is no bias.
+    pub bias: Vec<f32>,
+    /// Elements that are normed together.
+    pub run: usize,
     /// Added to the mean square.
     pub eps: f64,
     /// What is divided by.
@@ -71,15 +95,25 @@ pub struct Norm {
 }
 
 impl Norm {
-    pub(super) fn run(&self, x: &Value) -> Value {
+    pub(crate) fn new(norm: &candor::ops::Norm, weight: Vec<f32>, bias: Vec<f32>) -> Norm {
+        let (divisor, centred) = match norm.kind {
+            NormKind::Rms => (Divisor::RootMeanSquare, false),
+            NormKind::Layer => (Divisor::RootMeanSquare, true),
+            NormKind::L2 => (Divisor::RootSumSquare, false),
+        };
+        let (run, eps) = (norm.run, f64::from(norm.eps));
+        Norm { weight, bias, run, eps, divisor, scope: Scope::Runs, centred }
+    }
+
+    pub(crate) fn run(&self, x: &Value) -> Value {
         let mut out = x.clone();
-        let run = self.weight.len();
         let scope = match self.scope {
-            Scope::Runs => run,
+            Scope::Runs => self.run,
             Scope::Row => x.width,
             Scope::Batch => x.data.len(),
         };
-        for (x, out) in x.data.chunks(scope).zip(out.data.chunks_mut(scope)) {
+        let scope = scope.max(1);
+        for (index, (x, out)) in x.data.chunks(scope).zip(out.data.chunks_mut(scope)).enumerate() {
             let mean = if self.centred { x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64 } else { 0.0 };
             let sum: f64 = x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum();
             let square = sum / x.len() as f64;
@@ -90,8 +124,12 @@ impl Norm {
                 Divisor::Inverse => (square + self.eps).sqrt(),
                 Divisor::Nothing => 1.0,
             };
-            for ((out, &x), &w) in out.iter_mut().zip(x).zip(self.weight.iter().cycle()) {
-                *out = ((f64::from(x) - mean) * factor * f64::from(w)) as f32;
+            for (at, (out, &x)) in out.iter_mut().zip(x).enumerate() {
+                let of = |list: &[f32], none: f64| match list.len() {
+                    0 => none,
+                    len => f64::from(list[(index * scope + at) % len]),
+                };
+                *out = ((f64::from(x) - mean) * factor * of(&self.weight, 1.0) + of(&self.bias, 0.0)) as f32;
             }
         }
         out
@@ -370,22 +408,4 @@ impl Choice {
         }
         out
     }
-}
-
-/// The activation of the gate.
-pub struct Activation {
-    /// Element by element.
-    pub function: fn(f64) -> f64,
-}
-
-impl Activation {
-    pub(super) fn run(&self, x: &Value) -> Value {
-        let data = x.data.iter().map(|&x| (self.function)(f64::from(x)) as f32).collect();
-        Value { data, ..*x }
-    }
-}
-
-/// `x / (1 + exp(-x))`.
-pub fn silu(x: f64) -> f64 {
-    x / (1.0 + (-x).exp())
 }

@@ -1,0 +1,67 @@
+//! Faults with a number that nobody knows beforehand: the number that explains a suspect's values best is searched for.
+
+use super::{Case, Court, Match, WITHIN};
+use crate::fault::{Active, Fault, Fit, Steps};
+
+/// Points of a range that are looked at before the best of them is refined.
+const POINTS: usize = 33;
+
+/// How often the refined interval is cut.
+const CUTS: usize = 48;
+
+/// Fewest elements that a searched number must explain: one number explains any one element.
+const ENOUGH: usize = 4;
+
+impl Court<'_> {
+    /// The fault with the number that comes closest to what the suspect has.
+    pub(super) fn fitted(&self, fault: &'static Fault, fit: &Fit, case: &Case) -> Option<Match> {
+        let attempt = |variant: f64| {
+            let faults = vec![Active { fault, variant }];
+            let residual = self.try_faults(&faults, case)?;
+            Some(Match { faults, residual })
+        };
+        let numbers = |id| (fit.numbers)(&self.place(id, 0.0));
+        let mut tried: Vec<Match> = case.span.iter().flat_map(|&id| numbers(id)).filter_map(attempt).collect();
+        let (low, high) = fit.range;
+        if case.span.len() <= WITHIN && case.residual.elements >= ENOUGH {
+            match fit.steps {
+                Steps::Whole => {
+                    let rows = self.stage.tokens.ids.len().max(self.stage.tokens.text.len());
+                    tried.extend((low as usize..=(high as usize).min(rows)).filter_map(|n| attempt(n as f64)));
+                }
+                Steps::Even => tried.extend(refine(low, high, |x| x, attempt)),
+                Steps::Factors => tried.extend(refine(low.ln(), high.ln(), f64::exp, attempt)),
+            }
+        }
+        tried.into_iter().min_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative))
+    }
+}
+
+/// The best of a range: of a few points first, then between the neighbours of the best one.
+fn refine(low: f64, high: f64, number: fn(f64) -> f64, attempt: impl Fn(f64) -> Option<Match>) -> Option<Match> {
+    let step = (high - low) / (POINTS - 1) as f64;
+    let at = |x: f64| attempt(number(x));
+    let coarse = (0..POINTS).filter_map(|point| {
+        let x = low + step * point as f64;
+        Some((x, at(x)?))
+    });
+    let by = |found: &Match| found.residual.relative;
+    let (middle, mut best) = coarse.min_by(|a, b| by(&a.1).total_cmp(&by(&b.1)))?;
+    let (mut from, mut to) = (middle - step, middle + step);
+    let golden = (5f64.sqrt() - 1.0) / 2.0;
+    let inner = |from: f64, to: f64| [to - golden * (to - from), from + golden * (to - from)];
+    for _ in 0..CUTS {
+        let [a, b] = inner(from, to);
+        let (Some(left), Some(right)) = (at(a), at(b)) else { break };
+        let (closer, next) = if by(&left) <= by(&right) { (left, (from, b)) } else { (right, (a, to)) };
+        (from, to) = next;
+        if by(&closer) < by(&best) {
+            best = closer;
+        }
+    }
+    // Six digits are what anyone would write down.
+    let variant = best.faults[0].variant;
+    let digits = 10f64.powi(5 - variant.abs().log10().floor() as i32);
+    let rounded = attempt((variant * digits).round() / digits).filter(|rounded| by(rounded) <= by(&best) + 1e-6);
+    Some(rounded.unwrap_or(best))
+}
