@@ -4,10 +4,12 @@
 //! Nothing is compared end to end: each operation is recomputed from the values that the suspect itself had (local
 //! replay), so that rounding does not add up and later faults stay visible behind earlier ones.
 
+mod conventions;
 pub(crate) mod experts;
 mod explain;
 mod fit;
 mod gate;
+mod precision;
 mod report;
 mod rounding;
 mod structure;
@@ -17,17 +19,22 @@ use std::{
     rc::Rc,
 };
 
-use candor::{gguf::Gguf, ops::CHOSEN};
-
-use crate::{
-    Graph, Key, Kind, Node, NodeId, Residual, Trace, Value, catalogue, compare_where,
-    fault::{Active, Edit},
-    replay::{Arithmetic, Decoded, Order, Place, Replay, Stage, Tokens},
+use candor::{
+    gguf::{Format, Gguf},
+    ops::CHOSEN,
 };
 
-use rounding::{rounding, span};
+use crate::{
+    Chosen, Evidence, Graph, Key, Kind, Known, Node, NodeId, Residual, Trace, Value, catalogue, compare_where,
+    fault::{Active, Edit},
+    replay::{Arithmetic, Cache, Decoded, Noise, Place, Replay, Rounding, Stage, Tokens},
+};
+
+use precision::Precision;
+use rounding::{Rounded, rounding, span};
 
 pub use gate::Gate;
+pub use precision::Storage;
 pub use report::{Check, Confidence, Diagnosis, Finding, Outcome, Rival, Status};
 
 /// Why a trace cannot be diagnosed.
@@ -98,6 +105,7 @@ impl Match {
 struct Failure {
     id: NodeId,
     gate: Gate,
+    status: Status,
     healthy: Residual,
     /// Faults that reproduce the value, best first.
     matches: Vec<Match>,
@@ -110,8 +118,11 @@ struct Court<'a> {
     stage: &'a Stage<'a>,
     trace: &'a Trace,
     arithmetic: Arithmetic,
+    /// What all products of the suspect are off alike.
+    slack: f64,
+    precision: &'a Precision,
     /// The trace's values, and what follows from them where it has none.
-    healthy: &'a Replay<'a>,
+    healthy: Replay<'a>,
 }
 
 /// A value that is looked at: what it should be, and what it was computed from.
@@ -123,6 +134,16 @@ struct Case {
     span: BTreeSet<NodeId>,
     expected: Value,
     inputs: Vec<Rc<Value>>,
+}
+
+/// Elements that a value which is only suspicious must have for a fault to be named.
+const MANY: usize = 16;
+
+impl Case {
+    /// Whether the best of the faults leaves more than a tenth of a difference.
+    fn far_from(&self, matches: &[Match]) -> bool {
+        matches.first().is_none_or(|best| best.residual.relative > 0.1 * self.residual.relative)
+    }
 }
 
 /// Diagnoses a trace of the model in `gguf`.
@@ -138,37 +159,73 @@ pub fn diagnose(gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
 /// # Errors
 /// If the trace is not one of it.
 pub fn diagnose_in(graph: &Graph, gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
-    let (told, tokens) = (trace, tokens(trace, graph)?);
-    let known = fit(told, graph, &tokens)?;
+    let tokens = tokens(trace, graph)?;
+    let said = judged(graph, gguf, trace, &tokens)?;
+    // Where nobody says how long the prompt was, rows that are wrong from one on tell where decoding began.
+    let began = said.decoding.filter(|_| trace.origin.prompt_tokens.is_none() && !said.unexplained.is_empty());
+    let Some(prompt) = began else { return Ok(said) };
+    let mut other = judged(graph, gguf, trace, &Tokens { prompt, ..tokens })?;
+    if other.unexplained.len() >= said.unexplained.len() || other.findings.is_empty() {
+        return Ok(said);
+    }
+    other.advice.push(format!(
+        "the rows from token {prompt} on are wrong, as if a prompt of {prompt} tokens came before: give --prompt-tokens to be sure"
+    ));
+    Ok(other)
+}
+
+/// Diagnoses a trace of these tokens.
+fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens) -> Result<Diagnosis, Error> {
     let decoded = Decoded::default();
-    let stage = Stage { graph, gguf, tokens: &tokens, decoded: &decoded };
+    let stage = Stage { graph, gguf, tokens, decoded: &decoded };
+    let (told, mut meanings) = conventions::apart(&stage, trace);
+    let told = &*told;
+    let known = fit(told, graph, tokens)?;
     let bare = experts::without(graph, told);
     let plain: Vec<NodeId> =
         known.iter().copied().filter(|&id| bare.values.contains_key(&graph.nodes[id].key)).collect();
-    let arithmetic = Arithmetic { rounding: rounding(&stage, &bare, &plain), order: Order::Lanes };
+    let Rounded { rule, slack } = rounding(&stage, &bare, &plain);
+    let precision = Precision::new(graph, told, &known);
+    let arithmetic = Arithmetic { rounding: rule, unit: precision.most.unit(), ..Arithmetic::default() };
     let (trace, unordered) = experts::placed(&stage, told, arithmetic);
-    let trace = &*trace;
-    let healthy = Replay::given(&stage, arithmetic, trace);
-    let court = Court { stage: &stage, trace, arithmetic, healthy: &healthy };
+    let court = Court::new(&stage, &trace, (arithmetic, slack), &precision);
+    let (trace, renamed) = court.settled(&known);
+    meanings.extend(renamed);
+    let court = court.with(&trace);
 
+    let known = fit(&trace, graph, tokens)?;
     let mut checks = Vec::new();
     let mut failures: Vec<Failure> = Vec::new();
-    for &id in known.iter().filter(|&&id| !unordered.contains(&graph.nodes[id].key)) {
+    let mut decoding = None;
+    // The order of experts that was put in for replay is no value of the suspect's.
+    let checked = |id: &&NodeId| {
+        let key = &graph.nodes[**id].key;
+        let put_in = matches!(graph.nodes[**id].kind, Kind::Route { part: Chosen::Both, .. });
+        !unordered.contains(key) && (!put_in || told.values.contains_key(key))
+    };
+    for &id in known.iter().filter(checked) {
         let Some(case) = court.case(id) else { continue };
         let key = &graph.nodes[id].key;
         let Case { gate, residual, .. } = case;
         let status = gate.status(&residual);
         checks.push(Check { key: key.clone(), status, residual, gate, from: given_inputs(graph, &case.span) });
         if matches!(status, Status::Wrong | Status::Suspicious) {
+            if status == Status::Wrong && failures.is_empty() {
+                decoding = court.begins(&case);
+            }
             let mut before: Vec<Vec<Active>> = Vec::new();
             for found in failures.iter().flat_map(|failure| &failure.matches) {
                 if !before.contains(&found.faults) {
                     before.push(found.faults.clone());
                 }
             }
-            let (matches, rival) = court.search(&case, &before);
+            let (mut matches, rival) = court.search(&case, &before);
+            // A little off may be rounding that nobody knows: a fault must explain it altogether, and many numbers.
+            if status == Status::Suspicious && (residual.elements < MANY || case.far_from(&matches)) {
+                matches.clear();
+            }
             if status == Status::Wrong || !matches.is_empty() {
-                failures.push(Failure { id, gate, healthy: residual, matches, rival });
+                failures.push(Failure { id, gate, status, healthy: residual, matches, rival });
             }
         }
     }
@@ -176,7 +233,9 @@ pub fn diagnose_in(graph: &Graph, gguf: &Gguf, trace: &Trace) -> Result<Diagnosi
     let unplaced = unknown.chain(&unordered).cloned().collect();
     let findings = court.explain(&failures, &checks);
     let unexplained = court.unexplained(&failures);
-    let mut said = Diagnosis::new(trace, &tokens, arithmetic.rounding, checks, findings, unexplained, unplaced);
+    let floats = (arithmetic.rounding, precision.most);
+    let mut said = Diagnosis::new(&trace, tokens, floats, meanings, checks, findings, unexplained, unplaced);
+    said.decoding = decoding;
     if let Some(key) = unordered.first() {
         let [experts, _] = CHOSEN.map(|name| Key::new(name, key.layer));
         said.advice.push(format!(
@@ -221,6 +280,11 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
                 // Dumps may have rows of experts where those of others are tokens.
                 continue;
             }
+            if near(graph, id, evidence.width, tokens) {
+                // It may be another moment of the computation.
+                known.insert(id);
+                continue;
+            }
             return Err(Error::Width { key: key.clone(), expected, got: evidence.width });
         }
         if let Some(list) = evidence.rows.as_ref()
@@ -235,6 +299,13 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
         None => Err(Error::NoValues { count: 0, first: "missing".to_owned() }),
         Some(_) => Ok(known.into_iter().collect()),
     }
+}
+
+/// Whether a value of another width is made of this one, or the other way round, in a step or two.
+fn near(graph: &Graph, id: NodeId, width: usize, tokens: &Tokens) -> bool {
+    let next = |id: NodeId| graph.nodes.iter().enumerate().filter(move |(_, node)| node.inputs.contains(&id));
+    let wide = |id: NodeId| graph.width(id, tokens) == width;
+    graph.nodes[id].inputs.iter().any(|&input| wide(input)) || next(id).any(|(id, _)| wide(id))
 }
 
 /// The values that a replay started from.
@@ -260,8 +331,8 @@ fn concerns(active: &Active, place: &Place<'_>) -> bool {
         | (Edit::Copy(_), Kind::Copy { .. })
         | (Edit::Conv(_), Kind::Conv(_))
         | (Edit::Recur(_), Kind::Recur(_))
-        | (Edit::Route(_), Kind::Route { .. })
-        | (Edit::Output(_), _) => true,
+        | (Edit::Route(_), Kind::Route { .. }) => true,
+        (Edit::Output(_), _) => (active.fault.wants)(place),
         _ => false,
     })
 }
@@ -277,7 +348,25 @@ const PAIRS_FROM: usize = 24;
 /// Most operations in a row for which pairs and unknown numbers are tried.
 const WITHIN: usize = 4;
 
-impl Court<'_> {
+impl<'a> Court<'a> {
+    fn new(
+        stage: &'a Stage<'a>,
+        trace: &'a Trace,
+        (arithmetic, slack): (Arithmetic, f64),
+        precision: &'a Precision,
+    ) -> Court<'a> {
+        let healthy = Replay::given(stage, arithmetic, trace);
+        Court { stage, trace, arithmetic, slack, precision, healthy }
+    }
+
+    /// The same, of another trace.
+    fn with<'b>(&self, trace: &'b Trace) -> Court<'b>
+    where
+        'a: 'b,
+    {
+        Court::new(self.stage, trace, (self.arithmetic, self.slack), self.precision)
+    }
+
     fn place(&self, id: NodeId, variant: f64) -> Place<'_> {
         let Stage { graph, gguf, tokens, .. } = *self.stage;
         Place { graph, gguf, node: &graph.nodes[id], id, tokens, variant }
@@ -285,20 +374,96 @@ impl Court<'_> {
 
     /// A value of the trace beside what follows from its inputs; `None` where the two have nothing in common.
     fn case(&self, id: NodeId) -> Option<Case> {
-        let graph = self.stage.graph;
-        let evidence = &self.trace.values[&graph.nodes[id].key];
+        let evidence = &self.trace.values[&self.stage.graph.nodes[id].key];
         let (expected, inputs) = self.healthy.recompute(id);
         let residual = self.residual(id, expected.clone())?;
         let span = span(self.stage, self.trace, id);
-        let gate = Gate::of(graph, &span, self.arithmetic, evidence);
+        let strict = Gate::of(self.stage.graph, &span, self.arithmetic, self.slack, evidence);
+        let gate = match strict.status(&residual) {
+            Status::Right | Status::Unreadable => strict,
+            _ => strict.widened(self.deviation(id, &span, &expected)),
+        };
         Some(Case { id, gate, residual, span, expected, inputs })
+    }
+
+    /// The limits for a value that the trace may not have.
+    fn gate(&self, id: NodeId, span: &BTreeSet<NodeId>, evidence: &Evidence) -> Gate {
+        let strict = Gate::of(self.stage.graph, span, self.arithmetic, self.slack, evidence);
+        let expected = self.healthy.recompute(id).0;
+        strict.widened(self.deviation(id, span, &expected))
+    }
+
+    /// How far values come out that are computed as the suspect computes, but for the rounding of floats, or of what is
+    /// multiplied.
+    fn deviation(&self, id: NodeId, span: &BTreeSet<NodeId>, expected: &Value) -> f64 {
+        let nodes = &self.stage.graph.nodes;
+        let beside = span.iter().flat_map(|&id| nodes[id].inputs.iter().copied()).chain([id]);
+        let unit = self.precision.unit(beside);
+        let mut others: Vec<Arithmetic> = Vec::new();
+        if unit > 0.0 {
+            others.extend([1, 2].map(|seed| Arithmetic { noise: Noise { unit, seed }, ..self.arithmetic }));
+        }
+        let quantized = |id: &NodeId| nodes[*id].kind.product().is_some_and(|weight| weight.format.block_len() > 1);
+        let known = !matches!(self.arithmetic.rounding, Rounding::Exact | Rounding::Unknown);
+        if span.len() > WITHIN && span.iter().any(quantized) && !known {
+            others.push(Arithmetic { rounding: Rounding::Blocks(32), ..self.arithmetic });
+        }
+        if span.len() > WITHIN {
+            // Sums in floats, and keys and values in halves.
+            let noise = Noise { unit: 1e-6, seed: 3 };
+            let cache = Cache { keys: Format::F16, values: Format::F16 };
+            others.push(Arithmetic { noise, cache, ..self.arithmetic });
+        }
+        let away = |arithmetic: Arithmetic| -> f64 {
+            let value = Replay::local(self.stage, arithmetic, &[], self.trace, id).value(id);
+            let pairs = || value.data.iter().zip(&expected.data).filter(|(a, b)| a.is_finite() && b.is_finite());
+            let off: f64 = pairs().map(|(a, b)| f64::from(a - b).powi(2)).sum();
+            let of: f64 = pairs().map(|(_, b)| f64::from(*b).powi(2)).sum();
+            (off / of.max(f64::MIN_POSITIVE)).sqrt()
+        };
+        others.into_iter().map(away).fold(0.0, |most, off| if off.is_finite() { most.max(off) } else { most })
+    }
+
+    /// The first wrong row, where all rows before it are right and all after it wrong.
+    fn begins(&self, case: &Case) -> Option<usize> {
+        let node = &self.stage.graph.nodes[case.id];
+        let expected = case.expected.clone().joined(node.per_token);
+        let got = self.trace.values[&node.key].dense(expected.rows, expected.width)?;
+        let far = |(got, row): (&[f32], usize)| -> bool {
+            let pairs = || got.iter().zip(expected.row(row));
+            let off: f64 = pairs().map(|(a, b)| f64::from(a - b).powi(2)).sum();
+            let of: f64 = pairs().map(|(_, b)| f64::from(*b).powi(2)).sum();
+            off.sqrt() > case.gate.wrong * of.sqrt()
+        };
+        let wrong: Vec<bool> = got.chunks_exact(expected.width.max(1)).zip(0..).map(far).collect();
+        let first = wrong.iter().position(|&wrong| wrong)?;
+        (first > 0 && wrong[first..].iter().all(|&wrong| wrong)).then_some(first)
     }
 
     /// How far the suspect is from a value.
     fn residual(&self, id: NodeId, value: Value) -> Option<Residual> {
         let Stage { graph, tokens, .. } = self.stage;
         let node = &graph.nodes[id];
-        compare_where(&value.joined(node.per_token), &self.trace.values[&node.key], graph.counts(id, tokens))
+        let evidence = &self.trace.values[&node.key];
+        let counts = graph.counts(id, tokens);
+        // What is made of a number that is none may be none, whichever way it was computed.
+        let spoilt = self.spoilt(id);
+        let is_none =
+            |row: usize, col: usize| match (&evidence.known, evidence.dense(tokens.rows(node.side), evidence.width)) {
+                (Known::All(_), Some(values)) => !values[row * evidence.width + col].is_finite(),
+                _ => false,
+            };
+        compare_where(&value.joined(node.per_token), evidence, |row, col| {
+            counts(row, col) && !(spoilt && is_none(row, col))
+        })
+    }
+
+    /// Whether an input that the trace has holds numbers that are none.
+    fn spoilt(&self, id: NodeId) -> bool {
+        let inputs = self.stage.graph.nodes[id].inputs.iter();
+        inputs
+            .filter_map(|&input| self.trace.values.get(&self.stage.graph.nodes[input].key))
+            .any(|evidence| matches!(&evidence.known, Known::All(values) if values.iter().any(|x| !x.is_finite())))
     }
 
     /// How far faults are from what the suspect has; `None` where they change nothing.

@@ -26,7 +26,8 @@ pub mod verify;
 pub use attending::Attending;
 pub use catalogue::catalogue;
 pub use diagnose::{
-    Check, Confidence, Diagnosis, Error as DiagnoseError, Finding, Gate, Outcome, Rival, Status, diagnose, diagnose_in,
+    Check, Confidence, Diagnosis, Error as DiagnoseError, Finding, Gate, Outcome, Rival, Status, Storage, diagnose,
+    diagnose_in,
 };
 pub use graph::{Chosen, Graph, Kind, Node, NodeId, Rotary, Weighted};
 pub use names::{NameMap, ProjectionBias};

@@ -13,7 +13,7 @@ use candor::gguf::Gguf;
 use crate::{
     Check, DiagnoseError, Diagnosis, Graph, Key, Kind, NodeId, Trace, Value,
     diagnose::{self, experts},
-    replay::{Arithmetic, Decoded, Order, Replay, Stage},
+    replay::{Arithmetic, Decoded, Replay, Stage},
 };
 use cell::{Budget, Cell};
 use data::{Data, Line, Place, Verdict};
@@ -73,7 +73,7 @@ pub fn page(gguf: &Gguf, trace: &Trace, diagnosis: Option<&Diagnosis>, title: &s
 
 /// What values were compared with.
 fn arithmetic(said: &Diagnosis) -> Arithmetic {
-    Arithmetic { rounding: said.rounding, order: Order::Lanes }
+    Arithmetic { rounding: said.rounding, ..Arithmetic::default() }
 }
 
 /// Puts data into the template.

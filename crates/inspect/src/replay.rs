@@ -2,6 +2,7 @@
 //! with faults planted.
 
 mod choice;
+mod noise;
 mod plan;
 mod rounding;
 mod simple;
@@ -23,6 +24,7 @@ use crate::{
     fault::{Active, Edit},
 };
 
+pub use noise::{Cache, Noise};
 pub use plan::{Axis, Choice, Divisor, Embed, Masking, Mix, Norm, Positions, Scope, Scores, SoftMax, Source, Turn};
 pub use rounding::{Rounding, TOGETHER};
 pub use states::{Conv, Fading, Recur, Recurring};
@@ -96,17 +98,24 @@ impl Place<'_> {
 pub(crate) const ENCODER: &str = "enc_";
 
 /// How replay computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arithmetic {
     /// Of activations before products.
     pub rounding: Rounding,
     /// Of sums.
     pub order: Order,
+    /// Of keys and values between steps.
+    pub cache: Cache,
+    /// Of all values.
+    pub noise: Noise,
+    /// Largest relative error of the floats that values are kept in.
+    pub unit: f64,
 }
 
 impl Default for Arithmetic {
     fn default() -> Self {
-        Arithmetic { rounding: Rounding::Exact, order: Order::Lanes }
+        let (cache, noise) = (Cache::default(), Noise::default());
+        Arithmetic { rounding: Rounding::Exact, order: Order::Lanes, cache, noise, unit: 0.0 }
     }
 }
 
@@ -196,7 +205,16 @@ impl<'a> Replay<'a> {
         let (rows, width) = (tokens.rows(graph.nodes[id].side), graph.width(id, tokens));
         let data = self.trace?.values.get(&graph.nodes[id].key)?.dense(rows, width)?;
         let each = graph.nodes[id].per_token;
-        Some(Value { rows: rows * each, width: width / each, data: data.to_vec() })
+        let mut value = Value { rows: rows * each, width: width / each, data: data.to_vec() };
+        self.shake(&mut value, id);
+        Some(value)
+    }
+
+    /// Changes a value a little, unless it says which experts were chosen.
+    fn shake(&self, value: &mut Value, id: NodeId) {
+        if !matches!(self.stage.graph.nodes[id].kind, Kind::Route { .. }) {
+            self.arithmetic.noise.shake(value, id);
+        }
     }
 
     fn mark(&self, index: usize, changed: bool) {
@@ -262,6 +280,10 @@ impl<'a> Replay<'a> {
                     }
                 }
             }
+            if node.kind.product().is_some() && self.arithmetic.rounding.rounds_weights() {
+                let rounding = self.arithmetic.rounding;
+                Arc::make_mut(&mut matrix).values.iter_mut().for_each(|x| *x = rounding.rounded(*x));
+            }
             matrix
         };
         let mut out = match &node.kind {
@@ -319,7 +341,8 @@ impl<'a> Replay<'a> {
             Kind::Scores(heads) => {
                 let mut plan = Scores::new(*heads);
                 edit!(Scores, &mut plan);
-                plan.run(&inputs[0], &inputs[1])
+                let keys = noise::kept(&inputs[1], self.arithmetic.cache.keys);
+                plan.run(&inputs[0], keys.as_ref().unwrap_or(&inputs[1]))
             }
             Kind::SoftMax(attending) => {
                 let places = [node.side, graph.keys(id)].map(|side| tokens.positions(side));
@@ -330,7 +353,8 @@ impl<'a> Replay<'a> {
             Kind::Mix(heads) => {
                 let mut plan = Mix::new(*heads);
                 edit!(Mix, &mut plan);
-                plan.run(&inputs[0], &inputs[1])
+                let values = noise::kept(&inputs[1], self.arithmetic.cache.values);
+                plan.run(&inputs[0], values.as_ref().unwrap_or(&inputs[1]))
             }
             Kind::Unary(f) => {
                 let mut f = *f;
@@ -341,7 +365,8 @@ impl<'a> Replay<'a> {
                 let mut plan = Choice::new(*router, bias.as_ref());
                 edit!(Route, &mut plan);
                 // Logits that had to be computed may be off by their own rounding.
-                let off = if self.taken(node.inputs[0]).is_some() { 2e-6 } else { 1e-4 };
+                let off: f32 = if self.taken(node.inputs[0]).is_some() { 2e-6 } else { 1e-4 };
+                let off = off.max(2.0 * self.arithmetic.unit as f32);
                 choice::part(
                     *part,
                     &plan,
@@ -378,6 +403,7 @@ impl<'a> Replay<'a> {
                 }
             }
         }
+        self.shake(&mut out, id);
         out
     }
 }

@@ -31,7 +31,7 @@ fn run(gguf: &Gguf, ids: Vec<u32>, prompt: usize, faults: &[Active]) -> Trace {
     let graph = Graph::new(gguf).unwrap();
     let (tokens, decoded) = (Tokens::new(ids, prompt), Decoded::default());
     let stage = Stage { graph: &graph, gguf, tokens: &tokens, decoded: &decoded };
-    let arithmetic = Arithmetic { rounding: Rounding::Exact, order: Order::Reverse };
+    let arithmetic = Arithmetic { order: Order::Reverse, ..Arithmetic::default() };
     let mut trace = simulate(&stage, arithmetic, faults).unwrap();
     trace.origin.prompt = Some(PROMPT.to_owned());
     trace.origin.model = Some("candor-tiny".to_owned());

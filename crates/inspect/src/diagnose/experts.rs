@@ -124,7 +124,7 @@ impl Choices<'_> {
         let node = &graph.nodes[id];
         let rows = theirs.dense(tokens.rows(node.side), graph.width(id, tokens))?;
         let (expected, _) = Replay::given(self.stage, self.arithmetic, out).recompute(id);
-        let gate = Gate::of(graph, &span(self.stage, out, id), self.arithmetic, theirs);
+        let gate = Gate::of(graph, &span(self.stage, out, id), self.arithmetic, 0.0, theirs);
         let fits = |value: Value| Some(compare(&value.joined(self.used), theirs)?.relative < gate.wrong);
         if fits(expected.clone())? {
             return Some(evidence(given));

@@ -6,7 +6,7 @@ use candor::ops::CHOSEN;
 
 use super::{Check, Confidence, Court, Failure, Finding, Gate, Match, Rival, Status};
 use crate::{
-    Key,
+    Key, NodeId,
     fault::{Active, Harm},
 };
 
@@ -35,6 +35,7 @@ impl Court<'_> {
         while !open.is_empty() {
             let theories = self.theories(failures, &open, checks);
             let Some(best) = theories.first() else { break };
+            let sure = self.is_sure(best, failures, checks);
             let (best_set, best_name) = (best.explains.clone(), best.name());
             let twins: Vec<String> = theories[1..]
                 .iter()
@@ -44,7 +45,7 @@ impl Court<'_> {
                 .collect::<BTreeSet<_>>()
                 .into_iter()
                 .collect();
-            findings.extend(self.findings(best, failures, &twins));
+            findings.extend(self.findings(best, failures, &twins, sure));
             open = open.difference(&best_set).copied().collect();
         }
         findings.sort_by_key(|finding| finding.places.first().and_then(|key| self.stage.graph.find(key)));
@@ -90,6 +91,34 @@ impl Court<'_> {
         theories
     }
 
+    /// Whether a theory leaves nothing open that has to do with it: no wrong value before those that it explains, none that
+    /// it would change and does not reproduce, and none that is right and would not be.
+    fn is_sure(&self, theory: &Theory<'_>, failures: &[Failure], checks: &[Check]) -> bool {
+        let Some(first) = theory.explains.first().map(|&at| failures[at].id) else { return false };
+        let open = || failures.iter().filter(|failure| failure.matches.is_empty());
+        let upstream = open().any(|failure| failure.id < first && self.leads_to(failure.id, first));
+        let concerned = |id: NodeId| {
+            let concerns = |active: &Active| super::concerns(active, &self.place(id, active.variant));
+            theory.faults.iter().any(concerns)
+        };
+        let missed = open().any(|failure| concerned(failure.id));
+        let seen = theory.explains.iter().any(|&at| failures[at].status == Status::Wrong);
+        !upstream && !missed && seen && self.contradictions(theory.faults, checks) == 0
+    }
+
+    /// Whether a value is computed from another.
+    fn leads_to(&self, from: NodeId, to: NodeId) -> bool {
+        let (mut open, mut seen) = (vec![to], BTreeSet::new());
+        while let Some(id) = open.pop() {
+            if id == from {
+                return true;
+            }
+            let inputs = self.stage.graph.nodes[id].inputs.iter().copied();
+            open.extend(inputs.filter(|&input| input >= from && seen.insert(input)));
+        }
+        false
+    }
+
     /// Values that are right, and would not be if the faults were there too.
     fn contradictions(&self, faults: &[Active], checks: &[Check]) -> usize {
         let mut names = BTreeSet::new();
@@ -104,7 +133,7 @@ impl Court<'_> {
     }
 
     /// One finding for each fault of a theory.
-    fn findings(&self, theory: &Theory<'_>, failures: &[Failure], twins: &[String]) -> Vec<Finding> {
+    fn findings(&self, theory: &Theory<'_>, failures: &[Failure], twins: &[String], sure: bool) -> Vec<Finding> {
         let graph = self.stage.graph;
         let places: Vec<Key> = theory.explains.iter().map(|&at| graph.nodes[failures[at].id].key.clone()).collect();
         let explained: Vec<&Failure> = theory.explains.iter().map(|&at| &failures[at]).collect();
@@ -113,8 +142,10 @@ impl Court<'_> {
             .iter()
             .filter_map(|failure| failure.rival.as_ref())
             .min_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
-        let gate = explained.first().map_or(Gate { pass: 0.0, wrong: 0.0, floor: 0.0 }, |failure| failure.gate);
+        let gate =
+            explained.first().map_or(Gate { pass: 0.0, wrong: 0.0, floor: 0.0, drift: 0.0 }, |failure| failure.gate);
         let confidence = match confidence(theory, rival, gate, twins) {
+            Confidence::High if !sure => Confidence::Medium,
             // There are few experts, and many ways to the same ones.
             Confidence::High if places.iter().all(|key| key.name == CHOSEN[0]) => Confidence::Medium,
             other => other,
@@ -140,6 +171,10 @@ impl Court<'_> {
     fn settle(&self, findings: &mut [Finding]) {
         let covers = |finding: &Finding, name: &str| finding.places.iter().any(|key| key.name.starts_with(name));
         let both = |finding: &Finding| covers(finding, "Qcur") && covers(finding, "Kcur");
+        // Without queries and keys after their rotation it shows in what attention makes of them.
+        let mixed = |finding: &Finding| {
+            finding.fault == "rope-other-pairing" && finding.places.iter().all(|key| !key.name.starts_with("Qcur"))
+        };
         for finding in findings.iter_mut().filter(|finding| finding.harm == Harm::Harmless) {
             if !both(finding) {
                 finding.harm = Harm::Harmful;
@@ -147,7 +182,9 @@ impl Court<'_> {
         }
         // Rows in the other order of pairs, rotated in the other order of pairs: the scores are the same.
         let order = ["qk-rows-not-permuted", "rope-other-pairing"];
-        let paired = order.iter().all(|name| findings.iter().any(|finding| finding.fault == *name && both(finding)));
+        let paired = order
+            .iter()
+            .all(|name| findings.iter().any(|finding| finding.fault == *name && (both(finding) || mixed(finding))));
         if paired {
             for finding in findings.iter_mut().filter(|finding| order.contains(&finding.fault.as_str())) {
                 finding.harm = Harm::Harmless;

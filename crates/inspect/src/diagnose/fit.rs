@@ -29,16 +29,23 @@ impl Court<'_> {
                     let rows = self.stage.tokens.ids.len().max(self.stage.tokens.text.len());
                     tried.extend((low as usize..=(high as usize).min(rows)).filter_map(|n| attempt(n as f64)));
                 }
-                Steps::Even => tried.extend(refine(low, high, |x| x, attempt)),
-                Steps::Factors => tried.extend(refine(low.ln(), high.ln(), f64::exp, attempt)),
+                Steps::Even => tried.extend(refine(low, high, |x| x, case.residual.relative, attempt)),
+                Steps::Factors => tried.extend(refine(low.ln(), high.ln(), f64::exp, case.residual.relative, attempt)),
             }
         }
         tried.into_iter().min_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative))
     }
 }
 
-/// The best of a range: of a few points first, then between the neighbours of the best one.
-fn refine(low: f64, high: f64, number: fn(f64) -> f64, attempt: impl Fn(f64) -> Option<Match>) -> Option<Match> {
+/// The best of a range: of a few points first, then between the neighbours of the best one, if that comes nearer than no
+/// fault does.
+fn refine(
+    low: f64,
+    high: f64,
+    number: fn(f64) -> f64,
+    healthy: f64,
+    attempt: impl Fn(f64) -> Option<Match>,
+) -> Option<Match> {
     let step = (high - low) / (POINTS - 1) as f64;
     let at = |x: f64| attempt(number(x));
     let coarse = (0..POINTS).filter_map(|point| {
@@ -47,6 +54,9 @@ fn refine(low: f64, high: f64, number: fn(f64) -> f64, attempt: impl Fn(f64) -> 
     });
     let by = |found: &Match| found.residual.relative;
     let (middle, mut best) = coarse.min_by(|a, b| by(&a.1).total_cmp(&by(&b.1)))?;
+    if by(&best) > 0.97 * healthy {
+        return Some(best);
+    }
     let (mut from, mut to) = (middle - step, middle + step);
     let golden = (5f64.sqrt() - 1.0) / 2.0;
     let inner = |from: f64, to: f64| [to - golden * (to - from), from + golden * (to - from)];
@@ -61,6 +71,9 @@ fn refine(low: f64, high: f64, number: fn(f64) -> f64, attempt: impl Fn(f64) -> 
     }
     // Six digits are what anyone would write down.
     let variant = best.faults[0].variant;
+    if variant == 0.0 {
+        return Some(best);
+    }
     let digits = 10f64.powi(5 - variant.abs().log10().floor() as i32);
     let rounded = attempt((variant * digits).round() / digits).filter(|rounded| by(rounded) <= by(&best) + 1e-6);
     Some(rounded.unwrap_or(best))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Gate;
+use super::{Gate, Storage};
 use crate::{
     Key, Residual, Trace,
     fault::Harm,
@@ -26,6 +26,8 @@ pub enum Status {
     Wrong,
     /// The dump has too few digits to tell.
     Unreadable,
+    /// So much had to be computed for want of other values, or so little is there, that rounding may explain it as well.
+    Undecided,
 }
 
 /// One value, recomputed.
@@ -106,6 +108,8 @@ pub enum Outcome {
     Faulty,
     /// Something is wrong, and no known fault explains all of it.
     Unknown,
+    /// Nothing is known to be wrong, and not enough is there to say that all is right.
+    Undecided,
 }
 
 /// What was found in a trace.
@@ -123,6 +127,10 @@ pub struct Diagnosis {
     pub tokens: (usize, usize),
     /// How the suspect rounds activations.
     pub rounding: Rounding,
+    /// The floats that most of its values are kept in.
+    pub storage: Storage,
+    /// Values that mean another moment of the computation than their names say, by what they equal.
+    pub meanings: Vec<String>,
     /// The first value that does not follow from its inputs and matters.
     pub first_wrong: Option<Key>,
     /// Every value, in the order of computation.
@@ -133,6 +141,9 @@ pub struct Diagnosis {
     pub unexplained: BTreeMap<Key, Vec<String>>,
     /// Values of the trace that the model has no name for.
     pub unplaced: Vec<Key>,
+    /// The first token whose rows are wrong, where those of all tokens before are right and none after.
+    #[serde(skip)]
+    pub(super) decoding: Option<usize>,
     /// How much of the evidence is there, and which single dump would decide more.
     pub advice: Vec<String>,
 }
@@ -141,14 +152,18 @@ impl Diagnosis {
     pub(super) fn new(
         trace: &Trace,
         tokens: &Tokens,
-        rounding: Rounding,
+        (rounding, storage): (Rounding, Storage),
+        meanings: Vec<String>,
         checks: Vec<Check>,
         findings: Vec<Finding>,
         unexplained: BTreeMap<Key, Vec<String>>,
         unplaced: Vec<Key>,
     ) -> Diagnosis {
-        let harmless =
-            |key: &Key| findings.iter().any(|finding| finding.harm == Harm::Harmless && finding.places.contains(key));
+        let covering = |key: &Key| findings.iter().filter(|finding| finding.places.contains(key)).collect::<Vec<_>>();
+        let harmless = |key: &Key| {
+            let covering = covering(key);
+            !covering.is_empty() && covering.iter().all(|finding| finding.harm == Harm::Harmless)
+        };
         let explained = |key: &Key| findings.iter().any(|finding| finding.places.contains(key));
         let wrong = |check: &&Check| {
             let key = &check.key;
@@ -156,6 +171,8 @@ impl Diagnosis {
         };
         let first_wrong = checks.iter().find(wrong).map(|check| check.key.clone());
         let outcome = match (&first_wrong, findings.is_empty(), unexplained.is_empty()) {
+            (None, true, _) if checks.iter().any(|check| check.status == Status::Undecided) => Outcome::Undecided,
+            (None, true, _) if checks.iter().all(|check| check.status == Status::Unreadable) => Outcome::Undecided,
             (None, true, _) => Outcome::Healthy,
             (None, false, _) => Outcome::Harmless,
             (Some(_), false, true) => Outcome::Faulty,
@@ -169,11 +186,14 @@ impl Diagnosis {
             engine: trace.origin.engine.clone(),
             tokens: (tokens.ids.len(), tokens.prompt),
             rounding,
+            storage,
+            meanings,
             first_wrong,
             checks,
             findings,
             unexplained,
             unplaced,
+            decoding: None,
             advice,
         }
     }
@@ -187,6 +207,19 @@ fn advice(checks: &[Check], findings: &[Finding], outcome: Outcome) -> Vec<Strin
         && let Some(dump) = wanted(first)
     {
         lines.push(format!("a dump of {dump} would decide more: {} was recomputed from {}", first.key, origin(first)));
+    }
+    if outcome == Outcome::Undecided
+        && let Some(first) = checks.iter().find(|check| check.status == Status::Undecided)
+    {
+        let dump = match first.key.layer {
+            Some(layer) => format!("the first layer's values and the output of layer {}", layer.saturating_sub(1)),
+            None => "every layer's output (l_out)".to_owned(),
+        };
+        lines.push(format!(
+            "whether {} is right cannot be decided from what there is, dump {dump}: it was recomputed from {}",
+            first.key,
+            origin(first)
+        ));
     }
     let unreadable = checks.iter().filter(|check| check.status == Status::Unreadable).count();
     if unreadable > 0 {

@@ -6,31 +6,44 @@ use candor::gguf::Format;
 
 use crate::{
     Kind, NodeId, Trace, compare,
-    replay::{Arithmetic, Order, Replay, Rounding, Stage, TOGETHER},
+    replay::{Arithmetic, Replay, Rounding, Stage, TOGETHER},
 };
+
+/// How a suspect's products are rounded.
+pub(super) struct Rounded {
+    /// The rule.
+    pub(super) rule: Rounding,
+    /// What all products are off alike, where no rule explains it; else 0.
+    pub(super) slack: f64,
+}
 
 /// How the suspect rounds activations: what explains its best product best, and of rules that do so equally well, the one that
 /// explains the others best.
-pub(super) fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Rounding {
+pub(super) fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Rounded {
     // Of each format.
     const PRODUCTS: usize = 8;
-    // Products of halves tell only where there are no others: an engine may round for quantized weights alone.
-    let mut products: Vec<(bool, usize, NodeId)> = known
+    // Products of halves, and of floats, tell only where there are no others: an engine may round for quantized weights alone.
+    let mut products: Vec<(usize, usize, NodeId)> = known
         .iter()
         .filter_map(|&id| {
             let span = span(stage, trace, id);
             let kinds = || span.iter().map(|&node| &stage.graph.nodes[node].kind);
             let formats = kinds().filter_map(|kind| Some(kind.product()?.format));
-            let rounded = formats.filter(|format| !matches!(format, Format::F32 | Format::F64));
-            let halves = rounded.map(|format| matches!(format, Format::F16 | Format::Bf16)).min()?;
+            let class = |format| match format {
+                Format::F32 | Format::F64 => 2,
+                Format::F16 | Format::Bf16 => 1,
+                _ => 0,
+            };
+            let class = formats.map(class).min()?;
             let attends = kinds().any(|kind| matches!(kind, Kind::Scores(_) | Kind::Mix(_)));
-            (!attends).then_some((halves, span.len(), id))
+            (!attends).then_some((class, span.len(), id))
         })
         .collect();
     products.sort();
     // Those with the fewest other operations around, whose own size would hide how far a rule is off.
-    let nearest = products.first().map(|&(halves, span, _)| (halves, span));
-    products.retain(|&(halves, span, _)| Some((halves, span)) == nearest);
+    let nearest = products.first().map(|&(class, span, _)| (class, span));
+    products.retain(|&(class, span, _)| Some((class, span)) == nearest);
+    let floats = nearest.is_some_and(|(class, _)| class == 2);
     // Of each format some: rules may differ in one alone.
     let mut formats: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     products.retain(|&(.., id)| {
@@ -40,8 +53,8 @@ pub(super) fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Ro
         *count <= PRODUCTS
     });
     let residuals = |rounding: Rounding| -> Vec<f64> {
-        let arithmetic = Arithmetic { rounding, order: Order::Lanes };
-        let residual = |&(.., id): &(bool, usize, NodeId)| {
+        let arithmetic = Arithmetic { rounding, ..Arithmetic::default() };
+        let residual = |&(.., id): &(usize, usize, NodeId)| {
             let replay = Replay::local(stage, arithmetic, &[], trace, id);
             Some(compare(&replay.value(id), &trace.values[&stage.graph.nodes[id].key])?.relative)
         };
@@ -51,22 +64,54 @@ pub(super) fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Ro
     // What is far off is a fault, however far.
     let sum = |residuals: &[f64]| -> f64 { residuals.iter().map(|residual| residual.min(LIMIT)).sum() };
     // Exact products unless another rule is clearly closer.
-    let exact = best(&residuals(Rounding::Exact));
-    let scored = rules(stage).into_iter().map(|rounding| (residuals(rounding), rounding));
-    let found: Vec<_> = scored.filter(|(all, _)| best(all) < 0.5 * exact && best(all) < LIMIT).collect();
+    let exact = residuals(Rounding::Exact);
+    let near = best(&exact);
+    if floats && near <= 2e-5 {
+        return Rounded { rule: Rounding::Exact, slack: 0.0 };
+    }
+    let scored = rules(stage, floats).into_iter().map(|rounding| (residuals(rounding), rounding));
+    let found: Vec<_> = scored.filter(|(all, _)| best(all) < 0.5 * near && best(all) < LIMIT).collect();
     let closest = found.iter().map(|(all, _)| best(all)).fold(f64::INFINITY, f64::min);
     // Where the best product goes with several rules, the others decide.
     let equals = found.iter().filter(|(all, _)| best(all) <= 2.0 * closest + 1e-5);
+    if let Some(&(_, rule)) = equals.min_by(|a, b| sum(&a.0).total_cmp(&sum(&b.0))) {
+        return Rounded { rule, slack: 0.0 };
+    }
     // Sums in floats are off by far less.
-    let otherwise = if exact.is_finite() && exact > 1e-3 { Rounding::Unknown } else { Rounding::Exact };
-    equals.min_by(|a, b| sum(&a.0).total_cmp(&sum(&b.0))).map_or(otherwise, |&(_, rounding)| rounding)
+    let rule = if near.is_finite() && near > 1e-3 { Rounding::Unknown } else { Rounding::Exact };
+    Rounded { rule, slack: alike(&exact).unwrap_or(0.0) }
+}
+
+/// What most residuals of products stay below, where all of these are of one size: then it is a rounding, since a fault is
+/// not as large in every product.
+fn alike(residuals: &[f64]) -> Option<f64> {
+    const LEAST: usize = 4;
+    let mut sorted = residuals.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (first, middle) = (sorted.get(sorted.len() / 8)?, sorted.get(sorted.len() / 2)?);
+    let rounding = sorted.len() >= LEAST && *middle <= 3.0 * first && (1e-5..LIMIT).contains(middle);
+    rounding.then_some(3.0 * middle)
 }
 
 /// Residual from which on a rule does not explain a product.
 const LIMIT: f64 = 2e-2;
 
 /// The rules that are tried.
-fn rules(stage: &Stage<'_>) -> Vec<Rounding> {
+fn rules(stage: &Stage<'_>, floats: bool) -> Vec<Rounding> {
+    let general = [
+        Rounding::AnyQ8,
+        Rounding::AnyBlocks(32),
+        Rounding::AnyBlocks(64),
+        Rounding::AnyBlocks(128),
+        Rounding::AnyBlocks(256),
+        Rounding::Rows,
+        Rounding::Tf32,
+        Rounding::Half,
+        Rounding::Bfloat,
+    ];
+    if floats {
+        return general.to_vec();
+    }
     let (prompt, text) = (stage.tokens.prompt, stage.tokens.text.len());
     let mut rules = vec![Rounding::Ggml, Rounding::Blocks(32), Rounding::Searched];
     if prompt.max(text) >= TOGETHER {
@@ -74,6 +119,7 @@ fn rules(stage: &Stage<'_>) -> Vec<Rounding> {
         let most = (1 << 24) / stage.graph.config.vocab.max(1);
         rules.extend([prompt, most.clamp(1, 512).min(prompt)].map(Rounding::Superblocks));
     }
+    rules.extend([Rounding::Tf32, Rounding::Half, Rounding::Bfloat]);
     rules
 }
 

@@ -24,6 +24,18 @@ pub enum Rounding {
     /// rows and more are multiplied with have 8 bits, a whole factor per 32 and a float per 256. All else is
     /// [`Rounding::Searched`].
     Superblocks(usize),
+    /// To 8 bits in blocks of this many elements with an exact scale, before products with any weights.
+    AnyBlocks(usize),
+    /// To 8 bits in blocks of 32 with a scale in half precision (Q8_0), before products with any weights.
+    AnyQ8,
+    /// To 8 bits, a row at a time, before products with any weights.
+    Rows,
+    /// Inputs and weights to 10 bits of mantissa, as NVIDIA's TF32 does.
+    Tf32,
+    /// Inputs and weights to half precision.
+    Half,
+    /// Inputs and weights to bfloat16.
+    Bfloat,
     /// By a rule that is not known, which is replayed as not at all.
     Unknown,
 }
@@ -40,14 +52,23 @@ impl Rounding {
             }
         };
         match (self, format) {
-            (Rounding::Exact | Rounding::Unknown, _) | (_, Format::F32 | Format::F64) => {}
+            (Rounding::Exact | Rounding::Unknown, _) => {}
+            (Rounding::AnyBlocks(size), _) => {
+                x.data.chunks_mut(size).for_each(|block| q8(block, 127.0, |scale| scale));
+            }
+            (Rounding::AnyQ8, _) => x.data.chunks_mut(32).for_each(|block| q8(block, 127.0, stored_half)),
+            (Rounding::Rows, _) => {
+                x.data.chunks_mut(x.width.max(1)).for_each(|row| q8(row, 127.0, |scale| scale));
+            }
+            (Rounding::Tf32 | Rounding::Half | Rounding::Bfloat, _) => {
+                x.data.iter_mut().for_each(|x| *x = self.rounded(*x));
+            }
+            (_, Format::F32 | Format::F64) => {}
             (Rounding::Ggml, Format::F16 | Format::Bf16) => halves(&mut x.data, format),
             (_, Format::F16 | Format::Bf16) => {}
             (Rounding::Ggml, _) if is_super_block(format) => q8_k(&mut x.data),
             (Rounding::Ggml, _) => {
-                x.data
-                    .chunks_mut(32)
-                    .for_each(|block| q8(block, 127.0, |scale| half::f16_to_f32(half::f32_to_f16(scale))));
+                x.data.chunks_mut(32).for_each(|block| q8(block, 127.0, stored_half));
             }
             (Rounding::Blocks(size), _) => x.data.chunks_mut(size).for_each(|block| q8(block, 127.0, |scale| scale)),
             (Rounding::Searched, _) => x.data.chunks_mut(32).for_each(searched),
@@ -61,6 +82,31 @@ impl Rounding {
             }
         }
         x
+    }
+
+    /// Whether inputs are rounded whatever the weights are.
+    pub(crate) fn is_general(self) -> bool {
+        matches!(self, Rounding::AnyBlocks(_) | Rounding::AnyQ8 | Rounding::Rows) || self.rounds_weights()
+    }
+
+    /// Whether weights are rounded, too.
+    pub(super) fn rounds_weights(self) -> bool {
+        matches!(self, Rounding::Tf32 | Rounding::Half | Rounding::Bfloat)
+    }
+
+    /// A number as these floats have it.
+    pub(super) fn rounded(self, x: f32) -> f32 {
+        let cut = |x: f32, bits: u32| {
+            let half = (1 << (bits - 1)) - 1 + (x.to_bits() >> bits & 1);
+            f32::from_bits(x.to_bits().wrapping_add(half) & !((1 << bits) - 1))
+        };
+        match self {
+            _ if !x.is_finite() => x,
+            Rounding::Tf32 => cut(x, 13),
+            Rounding::Bfloat => cut(x, 16),
+            Rounding::Half => half::f16_to_f32(half::f32_to_f16(x)),
+            _ => x,
+        }
     }
 
     /// How many rows the matrix of each row is multiplied with at once: those of its step, or those of them that chose it.
@@ -95,6 +141,11 @@ pub const TOGETHER: usize = 20;
 /// Whether ggml multiplies the format with activations in blocks of 256.
 fn is_super_block(format: Format) -> bool {
     format.block_len() == 256
+}
+
+/// A scale as it is kept in half precision.
+fn stored_half(scale: f32) -> f32 {
+    half::f16_to_f32(half::f32_to_f16(scale))
 }
 
 /// Rounds to multiples of a scale of which `level` make the largest magnitude.

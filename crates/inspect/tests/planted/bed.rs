@@ -50,7 +50,7 @@ impl Bed {
 
     pub fn plant(&self, rounding: Rounding, faults: &[Active]) -> Option<Trace> {
         let stage = Stage { graph: &self.graph, gguf: &self.gguf, tokens: &self.tokens, decoded: &self.decoded };
-        simulate(&stage, Arithmetic { rounding, order: Order::Reverse }, faults)
+        simulate(&stage, Arithmetic { rounding, order: Order::Reverse, ..Arithmetic::default() }, faults)
     }
 }
 

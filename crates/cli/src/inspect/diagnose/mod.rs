@@ -22,7 +22,10 @@ use crate::{
     output::say,
 };
 
-/// Runs the command. The exit code is 1 where something is wrong.
+/// The exit code where a dump is too little to be judged.
+const UNDECIDED: u8 = 2;
+
+/// Runs the command. The exit code is 1 where something is wrong, and 2 where that cannot be decided.
 pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
     if args.list {
         return list::print(args.json);
@@ -76,5 +79,6 @@ pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
     Ok(match diagnosis.outcome {
         Outcome::Healthy | Outcome::Harmless => text.as_ref().map_or(ExitCode::SUCCESS, words::exit),
         Outcome::Faulty | Outcome::Unknown => ExitCode::FAILURE,
+        Outcome::Undecided => ExitCode::from(UNDECIDED),
     })
 }

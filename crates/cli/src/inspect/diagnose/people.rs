@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use candor_inspect::{
-    Check, Confidence, Diagnosis, Finding, Graph, Key, Outcome, Status, fault::Harm, replay::Rounding,
+    Check, Confidence, Diagnosis, Finding, Graph, Key, Outcome, Status, Storage, fault::Harm, replay::Rounding,
 };
 
 use super::beside::Residuals;
@@ -48,11 +48,14 @@ impl View<'_> {
     }
 
     fn headline(&self, paint: Paint, out: &mut impl Write) -> Result<(), Error> {
-        let Diagnosis { outcome, first_wrong, engine, tokens, rounding, oracle, checks, .. } = self.diagnosis;
+        let Diagnosis { outcome, first_wrong, engine, tokens, rounding, storage, oracle, checks, .. } = self.diagnosis;
         let line = match (outcome, first_wrong) {
             (Outcome::Healthy, _) => paint.paint(Style::Green, "healthy: every value follows from its inputs"),
             (Outcome::Harmless, _) => {
                 paint.paint(Style::Green, "harmless: there are differences, none of which can change the text")
+            }
+            (Outcome::Undecided, _) => {
+                paint.paint(Style::Yellow, "this cannot be decided from what there is: nothing is known to be wrong")
             }
             (_, Some(key)) => paint.paint(Style::Red, format!("first wrong operation: {}", self.named(key))),
             (_, None) => paint.paint(Style::Red, "something is wrong"),
@@ -60,15 +63,22 @@ impl View<'_> {
         writeln!(out, "{line}")?;
         let engine = engine.as_deref().unwrap_or("an engine without a name");
         writeln!(out, "trace of {engine}, {} tokens ({} in the prompt)", tokens.0, tokens.1)?;
-        writeln!(out, "compared with {oracle}; activations rounded {}", rounded(*rounding))?;
+        let floats = stored(*storage).map(|floats| format!("; kept in {floats}")).unwrap_or_default();
+        writeln!(out, "compared with {oracle}; activations rounded {}{floats}", rounded(*rounding))?;
         let count = |status| checks.iter().filter(|check| check.status == status).count();
         let mut counts = vec![format!("{} right", count(Status::Right))];
-        for (status, word) in
-            [(Status::Wrong, "wrong"), (Status::Suspicious, "suspicious"), (Status::Unreadable, "too coarse to tell")]
-        {
+        for (status, word) in [
+            (Status::Wrong, "wrong"),
+            (Status::Suspicious, "suspicious"),
+            (Status::Unreadable, "too coarse to tell"),
+            (Status::Undecided, "undecided"),
+        ] {
             counts.extend(Some(count(status)).filter(|&count| count > 0).map(|count| format!("{count} {word}")));
         }
         writeln!(out, "{} values: {}", checks.len(), counts.join(", "))?;
+        for meaning in &self.diagnosis.meanings {
+            writeln!(out, "note: {meaning}")?;
+        }
         Ok(())
     }
 
@@ -193,6 +203,7 @@ fn status(check: &Check) -> (&'static str, Option<Style>) {
         Status::Suspicious => ("suspicious", Some(Style::Yellow)),
         Status::Wrong => ("wrong", Some(Style::Red)),
         Status::Unreadable => ("too coarse", Some(Style::Dim)),
+        Status::Undecided => ("undecided", Some(Style::Dim)),
     }
 }
 
@@ -204,6 +215,17 @@ fn confidence(confidence: Confidence) -> &'static str {
     }
 }
 
+fn stored(storage: Storage) -> Option<&'static str> {
+    Some(match storage {
+        Storage::F32 => return None,
+        Storage::Tf32 => "TF32",
+        Storage::F16 => "F16",
+        Storage::Bf16 => "BF16",
+        Storage::Fp8E4m3 => "FP8 (E4M3)",
+        Storage::Fp8E5m2 => "FP8 (E5M2)",
+    })
+}
+
 fn rounded(rounding: Rounding) -> String {
     match rounding {
         Rounding::Exact => "not at all".to_owned(),
@@ -212,5 +234,11 @@ fn rounded(rounding: Rounding) -> String {
         Rounding::Superblocks(_) => "as Candor's CPU code does with prompts".to_owned(),
         Rounding::Unknown => "in a way that is not known".to_owned(),
         Rounding::Blocks(size) => format!("to 8 bits in blocks of {size}"),
+        Rounding::AnyBlocks(size) => format!("to 8 bits in blocks of {size}, whatever the weights"),
+        Rounding::AnyQ8 => "to Q8_0, whatever the weights".to_owned(),
+        Rounding::Rows => "to 8 bits row by row".to_owned(),
+        Rounding::Tf32 => "to TF32, weights too".to_owned(),
+        Rounding::Half => "to F16, weights too".to_owned(),
+        Rounding::Bfloat => "to BF16, weights too".to_owned(),
     }
 }
