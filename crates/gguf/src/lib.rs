@@ -40,6 +40,7 @@ pub use candor_quant::{Format, half};
 pub use cursor::ByteOrder;
 pub use error::Error;
 pub use file::Gguf;
+pub use looks::is_llama2c;
 pub use map::Pages;
 pub use metadata::Metadata;
 pub use tensor::TensorInfo;

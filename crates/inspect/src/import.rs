@@ -14,21 +14,24 @@ mod pairing;
 mod place;
 mod printed;
 mod raw;
+mod reading;
 mod safetensors;
 mod sniff;
 mod tensor;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use crate::{
     Trace,
     file::{is_trace, read_trace},
-    names::{NameMap, ProjectionBias},
+    names::{NameMap, ProjectionBias, Wiring},
 };
 
 use dump::Dump;
 pub use error::ImportError;
+use lines::Unsaid;
 pub use pairing::{Pairing, change_pairing};
+pub use reading::{Made, Reading};
 pub(crate) use safetensors::SafeFile;
 use sniff::Format;
 pub(crate) use tensor::Tensor;
@@ -42,6 +45,10 @@ pub struct ReadOptions {
     pub names: NameMap,
     /// Whether `q_proj` and `k_proj` are traced with their bias.
     pub bias: ProjectionBias,
+    /// What the model has: names that are its own, and modules by the weights that they hold, mean that.
+    pub wiring: Option<Arc<Wiring>>,
+    /// The ids of the tokens, where the user knows them.
+    pub tokens: Option<Vec<u32>>,
 }
 
 /// A dump that was read.
@@ -55,6 +62,36 @@ pub struct Imported {
     pub unknown: Vec<String>,
     /// Values that were left out although their name is known: `NAME: reason`.
     pub skipped: Vec<String>,
+    /// How the lines of a log were read.
+    pub read: Vec<Reading>,
+    /// Rows that a log does not say the token of.
+    unsaid: Vec<Unsaid>,
+}
+
+impl Imported {
+    /// The dump as it may be meant: as it is, and where a log does not say the token of some rows, with these rows as each of
+    /// the tokens that people print: the last, the last of the prompt, the first. The token is beside it, from the end where
+    /// it is negative.
+    pub fn readings(&self) -> impl Iterator<Item = (Option<i64>, Trace)> {
+        let origin = &self.trace.origin;
+        let tokens = origin.tokens.as_ref().map_or(0, Vec::len) as i64;
+        let prompt = origin.prompt_tokens.map_or(tokens, |prompt| prompt as i64);
+        let mut places = vec![tokens - 1, prompt - 1, 0];
+        places.dedup();
+        places.retain(|&place| place >= 0 && !self.unsaid.is_empty());
+        let moved = places.into_iter().map(|place| (Some(place), self.with_rows_at(place)));
+        std::iter::once((None, self.trace.clone())).chain(moved)
+    }
+
+    fn with_rows_at(&self, place: i64) -> Trace {
+        let mut trace = self.trace.clone();
+        for unsaid in &self.unsaid {
+            if let Some(evidence) = unsaid.at(place) {
+                trace.values.insert(unsaid.key.clone(), evidence);
+            }
+        }
+        trace
+    }
 }
 
 /// Reads a dump; what was left out is not told, see [`import`].
@@ -92,7 +129,7 @@ fn read_file(path: &Path, format: Format, options: &ReadOptions) -> Result<Dump,
         Format::Numpy => numpy::read(path),
         Format::Archive => archive::read(path),
         Format::Debugger => debugger::read(path),
-        Format::EvalCallback => eval_callback::read(path),
+        Format::EvalCallback => eval_callback::read(path, options),
         Format::Lines => lines::read(path, options),
         Format::Raw => raw::read(path, options),
     }

@@ -16,6 +16,7 @@ mod names;
 mod page;
 pub mod record;
 pub mod replay;
+mod settle;
 mod simulate;
 pub mod text;
 mod trace;
@@ -30,8 +31,9 @@ pub use diagnose::{
     diagnose_in,
 };
 pub use graph::{Chosen, Graph, Kind, Node, NodeId, Rotary, Weighted};
-pub use names::{NameMap, ProjectionBias};
+pub use names::{NameMap, ProjectionBias, Wiring};
 pub use page::page;
+pub use settle::{Settled, settle};
 pub use simulate::simulate;
 pub use text::{Said, TextReport, check_text};
 pub use trace::{Evidence, Key, Known, Origin, Trace};

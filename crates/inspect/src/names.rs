@@ -2,14 +2,20 @@
 //! so that a few rows cover many spellings. A name that nothing knows stays unknown: meanings are never guessed.
 
 mod map_file;
+mod modules;
 mod spelling;
 mod tables;
+mod wiring;
 
-use crate::Key;
+use std::sync::Arc;
+
+use crate::{Key, import::ReadOptions};
 
 pub use map_file::NameMap;
 pub(crate) use spelling::Spelling;
 use tables::{Index, LayerOf};
+use wiring::Spoken;
+pub use wiring::Wiring;
 
 /// The order of a value's dimensions, where its name tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +33,8 @@ pub(crate) enum Order {
 pub(crate) enum Meaning {
     /// A value of ours.
     Value(Key, Order),
+    /// Several, one beside the other.
+    Parts(Parts),
     /// The token ids.
     Tokens,
     /// Transformers' `hidden_states[n]`: the embedding, then a layer each, and the last one after the final norm.
@@ -35,6 +43,14 @@ pub(crate) enum Meaning {
     Internal,
     /// No map knows it.
     Unknown,
+}
+
+/// Values that a program makes with one product, with their widths, in the order in which they lie in each group. One group
+/// has all queries, then all keys, then all values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parts {
+    pub(crate) keys: Vec<(Key, usize)>,
+    pub(crate) groups: usize,
 }
 
 /// Whether a projection's traced output already has its bias added. PyTorch's `Linear` adds it (Qwen2, where `q_proj` is
@@ -64,13 +80,24 @@ pub(crate) struct Names {
     pub(crate) map: NameMap,
     pub(crate) bias: ProjectionBias,
     pub(crate) norms: Norms,
+    /// What the model has, where it is at hand.
+    pub(crate) wiring: Option<Arc<Wiring>>,
+    /// What other names of the dump say.
+    spoken: Spoken,
 }
 
 impl Names {
     /// Looks through all names of a dump first.
-    pub(crate) fn for_dump<'a>(map: NameMap, bias: ProjectionBias, mut names: impl Iterator<Item = &'a str>) -> Names {
-        let around = names.any(|name| name.contains("pre_feedforward_layernorm"));
-        Names { map, bias, norms: if around { Norms::Around } else { Norms::Before } }
+    pub(crate) fn for_dump<'a>(options: &ReadOptions, names: impl Iterator<Item = &'a str> + Clone) -> Names {
+        let around = names.clone().any(|name| name.contains("pre_feedforward_layernorm"));
+        let norms = if around { Norms::Around } else { Norms::Before };
+        Names { norms, spoken: Spoken::of(names), ..Names::of(options) }
+    }
+
+    /// With what the reader knows.
+    pub(crate) fn of(options: &ReadOptions) -> Names {
+        let ReadOptions { names: map, bias, wiring, .. } = options.clone();
+        Names { map, bias, norms: Norms::Before, wiring, spoken: Spoken::default() }
     }
 
     /// What a name stands for.
@@ -78,26 +105,100 @@ impl Names {
         if let Some(key) = self.map.find(name) {
             return Meaning::Value(key.clone(), order_of(&key.name));
         }
-        if let Some(key) = tables::ours(name) {
+        let wiring = self.wiring.as_deref();
+        let node: Key = name.parse().unwrap_or_else(|never| match never {});
+        let mut spelling = Spelling::of(name);
+        if let (None, Some(layer)) = (spelling.layer, node.layer) {
+            // llama.cpp's names end with their layer: `ssm_in-0` is no module's input.
+            spelling = Spelling { layer: Some(layer), ..Spelling::of(&node.name) };
+        }
+        let alias = wiring.and_then(|wiring| {
+            let (_, module) = spelling.side();
+            let words = |words: &[String]| wiring.alias(&words.join("_"), spelling.layer, self.spoken);
+            let plain = (spelling.side().0 != spelling::Side::Input).then_some(module);
+            words(&spelling.words)
+                .or_else(|| plain.and_then(words))
+                .filter(|_| !(spelling.encodes && wiring.two_stacks))
+        });
+        let own = alias.or_else(|| wiring.and_then(|wiring| wiring.find(name)));
+        let ours = || tables::ours(name).map(|key| Meaning::Value(key.clone(), order_of(&key.name)));
+        if let Some(key) = own {
             return Meaning::Value(key.clone(), order_of(&key.name));
         }
-        self.spelled(&Spelling::of(name))
+        if let Some(meaning) = ours().filter(|_| wiring.is_none()) {
+            return meaning;
+        }
+        if node.name == "norm" && node.layer.is_some() {
+            // llama.cpp's norm before its weight, where others have a module of this name.
+            return Meaning::Internal;
+        }
+        match self.spelled(&spelling) {
+            // Ours in another wiring: the report says that it has no place in this one.
+            Meaning::Unknown => ours().unwrap_or(Meaning::Unknown),
+            found => found,
+        }
+    }
+
+    /// What a module of another program is in this model.
+    fn in_wiring(&self, spelling: &Spelling) -> Option<Meaning> {
+        let wiring = self.wiring.as_deref()?;
+        let (side, module) = spelling.side();
+        let whole = wiring.module(&spelling.words, spelling);
+        let (side, weights) = match side {
+            _ if !whole.is_empty() => (spelling::Side::Unsaid, whole),
+            side => (side, wiring.module(module, spelling)),
+        };
+        if side == spelling::Side::Input {
+            let key = weights.iter().find_map(|weight| wiring.applied_to(weight))?;
+            return Some(Meaning::Value(key, Order::Tokens));
+        }
+        weights.iter().find_map(|weight| {
+            let mut keys = wiring.made_by(weight, self.with_bias(spelling))?;
+            Some(match keys.len() {
+                1 => Meaning::Value(keys.remove(0).0, Order::Tokens),
+                _ => Meaning::Parts(Parts { keys, groups: 1 }),
+            })
+        })
+    }
+
+    /// Whether a module's output has its bias in it. llama.cpp's nodes say it, others where they dump both.
+    fn with_bias(&self, spelling: &Spelling) -> bool {
+        let words = spelling.words.join("_");
+        words != "wqkv" && (!self.spoken.bias_apart || words.ends_with("_b") || words.ends_with("bias"))
+    }
+
+    /// Several values of one product, each of which has a weight of its own in the file.
+    fn fused(&self, spelling: &Spelling) -> Option<Meaning> {
+        let wiring = self.wiring.as_deref()?;
+        let (side, module) = spelling.side();
+        let (parts, groups) = wiring.fused(module, spelling)?;
+        let with_bias = self.with_bias(spelling);
+        let keys: Option<Vec<_>> = parts.iter().map(|weight| wiring.made_by(weight, with_bias)).collect();
+        let keys: Vec<(Key, usize)> = keys?.into_iter().flatten().collect();
+        (side != spelling::Side::Input).then_some(Meaning::Parts(Parts { keys, groups }))
     }
 
     /// What words with the layer already taken out stand for.
     pub(crate) fn spelled(&self, spelling: &Spelling) -> Meaning {
-        if spelling.words.last().is_some_and(|word| matches!(word.as_str(), "weight" | "bias" | "scales" | "qweight")) {
+        let joined = spelling.words.join("_");
+        let parameter = |word: &String| matches!(word.as_str(), "weight" | "bias" | "scales" | "qweight");
+        if spelling.words.last().is_some_and(parameter) && !joined.ends_with("after_bias") {
             return Meaning::Unknown;
         }
-        let joined = spelling.words.join("_");
         if tables::TOKENS.contains(&joined.as_str()) && spelling.layer.is_none() {
             return Meaning::Tokens;
         }
         if let ("hidden_states" | "all_hidden_states", Some(index)) = (joined.as_str(), spelling.layer) {
             return Meaning::HiddenState(index);
         }
-        if tables::INTERNAL.contains(&joined.as_str()) && (spelling.layer.is_some() || joined != "norm") {
+        if tables::INTERNAL.contains(&joined.as_str()) {
             return Meaning::Internal;
+        }
+        if let Some(found) = self.fused(spelling).or_else(|| self.in_wiring(spelling)) {
+            return found;
+        }
+        if spelling.encodes && self.wiring.as_ref().is_some_and(|wiring| wiring.two_stacks) {
+            return Meaning::Unknown;
         }
         if let Some(found) = self.look_up(&joined, spelling, &tables::OUTPUTS) {
             return found;
@@ -132,6 +233,7 @@ impl Names {
             (ProjectionBias::Included, "Kcur.mul_mat") => Key::new("Kcur.add", key.layer),
             _ => key,
         };
+        let key = self.wiring.as_ref().map_or(key.clone(), |wiring| wiring.nearest(key));
         let order = if row.heads_first { Order::Heads } else { order_of(&key.name) };
         Some(Meaning::Value(key, order))
     }
@@ -240,7 +342,7 @@ mod tests {
     #[test]
     fn four_norms() {
         let all = ["model.layers.0.pre_feedforward_layernorm", "model.layers.0.post_attention_layernorm"];
-        let names = Names::for_dump(NameMap::default(), ProjectionBias::Absent, all.into_iter());
+        let names = Names::for_dump(&ReadOptions::default(), all.into_iter());
         let keys = all.map(|name| match names.meaning(name) {
             Meaning::Value(key, _) => key.to_string(),
             other => format!("{other:?}"),

@@ -74,6 +74,10 @@ fn what_is_wrong_is_said() {
         ("Qcur-0_2x3.bin", vec![], "0 bytes are no whole number"),
         ("log.txt", b"ggml_debug: Qcur-0 = (f32) ROPE(a{1}) = {1, 1, 1, 1}\n".to_vec(), "no value"),
         ("prose.txt", b"The model is 3 years old.".to_vec(), "not a dump this program knows"),
+        ("statistics.txt", b"layer 0 q: mean=0.02, rms=0.98\n".to_vec(), "holds only statistics"),
+        ("model.bin", b"GGUF\x03\0\0\0".to_vec(), "a GGUF model, not a dump"),
+        ("model.bin", b"24ka\x01\0\0\0".to_vec(), "a llama2.c checkpoint, not a dump"),
+        ("cut.txt", b"layer 0 q: [0.5, 0.25, \n\n[[[[[[[[[[[0.5".to_vec(), "not a dump this program knows"),
         ("zeros.dat", vec![0; 100], "not a dump this program knows"),
         ("tree.json", b"{\"module_path\": 1".to_vec(), "EOF"),
         ("tree.json", b"{\"module_path\": \"x\"}".to_vec(), "no values among 0 entries"),
@@ -130,6 +134,11 @@ fn mutations_do_not_panic() {
         "eval_callback_new.txt",
         "eval_callback_old.txt",
         "lines.txt",
+        "logs/contradictions.txt",
+        "logs/candle-rope-half-split.txt",
+        "logs/json-lines-cache-slots.txt",
+        "logs/mlx-debug.txt",
+        "logs/rust-layers.txt",
         "debugger/LlamaForCausalLM_debug_tree_FULL_TENSORS.json",
     ];
     let (mut read, mut refused) = (0, 0);

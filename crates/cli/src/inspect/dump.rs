@@ -1,15 +1,15 @@
 //! Other engines' dumps: read by the library, completed by what the user knows of them, and checked to be of this model.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use candor::{
     gguf::Gguf,
     tokenizer::{Encode, Tokenizer},
 };
 use candor_inspect::{
-    NameMap, ProjectionBias, Trace,
+    Graph, NameMap, ProjectionBias, Trace, Wiring,
     doctor::{files_of, sha256},
-    import::{Imported, ReadOptions, import},
+    import::{Imported, ReadOptions, Reading, import},
 };
 
 use super::error;
@@ -23,11 +23,13 @@ use crate::{
 
 /// Names and reasons that are shown of a long list.
 const SHOWN: usize = 5;
+/// Lines of a log that are shown of those that were read, and of those that were not.
+const LINES: usize = 10;
 
 /// A dump that was read.
 pub struct Dump {
     /// What it holds, with what the user knows of it.
-    pub trace: Trace,
+    pub imported: Imported,
     /// Who says which tokens it was made of.
     pub tokens_from: TokensFrom,
 }
@@ -63,7 +65,9 @@ impl<'a> Reader<'a> {
             None => ProjectionBias::Absent,
         };
         let given = given(gguf, args, line)?;
-        Ok(Reader { source, options: ReadOptions { width: args.width, names, bias }, given, args })
+        let wiring = Graph::new(gguf).ok().map(|graph| Arc::new(Wiring::of(&graph)));
+        let options = ReadOptions { width: args.width, names, bias, wiring, tokens: given.clone() };
+        Ok(Reader { source, options, given, args })
     }
 
     /// The tokens that the user names.
@@ -76,19 +80,21 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// If it cannot be read, or says that it is of other tokens or of another file.
     pub fn read(&self, path: &Path) -> Result<Dump, Error> {
-        let Imported { mut trace, unknown, skipped, .. } = import(path, &self.options)?;
-        if !unknown.is_empty() {
-            say!("note: {}: unknown names: {} (--map FILE says what they mean)", path.display(), shortened(&unknown));
+        let mut imported = import(path, &self.options)?;
+        let Imported { trace, unknown, skipped, read, .. } = &mut imported;
+        // A log's lines are listed with the report.
+        if !unknown.is_empty() && read.is_empty() {
+            say!("note: {}: unknown names: {} (--map FILE says what they mean)", path.display(), shortened(unknown));
         }
         if !skipped.is_empty() {
-            say!("note: {}: left out: {}", path.display(), shortened(&skipped));
+            say!("note: {}: left out: {}", path.display(), shortened(skipped));
         }
         let tokens_from = if trace.origin.tokens.is_some() { TokensFrom::Dump } else { TokensFrom::User };
-        self.complete(path, &mut trace)?;
+        self.complete(path, trace)?;
         if !self.args.ignore_hash {
-            self.check_file(path, &trace)?;
+            self.check_file(path, trace)?;
         }
-        Ok(Dump { trace, tokens_from })
+        Ok(Dump { imported, tokens_from })
     }
 
     /// Adds what the user knows.
@@ -138,6 +144,21 @@ fn given(gguf: &Gguf, args: &DumpArgs, line: &Line) -> Result<Option<Vec<u32>>, 
         (Some("ids"), _, Some(ids)) => Some(ids.0.clone()),
         _ => None,
     })
+}
+
+/// Says how the lines of a log were read.
+pub fn say_readings(read: &[Reading], all: bool) {
+    let (taken, left): (Vec<&Reading>, Vec<&Reading>) = read.iter().partition(|reading| reading.is_evidence());
+    for (word, readings) in [("read", taken), ("did not use", left)] {
+        let most = if all { usize::MAX } else { LINES };
+        if !readings.is_empty() {
+            say!("{word} {} {}:", readings.len(), if readings.len() == 1 { "line" } else { "lines" });
+        }
+        readings.iter().take(most).for_each(|reading| say!("  {reading}"));
+        if readings.len() > most {
+            say!("  and {} more (--all lists them)", readings.len() - most);
+        }
+    }
 }
 
 fn shortened(list: &[String]) -> String {

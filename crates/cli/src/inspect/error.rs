@@ -118,6 +118,12 @@ impl Error {
             Error::Import(ImportError::Io { path, source }) if source.kind() == io::ErrorKind::NotFound => {
                 return sibling(path);
             }
+            Error::Import(ImportError::Model { what, .. }) if what.contains("llama2.c") => {
+                "llama.cpp's llama-convert-llama2c-to-ggml makes a GGUF model of it; a dump is what the engine printed or saved"
+            }
+            Error::Import(ImportError::Model { .. }) => {
+                "candor diagnose MODEL.gguf --trace DUMP, where DUMP is what the engine printed or saved"
+            }
             Error::Diagnose(DiagnoseError::NoTokens) | Error::Verify(VerifyError::NoTokens) => {
                 "--ids 1,2,3 or -p PROMPT says so"
             }

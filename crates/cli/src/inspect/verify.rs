@@ -31,7 +31,7 @@ pub fn verify(args: &VerifyArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?;
     let gguf = source.gguf()?;
     let reader = Reader::new(&source, &gguf, &args.dump, line)?;
-    let against = args.against.as_ref().map(|path| reader.read(path)).transpose()?.map(|dump| dump.trace);
+    let against = args.against.as_ref().map(|path| reader.read(path)).transpose()?.map(|dump| dump.imported.trace);
     let files = match &source {
         Source::BuiltIn => Vec::new(),
         Source::File(path) => files_of(path),

@@ -10,6 +10,8 @@ pub(super) const MAX_VALUES: u64 = 1 << 31;
 pub(super) const MAX_DIMS: usize = 8;
 /// Most bytes of a text dump.
 pub(super) const MAX_TEXT: u64 = 1 << 30;
+/// Most bytes of a file that is JSON as a whole.
+pub(super) const MAX_JSON: u64 = 1 << 27;
 /// Most bytes of a safetensors header, as the format itself caps it.
 pub(super) const MAX_SAFETENSORS_HEADER: u64 = 100_000_000;
 /// Most bytes of a NumPy header; real ones have about 120.

@@ -6,10 +6,12 @@ use std::{
     path::Path,
 };
 
-use super::{ImportError, Imported, ReadOptions, Tensor, place, printed::Printed, tensor::Content};
+use super::{
+    ImportError, Imported, ReadOptions, Reading, Tensor, lines::Unsaid, place, printed::Printed, tensor::Content,
+};
 use crate::{
     Evidence, Key, Origin, Trace,
-    names::{Meaning, Names, Order},
+    names::{Meaning, Names, Order, Parts},
 };
 
 /// Everything a reader found.
@@ -23,6 +25,10 @@ pub(super) struct Dump {
     pub(super) known: Vec<(Key, Evidence)>,
     /// Names the reader itself knows that no map knows.
     pub(super) unknown: Vec<String>,
+    /// How the lines of a log were read.
+    pub(super) readings: Vec<Reading>,
+    /// Rows that a log does not say the token of.
+    pub(super) unsaid: Vec<Unsaid>,
 }
 
 /// One named value.
@@ -55,6 +61,8 @@ impl Dump {
         self.items.extend(other.items);
         self.known.extend(other.known);
         self.unknown.extend(other.unknown);
+        self.readings.extend(other.readings);
+        self.unsaid.extend(other.unsaid);
         let (mine, theirs) = (&mut self.origin, other.origin);
         mine.engine = mine.engine.take().or(theirs.engine);
         mine.model = mine.model.take().or(theirs.model);
@@ -66,7 +74,7 @@ impl Dump {
     /// Understands the names and lays out the values.
     pub(super) fn finish(mut self, path: &Path, options: &ReadOptions) -> Result<Imported, ImportError> {
         let names = self.items.iter().map(|(name, _)| name.as_str());
-        let names = Names::for_dump(options.names.clone(), options.bias, names);
+        let names = Names::for_dump(options, names);
         let found = self.items.len() + self.known.len() + self.unknown.len();
         let mut unknown = std::mem::take(&mut self.unknown);
         let mut placed = Vec::new();
@@ -76,7 +84,8 @@ impl Dump {
                 (Meaning::Tokens, Item::Ids(ids)) => {
                     self.origin.tokens.get_or_insert(ids);
                 }
-                (Meaning::Value(key, order), item) => placed.push((name, key, order, item)),
+                (Meaning::Value(key, order), item) => placed.push((name, one(key), order, item)),
+                (Meaning::Parts(parts), item) => placed.push((name, parts, Order::Tokens, item)),
                 (Meaning::HiddenState(index), item) => states.push((index, name, item)),
                 (Meaning::Internal, _) => {}
                 (Meaning::Unknown | Meaning::Tokens, _) => unknown.push(name),
@@ -91,7 +100,7 @@ impl Dump {
                 _ if Some(index) == last => Key::new("result_norm", None),
                 _ => Key::new("l_out", Some(index - 1)),
             };
-            placed.push((name, key, Order::Tokens, item));
+            placed.push((name, one(key), Order::Tokens, item));
         }
         let tokens = self.origin.tokens.as_ref().map(Vec::len).or_else(|| vote(&placed));
         let mut values: BTreeMap<Key, Evidence> = BTreeMap::new();
@@ -104,18 +113,25 @@ impl Dump {
                 Entry::Occupied(place) => skipped.push(format!("{0}: {0} is already there", place.key())),
             }
         }
-        for (name, key, order, item) in placed {
+        for (name, parts, order, item) in placed {
+            let key = &parts.keys[0].0;
             let laid = match item {
-                Item::Tensor(tensor) => place::lay(tensor, &key, order, tokens),
-                Item::Printed(printed) => printed.evidence(&key, order, tokens),
+                Item::Tensor(tensor) => place::lay(tensor, key, order, tokens),
+                Item::Printed(printed) => printed.evidence(key, order, tokens),
                 Item::Ids(_) => Err("integers, expected floats".to_owned()),
             };
-            match laid {
-                // One module's output is the next one's input, and a dump may hold both.
-                Ok(evidence) if values.get(&key) == Some(&evidence) => {}
-                Ok(_) if values.contains_key(&key) => skipped.push(format!("{name}: {key} is already there")),
-                Ok(evidence) => {
-                    values.insert(key, evidence);
+            match laid.and_then(|evidence| place::apart(evidence, &parts)) {
+                Ok(parts) => {
+                    for (key, evidence) in parts {
+                        match values.get(&key) {
+                            // One module's output is the next one's input, and a dump may hold both.
+                            Some(before) if *before == evidence => {}
+                            Some(_) => skipped.push(format!("{name}: {key} is already there")),
+                            None => {
+                                values.insert(key, evidence);
+                            }
+                        }
+                    }
                 }
                 Err(reason) => skipped.push(format!("{name}: {reason}")),
             }
@@ -133,17 +149,22 @@ impl Dump {
             };
             return Err(ImportError::malformed(path, self.format, reason));
         }
-        Ok(Imported { trace: Trace { origin: self.origin, values }, format: self.format, unknown, skipped })
+        let (trace, read) = (Trace { origin: self.origin, values }, self.readings);
+        Ok(Imported { trace, format: self.format, unknown, skipped, read, unsaid: self.unsaid })
     }
 }
 
+fn one(key: Key) -> Parts {
+    Parts { keys: vec![(key, 0)], groups: 1 }
+}
+
 /// The number of tokens most values agree on.
-fn vote(placed: &[(String, Key, Order, Item)]) -> Option<usize> {
+fn vote(placed: &[(String, Parts, Order, Item)]) -> Option<usize> {
     let mut votes: BTreeMap<usize, usize> = BTreeMap::new();
-    for (_, key, order, item) in placed {
+    for (_, parts, order, item) in placed {
         let (Item::Tensor(Tensor { shape, .. }), Order::Tokens) = (item, order) else { continue };
         if let [tokens, _] = place::squeezed(shape)[..]
-            && key.name != "result_output"
+            && parts.keys[0].0.name != "result_output"
         {
             *votes.entry(tokens).or_default() += 1;
         }

@@ -33,6 +33,14 @@ pub enum ImportError {
         /// The file.
         path: PathBuf,
     },
+    /// The file is a model, not what a program computed with one.
+    #[error("{}: {what}, not a dump of what a program computed with it", path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// A value has elements of a type that no activation has.
     #[error("{}: {name} has elements of type {found}, expected f16, bf16, f32 or f64", path.display())]
     Dtype {
@@ -87,6 +95,16 @@ pub enum ImportError {
     /// The dump holds statistics instead of values.
     #[error("{}: holds only statistics, no values; read the _FULL_TENSORS.json written beside it", path.display())]
     Statistics {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The log holds statistics instead of values.
+    #[error(
+        "{}: holds only statistics (mean, minimum, maximum), which most faults leave as they are; print the first ten \
+         numbers of a row instead",
+        path.display()
+    )]
+    StatisticsAlone {
         /// The file.
         path: PathBuf,
     },

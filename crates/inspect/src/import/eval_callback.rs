@@ -17,7 +17,8 @@ mod passes;
 
 use std::{fs, path::Path};
 
-use super::{ImportError, caps, dump::Dump, printed::Printed};
+use super::{ImportError, ReadOptions, caps, dump::Dump, printed::Printed};
+use crate::names::Names;
 
 const FORMAT: &str = "llama.cpp eval-callback";
 /// What opens a header, new and old.
@@ -43,7 +44,7 @@ struct Node {
 }
 
 /// Reads a log.
-pub(super) fn read(path: &Path) -> Result<Dump, ImportError> {
+pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dump, ImportError> {
     let text = read_text(path)?;
     let nodes = nodes(&text);
     if nodes.is_empty() {
@@ -51,7 +52,7 @@ pub(super) fn read(path: &Path) -> Result<Dump, ImportError> {
     }
     let mut dump = Dump::of(FORMAT);
     dump.origin.engine = Some("llama.cpp".to_owned());
-    passes::assemble(&nodes, &mut dump);
+    passes::assemble(&nodes, &Names::of(options), &mut dump);
     Ok(dump)
 }
 

@@ -1,60 +1,46 @@
-//! Printed values as people paste them into issues: a name, perhaps a layer and a token, and the first few numbers.
+//! Printed values as people paste them into issues: a name, perhaps a layer and a token, and the first few numbers, with
+//! anything else around them.
 //!
 //! ```text
 //! Qcur-0: [0.1234, 0.2345, -0.3456]
-//! layer 0 q first 4: 0.123 -0.4 0.5 0.25
+//! Layer 21: [0.581, 1.059, -1.031]
 //! [DEBUG] Layer 3 attn_norm: first 3 = [0.1, 0.2, 0.3], mean=0.02, rms=0.98
+//! #1: token=485 ("av") logit=8.5582
 //! ```
-//! Statistics are left alone: they are no evidence. A line such as `Token ids: [1, 15043]` says what went in.
+//! Nothing is guessed: what a line has been read as, and why others were not, is listed by line. Statistics are left
+//! alone, they are no evidence. A line such as `Token ids: [1, 15043]` says what went in.
 
-use std::{collections::BTreeMap, path::Path};
+mod gather;
+mod ids;
+mod label;
+mod pieces;
+mod records;
+
+use std::path::Path;
 
 use super::{
     ImportError, ReadOptions,
     dump::{Dump, Item},
     eval_callback::read_text,
+    place,
     printed::{Cell, Printed, RowSaid},
     raw::logits_text,
+    reading::{Made, Reading},
 };
 use crate::{
-    Evidence, Key, Known,
-    names::{Meaning, Names, Order, Spelling},
+    Key,
+    names::{Names, Order, Parts, Wiring},
 };
+pub(crate) use gather::Unsaid;
+use gather::{Gather, Token};
+use ids::ById;
+use label::{Label, Row};
+use pieces::{Piece, arrays, pieces};
+use records::Record;
 
 const FORMAT: &str = "log";
-/// Lines joined while a bracket is open.
-const MAX_JOINED: usize = 256;
-/// Words that may stand around a name and say nothing of which value it is.
-const NOISE: [&str; 26] = [
-    "debug",
-    "info",
-    "trace",
-    "log",
-    "dump",
-    "value",
-    "values",
-    "vals",
-    "elements",
-    "elems",
-    "dims",
-    "few",
-    "sample",
-    "slice",
-    "shape",
-    "at",
-    "for",
-    "of",
-    "the",
-    "in",
-    "is",
-    "tensor",
-    "vector",
-    "activation",
-    "activations",
-    "f32",
-];
-/// Words of a line before its numbers; longer lines are prose.
-const MAX_WORDS: usize = 12;
+/// Lines of which it is said how they were read.
+const MAX_READINGS: usize = 1 << 16;
 
 /// Reads a log.
 pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dump, ImportError> {
@@ -65,118 +51,410 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dump, ImportErr
         dump.items.push(("logits".to_owned(), Item::Printed(printed)));
         return Ok(dump);
     }
-    let names = Names { map: options.names.clone(), bias: options.bias, ..Names::default() };
-    let mut values: BTreeMap<Key, Evidence> = BTreeMap::new();
-    for line in joined(&text) {
-        dump.origin.tokens = dump.origin.tokens.take().or_else(|| prompt_ids(&line));
-        let Some(found) = parse(&line) else { continue };
-        match found.meaning(&names) {
-            Some((key, order)) => {
-                if let Ok(evidence) = found.printed.evidence(&key, order, None) {
-                    merge(&mut values, key, evidence);
-                }
+    let mut log = Log::new(options);
+    match records::of_file(&text) {
+        Some(records) => records.into_iter().for_each(|record| log.record(1, "", record)),
+        None => {
+            log.layers_count_from = first_layer(&text);
+            for piece in pieces(&text) {
+                log.piece(&piece);
             }
-            None => dump.unknown.push(found.label),
         }
     }
-    if values.is_empty() && dump.unknown.is_empty() {
-        return Err(ImportError::Unrecognized { path: path.to_owned() });
+    log.place(&mut dump);
+    if dump.known.is_empty() && dump.unknown.is_empty() && dump.readings.iter().all(|line| !line.is_evidence()) {
+        return Err(match dump.readings.iter().any(|line| matches!(line.made, Made::Statistics { .. })) {
+            true => ImportError::StatisticsAlone { path: path.to_owned() },
+            false => ImportError::Unrecognized { path: path.to_owned() },
+        });
     }
-    dump.known.extend(values);
     Ok(dump)
 }
 
-/// The ids of a line such as `Token ids: [1, 15043]`; not those of tokens that came out.
-fn prompt_ids(line: &str) -> Option<Vec<u32>> {
-    const SAYS: [&str; 6] = ["ids", "tokens", "input_ids", "token_ids", "prompt_ids", "prompt_tokens"];
-    const OTHER: [&str; 8] = ["generated", "output", "sampled", "next", "top", "candidates", "stop", "special"];
-    let (label, rest) = line.rsplit_once('[')?;
-    let (list, _) = rest.split_once(']')?;
-    let label = label.to_lowercase();
-    let words = || label.split(|c: char| !c.is_alphanumeric() && c != '_');
-    if !words().any(|word| SAYS.contains(&word)) || words().any(|word| OTHER.contains(&word)) {
-        return None;
-    }
-    let ids = list.split([',', ' ']).filter(|word| !word.is_empty()).map(|word| word.parse().ok());
-    ids.collect::<Option<Vec<u32>>>().filter(|ids| !ids.is_empty())
+/// Numbers of a log that have a name.
+struct Found {
+    line: usize,
+    text: String,
+    parts: Parts,
+    order: Order,
+    row: Row,
+    printed: Printed,
+    note: Option<String>,
 }
 
-/// Lines, those inside of an open bracket put into one.
-fn joined(text: &str) -> Vec<String> {
-    let mut all = Vec::new();
-    let mut open: Option<(String, usize)> = None;
-    for line in text.lines() {
-        let (line, count) = match open.take() {
-            Some((before, count)) => (format!("{before} {}", line.trim()), count + 1),
-            None => (line.trim_end().to_owned(), 1),
-        };
-        let depth = line.matches('[').count() as i64 - line.matches(']').count() as i64;
-        // A name and a colon alone announce numbers on the next line.
-        let announces = line.trim_end().ends_with([':', '=']) && count == 1;
-        if (depth > 0 || announces) && count < MAX_JOINED {
-            open = Some((line, count));
-        } else {
-            all.push(line);
+/// A log while it is read.
+struct Log<'a> {
+    options: &'a ReadOptions,
+    names: Names,
+    tokens: Option<Vec<u32>>,
+    found: Vec<Found>,
+    readings: Vec<Reading>,
+    unknown: Vec<String>,
+    /// What a heading says of the lines below it, and its line.
+    layer: Option<(usize, usize)>,
+    row: Option<(usize, usize)>,
+    name: Option<(Label, usize)>,
+    /// The number of the first layer, where lines say `layer 1/22`; `None` where it can be either.
+    layers_count_from: Option<usize>,
+}
+
+impl<'a> Log<'a> {
+    fn new(options: &'a ReadOptions) -> Log<'a> {
+        Log {
+            options,
+            names: Names::of(options),
+            tokens: None,
+            found: Vec::new(),
+            readings: Vec::new(),
+            unknown: Vec::new(),
+            layer: None,
+            row: None,
+            name: None,
+            layers_count_from: None,
         }
     }
-    all.extend(open.map(|(line, _)| line));
-    all
-}
 
-/// A line with values in it.
-struct Found {
-    /// The text before the numbers.
-    label: String,
-    words: Vec<String>,
-    printed: Printed,
-}
+    fn wiring(&self) -> Option<&Wiring> {
+        self.options.wiring.as_deref()
+    }
 
-fn parse(line: &str) -> Option<Found> {
-    let (label, printed) = bracketed(line).or_else(|| listed(line))?;
-    let mut printed = printed;
-    // One number is a statistic, and integers alone are ids, shapes or times.
-    if printed.cells.len() < 2 || printed.cells.iter().all(|cell| cell.half_unit >= 0.5 && cell.value.is_finite()) {
-        return None;
+    fn note(&mut self, line: usize, text: &str, made: Made) {
+        if self.readings.len() < MAX_READINGS {
+            self.readings.push(Reading::new(line, text, made));
+        }
     }
-    let words: Vec<String> = label
-        .split(|c: char| c.is_whitespace() || matches!(c, '=' | ':' | ',' | '(' | ')' | '"' | '\'' | '|' | '*' | '`'))
-        .map(|word| word.trim_matches(|c: char| matches!(c, '[' | ']' | '.' | '#' | '>' | '-')).to_owned())
-        .filter(|word| !word.is_empty())
-        .collect();
-    if words.is_empty() || words.len() > MAX_WORDS {
-        return None;
-    }
-    let (words, row, tail) = notes(&words);
-    printed.row = row;
-    if tail {
-        from_the_end(&mut printed);
-    }
-    Some(Found { label: label.trim().trim_end_matches([':', '=']).trim().to_owned(), words, printed })
-}
 
-/// `label [1.0, 2.0, ...]`: the last brackets on the line that hold numbers.
-fn bracketed(line: &str) -> Option<(&str, Printed)> {
-    let starts: Vec<usize> = line.match_indices('[').map(|(at, _)| at).collect();
-    starts.into_iter().find_map(|start| {
-        let mut depth = 0_usize;
-        let end = line[start..].char_indices().find_map(|(at, c)| {
-            depth = if c == '[' {
-                depth + 1
-            } else if c == ']' {
-                depth.saturating_sub(1)
-            } else {
-                depth
+    fn unread(&mut self, line: usize, text: &str, reason: &str) {
+        self.note(line, text, Made::Unread { reason: reason.to_owned() });
+    }
+
+    fn piece(&mut self, piece: &Piece) {
+        let Piece { line, text, shape } = piece;
+        if let Some(ids) = ids::prompt(text) {
+            self.tokens(*line, text, ids);
+            return;
+        }
+        let records = records::of_line(text);
+        if !records.is_empty() {
+            records.into_iter().for_each(|record| self.record(*line, text, record));
+            return;
+        }
+        match ids::logits(text) {
+            Some((at, ById::Logits(cells))) => return self.logits(*line, text, at, cells),
+            Some((_, ById::Probabilities)) => {
+                return self.unread(*line, text, "these may be probabilities, logits would tell more");
+            }
+            None => {}
+        }
+        let mut arrays = arrays(text);
+        if arrays.is_empty() {
+            arrays.extend(listed(text));
+        }
+        let mut any = false;
+        let mut before = "";
+        for (index, (own, mut printed)) in arrays.into_iter().enumerate() {
+            if printed.cells.iter().all(|cell| cell.half_unit >= 0.5 && cell.value.is_finite()) {
+                // Integers alone are ids, shapes or times.
+                continue;
+            }
+            any = true;
+            if index == 0 {
+                before = own;
+            }
+            let label = if index == 0 { Label::of(own) } else { beside(before, own) };
+            let Some(label) = label else {
+                self.unread(*line, text, "too many words in front of its numbers");
+                continue;
             };
-            (c == ']' && depth == 0).then_some(start + at + 1)
-        })?;
-        let printed = Printed::parse(&line[start..end])?;
-        (printed.cells.len() > 1).then(|| (line[..start].trim_end().trim_end_matches("tensor("), printed))
-    })
+            printed.shape = shape.clone().filter(|shape| fits(shape, &printed));
+            self.numbers(*line, text, own, label, printed);
+        }
+        if !any {
+            self.heading(*line, text);
+        }
+    }
+
+    /// A line without numbers: what stands below it may be of the layer, the token or the value that it names.
+    fn heading(&mut self, line: usize, text: &str) {
+        if statistics(text).is_some() {
+            return self.statistics(line, text);
+        }
+        let Some(label) = Label::of(text) else { return };
+        if label.is_place() {
+            if let Some(layer) = self.layer_of(&label) {
+                (self.layer, self.name) = (Some((layer, line)), None);
+            }
+            if let Row::At(row) = label.row {
+                self.row = Some((row, line));
+            }
+        } else if text.trim_end().ends_with([':', '=']) || (label.layer.is_some() && label.row != Row::Unsaid) {
+            let named = label.meaning(&self.names, self.layer.map(|(layer, _)| layer)).is_some();
+            self.name = named.then_some((label, line));
+        }
+    }
+
+    fn statistics(&mut self, line: usize, text: &str) {
+        let label = Label::of(statistics(text).unwrap_or_default());
+        let key = label.and_then(|label| Some(label.meaning(&self.names, None)?.0.keys.remove(0).0));
+        self.note(line, text, Made::Statistics { key });
+    }
+
+    /// The layer that a label says, counted from 0.
+    fn layer_of(&self, label: &Label) -> Option<usize> {
+        match label.of_layers {
+            Some(_) => label.layer?.checked_sub(self.layers_count_from?),
+            None => label.layer,
+        }
+    }
+
+    fn tokens(&mut self, line: usize, text: &str, ids: Vec<u32>) {
+        match self.wiring().map(|wiring| wiring.vocab) {
+            Some(vocab) if ids.iter().any(|&id| id as usize >= vocab) => {
+                let reason = format!("an id is beyond the vocabulary of {vocab}");
+                self.unread(line, text, &reason);
+            }
+            _ if self.tokens.as_ref().is_some_and(|before| *before != ids) => {
+                self.unread(line, text, "other ids than an earlier line has, which stand");
+            }
+            _ => {
+                self.note(line, text, Made::Tokens { numbers: ids.len() });
+                self.tokens = Some(ids);
+            }
+        }
+    }
+
+    fn record(&mut self, line: usize, text: &str, record: Record) {
+        match record {
+            Record::Tokens(ids) => self.tokens(line, text, ids),
+            Record::Numbers(name, named) => match named.label(&name) {
+                Some(label) => {
+                    self.numbers(line, if text.is_empty() { &name } else { text }, &name, label, named.printed)
+                }
+                None => self.unread(line, &name, "its name is prose"),
+            },
+        }
+    }
+
+    fn logits(&mut self, line: usize, text: &str, at: usize, cells: Vec<Cell>) {
+        // What stands in front of the ids may say the token.
+        let row = Label::of(text.get(..at).unwrap_or_default()).map_or(Row::Unsaid, |label| label.row);
+        let row = if matches!(row, Row::Token(_) | Row::Id(_)) { Row::Unsaid } else { row };
+        let parts = Parts { keys: vec![(Key::new("result_output", None), 0)], groups: 1 };
+        let printed = Printed::new(cells);
+        let text = text.to_owned();
+        self.found.push(Found { line, text, parts, order: Order::Tokens, row, printed, note: None });
+    }
+
+    /// Numbers with the words before them.
+    fn numbers(&mut self, line: usize, text: &str, own: &str, mut label: Label, mut printed: Printed) {
+        if label.is_statistic() {
+            return self.statistics(line, text);
+        }
+        let mut notes = Vec::new();
+        if label.of_layers.is_some() {
+            let Some(layer) = self.layer_of(&label) else {
+                return self.unread(line, text, "whether layers are counted from 0 or from 1 is not said");
+            };
+            label.layer = Some(layer);
+        }
+        if let Some((heading, from)) =
+            self.name.clone().filter(|_| label.words.iter().all(|word| label::is_noise(word)) && label.layer.is_none())
+        {
+            label = label.named(heading);
+            notes.push(format!("its name is from line {from}"));
+        } else {
+            self.name = None;
+        }
+        let within = self.layer.filter(|_| label.layer.is_none());
+        let meaning = label.meaning(&self.names, within.map(|(layer, _)| layer));
+        let Some((parts, order)) = meaning else {
+            let name = own.trim().trim_end_matches([':', '=', '>', '-']).trim().to_owned();
+            if label.words.iter().all(|word| label::is_noise(word)) {
+                return self.unread(line, text, "no name of a value");
+            }
+            self.unread(line, text, "no known name");
+            self.unknown.push(name);
+            return;
+        };
+        let in_layer = parts.keys[0].0.layer;
+        if label.layer.is_some() {
+            self.layer = None;
+        } else if let Some((layer, from)) = within.filter(|(layer, _)| in_layer == Some(*layer)) {
+            notes.push(format!("layer {layer} is from line {from}"));
+        }
+        if let Some((row, from)) = self.row.filter(|_| label.row == Row::Unsaid) {
+            label.row = Row::At(row);
+            notes.push(format!("token {row} is from line {from}"));
+        }
+        let layers = self.wiring().and_then(Wiring::layers);
+        if let (Some(layer), Some(layers)) = (in_layer, layers)
+            && layer >= layers
+        {
+            let reason = format!("the model has no layer {layer}, its layers are 0 to {}", layers.saturating_sub(1));
+            return self.unread(line, text, &reason);
+        }
+        let head = match label.head {
+            None => Some(0),
+            Some(head) => self.wiring().and_then(|wiring| wiring.head(&parts.keys[0].0)).map(|width| head * width),
+        };
+        let Some(head) = head.and_then(|head| i64::try_from(head).ok()) else {
+            return self.unread(line, text, "how wide a head of it is, is not known");
+        };
+        label.shift(&mut printed, head);
+        let note = (!notes.is_empty()).then(|| notes.join(", "));
+        self.found.push(Found { line, text: text.to_owned(), parts, order, row: label.row, printed, note });
+    }
+
+    /// Puts the numbers where they belong, once all tokens are known.
+    fn place(mut self, dump: &mut Dump) {
+        // The user may know the prompt alone, and the log what was decoded after it.
+        let own = self.tokens.clone();
+        let longer = own.filter(|own| self.options.tokens.as_ref().is_none_or(|given| own.starts_with(given)));
+        let tokens = longer.or_else(|| self.options.tokens.clone());
+        let rows = Rows::of(&self.found, tokens.as_deref());
+        let mut gather = Gather::default();
+        for mut found in std::mem::take(&mut self.found) {
+            let Found { line, ref text, .. } = found;
+            let text = text.clone();
+            let (token, note) = match rows.token(found.row) {
+                Ok(token) => token,
+                Err(reason) => {
+                    self.unread(line, &text, &reason);
+                    continue;
+                }
+            };
+            found.printed.row = match found.row {
+                Row::Unsaid => RowSaid::Nothing,
+                Row::Last => RowSaid::Last,
+                _ => RowSaid::Token(0),
+            };
+            let count = found.printed.cells.len();
+            let (key, order) = (found.parts.keys[0].0.clone(), found.order);
+            let deep = found.printed.rows() > 1 || found.printed.shape.is_some();
+            let laid = found.printed.evidence(&key, order, tokens.as_ref().map(Vec::len));
+            let parts = laid.and_then(|evidence| place::apart(evidence, &found.parts));
+            let made = parts.map_err(|reason| Made::Unread { reason }).and_then(|parts| {
+                for (key, evidence) in &parts {
+                    let at = |row: i64| match (&evidence.rows, token) {
+                        _ if !deep => token,
+                        (Some(list), _) => usize::try_from(row)
+                            .ok()
+                            .and_then(|row| list.get(row))
+                            .map_or(token, |&row| Token::At(row as i64)),
+                        (None, _) => Token::At(row),
+                    };
+                    let added = gather.add(key, evidence, line, at, self.options.wiring.as_deref());
+                    added.map_err(|reason| Made::Contradiction { key: key.clone(), reason })?;
+                }
+                Ok(parts)
+            });
+            let made = made.map_or_else(
+                |made| made,
+                |parts| {
+                    let notes = [found.note, note].into_iter().flatten().collect::<Vec<_>>().join(", ");
+                    let rows = said(&parts[0].1, deep, token, tokens.as_ref().map(Vec::len));
+                    let note = (!notes.is_empty()).then_some(notes);
+                    Made::Value { key: parts[0].0.clone(), rows, numbers: count, note }
+                },
+            );
+            self.note(line, &text, made);
+        }
+        self.readings.sort_by_key(|reading| reading.line);
+        let (known, unsaid) = gather.finish();
+        dump.known.extend(known);
+        // With one token alone there is nothing to be said.
+        dump.unsaid.extend(unsaid.into_iter().filter(|_| tokens.as_ref().is_none_or(|tokens| tokens.len() > 1)));
+        dump.origin.tokens = self.tokens;
+        dump.unknown = self.unknown;
+        dump.readings = self.readings;
+    }
 }
 
-/// `label: 0.1 0.2 0.3`: numbers after the last colon or equals sign that has some.
+/// The rows of numbers in words.
+fn said(evidence: &crate::Evidence, deep: bool, token: Token, tokens: Option<usize>) -> String {
+    match (deep, token, &evidence.rows) {
+        (true, _, Some(rows)) if rows.len() > 1 => format!("rows {} to {}", rows[0], rows[rows.len() - 1]),
+        (true, _, Some(rows)) if rows.len() == 1 => format!("row {}", rows[0]),
+        (true, ..) => "rows from both ends".to_owned(),
+        (_, Token::At(row), _) if row < 0 => "the last row".to_owned(),
+        (_, Token::At(row), _) => format!("row {row}"),
+        (_, Token::Unsaid, _) if tokens == Some(1) => "row 0".to_owned(),
+        (_, Token::Unsaid, _) => "a row that is not said".to_owned(),
+    }
+}
+
+/// How the tokens that lines name are counted.
+struct Rows<'a> {
+    tokens: Option<&'a [u32]>,
+    /// What `token 3` is; `None` where that cannot be known.
+    counted: Option<Counted>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    /// The fourth token.
+    Index,
+    /// The token with the id 3.
+    Id,
+}
+
+impl<'a> Rows<'a> {
+    /// Decides for all lines in one whether they count tokens or name them.
+    fn of(found: &[Found], tokens: Option<&'a [u32]>) -> Rows<'a> {
+        let named: std::collections::BTreeSet<usize> = found
+            .iter()
+            .filter_map(|found| if let Row::Token(token) = found.row { Some(token) } else { None })
+            .collect();
+        let Some(ids) = tokens else { return Rows { tokens, counted: Some(Counted::Index) } };
+        let index = named.iter().all(|&token| token < ids.len());
+        let id = named.iter().all(|&token| ids.iter().any(|&id| id as usize == token));
+        let same = named.iter().all(|&token| ids.get(token).is_some_and(|&id| id as usize == token));
+        // A count from 0 on, of at least two.
+        let run = named.len() > 1 && named.iter().enumerate().all(|(index, &token)| index == token);
+        let counted = match (index, id) {
+            (true, false) => Some(Counted::Index),
+            (false, true) => Some(Counted::Id),
+            (true, true) if same || run => Some(Counted::Index),
+            _ => None,
+        };
+        Rows { tokens, counted }
+    }
+
+    /// The token of a row, and what was concluded.
+    fn token(&self, row: Row) -> Result<(Token, Option<String>), String> {
+        let place = |id: usize| {
+            let ids = self.tokens.ok_or("which tokens went in is not known")?;
+            let mut places = ids.iter().enumerate().filter(|(_, token)| **token as usize == id);
+            let (place, _) = places.next().ok_or_else(|| format!("no token has the id {id}"))?;
+            Ok::<_, String>((Token::At(place as i64), Some(format!("the token with the id {id}"))))
+        };
+        let known = self.tokens.map(<[u32]>::len);
+        let within = |token: usize| match known {
+            Some(count) if token >= count => Err(format!("it is of token {token}, there are {count}")),
+            _ => Ok(Token::At(token as i64)),
+        };
+        match (row, self.counted) {
+            (Row::Unsaid, _) if known == Some(1) => Ok((Token::At(0), None)),
+            (Row::Unsaid, _) => Ok((Token::Unsaid, None)),
+            (Row::Last, _) => Ok((Token::At(-1), None)),
+            (Row::At(token), _) => Ok((within(token)?, None)),
+            (Row::Id(id), _) => place(id),
+            (Row::Token(token), Some(Counted::Index)) => {
+                let by_count = self.tokens.is_some_and(|ids| ids.get(token).is_none_or(|&id| id as usize != token));
+                Ok((within(token)?, by_count.then(|| format!("token {token} is counted, no id"))))
+            }
+            (Row::Token(id), Some(Counted::Id)) => place(id),
+            (Row::Token(token), None) => {
+                Err(format!("token {token} can be counted and can be an id: say pos {token} or token id {token}"))
+            }
+        }
+    }
+}
+
+/// `label: 0.1 0.2 0.3`: numbers after the first colon, equals sign or arrow that has some.
 fn listed(line: &str) -> Option<(&str, Printed)> {
-    line.match_indices([':', '=']).find_map(|(at, mark)| {
+    let marks = line.match_indices([':', '=']).chain(line.match_indices("->"));
+    marks.into_iter().find_map(|(at, mark)| {
         let cells: Vec<Cell> = line[at + mark.len()..]
             .trim_start_matches('>')
             .split(|c: char| c.is_whitespace() || c == ',')
@@ -188,189 +466,123 @@ fn listed(line: &str) -> Option<(&str, Printed)> {
     })
 }
 
-/// Takes out of the words what is not the name: `first 5`, `values`, `pos 3`, `last token`. Says which token the row
-/// is, and whether the numbers are the row's end.
-fn notes(words: &[String]) -> (Vec<String>, RowSaid, bool) {
-    let (mut kept, mut row, mut tail) = (Vec::new(), RowSaid::Nothing, false);
-    let mut index = 0;
-    while let Some(word) = words.get(index) {
-        let lower = word.to_ascii_lowercase();
-        let next = words.get(index + 1).map(|next| next.to_ascii_lowercase());
-        let number = next.as_deref().and_then(|next| next.parse::<usize>().ok());
-        let (own, digits) = lower.split_at(lower.find(|c: char| c.is_ascii_digit()).unwrap_or(lower.len()));
-        index += 1;
-        match (lower.as_str(), number) {
-            ("first" | "top", _) => index += usize::from(number.is_some()),
-            ("last", Some(_)) => (tail, index) = (true, index + 1),
-            ("last", None) if matches!(next.as_deref(), Some("token" | "tok" | "pos" | "position" | "row")) => {
-                (row, index) = (RowSaid::Last, index + 1);
-            }
-            ("last", None) if !matches!(next.as_deref(), Some("layer" | "values")) => row = RowSaid::Last,
-            ("pos" | "position" | "token" | "tok" | "row" | "t", Some(token)) => {
-                (row, index) = (RowSaid::Token(token), index + 1);
-            }
-            _ if NOISE.contains(&lower.as_str()) => {}
-            _ if matches!(own, "pos" | "token" | "tok" | "row") && digits.parse::<usize>().is_ok() => {
-                row = RowSaid::Token(digits.parse().unwrap_or(0));
-            }
-            _ => kept.push(word.clone()),
+/// The label of a further array on a line: its own words in the place of the last word of the first.
+fn beside(first: &str, own: &str) -> Option<Label> {
+    let first = first.trim_end().trim_end_matches(['=', ':', ' ']);
+    let place = first.rfind(char::is_whitespace).map_or("", |at| &first[..at]);
+    Label::of(&format!("{place} {own}"))
+}
+
+/// The words before a line's first statistic, if it has some.
+fn statistics(text: &str) -> Option<&str> {
+    let marks = |c: char| c.is_whitespace() || "=:,()[]|/".contains(c);
+    let mut said = None;
+    let mut start = 0;
+    for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
+        if !marks(c) {
+            continue;
         }
+        let word = text[start..at].to_ascii_lowercase();
+        if label::STATISTICS.contains(&word.as_str()) {
+            said = said.or(Some(start));
+        } else if said.is_some() && word.contains('.') && word.parse::<f64>().is_ok() {
+            return said.map(|said| &text[..said]);
+        }
+        start = at + c.len_utf8();
     }
-    (kept, row, tail)
+    None
 }
 
-fn from_the_end(printed: &mut Printed) {
-    let count = printed.cells.len() as i64;
-    for cell in printed.cells.iter_mut().filter(|cell| cell.at.len() == 1) {
-        cell.at[0] -= count;
-    }
+/// Whether a shape can be that of printed numbers.
+fn fits(shape: &[usize], printed: &Printed) -> bool {
+    printed.cells.iter().all(|cell| super::printed::position(&cell.at, shape).is_some())
 }
 
-impl Found {
-    /// The longest run of words that a map knows, where all that stands around it is the layer and noise: a line about
-    /// the gate of an expert is not one about the gate.
-    fn meaning(&self, names: &Names) -> Option<(Key, Order)> {
-        let layer = Spelling::of(&self.words.join(" ")).layer;
-        let count = self.words.len();
-        let mut runs =
-            (1..=count).rev().flat_map(|length| (0..=count - length).map(move |start| start..start + length));
-        runs.find_map(|run| {
-            let around = [&self.words[..run.start], &self.words[run.end..]].concat().join(" ");
-            let quiet = Spelling::of(&around).words.iter().all(|word| word == "layer" || is_noise(word));
-            let text = self.words[run].join(" ");
-            let mut spelling = Spelling::of(&text);
-            // A layer alone is the rest of a name; as a module's path it is the layer's output.
-            if !quiet || (spelling.words == ["layer"] && !text.contains("layers.")) {
-                return None;
-            }
-            let known = value(names.meaning(&text)).filter(|(key, _)| key.layer.is_some() || layer.is_none());
-            spelling.layer = spelling.layer.or(layer);
-            known.or_else(|| value(names.spelled(&spelling)))
-        })
-    }
-}
-
-fn is_noise(word: &str) -> bool {
-    NOISE.contains(&word) || !word.chars().any(char::is_alphabetic)
-}
-
-fn value(meaning: Meaning) -> Option<(Key, Order)> {
-    match meaning {
-        Meaning::Value(key, order) => Some((key, order)),
+/// The number of the first layer, where lines say `layer 1/22`.
+fn first_layer(text: &str) -> Option<usize> {
+    let lower = text.to_ascii_lowercase();
+    let mut places = lower.match_indices("layer ").filter_map(|(at, word)| {
+        let said = lower[at + word.len()..].split(|c: char| !c.is_ascii_digit() && c != '/').next()?;
+        let (layer, of) = said.split_once('/')?;
+        Some((layer.parse::<usize>().ok()?, of.parse::<usize>().ok()?))
+    });
+    places.find_map(|(layer, of)| match layer {
+        0 => Some(0),
+        _ if layer == of => Some(1),
         _ => None,
-    }
-}
-
-/// Adds another line's row to a value.
-fn merge(values: &mut BTreeMap<Key, Evidence>, key: Key, evidence: Evidence) {
-    let Some(before) = values.get_mut(&key) else {
-        values.insert(key, evidence);
-        return;
-    };
-    let (Some(rows), Some(more), Known::Some(known), Known::Some(cells)) =
-        (&mut before.rows, &evidence.rows, &mut before.known, &evidence.known)
-    else {
-        return;
-    };
-    // The same row again is a later pass, or the same line printed twice: the first one stands.
-    if more.iter().any(|row| rows.contains(row)) {
-        return;
-    }
-    let offset = rows.len() as i64;
-    known.extend(cells.iter().map(|&(row, column, value)| (row + offset, column, value)));
-    rows.extend(more);
-    before.precision = before.precision.max(evidence.precision);
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(text: &str, tokens: Option<&[u32]>) -> (Vec<String>, Dump) {
+        let options = ReadOptions { tokens: tokens.map(<[u32]>::to_vec), ..ReadOptions::default() };
+        let mut log = Log::new(&options);
+        log.layers_count_from = first_layer(text);
+        pieces(text).iter().for_each(|piece| log.piece(piece));
+        let mut dump = Dump::of(FORMAT);
+        log.place(&mut dump);
+        (dump.readings.iter().map(ToString::to_string).collect(), dump)
+    }
+
     #[test]
-    fn lines_read() {
-        for (line, name, rows, cells, precision) in [
-            ("Qcur-0: [0.1, 0.25, ...]", "Qcur-0", Some(vec![0]), vec![(0, 0, 0.1), (0, 1, 0.25)], 0.05),
-            (
-                "layer 0 q first 2: 0.123 -0.400",
-                "Qcur.mul_mat-0",
-                Some(vec![0]),
-                vec![(0, 0, 0.123), (0, 1, -0.4)],
-                5e-4,
-            ),
-            (
-                "[DEBUG] Layer 3 attn_norm: first 2 = [0.10, 0.20], mean=0.02, rms=0.98",
-                "attn_norm-3",
-                Some(vec![0]),
-                vec![(0, 0, 0.1), (0, 1, 0.2)],
-                0.005,
-            ),
-            ("L2 K after RoPE pos 3: [1.5, 2.5]", "Kcur-2", Some(vec![3]), vec![(0, 0, 1.5), (0, 1, 2.5)], 0.05),
-            ("logits (last token) = [1.5, 2.5]", "result_output", None, vec![(-1, 0, 1.5), (-1, 1, 2.5)], 0.05),
-            (
-                "layer 1 ffn_out last 2 values: 1.5 2.5",
-                "ffn_out-1",
-                Some(vec![0]),
-                vec![(0, -2, 1.5), (0, -1, 2.5)],
-                0.05,
-            ),
-            (
-                "model.layers.0.self_attn.q_proj: tensor([ 1.5000e-02, -2.0000e-01])",
-                "Qcur.mul_mat-0",
-                Some(vec![0]),
-                vec![(0, 0, 0.015), (0, 1, -0.2)],
-                5e-6,
-            ),
-            (
-                "blk.0 attn_norm token 2 => 0.5, 0.25",
-                "attn_norm-0",
-                Some(vec![2]),
-                vec![(0, 0, 0.5), (0, 1, 0.25)],
-                0.05,
-            ),
+    fn every_line_says_how_it_was_read() {
+        let ids = &[1_u32, 15043, 3186][..];
+        for (text, expected) in [
+            ("Layer 21: [0.581, 1.059, -1.031]", "line 1: l_out-21, a row that is not said (3 numbers)"),
+            ("Layer 3/4: [0.5, 0.25]", "not read, whether layers are counted from 0 or from 1 is not said"),
+            ("layer 2 attn_norm pos 2: 0.5 0.25", "line 1: attn_norm-2, row 2 (2 numbers)"),
+            ("Token 15043 embedding: [0.5, 0.25]", "inp_embd, row 1 (2 numbers): the token with the id 15043"),
+            ("Token 2 embedding: [0.5, 0.25]", "inp_embd, row 2 (2 numbers): token 2 is counted, no id"),
+            ("Token 1 embedding: [0.5, 0.25]", "token 1 can be counted and can be an id"),
+            ("Token 9 embedding: [0.5, 0.25]", "not read, token 9 can be counted"),
+            ("layer 0 q pos 7: [0.5, 0.25]", "not read, it is of token 7, there are 3"),
+            ("#1: token=485 (\"av\") logit=8.5582", "result_output, a row that is not said (1 numbers)"),
+            ("Layer 3: mean=0.02, rms=0.98, range=[-1.5, 2.5]", "line 1: statistics of l_out-3"),
+            ("Layer 3: mean=0.02, rms=0.98", "line 1: statistics of l_out-3"),
+            ("mystery: [0.5, 0.25]", "line 1: not read, no known name: mystery: [0.5, 0.25]"),
+            ("logits (last token) = [1.5, 2.5]", "line 1: result_output, the last row (2 numbers)"),
+            ("layer 0 q=[0.5, 0.25] k=[1.5, 2.5]", "line 1: Kcur.mul_mat-0"),
         ] {
-            let found = parse(line).unwrap_or_else(|| panic!("{line}"));
-            let (key, order) = found.meaning(&Names::default()).unwrap_or_else(|| panic!("{line}: {:?}", found.words));
-            assert_eq!(key.to_string(), name, "{line}");
-            let evidence = found.printed.evidence(&key, order, None).unwrap();
-            assert_eq!((evidence.rows, evidence.known), (rows, Known::Some(cells)), "{line}");
-            assert_eq!(evidence.precision, precision, "{line}");
+            let (readings, _) = read(text, Some(ids));
+            assert!(readings.iter().any(|reading| reading.contains(expected)), "{text}: {readings:?}");
         }
     }
 
     #[test]
-    fn other_lines_do_not() {
-        for line in [
-            "mean=0.02, rms=0.98",
-            "Token ids: [1, 2, 3]",
+    fn headings_say_layer_token_and_name() {
+        let text =
+            "=== Layer 1 ===\npos 2:\n  q: [0.5, 0.25]\nEmbeddings:\n token 0 -> [1.5, 2.5]\n token 1 -> [3.5, 4.5]";
+        let (readings, dump) = read(text, None);
+        assert!(readings[0].contains("Qcur.mul_mat-1, row 2 (2 numbers): layer 1 is from line 1"), "{readings:?}");
+        let embedding = &dump.known.iter().find(|(key, _)| key.name == "inp_embd").unwrap().1;
+        assert_eq!(embedding.rows, Some(vec![0, 1]), "{readings:?}");
+    }
+
+    #[test]
+    fn contradictions_name_both_lines() {
+        let (readings, dump) = read("layer 0 q pos 1: 0.5 0.25\nprose\nlayer 0 q pos 1: 0.5 0.75", None);
+        assert!(
+            readings[1].starts_with("line 3: Qcur.mul_mat-0 left out, line 1 has 0.25 where this has 0.75"),
+            "{readings:?}"
+        );
+        assert_eq!(dump.known.len(), 1);
+    }
+
+    #[test]
+    fn prose_and_other_lines_say_nothing() {
+        for text in [
             "shape: [4, 64]",
-            "layer 0 expert gate: 0.5 0.25",
-            "blk.1 mystery: 0.5 0.25",
-            "layer 3: 0.5 0.25",
             "llama_perf_context_print: load time = 12.34 ms",
             "0.5 0.25",
+            "The model has [0.5 B] parameters",
+            "Progress: [=====>   ] 50%",
+            "[12:30:01] loaded",
         ] {
-            assert!(parse(line).is_none_or(|found| found.meaning(&Names::default()).is_none()), "{line}");
-        }
-    }
-
-    #[test]
-    fn brackets_may_go_on() {
-        let text = "Qcur-0:\n[0.1,\n 0.2]\nKcur-0 = [1.5,\n2.5]\nnext";
-        assert_eq!(joined(text), ["Qcur-0: [0.1, 0.2]", "Kcur-0 = [1.5, 2.5]", "next"]);
-    }
-
-    #[test]
-    fn ids_that_went_in_are_told_from_those_that_came_out() {
-        for (line, expected) in [
-            ("Token ids: [1, 279, 264]", Some(vec![1, 279, 264])),
-            ("[DEBUG] input_ids = [[1 279]]", Some(vec![1, 279])),
-            ("input_ids = [1 279]", Some(vec![1, 279])),
-            ("Generated tokens: [5, 6]", None),
-            ("tokens: [0.5, 1]", None),
-            ("Qcur-0: [1, 2]", None),
-            ("tokens: []", None),
-        ] {
-            assert_eq!(prompt_ids(line), expected, "{line}");
+            let (readings, dump) = read(text, None);
+            assert!(dump.known.is_empty() && readings.is_empty(), "{text}: {readings:?}");
         }
     }
 }

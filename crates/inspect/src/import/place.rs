@@ -1,7 +1,10 @@
 //! Where the elements of a tensor go in `[rows, width]`, told by its shape, its name and the number of tokens.
 
 use super::Tensor;
-use crate::{Evidence, Key, Known, names::Order};
+use crate::{
+    Evidence, Key, Known,
+    names::{Order, Parts},
+};
 
 /// The way from a shape to rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,68 @@ pub(super) fn lay(tensor: Tensor, key: &Key, order: Order, tokens: Option<usize>
     })
 }
 
+/// The values that lie one beside the other in a value.
+///
+/// # Errors
+/// A sentence on what does not fit.
+pub(super) fn apart(evidence: Evidence, parts: &Parts) -> Result<Vec<(Key, Evidence)>, String> {
+    if let [(key, _)] = &parts.keys[..] {
+        return Ok(vec![(key.clone(), evidence)]);
+    }
+    let total: usize = parts.keys.iter().map(|(_, width)| width).sum();
+    let groups = parts.groups.max(1);
+    let names = || parts.keys.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>().join(", ");
+    if evidence.width != 0 && evidence.width != total {
+        return Err(format!("rows of {}, expected {total} for {} beside each other", evidence.width, names()));
+    }
+    if total == 0 || parts.keys.iter().any(|(_, width)| width % groups != 0) {
+        return Err(format!("{} do not lie in {groups} groups", names()));
+    }
+    // A column's part and its place in it.
+    let place = |column: usize| {
+        let (group, mut rest) = (column / (total / groups), column % (total / groups));
+        for (part, (_, width)) in parts.keys.iter().enumerate() {
+            let width = width / groups;
+            if rest < width {
+                return Some((part, group * width + rest));
+            }
+            rest -= width;
+        }
+        None
+    };
+    let empty = |width: usize, known| Evidence { width, known, sum: None, ..evidence.clone() };
+    let mut all: Vec<(Key, Evidence)> = match &evidence.known {
+        Known::All(values) => {
+            let mut split: Vec<Vec<f32>> = vec![Vec::new(); parts.keys.len()];
+            for row in values.chunks_exact(total) {
+                let mut columns: Vec<(usize, usize, f32)> = row
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(column, &value)| place(column).map(|(part, column)| (part, column, value)))
+                    .collect();
+                columns.sort_by_key(|&(part, column, _)| (part, column));
+                columns.into_iter().for_each(|(part, _, value)| split[part].push(value));
+            }
+            let whole = parts.keys.iter().zip(split);
+            whole.map(|((key, width), values)| (key.clone(), empty(*width, Known::All(values)))).collect()
+        }
+        Known::Some(cells) => {
+            let mut split: Vec<Vec<(i64, i64, f32)>> = vec![Vec::new(); parts.keys.len()];
+            for &(row, column, value) in cells {
+                let column = if column < 0 { column + total as i64 } else { column };
+                let at = usize::try_from(column).ok().filter(|&column| column < total).and_then(place);
+                let (part, column) = at.ok_or_else(|| format!("more numbers than {} have", names()))?;
+                split[part].push((row, column as i64, value));
+            }
+            let width = |width: usize| if evidence.width == 0 { 0 } else { width };
+            let some = parts.keys.iter().zip(split);
+            some.map(|((key, own), cells)| (key.clone(), empty(width(*own), Known::Some(cells)))).collect()
+        }
+    };
+    all.retain(|(_, evidence)| !matches!(&evidence.known, Known::Some(cells) if cells.is_empty()));
+    Ok(all)
+}
+
 /// The tokens that `rows` rows stand for: all, or the last one for logits alone. `None` where nothing tells.
 pub(super) fn rows_of(rows: usize, key: &Key, tokens: Option<usize>) -> Option<Vec<usize>> {
     match tokens {
@@ -100,6 +165,25 @@ pub(super) fn rows_of(rows: usize, key: &Key, tokens: Option<usize>) -> Option<V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fused_values_come_apart() {
+        let keys = |groups| Parts { keys: vec![(Key::new("q", None), 4), (Key::new("k", None), 2)], groups };
+        let evidence = Evidence::all(6, (0..12).map(|value| value as f32).collect());
+        for (groups, q, k) in [
+            (1, [0., 1., 2., 3., 6., 7., 8., 9.], [4., 5., 10., 11.]),
+            (2, [0., 1., 3., 4., 6., 7., 9., 10.], [2., 5., 8., 11.]),
+        ] {
+            let parts = apart(evidence.clone(), &keys(groups)).unwrap();
+            let known: Vec<_> = parts.iter().map(|(_, part)| (part.width, part.known.clone())).collect();
+            assert_eq!(known, [(4, Known::All(q.to_vec())), (2, Known::All(k.to_vec()))], "{groups}");
+        }
+        let some = Evidence { width: 0, known: Known::Some(vec![(0, 1, 1.0), (0, -1, 2.0)]), ..evidence.clone() };
+        let parts = apart(some, &keys(1)).unwrap();
+        assert_eq!(parts[1].1.known, Known::Some(vec![(0, 1, 2.0)]));
+        assert!(apart(Evidence { width: 5, ..evidence.clone() }, &keys(1)).is_err());
+        assert!(apart(evidence, &keys(3)).is_err());
+    }
 
     #[test]
     fn shapes_become_rows() {

@@ -12,6 +12,8 @@ pub(super) struct Cell {
     pub(super) value: f32,
     /// Half a unit of its last printed place.
     pub(super) half_unit: f64,
+    /// Whether it has an exponent.
+    scientific: bool,
 }
 
 impl Cell {
@@ -19,7 +21,7 @@ impl Cell {
     pub(super) fn parse(at: &[i64], text: &str) -> Option<Cell> {
         let value: f32 = text.parse().ok()?;
         let half_unit = if value.is_finite() { half_unit(text) } else { 0.0 };
-        Some(Cell { at: at.to_vec(), value, half_unit })
+        Some(Cell { at: at.to_vec(), value, half_unit, scientific: text.contains(['e', 'E']) })
     }
 }
 
@@ -60,6 +62,26 @@ impl Printed {
         Printed { cells, ..Printed::default() }
     }
 
+    /// Rows with a number in them.
+    pub(super) fn rows(&self) -> usize {
+        let mut rows: Vec<&[i64]> = self.cells.iter().map(|cell| &cell.at[..cell.at.len().saturating_sub(1)]).collect();
+        rows.dedup();
+        rows.len()
+    }
+
+    /// Half a unit of the last printed place. Where numbers have as few places as they need, as Rust and JSON print them, the
+    /// longest tells; numbers with an exponent have each their own.
+    fn precision(&self) -> f64 {
+        let (mut plain, mut scientific) = (f64::INFINITY, 0.0_f64);
+        for cell in self.cells.iter().filter(|cell| cell.value.is_finite()) {
+            match cell.scientific {
+                true => scientific = scientific.max(cell.half_unit),
+                false => plain = plain.min(cell.half_unit),
+            }
+        }
+        if plain.is_finite() { plain.max(scientific) } else { scientific }
+    }
+
     /// Reads nested brackets; `None` where they do not close, hold something else than numbers, or nothing.
     pub(super) fn parse(text: &str) -> Option<Printed> {
         let mut reader = Reader { rest: text.trim(), depth: 0 };
@@ -74,7 +96,7 @@ impl Printed {
     /// # Errors
     /// A sentence on what does not fit.
     pub(super) fn evidence(self, key: &Key, order: Order, tokens: Option<usize>) -> Result<Evidence, String> {
-        let precision = self.cells.iter().map(|cell| cell.half_unit).fold(0.0, f64::max);
+        let precision = self.precision();
         let some = |width, rows, cells| Evidence { width, rows, known: Known::Some(cells), sum: None, precision };
         if let Some(shape) = &self.shape {
             let place = Place::of(shape, key, order, tokens)?;

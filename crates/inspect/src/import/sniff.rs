@@ -2,6 +2,8 @@
 
 use std::{fs::File, io::Read, path::Path};
 
+use candor::gguf::is_llama2c;
+
 use super::{ImportError, eval_callback};
 
 /// Formats there is a reader for.
@@ -30,9 +32,17 @@ pub(super) fn format(path: &Path) -> Result<Format, ImportError> {
     }
     let mut head = Vec::new();
     let file = File::open(path).map_err(ImportError::io(path))?;
+    let length = file.metadata().map_err(ImportError::io(path))?.len();
     file.take(LOOK).read_to_end(&mut head).map_err(ImportError::io(path))?;
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("").to_ascii_lowercase();
     let unrecognized = || ImportError::Unrecognized { path: path.to_owned() };
+    let model = |what| ImportError::Model { path: path.to_owned(), what };
+    if head.starts_with(b"GGUF") {
+        return Err(model("a GGUF model"));
+    }
+    if head.starts_with(b"24ka") || is_llama2c(&head, length) {
+        return Err(model("a llama2.c checkpoint"));
+    }
     if head.starts_with(b"\x93NUMPY") {
         return Ok(Format::Numpy);
     }

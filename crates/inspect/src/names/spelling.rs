@@ -5,6 +5,8 @@
 pub(crate) struct Spelling {
     pub(crate) words: Vec<String>,
     pub(crate) layer: Option<usize>,
+    /// Whether it is of a stack of layers that reads for another.
+    pub(super) encodes: bool,
 }
 
 /// Which end of a module a name speaks of.
@@ -18,7 +20,26 @@ pub(super) enum Side {
 /// Words before a layer's number.
 const LAYER: [&str; 7] = ["layer", "layers", "blk", "block", "blocks", "l", "h"];
 /// Words that open a module path and say nothing.
-const WRAPPERS: [&str; 8] = ["model", "transformer", "module", "base", "orig", "mod", "language", "decoder"];
+const WRAPPERS: [&str; 18] = [
+    "model",
+    "transformer",
+    "module",
+    "base",
+    "orig",
+    "mod",
+    "language",
+    "decoder",
+    "gpt",
+    "neox",
+    "bert",
+    "roberta",
+    "distilbert",
+    "backbone",
+    "rwkv",
+    "text",
+    "fsdp",
+    "wrapped",
+];
 
 impl Spelling {
     /// Takes a name apart at everything that is neither letter nor digit.
@@ -29,6 +50,10 @@ impl Spelling {
             && is_wrapper(&words[0])
             && !words[1..].iter().all(|word| is_side(word) || is_argument(word))
         {
+            words.remove(0);
+        }
+        let encodes = words.len() > 1 && matches!(words[0].as_str(), "encoder" | "enc");
+        if encodes {
             words.remove(0);
         }
         let mut layer = None;
@@ -48,7 +73,7 @@ impl Spelling {
             layer = Some(index);
             words.pop();
         }
-        Spelling { words, layer }
+        Spelling { words, layer, encodes }
     }
 
     /// Splits off the words that name an end of a module: `o_proj.input`, `mlp_outputs_0`.

@@ -107,7 +107,6 @@ pub(super) const TOKENS: &[&str] = &["input_ids", "tokens", "token_ids", "inp_to
 /// Steps whose value has no name here. TransformerLens' `hook_normalized` comes before the norm's weight, llama.cpp's
 /// `norm` too; `hook_result` and `v` caches are copies.
 pub(super) const INTERNAL: &[&str] = &[
-    "norm",
     "norm_w",
     "inp_pos",
     "inp_out_ids",
@@ -132,6 +131,8 @@ pub(super) const INTERNAL: &[&str] = &[
     "hook_v_input",
     "hook_pos_embed",
     "ffn_moe_argsort",
+    "ffn_moe_probs",
+    "ffn_moe_probs_biased",
 ];
 
 /// Rows by spelling and by whether the name has a layer.
@@ -181,7 +182,7 @@ const OUTPUT_ROWS: &[Row] = &[
     layer(
         "Vcur",
         "vcur v wv v_proj value value_proj self_attn_v_proj attn_v_proj attention_wv attn_v attn_wv \
-         attn_hook_v attn_to_v self_attn_value attention_value attention_v_proj",
+         attn_hook_v attn_to_v self_attn_value attention_value attention_v_proj v_cache value_cache v_after_bias",
     ),
     layer("Qcur_normed", "qcur_normed q_norm q_normed self_attn_q_norm attn_q_norm q_after_norm"),
     layer("Kcur_normed", "kcur_normed k_norm k_normed self_attn_k_norm attn_k_norm k_after_norm"),
@@ -193,7 +194,7 @@ const OUTPUT_ROWS: &[Row] = &[
     layer(
         "Kcur",
         "kcur k_rope k_roped k_rot k_rotated rope_k rot_k k_after_rope k_post_rope post_rope_k after_rope_k \
-         k_rotary attn_k_rope attn_hook_rot_k k_with_rope",
+         k_rotary attn_k_rope attn_hook_rot_k k_with_rope k_cache key_cache",
     ),
     heads("Qcur", "q_embed self_attn_q_embed query_states_rope"),
     heads("Kcur", "k_embed self_attn_k_embed key_states_rope"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use candor_inspect::{Diagnosis, Evidence, Key, Known, Trace, Value, compare, text::TextReport};
+use candor_inspect::{Diagnosis, Evidence, Key, Known, Trace, Value, compare, import::Reading, text::TextReport};
 use serde::Serialize;
 
 /// Relative root mean square of the difference, by value.
@@ -20,6 +20,13 @@ pub struct Report<'a> {
     /// The side of tokens and text, where something is known of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<&'a TextReport>,
+    /// How the lines of a log were read.
+    #[serde(skip_serializing_if = "is_no_log")]
+    pub read: &'a [Reading],
+}
+
+fn is_no_log(read: &&[Reading]) -> bool {
+    read.is_empty()
 }
 
 /// How far the suspect is from the reference in each value that the reference has in full.

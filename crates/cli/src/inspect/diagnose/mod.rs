@@ -8,11 +8,11 @@ mod words;
 
 use std::process::ExitCode;
 
-use candor_inspect::{Graph, Outcome, diagnose as find, page};
+use candor_inspect::{Graph, Outcome, Settled, page, settle};
 use clap::error::ErrorKind;
 
 use super::{
-    dump::{Dump, Reader, TokensFrom},
+    dump::{Dump, Reader, TokensFrom, say_readings},
     error, json,
 };
 use crate::{
@@ -47,9 +47,15 @@ pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
     };
     let gguf = source.gguf()?;
     let reader = Reader::new(&source, &gguf, &args.dump, line)?;
-    let Dump { trace, tokens_from } = reader.read(path)?;
+    let Dump { imported, tokens_from } = reader.read(path)?;
     let reference = args.reference.as_ref().map(|path| reader.read(path)).transpose()?;
-    let diagnosis = find(&gguf, &trace)?;
+    if !args.json {
+        say_readings(&imported.read, args.all);
+    }
+    let Settled { diagnosis, trace, rows } = settle(&gguf, &imported)?;
+    if let Some(row) = rows {
+        say!("note: {}: rows that it does not say the token of are those of token {row}", path.display());
+    }
     let graph = Graph::new(&gguf).map_err(candor::Error::from)?;
     let embedded = embedded::other_tokens(&diagnosis, &trace, &graph);
     if let (Some(tokens), TokensFrom::User) = (&embedded, tokens_from) {
@@ -57,9 +63,10 @@ pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
     }
     let prompt = args.dump.prompt.clone().filter(|_| tokens_from == TokensFrom::Dump);
     let text = words::of_trace(&gguf, &trace, prompt, said.as_ref())?;
-    let beside = reference.map(|reference| beside::residuals(&trace, &reference.trace));
+    let beside = reference.map(|reference| beside::residuals(&trace, &reference.imported.trace));
     if args.json {
-        json::print(&beside::Report { diagnosis: &diagnosis, reference: beside.as_ref(), text: text.as_ref() })?;
+        let (reference, text, read) = (beside.as_ref(), text.as_ref(), &imported.read);
+        json::print(&beside::Report { diagnosis: &diagnosis, reference, text, read })?;
     } else {
         let view = people::View { diagnosis: &diagnosis, graph: &graph, beside: beside.as_ref() };
         view.print(args.all)?;

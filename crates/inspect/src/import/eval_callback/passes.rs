@@ -39,14 +39,13 @@ struct Pass<'a> {
 }
 
 /// Adds the values of all passes to a dump.
-pub(super) fn assemble(nodes: &[Node], dump: &mut Dump) {
-    let names = Names::default();
+pub(super) fn assemble(nodes: &[Node], names: &Names, dump: &mut Dump) {
     let embeds = |node: &Node| node.op == "GET_ROWS" && node.sources.iter().any(|name| name == "token_embd.weight");
     let by_embedding = nodes.iter().any(embeds);
     let mut passes: Vec<Pass> = vec![Pass::default()];
     let mut seen = BTreeSet::new();
     for node in nodes {
-        let (key, op) = match step(node, &names) {
+        let (key, op) = match step(node, names) {
             Found::Value(key, op) => (key, op),
             Found::Unknown => {
                 dump.unknown.push(node.name.clone());
@@ -115,10 +114,26 @@ fn step(node: &Node, names: &Names) -> Found {
             _ => return Found::Nothing,
         }
     }
+    let made = |weight: &str, with_bias| {
+        let mut parts = names.wiring.as_ref()?.made_by(weight, with_bias)?;
+        (parts.len() == 1).then(|| parts.remove(0).0)
+    };
     if node.op == "GET_ROWS" && source == "token_embd.weight" {
-        return Found::Value(Key::new("inp_embd", None), op);
+        let key = made("token_embd", false).unwrap_or_else(|| Key::new("inp_embd", None));
+        return Found::Value(key, op);
     }
     if let Some(key) = product(node, source) {
+        return Found::Value(key, op);
+    }
+    // Products that only this model's wiring has a name for, whatever theirs is.
+    let weighed = match (node.op.as_str(), node.sources.get(1)) {
+        ("MUL_MAT", _) => source.strip_suffix(".weight").and_then(|weight| made(weight, false)),
+        ("ADD", Some(bias)) => bias.strip_suffix(".bias").and_then(|weight| made(weight, true)),
+        _ => None,
+    };
+    if let Some(key) =
+        weighed.filter(|key| !matches!(names.meaning(base), Meaning::Value(ref known, _) if known == key))
+    {
         return Found::Value(key, op);
     }
     match names.meaning(base) {
@@ -312,7 +327,7 @@ mod tests {
 
     fn read(text: &str) -> Dump {
         let mut dump = Dump::of("test");
-        assemble(&nodes(text), &mut dump);
+        assemble(&nodes(text), &Names::default(), &mut dump);
         dump
     }
 
