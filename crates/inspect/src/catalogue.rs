@@ -127,7 +127,6 @@ fn tensor(place: &Place<'_>, name: &str) -> Option<Matrix> {
     Some(Matrix::decode(&Tensor { name: name.to_owned(), format: info.format, rows, cols, bytes }))
 }
 
-
 /// The weight that the operation has in another layer: of a fused tensor the same rows.
 fn weight_of_layer(place: &Place<'_>, other: usize) -> Option<Vec<f32>> {
     let name = &place.node.kind.weight()?.name;

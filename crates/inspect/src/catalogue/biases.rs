@@ -63,7 +63,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "the bias of queries is added {} times instead of once",
         DROPPED,
     ),
-    row("key-bias", |place| of_attention(place, &["Kcur"]), "the bias of keys is added {} times instead of once", DROPPED),
+    row(
+        "key-bias",
+        |place| of_attention(place, &["Kcur"]),
+        "the bias of keys is added {} times instead of once",
+        DROPPED,
+    ),
     row(
         "value-bias",
         |place| of_attention(place, &["Vcur"]),
@@ -147,13 +152,15 @@ pub(super) const FAULTS: &[Fault] = &[
                 true
             }),
             Edit::Output(|out, inputs, place| {
-                let (Kind::Weighted(crate::Weighted::Scale), Some(&input)) = (&place.node.kind, place.node.inputs.first())
+                let (Kind::Weighted(crate::Weighted::Scale), Some(&input)) =
+                    (&place.node.kind, place.node.inputs.first())
                 else {
                     return false;
                 };
                 let Kind::Weighted(crate::Weighted::Bias(bias)) = &place.graph.nodes[input].kind else { return false };
                 let bias = Matrix::decode(bias);
-                let rows = out.data.chunks_exact_mut(bias.cols).zip(inputs[1].data.chunks_exact(2));
+                let Some(choice) = inputs.get(1) else { return false };
+                let rows = out.data.chunks_exact_mut(bias.cols).zip(choice.data.chunks_exact(2));
                 for (row, pair) in rows.filter(|(_, pair)| (pair[0] as usize) < bias.rows) {
                     row.iter_mut().zip(bias.row(pair[0] as usize)).for_each(|(x, b)| *x += b);
                 }

@@ -3,9 +3,9 @@
 use candor::ops::Unary;
 
 use super::{FACTORS, ROW, is_embedding, near, tensor};
+use crate::Kind;
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::{Embed, Place, Positions};
-use crate::Kind;
 
 /// Whether the operation is a factor on embeddings.
 fn scales(place: &Place<'_>) -> bool {
@@ -28,6 +28,15 @@ fn rescale(f: &mut Unary, place: &Place<'_>, new: impl Fn(f32) -> f32) -> bool {
         }
         _ => false,
     }
+}
+
+/// Puts another factor on what is looked up, where the architecture has none.
+fn scale(embed: &mut Embed, place: &Place<'_>, factor: f64) -> bool {
+    let bare = !is_scaled(place);
+    if bare {
+        embed.factor *= factor;
+    }
+    bare
 }
 
 /// The number in BF16.
@@ -58,10 +67,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "embedding-scaled",
         entry: "26",
-        edits: &[Edit::Embed(|embed, place| {
-            embed.factor *= (embed.table.cols as f64).sqrt();
-            !is_scaled(place)
-        })],
+        edits: &[Edit::Embed(|embed, place| scale(embed, place, (embed.table.cols as f64).sqrt()))],
         cause: "embeddings are multiplied with the root of the width (Gemma does that)",
         remedy: "only Gemma-like architectures scale their embeddings",
         source: "huggingface/transformers#29402",
@@ -70,10 +76,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "embedding-scale-missing",
         entry: "26",
-        edits: &[Edit::Embed(|embed, place| {
-            embed.factor /= (embed.table.cols as f64).sqrt();
-            !is_scaled(place)
-        })],
+        edits: &[Edit::Embed(|embed, place| scale(embed, place, 1.0 / (embed.table.cols as f64).sqrt()))],
         cause: "embeddings are too small by the root of the width",
         remedy: "multiply embeddings with sqrt(width) where the architecture does",
         source: "huggingface/transformers#29402",
@@ -116,8 +119,8 @@ pub(super) const FAULTS: &[Fault] = &[
             }),
             Edit::Embed(|embed, place| {
                 let root = (embed.table.cols as f64).sqrt();
-                embed.factor = place.variant;
-                !is_scaled(place) && ![1.0, root, 1.0 / root].into_iter().any(|known| near(place.variant, known))
+                let known = [1.0, root, 1.0 / root].into_iter().any(|known| near(place.variant, known));
+                !known && scale(embed, place, place.variant)
             }),
         ],
         cause: "embeddings are multiplied with {}, which is not the architecture's factor",

@@ -106,11 +106,15 @@ fn gate(
     formula: impl Fn(&Gating, f64, f64) -> f64,
 ) -> bool {
     let Some(gating) = Gating::of(place).filter(|gating| wants(gating, place)) else { return false };
-    let [gates, ups] = [0, 1].map(|at| inputs[at].clone());
-    let pairs = gates.data.iter().zip(&ups.data);
-    let data = pairs.map(|(&gate, &up)| formula(&gating, gate.into(), up.into()) as f32).collect();
+    // Of two faults the other may have left one input.
+    let [gates, ups] = inputs.as_slice() else { return false };
+    let (gates, ups) = (gates.clone(), ups.clone());
+    let pairs = || gates.data.iter().zip(&ups.data).map(|(&gate, &up)| (f64::from(gate), f64::from(up)));
+    let data: Vec<f32> = pairs().map(|(gate, up)| formula(&gating, gate, up) as f32).collect();
+    let right = pairs().map(|(gate, up)| (gating.act(gating.cut(gate)) * gating.moved(up)) as f32);
+    let changed = right.ne(data.iter().copied());
     *inputs = vec![Rc::new(Value { data, ..*gates })];
-    true
+    changed
 }
 
 fn always(_: &Gating, _: &Place<'_>) -> bool {

@@ -103,11 +103,7 @@ fn whole(place: &Place<'_>) -> Option<(Vec<f32>, [usize; 3])> {
 }
 
 /// Takes other heads for one of q, k, v: those at `at(part, head)` of the fused tensor.
-fn resplit(
-    w: &mut Matrix,
-    place: &Place<'_>,
-    at: impl Fn([usize; 3], usize, usize) -> usize,
-) -> bool {
+fn resplit(w: &mut Matrix, place: &Place<'_>, at: impl Fn([usize; 3], usize, usize) -> usize) -> bool {
     let Some(part) = part(place) else { return false };
     let Some((all, counts)) = whole(place) else { return false };
     let size = place.graph.config.heads.key_dim * outputs(w).1;
@@ -132,6 +128,16 @@ fn by_group(counts: [usize; 3], part: usize, head: usize) -> usize {
     match part {
         0 => head / group * (group + 2) + head % group,
         part => head * (group + 2) + group + part - 1,
+    }
+}
+
+/// The heads that one finds where it takes parts one after the other from a tensor that has them by group.
+fn from_groups(counts: [usize; 3], part: usize, head: usize) -> usize {
+    let group = (counts[0] / counts[1]).max(1);
+    let block = counts[..part].iter().sum::<usize>() + head;
+    match (block / (group + 2), block % (group + 2)) {
+        (at, query) if query < group => at * group + query,
+        (at, other) => counts[0] + (other - group) * counts[1] + at,
     }
 }
 
@@ -461,9 +467,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "k-and-v-swapped",
         entry: "8",
         wants: |place| part(place).is_some_and(|part| part > 0),
-        edits: &[Edit::Weight(|w, place| {
-            resplit(w, place, |counts, part, head| in_order(132, counts, part, head))
-        })],
+        edits: &[Edit::Weight(|w, place| resplit(w, place, |counts, part, head| in_order(132, counts, part, head)))],
         cause: "the matrices of keys and values are exchanged",
         remedy: "check the names of the key and value matrices",
         source: "crates/inspect: a fault of name maps in general",
@@ -489,6 +493,16 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Weight(|w, place| resplit(w, place, by_group))],
         cause: "the fused QKV matrix [Q|K|V] is split as if it were interleaved by head group",
         remedy: "check how the checkpoint lays out its fused matrix: one after the other, or per group",
+        source: "lablup/mlxcel#928, vllm-project/vllm#53114",
+        ..ROW
+    },
+    Fault {
+        name: "fused-qkv-split-in-blocks",
+        entry: "15",
+        wants: |place| part(place).is_some(),
+        edits: &[Edit::Weight(|w, place| resplit(w, place, from_groups))],
+        cause: "a fused QKV matrix that has queries, keys and values of each head or group side by side is split as [Q|K|V]",
+        remedy: "GPT-NeoX, BLOOM and Falcon interleave them in their own files: take them apart per head or group",
         source: "lablup/mlxcel#928, vllm-project/vllm#53114",
         ..ROW
     },
@@ -550,7 +564,8 @@ pub(super) const FAULTS: &[Fault] = &[
             }),
             Edit::Output(|out, _, place| {
                 let heads = place.graph.config.heads;
-                let whole = QKV.contains(&&*place.node.key.name) && matches!(place.node.kind, Kind::MatMul(_) | Kind::Bias(_));
+                let made = matches!(place.node.kind, Kind::MatMul(_) | Kind::Bias(_) | Kind::Copy { .. });
+                let whole = made && QKV.contains(&&*place.node.key.name);
                 whole && cut_across(out, if place.name() == "Vcur" { heads.value_dim } else { heads.key_dim })
             }),
         ],
@@ -584,14 +599,19 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "66",
         wants: |place| place.weight().starts_with("ffn_gate_exps") || place.weight().starts_with("ffn_up_exps"),
         edits: &[Edit::Weight(|w, place| {
-            let (suffix, second) =
-                (if place.weight().ends_with(".bias") { "bias" } else { "weight" }, place.weight().starts_with("ffn_up"));
+            let (suffix, second) = (
+                if place.weight().ends_with(".bias") { "bias" } else { "weight" },
+                place.weight().starts_with("ffn_up"),
+            );
             let Some(layer) = place.layer() else { return false };
             let get = |name: &str| super::tensor(place, &format!("blk.{layer}.{name}.{suffix}"));
             let (Some(gate), Some(up)) = (get("ffn_gate_exps"), get("ffn_up_exps")) else { return false };
             let cols = if suffix == "bias" { 1 } else { gate.cols };
             let width = place.node.width;
-            if gate.values.len() != up.values.len() || gate.values.len() != w.values.len() || w.values.len() % (width * cols) != 0 {
+            if gate.values.len() != up.values.len()
+                || gate.values.len() != w.values.len()
+                || w.values.len() % (width * cols) != 0
+            {
                 return false;
             }
             let row = |matrix: &Matrix, expert: usize, row: usize| {
@@ -662,7 +682,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "tail-of-elements-missing",
         entry: "5",
         variants: &[0.47, 0.12],
-        fit: Some(Fit { range: (0.0, 1.0), steps: Steps::Even, numbers: |_| Vec::new() }),
+        fit: Some(Fit { range: (1e-3, 0.999), steps: Steps::Even, numbers: |_| Vec::new() }),
         wants: is_table,
         edits: &[Edit::Weight(|w, place| {
             let (all, before) = extent(w, place);
@@ -678,7 +698,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "tail-of-bytes-missing",
         entry: "5",
         variants: &[0.47],
-        fit: Some(Fit { range: (0.0, 1.0), steps: Steps::Even, numbers: |_| Vec::new() }),
+        fit: Some(Fit { range: (1e-3, 0.999), steps: Steps::Even, numbers: |_| Vec::new() }),
         wants: |place| is_table(place) && raw(place).is_some_and(|(format, _)| format.block_len() > 1),
         edits: &[Edit::Weight(|w, place| {
             let (all, before) = extent(w, place);

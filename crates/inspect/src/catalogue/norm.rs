@@ -34,7 +34,7 @@ fn role(place: &Place<'_>) -> Role {
         (_, None) => Role::Embedding,
         ("attn_norm", _) => Role::Attention,
         ("ffn_norm", _) => Role::FeedForward,
-        ("Qcur_normed" | "Kcur_normed", _) => Role::Heads,
+        ("Qcur_normed" | "Kcur_normed" | "Qcur" | "Kcur", _) => Role::Heads,
         ("attn_post_norm" | "ffn_inp", _) => Role::AfterAttention,
         ("ffn_post_norm" | "l_out", _) => Role::AfterFeedForward,
         _ => Role::Inside,
@@ -72,8 +72,8 @@ fn skip(norm: &mut Norm, roles: &[Role], place: &Place<'_>) -> bool {
 /// The norm of a node as the model has it.
 pub(super) fn plan(place: &Place<'_>, id: NodeId) -> Option<Norm> {
     let Kind::Norm { norm, weight, bias } = &place.graph.nodes[id].kind else { return None };
-    let [weight, bias] = [weight, bias]
-        .map(|tensor| tensor.as_ref().map_or_else(Vec::new, |tensor| Matrix::decode(tensor).values));
+    let [weight, bias] =
+        [weight, bias].map(|tensor| tensor.as_ref().map_or_else(Vec::new, |tensor| Matrix::decode(tensor).values));
     Some(Norm::new(norm, weight, bias))
 }
 
@@ -119,13 +119,27 @@ fn added(place: &Place<'_>) -> Option<NodeId> {
     matches!(place.graph.nodes[product].kind, Kind::Norm { .. }).then_some(product)
 }
 
-/// The rotation of the values that this one is normed as, or the norm of those that this one is rotated as.
-fn head_norm(place: &Place<'_>) -> Option<NodeId> {
-    match (place.name(), &place.node.kind) {
-        ("Qcur", Kind::Rope { .. }) => place.sibling("Qcur_normed"),
-        ("Kcur", Kind::Rope { .. }) => place.sibling("Kcur_normed"),
-        _ => None,
-    }
+/// Whether the norm is of queries, and not of keys.
+fn of_queries(place: &Place<'_>) -> bool {
+    of_heads(place) && place.name().starts_with('Q')
+}
+
+/// The norm of what is rotated here, where it comes first.
+fn norm_before(place: &Place<'_>) -> Option<NodeId> {
+    let input = matches!(place.node.kind, Kind::Rope { .. }).then(|| place.node.inputs.first().copied())??;
+    matches!(place.graph.nodes[input].kind, Kind::Norm { .. }).then_some(input)
+}
+
+/// The norm of what is rotated here, where it comes afterwards.
+fn norm_after(place: &Place<'_>) -> Option<NodeId> {
+    let rope = matches!(place.node.kind, Kind::Rope { .. });
+    let mut readers = place.readers().filter(|(_, reader)| rope && matches!(reader.kind, Kind::Norm { .. }));
+    readers.next().map(|(id, _)| id)
+}
+
+/// Whether what the norm reads has been rotated.
+fn is_after_rope(place: &Place<'_>) -> bool {
+    place.node.inputs.first().is_some_and(|&input| matches!(place.graph.nodes[input].kind, Kind::Rope { .. }))
 }
 
 /// The rows.
@@ -187,7 +201,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the norm's bias is not added",
         remedy: "LayerNorm adds its bias after the weight: load both",
-        source: "ggml-org/llama.cpp#5631",
+        source: "a fault of norms in general",
         ..ROW
     },
     Fault {
@@ -313,8 +327,9 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "norm-over-batch",
         entry: "28i",
         edits: &[Edit::Norm(|norm, place| {
-            norm.scope = Scope::Batch;
-            place.rows() > 1
+            let several = place.rows() > 1;
+            norm.scope = if several { Scope::Batch } else { norm.scope };
+            several
         })],
         cause: "one mean square is taken over all tokens together",
         remedy: "norm each token's row by itself",
@@ -336,7 +351,7 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::Attention], place))],
         cause: "the norm before attention is left out: attention reads the stream as it is",
         remedy: "apply attn_norm before queries, keys and values are made",
-        source: "Ginjing-Yuan/QWen2-from_ground_up#2",
+        source: "a fault of wirings in general",
         ..ROW
     },
     Fault {
@@ -402,7 +417,7 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "28n",
         edits: &[
             Edit::Wiring(|inputs, place| {
-                let Some(norm) = added(place) else { return false };
+                let Some(norm) = added(place).filter(|_| inputs.len() > 1) else { return false };
                 inputs[1] = place.graph.nodes[norm].inputs[0];
                 true
             }),
@@ -426,6 +441,23 @@ pub(super) const FAULTS: &[Fault] = &[
         remedy: "attn_norm (HF: input_layernorm) comes before attention, ffn_norm (post_attention_layernorm) before the \
                  feed-forward; of Falcon's two, attn_norm_2 is attention's",
         source: "antonellof/ferrox#236",
+        ..ROW
+    },
+    Fault {
+        name: "post-norm-and-ffn-norm-swapped",
+        entry: "8",
+        edits: &[Edit::Norm(|norm, place| {
+            let other = match role(place) {
+                Role::AfterAttention => "ffn_norm",
+                Role::FeedForward => "attn_post_norm",
+                _ => return false,
+            };
+            take(norm, place, place.sibling(other))
+        })],
+        cause: "the norm after attention and the one before the feed-forward are exchanged",
+        remedy: "in Gemma's files post_attention_norm comes after attention, ffn_norm (pre_feedforward_layernorm) before the \
+                 feed-forward; elsewhere post_attention_layernorm is the one before the feed-forward",
+        source: "a fault of name maps in general",
         ..ROW
     },
     Fault {
@@ -467,7 +499,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "query-norm-missing",
         entry: "28k",
-        edits: &[Edit::Norm(|norm, place| place.name() == "Qcur_normed" && skip(norm, &[Role::Heads], place))],
+        edits: &[Edit::Norm(|norm, place| of_queries(place) && skip(norm, &[Role::Heads], place))],
         cause: "the norm of queries is missing, that of keys is there",
         remedy: "apply attn_q_norm as well as attn_k_norm",
         source: "a fault of wirings in general",
@@ -476,7 +508,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "key-norm-missing",
         entry: "28k",
-        edits: &[Edit::Norm(|norm, place| place.name() == "Kcur_normed" && skip(norm, &[Role::Heads], place))],
+        edits: &[Edit::Norm(|norm, place| !of_queries(place) && skip(norm, &[Role::Heads], place))],
         cause: "the norm of keys is missing, that of queries is there",
         remedy: "apply attn_k_norm as well as attn_q_norm",
         source: "a fault of wirings in general",
@@ -486,8 +518,9 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "head-norm-over-row",
         entry: "28k",
         edits: &[Edit::Norm(|norm, place| {
-            norm.scope = Scope::Row;
-            of_heads(place) && norm.run < place.node.width
+            let apart = of_heads(place) && norm.run < place.node.width;
+            norm.scope = if apart { Scope::Row } else { norm.scope };
+            apart
         })],
         cause: "queries and keys are normed over all heads together",
         remedy: "norm each head by itself",
@@ -522,7 +555,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "keys-normed-as-queries",
         entry: "8",
         edits: &[Edit::Norm(|norm, place| {
-            place.name() == "Kcur_normed" && take(norm, place, place.sibling("Qcur_normed"))
+            let queries = place.node.key.name.replacen('K', "Q", 1);
+            of_heads(place) && !of_queries(place) && take(norm, place, place.sibling(&queries))
         })],
         cause: "keys are normed with the weight of queries: one weight serves both",
         remedy: "attn_k_norm is that of keys",
@@ -533,9 +567,9 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "head-norm-after-rope",
         entry: "28k",
         edits: &[
-            Edit::Norm(|norm, place| skip(norm, &[Role::Heads], place)),
+            Edit::Norm(|norm, place| !is_after_rope(place) && skip(norm, &[Role::Heads], place)),
             Edit::Output(|out, _, place| {
-                let Some(norm) = head_norm(place).and_then(|id| plan(place, id)) else { return false };
+                let Some(norm) = norm_before(place).and_then(|id| plan(place, id)) else { return false };
                 *out = norm.run(out);
                 true
             }),
@@ -543,6 +577,23 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "queries and keys are normed after RoPE",
         remedy: "norm first, rotate then",
         source: "lablup/mlxcel#391",
+        ..ROW
+    },
+    Fault {
+        name: "head-norm-before-rope",
+        entry: "28k",
+        edits: &[
+            Edit::Norm(|norm, place| is_after_rope(place) && skip(norm, &[Role::Heads], place)),
+            Edit::Wiring(|_, place| norm_after(place).is_some()),
+            Edit::Inputs(|inputs, place| {
+                let Some(norm) = norm_after(place).and_then(|id| plan(place, id)) else { return false };
+                inputs[0] = Rc::new(norm.run(&inputs[0]));
+                true
+            }),
+        ],
+        cause: "queries and keys are normed before RoPE",
+        remedy: "rotate first, norm then, as Hunyuan does",
+        source: "vllm-project/vllm-metal#692",
         ..ROW
     },
     Fault {
@@ -575,12 +626,18 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "output-norm-of-last-layer",
         entry: "28l",
-        variants: &[0.0, 1.0],
+        variants: &[0.0, 1.0, 2.0, 3.0],
         edits: &[Edit::Norm(|norm, place| {
-            let name = if place.variant == 0.0 { "ffn_norm" } else { "attn_norm" };
+            // Of either norm, the weight alone or with its bias.
+            let name = if place.variant as u32 % 2 == 0 { "ffn_norm" } else { "attn_norm" };
             let last = place.graph.config.layers.checked_sub(1);
             let other = last.and_then(|last| place.graph.find(&crate::Key::new(name, Some(last))));
-            role(place) == Role::Output && take(norm, place, other)
+            let (bias, alone) = (norm.bias.clone(), place.variant < 2.0);
+            let taken = role(place) == Role::Output && (alone || !bias.is_empty()) && take(norm, place, other);
+            if alone {
+                norm.bias = bias;
+            }
+            taken
         })],
         cause: "the output norm has the weight of a norm of the last layer",
         remedy: "the output norm is output_norm (HF: model.norm)",

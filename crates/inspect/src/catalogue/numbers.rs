@@ -62,16 +62,21 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "f16-accumulation",
         entry: "74",
+        variants: &[0.0, 1.0],
         wants: is_large,
         edits: &[Edit::Output(|out, _, place| {
             if !is_large(place) {
                 return false;
             }
+            // As they are, or each rounded.
+            let rounded = place.variant > 0.0;
             let mut overflow = false;
             for x in &mut out.data {
                 if x.abs() > 65504.0 {
                     *x = f32::INFINITY * x.signum();
                     overflow = true;
+                } else if rounded {
+                    *x = half::f16::from_f32(*x).to_f32();
                 }
             }
             overflow
@@ -107,13 +112,14 @@ pub(super) const FAULTS: &[Fault] = &[
         variants: &[8.0, 16.0, 32.0, 64.0],
         wants: is_matrix,
         edits: &[Edit::Output(|out, _, place| {
-            let hit = is_matrix(place) && place.node.per_token == 1 && tile(place) < out.rows;
+            let end = place.tokens.prompt.min(out.rows);
+            let hit = is_matrix(place) && place.node.per_token == 1 && tile(place) < end;
             if hit {
-                (tile(place)..out.rows).for_each(|t| out.row_mut(t).fill(0.0));
+                (tile(place)..end).for_each(|t| out.row_mut(t).fill(0.0));
             }
             hit
         })],
-        cause: "of many tokens the first {} alone are computed; the rows of the others are zero",
+        cause: "of a prompt the first {} tokens alone are computed; the rows of the others are zero",
         remedy: "go on with the next tile of rows, and handle the rest",
         source: "tinygrad/tinygrad#16603",
         ..ROW

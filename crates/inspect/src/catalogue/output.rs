@@ -46,7 +46,6 @@ fn rescale(f: &mut Unary, place: &Place<'_>, new: impl Fn(f32) -> f32) -> bool {
     }
 }
 
-
 fn change(out: &mut Value, hit: bool, f: impl Fn(f32) -> f32) -> bool {
     if hit {
         out.data.iter_mut().for_each(|x| *x = f(*x));

@@ -89,12 +89,17 @@ fn factor(place: &Place<'_>) -> Option<(NodeId, f64)> {
 /// Adds without the factor.
 fn unscaled(inputs: &mut [NodeId], place: &Place<'_>, halves: &[Half]) -> bool {
     match (adds(place), factor(place)) {
-        (Some(half), Some((product, _))) if halves.contains(&half) => {
+        (Some(half), Some((product, _))) if halves.contains(&half) && inputs.len() > 1 => {
             inputs[1] = product;
             true
         }
         _ => false,
     }
+}
+
+/// Whether the operation gives what a layer leaves, and adds or copies it.
+fn leaves(place: &Place<'_>) -> bool {
+    place.node.key.name == "l_out" && matches!(place.node.kind, Kind::Add | Kind::Copy { .. })
 }
 
 /// Whether the fault's number is one that other rows stand for.
@@ -153,7 +158,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the normed row is added after attention instead of the residual stream",
         remedy: "keep x from before the norm",
-        source: "measured",
+        source: "allenai/OLMo#680",
         ..ROW
     },
     Fault {
@@ -206,7 +211,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the feed-forward reads the layer's input, as parallel blocks (GPT-J, NeoX, Phi) do",
         remedy: "norm the stream after attention",
-        source: "rustformers/llm#237, ggml-org/ggml#139, ml-explore/mlx-lm#586",
+        source: "rustformers/llm#237, ggml-org/ggml#139, ml-explore/mlx-lm#586, Ginjing-Yuan/QWen2-from_ground_up#2",
         ..ROW
     },
     Fault {
@@ -288,9 +293,9 @@ pub(super) const FAULTS: &[Fault] = &[
         variants: &[2.0, 0.5],
         fit: Some(FACTORS),
         edits: &[
-            Edit::Wiring(|_, place| place.node.key.name == "l_out" && matches!(place.node.kind, Kind::Add)),
+            Edit::Wiring(|_, place| leaves(place)),
             Edit::Inputs(|inputs, place| {
-                let hit = place.node.key.name == "l_out" && matches!(place.node.kind, Kind::Add);
+                let hit = leaves(place);
                 if hit && !near(place.variant, 1.0) {
                     inputs.iter_mut().for_each(|x| *x = Rc::new(scaled(x, place.variant)));
                 }
@@ -306,7 +311,7 @@ pub(super) const FAULTS: &[Fault] = &[
         ],
         cause: "the stream behind a layer is multiplied with {}",
         remedy: "hand the sum on as it is; look for an addition in place that is done twice",
-        source: "allenai/OLMo#680",
+        source: "a fault of wirings in general",
         ..ROW
     },
     Fault {
