@@ -3,21 +3,26 @@
 
 mod answers;
 mod attention;
+mod biases;
 mod dequantization;
+mod embedding;
 mod experts;
 mod ffn;
 mod loader;
 mod masks;
 mod norm;
+mod numbers;
+mod output;
 mod rotary;
-mod scales;
 mod stream;
+
+use std::{ops::Range, rc::Rc};
 
 use candor::gguf::Format;
 use candor::ops::Tensor;
 
 use crate::{
-    Kind,
+    Kind, Value,
     fault::{Fault, Fit, Harm, Steps},
     replay::{Matrix, Place},
 };
@@ -27,6 +32,7 @@ pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
     let parts = [
         loader::FAULTS,
         dequantization::FAULTS,
+        biases::FAULTS,
         norm::FAULTS,
         rotary::FAULTS,
         attention::FAULTS,
@@ -34,8 +40,10 @@ pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
         answers::FAULTS,
         ffn::FAULTS,
         experts::FAULTS,
+        embedding::FAULTS,
         stream::FAULTS,
-        scales::FAULTS,
+        output::FAULTS,
+        numbers::FAULTS,
     ];
     parts.into_iter().flatten()
 }
@@ -91,12 +99,18 @@ fn reshape(w: &mut Matrix, place: &Place<'_>) -> bool {
     true
 }
 
+/// The tensor of which a weight with this name is some rows, and which.
+fn rows_of(name: &str) -> Option<(&str, Range<usize>)> {
+    let (whole, rows) = name.split_once('[')?;
+    let (first, end) = rows.strip_suffix(']')?.split_once("..")?;
+    Some((whole, first.parse().ok()?..end.parse().ok()?))
+}
+
 /// The whole weight that the operation reads some rows of, decoded, and which rows: products of queries, keys and values
 /// may share a tensor, and so may gate and up.
-fn fused(place: &Place<'_>) -> Option<(Matrix, std::ops::Range<usize>)> {
-    let (name, rows) = place.node.kind.weight()?.name.split_once('[')?;
-    let (first, end) = rows.strip_suffix(']')?.split_once("..")?;
-    Some((tensor(place, name)?, first.parse().ok()?..end.parse().ok()?))
+fn fused(place: &Place<'_>) -> Option<(Matrix, Range<usize>)> {
+    let (name, rows) = rows_of(&place.node.kind.weight()?.name)?;
+    Some((tensor(place, name)?, rows))
 }
 
 /// The format and bytes of the weight.
@@ -113,9 +127,32 @@ fn tensor(place: &Place<'_>, name: &str) -> Option<Matrix> {
     Some(Matrix::decode(&Tensor { name: name.to_owned(), format: info.format, rows, cols, bytes }))
 }
 
-/// Another weight of the same layer, decoded.
-fn other_weight(place: &Place<'_>, name: &str) -> Option<Matrix> {
-    tensor(place, &format!("blk.{}.{name}.weight", place.layer()?))
+/// The weight that the operation has in another layer: of a fused tensor the same rows.
+fn weight_of_layer(place: &Place<'_>, other: usize) -> Option<Vec<f32>> {
+    let name = &place.node.kind.weight()?.name;
+    let name = name.replace(&format!("blk.{}.", place.layer()?), &format!("blk.{other}."));
+    let Some((whole, rows)) = rows_of(&name) else { return Some(tensor(place, &name)?.values) };
+    let whole = tensor(place, whole)?;
+    // A vector has one row.
+    let width = if whole.rows == 1 { 1 } else { whole.cols };
+    Some(whole.values.get(width * rows.start..width * rows.end)?.to_vec())
+}
+
+/// Whether two numbers are the same but for their last digits.
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-3 * b.abs()
+}
+
+/// The sum of two values.
+fn sum(values: &[Rc<Value>]) -> Option<Value> {
+    let [x, y] = values else { return None };
+    let data = x.data.iter().zip(&y.data).map(|(x, y)| x + y).collect();
+    Some(Value { data, ..**x })
+}
+
+/// A value times a number.
+fn scaled(x: &Value, factor: f64) -> Value {
+    Value { data: x.data.iter().map(|&x| (f64::from(x) * factor) as f32).collect(), ..*x }
 }
 
 /// Where the F16 numbers of a format's blocks are, in bytes.

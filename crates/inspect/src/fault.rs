@@ -15,6 +15,8 @@ use crate::{
 pub enum Edit {
     /// Of which values the operation reads.
     Wiring(fn(&mut Vec<NodeId>, &Place<'_>) -> bool),
+    /// Of the values that the operation reads, after [`Edit::Wiring`], which says where this acts.
+    Inputs(fn(&mut Vec<Rc<Value>>, &Place<'_>) -> bool),
     /// Of the decoded weight.
     Weight(fn(&mut Matrix, &Place<'_>) -> bool),
     /// Of an embedding.

@@ -265,7 +265,8 @@ impl<'a> Replay<'a> {
                 }
             }
         }
-        let inputs: Vec<Rc<Value>> = inputs.into_iter().map(|input| self.value(input)).collect();
+        let mut inputs: Vec<Rc<Value>> = inputs.into_iter().map(|input| self.value(input)).collect();
+        edit!(Inputs, &mut inputs);
         let weight = || {
             let none = || Matrix { rows: 0, cols: 0, format: Format::F32, values: Vec::new() };
             let mut matrix = node.kind.weight().map_or_else(|| Arc::new(none()), |tensor| decoded.get(tensor));

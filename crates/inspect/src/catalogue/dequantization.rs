@@ -99,6 +99,22 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "nibbles-exchanged",
+        entry: "16",
+        wants: |place| raw(place).is_some_and(|(format, _)| nibble_runs(format).is_some()),
+        edits: &[Edit::Weight(|w, place| {
+            blocks(w, place, |format, block| {
+                let Some((first, len, runs)) = nibble_runs(format) else { return false };
+                block[first..first + len * runs].iter_mut().for_each(|byte| *byte = byte.rotate_left(4));
+                true
+            })
+        })],
+        cause: "the high nibble of a byte is taken before the low one",
+        remedy: "low nibbles come first: byte i holds element i in its lower half",
+        source: "the RusTorch logs of this project's beginning",
+        ..ROW
+    },
+    Fault {
         name: "k-scales-high-bits-lost",
         entry: "17",
         wants: any,

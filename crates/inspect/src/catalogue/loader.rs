@@ -1,12 +1,14 @@
 //! Faults of files and loaders: layout, sizes, offsets, names (section A1 of the catalogue).
 
+use std::rc::Rc;
+
 use candor::gguf::Format;
 
 use super::{
-    ROW, any, fused, is_embedding, is_layer_matrix, is_matrix, is_square, other_weight, raw, reshape, scale_fields,
+    ROW, any, fused, is_embedding, is_layer_matrix, is_matrix, is_square, raw, reshape, scale_fields, weight_of_layer,
 };
-use crate::fault::{Edit, Fault};
-use crate::{Kind, replay::Matrix, replay::Place};
+use crate::fault::{Edit, Fault, Fit, Steps};
+use crate::{Kind, Value, replay::Matrix, replay::Place};
 
 /// Zeroes everything from an element on.
 fn cut(w: &mut Matrix, elements: usize) -> bool {
@@ -39,8 +41,9 @@ fn is_table(place: &Place<'_>) -> bool {
 
 /// Reorders the rows of each of `heads` heads between halves and neighbours; forward is what llama.cpp's converter does.
 fn permute_rows(w: &mut Matrix, heads: usize, forward: bool) -> bool {
-    let dim = w.rows / heads;
-    if dim < 4 || !w.rows.is_multiple_of(heads) || !dim.is_multiple_of(2) {
+    let (rows, cols) = outputs(w);
+    let dim = rows / heads.max(1);
+    if dim < 4 || !rows.is_multiple_of(heads) || !dim.is_multiple_of(2) {
         return false;
     }
     let old = w.values.clone();
@@ -49,8 +52,8 @@ fn permute_rows(w: &mut Matrix, heads: usize, forward: bool) -> bool {
             for half in 0..2 {
                 let (a, b) = (2 * i + half, half * (dim / 2) + i);
                 let (to, from) = if forward { (a, b) } else { (b, a) };
-                let (to, from) = ((head * dim + to) * w.cols, (head * dim + from) * w.cols);
-                w.values[to..to + w.cols].copy_from_slice(&old[from..from + w.cols]);
+                let (to, from) = ((head * dim + to) * cols, (head * dim + from) * cols);
+                w.values[to..to + cols].copy_from_slice(&old[from..from + cols]);
             }
         }
     }
@@ -63,32 +66,123 @@ fn shifted(bytes: &[u8], shift: i64) -> Vec<u8> {
     (0..bytes.len()).map(at).collect()
 }
 
-/// Rows of one of q, k, v when the file's fused matrix `[q; k; v]` is split as if it were interleaved by group.
-fn resplit(w: &mut Matrix, place: &Place<'_>) -> bool {
+/// Outputs and inputs of a matrix, or the elements of a vector.
+fn outputs(w: &Matrix) -> (usize, usize) {
+    if w.rows == 1 { (w.cols, 1) } else { (w.rows, w.cols) }
+}
+
+/// Queries, keys and values.
+const QKV: [&str; 3] = ["Qcur", "Kcur", "Vcur"];
+
+/// Which of queries, keys and values the operation makes, by a product or a bias.
+fn part(place: &Place<'_>) -> Option<usize> {
+    let makes = place.weight().starts_with("attn_") && matches!(place.node.kind, Kind::MatMul(_) | Kind::Bias(_));
+    QKV.iter().position(|name| makes && place.name() == *name)
+}
+
+/// All of queries, keys and values as they lie in a fused tensor, one after the other, and how many heads each has.
+fn whole(place: &Place<'_>) -> Option<(Vec<f32>, [usize; 3])> {
     let heads = place.graph.config.heads;
-    // Of several kinds of layers those without attention have no heads.
-    let (group, dim) = (heads.heads.checked_div(heads.kv_heads).unwrap_or(0), heads.key_dim);
-    if heads.key_dim != heads.value_dim || heads.kv_heads == 1 {
-        return false;
+    if heads.key_dim != heads.value_dim || heads.kv_heads == 0 {
+        return None;
     }
-    let parts = ["attn_q", "attn_k", "attn_v"].map(|name| other_weight(place, name));
-    let [Some(q), Some(k), Some(v)] = parts else { return false };
     let counts = [heads.heads, heads.kv_heads, heads.kv_heads];
-    if [&q, &k, &v].into_iter().zip(counts).any(|(part, heads)| part.rows != heads * dim) {
-        // Queries with gates, say.
-        return false;
-    }
-    let fused = [q, k, v].map(|part| part.values).concat();
-    let block = |group_index: usize, index: usize| (group_index * (group + 2) + index) * dim * w.cols;
-    let size = dim * w.cols;
-    let starts: Vec<usize> = match place.weight() {
-        "attn_q" => (0..heads.heads).map(|h| block(h / group, h % group)).collect(),
-        "attn_k" => (0..heads.kv_heads).map(|g| block(g, group)).collect(),
-        "attn_v" => (0..heads.kv_heads).map(|g| block(g, group + 1)).collect(),
-        _ => return false,
+    let suffix = if place.weight().ends_with(".bias") { "bias" } else { "weight" };
+    let layer = place.layer()?;
+    let parts: Vec<Matrix> = match fused(place) {
+        Some((whole, _)) => vec![whole],
+        None => ["attn_q", "attn_k", "attn_v"]
+            .iter()
+            .map(|name| super::tensor(place, &format!("blk.{layer}.{name}.{suffix}")))
+            .collect::<Option<_>>()?,
     };
-    w.values = starts.into_iter().flat_map(|start| fused[start..start + size].iter().copied()).collect();
-    true
+    // Queries with gates, say, have more.
+    let rows: usize = parts.iter().map(|part| outputs(part).0).sum();
+    let fits = rows == counts.iter().sum::<usize>() * heads.key_dim;
+    fits.then(|| (parts.into_iter().flat_map(|part| part.values).collect(), counts))
+}
+
+/// Takes other heads for one of q, k, v: those at `at(part, head)` of the fused tensor.
+fn resplit(w: &mut Matrix, place: &Place<'_>, at: impl Fn([usize; 3], usize, usize) -> usize) -> bool {
+    let Some(part) = part(place) else { return false };
+    let Some((all, counts)) = whole(place) else { return false };
+    let size = place.graph.config.heads.key_dim * outputs(w).1;
+    let new: Vec<f32> = (0..counts[part])
+        .filter_map(|head| {
+            let start = at(counts, part, head) * size;
+            all.get(start..start + size)
+        })
+        .flatten()
+        .copied()
+        .collect();
+    let changed = new.len() == w.values.len() && new != w.values;
+    if changed {
+        w.values = new;
+    }
+    changed
+}
+
+/// The heads of a fused tensor that has a group's queries, its keys and its values one after the other.
+fn by_group(counts: [usize; 3], part: usize, head: usize) -> usize {
+    let group = (counts[0] / counts[1]).max(1);
+    match part {
+        0 => head / group * (group + 2) + head % group,
+        part => head * (group + 2) + group + part - 1,
+    }
+}
+
+/// The heads that one finds where it takes parts one after the other from a tensor that has them by group.
+fn from_groups(counts: [usize; 3], part: usize, head: usize) -> usize {
+    let group = (counts[0] / counts[1]).max(1);
+    let block = counts[..part].iter().sum::<usize>() + head;
+    match (block / (group + 2), block % (group + 2)) {
+        (at, query) if query < group => at * group + query,
+        (at, other) => counts[0] + (other - group) * counts[1] + at,
+    }
+}
+
+/// The heads of a fused tensor whose parts lie in another order, as digits: 312 is values, queries, keys.
+fn in_order(digits: usize, counts: [usize; 3], part: usize, head: usize) -> usize {
+    let order = [digits / 100, digits / 10 % 10, digits % 10].map(|digit| digit.clamp(1, 3) - 1);
+    order.iter().take_while(|&&before| before != part).map(|&before| counts[before]).sum::<usize>() + head
+}
+
+/// Whether queries, keys and values are made by one product.
+fn is_fused(place: &Place<'_>) -> bool {
+    place.weight().starts_with("attn_qkv") && part(place).is_some()
+}
+
+/// Reorders the rows of each head of queries or keys, of their biases too.
+fn permute_part(w: &mut Matrix, place: &Place<'_>, forward: bool, parts: &[usize]) -> bool {
+    let heads = place.graph.config.heads;
+    match part(place).filter(|part| parts.contains(part)) {
+        Some(0) => permute_rows(w, heads.heads, forward),
+        Some(1) => permute_rows(w, heads.kv_heads, forward),
+        _ => false,
+    }
+}
+
+/// Whether the operation is a product with this weight of a layer.
+fn is_product(place: &Place<'_>, names: &[&str]) -> bool {
+    is_layer_matrix(place) && names.contains(&place.weight())
+}
+
+/// Elements of the tensor in which the weight lies, and those before it.
+fn extent(w: &Matrix, place: &Place<'_>) -> (usize, usize) {
+    match fused(place) {
+        Some((whole, rows)) => (whole.values.len(), rows.start * outputs(&whole).1),
+        None => (w.values.len(), 0),
+    }
+}
+
+/// The elements of a head one after the other where they lie `heads` apart.
+fn cut_across(x: &mut Value, dim: usize) -> bool {
+    let heads = x.width / dim.max(1);
+    for row in x.data.chunks_exact_mut(x.width.max(1)) {
+        let old = row.to_vec();
+        row.iter_mut().enumerate().for_each(|(at, x)| *x = old[at % dim * heads + at / dim]);
+    }
+    heads > 1
 }
 
 fn half_scales(place: &Place<'_>, change: fn(u16) -> u16) -> Option<Vec<u8>> {
@@ -107,13 +201,19 @@ fn half_scales(place: &Place<'_>, change: fn(u16) -> u16) -> Option<Vec<u8>> {
     changed.then_some(bytes)
 }
 
-fn swap_names(w: &mut Matrix, place: &Place<'_>, a: &str, b: &str) -> bool {
-    let other = match place.weight() {
+/// Takes another tensor of the layer, where the operation reads the weight or the bias of one of two.
+pub(super) fn swap_names(w: &mut Matrix, place: &Place<'_>, a: &str, b: &str) -> bool {
+    let (name, kind) = match place.weight().strip_suffix(".bias") {
+        Some(name) => (name, "bias"),
+        None => (place.weight(), "weight"),
+    };
+    let other = match name {
         name if name == a => b,
         name if name == b => a,
         _ => return false,
     };
-    match other_weight(place, other) {
+    let Some(layer) = place.layer() else { return false };
+    match super::tensor(place, &format!("blk.{layer}.{other}.{kind}")) {
         Some(other) if other.values.len() == w.values.len() => {
             w.values = other.values;
             true
@@ -124,10 +224,19 @@ fn swap_names(w: &mut Matrix, place: &Place<'_>, a: &str, b: &str) -> bool {
 
 /// Takes the other half of a tensor whose halves are two matrices.
 fn other_half(w: &mut Matrix, place: &Place<'_>) -> bool {
-    let Some((whole, rows)) = fused(place).filter(|(whole, rows)| whole.rows == 2 * rows.len()) else { return false };
+    let Some((whole, rows)) = fused(place) else { return false };
+    let (outputs, cols) = outputs(&whole);
+    if outputs != 2 * rows.len() {
+        return false;
+    }
     let first = if rows.start == 0 { rows.end } else { 0 };
-    w.values.copy_from_slice(&whole.values[first * whole.cols..][..rows.len() * whole.cols]);
+    w.values.copy_from_slice(&whole.values[first * cols..][..rows.len() * cols]);
     true
+}
+
+/// Whether the operation rotates queries or keys that are not normed as heads.
+fn turns(place: &Place<'_>) -> bool {
+    matches!(place.node.kind, Kind::Rope { .. }) && matches!(&*place.node.key.name, "Qcur" | "Kcur")
 }
 
 /// The rows.
@@ -170,16 +279,6 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the embedding is looked up as table[dim * vocabulary + token]",
         remedy: "a token's embedding is contiguous: table[token * width..][..width]",
         source: "the RusTorch logs of this project's beginning",
-        ..ROW
-    },
-    Fault {
-        name: "head-column-major",
-        entry: "4",
-        wants: |place| is_matrix(place) && place.name() == "result_output",
-        edits: &[Edit::Weight(reshape)],
-        cause: "the output matrix is indexed [width * vocabulary + token]",
-        remedy: "the logit of a token is the product with row `token` of the output matrix",
-        source: "the wasm-chord logs of this project's beginning",
         ..ROW
     },
     Fault {
@@ -254,33 +353,6 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
-        name: "layer-off-by-one",
-        entry: "8",
-        variants: &[1.0, -1.0],
-        wants: |place| place.layer().is_some(),
-        edits: &[Edit::Weight(|w, place| {
-            let (Kind::MatMul(t) | Kind::Stacked { weight: t, .. } | Kind::Norm { weight: Some(t), .. }) =
-                &place.node.kind
-            else {
-                return false;
-            };
-            let Some(layer) = place.layer() else { return false };
-            let Some(next) = layer.checked_add_signed(place.variant as isize) else { return false };
-            let name = t.name.replace(&format!("blk.{layer}."), &format!("blk.{next}."));
-            match super::tensor(place, &name) {
-                Some(other) if other.values.len() == w.values.len() => {
-                    w.values = other.values;
-                    true
-                }
-                _ => false,
-            }
-        })],
-        cause: "the weights are those of the layer {} further on",
-        remedy: "check the layer index in the tensor names that are looked up",
-        source: "crates/inspect: a fault of name maps in general",
-        ..ROW
-    },
-    Fault {
         name: "gate-and-up-swapped",
         entry: "66",
         wants: any,
@@ -292,26 +364,6 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "ffn_gate and ffn_up are exchanged",
         remedy: "the gate goes through the activation, up does not: check the names (HF: gate_proj, up_proj)",
         source: "ml-explore/mlx-lm#767",
-        ..ROW
-    },
-    Fault {
-        name: "norms-swapped",
-        entry: "8",
-        wants: any,
-        edits: &[Edit::Weight(|w, place| swap_names(w, place, "attn_norm", "ffn_norm"))],
-        cause: "attn_norm and ffn_norm are exchanged",
-        remedy: "attn_norm (HF: input_layernorm) comes before attention, ffn_norm (post_attention_layernorm) before the feed-forward",
-        source: "crates/inspect: a fault of name maps in general",
-        ..ROW
-    },
-    Fault {
-        name: "k-and-v-swapped",
-        entry: "8",
-        wants: any,
-        edits: &[Edit::Weight(|w, place| swap_names(w, place, "attn_k", "attn_v"))],
-        cause: "attn_k and attn_v are exchanged",
-        remedy: "check the names of the key and value matrices",
-        source: "crates/inspect: a fault of name maps in general",
         ..ROW
     },
     Fault {
@@ -396,24 +448,6 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
-        name: "qk-rows-not-permuted",
-        entry: "14",
-        variants: &[1.0, -1.0],
-        wants: any,
-        edits: &[Edit::Weight(|w, place| {
-            let heads = place.graph.config.heads;
-            match place.weight() {
-                "attn_q" => permute_rows(w, heads.heads, place.variant > 0.0),
-                "attn_k" => permute_rows(w, heads.kv_heads, place.variant > 0.0),
-                _ => false,
-            }
-        })],
-        cause: "the rows of Q and K are in the other order of pairs (HF's halves against GGUF's neighbours), or permuted twice",
-        remedy: "for architecture llama the converter permutes Q and K per head, and RoPE then pairs neighbours; do one or the other",
-        source: "ggml-org/llama.cpp#22611, karpathy/llama2.c#286",
-        ..ROW
-    },
-    Fault {
         name: "k-permuted-with-query-heads",
         entry: "14",
         variants: &[1.0, -1.0],
@@ -430,13 +464,251 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "k-and-v-swapped",
+        entry: "8",
+        wants: |place| part(place).is_some_and(|part| part > 0),
+        edits: &[Edit::Weight(|w, place| resplit(w, place, |counts, part, head| in_order(132, counts, part, head)))],
+        cause: "the matrices of keys and values are exchanged",
+        remedy: "check the names of the key and value matrices",
+        source: "crates/inspect: a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "qkv-in-another-order",
+        entry: "15",
+        variants: &[213.0, 231.0, 312.0, 321.0],
+        wants: |place| part(place).is_some(),
+        edits: &[Edit::Weight(|w, place| {
+            resplit(w, place, |counts, part, head| in_order(place.variant as usize, counts, part, head))
+        })],
+        cause: "queries (1), keys (2) and values (3) are taken from the tensor in the order {}",
+        remedy: "a fused tensor of a GGUF file has queries first, then keys, then values",
+        source: "lablup/mlxcel#928",
+        ..ROW
+    },
+    Fault {
         name: "fused-qkv-split-by-group",
         entry: "15",
-        wants: any,
-        edits: &[Edit::Weight(resplit)],
+        wants: |place| part(place).is_some(),
+        edits: &[Edit::Weight(|w, place| resplit(w, place, by_group))],
         cause: "the fused QKV matrix [Q|K|V] is split as if it were interleaved by head group",
         remedy: "check how the checkpoint lays out its fused matrix: one after the other, or per group",
         source: "lablup/mlxcel#928, vllm-project/vllm#53114",
+        ..ROW
+    },
+    Fault {
+        name: "fused-qkv-split-in-blocks",
+        entry: "15",
+        wants: |place| part(place).is_some(),
+        edits: &[Edit::Weight(|w, place| resplit(w, place, from_groups))],
+        cause: "a fused QKV matrix that has queries, keys and values of each head or group side by side is split as [Q|K|V]",
+        remedy: "GPT-NeoX, BLOOM and Falcon interleave them in their own files: take them apart per head or group",
+        source: "lablup/mlxcel#928, vllm-project/vllm#53114",
+        ..ROW
+    },
+    Fault {
+        name: "fused-qkv-by-thirds",
+        entry: "15",
+        wants: is_fused,
+        edits: &[Edit::Weight(|w, place| {
+            let heads = place.graph.config.heads;
+            let third = (heads.heads + 2 * heads.kv_heads) / 3;
+            heads.heads != heads.kv_heads && resplit(w, place, |_, part, head| part * third + head)
+        })],
+        cause: "the fused QKV matrix is cut into three equal parts, although there are fewer key heads than query heads",
+        remedy: "queries have head_count heads, keys and values head_count_kv",
+        source: "Lightning-AI/litgpt#1013",
+        ..ROW
+    },
+    Fault {
+        name: "qk-rows-not-permuted",
+        entry: "14",
+        variants: &[1.0, -1.0],
+        wants: |place| part(place).is_some(),
+        edits: &[Edit::Weight(|w, place| permute_part(w, place, place.variant > 0.0, &[0, 1]))],
+        cause: "the rows of Q and K are in the other order of pairs (HF's halves against GGUF's neighbours), or permuted twice",
+        remedy: "for architecture llama the converter permutes Q and K per head, and RoPE then pairs neighbours; do one or the other",
+        source: "ggml-org/llama.cpp#22611, karpathy/llama2.c#286",
+        ..ROW
+    },
+    Fault {
+        name: "q-rows-not-permuted",
+        entry: "14",
+        variants: &[1.0, -1.0],
+        wants: |place| part(place) == Some(0),
+        edits: &[Edit::Weight(|w, place| permute_part(w, place, place.variant > 0.0, &[0]))],
+        cause: "the rows of Q, and not those of K, are in the other order of pairs, or permuted twice",
+        remedy: "permute Q and K alike, once",
+        source: "ggml-org/llama.cpp#3018",
+        ..ROW
+    },
+    Fault {
+        name: "k-rows-not-permuted",
+        entry: "14",
+        variants: &[1.0, -1.0],
+        wants: |place| part(place) == Some(1),
+        edits: &[Edit::Weight(|w, place| permute_part(w, place, place.variant > 0.0, &[1]))],
+        cause: "the rows of K, and not those of Q, are in the other order of pairs, or permuted twice",
+        remedy: "permute Q and K alike, once",
+        source: "ggml-org/llama.cpp#3018",
+        ..ROW
+    },
+    Fault {
+        name: "heads-cut-across",
+        entry: "14",
+        edits: &[
+            Edit::Wiring(|_, place| turns(place)),
+            Edit::Inputs(|inputs, place| {
+                let Kind::Rope { head_dim, .. } = place.node.kind else { return false };
+                turns(place) && cut_across(Rc::make_mut(&mut inputs[0]), head_dim)
+            }),
+            Edit::Output(|out, _, place| {
+                let heads = place.graph.config.heads;
+                let made = matches!(place.node.kind, Kind::MatMul(_) | Kind::Bias(_) | Kind::Copy { .. });
+                let whole = made && QKV.contains(&&*place.node.key.name);
+                whole && cut_across(out, if place.name() == "Vcur" { heads.value_dim } else { heads.key_dim })
+            }),
+        ],
+        cause: "a row is cut into [head width, heads] instead of [heads, head width]: a head has elements that lie far apart",
+        remedy: "a head's elements lie one after the other: reshape to [heads, head width]",
+        source: "a fault of views in general",
+        ..ROW
+    },
+    Fault {
+        name: "gate-and-up-interleaved",
+        entry: "66",
+        wants: |place| matches!(place.name(), "ffn_gate" | "ffn_up") && fused(place).is_some(),
+        edits: &[Edit::Weight(|w, place| {
+            let Some((whole, rows)) = fused(place) else { return false };
+            let (outputs, cols) = outputs(&whole);
+            if outputs != 2 * rows.len() {
+                return false;
+            }
+            let odd = usize::from(rows.start > 0);
+            let taken = whole.values.chunks_exact(cols).skip(odd).step_by(2);
+            w.values = taken.flatten().copied().collect();
+            true
+        })],
+        cause: "of a fused product every other number is taken for the gate, and the others for up",
+        remedy: "the first half is the gate, the second is up; gpt-oss alone has them side by side in its own files",
+        source: "vllm-project/vllm#29273",
+        ..ROW
+    },
+    Fault {
+        name: "gate-and-up-in-halves",
+        entry: "66",
+        wants: |place| place.weight().starts_with("ffn_gate_exps") || place.weight().starts_with("ffn_up_exps"),
+        edits: &[Edit::Weight(|w, place| {
+            let (suffix, second) = (
+                if place.weight().ends_with(".bias") { "bias" } else { "weight" },
+                place.weight().starts_with("ffn_up"),
+            );
+            let Some(layer) = place.layer() else { return false };
+            let get = |name: &str| super::tensor(place, &format!("blk.{layer}.{name}.{suffix}"));
+            let (Some(gate), Some(up)) = (get("ffn_gate_exps"), get("ffn_up_exps")) else { return false };
+            let cols = if suffix == "bias" { 1 } else { gate.cols };
+            let width = place.node.width;
+            if gate.values.len() != up.values.len()
+                || gate.values.len() != w.values.len()
+                || w.values.len() % (width * cols) != 0
+            {
+                return false;
+            }
+            let row = |matrix: &Matrix, expert: usize, row: usize| {
+                let start = (expert * width + row) * cols;
+                matrix.values[start..start + cols].to_vec()
+            };
+            let from = if second { width } else { 0 };
+            let experts = w.values.len() / (width * cols);
+            let places = (0..experts).flat_map(|expert| (from..from + width).map(move |at| (expert, at)));
+            w.values = places.flat_map(|(e, at)| row(if at % 2 == 0 { &gate } else { &up }, e, at / 2)).collect();
+            true
+        })],
+        cause: "the experts' gate and up are taken for halves of a product in which they lie side by side",
+        remedy: "gpt-oss's own files have gate and up in turns: every other output is the gate",
+        source: "vllm-project/vllm#29273",
+        ..ROW
+    },
+    Fault {
+        name: "layer-off-by-one",
+        entry: "8",
+        variants: &[1.0, -1.0],
+        wants: |place| place.layer().is_some() && place.node.kind.weight().is_some(),
+        edits: &[Edit::Weight(|w, place| {
+            place.layer().and_then(|layer| layer.checked_add_signed(place.variant as isize)).is_some_and(|other| {
+                let values = weight_of_layer(place, other).filter(|values| values.len() == w.values.len());
+                values.map(|values| w.values = values).is_some()
+            })
+        })],
+        cause: "the weights are those of the layer {} further on",
+        remedy: "check the layer index in the tensor names that are looked up",
+        source: "crates/inspect: a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "first-layer-for-all",
+        entry: "8",
+        wants: |place| place.layer().is_some_and(|layer| layer > 1) && place.node.kind.weight().is_some(),
+        edits: &[Edit::Weight(|w, place| {
+            let values = weight_of_layer(place, 0).filter(|values| values.len() == w.values.len());
+            values.map(|values| w.values = values).is_some()
+        })],
+        cause: "every layer has the weights of the first one",
+        remedy: "check the layer index in the tensor names that are looked up",
+        source: "crates/inspect: a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "attention-output-row-major",
+        entry: "2",
+        wants: |place| is_product(place, &["attn_output", "attn_o"]),
+        edits: &[Edit::Weight(reshape)],
+        cause: "attention's output matrix alone is read as [in, out]: where it is square that is its transpose",
+        remedy: "memory is [out][in] for every matrix",
+        source: "the RusTorch logs of this project's beginning",
+        ..ROW
+    },
+    Fault {
+        name: "ffn-down-row-major",
+        entry: "2",
+        wants: |place| is_product(place, &["ffn_down"]),
+        edits: &[Edit::Weight(reshape)],
+        cause: "the feed-forward's last matrix alone is read as [in, out]",
+        remedy: "memory is [out][in] for every matrix",
+        source: "the RusTorch logs of this project's beginning",
+        ..ROW
+    },
+    Fault {
+        name: "tail-of-elements-missing",
+        entry: "5",
+        variants: &[0.47, 0.12],
+        fit: Some(Fit { range: (1e-3, 0.999), steps: Steps::Even, numbers: |_| Vec::new() }),
+        wants: is_table,
+        edits: &[Edit::Weight(|w, place| {
+            let (all, before) = extent(w, place);
+            let kept = (all as f64 * place.variant).round() as usize;
+            cut(w, kept.saturating_sub(before))
+        })],
+        cause: "of a tensor the first {} of its elements are there, all others are zero",
+        remedy: "compare the bytes that are loaded with the tensor's size in the file, shard by shard",
+        source: "the wasm-chord logs of this project's beginning",
+        ..ROW
+    },
+    Fault {
+        name: "tail-of-bytes-missing",
+        entry: "5",
+        variants: &[0.47],
+        fit: Some(Fit { range: (1e-3, 0.999), steps: Steps::Even, numbers: |_| Vec::new() }),
+        wants: |place| is_table(place) && raw(place).is_some_and(|(format, _)| format.block_len() > 1),
+        edits: &[Edit::Weight(|w, place| {
+            let (all, before) = extent(w, place);
+            let (block, len) = (w.format.block_bytes(), w.format.block_len());
+            let bytes = (all / len * block) as f64 * place.variant;
+            load(w, place, (bytes.round() as usize).saturating_sub(before / len * block))
+        })],
+        cause: "of a tensor's bytes the first {} are there, all others are zero",
+        remedy: "compute a tensor's bytes from the block size of its format",
+        source: "the wasm-chord logs of this project's beginning",
         ..ROW
     },
 ];

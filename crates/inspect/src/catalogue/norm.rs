@@ -1,17 +1,145 @@
 //! Faults of norms (section A3 of the catalogue, entries 13 and 28).
 
-use super::{ROW, any};
-use crate::fault::{Edit, Fault};
-use crate::replay::{Divisor, Norm, Place, Scope};
+use std::rc::Rc;
+
+use super::{ROW, loader::swap_names};
+use crate::fault::{Edit, Fault, Fit, Steps};
+use crate::replay::{Divisor, Matrix, Norm, Place, Scope};
+use crate::{Kind, NodeId};
+
+/// What a norm is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Before attention, or what else mixes tokens.
+    Attention,
+    /// Before the feed-forward.
+    FeedForward,
+    /// On what attention adds to the stream, or on that sum.
+    AfterAttention,
+    /// The same of the feed-forward.
+    AfterFeedForward,
+    /// Of embeddings.
+    Embedding,
+    /// Before the output matrix.
+    Output,
+    /// Of queries or keys.
+    Heads,
+    /// Inside of a mixer.
+    Inside,
+}
+
+fn role(place: &Place<'_>) -> Role {
+    match (place.name(), place.layer()) {
+        ("result_norm", _) => Role::Output,
+        (_, None) => Role::Embedding,
+        ("attn_norm", _) => Role::Attention,
+        ("ffn_norm", _) => Role::FeedForward,
+        ("Qcur_normed" | "Kcur_normed" | "Qcur" | "Kcur", _) => Role::Heads,
+        ("attn_post_norm" | "ffn_inp", _) => Role::AfterAttention,
+        ("ffn_post_norm" | "l_out", _) => Role::AfterFeedForward,
+        _ => Role::Inside,
+    }
+}
 
 /// Whether the norm is one of queries or keys.
 fn of_heads(place: &Place<'_>) -> bool {
-    matches!(place.name(), "Qcur_normed" | "Kcur_normed")
+    role(place) == Role::Heads
 }
 
 fn divide(norm: &mut Norm, divisor: Divisor) -> bool {
-    norm.divisor = divisor;
-    true
+    std::mem::replace(&mut norm.divisor, divisor) != divisor
+}
+
+/// Whether the mean is taken away, and whether squares are of what differs from it.
+fn around(norm: &mut Norm, centred: bool, deviation: bool) -> bool {
+    let before = (norm.centred, norm.deviation);
+    (norm.centred, norm.deviation) = (centred, deviation);
+    before != (centred, deviation)
+}
+
+/// Leaves a norm out: what goes in comes out.
+fn skip(norm: &mut Norm, roles: &[Role], place: &Place<'_>) -> bool {
+    let hit = roles.contains(&role(place));
+    if hit {
+        norm.weight.clear();
+        norm.bias.clear();
+        norm.divisor = Divisor::Nothing;
+        around(norm, false, false);
+    }
+    hit
+}
+
+/// The norm of a node as the model has it.
+pub(super) fn plan(place: &Place<'_>, id: NodeId) -> Option<Norm> {
+    let Kind::Norm { norm, weight, bias } = &place.graph.nodes[id].kind else { return None };
+    let [weight, bias] =
+        [weight, bias].map(|tensor| tensor.as_ref().map_or_else(Vec::new, |tensor| Matrix::decode(tensor).values));
+    Some(Norm::new(norm, weight, bias))
+}
+
+/// Takes weight and bias of another norm of equal width.
+fn take(norm: &mut Norm, place: &Place<'_>, other: Option<NodeId>) -> bool {
+    match other.and_then(|id| plan(place, id)) {
+        Some(other) if other.weight.len() == norm.weight.len() && !norm.weight.is_empty() => {
+            (norm.weight, norm.bias) = (other.weight, other.bias);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The norm of the other half of a layer.
+fn other_half(norm: &mut Norm, place: &Place<'_>, roles: &[Role]) -> bool {
+    let other = match role(place) {
+        role if !roles.contains(&role) => return false,
+        Role::Attention => "ffn_norm",
+        _ => "attn_norm",
+    };
+    take(norm, place, place.sibling(other))
+}
+
+/// What a norm of a sum is of: the stream, and what is added to it.
+fn summed(place: &Place<'_>) -> Option<[NodeId; 2]> {
+    let (Kind::Norm { .. }, &[input]) = (&place.node.kind, place.node.inputs.as_slice()) else { return None };
+    let added = &place.graph.nodes[input];
+    let half = matches!(role(place), Role::AfterAttention | Role::AfterFeedForward);
+    match (&added.kind, added.inputs.as_slice()) {
+        (Kind::Add, &[stream, product]) if half => Some([stream, product]),
+        _ => None,
+    }
+}
+
+/// The norm of what is added to the stream, where the operation adds it.
+fn added(place: &Place<'_>) -> Option<NodeId> {
+    let (Kind::Add, &[_, product], "ffn_inp" | "l_out") =
+        (&place.node.kind, place.node.inputs.as_slice(), place.name())
+    else {
+        return None;
+    };
+    matches!(place.graph.nodes[product].kind, Kind::Norm { .. }).then_some(product)
+}
+
+/// Whether the norm is of queries, and not of keys.
+fn of_queries(place: &Place<'_>) -> bool {
+    of_heads(place) && place.name().starts_with('Q')
+}
+
+/// The norm of what is rotated here, where it comes first.
+fn norm_before(place: &Place<'_>) -> Option<NodeId> {
+    let input = matches!(place.node.kind, Kind::Rope { .. }).then(|| place.node.inputs.first().copied())??;
+    matches!(place.graph.nodes[input].kind, Kind::Norm { .. }).then_some(input)
+}
+
+/// The norm of what is rotated here, where it comes afterwards.
+fn norm_after(place: &Place<'_>) -> Option<NodeId> {
+    let rope = matches!(place.node.kind, Kind::Rope { .. });
+    let mut readers = place.readers().filter(|(_, reader)| rope && matches!(reader.kind, Kind::Norm { .. }));
+    readers.next().map(|(id, _)| id)
+}
+
+/// Whether what the norm reads has been rotated.
+fn is_after_rope(place: &Place<'_>) -> bool {
+    place.node.inputs.first().is_some_and(|&input| matches!(place.graph.nodes[input].kind, Kind::Rope { .. }))
 }
 
 /// The rows.
@@ -65,11 +193,62 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "norm-bias-missing",
+        entry: "28b",
+        edits: &[Edit::Norm(|norm, _| {
+            norm.bias.fill(0.0);
+            !norm.bias.is_empty()
+        })],
+        cause: "the norm's bias is not added",
+        remedy: "LayerNorm adds its bias after the weight: load both",
+        source: "a fault of norms in general",
+        ..ROW
+    },
+    Fault {
+        name: "norm-bias-twice",
+        entry: "28a",
+        edits: &[Edit::Norm(|norm, _| {
+            norm.bias.iter_mut().for_each(|b| *b *= 2.0);
+            !norm.bias.is_empty()
+        })],
+        cause: "the norm's bias is added twice",
+        remedy: "add it once: inside of the norm, or after it",
+        source: "a fault of norms in general",
+        ..ROW
+    },
+    Fault {
         name: "layer-norm",
         entry: "28d",
-        edits: &[Edit::Norm(|norm, _| !std::mem::replace(&mut norm.centred, true))],
+        edits: &[Edit::Norm(|norm, _| around(norm, true, true))],
         cause: "LayerNorm instead of RMSNorm: the mean is taken away first",
         remedy: "RMSNorm divides by the root of the mean square and takes nothing away",
+        source: "mit-han-lab/omniserve#32",
+        ..ROW
+    },
+    Fault {
+        name: "rms-norm",
+        entry: "28d",
+        edits: &[Edit::Norm(|norm, _| around(norm, false, false))],
+        cause: "RMSNorm instead of LayerNorm: the mean is not taken away",
+        remedy: "LayerNorm takes the mean away and divides by the deviation",
+        source: "Zhang and Sennrich 2019, Root Mean Square Layer Normalization",
+        ..ROW
+    },
+    Fault {
+        name: "norm-mean-left-in",
+        entry: "28d",
+        edits: &[Edit::Norm(|norm, _| around(norm, false, true))],
+        cause: "the norm divides by the deviation from the mean, and leaves the mean in",
+        remedy: "RMSNorm divides by the root of the mean square; LayerNorm takes the mean away too",
+        source: "keras-team/keras#22393",
+        ..ROW
+    },
+    Fault {
+        name: "norm-mean-in-divisor",
+        entry: "28d",
+        edits: &[Edit::Norm(|norm, _| around(norm, true, false))],
+        cause: "the norm takes the mean away, and divides by the root of the mean square of what was before",
+        remedy: "LayerNorm divides by the deviation from the mean; RMSNorm takes nothing away",
         source: "a fault of norms in general",
         ..ROW
     },
@@ -77,20 +256,23 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "norm-eps",
         entry: "28e",
         variants: &[0.0, 1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3],
+        fit: Some(Fit { range: (1e-9, 1.0), steps: Steps::Factors, numbers: |_| Vec::new() }),
         edits: &[Edit::Norm(|norm, place| {
             let other = (norm.eps - place.variant).abs() > 1e-3 * norm.eps;
             norm.eps = place.variant;
             other
         })],
         cause: "the norm's eps is {}, not the file's",
-        remedy: "read attention.layer_norm_rms_epsilon; it matters most where rows are small, as at BOS",
+        remedy: "read attention.layer_norm_rms_epsilon (or layer_norm_epsilon); it matters most where rows are small, as at BOS",
         source: "ggml-org/llama.cpp#2373, huggingface/candle#271",
         ..ROW
     },
     Fault {
         name: "norm-eps-outside",
         entry: "28f",
-        edits: &[Edit::Norm(|norm, _| divide(norm, Divisor::RootMeanSquarePlusEps))],
+        edits: &[Edit::Norm(|norm, _| {
+            norm.divisor == Divisor::RootMeanSquare && divide(norm, Divisor::RootMeanSquarePlusEps)
+        })],
         cause: "eps is added to the root instead of under it",
         remedy: "divide by sqrt(mean(x^2) + eps)",
         source: "allenai/OLMo#281",
@@ -106,6 +288,33 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "norm-unbiased",
+        entry: "28g",
+        edits: &[Edit::Norm(|norm, _| divide(norm, Divisor::RootMeanSquareUnbiased))],
+        cause: "the sum of squares is divided by one element fewer than there are (the unbiased variance)",
+        remedy: "divide by the number of elements: torch.var(x, correction=0)",
+        source: "FluxML/Flux.jl#529, harvardnlp/annotated-transformer#119",
+        ..ROW
+    },
+    Fault {
+        name: "norm-without-root",
+        entry: "28h",
+        edits: &[Edit::Norm(|norm, _| divide(norm, Divisor::MeanSquare))],
+        cause: "the norm divides by the mean square, not by its root",
+        remedy: "divide by sqrt(mean(x^2) + eps)",
+        source: "131250208/TPlinker-joint-extraction#37",
+        ..ROW
+    },
+    Fault {
+        name: "norm-not-divided",
+        entry: "28h",
+        edits: &[Edit::Norm(|norm, _| divide(norm, Divisor::Nothing))],
+        cause: "the norm does not divide: its weight alone is applied",
+        remedy: "divide by sqrt(mean(x^2) + eps)",
+        source: "a fault of norms in general",
+        ..ROW
+    },
+    Fault {
         name: "norm-inverse",
         entry: "28h",
         edits: &[Edit::Norm(|norm, _| divide(norm, Divisor::Inverse))],
@@ -117,53 +326,201 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "norm-over-batch",
         entry: "28i",
-        edits: &[Edit::Norm(|norm, _| {
-            norm.scope = Scope::Batch;
-            true
+        edits: &[Edit::Norm(|norm, place| {
+            let several = place.rows() > 1;
+            norm.scope = if several { Scope::Batch } else { norm.scope };
+            several
         })],
         cause: "one mean square is taken over all tokens together",
         remedy: "norm each token's row by itself",
-        source: "kyegomez/zeta#180",
+        source: "bkitano/llama-from-scratch#4, kyegomez/zeta#180",
         ..ROW
     },
     Fault {
         name: "norm-skipped",
         entry: "28j",
-        edits: &[Edit::Output(|out, inputs, place| {
-            let skip = !of_heads(place)
-                && place.name() != "result_norm"
-                && out.width == inputs.first().map_or(0, |x| x.width)
-                && matches!(place.node.kind, crate::Kind::Norm { .. });
-            if skip {
-                out.clone_from(&inputs[0]);
-            }
-            skip
-        })],
-        cause: "the norm is left out: its input goes on",
+        edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::Attention, Role::FeedForward, Role::Inside], place))],
+        cause: "the norms of a layer are left out: their input goes on",
         remedy: "apply attn_norm before attention and ffn_norm before the feed-forward",
         source: "a fault of wirings in general",
         ..ROW
     },
     Fault {
+        name: "attention-norm-skipped",
+        entry: "28j",
+        edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::Attention], place))],
+        cause: "the norm before attention is left out: attention reads the stream as it is",
+        remedy: "apply attn_norm before queries, keys and values are made",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "ffn-norm-skipped",
+        entry: "28j",
+        edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::FeedForward], place))],
+        cause: "the norm before the feed-forward is left out: it reads the stream as it is",
+        remedy: "apply ffn_norm before gate and up",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "post-norms-missing",
+        entry: "28j",
+        edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::AfterAttention, Role::AfterFeedForward], place))],
+        cause: "the norms after attention and after the feed-forward are left out",
+        remedy: "apply post_attention_norm and post_ffw_norm to what is added to the stream",
+        source: "ggml-org/llama.cpp#12957",
+        ..ROW
+    },
+    Fault {
+        name: "attention-post-norm-missing",
+        entry: "28j",
+        edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::AfterAttention], place))],
+        cause: "the norm after attention is left out",
+        remedy: "apply post_attention_norm to attention's output before it is added to the stream",
+        source: "ggml-org/llama.cpp#12957",
+        ..ROW
+    },
+    Fault {
+        name: "ffn-post-norm-missing",
+        entry: "28j",
+        edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::AfterFeedForward], place))],
+        cause: "the norm after the feed-forward is left out",
+        remedy: "apply post_ffw_norm to the feed-forward's output before it is added to the stream",
+        source: "NVIDIA-NeMo/Megatron-Bridge#3698",
+        ..ROW
+    },
+    Fault {
+        name: "norm-before-addition",
+        entry: "28n",
+        edits: &[
+            Edit::Wiring(|inputs, place| {
+                let Some([stream, product]) = summed(place) else { return false };
+                *inputs = vec![product, stream];
+                true
+            }),
+            Edit::Output(|out, inputs, place| {
+                let stream = inputs.get(1).filter(|_| summed(place).is_some());
+                if let Some(stream) = stream {
+                    out.data.iter_mut().zip(&stream.data).for_each(|(x, y)| *x += y);
+                }
+                stream.is_some()
+            }),
+        ],
+        cause: "a half's output is normed alone, and the stream is added to that",
+        remedy: "add first, norm then: x = norm(x + f(x)), as BERT does",
+        source: "OpenNMT/OpenNMT-py#2199",
+        ..ROW
+    },
+    Fault {
+        name: "norm-after-addition",
+        entry: "28n",
+        edits: &[
+            Edit::Wiring(|inputs, place| {
+                let Some(norm) = added(place).filter(|_| inputs.len() > 1) else { return false };
+                inputs[1] = place.graph.nodes[norm].inputs[0];
+                true
+            }),
+            Edit::Inputs(|inputs, place| {
+                let norm = added(place).and_then(|norm| plan(place, norm));
+                let (Some(norm), Some(sum)) = (norm, super::sum(inputs)) else { return false };
+                *inputs = vec![Rc::new(norm.run(&sum))];
+                true
+            }),
+        ],
+        cause: "the stream is normed together with what is added to it",
+        remedy: "norm what attention or the feed-forward gives, then add: x = x + norm(f(x))",
+        source: "EleutherAI/gpt-neox#1408",
+        ..ROW
+    },
+    Fault {
+        name: "norms-swapped",
+        entry: "8",
+        edits: &[Edit::Norm(|norm, place| other_half(norm, place, &[Role::Attention, Role::FeedForward]))],
+        cause: "the norms before attention and before the feed-forward are exchanged",
+        remedy: "attn_norm (HF: input_layernorm) comes before attention, ffn_norm (post_attention_layernorm) before the \
+                 feed-forward; of Falcon's two, attn_norm_2 is attention's",
+        source: "antonellof/ferrox#236",
+        ..ROW
+    },
+    Fault {
+        name: "post-norm-and-ffn-norm-swapped",
+        entry: "8",
+        edits: &[Edit::Norm(|norm, place| {
+            let other = match role(place) {
+                Role::AfterAttention => "ffn_norm",
+                Role::FeedForward => "attn_post_norm",
+                _ => return false,
+            };
+            take(norm, place, place.sibling(other))
+        })],
+        cause: "the norm after attention and the one before the feed-forward are exchanged",
+        remedy: "in Gemma's files post_attention_norm comes after attention, ffn_norm (pre_feedforward_layernorm) before the \
+                 feed-forward; elsewhere post_attention_layernorm is the one before the feed-forward",
+        source: "a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "ffn-normed-as-attention",
+        entry: "8",
+        edits: &[Edit::Norm(|norm, place| other_half(norm, place, &[Role::FeedForward]))],
+        cause: "the feed-forward is given the norm of attention: one norm serves both",
+        remedy: "where a block has two norms, the feed-forward has its own",
+        source: "NVIDIA/TransformerEngine#625, antonellof/ferrox#236",
+        ..ROW
+    },
+    Fault {
+        name: "attention-normed-as-ffn",
+        entry: "8",
+        edits: &[Edit::Norm(|norm, place| other_half(norm, place, &[Role::Attention]))],
+        cause: "attention is given the norm of the feed-forward: one norm serves both",
+        remedy: "where a block has two norms, attention has its own (Falcon: attn_norm_2)",
+        source: "antonellof/ferrox#236",
+        ..ROW
+    },
+    Fault {
+        name: "embedding-norm-missing",
+        entry: "28j",
+        edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::Embedding], place))],
+        cause: "embeddings are not normed",
+        remedy: "apply token_embd_norm to what the first layer reads",
+        source: "IntelLabs/academic-budget-bert#12",
+        ..ROW
+    },
+    Fault {
         name: "head-norm-missing",
         entry: "28k",
-        edits: &[Edit::Output(|out, inputs, place| {
-            if of_heads(place) {
-                out.clone_from(&inputs[0]);
-            }
-            of_heads(place)
-        })],
+        edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::Heads], place))],
         cause: "the norms of queries and keys are missing",
         remedy: "apply attn_q_norm and attn_k_norm to each head before RoPE",
         source: "paiml/aprender#1228",
         ..ROW
     },
     Fault {
+        name: "query-norm-missing",
+        entry: "28k",
+        edits: &[Edit::Norm(|norm, place| of_queries(place) && skip(norm, &[Role::Heads], place))],
+        cause: "the norm of queries is missing, that of keys is there",
+        remedy: "apply attn_q_norm as well as attn_k_norm",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "key-norm-missing",
+        entry: "28k",
+        edits: &[Edit::Norm(|norm, place| !of_queries(place) && skip(norm, &[Role::Heads], place))],
+        cause: "the norm of keys is missing, that of queries is there",
+        remedy: "apply attn_k_norm as well as attn_q_norm",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
         name: "head-norm-over-row",
         entry: "28k",
         edits: &[Edit::Norm(|norm, place| {
-            norm.scope = Scope::Row;
-            of_heads(place)
+            let apart = of_heads(place) && norm.run < place.node.width;
+            norm.scope = if apart { Scope::Row } else { norm.scope };
+            apart
         })],
         cause: "queries and keys are normed over all heads together",
         remedy: "norm each head by itself",
@@ -171,28 +528,49 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "head-norm-by-head",
+        entry: "28k",
+        edits: &[Edit::Norm(|norm, place| {
+            let dim = place.graph.config.heads.key_dim;
+            let whole = of_heads(place) && norm.run == place.node.width && norm.run > dim;
+            norm.run = if whole { dim } else { norm.run };
+            whole
+        })],
+        cause: "each head of queries and keys is normed by itself",
+        remedy: "OLMo 2, OLMoE and MiniMax norm the whole row of queries, and that of keys, before it is cut into heads",
+        source: "EleutherAI/gpt-neox#1367, vllm-project/vllm-metal#768",
+        ..ROW
+    },
+    Fault {
+        name: "head-norms-swapped",
+        entry: "8",
+        wants: of_heads,
+        edits: &[Edit::Weight(|w, place| swap_names(w, place, "attn_q_norm", "attn_k_norm"))],
+        cause: "the norms of queries and of keys are exchanged",
+        remedy: "attn_q_norm is that of queries, attn_k_norm that of keys",
+        source: "a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "keys-normed-as-queries",
+        entry: "8",
+        edits: &[Edit::Norm(|norm, place| {
+            let queries = place.node.key.name.replacen('K', "Q", 1);
+            of_heads(place) && !of_queries(place) && take(norm, place, place.sibling(&queries))
+        })],
+        cause: "keys are normed with the weight of queries: one weight serves both",
+        remedy: "attn_k_norm is that of keys",
+        source: "a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
         name: "head-norm-after-rope",
         entry: "28k",
-        wants: any,
         edits: &[
-            Edit::Output(|out, inputs, place| {
-                if of_heads(place) {
-                    out.clone_from(&inputs[0]);
-                }
-                of_heads(place)
-            }),
+            Edit::Norm(|norm, place| !is_after_rope(place) && skip(norm, &[Role::Heads], place)),
             Edit::Output(|out, _, place| {
-                let normed = match place.name() {
-                    "Qcur" => place.sibling("Qcur_normed"),
-                    "Kcur" => place.sibling("Kcur_normed"),
-                    _ => None,
-                };
-                let (Some(id), crate::Kind::Rope { .. }) = (normed, &place.node.kind) else { return false };
-                let crate::Kind::Norm { norm, weight, bias } = &place.graph.nodes[id].kind else { return false };
-                let [weight, bias] = [weight, bias].map(|tensor| {
-                    tensor.as_ref().map_or_else(Vec::new, |tensor| crate::replay::Matrix::decode(tensor).values)
-                });
-                *out = Norm::new(norm, weight, bias).run(out);
+                let Some(norm) = norm_before(place).and_then(|id| plan(place, id)) else { return false };
+                *out = norm.run(out);
                 true
             }),
         ],
@@ -202,18 +580,68 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "head-norm-before-rope",
+        entry: "28k",
+        edits: &[
+            Edit::Norm(|norm, place| is_after_rope(place) && skip(norm, &[Role::Heads], place)),
+            Edit::Wiring(|_, place| norm_after(place).is_some()),
+            Edit::Inputs(|inputs, place| {
+                let Some(norm) = norm_after(place).and_then(|id| plan(place, id)) else { return false };
+                inputs[0] = Rc::new(norm.run(&inputs[0]));
+                true
+            }),
+        ],
+        cause: "queries and keys are normed before RoPE",
+        remedy: "rotate first, norm then, as Hunyuan does",
+        source: "vllm-project/vllm-metal#692",
+        ..ROW
+    },
+    Fault {
         name: "output-norm-skipped",
         entry: "28l",
-        edits: &[Edit::Output(|out, inputs, place| {
-            let skip = place.name() == "result_norm";
-            if skip {
-                out.clone_from(&inputs[0]);
-            }
-            skip
-        })],
+        edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::Output], place))],
         cause: "the output norm is left out; the first choice often stays right, its probability does not",
         remedy: "apply output_norm before the output matrix",
         source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "output-norm-twice",
+        entry: "28l",
+        edits: &[
+            Edit::Wiring(|_, place| plan(place, place.id).is_some() && role(place) == Role::Output),
+            Edit::Inputs(|inputs, place| {
+                let norm = plan(place, place.id).filter(|_| role(place) == Role::Output);
+                if let Some(norm) = &norm {
+                    inputs[0] = Rc::new(norm.run(&inputs[0]));
+                }
+                norm.is_some()
+            }),
+        ],
+        cause: "the output norm is applied twice",
+        remedy: "norm once: in the model, or in the head",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "output-norm-of-last-layer",
+        entry: "28l",
+        variants: &[0.0, 1.0, 2.0, 3.0],
+        edits: &[Edit::Norm(|norm, place| {
+            // Of either norm, the weight alone or with its bias.
+            let name = if place.variant as u32 % 2 == 0 { "ffn_norm" } else { "attn_norm" };
+            let last = place.graph.config.layers.checked_sub(1);
+            let other = last.and_then(|last| place.graph.find(&crate::Key::new(name, Some(last))));
+            let (bias, alone) = (norm.bias.clone(), place.variant < 2.0);
+            let taken = role(place) == Role::Output && (alone || !bias.is_empty()) && take(norm, place, other);
+            if alone {
+                norm.bias = bias;
+            }
+            taken
+        })],
+        cause: "the output norm has the weight of a norm of the last layer",
+        remedy: "the output norm is output_norm (HF: model.norm)",
+        source: "a fault of name maps in general",
         ..ROW
     },
 ];

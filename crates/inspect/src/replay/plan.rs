@@ -57,6 +57,10 @@ pub enum Divisor {
     RootMeanSquare,
     /// `sqrt(mean(x^2)) + eps`.
     RootMeanSquarePlusEps,
+    /// The same with one element fewer in the mean.
+    RootMeanSquareUnbiased,
+    /// `mean(x^2) + eps`.
+    MeanSquare,
     /// `sqrt(sum(x^2) + eps)`.
     RootSumSquare,
     /// `1 / sqrt(mean(x^2) + eps)`.
@@ -92,17 +96,16 @@ pub struct Norm {
     pub scope: Scope,
     /// Whether the mean is taken away first, as in LayerNorm.
     pub centred: bool,
+    /// Whether squares are those of what differs from the mean, as in LayerNorm.
+    pub deviation: bool,
 }
 
 impl Norm {
     pub(crate) fn new(norm: &candor::ops::Norm, weight: Vec<f32>, bias: Vec<f32>) -> Norm {
-        let (divisor, centred) = match norm.kind {
-            NormKind::Rms => (Divisor::RootMeanSquare, false),
-            NormKind::Layer => (Divisor::RootMeanSquare, true),
-            NormKind::L2 => (Divisor::RootSumSquare, false),
-        };
+        let centred = norm.kind == NormKind::Layer;
+        let divisor = if norm.kind == NormKind::L2 { Divisor::RootSumSquare } else { Divisor::RootMeanSquare };
         let (run, eps) = (norm.run, f64::from(norm.eps));
-        Norm { weight, bias, run, eps, divisor, scope: Scope::Runs, centred }
+        Norm { weight, bias, run, eps, divisor, scope: Scope::Runs, centred, deviation: centred }
     }
 
     pub(crate) fn run(&self, x: &Value) -> Value {
@@ -114,11 +117,15 @@ impl Norm {
         };
         let scope = scope.max(1);
         for (index, (x, out)) in x.data.chunks(scope).zip(out.data.chunks_mut(scope)).enumerate() {
-            let mean = if self.centred { x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64 } else { 0.0 };
-            let sum: f64 = x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum();
-            let square = sum / x.len() as f64;
+            let len = x.len() as f64;
+            let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / len;
+            let around = if self.deviation { mean } else { 0.0 };
+            let sum: f64 = x.iter().map(|&x| (f64::from(x) - around).powi(2)).sum();
+            let (square, taken) = (sum / len, if self.centred { mean } else { 0.0 });
             let factor = match self.divisor {
                 Divisor::RootMeanSquare => 1.0 / (square + self.eps).sqrt(),
+                Divisor::RootMeanSquareUnbiased => 1.0 / (sum / (len - 1.0).max(1.0) + self.eps).sqrt(),
+                Divisor::MeanSquare => 1.0 / (square + self.eps),
                 Divisor::RootMeanSquarePlusEps => 1.0 / (square.sqrt() + self.eps),
                 Divisor::RootSumSquare => 1.0 / (sum + self.eps).sqrt(),
                 Divisor::Inverse => (square + self.eps).sqrt(),
@@ -129,7 +136,7 @@ impl Norm {
                     0 => none,
                     len => f64::from(list[(index * scope + at) % len]),
                 };
-                *out = ((f64::from(x) - mean) * factor * of(&self.weight, 1.0) + of(&self.bias, 0.0)) as f32;
+                *out = ((f64::from(x) - taken) * factor * of(&self.weight, 1.0) + of(&self.bias, 0.0)) as f32;
             }
         }
         out

@@ -22,12 +22,15 @@ pub struct Bed {
 
 impl Bed {
     pub fn new(shape: &Shape) -> Bed {
-        let gguf = shape.gguf();
+        Bed::of(&format!("{} {}", shape.name, shape.matrices.name()), shape.gguf())
+    }
+
+    /// A model of a file.
+    pub fn of(name: &str, gguf: Gguf) -> Bed {
         let graph = Graph::new(&gguf).unwrap();
         // BOS, words and bytes, nine as a prompt and four decoded.
         let ids = vec![1, 270, 281, 262, 300, 35, 290, 263, 275, 288, 301, 266, 279];
-        let name = format!("{} {}", shape.name, shape.matrices.name());
-        Bed { name, gguf, graph, tokens: Tokens::new(ids, 9), decoded: Decoded::default() }
+        Bed { name: name.to_owned(), gguf, graph, tokens: Tokens::new(ids, 9), decoded: Decoded::default() }
     }
 
     /// A model that answers a text of nine tokens, five of the answer.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use crate::bed::{Bed, Verdict, every_fault, judge};
+use crate::families;
 use crate::model::{self, Rope, Shape};
 use crate::wirings;
 use candor::gguf::Format;
@@ -38,7 +39,7 @@ fn special_beds() -> Vec<Bed> {
         model::proportioned(Format::Q3K),
         model::proportioned(Format::Q6K),
     ];
-    shapes.iter().map(Bed::new).chain(wirings::beds()).chain([Bed::answering()]).collect()
+    shapes.iter().map(Bed::new).chain(wirings::beds()).chain(families::beds()).chain([Bed::answering()]).collect()
 }
 
 /// What became of each fault, by name.

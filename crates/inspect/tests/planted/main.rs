@@ -3,6 +3,7 @@
 mod bed;
 mod catalogue;
 mod experts;
+mod families;
 mod harmless;
 mod model;
 mod pairs;
