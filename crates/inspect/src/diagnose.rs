@@ -229,7 +229,9 @@ fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens) -> Result<
             }
         }
     }
-    let unknown = told.values.keys().filter(|key| graph.find(key).is_none());
+    let misfit = |id: NodeId, evidence: &Evidence| evidence.width != 0 && evidence.width != graph.width(id, tokens);
+    let odd = |(key, evidence): &(&Key, &Evidence)| graph.find(key).is_none_or(|id| misfit(id, evidence));
+    let unknown = trace.values.iter().filter(odd).map(|(key, _)| key);
     let unplaced = unknown.chain(&unordered).cloned().collect();
     let findings = court.explain(&failures, &checks);
     let unexplained = court.unexplained(&failures);
@@ -266,8 +268,10 @@ pub(crate) fn tokens(trace: &Trace, graph: &Graph) -> Result<Tokens, Error> {
 }
 
 /// The nodes that the trace knows something of, in the order of computation.
+///
+/// Values of another width than the model's are left out where most have the model's: a name may mean something else.
 pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<NodeId>, Error> {
-    let mut known = BTreeSet::new();
+    let (mut known, mut odd) = (BTreeSet::new(), Vec::new());
     for (key, evidence) in &trace.values {
         let Some(id) = graph.find(key) else { continue };
         let (rows, expected) = (tokens.rows(graph.nodes[id].side), graph.width(id, tokens));
@@ -285,7 +289,8 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
                 known.insert(id);
                 continue;
             }
-            return Err(Error::Width { key: key.clone(), expected, got: evidence.width });
+            odd.push(Error::Width { key: key.clone(), expected, got: evidence.width });
+            continue;
         }
         if let Some(list) = evidence.rows.as_ref()
             && (list.len() > rows || list.iter().any(|&row| row >= rows))
@@ -293,6 +298,11 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
             return Err(Error::Rows { key: key.clone(), expected: rows, got: list.len() });
         }
         known.insert(id);
+    }
+    if odd.len() >= known.len()
+        && let Some(error) = odd.into_iter().next()
+    {
+        return Err(error);
     }
     match trace.values.keys().next() {
         Some(first) if known.is_empty() => Err(Error::NoValues { count: trace.values.len(), first: first.to_string() }),

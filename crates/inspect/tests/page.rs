@@ -8,7 +8,7 @@ use candor_inspect::{
     Diagnosis, Evidence, Graph, Key, Known, Outcome, Trace, catalogue, diagnose,
     fault::Active,
     page,
-    replay::{Arithmetic, Decoded, Order, Replay, Rounding, Stage, Tokens},
+    replay::{Arithmetic, Decoded, Order, Replay, Stage, Tokens},
     simulate,
 };
 use candor_testing::Tiny;

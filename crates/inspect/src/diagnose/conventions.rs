@@ -15,7 +15,7 @@ const AWAY: usize = 4;
 
 /// Names that programs are known to give to more than one moment: taken for what they equal although nothing that was
 /// computed from them is there.
-const LOOSE: [&str; 9] = ["inp_embd", "kq", "Qcur", "Kcur", "Vcur", "kqv_out", "result_output", "ffn_out", "ffn_up"];
+const LOOSE: [&str; 8] = ["inp_embd", "kq", "Qcur", "Kcur", "Vcur", "kqv_out", "ffn_out", "ffn_up"];
 
 /// Another meaning of a value.
 struct Meaning {

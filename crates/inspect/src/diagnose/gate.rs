@@ -82,7 +82,7 @@ impl Gate {
 
     /// The limits where replays with as much noise as the suspect's rounding makes are off by `measured`.
     pub(super) fn widened(self, measured: f64) -> Gate {
-        const TIMES: f64 = 4.0;
+        const TIMES: f64 = 3.0;
         let wide = Gate::for_drift(measured * TIMES);
         // What was measured tells more than what was reckoned from the number of operations.
         let drift = if self.drift > MOST { wide.drift } else { wide.drift.max(self.drift) };

@@ -6,6 +6,7 @@ mod experts;
 mod families;
 mod harmless;
 mod model;
+mod noise;
 mod pairs;
 mod partial;
 mod prompts;
