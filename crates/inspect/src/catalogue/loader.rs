@@ -1,14 +1,12 @@
 //! Faults of files and loaders: layout, sizes, offsets, names (section A1 of the catalogue).
 
-use std::rc::Rc;
-
 use candor::gguf::Format;
 
 use super::{
     ROW, any, fused, is_embedding, is_layer_matrix, is_matrix, is_square, raw, reshape, scale_fields, weight_of_layer,
 };
 use crate::fault::{Edit, Fault, Fit, Steps};
-use crate::{Kind, Value, replay::Matrix, replay::Place};
+use crate::{Kind, replay::Matrix, replay::Place};
 
 /// Zeroes everything from an element on.
 fn cut(w: &mut Matrix, elements: usize) -> bool {
@@ -175,16 +173,6 @@ fn extent(w: &Matrix, place: &Place<'_>) -> (usize, usize) {
     }
 }
 
-/// The elements of a head one after the other where they lie `heads` apart.
-fn cut_across(x: &mut Value, dim: usize) -> bool {
-    let heads = x.width / dim.max(1);
-    for row in x.data.chunks_exact_mut(x.width.max(1)) {
-        let old = row.to_vec();
-        row.iter_mut().enumerate().for_each(|(at, x)| *x = old[at % dim * heads + at / dim]);
-    }
-    heads > 1
-}
-
 fn half_scales(place: &Place<'_>, change: fn(u16) -> u16) -> Option<Vec<u8>> {
     let (format, bytes) = raw(place)?;
     let fields = scale_fields(format);
@@ -232,11 +220,6 @@ fn other_half(w: &mut Matrix, place: &Place<'_>) -> bool {
     let first = if rows.start == 0 { rows.end } else { 0 };
     w.values.copy_from_slice(&whole.values[first * cols..][..rows.len() * cols]);
     true
-}
-
-/// Whether the operation rotates queries or keys that are not normed as heads.
-fn turns(place: &Place<'_>) -> bool {
-    matches!(place.node.kind, Kind::Rope { .. }) && matches!(&*place.node.key.name, "Qcur" | "Kcur")
 }
 
 /// The rows.
@@ -551,27 +534,6 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the rows of K, and not those of Q, are in the other order of pairs, or permuted twice",
         remedy: "permute Q and K alike, once",
         source: "ggml-org/llama.cpp#3018",
-        ..ROW
-    },
-    Fault {
-        name: "heads-cut-across",
-        entry: "14",
-        edits: &[
-            Edit::Wiring(|_, place| turns(place)),
-            Edit::Inputs(|inputs, place| {
-                let Kind::Rope { head_dim, .. } = place.node.kind else { return false };
-                turns(place) && cut_across(Rc::make_mut(&mut inputs[0]), head_dim)
-            }),
-            Edit::Output(|out, _, place| {
-                let heads = place.graph.config.heads;
-                let made = matches!(place.node.kind, Kind::MatMul(_) | Kind::Bias(_) | Kind::Copy { .. });
-                let whole = made && QKV.contains(&&*place.node.key.name);
-                whole && cut_across(out, if place.name() == "Vcur" { heads.value_dim } else { heads.key_dim })
-            }),
-        ],
-        cause: "a row is cut into [head width, heads] instead of [heads, head width]: a head has elements that lie far apart",
-        remedy: "a head's elements lie one after the other: reshape to [heads, head width]",
-        source: "a fault of views in general",
         ..ROW
     },
     Fault {

@@ -78,7 +78,11 @@ fn families() -> Vec<Family> {
             kv_heads: HEADS,
             metadata: vec![("attention.layer_norm_epsilon", 1e-2f32.into())],
             layer: [fused_attention(3 * Q), plain(), layer_norms(&[attn, ffn])].concat(),
-            globals: [output_norm(), vec![("position_embd.weight", vec![DIM, 64])]].concat(),
+            globals: [
+                output_norm(),
+                vec![("position_embd.weight", vec![DIM, 64]), ("output.weight", vec![DIM, vocab])],
+            ]
+            .concat(),
         },
         Family {
             arch: "bert",
@@ -145,7 +149,7 @@ fn families() -> Vec<Family> {
                 vec![("attn_q_norm.weight", vec![Q]), ("attn_k_norm.weight", vec![KV])],
             ]
             .concat(),
-            globals: rms(),
+            globals: [rms(), vec![("output.weight", vec![DIM, vocab])]].concat(),
         },
         Family {
             arch: "granite",
