@@ -3,13 +3,16 @@
 
 mod answers;
 mod attention;
+mod cache;
 mod dequantization;
 mod experts;
 mod ffn;
+mod latent;
 mod loader;
 mod masks;
 mod norm;
 mod rotary;
+mod router;
 mod scales;
 mod stream;
 
@@ -30,10 +33,13 @@ pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
         norm::FAULTS,
         rotary::FAULTS,
         attention::FAULTS,
+        cache::FAULTS,
+        latent::FAULTS,
         masks::FAULTS,
         answers::FAULTS,
         ffn::FAULTS,
         experts::FAULTS,
+        router::FAULTS,
         stream::FAULTS,
         scales::FAULTS,
     ];
