@@ -217,7 +217,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "scores are scaled by 1 / sqrt(head width), the model has a number of its own for that",
         remedy: "read attention.scale (attention_multiplier, query_pre_attn_scalar), and what scaling of positions adds to it",
-        source: "ggml-org/llama.cpp#9412, huggingface/transformers#32846",
+        source: "antonellof/ferrox#40, ggml-org/llama.cpp#13951",
         ..ROW
     },
     Fault {
@@ -248,7 +248,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "scores are scaled by {}, not by the model's number",
         remedy: "multiply scores with 1 / sqrt(head width), or with the number that the file has (attention.scale)",
-        source: "ggml-org/llama.cpp#9412, ml-explore/mlx-swift-examples#99",
+        source: "ggml-org/llama.cpp#8444, huggingface/transformers#31891",
         ..ROW
     },
     Fault {
@@ -337,7 +337,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the mask takes only {} from scores of later positions instead of making them minus infinity",
         remedy: "add -inf to masked scores after they were scaled",
-        source: "huggingface/transformers#32570",
+        source: "awslabs/gluonts#1401, Shujun-He/RibonanzaNet#5",
         ..ROW
     },
     Fault {
@@ -361,7 +361,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the softmax takes powers of 2 instead of e",
         remedy: "where exp2 is used for speed, scores must be multiplied with log2(e) first",
-        source: "Dao-AILab/flash-attention#1188",
+        source: "triton-lang/triton#2700",
         ..ROW
     },
     Fault {

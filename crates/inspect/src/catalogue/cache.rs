@@ -145,7 +145,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "keys and values of the prompt's last token are in the cache twice",
         remedy: "feed the last token of the prompt once: the next one fed is the first that was decoded",
-        source: "EricLBuehler/mistral.rs#765",
+        source: "ggml-org/llama.cpp#7859",
         ..ROW
     },
     Fault {
@@ -158,7 +158,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "keys and values of the prompt's last token are not in the cache",
         remedy: "store keys and values of all tokens of the prompt",
-        source: "EricLBuehler/mistral.rs#765",
+        source: "a fault of caches in general",
         ..ROW
     },
     Fault {
@@ -310,7 +310,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the layer reads keys and values of another layer: the first one's, or the one's before",
         remedy: "each layer has a cache of its own, but for those that attention.shared_kv_layers says",
-        source: "ggml-org/llama.cpp#14450",
+        source: "vllm-project/vllm-ascend#11791, ml-explore/mlx-lm#1674",
         ..ROW
     },
     Fault {

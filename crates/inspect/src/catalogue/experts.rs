@@ -226,7 +226,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the shared expert is multiplied with the factor of the chosen ones, too",
         remedy: "expert_weights_scale (routed_scaling_factor) is for the chosen experts only",
-        source: "ggml-org/llama.cpp#12725",
+        source: "a fault of wirings in general",
         ..ROW
     },
     Fault {
@@ -257,7 +257,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the shared expert is added without its gate",
         remedy: "multiply it with sigmoid(ffn_gate_inp_shexp @ x)",
-        source: "vllm-project/vllm#3346, ggml-org/llama.cpp#6074",
+        source: "NousResearch/torchtitan#36",
         ..ROW
     },
     Fault {
@@ -270,7 +270,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the shared expert is multiplied with its gate's logit, without a sigmoid",
         remedy: "multiply it with sigmoid(ffn_gate_inp_shexp @ x)",
-        source: "ggml-org/llama.cpp#6074",
+        source: "a fault of wirings in general",
         ..ROW
     },
     Fault {
@@ -283,7 +283,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the shared expert's gate goes through SiLU instead of a sigmoid",
         remedy: "multiply it with sigmoid(ffn_gate_inp_shexp @ x)",
-        source: "ggml-org/llama.cpp#6074",
+        source: "a fault of wirings in general",
         ..ROW
     },
     Fault {
@@ -302,7 +302,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "an expert's result is multiplied with the weight of another chosen expert: weights and experts are in different orders",
         remedy: "sort experts and their weights together",
-        source: "ggml-org/llama.cpp#18530",
+        source: "xberg-io/xberg#1211",
         ..ROW
     },
     Fault {
@@ -318,7 +318,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "experts are multiplied with their weights twice",
         remedy: "multiply with the weight before the experts or behind them, not both",
-        source: "vllm-project/vllm#16113",
+        source: "vllm-project/vllm-xpu-kernels#66",
         ..ROW
     },
     Fault {
@@ -337,7 +337,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "what experts read is multiplied with their weights, instead of what they give",
         remedy: "weigh the experts' results; Llama 4 alone weighs what they read",
-        source: "vllm-project/vllm#16113",
+        source: "vllm-project/llm-compressor#1907",
         ..ROW
     },
     Fault {
@@ -356,7 +356,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "what experts give is multiplied with their weights, instead of what they read",
         remedy: "Llama 4 multiplies the experts' input: silu is not linear",
-        source: "vllm-project/vllm#16113",
+        source: "sgl-project/sglang#7889, vllm-project/llm-compressor#1907",
         ..ROW
     },
     Fault {
@@ -379,7 +379,7 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Weight(exchanged)],
         cause: "gate and up of the experts are exchanged, with their biases",
         remedy: "the gate goes through the activation, up does not: check the names, and the order in a fused tensor",
-        source: "ggml-org/llama.cpp#15091",
+        source: "ikawrakow/ik_llama.cpp#1408",
         ..ROW
     },
     Fault {
@@ -389,7 +389,7 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Weight(|w, place| reordered(w, place, |row, rows| (row + rows / 2) % rows))],
         cause: "gate and up are taken from each other's half of the experts' fused matrix",
         remedy: "the gate's rows come first in ffn_gate_up_exps",
-        source: "ggml-org/llama.cpp#15091",
+        source: "ikawrakow/ik_llama.cpp#1408",
         ..ROW
     },
     Fault {
@@ -399,7 +399,7 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Weight(|w, place| reordered(w, place, |row, rows| row % (rows / 2) * 2 + row / (rows / 2)))],
         cause: "gate and up are taken as every other row of the experts' fused matrix",
         remedy: "the gate's rows come first in ffn_gate_up_exps, then those of up",
-        source: "ggml-org/llama.cpp#15091, huggingface/transformers#39923",
+        source: "vllm-project/llm-compressor#3100",
         ..ROW
     },
 ];

@@ -158,7 +158,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the window (chunk, or reach to either side) is {} positions, not as long as the file says",
         remedy: "read attention.sliding_window; an encoder's window reaches half of it to either side",
-        source: "ggml-org/llama.cpp#12815, huggingface/transformers#35988",
+        source: "a fault of masks in general",
         ..ROW
     },
     Fault {
@@ -170,7 +170,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "layers that see everything have the window of the others",
         remedy: "some layers have no window (sliding_window_pattern): every other of Gemma 2, every sixth of Gemma 3",
-        source: "ggml-org/llama.cpp#8227, vllm-project/vllm#5723",
+        source: "a fault of masks in general",
         ..ROW
     },
     Fault {
@@ -186,7 +186,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "layers with a window and layers without have changed places",
         remedy: "check the parity of the pattern: which layer is the first with a window",
-        source: "ggml-org/llama.cpp#8227",
+        source: "a fault of masks in general",
         ..ROW
     },
     Fault {
@@ -207,7 +207,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "a layer sees what the layer {} further on should see: the pattern of windows is shifted",
         remedy: "check with which layer the pattern of windows begins",
-        source: "ggml-org/llama.cpp#8227",
+        source: "a fault of masks in general",
         ..ROW
     },
     Fault {
@@ -220,7 +220,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "a sliding window is taken for chunks that do not see each other, or chunks for a sliding window",
         remedy: "a window moves with each token; Llama 4's chunks begin at multiples of their length",
-        source: "ggml-org/llama.cpp#12791",
+        source: "antonellof/ferrox#255",
         ..ROW
     },
     Fault {
@@ -232,7 +232,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "scores are capped before they are scaled",
         remedy: "scale first: cap * tanh(scale * score / cap)",
-        source: "ggml-org/llama.cpp#8197",
+        source: "a fault of caps in general",
         ..ROW
     },
     Fault {
@@ -256,7 +256,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the cap comes after the mask, so that masked scores are no less than -cap and are seen",
         remedy: "cap first, then mask",
-        source: "huggingface/transformers#31775",
+        source: "onnx/onnx#7865",
         ..ROW
     },
     Fault {
@@ -268,7 +268,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "all sinks are taken as 0: the softmax has a one more in its sum",
         remedy: "read attn_sinks.weight, a number per head",
-        source: "vllm-project/vllm#22290",
+        source: "vllm-project/vllm-metal#550",
         ..ROW
     },
     Fault {
@@ -296,7 +296,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "a head has the sink of the head {} further on",
         remedy: "where heads are divided among devices, sinks are divided alike",
-        source: "sgl-project/sglang#8843",
+        source: "lightseekorg/tokenspeed#254",
         ..ROW
     },
     Fault {
@@ -305,7 +305,7 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::SoftMax(|plan, place| sloped(plan, place, slope, |t, p| -away(t, p)))],
         cause: "ALiBi is added with the other sign: what is far away is favoured",
         remedy: "take slope(head) * distance from scaled scores",
-        source: "ofirpress/attention_with_linear_biases (Press et al. 2022)",
+        source: "a fault of ALiBi in general (Press et al. 2022)",
         ..ROW
     },
     Fault {
@@ -316,7 +316,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "ALiBi's slopes are in the reverse order of heads",
         remedy: "the first head has the largest slope, 2^(-8/n)",
-        source: "ofirpress/attention_with_linear_biases (Press et al. 2022)",
+        source: "a fault of ALiBi in general (Press et al. 2022)",
         ..ROW
     },
     Fault {
@@ -328,7 +328,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "ALiBi's slopes begin one head early: the first head has 1",
         remedy: "the exponents are 8/n, 16/n ... 8, the first is not 0",
-        source: "ofirpress/attention_with_linear_biases (Press et al. 2022)",
+        source: "paiml/aprender#2143",
         ..ROW
     },
     Fault {
@@ -341,7 +341,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "ALiBi's slopes are one geometric series, although the number of heads is no power of two",
         remedy: "take the series of the next lower power of two, and every other slope of the next higher for the rest",
-        source: "ggml-org/llama.cpp#3033",
+        source: "ml-explore/mlx#343, ml-explore/mlx#3071",
         ..ROW
     },
     Fault {
@@ -353,7 +353,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "all heads have the ALiBi slope of the first",
         remedy: "each head has a slope of its own",
-        source: "ofirpress/attention_with_linear_biases (Press et al. 2022)",
+        source: "a fault of ALiBi in general (Press et al. 2022)",
         ..ROW
     },
     Fault {
@@ -365,7 +365,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "ALiBi is added before the scale, so that it is scaled too",
         remedy: "scale scores first, then take slope(head) * distance from them",
-        source: "ofirpress/attention_with_linear_biases (Press et al. 2022)",
+        source: "a fault of ALiBi in general (Press et al. 2022)",
         ..ROW
     },
     Fault {
@@ -378,7 +378,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "ALiBi's distances of decoded tokens are counted from the prompt's end",
         remedy: "a distance is that between the positions of query and key",
-        source: "vllm-project/vllm#1212",
+        source: "a fault of caches in general",
         ..ROW
     },
 ];

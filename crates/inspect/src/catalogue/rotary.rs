@@ -510,7 +510,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "layers with a window are rotated like those without: with the base of global layers",
         remedy: "read rope.freq_base_swa for layers with a window, and do not scale them",
-        source: "ggml-org/llama.cpp#12352, huggingface/transformers#36756",
+        source: "antonellof/ferrox#39, google/gemma.cpp#986",
         ..ROW
     },
     Fault {
@@ -523,7 +523,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "layers that see everything are rotated like those with a window: with the base of local layers",
         remedy: "rope.freq_base_swa is for layers with a window only",
-        source: "ggml-org/llama.cpp#12352, huggingface/transformers#36756",
+        source: "lablup/mlxcel#1340, google/gemma.cpp#986",
         ..ROW
     },
     Fault {
@@ -536,7 +536,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "positions are multiplied with the factor of linear scaling instead of divided by it",
         remedy: "divide positions by rope.scaling.factor: the context grows, and angles shrink",
-        source: "ggml-org/llama.cpp#2402",
+        source: "a fault of rotations in general",
         ..ROW
     },
     Fault {
@@ -548,7 +548,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the factors of LongRoPE (rope_factors_short.weight) are ignored",
         remedy: "divide the frequency of pair i by rope_factors_short.weight[i], beyond the original context by that of rope_factors_long",
-        source: "ggml-org/llama.cpp#6849",
+        source: "ggml-org/llama.cpp#7225, mlc-ai/mlc-llm#3375",
         ..ROW
     },
     Fault {
@@ -566,7 +566,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "LongRoPE's factors for long contexts are taken for a short one",
         remedy: "take rope_factors_long only where the context is longer than rope.scaling.original_context_length",
-        source: "ggml-org/llama.cpp#8262, huggingface/transformers#33129",
+        source: "ggml-org/llama.cpp#24823",
         ..ROW
     },
     Fault {
@@ -581,7 +581,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "YaRN is taken for linear scaling: all frequencies are divided by its factor",
         remedy: "keep pairs that turn often within the original context, divide those that turn less than once by the factor",
-        source: "jquesnelle/yarn (Peng et al. 2023, section 3.2), ggml-org/llama.cpp#2268",
+        source: "apache/tvm#18576 (Peng et al. 2023, section 3.2)",
         ..ROW
     },
     Fault {
@@ -594,7 +594,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "YaRN's ramp begins and ends between pairs, where the file's begins and ends at whole ones",
         remedy: "round the ramp's beginning down and its end up, unless rope.scaling.yarn_truncate is false",
-        source: "huggingface/transformers#39960, vllm-project/vllm#22340",
+        source: "keras-team/keras-hub#2981",
         ..ROW
     },
     Fault {
@@ -607,7 +607,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "YaRN's ramp begins and ends at whole pairs, although the file says that it is not rounded",
         remedy: "where rope.scaling.yarn_truncate is false (gpt-oss), the ramp's ends are not rounded",
-        source: "huggingface/transformers#39960, vllm-project/vllm#22340",
+        source: "vllm-project/vllm#27722, apache/tvm#18576",
         ..ROW
     },
     Fault {
@@ -631,7 +631,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "YaRN's ramp is made for an original context of {}, not the file's",
         remedy: "read rope.scaling.original_context_length; the context that the model can be run with is another number",
-        source: "huggingface/transformers#39743",
+        source: "NVIDIA-NeMo/Speech#14686, NVIDIA/Megatron-LM#1418",
         ..ROW
     },
     Fault {
@@ -647,7 +647,7 @@ pub(super) const FAULTS: &[Fault] = &[
         ],
         cause: "YaRN's attention factor is not on queries and keys; its square is on the scores",
         remedy: "nothing needs to change for attention itself, unless a cache mixes both",
-        source: "ggml-org/llama.cpp#17945",
+        source: "guoqingbao/xinfer#329",
         ..ROW
     },
     Fault {
@@ -659,7 +659,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "all of each head is rotated, although only a part of it should be",
         remedy: "rotate rope.dimension_count elements of a head (partial_rotary_factor)",
-        source: "ggml-org/llama.cpp#3586, vllm-project/vllm#16912",
+        source: "AI-Hypercomputer/maxtext#4616, labscommunity/cascadia#69",
         ..ROW
     },
     Fault {
@@ -688,7 +688,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "queries and keys are rotated in a layer that has no rotary positions",
         remedy: "rotate only where the architecture does: some layers (NoPE) or whole models have no rotation",
-        source: "ggml-org/llama.cpp#14240, huggingface/transformers#38852",
+        source: "airockchip/rknn-llm#501, huggingface/transformers#43756",
         ..ROW
     },
     Fault {
@@ -712,7 +712,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "sine and cosine are exchanged",
         remedy: "(a, b) becomes (a cos - b sin, a sin + b cos)",
-        source: "ml-explore/mlx-examples#1000",
+        source: "a fault of rotations in general",
         ..ROW
     },
     Fault {
@@ -724,7 +724,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "heads are rotated by their own index instead of their token's position: tokens and heads are exchanged",
         remedy: "know which axis is the token's: [tokens, heads, dim] before the transpose, [heads, tokens, dim] after it",
-        source: "ml-explore/mlx-examples#1000, Dao-AILab/flash-attention#1078",
+        source: "mlfoundations/open_lm#4, vukrosic/leo-optimizer#2",
         ..ROW
     },
     Fault {
@@ -738,7 +738,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "all decoded tokens are rotated by the same position, at the prompt's end",
         remedy: "count on with each decoded token",
-        source: "EricLBuehler/mistral.rs#1401",
+        source: "jundot/omlx#2363",
         ..ROW
     },
     Fault {
@@ -750,7 +750,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "RoPE's frequencies are rounded to bfloat16",
         remedy: "keep inv_freq in f32: loading a model in half precision must not convert it",
-        source: "huggingface/transformers#25681",
+        source: "huggingface/transformers#25681, sgl-project/sglang-jax#1472",
         ..ROW
     },
     Fault {
@@ -764,7 +764,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "angles are computed in F16",
         remedy: "compute positions times frequencies in f32 at least",
-        source: "huggingface/candle#3410, huggingface/transformers#27179",
+        source: "EleutherAI/gpt-neox#1003, huggingface/transformers#27179",
         ..ROW
     },
 ];

@@ -167,7 +167,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "{} experts more than the file says are taken for each token",
         remedy: "read expert_used_count (num_experts_per_tok)",
-        source: "ggml-org/llama.cpp#6453",
+        source: "theroyallab/tabbyAPI#42",
         ..ROW
     },
     Fault {
@@ -206,7 +206,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the bias that experts are chosen by is in their weights, too",
         remedy: "exp_probs_b is for the choice alone; weights are the router's probabilities without it",
-        source: "deepseek-ai/DeepSeek-V3 (section 2.1.2 of the report), sgl-project/sglang#2901",
+        source: "MetaX-MACA/vLLM-metax#284",
         ..ROW
     },
     Fault {
@@ -243,7 +243,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "a group of experts is judged by its best expert instead of its two best",
         remedy: "DeepSeek V3 adds the two best of a group; V2 took the best",
-        source: "deepseek-ai/DeepSeek-V3 (section 2.1.2 of the report), ggml-org/llama.cpp#16551",
+        source: "vllm-project/vllm#13474, NVIDIA/Megatron-LM#1378",
         ..ROW
     },
     Fault {
@@ -274,7 +274,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the weights of experts are multiplied with {}, which is not the file's factor",
         remedy: "multiply with expert_weights_scale (routed_scaling_factor), at last",
-        source: "ggml-org/llama.cpp#12725",
+        source: "a fault of routers in general",
         ..ROW
     },
     Fault {
@@ -287,7 +287,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the weights of experts are multiplied with the file's factor twice",
         remedy: "multiply with expert_weights_scale once: on the weights, or on the experts' sum",
-        source: "vllm-project/vllm#25520",
+        source: "sgl-project/sglang#35152, kvcache-ai/sglang#86",
         ..ROW
     },
     Fault {
@@ -299,7 +299,7 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the router's logits are rounded to bfloat16, so that other experts may be chosen",
         remedy: "compute the router in f32",
-        source: "huggingface/transformers#30142",
+        source: "vllm-project/vllm#14027, wtdcode/vllm-backport#65",
         ..ROW
     },
     Fault {
