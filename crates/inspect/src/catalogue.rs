@@ -4,16 +4,19 @@
 mod answers;
 mod attention;
 mod biases;
+mod cache;
 mod dequantization;
 mod embedding;
 mod experts;
 mod ffn;
+mod latent;
 mod loader;
 mod masks;
 mod norm;
 mod numbers;
 mod output;
 mod rotary;
+mod router;
 mod stream;
 
 use std::{ops::Range, rc::Rc};
@@ -36,11 +39,14 @@ pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
         norm::FAULTS,
         rotary::FAULTS,
         attention::FAULTS,
+        cache::FAULTS,
+        latent::FAULTS,
         masks::FAULTS,
         answers::FAULTS,
         ffn::FAULTS,
         experts::FAULTS,
         embedding::FAULTS,
+        router::FAULTS,
         stream::FAULTS,
         output::FAULTS,
         numbers::FAULTS,

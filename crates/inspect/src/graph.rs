@@ -245,6 +245,14 @@ pub struct Rotary {
     pub dims: usize,
     /// `rope.scaling.type`, where it scales.
     pub scaling: Option<String>,
+    /// `rope.scaling.factor`.
+    pub factor: f64,
+    /// The context that the model will run with.
+    pub context: f64,
+    /// The context that it was trained on before it was scaled.
+    pub original_context: f64,
+    /// Turns within that context at which YaRN's ramp begins and ends.
+    pub betas: (f64, f64),
 }
 
 impl Graph {
@@ -274,6 +282,15 @@ impl Graph {
                 .u32(&format!("{arch}.rope.dimension_count"))?
                 .map_or(config.heads.key_dim, |dims| dims as usize),
             scaling: metadata.str(&format!("{arch}.rope.scaling.type"))?.map(str::to_owned),
+            factor: number("rope.scaling.factor")?.map_or(1.0, f64::from),
+            context: config.context as f64,
+            original_context: metadata
+                .u32(&format!("{arch}.rope.scaling.original_context_length"))?
+                .map_or(config.context as f64, f64::from),
+            betas: (
+                number("rope.scaling.yarn_beta_fast")?.map_or(32.0, f64::from),
+                number("rope.scaling.yarn_beta_slow")?.map_or(1.0, f64::from),
+            ),
         };
         Ok(Graph { nodes: notes.nodes, config, arch, rotary, by_key })
     }

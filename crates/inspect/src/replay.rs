@@ -25,7 +25,10 @@ use crate::{
 };
 
 pub use noise::{Cache, Noise};
-pub use plan::{Axis, Choice, Divisor, Embed, Masking, Mix, Norm, Positions, Scope, Scores, SoftMax, Source, Turn};
+pub(crate) use plan::across;
+pub use plan::{
+    Axis, Choice, Divisor, Embed, Masking, Mix, Norm, Positions, Scope, Scores, SoftMax, Source, Turn, Weighing,
+};
 pub use rounding::{Rounding, TOGETHER};
 pub use states::{Conv, Fading, Recur, Recurring};
 pub use tokens::{Side, Tokens};
@@ -346,8 +349,9 @@ impl<'a> Replay<'a> {
                 plan.run(&inputs[0], keys.as_ref().unwrap_or(&inputs[1]))
             }
             Kind::SoftMax(attending) => {
-                let places = [node.side, graph.keys(id)].map(|side| tokens.positions(side));
-                let mut plan = SoftMax::new(attending, places);
+                let sides = [node.side, graph.keys(id)];
+                let together = if sides == [Side::Tokens; 2] { tokens.prompt } else { usize::MAX };
+                let mut plan = SoftMax::new(attending, sides.map(|side| tokens.positions(side)), together);
                 edit!(SoftMax, &mut plan);
                 plan.run(&inputs[0])
             }

@@ -1,20 +1,16 @@
 //! Faults of models that answer a text, T5 and its kin: what the encoder's tokens see, what the decoder has of them, and
 //! scores by distance.
 
-use candor::ops::{Mask, relative_bucket};
+use candor::ops::relative_bucket;
 
-use super::ROW;
+use super::{
+    ROW,
+    cache::seeing,
+    masks::{attending, mask},
+};
 use crate::fault::{Edit, Fault};
 use crate::replay::{Matrix, Place, Side, SoftMax};
-use crate::{Attending, Key, Kind, NodeId};
-
-/// What the layer does, where the operation is its softmax.
-fn attending<'a>(place: &Place<'a>) -> Option<&'a Attending> {
-    match &place.node.kind {
-        Kind::SoftMax(attending) => Some(attending),
-        _ => None,
-    }
-}
+use crate::{Attending, Key, NodeId};
 
 /// Whether the operation is a softmax over the keys of a text, of a row that is not of it.
 fn crosses(place: &Place<'_>) -> bool {
@@ -44,9 +40,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "encoder-looks-back-alone",
         entry: "50",
         edits: &[Edit::SoftMax(|plan, place| {
-            plan.visible = Box::new(|t, p| p <= t);
-            let whole = attending(place).is_some_and(|attending| attending.mask == Mask::Whole);
-            whole && !crosses(place) && place.rows() > 1
+            seeing(plan, |seen, t, p| seen(t, p) && p <= t);
+            mask(place).is_both() && !crosses(place) && place.rows() > 1
         })],
         cause: "the tokens of the encoder's text do not see those after them",
         remedy: "an encoder has no causal mask: every token sees the whole text",

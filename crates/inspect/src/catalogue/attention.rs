@@ -1,25 +1,15 @@
-//! Faults of attention and the KV cache (section A5 of the catalogue).
+//! Faults of attention (section A5 of the catalogue).
 
-use super::{ROW, UP_TO_TOKENS, any};
-use crate::fault::{Edit, Fault};
-use crate::replay::{Axis, Masking, Place, Source};
+use candor::ops::Mask;
+
+use super::{
+    ROW, UP_TO_TOKENS, any,
+    cache::{decodes, seeing},
+    masks::{attending, mask, windows},
+};
+use crate::fault::{Edit, Fault, Fit, Steps};
+use crate::replay::{Axis, Masking, Place, SoftMax, across};
 use crate::{Kind, Value};
-
-/// Reads of the cache are redirected alike for keys and values.
-macro_rules! cache {
-    ($source:expr) => {
-        &[
-            Edit::Scores(|plan, place| {
-                let source: Option<Source> = $source(place);
-                source.map(|source| plan.source = source).is_some()
-            }),
-            Edit::Mix(|plan, place| {
-                let source: Option<Source> = $source(place);
-                source.map(|source| plan.source = source).is_some()
-            }),
-        ]
-    };
-}
 
 /// Heads read another group of keys and values.
 macro_rules! grouping {
@@ -37,15 +27,6 @@ macro_rules! grouping {
             }),
         ]
     };
-}
-
-fn decodes(place: &Place<'_>) -> bool {
-    place.tokens.ids.len() > place.tokens.prompt && place.tokens.prompt > 0
-}
-
-/// Whether two tokens were computed in one batch of so many.
-fn same_batch(size: usize) -> impl Fn(usize, usize) -> bool {
-    move |t, p| t / size == p / size
 }
 
 fn bias_missing(out: &mut Value, inputs: &[std::rc::Rc<Value>], place: &Place<'_>) -> bool {
@@ -81,6 +62,40 @@ fn reinterpret(out: &mut Value, head_dim: usize, to: Slot, from: Slot) -> bool {
     true
 }
 
+/// Gives scores another scale.
+fn rescaled(plan: &mut SoftMax, scale: f64) -> bool {
+    let old = std::mem::replace(&mut plan.scale, scale);
+    (old / scale - 1.0).abs() > 1e-4
+}
+
+/// The part of a key that is not rotated, where the rotated part is made apart from it.
+fn unrotated(place: &Place<'_>) -> Option<usize> {
+    let Kind::SoftMax(attending) = &place.node.kind else { return None };
+    let apart = place.graph.nodes.iter().find_map(|node| match node.kind {
+        Kind::Rope { head_dim, .. } if node.key.layer == place.layer() && !node.tapped => Some(head_dim),
+        _ => None,
+    })?;
+    attending.heads.key_dim.checked_sub(apart).filter(|&still| still > 0)
+}
+
+/// Heads and their width, where a value has queries, keys or values as they go into norms, rotation and attention.
+fn cut(place: &Place<'_>) -> Option<(usize, usize)> {
+    let part = place.node.key.name.as_str();
+    let reads = |kind: &Kind, at: usize| -> Option<(usize, usize)> {
+        match (kind, at) {
+            (Kind::Scores(heads), 0) => Some((heads.heads, heads.key_dim)),
+            (Kind::Scores(heads), _) => Some((heads.kv_heads, heads.key_dim)),
+            (Kind::Mix(heads), 1) => Some((heads.kv_heads, heads.value_dim)),
+            _ => None,
+        }
+    };
+    if !matches!(part, "Qcur" | "Kcur" | "Vcur") || matches!(place.node.kind, Kind::Rope { .. }) {
+        return None;
+    }
+    let mut readers = place.readers();
+    readers.find_map(|(_, node)| reads(&node.kind, node.inputs.iter().position(|&input| input == place.id)?))
+}
+
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -111,6 +126,19 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "gqa-values-modulo",
+        entry: "45",
+        edits: &[Edit::Mix(|plan, _| {
+            let (heads, dim) = (plan.heads, plan.heads.value_dim);
+            plan.slices = (0..heads.heads).map(|h| (h % heads.kv_heads * dim, dim)).collect();
+            heads.kv_heads != heads.heads && heads.kv_heads > 1
+        })],
+        cause: "query head h reads value head h % n_kv, keys are read by groups",
+        remedy: "repeat value heads as key heads: n_head / n_kv times in a row",
+        source: "ekzhang/jax-js#180, onnx/onnx#7274",
+        ..ROW
+    },
+    Fault {
         name: "kv-heads-taken-as-heads",
         entry: "46",
         edits: &[
@@ -136,13 +164,11 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "attention-scale-width",
         entry: "47, 48",
         edits: &[Edit::SoftMax(|plan, place| {
-            let config = &place.graph.config;
-            let narrow = config.dim / config.heads.heads;
-            plan.scale = 1.0 / (narrow as f64).sqrt();
-            narrow != config.heads.key_dim
+            let narrow = place.graph.config.dim / plan.heads.heads;
+            rescaled(plan, 1.0 / (narrow as f64).sqrt())
         })],
         cause: "scores are scaled by the width over the number of heads, which is not this model's head width",
-        remedy: "scale by 1 / sqrt(attention.key_length)",
+        remedy: "scale by 1 / sqrt(attention.key_length), or by the file's attention.scale",
         source: "huggingface/candle#2358, huggingface/transformers#32846",
         ..ROW
     },
@@ -175,13 +201,54 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "attention-scale-model-width",
         entry: "48",
-        edits: &[Edit::SoftMax(|plan, place| {
-            plan.scale = 1.0 / (place.graph.config.dim as f64).sqrt();
-            true
-        })],
+        edits: &[Edit::SoftMax(|plan, place| rescaled(plan, 1.0 / (place.graph.config.dim as f64).sqrt()))],
         cause: "scores are scaled by the width of the model instead of a head",
         remedy: "multiply with 1 / sqrt(head width)",
         source: "ml-explore/mlx-swift-examples#99",
+        ..ROW
+    },
+    Fault {
+        name: "attention-scale-of-head",
+        entry: "48",
+        edits: &[Edit::SoftMax(|plan, _| {
+            // Where scores are not scaled at all, that is a fault of its own.
+            let scaled = plan.scale != 1.0;
+            rescaled(plan, 1.0 / (plan.heads.key_dim as f64).sqrt()) && scaled
+        })],
+        cause: "scores are scaled by 1 / sqrt(head width), the model has a number of its own for that",
+        remedy: "read attention.scale (attention_multiplier, query_pre_attn_scalar), and what scaling of positions adds to it",
+        source: "antonellof/ferrox#40, ggml-org/llama.cpp#13951",
+        ..ROW
+    },
+    Fault {
+        name: "attention-scale-unrotated-part",
+        entry: "48",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let Some(still) = unrotated(place) else { return false };
+            rescaled(plan, 1.0 / (still as f64).sqrt())
+        })],
+        cause: "scores are scaled by the root of the part of a head that is not rotated",
+        remedy: "a head is both parts together: scale by 1 / sqrt(rotated + unrotated)",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "attention-scale-other",
+        entry: "48",
+        variants: &[0.05, 0.7],
+        fit: Some(Fit { range: (1e-4, 30.0), steps: Steps::Factors, numbers: |_| Vec::new() }),
+        edits: &[Edit::SoftMax(|plan, place| {
+            // What has a name of its own is not another number.
+            let heads = plan.heads;
+            let roots = [heads.key_dim, place.graph.config.dim, place.graph.config.dim / heads.heads];
+            let roots = roots.into_iter().chain(unrotated(place)).map(|width| 1.0 / (width as f64).sqrt());
+            let named = [1.0, plan.scale * plan.scale, plan.scale * std::f64::consts::LN_2];
+            let taken = roots.chain(named).any(|other| (place.variant / other - 1.0).abs() < 1e-2);
+            !taken && rescaled(plan, place.variant)
+        })],
+        cause: "scores are scaled by {}, not by the model's number",
+        remedy: "multiply scores with 1 / sqrt(head width), or with the number that the file has (attention.scale)",
+        source: "ggml-org/llama.cpp#8444, huggingface/transformers#31891",
         ..ROW
     },
     Fault {
@@ -209,9 +276,12 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "causal-mask-strict",
         entry: "51",
-        edits: &[Edit::SoftMax(|plan, _| {
-            plan.visible = Box::new(|t, p| p < t || t == 0 && p == 0);
-            true
+        variants: &[0.0, 1.0],
+        edits: &[Edit::SoftMax(|plan, place| {
+            // Decoded tokens may see themselves.
+            let first = if place.variant == 0.0 { usize::MAX } else { place.tokens.prompt };
+            seeing(plan, move |seen, t, p| seen(t, p) && (t >= first || p != t || t == 0));
+            (place.variant == 0.0 || decodes(place)) && place.rows() > 1
         })],
         cause: "a token does not see itself",
         remedy: "position p is visible to token t where p <= t",
@@ -257,6 +327,20 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "masked-scores-weak",
+        entry: "50",
+        variants: &[1.0, 10.0],
+        fit: Some(Fit { range: (0.1, 100.0), steps: Steps::Factors, numbers: |_| vec![1.0, 10.0, 100.0] }),
+        edits: &[Edit::SoftMax(|plan, place| {
+            plan.masking = Masking::Weak(place.variant);
+            place.tokens.prompt > 1
+        })],
+        cause: "the mask takes only {} from scores of later positions instead of making them minus infinity",
+        remedy: "add -inf to masked scores after they were scaled",
+        source: "awslabs/gluonts#1401, Shujun-He/RibonanzaNet#5",
+        ..ROW
+    },
+    Fault {
         name: "softmax-over-queries",
         entry: "53",
         edits: &[Edit::SoftMax(|plan, _| {
@@ -266,6 +350,18 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the softmax runs over queries instead of keys",
         remedy: "normalise each query's row of scores",
         source: "measured",
+        ..ROW
+    },
+    Fault {
+        name: "softmax-of-base-two",
+        entry: "53",
+        edits: &[Edit::SoftMax(|plan, _| {
+            plan.exp = |score, max| (score - max).exp2();
+            plan.sinks.is_none()
+        })],
+        cause: "the softmax takes powers of 2 instead of e",
+        remedy: "where exp2 is used for speed, scores must be multiplied with log2(e) first",
+        source: "triton-lang/triton#2700",
         ..ROW
     },
     Fault {
@@ -297,12 +393,13 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "attention-soft-cap",
         entry: "56",
         variants: &[50.0, 30.0, 5.0],
+        fit: Some(Fit { range: (1e-2, 1e3), steps: Steps::Factors, numbers: |_| vec![50.0, 30.0] }),
         edits: &[Edit::SoftMax(|plan, place| {
-            let other = plan.cap.is_none_or(|cap| (cap - place.variant).abs() > 1e-6);
+            let other = plan.cap.is_none_or(|cap| (cap / place.variant - 1.0).abs() > 1e-4);
             plan.cap = Some(place.variant);
             other
         })],
-        cause: "scores are capped to {} (Gemma 2 does that)",
+        cause: "scores are capped to {}, the file has another cap or none",
         remedy: "cap only where the file has attn_logit_softcapping",
         source: "ml-explore/mlx-examples#857",
         ..ROW
@@ -315,7 +412,8 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::SoftMax(|plan, place| {
             let window = place.variant as usize;
             plan.visible = Box::new(move |t, p| p <= t && t - p < window);
-            place.tokens.ids.len() > window
+            let elsewhere = windows(place).any(|(_, other)| other == window);
+            mask(place) == Mask::Causal && !elsewhere && place.tokens.ids.len() > window
         })],
         cause: "attention sees the last {} positions only, the file has no such window",
         remedy: "apply a window where attention.sliding_window says so, to the layers that have one",
@@ -327,9 +425,7 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "58",
         edits: &[Edit::SoftMax(|plan, _| {
             // In units of exp(0): a score of 0 per head.
-            let none = plan.sinks.is_none();
-            plan.sinks = Some(vec![0.0; plan.heads.heads]);
-            none
+            plan.sinks.replace(vec![0.0; plan.heads.heads]).is_none()
         })],
         cause: "the softmax has an extra term in its sum (softmax1, attention sinks)",
         remedy: "sinks belong to models whose file has them (gpt-oss)",
@@ -339,155 +435,17 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "alibi",
         entry: "43",
-        edits: &[Edit::SoftMax(|plan, _| {
+        edits: &[Edit::SoftMax(|plan, place| {
             let heads = plan.heads.heads;
             plan.bias = Box::new(move |h, t, p| {
                 let slope = 2f64.powf(-8.0 * (h + 1) as f64 / heads as f64);
                 -slope * (t as f64 - p as f64)
             });
-            true
+            attending(place).is_some_and(|attending| attending.alibi.is_none())
         })],
         cause: "ALiBi is added to the scores",
         remedy: "models with RoPE have no ALiBi",
         source: "a fault of wirings in general",
-        ..ROW
-    },
-    Fault {
-        name: "kv-written-one-late",
-        entry: "59",
-        // Decoded tokens go to the slot after their own, and read what lies there.
-        edits: cache!(|place: &Place<'_>| {
-            let prompt = place.tokens.prompt;
-            let source: Source = Box::new(move |t, p| match p {
-                p if t < prompt || p < prompt => Some(p),
-                p if p == prompt => None,
-                p => Some(p - 1),
-            });
-            decodes(place).then_some(source)
-        }),
-        cause: "decoded keys and values are written one slot too far: a slot of zeros is read, the newest token is not",
-        remedy: "write at the token's position, then attend over positions 0..=position",
-        source: "the wasm-chord logs of this project's beginning",
-        ..ROW
-    },
-    Fault {
-        name: "kv-written-one-early",
-        entry: "59",
-        edits: cache!(|place: &Place<'_>| {
-            let prompt = place.tokens.prompt;
-            // Each decoded token overwrites the one before it; its own slot is still empty.
-            let source: Source = Box::new(move |t, p| match p {
-                p if t < prompt || p + 1 < prompt => Some(p),
-                p if p < t => Some(p + 1),
-                _ => None,
-            });
-            decodes(place).then_some(source)
-        }),
-        cause: "decoded keys and values are written one slot too early, over the token before",
-        remedy: "write at the token's position, then attend over positions 0..=position",
-        source: "the wasm-chord logs of this project's beginning",
-        ..ROW
-    },
-    Fault {
-        name: "kv-decode-restarts",
-        entry: "59",
-        edits: cache!(|place: &Place<'_>| {
-            let prompt = place.tokens.prompt;
-            // Decoded tokens overwrite the cache from its first slot on; slots past the prompt stay empty.
-            let source: Source = Box::new(move |t, p| match p {
-                p if t < prompt => Some(p),
-                p if p <= t - prompt => Some(prompt + p),
-                p if p < prompt => Some(p),
-                _ => None,
-            });
-            decodes(place).then_some(source)
-        }),
-        cause: "decoded keys and values overwrite the cache from slot 0 on",
-        remedy: "the first decoded token goes behind the prompt",
-        source: "the wasm-chord logs of this project's beginning",
-        ..ROW
-    },
-    Fault {
-        name: "kv-unused-slots-read",
-        entry: "59",
-        edits: &[Edit::Output(|out, inputs, place| {
-            // Scores of zeros in unused slots take their share of the softmax: exp(0 - max) each.
-            const SLOTS: f64 = 64.0;
-            let Kind::SoftMax(attending) = &place.node.kind else { return false };
-            let (heads, tokens) = (attending.heads, out.rows);
-            if tokens >= SLOTS as usize || !attending.is_plain() {
-                return false;
-            }
-            for t in 0..tokens {
-                for h in 0..heads.heads {
-                    let at = (t * heads.heads + h) * tokens;
-                    let unused = SLOTS - (t + 1) as f64;
-                    let scores = &inputs[0].data[at..=at + t];
-                    let sum: f64 = scores.iter().map(|&s| (f64::from(s) * f64::from(heads.scale)).exp()).sum();
-                    if unused <= 0.0 {
-                        continue;
-                    }
-                    let share = sum / (sum + unused);
-                    out.data[at..=at + t].iter_mut().for_each(|w| *w = (f64::from(*w) * share) as f32);
-                }
-            }
-            true
-        })],
-        cause: "the softmax runs over slots of the cache that hold nothing yet (here 64 slots)",
-        remedy: "attend over positions 0..=position",
-        source: "paiml/realizar#94",
-        ..ROW
-    },
-    Fault {
-        name: "kv-cache-unused",
-        entry: "60",
-        edits: &[Edit::SoftMax(|plan, place| {
-            let prompt = place.tokens.prompt;
-            plan.visible = Box::new(move |t, p| p <= t && (t < prompt || p == t));
-            decodes(place)
-        })],
-        cause: "a decoded token sees itself only: the cache is not read",
-        remedy: "attend over all cached positions",
-        source: "EricLBuehler/mistral.rs#765",
-        ..ROW
-    },
-    Fault {
-        name: "kv-prompt-forgotten",
-        entry: "60",
-        edits: &[Edit::SoftMax(|plan, place| {
-            let prompt = place.tokens.prompt;
-            plan.visible = Box::new(move |t, p| p <= t && (t < prompt || p >= prompt));
-            place.tokens.ids.len() > place.tokens.prompt + 1 && place.tokens.prompt > 0
-        })],
-        cause: "decoded tokens see each other, but not the prompt",
-        remedy: "keep the prompt's keys and values",
-        source: "EricLBuehler/mistral.rs#765",
-        ..ROW
-    },
-    Fault {
-        name: "batch-boundary",
-        entry: "61",
-        variants: &[2.0, 4.0, 8.0, 32.0, 512.0],
-        edits: &[Edit::SoftMax(|plan, place| {
-            let (prompt, same) = (place.tokens.prompt, same_batch(place.variant as usize));
-            plan.visible = Box::new(move |t, p| p <= t && (t >= prompt || same(t, p)));
-            prompt > place.variant as usize
-        })],
-        cause: "the prompt is computed in batches of {} that do not see those before",
-        remedy: "a batch attends over everything cached so far",
-        source: "ggml-org/llama.cpp#12253, ggml-org/llama.cpp#4097",
-        ..ROW
-    },
-    Fault {
-        name: "values-without-keys-order",
-        entry: "62",
-        edits: &[Edit::Mix(|plan, _| {
-            plan.source = Box::new(|t, p| Some(t.saturating_sub(p)));
-            true
-        })],
-        cause: "values are read in the reverse order of their positions",
-        remedy: "weight p belongs to the value of position p",
-        source: "vllm-project/vllm#42494: stale or mixed-up tables of blocks",
         ..ROW
     },
     Fault {
@@ -500,6 +458,25 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "heads are merged without transposing [head, token, dim] to [token, head, dim]",
         remedy: "transpose before flattening",
         source: "measured",
+        ..ROW
+    },
+    Fault {
+        name: "heads-cut-across",
+        entry: "63",
+        edits: &[
+            Edit::Rope(|turn, place| {
+                turn.across = true;
+                place.node.width > turn.head_dim
+            }),
+            Edit::Output(|out, _, place| {
+                let Some((heads, dim)) = cut(place) else { return false };
+                *out = across(out, dim);
+                heads > 1
+            }),
+        ],
+        cause: "a row is cut into [head width, heads] instead of [heads, head width]",
+        remedy: "elements of a head lie side by side: reshape to [tokens, heads, head width]",
+        source: "a fault of tensor libraries in general",
         ..ROW
     },
     Fault {

@@ -1,20 +1,13 @@
-//! Faults of mixtures of experts (section A6 of the catalogue, entries 68 and 69).
+//! Faults of a mixture's experts: their matrices, what they read, how their results are weighed and added, and the expert
+//! that all tokens share (section A6 of the catalogue, entry 69).
 
-use candor::ops::{Gate, Router};
+use candor::ops::Unary;
 
-use super::{ROW, reshape};
+use super::{ROW, reshape, tensor};
 use crate::fault::{Edit, Fault};
+use crate::graph::{Chosen, Weighted};
 use crate::replay::{Matrix, Place};
-use crate::{Graph, Kind, NodeId};
-
-/// Another gate in place of this one.
-fn swap(router: &mut Router, gate: Gate, other: Gate) -> bool {
-    let hit = router.gate == gate;
-    if hit {
-        router.gate = other;
-    }
-    hit
-}
+use crate::{Graph, Kind, NodeId, Value};
 
 /// Whether a value comes from the expert that every row goes to, perhaps through a gate of its own.
 fn is_shared(graph: &Graph, id: NodeId, steps: usize) -> bool {
@@ -51,6 +44,119 @@ fn replace(w: &mut Matrix, place: &Place<'_>, other: impl Fn(usize, usize) -> us
         matrix.copy_from_slice(&old[other(at, count) * size..][..size]);
     }
     count > 1
+}
+
+/// Multiplies the rows of experts with what their choice says; `pick` finds the choice of a row's place among those of its
+/// token.
+fn weigh(out: &mut Value, choice: &Value, pick: impl Fn(usize, usize) -> usize, by: impl Fn(f64) -> f64) {
+    let used = (choice.width / 2).max(1);
+    for (at, row) in out.data.chunks_exact_mut(out.width.max(1)).enumerate() {
+        let pair = at / used * used + pick(at % used, used);
+        let weight = by(f64::from(choice.data[2 * pair + 1]));
+        row.iter_mut().for_each(|x| *x = (f64::from(*x) * weight) as f32);
+    }
+}
+
+/// Whether the operation weighs what experts give.
+fn weighs(place: &Place<'_>) -> bool {
+    matches!(place.node.kind, Kind::Weighted(Weighted::Scale))
+}
+
+/// Whether the operation weighs what experts give at their end, and not what they are given.
+fn weighs_after(place: &Place<'_>) -> bool {
+    let next = |(_, node): (NodeId, &crate::Node)| matches!(node.kind, Kind::Weighted(Weighted::Sum(_)));
+    weighs(place) && place.readers().any(next)
+}
+
+/// Whether the operation is the first product of an expert.
+fn opens(place: &Place<'_>) -> bool {
+    is_routed(place) && matches!(place.weight(), "ffn_gate_exps" | "ffn_up_exps" | "ffn_gate_up_exps")
+}
+
+/// Whether the layer weighs what its experts give, or what they are given.
+fn weighed(place: &Place<'_>, after: bool) -> bool {
+    let mut nodes = place.graph.nodes.iter().enumerate().filter(|(_, node)| node.key.layer == place.layer());
+    let id = nodes.find(|(_, node)| matches!(node.kind, Kind::Weighted(Weighted::Scale))).map(|(id, _)| id);
+    id.is_some_and(|id| weighs_after(&Place { node: &place.graph.nodes[id], id, ..*place }) == after)
+}
+
+/// What the shared expert is multiplied with: its gate's logit, or the whole operation.
+fn shared_gate(place: &Place<'_>) -> bool {
+    let nodes = &place.graph.nodes;
+    let of_gate = |id: NodeId| nodes[id].kind.weight().is_some_and(|weight| weight.name.contains("ffn_gate_inp_shexp"));
+    let input = |id: NodeId| nodes[id].inputs.first().copied();
+    match (&place.node.kind, place.node.inputs.as_slice()) {
+        (Kind::Unary(Unary::Sigmoid), &[logit]) => of_gate(logit),
+        (Kind::MulGroups, &[_, gate]) => input(gate).is_some_and(of_gate),
+        _ => false,
+    }
+}
+
+/// The factor on the weights of the layer's chosen experts.
+fn factor(place: &Place<'_>) -> f64 {
+    let mut nodes = place.graph.nodes.iter().filter(|node| node.key.layer == place.layer());
+    let scale = nodes.find_map(|node| match &node.kind {
+        Kind::Route { router, part: Chosen::Both, .. } => Some(f64::from(router.scale)),
+        _ => None,
+    });
+    scale.unwrap_or(1.0)
+}
+
+/// The stream that a product's input is the norm of.
+fn unnormed(place: &Place<'_>) -> Option<NodeId> {
+    let input = &place.graph.nodes[*place.node.inputs.first()?];
+    matches!(input.kind, Kind::Norm { .. }).then(|| input.inputs[0])
+}
+
+/// Multiplies what comes out.
+fn times(out: &mut Value, by: f64) {
+    out.data.iter_mut().for_each(|x| *x = (f64::from(*x) * by) as f32);
+}
+
+/// Adds the shared expert once more.
+fn twice_shared(inputs: &mut Vec<NodeId>, place: &Place<'_>) -> bool {
+    let shared = inputs.iter().copied().find(|&input| is_shared(place.graph, input, 1));
+    let Some(shared) = shared.filter(|_| matches!(place.node.kind, Kind::Add)) else { return false };
+    inputs.push(shared);
+    true
+}
+
+/// Puts another of the layer's weights in the place of each expert's gate or up.
+fn exchanged(w: &mut Matrix, place: &Place<'_>) -> bool {
+    let Some(weight) = place.node.kind.weight() else { return false };
+    let other = match weight.name.contains("ffn_gate_exps.") {
+        true => weight.name.replace("ffn_gate_exps.", "ffn_up_exps."),
+        false => weight.name.replace("ffn_up_exps.", "ffn_gate_exps."),
+    };
+    let Some(other) = tensor(place, &other).filter(|other| other.values.len() == w.values.len()) else { return false };
+    w.values = other.values;
+    true
+}
+
+/// Whether the operation reads a weight or bias of experts' gate or up, in a layer whose experts have biases.
+fn is_biased_opening(place: &Place<'_>) -> bool {
+    let Some(weight) = place.node.kind.weight() else { return false };
+    let both = ["ffn_gate_exps.", "ffn_up_exps."].iter().any(|part| weight.name.contains(part));
+    both && place.layer().is_some_and(|layer| place.gguf.tensor(&format!("blk.{layer}.ffn_gate_exps.bias")).is_some())
+}
+
+/// Puts rows of gate and up, which one matrix holds, in another order: from the row that is read, of so many, to the one
+/// that should be.
+fn reordered(w: &mut Matrix, place: &Place<'_>, from: impl Fn(usize, usize) -> usize) -> bool {
+    let count = place.node.kind.matrices();
+    let (rows, cols) = (w.rows / count.max(1), w.cols);
+    for matrix in w.values.chunks_exact_mut(rows * cols) {
+        let old = matrix.to_vec();
+        for (row, out) in matrix.chunks_exact_mut(cols).enumerate() {
+            out.copy_from_slice(&old[from(row, rows) * cols..][..cols]);
+        }
+    }
+    true
+}
+
+/// Whether one matrix holds gate and up of an expert.
+fn is_fused(place: &Place<'_>) -> bool {
+    is_routed(place) && place.weight() == "ffn_gate_up_exps"
 }
 
 /// The rows.
@@ -90,92 +196,210 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
-        name: "expert-weights-not-normalized",
-        entry: "68",
-        edits: &[Edit::Route(|choice, _| std::mem::take(&mut choice.router.normalized))],
-        cause: "the weights of the chosen experts are not divided by their sum",
-        remedy: "divide them where the architecture does (norm_topk_prob, expert_weights_norm)",
-        source: "lablup/mlxcel#391, Lightning-AI/litgpt#2013",
-        ..ROW
-    },
-    Fault {
-        name: "expert-weights-normalized",
-        entry: "68",
-        edits: &[Edit::Route(|choice, _| {
-            let Router { gate, normalized, .. } = choice.router;
-            choice.router.normalized = true;
-            // What comes from a softmax over the chosen has a sum of 1.
-            !normalized && gate != Gate::SoftmaxOfChosen
-        })],
-        cause: "the weights of the chosen experts are divided by their sum, the architecture keeps them as they are",
-        remedy: "divide them only where the architecture does (norm_topk_prob, expert_weights_norm)",
-        source: "sgl-project/sglang#35160",
-        ..ROW
-    },
-    Fault {
-        name: "experts-softmax-over-all",
-        entry: "68",
-        edits: &[Edit::Route(|choice, _| swap(&mut choice.router, Gate::SoftmaxOfChosen, Gate::Softmax))],
-        cause: "the softmax runs over all experts, not over the chosen ones",
-        remedy: "choose by logits, then take the softmax of the chosen logits",
-        source: "leonickson1/Swiftlet#6",
-        ..ROW
-    },
-    Fault {
-        name: "experts-softmax-for-sigmoid",
-        entry: "69",
-        edits: &[Edit::Route(|choice, _| swap(&mut choice.router, Gate::Sigmoid, Gate::Softmax))],
-        cause: "experts are weighed by a softmax instead of a sigmoid of each",
-        remedy: "read expert_gating_func",
-        source: "a fault of routers in general",
-        ..ROW
-    },
-    Fault {
-        name: "experts-sigmoid-for-softmax",
-        entry: "69",
-        edits: &[Edit::Route(|choice, _| swap(&mut choice.router, Gate::Softmax, Gate::Sigmoid))],
-        cause: "experts are weighed by a sigmoid of each instead of a softmax",
-        remedy: "read expert_gating_func",
-        source: "a fault of routers in general",
-        ..ROW
-    },
-    Fault {
-        name: "expert-scale-missing",
-        entry: "69",
-        edits: &[Edit::Route(|choice, _| std::mem::replace(&mut choice.router.scale, 1.0) != 1.0)],
-        cause: "the weights of experts are not multiplied with the file's factor",
-        remedy: "multiply with expert_weights_scale (routed_scaling_factor), at last",
-        source: "a fault of routers in general",
-        ..ROW
-    },
-    Fault {
-        name: "expert-bias-missing",
-        entry: "69",
-        edits: &[Edit::Route(|choice, _| choice.bias.take().is_some())],
-        cause: "experts are chosen without the bias of the file",
-        remedy: "add exp_probs_b to what experts are chosen by, and not to their weights",
-        source: "a fault of routers in general",
-        ..ROW
-    },
-    Fault {
-        name: "expert-groups-ignored",
-        entry: "69",
-        edits: &[Edit::Route(|choice, _| {
-            let groups = std::mem::replace(&mut choice.router.groups, (1, 1));
-            groups.1 < groups.0
-        })],
-        cause: "experts are chosen from all groups",
-        remedy: "choose expert_group_used_count groups by their two best experts first",
-        source: "a fault of routers in general",
-        ..ROW
-    },
-    Fault {
         name: "shared-expert-missing",
         entry: "69",
         edits: &[Edit::Wiring(without_shared)],
         cause: "the shared expert adds nothing",
         remedy: "add the output of the shared expert (ffn_*_shexp) to that of the chosen ones",
         source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "shared-expert-twice",
+        entry: "69",
+        edits: &[Edit::Wiring(twice_shared)],
+        cause: "the shared expert is added twice",
+        remedy: "add the output of the shared expert once",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "shared-expert-scaled",
+        entry: "69",
+        edits: &[Edit::Output(|out, _, place| {
+            let factor = factor(place);
+            let hit = place.weight() == "ffn_down_shexp" && place.node.kind.product().is_some() && factor != 1.0;
+            if hit {
+                times(out, factor);
+            }
+            hit
+        })],
+        cause: "the shared expert is multiplied with the factor of the chosen ones, too",
+        remedy: "expert_weights_scale (routed_scaling_factor) is for the chosen experts only",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "shared-expert-unnormed",
+        entry: "69",
+        edits: &[Edit::Wiring(|inputs, place| {
+            if !matches!(place.weight(), "ffn_gate_shexp" | "ffn_up_shexp") {
+                return false;
+            }
+            let Some(stream) = unnormed(place) else { return false };
+            inputs[0] = stream;
+            true
+        })],
+        cause: "the shared expert reads the stream without its norm",
+        remedy: "the shared expert reads what the router reads",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "shared-gate-missing",
+        entry: "69",
+        edits: &[Edit::Output(|out, inputs, place| {
+            let hit = matches!(place.node.kind, Kind::MulGroups) && shared_gate(place);
+            if hit {
+                out.clone_from(&inputs[0]);
+            }
+            hit
+        })],
+        cause: "the shared expert is added without its gate",
+        remedy: "multiply it with sigmoid(ffn_gate_inp_shexp @ x)",
+        source: "NousResearch/torchtitan#36",
+        ..ROW
+    },
+    Fault {
+        name: "shared-gate-not-squashed",
+        entry: "69",
+        edits: &[Edit::Unary(|f, place| {
+            let hit = shared_gate(place);
+            *f = if hit { Unary::scale(1.0) } else { *f };
+            hit
+        })],
+        cause: "the shared expert is multiplied with its gate's logit, without a sigmoid",
+        remedy: "multiply it with sigmoid(ffn_gate_inp_shexp @ x)",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "shared-gate-silu",
+        entry: "69",
+        edits: &[Edit::Unary(|f, place| {
+            let hit = shared_gate(place);
+            *f = if hit { Unary::Silu } else { *f };
+            hit
+        })],
+        cause: "the shared expert's gate goes through SiLU instead of a sigmoid",
+        remedy: "multiply it with sigmoid(ffn_gate_inp_shexp @ x)",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "expert-weights-of-another",
+        entry: "69",
+        variants: &[0.0, 1.0],
+        edits: &[Edit::Output(|out, inputs, place| {
+            if !weighs(place) || inputs[1].width < 4 {
+                return false;
+            }
+            let turned = place.variant == 1.0;
+            out.clone_from(&inputs[0]);
+            weigh(out, &inputs[1], |at, used| if turned { (at + 1) % used } else { used - 1 - at }, |weight| weight);
+            // Of two both are the same.
+            !turned || inputs[1].width > 4
+        })],
+        cause: "an expert's result is multiplied with the weight of another chosen expert: weights and experts are in different orders",
+        remedy: "sort experts and their weights together",
+        source: "xberg-io/xberg#1211",
+        ..ROW
+    },
+    Fault {
+        name: "expert-weights-twice",
+        entry: "69",
+        edits: &[Edit::Output(|out, inputs, place| {
+            let hit = weighs(place);
+            if hit {
+                out.clone_from(&inputs[0]);
+                weigh(out, &inputs[1], |at, _| at, |weight| weight * weight);
+            }
+            hit
+        })],
+        cause: "experts are multiplied with their weights twice",
+        remedy: "multiply with the weight before the experts or behind them, not both",
+        source: "vllm-project/vllm-xpu-kernels#66",
+        ..ROW
+    },
+    Fault {
+        name: "expert-weights-on-input",
+        entry: "69",
+        edits: &[Edit::Output(|out, inputs, place| {
+            if opens(place) && weighed(place, true) {
+                weigh(out, &inputs[1], |at, _| at, |weight| weight);
+                return true;
+            }
+            let hit = weighs_after(place);
+            if hit {
+                out.clone_from(&inputs[0]);
+            }
+            hit
+        })],
+        cause: "what experts read is multiplied with their weights, instead of what they give",
+        remedy: "weigh the experts' results; Llama 4 alone weighs what they read",
+        source: "vllm-project/llm-compressor#1907",
+        ..ROW
+    },
+    Fault {
+        name: "expert-weights-on-output",
+        entry: "69",
+        edits: &[Edit::Output(|out, inputs, place| {
+            if is_routed(place) && place.weight() == "ffn_down_exps" && weighed(place, false) {
+                weigh(out, &inputs[1], |at, _| at, |weight| weight);
+                return true;
+            }
+            let hit = weighs(place) && !weighs_after(place);
+            if hit {
+                out.clone_from(&inputs[0]);
+            }
+            hit
+        })],
+        cause: "what experts give is multiplied with their weights, instead of what they read",
+        remedy: "Llama 4 multiplies the experts' input: silu is not linear",
+        source: "sgl-project/sglang#7889, vllm-project/llm-compressor#1907",
+        ..ROW
+    },
+    Fault {
+        name: "router-unnormed",
+        entry: "68",
+        edits: &[Edit::Wiring(|inputs, place| {
+            let Some(stream) = unnormed(place).filter(|_| place.weight() == "ffn_gate_inp") else { return false };
+            inputs[0] = stream;
+            true
+        })],
+        cause: "the router reads the stream without its norm",
+        remedy: "the router reads the normed stream, as the experts do",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "expert-gate-and-up-exchanged",
+        entry: "66, 69",
+        wants: is_biased_opening,
+        edits: &[Edit::Weight(exchanged)],
+        cause: "gate and up of the experts are exchanged, with their biases",
+        remedy: "the gate goes through the activation, up does not: check the names, and the order in a fused tensor",
+        source: "ikawrakow/ik_llama.cpp#1408",
+        ..ROW
+    },
+    Fault {
+        name: "expert-gate-up-halves-exchanged",
+        entry: "66, 69",
+        wants: is_fused,
+        edits: &[Edit::Weight(|w, place| reordered(w, place, |row, rows| (row + rows / 2) % rows))],
+        cause: "gate and up are taken from each other's half of the experts' fused matrix",
+        remedy: "the gate's rows come first in ffn_gate_up_exps",
+        source: "ikawrakow/ik_llama.cpp#1408",
+        ..ROW
+    },
+    Fault {
+        name: "expert-gate-up-interleaved",
+        entry: "66, 69",
+        wants: is_fused,
+        edits: &[Edit::Weight(|w, place| reordered(w, place, |row, rows| row % (rows / 2) * 2 + row / (rows / 2)))],
+        cause: "gate and up are taken as every other row of the experts' fused matrix",
+        remedy: "the gate's rows come first in ffn_gate_up_exps, then those of up",
+        source: "vllm-project/llm-compressor#3100",
         ..ROW
     },
 ];

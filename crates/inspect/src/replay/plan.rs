@@ -1,7 +1,7 @@
 //! How an operation is computed, as data: the right way by default. A fault is a small change of it, so that two faults
 //! of one operation can stand side by side. Sums run in f64, results are rounded to f32.
 
-use candor::ops::{Heads, NormKind, Rope, Router, Tensor, alibi_slope, relative_bucket};
+use candor::ops::{Gate, Heads, NormKind, Rope, Router, Tensor, alibi_slope, relative_bucket};
 
 use super::weight::Matrix;
 use crate::{Value, attending::Attending};
@@ -155,10 +155,16 @@ pub struct Turn {
     pub head_dim: usize,
     /// What happens to an angle before it is used.
     pub angle: fn(f64) -> f64,
+    /// What happens to a sine or cosine before it is used.
+    pub store: fn(f64) -> f64,
+    /// Whether a head's index stands for its token's position.
+    pub by_head: bool,
+    /// Whether a head's elements lie as many heads apart instead of side by side.
+    pub across: bool,
 }
 
 impl Turn {
-    pub(super) fn new(rope: &Rope, head_dim: usize, positions: &[u32]) -> Turn {
+    pub(crate) fn new(rope: &Rope, head_dim: usize, positions: &[u32]) -> Turn {
         let pairs = rope.frequencies.iter().enumerate().map(|(pair, &frequency)| {
             let (i, j) = rope.elements(pair);
             (i, j, frequency)
@@ -169,21 +175,29 @@ impl Turn {
             magnitude: rope.magnitude,
             head_dim,
             angle: |angle| angle,
+            store: |x| x,
+            by_head: false,
+            across: false,
         }
     }
 
-    pub(super) fn run(&self, x: &Value) -> Value {
-        let mut out = x.clone();
+    /// What each pair does at a position.
+    fn turns(&self, position: f64) -> Vec<(usize, usize, f64, f64)> {
+        let turn = |&(i, j, frequency): &(usize, usize, f64)| {
+            let (sin, cos) = (self.angle)(position * frequency).sin_cos();
+            (i, j, (self.store)(cos) * self.magnitude, (self.store)(sin) * self.magnitude)
+        };
+        self.pairs.iter().map(turn).collect()
+    }
+
+    pub(crate) fn run(&self, x: &Value) -> Value {
+        let mut out = if self.across { across(x, self.head_dim) } else { x.clone() };
         for (t, &position) in self.positions.iter().enumerate() {
-            let turns: Vec<(usize, usize, f64, f64)> = self
-                .pairs
-                .iter()
-                .map(|&(i, j, frequency)| {
-                    let (sin, cos) = (self.angle)(position * frequency).sin_cos();
-                    (i, j, cos * self.magnitude, sin * self.magnitude)
-                })
-                .collect();
-            for head in out.row_mut(t).chunks_exact_mut(self.head_dim) {
+            let mut turns = self.turns(position);
+            for (h, head) in out.row_mut(t).chunks_exact_mut(self.head_dim).enumerate() {
+                if self.by_head {
+                    turns = self.turns(h as f64);
+                }
                 for &(i, j, cos, sin) in &turns {
                     let (a, b) = (f64::from(head[i]), f64::from(head[j]));
                     head[i] = (a * cos - b * sin) as f32;
@@ -193,6 +207,16 @@ impl Turn {
         }
         out
     }
+}
+
+/// Rows of `[head_dim, heads]` as rows of `[heads, head_dim]`.
+pub(crate) fn across(x: &Value, head_dim: usize) -> Value {
+    let (mut out, heads) = (x.clone(), x.width / head_dim.max(1));
+    for t in 0..x.rows {
+        let old = x.row(t);
+        out.row_mut(t).iter_mut().enumerate().for_each(|(at, out)| *out = old[at % head_dim * heads + at / head_dim]);
+    }
+    out
 }
 
 /// Which row of the keys (or values) a query at token `t` reads where it means position `p`; `None` reads zeros.
@@ -218,12 +242,12 @@ pub struct Scores {
 }
 
 impl Scores {
-    pub(super) fn new(heads: Heads) -> Scores {
+    pub(crate) fn new(heads: Heads) -> Scores {
         let slices = slices(&heads, heads.key_dim);
         Scores { heads, slices, source: Box::new(|_, p| Some(p)), store: |score| score }
     }
 
-    pub(super) fn run(&self, q: &Value, k: &Value) -> Value {
+    pub(crate) fn run(&self, q: &Value, k: &Value) -> Value {
         let (tokens, keys, dim) = (q.rows, k.rows, self.heads.key_dim);
         let mut out = Value::zeros(tokens, self.heads.heads * keys);
         for t in 0..tokens {
@@ -251,12 +275,16 @@ pub enum Axis {
 }
 
 /// When the mask acts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Masking {
     /// Before the softmax.
     Before,
     /// After it, so that rows no longer sum to one.
     After,
+    /// Before the softmax, by taking away no more than this.
+    Weak(f64),
+    /// Before the cap, which makes it the least score that the cap lets through.
+    BeforeCap,
 }
 
 /// Scale, mask and softmax.
@@ -269,8 +297,16 @@ pub struct SoftMax {
     pub visible: Box<dyn Fn(usize, usize) -> bool>,
     /// Added to the score of head `h`, token `t`, position `p`.
     pub bias: Box<dyn Fn(usize, usize, usize) -> f64>,
-    /// What the scaled score is squashed to, before the bias: `c * tanh(s / c)`.
+    /// What the scaled score is squashed to, before the bias.
     pub cap: Option<f64>,
+    /// How a score is squashed to a cap: `c * tanh(s / c)`.
+    pub squash: fn(f64, f64) -> f64,
+    /// Whether the cap comes before the scale.
+    pub cap_first: bool,
+    /// Whether position `p` is in memory when token `t` is computed, seen or not.
+    pub stored: Box<dyn Fn(usize, usize) -> bool>,
+    /// Slots of zeros that token `t` sees besides.
+    pub empty: Box<dyn Fn(usize) -> usize>,
     /// A score per head that takes its share of the sum.
     pub sinks: Option<Vec<f64>>,
     /// What is summed over.
@@ -282,8 +318,9 @@ pub struct SoftMax {
 }
 
 impl SoftMax {
-    /// Where queries stand, and keys, says `positions`.
-    pub(super) fn new(attending: &Attending, positions: [Vec<u32>; 2]) -> SoftMax {
+    /// Where queries stand, and keys, says `positions`; `together` is how many rows are computed at once, before others
+    /// follow one by one.
+    pub(super) fn new(attending: &Attending, positions: [Vec<u32>; 2], together: usize) -> SoftMax {
         let Attending { heads, mask, soft_cap, alibi, sinks, relative } = attending;
         let (heads, mask, alibi) = (*heads, *mask, *alibi);
         let [places, keys] =
@@ -305,6 +342,10 @@ impl SoftMax {
             visible: Box::new(move |t, p| mask.seen(seen.0[t], len).contains(&seen.1[p])),
             bias: Box::new(bias),
             cap: soft_cap.map(f64::from),
+            squash: |score, cap| cap * (score / cap).tanh(),
+            cap_first: false,
+            stored: Box::new(move |t, p| p < together || p <= t),
+            empty: Box::new(|_| 0),
             sinks: sinks.as_ref().map(|sinks| Matrix::decode(sinks).values.into_iter().map(f64::from).collect()),
             axis: Axis::Keys,
             masking: Masking::Before,
@@ -323,26 +364,34 @@ impl SoftMax {
         let mut out = Value::zeros(tokens, scores.width);
         for h in 0..heads {
             let score = |t: usize, p: usize| {
-                if self.masking == Masking::Before && !(self.visible)(t, p) {
+                let seen = (self.visible)(t, p);
+                if !seen && (self.masking == Masking::Before || !(self.stored)(t, p)) {
                     return f64::NEG_INFINITY;
                 }
-                let score = f64::from(scores.data[at(t, h, p)]) * self.scale;
-                self.cap.map_or(score, |cap| cap * (score / cap).tanh()) + (self.bias)(h, t, p)
+                let raw = f64::from(scores.data[at(t, h, p)]);
+                let capped = |score: f64| self.cap.map_or(score, |cap| (self.squash)(score, cap));
+                let score = if self.cap_first { capped(raw) * self.scale } else { capped(raw * self.scale) };
+                match self.masking {
+                    Masking::Weak(less) if !seen => score + (self.bias)(h, t, p) - less,
+                    Masking::BeforeCap if !seen => self.cap.map_or(f64::NEG_INFINITY, |cap| -cap),
+                    _ => score + (self.bias)(h, t, p),
+                }
             };
             for line in 0..lines {
                 let place = |i: usize| match self.axis {
                     Axis::Keys => (line, i),
                     Axis::Queries => (i, line),
                 };
+                let empty = if self.axis == Axis::Keys { (self.empty)(line) } else { 0 };
                 let line: Vec<f64> = (0..along).map(|i| score(place(i).0, place(i).1)).collect();
                 let max = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let exps: Vec<f64> =
                     line.iter().map(|&s| if s == f64::NEG_INFINITY { 0.0 } else { (self.exp)(s, max) }).collect();
                 let sink = self.sinks.as_ref().map_or(0.0, |sinks| (sinks[h] - max).exp());
-                let sum: f64 = exps.iter().sum::<f64>() + sink;
+                let sum: f64 = exps.iter().sum::<f64>() + sink + empty as f64 * (self.exp)(0.0, max);
                 for (i, exp) in exps.into_iter().enumerate() {
                     let (t, p) = place(i);
-                    let seen = self.masking == Masking::Before || (self.visible)(t, p);
+                    let seen = self.masking != Masking::After || (self.visible)(t, p);
                     // A line that sees nothing divides zero by zero in every engine that does not guard it.
                     out.data[at(t, h, p)] = if seen { (exp / sum) as f32 } else { 0.0 };
                 }
@@ -391,28 +440,161 @@ impl Mix {
     }
 }
 
+/// What chosen experts are weighed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weighing {
+    /// What the router makes of their logits.
+    Gated,
+    /// What they were chosen by, a bias included.
+    Ranked,
+    /// Their logits.
+    Logits,
+    /// As much each, together one.
+    Alike,
+    /// One each.
+    One,
+}
+
 /// A choice of experts.
 pub struct Choice {
     /// How they are chosen.
     pub router: Router,
     /// Added to what is chosen by.
     pub bias: Option<Vec<f32>>,
+    /// What happens to a logit at once.
+    pub logit: fn(f64) -> f64,
+    /// Whether the gate's function is applied to its own result.
+    pub twice: bool,
+    /// The order of experts, the greatest first, from index and number.
+    pub rank: fn(usize, f64) -> f64,
+    /// How many of the best are passed over.
+    pub passed_over: usize,
+    /// How many of a group's best experts say what the group is worth.
+    pub judges: usize,
+    /// What the chosen are weighed with.
+    pub weighing: Weighing,
+    /// Taken from logits before the chosen are weighed.
+    pub unweighed: Option<Vec<f32>>,
 }
 
 impl Choice {
     pub(super) fn new(router: Router, bias: Option<&Tensor>) -> Choice {
-        Choice { router, bias: bias.map(|bias| Matrix::decode(bias).values) }
+        Choice {
+            router,
+            bias: bias.map(|bias| Matrix::decode(bias).values),
+            logit: |logit| logit,
+            twice: false,
+            rank: |_, x| x,
+            passed_over: 0,
+            judges: 2,
+            weighing: Weighing::Gated,
+            unweighed: None,
+        }
     }
 
     /// An expert and its weight, so many times a row.
     pub(super) fn run(&self, logits: &Value) -> Value {
         let mut out = Value::zeros(logits.rows, 2 * self.router.used);
         for t in 0..logits.rows {
-            let chosen = self.router.choose(logits.row(t), self.bias.as_deref());
-            for (pair, (expert, weight)) in out.row_mut(t).chunks_exact_mut(2).zip(chosen) {
+            for (pair, (expert, weight)) in out.row_mut(t).chunks_exact_mut(2).zip(self.choose(logits.row(t))) {
                 pair.copy_from_slice(&[expert as f32, weight as f32]);
             }
         }
         out
+    }
+
+    /// The experts of one row, the best first, and their weights. Of equals the first is taken.
+    fn choose(&self, logits: &[f32]) -> Vec<(usize, f64)> {
+        let Router { used, gate, normalized, scale, .. } = self.router;
+        if let Gate::SparseMixer(_) = gate {
+            return self.router.choose(logits, self.bias.as_deref());
+        }
+        let logits: Vec<f64> = logits.iter().map(|&x| (self.logit)(x.into())).collect();
+        let open = |logits: &[f64]| match gate {
+            Gate::Softmax => softened(logits),
+            Gate::Sigmoid => logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
+            _ => logits.to_vec(),
+        };
+        let gated = |logits: &[f64]| if self.twice { open(&open(logits)) } else { open(logits) };
+        let gates = gated(&logits);
+        let bias = |i: usize| self.bias.as_ref().map_or(0.0, |bias| f64::from(bias[i]));
+        let ranked: Vec<f64> = gates.iter().enumerate().map(|(i, x)| x + bias(i)).collect();
+        // Numbers that are none sort last, so that the choice is defined.
+        let number = |x: f64| if x.is_nan() { f64::NEG_INFINITY } else { x };
+        let mut order: Vec<usize> = self.allowed(&ranked);
+        let rank = |i: &usize| number((self.rank)(*i, ranked[*i]));
+        order.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then(a.cmp(b)));
+        let chosen: Vec<usize> = order.into_iter().skip(self.passed_over).take(used).collect();
+        let of = |from: &[f64]| -> Vec<f64> { chosen.iter().map(|&i| from[i]).collect() };
+        let mut weights = match (self.weighing, &self.unweighed) {
+            (Weighing::Gated, None) => of(&gates),
+            (Weighing::Gated, Some(less)) => {
+                let logits: Vec<f64> = logits.iter().zip(less).map(|(x, &less)| x - f64::from(less)).collect();
+                of(&gated(&logits))
+            }
+            (Weighing::Ranked, _) => of(&ranked),
+            // What takes the place of the weights is not changed any more.
+            (Weighing::Logits, _) => return chosen.iter().map(|&i| (i, logits[i])).collect(),
+            (Weighing::Alike, _) => return chosen.iter().map(|&i| (i, 1.0 / chosen.len() as f64)).collect(),
+            (Weighing::One, _) => return chosen.iter().map(|&i| (i, 1.0)).collect(),
+        };
+        if gate == Gate::SoftmaxOfChosen {
+            weights = softened(&weights);
+        }
+        if normalized {
+            let sum = weights.iter().sum::<f64>().max(6.103_515_625e-5);
+            weights.iter_mut().for_each(|weight| *weight /= sum);
+        }
+        chosen.into_iter().zip(weights).map(|(i, weight)| (i, weight * f64::from(scale))).collect()
+    }
+
+    /// The experts of the groups that may be chosen from.
+    fn allowed(&self, ranked: &[f64]) -> Vec<usize> {
+        let (groups, used) = self.router.groups;
+        if groups <= 1 {
+            return (0..ranked.len()).collect();
+        }
+        let size = (ranked.len() / groups).max(1);
+        let worth = |group: &[f64]| {
+            let mut group = group.to_vec();
+            group.sort_by(|a, b| b.total_cmp(a));
+            group.iter().take(self.judges).sum::<f64>()
+        };
+        let worths: Vec<f64> = ranked.chunks(size).map(worth).collect();
+        let mut order: Vec<usize> = (0..groups).collect();
+        order.sort_by(|&a, &b| worths[b].total_cmp(&worths[a]).then(a.cmp(&b)));
+        order.into_iter().take(used).flat_map(|group| group * size..(group + 1) * size).collect()
+    }
+}
+
+fn softened(scores: &[f64]) -> Vec<f64> {
+    let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let exps: Vec<f64> = scores.iter().map(|x| (x - max).exp()).collect();
+    let sum: f64 = exps.iter().sum();
+    exps.into_iter().map(|x| x / sum).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use candor_testing::Random;
+
+    use super::*;
+
+    #[test]
+    fn experts_are_chosen_as_the_router_does() {
+        let mut random = Random(11);
+        let mut numbers = |count: usize| -> Vec<f32> { (0..count).map(|_| 4.0 * random.signed()).collect() };
+        for gate in [Gate::Softmax, Gate::SoftmaxOfChosen, Gate::Sigmoid, Gate::SparseMixer(0.2)] {
+            for (groups, normalized) in [((1, 1), false), ((4, 2), true), ((2, 1), false)] {
+                let router = Router { experts: 16, used: 3, gate, groups, normalized, scale: 2.5 };
+                let (logits, bias) = (numbers(16), numbers(16));
+                for bias in [None, Some(bias)] {
+                    let expected = router.choose(&logits, bias.as_deref());
+                    let got = Choice { bias, ..Choice::new(router, None) }.choose(&logits);
+                    let same = got.iter().zip(&expected).all(|(a, b)| a.0 == b.0 && (a.1 - b.1).abs() < 1e-12);
+                    assert!(same && got.len() == 3, "{got:?}, expected {expected:?}");
+                }
+            }
+        }
     }
 }

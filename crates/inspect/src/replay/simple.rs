@@ -74,8 +74,9 @@ pub(super) fn weighted(by: &Weighted, inputs: &[Rc<Value>], bias: &Matrix) -> Va
             }
         }),
         Weighted::Scale => rows.for_each(|(row, pair)| row.iter_mut().for_each(|x| *x *= pair[1])),
-        Weighted::Sum(used) => {
-            let used = (*used).max(1);
+        Weighted::Sum(_) => {
+            // A choice may be of more experts than the file says.
+            let used = (choice.width / 2).max(1);
             let mut sum = Value::zeros(x.rows / used, x.width);
             for t in 0..sum.rows {
                 for (c, sum) in sum.row_mut(t).iter_mut().enumerate() {

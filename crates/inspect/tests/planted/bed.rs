@@ -33,6 +33,16 @@ impl Bed {
         Bed { name: name.to_owned(), gguf, graph, tokens: Tokens::new(ids, 9), decoded: Decoded::default() }
     }
 
+    /// A model of another wiring.
+    pub fn golden(name: &str) -> Bed {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens/architectures");
+        let gguf = Gguf::open(format!("{folder}/{name}/model.gguf")).unwrap();
+        let graph = Graph::new(&gguf).unwrap();
+        let vocab = graph.config.vocab as u32;
+        let ids = [1, 270, 281, 262, 300, 35, 290, 263, 275, 288, 301, 266, 279].map(|id| id % vocab);
+        Bed { name: name.to_owned(), gguf, graph, tokens: Tokens::new(ids.to_vec(), 9), decoded: Decoded::default() }
+    }
+
     /// A model that answers a text of nine tokens, five of the answer.
     pub fn answering() -> Bed {
         let gguf = Gguf::from_bytes(TinyT5::default().bytes().into()).unwrap();

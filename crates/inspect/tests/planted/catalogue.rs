@@ -27,7 +27,10 @@ fn special_beds() -> Vec<Bed> {
     let shapes = [
         Shape { biases: true, name: "llama-bias", ..model::llama() },
         Shape { rope: Rope::Factors, name: "llama-factors", ..model::llama() },
+        Shape { rope: Rope::Linear, name: "llama-linear", ..model::llama() },
         Shape { rope: Rope::Yarn, name: "llama-yarn", ..model::llama() },
+        Shape { rope: Rope::Long, name: "llama-long", ..model::llama() },
+        Shape { biases: true, name: "mixtral-bias", matrices: Format::F32, ..model::experts() },
         Shape { size: 1e-3, name: "llama-small", ..model::proportioned(Format::Q8_0) },
         Shape { size: 3e3, name: "llama-large", ..model::llama() },
         model::proportioned(Format::F16),
@@ -39,7 +42,9 @@ fn special_beds() -> Vec<Bed> {
         model::proportioned(Format::Q3K),
         model::proportioned(Format::Q6K),
     ];
-    shapes.iter().map(Bed::new).chain(wirings::beds()).chain(families::beds()).chain([Bed::answering()]).collect()
+    let goldens = ["glm4-moe-lite", "gemma4-moe", "smollm3", "gemma3n"].map(Bed::golden);
+    let beds = shapes.iter().map(Bed::new).chain(wirings::beds()).chain(families::beds());
+    beds.chain([Bed::answering()]).chain(goldens).collect()
 }
 
 /// What became of each fault, by name.

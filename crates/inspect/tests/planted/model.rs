@@ -23,7 +23,9 @@ pub struct Shape {
 pub enum Rope {
     Plain,
     Factors,
+    Linear,
     Yarn,
+    Long,
 }
 
 impl Shape {
@@ -34,10 +36,20 @@ impl Shape {
             writer.insert(key, value);
         }
         let arch = tiny.arch;
-        if self.rope == Rope::Yarn {
-            writer.insert(format!("{arch}.rope.scaling.type"), "yarn");
-            writer.insert(format!("{arch}.rope.scaling.factor"), 4.0f32);
-            writer.insert(format!("{arch}.rope.scaling.original_context_length"), 16u32);
+        let scaling = match self.rope {
+            Rope::Plain | Rope::Factors => None,
+            Rope::Linear => Some("linear"),
+            Rope::Yarn => Some("yarn"),
+            Rope::Long => Some("longrope"),
+        };
+        if let Some(scaling) = scaling {
+            writer.insert(format!("{arch}.rope.scaling.type"), scaling);
+            writer.insert(format!("{arch}.rope.scaling.original_context_length"), 4096u32);
+        }
+        match self.rope {
+            Rope::Linear | Rope::Yarn => writer.insert(format!("{arch}.rope.scaling.factor"), 4.0f32),
+            Rope::Long => writer.insert(format!("{arch}.rope.scaling.attn_factor"), 1.2f32),
+            Rope::Plain | Rope::Factors => {}
         }
         let mut random = Random(tiny.seed);
         let mut tensors = tiny.tensors();
@@ -61,22 +73,36 @@ impl Shape {
                 add("attn_q.bias", q);
                 add("attn_k.bias", kv);
                 add("attn_v.bias", kv);
+                if self.experts > 0 {
+                    add("ffn_gate_inp.bias", self.experts as u64);
+                }
             }
             if self.head_norms {
                 add("attn_q_norm.weight", tiny.head_dim as u64);
                 add("attn_k_norm.weight", tiny.head_dim as u64);
             }
         }
-        if self.rope == Rope::Factors {
-            tensors.push(("rope_freqs.weight".into(), vec![tiny.head_dim as u64 / 2]));
+        if self.biases && self.experts > 0 {
+            let sizes = [("gate", tiny.ffn), ("up", tiny.ffn), ("down", tiny.dim)];
+            for (layer, (part, size)) in (0..tiny.layers).flat_map(|layer| sizes.map(|size| (layer, size))) {
+                let name = format!("blk.{layer}.ffn_{part}_exps.bias");
+                tensors.push((name, vec![size as u64, self.experts as u64]));
+            }
         }
+        let factors: &[&str] = match self.rope {
+            Rope::Factors => &["rope_freqs.weight"],
+            Rope::Long => &["rope_factors_short.weight", "rope_factors_long.weight"],
+            Rope::Plain | Rope::Linear | Rope::Yarn => &[],
+        };
+        tensors.extend(factors.iter().map(|&name| (name.to_owned(), vec![tiny.head_dim as u64 / 2])));
         for (name, shape) in tensors {
             let count = shape.iter().product::<u64>() as usize;
             let values: Vec<f32> = (0..count)
                 .map(|at| {
                     let noise = random.signed();
                     match name.as_str() {
-                        "rope_freqs.weight" => [1.0, 1.5, 4.0, 8.0][at % 4],
+                        "rope_freqs.weight" | "rope_factors_short.weight" => [1.0, 1.5, 4.0, 8.0][at % 4],
+                        "rope_factors_long.weight" => [1.1, 2.5, 7.0, 20.0][at % 4],
                         "token_embd.weight" => {
                             let row = at / shape[0] as usize;
                             // <unk>, BOS and bytes are nearly zero, words are small.
@@ -89,7 +115,7 @@ impl Shape {
                     }
                 })
                 .collect();
-            let plain = shape.len() == 1 || name.contains("ffn_gate_inp");
+            let plain = shape.len() == 1 || name.contains("ffn_gate_inp") || name.ends_with(".bias");
             let format = if plain { Format::F32 } else { self.matrices };
             let bytes = match format {
                 Format::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),

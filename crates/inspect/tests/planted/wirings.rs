@@ -1,12 +1,12 @@
 //! Models with operations that tiny llamas lack, made from those of a llama: masks and biases of other attention layers,
 //! routers, shared experts, scales.
 
-use candor::ops::{Gate, Mask, Router, Tensor, Unary};
-use candor_inspect::{Attending, Chosen, Key, Kind, Node, NodeId, replay::Side};
+use candor::ops::{Columns, Gate, Mask, Router, Tensor, Unary};
+use candor_inspect::{Attending, Chosen, Key, Kind, Node, NodeId, Weighted, replay::Side};
 use candor_testing::{Random, backend::floats};
 
 use crate::bed::Bed;
-use crate::model;
+use crate::model::{self, Rope, Shape};
 
 pub fn beds() -> Vec<Bed> {
     let llama = || Bed::new(&model::llama());
@@ -15,6 +15,11 @@ pub fn beds() -> Vec<Bed> {
         llama().with("llama with biases of scores", |nodes| attend(nodes, biased)),
         llama().with("llama with routers", routed),
         llama().with("llama with scales and a shared expert", scaled),
+        llama().with("llama with rotations of other kinds", turned),
+        llama()
+            .with("llama with a scale of its own", |nodes| attend(nodes, |_, attending| attending.heads.scale = 0.2)),
+        Bed::new(&Shape { rope: Rope::Yarn, ..model::llama() }).with("llama with YaRN between pairs", unrounded),
+        Bed::new(&model::experts()).with("mixtral that weighs what experts read", weighed_before),
     ]
 }
 
@@ -103,6 +108,58 @@ fn scaled(nodes: &mut Vec<Node>) {
     let Kind::MatMul(weight) = nodes[product].kind.clone() else { panic!("ffn_out is a product") };
     let shared = Kind::MatMul(Tensor { name: "blk.0.ffn_down_shexp.weight".into(), ..weight });
     let hidden = nodes[product].inputs.clone();
-    let shared = add(nodes, ("ffn_shexp", Some(0)), shared, hidden, width);
+    let shared = add(nodes, ("ffn_shexp", Some(0)), shared, hidden.clone(), width);
+    let gate = Tensor { name: "blk.0.ffn_gate_inp_shexp.weight".into(), ..numbers(1, nodes[hidden[0]].width, 10) };
+    let logit = add(nodes, ("shared_expert_gate", Some(0)), Kind::MatMul(gate), hidden, 1);
+    let gate = add(nodes, ("shared_expert_gate_sigmoid", Some(0)), Kind::Unary(Unary::Sigmoid), vec![logit], 1);
+    let shared = add(nodes, ("ffn_shexp_gated", Some(0)), Kind::MulGroups, vec![shared, gate], width);
     add(nodes, ("ffn_moe_sum", Some(0)), Kind::Add, vec![product, shared], width);
+}
+
+/// A window and its own base in the first layer, no rotation in the second, of half of each head in the last.
+fn turned(nodes: &mut Vec<Node>) {
+    attend(nodes, |layer, attending| attending.mask = if layer == 0 { Mask::Window(5) } else { Mask::Causal });
+    for node in nodes {
+        let width = node.width;
+        let Kind::Rope { rope, .. } = &mut node.kind else { continue };
+        let count = rope.frequencies.len();
+        let base = |base: f64, pairs: usize| (0..pairs).map(|i| base.powf(-(i as f64) / pairs as f64)).collect();
+        match node.key.layer {
+            Some(0) => rope.frequencies = base(100.0, count),
+            Some(1) => node.kind = Kind::Copy { columns: Columns::run(width, 0, 0) },
+            _ => rope.frequencies = base(1e4, count / 2),
+        }
+    }
+}
+
+/// The ends of YaRN's ramp as they come.
+fn unrounded(nodes: &mut Vec<Node>) {
+    for node in nodes {
+        let Kind::Rope { rope, .. } = &mut node.kind else { continue };
+        let pairs = rope.frequencies.len();
+        let end = |turns: f64| pairs as f64 * (4096.0 / (turns * 2.0 * std::f64::consts::PI)).ln() / 1e4f64.ln();
+        for (pair, frequency) in rope.frequencies.iter_mut().enumerate() {
+            let ramp = ((pair as f64 - end(32.0)) / (end(1.0) - end(32.0))).clamp(0.0, 1.0);
+            *frequency = 1e4f64.powf(-(pair as f64) / pairs as f64) * (1.0 - ramp + ramp / 4.0);
+        }
+    }
+}
+
+/// What experts open with is weighed, and not what they give.
+fn weighed_before(nodes: &mut Vec<Node>) {
+    for layer in 0..2 {
+        let weighed = find(nodes, "ffn_moe_weighted", Some(layer));
+        let choice = nodes[weighed].inputs[1];
+        (nodes[weighed].kind, nodes[weighed].inputs) = (Kind::Unary(Unary::scale(1.0)), vec![nodes[weighed].inputs[0]]);
+        for name in ["ffn_moe_gate", "ffn_moe_up"] {
+            let product = find(nodes, name, Some(layer));
+            let node = nodes[product].clone();
+            nodes[product].key = Key::new(format!("{name}.mul_mat_id"), Some(layer));
+            let scaled = nodes.len();
+            for reader in nodes.iter_mut() {
+                reader.inputs.iter_mut().filter(|input| **input == product).for_each(|input| *input = scaled);
+            }
+            nodes.push(Node { kind: Kind::Weighted(Weighted::Scale), inputs: vec![product, choice], ..node });
+        }
+    }
 }

@@ -1,0 +1,342 @@
+//! Faults of the KV cache: what is written where, and what is read (section A5 of the catalogue).
+
+use super::{ROW, UP_TO_TOKENS, masks::attending};
+use crate::fault::{Edit, Fault, Fit, Steps};
+use crate::replay::{Place, Scores, Side, SoftMax, Source, Turn};
+use crate::{Kind, Node};
+
+/// Reads of the cache are redirected alike for keys and values.
+macro_rules! cache {
+    ($source:expr) => {
+        &[
+            Edit::Scores(|plan, place| {
+                let source: Option<Source> = $source(place);
+                source.map(|source| plan.source = source).is_some()
+            }),
+            Edit::Mix(|plan, place| {
+                let source: Option<Source> = $source(place);
+                source.map(|source| plan.source = source).is_some()
+            }),
+        ]
+    };
+}
+
+/// Whether there are tokens after the prompt.
+pub(super) fn decodes(place: &Place<'_>) -> bool {
+    place.tokens.ids.len() > place.tokens.prompt && place.tokens.prompt > 0
+}
+
+/// Whether two tokens were computed in one batch of so many.
+fn same_batch(size: usize) -> impl Fn(usize, usize) -> bool {
+    move |t, p| t / size == p / size
+}
+
+/// Changes who sees what, given who saw what.
+pub(super) fn seeing(plan: &mut SoftMax, new: impl Fn(&dyn Fn(usize, usize) -> bool, usize, usize) -> bool + 'static) {
+    let old = std::mem::replace(&mut plan.visible, Box::new(|_, _| false));
+    plan.visible = Box::new(move |t, p| new(&old, t, p));
+}
+
+/// The cache whose first slots decoded tokens overwrite; slots past the prompt stay empty.
+fn restarted(place: &Place<'_>) -> Source {
+    let prompt = place.tokens.prompt;
+    Box::new(move |t, p| match p {
+        p if t < prompt => Some(p),
+        p if p + prompt <= t => Some(prompt + p),
+        p if p < prompt => Some(p),
+        _ => None,
+    })
+}
+
+/// The rows.
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "kv-written-one-late",
+        entry: "59",
+        // Decoded tokens go to the slot after their own, and read what lies there.
+        edits: cache!(|place: &Place<'_>| {
+            let prompt = place.tokens.prompt;
+            let source: Source = Box::new(move |t, p| match p {
+                p if t < prompt || p < prompt => Some(p),
+                p if p == prompt => None,
+                p => Some(p - 1),
+            });
+            decodes(place).then_some(source)
+        }),
+        cause: "decoded keys and values are written one slot too far: a slot of zeros is read, the newest token is not",
+        remedy: "write at the token's position, then attend over positions 0..=position",
+        source: "the wasm-chord logs of this project's beginning",
+        ..ROW
+    },
+    Fault {
+        name: "kv-written-one-early",
+        entry: "59",
+        edits: cache!(|place: &Place<'_>| {
+            let prompt = place.tokens.prompt;
+            // Each decoded token overwrites the one before it; its own slot is still empty.
+            let source: Source = Box::new(move |t, p| match p {
+                p if t < prompt || p + 1 < prompt => Some(p),
+                p if p < t => Some(p + 1),
+                _ => None,
+            });
+            decodes(place).then_some(source)
+        }),
+        cause: "decoded keys and values are written one slot too early, over the token before",
+        remedy: "write at the token's position, then attend over positions 0..=position",
+        source: "the wasm-chord logs of this project's beginning",
+        ..ROW
+    },
+    Fault {
+        name: "kv-decode-restarts",
+        entry: "59",
+        variants: &[0.0, 1.0],
+        edits: &[
+            Edit::Scores(|plan, place| {
+                plan.source = restarted(place);
+                decodes(place)
+            }),
+            Edit::Mix(|plan, place| {
+                plan.source = restarted(place);
+                decodes(place)
+            }),
+            Edit::SoftMax(|plan, place| {
+                let (prompt, rest) = (place.tokens.prompt, place.variant == 0.0);
+                // A slot is as far away as the token that was written to it; what lies behind the prompt may be read or not.
+                seeing(plan, move |seen, t, p| match (t < prompt, p < prompt) {
+                    (true, _) => seen(t, p),
+                    (false, true) => seen(t, if p + prompt <= t { p + prompt } else { p }),
+                    (false, false) => rest && seen(t, p),
+                });
+                decodes(place)
+            }),
+        ],
+        cause: "decoded keys and values overwrite the cache from slot 0 on",
+        remedy: "the first decoded token goes behind the prompt",
+        source: "the wasm-chord logs of this project's beginning",
+        ..ROW
+    },
+    Fault {
+        name: "kv-gap-after-prompt",
+        entry: "59",
+        variants: &[1.0, 2.0],
+        fit: Some(UP_TO_TOKENS),
+        edits: &[Edit::SoftMax(|plan, place| {
+            let (prompt, slots) = (place.tokens.prompt, place.variant as usize);
+            plan.empty = Box::new(move |t| if t >= prompt { slots } else { 0 });
+            decodes(place)
+        })],
+        cause: "{} slots of zeros lie in the cache between the prompt and decoded tokens, and are read",
+        remedy: "the first decoded token goes right behind the prompt",
+        source: "the wasm-chord logs of this project's beginning",
+        ..ROW
+    },
+    Fault {
+        name: "kv-prompt-end-twice",
+        entry: "59",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let prompt = place.tokens.prompt;
+            // Twice the same key and value count twice.
+            let bias = std::mem::replace(&mut plan.bias, Box::new(|_, _, _| 0.0));
+            plan.bias = Box::new(move |h, t, p| {
+                let twice = t >= prompt && p + 1 == prompt;
+                bias(h, t, p) + if twice { std::f64::consts::LN_2 } else { 0.0 }
+            });
+            decodes(place)
+        })],
+        cause: "keys and values of the prompt's last token are in the cache twice",
+        remedy: "feed the last token of the prompt once: the next one fed is the first that was decoded",
+        source: "ggml-org/llama.cpp#7859",
+        ..ROW
+    },
+    Fault {
+        name: "kv-prompt-end-lost",
+        entry: "59",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let prompt = place.tokens.prompt;
+            seeing(plan, move |seen, t, p| seen(t, p) && (t < prompt || p + 1 != prompt));
+            decodes(place)
+        })],
+        cause: "keys and values of the prompt's last token are not in the cache",
+        remedy: "store keys and values of all tokens of the prompt",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "kv-newest-not-seen",
+        entry: "59",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let prompt = place.tokens.prompt;
+            seeing(plan, move |seen, t, p| seen(t, p) && (t < prompt || p != t));
+            decodes(place)
+        })],
+        cause: "a decoded token does not see itself: attention runs before its key and value are stored",
+        remedy: "write a token's key and value first, then attend over positions 0..=position",
+        source: "the wasm-chord logs of this project's beginning",
+        ..ROW
+    },
+    Fault {
+        name: "kv-keys-not-written",
+        entry: "59",
+        edits: &[Edit::Scores(|plan, place| {
+            let prompt = place.tokens.prompt;
+            plan.source = Box::new(move |t, p| Some(p).filter(|&p| t < prompt || p < prompt));
+            decodes(place)
+        })],
+        cause: "keys of decoded tokens are zeros in the cache, values are not",
+        remedy: "write both keys and values of each decoded token",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "kv-values-not-written",
+        entry: "59",
+        edits: &[Edit::Mix(|plan, place| {
+            let prompt = place.tokens.prompt;
+            plan.source = Box::new(move |t, p| Some(p).filter(|&p| t < prompt || p < prompt));
+            decodes(place)
+        })],
+        cause: "values of decoded tokens are zeros in the cache, keys are not",
+        remedy: "write both keys and values of each decoded token",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "kv-values-one-late",
+        entry: "59",
+        variants: &[1.0, -1.0],
+        edits: &[Edit::Mix(|plan, place| {
+            let (prompt, rows, by) = (place.tokens.prompt, place.rows(), place.variant as isize);
+            // Around the end of what is there.
+            plan.source = Box::new(move |t, p| {
+                let there = (t + 1).min(rows) as isize;
+                Some(if t < prompt { p } else { (p as isize - by).rem_euclid(there) as usize })
+            });
+            decodes(place)
+        })],
+        cause: "values are read {} positions late when a token is decoded, keys rightly",
+        remedy: "weight p belongs to the value of position p",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "kv-keys-unrotated",
+        entry: "41, 59",
+        edits: &[Edit::Output(|out, inputs, place| {
+            let Kind::Scores(heads) = place.node.kind else { return false };
+            let Some(rope) = place.node.inputs.get(1).map(|&id| &place.graph.nodes[id].kind) else { return false };
+            let Kind::Rope { rope, head_dim } = rope else { return false };
+            let mut back = Turn::new(rope, *head_dim, &place.tokens.positions(Side::Tokens));
+            back.pairs.iter_mut().for_each(|pair| pair.2 = -pair.2);
+            // What turns is stretched by the magnitude, too.
+            back.magnitude = 1.0 / rope.magnitude;
+            let scores = Scores::new(heads).run(&inputs[0], &back.run(&inputs[1]));
+            let decoded = place.tokens.prompt * out.width;
+            if !decodes(place) || scores.data.len() != out.data.len() {
+                return false;
+            }
+            out.data[decoded..].copy_from_slice(&scores.data[decoded..]);
+            true
+        })],
+        cause: "the cache keeps keys as they were before RoPE, and decoded tokens read them so",
+        remedy: "store rotated keys, or rotate all of them whenever they are read",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "kv-unused-slots-read",
+        entry: "59",
+        variants: &[64.0, 32.0, 128.0, 512.0, 2048.0],
+        fit: Some(Fit {
+            range: (1.0, 65536.0),
+            steps: Steps::Factors,
+            numbers: |place| vec![place.graph.rotary.context],
+        }),
+        edits: &[Edit::SoftMax(|plan, place| {
+            let slots = place.variant.round() as usize;
+            // Scores of zeros in unused slots take their share of the softmax.
+            plan.empty = Box::new(move |t| slots.saturating_sub(t + 1));
+            slots > place.tokens.ids.len() && attending(place).is_some_and(crate::Attending::is_plain)
+        })],
+        cause: "the softmax runs over slots of the cache that hold nothing yet, {} slots in all",
+        remedy: "attend over positions 0..=position",
+        source: "paiml/realizar#94",
+        ..ROW
+    },
+    Fault {
+        name: "kv-cache-unused",
+        entry: "60",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let prompt = place.tokens.prompt;
+            seeing(plan, move |seen, t, p| seen(t, p) && (t < prompt || p == t));
+            decodes(place)
+        })],
+        cause: "a decoded token sees itself only: the cache is not read",
+        remedy: "attend over all cached positions",
+        source: "EricLBuehler/mistral.rs#765",
+        ..ROW
+    },
+    Fault {
+        name: "kv-prompt-forgotten",
+        entry: "60",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let prompt = place.tokens.prompt;
+            seeing(plan, move |seen, t, p| seen(t, p) && (t < prompt || p >= prompt));
+            place.tokens.ids.len() > place.tokens.prompt + 1 && place.tokens.prompt > 0
+        })],
+        cause: "decoded tokens see each other, but not the prompt",
+        remedy: "keep the prompt's keys and values",
+        source: "EricLBuehler/mistral.rs#765",
+        ..ROW
+    },
+    Fault {
+        name: "kv-of-another-layer",
+        entry: "60",
+        variants: &[0.0, 1.0],
+        edits: &[Edit::Wiring(|inputs, place| {
+            let Some(layer) = place.layer() else { return false };
+            let other = if place.variant == 0.0 { Some(0) } else { layer.checked_sub(1) };
+            let same = |node: &Node| node.key.layer == other && node.side == place.node.side;
+            let alike = |node: &Node| match (&node.kind, &place.node.kind) {
+                (Kind::Scores(a), Kind::Scores(b)) | (Kind::Mix(a), Kind::Mix(b)) => a == b,
+                _ => false,
+            };
+            if !matches!(place.node.kind, Kind::Scores(_) | Kind::Mix(_)) || other == Some(layer) {
+                return false;
+            }
+            let Some(node) = place.graph.nodes.iter().find(|node| same(node) && alike(node)) else { return false };
+            let changed = inputs[1] != node.inputs[1];
+            inputs[1] = node.inputs[1];
+            changed
+        })],
+        cause: "the layer reads keys and values of another layer: the first one's, or the one's before",
+        remedy: "each layer has a cache of its own, but for those that attention.shared_kv_layers says",
+        source: "vllm-project/vllm-ascend#11791, ml-explore/mlx-lm#1674",
+        ..ROW
+    },
+    Fault {
+        name: "batch-boundary",
+        entry: "61",
+        variants: &[2.0, 4.0, 8.0, 32.0, 512.0],
+        edits: &[Edit::SoftMax(|plan, place| {
+            let (prompt, same) = (place.tokens.prompt, same_batch(place.variant as usize));
+            seeing(plan, move |seen, t, p| seen(t, p) && (t >= prompt || same(t, p)));
+            prompt > place.variant as usize
+        })],
+        cause: "the prompt is computed in batches of {} that do not see those before",
+        remedy: "a batch attends over everything cached so far",
+        source: "ggml-org/llama.cpp#12253, ggml-org/llama.cpp#4097",
+        ..ROW
+    },
+    Fault {
+        name: "values-without-keys-order",
+        entry: "62",
+        edits: &[Edit::Mix(|plan, _| {
+            plan.source = Box::new(|t, p| Some(t.saturating_sub(p)));
+            true
+        })],
+        cause: "values are read in the reverse order of their positions",
+        remedy: "weight p belongs to the value of position p",
+        source: "vllm-project/vllm#42494: stale or mixed-up tables of blocks",
+        ..ROW
+    },
+];

@@ -1,0 +1,111 @@
+//! Faults of latent attention (DeepSeek-AI 2024): which part of a query or key is rotated, and the matrices that spell
+//! keys and values out.
+
+use super::ROW;
+use crate::Kind;
+use crate::fault::{Edit, Fault};
+use crate::replay::{Matrix, Place};
+
+/// Elements of a head that are rotated apart from the others, where the layer's attention is latent.
+fn turning(place: &Place<'_>) -> Option<usize> {
+    let layer = place.layer()?;
+    place.gguf.tensor(&format!("blk.{layer}.attn_kv_a_mqa.weight"))?;
+    place.graph.nodes.iter().find_map(|node| match node.kind {
+        Kind::Rope { head_dim, .. } if node.key.layer == Some(layer) => Some(head_dim),
+        _ => None,
+    })
+}
+
+/// Whether an operation that reads this one's output is of a kind.
+fn feeds(place: &Place<'_>, kind: fn(&Kind) -> bool) -> bool {
+    place.readers().any(|(_, node)| kind(&node.kind))
+}
+
+/// Whether the operation copies part of what comes of this weight.
+fn is_part_of(place: &Place<'_>, weight: &str) -> bool {
+    let input = place.node.inputs.first().map(|&id| &place.graph.nodes[id].kind);
+    input.and_then(Kind::weight).is_some_and(|tensor| tensor.name.contains(weight))
+}
+
+/// Whether the operation spells keys or values of heads out.
+fn spells(place: &Place<'_>) -> bool {
+    matches!(place.weight(), "attn_k_b" | "attn_v_b") && place.node.kind.matrices() > 1
+}
+
+/// The rows.
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "latent-rotated-part-first",
+        entry: "40",
+        edits: &[
+            Edit::Copy(|columns, place| {
+                let Some(turning) = turning(place).filter(|_| columns.from.1 != 0) else { return false };
+                let rotated = feeds(place, |kind| matches!(kind, Kind::Rope { .. })) && columns.from.0 != 0;
+                let still = feeds(place, |kind| matches!(kind, Kind::Stacked { .. })) && columns.from.0 == 0;
+                if rotated {
+                    columns.from.0 = 0;
+                } else if still {
+                    columns.from.0 = turning;
+                }
+                rotated || still
+            }),
+            Edit::Output(|out, inputs, place| {
+                let Kind::Copy { columns } = place.node.kind else { return false };
+                let &[part, whole] = place.node.inputs.as_slice() else { return false };
+                let nodes = &place.graph.nodes;
+                let (rotated, product) = (&nodes[part].kind, nodes[whole].kind.product());
+                if !matches!(rotated, Kind::Rope { .. }) || product.is_none() || turning(place) != Some(columns.len) {
+                    return false;
+                }
+                let (still, step) = (columns.to.0, columns.to.1);
+                for (row, old) in out.data.chunks_exact_mut(step).zip(inputs[1].data.chunks_exact(step)) {
+                    row[..still].copy_from_slice(&old[columns.len..]);
+                }
+                true
+            }),
+        ],
+        cause: "the first part of each query head is rotated, and the rest taken for what is not: the parts are exchanged",
+        remedy: "the part that is not rotated comes first in a query head, then the rotated one (qk_nope, qk_rope)",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "latent-rotated-key-first",
+        entry: "40",
+        edits: &[Edit::Copy(|columns, place| {
+            let Some(turning) = turning(place).filter(|_| is_part_of(place, "attn_kv_a_mqa")) else { return false };
+            columns.from.0 = if columns.from.0 == 0 { turning } else { 0 };
+            true
+        })],
+        cause: "the first part of the narrow product is taken for the key that is rotated, and the rest for the latent vector",
+        remedy: "the latent vector (kv_lora_rank) comes first, then the rotated key",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "latent-keys-and-values-exchanged",
+        entry: "44",
+        edits: &[Edit::Copy(|columns, place| {
+            if !is_part_of(place, "attn_kv_b") || columns.from.1 == 0 {
+                return false;
+            }
+            let (len, step) = (columns.len, columns.from.1);
+            columns.from.0 = if columns.from.0 == 0 { step - len } else { 0 };
+            true
+        })],
+        cause: "of what attn_kv_b gives for a head, values are taken for keys and keys for values",
+        remedy: "keys come first in each head's part of attn_kv_b, then values",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "latent-matrices-transposed",
+        entry: "44",
+        wants: spells,
+        edits: &[Edit::Weight(|w: &mut Matrix, place| super::reshape(w, place))],
+        cause: "the matrices of heads that keys and values are spelt out with (attn_k_b, attn_v_b) are read as their transposes",
+        remedy: "attn_k_b maps a query's unrotated part to the latent vector: it is stored transposed",
+        source: "ggml-org/llama.cpp#12801",
+        ..ROW
+    },
+];
