@@ -63,7 +63,8 @@ def judge(case, code, report, accepted):
         return {0: "healthy", 1: "called sick", 2: "undecided"}.get(code, "failed")
     if code != 1:
         return {0: "called healthy", 2: "undecided"}.get(code, "failed")
-    findings = [(names_of(f), f["confidence"]) for f in report["findings"]]
+    # What cannot change the text, or what the file leaves open, is no accusation.
+    findings = [(names_of(f), f["confidence"]) for f in report["findings"] if f["harm"] == "harmful"]
     rights = [set(accepted.get(fault, [])) for fault in case["faults"]]
     everything = set().union(*rights)
     if any(confidence == "high" and not names & everything for names, confidence in findings):

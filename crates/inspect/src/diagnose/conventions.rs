@@ -15,7 +15,7 @@ const AWAY: usize = 4;
 
 /// Names that programs are known to give to more than one moment: taken for what they equal although nothing that was
 /// computed from them is there.
-const LOOSE: [&str; 8] = ["inp_embd", "kq", "Qcur", "Kcur", "Vcur", "kqv_out", "ffn_out", "ffn_up"];
+const LOOSE: [&str; 9] = ["inp_embd", "kq", "Qcur", "Kcur", "Vcur", "kqv_out", "ffn_out", "ffn_up", "ffn_moe_logits"];
 
 /// Another meaning of a value.
 struct Meaning {
@@ -226,7 +226,8 @@ impl Court<'_> {
             let lost = pairs().any(|(before, after)| *before && !after);
             // Nothing speaks for the name: nothing was computed from it, or what was follows in either way or in none.
             let alone = pairs().all(|(before, after)| before == after);
-            let known = LOOSE.contains(&key.name.as_str());
+            // What the engine's own traces do not hold has a name of ours alone.
+            let known = LOOSE.contains(&key.name.as_str()) || !graph.nodes[id].tapped;
             let whole = is_whole(graph, id, meaning.id) || is_fused(graph, id, meaning.id);
             let loose = alone && known && meaning.factor == 1.0 && whole;
             (!lost && (gained || loose)).then_some((meaning, trace))

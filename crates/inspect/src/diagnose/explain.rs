@@ -180,6 +180,15 @@ impl Court<'_> {
                 finding.harm = Harm::Harmful;
             }
         }
+        // Files do not say whether YaRN's ramp is rounded to whole pairs: llama.cpp rounds it, Transformers as its
+        // configuration says.
+        const ROUNDED: &str = "rope-yarn-ramp-rounded";
+        let key = format!("{}.rope.scaling.yarn_truncate", self.stage.graph.arch);
+        if self.stage.gguf.metadata().get(&key).is_none() {
+            let rounded =
+                |finding: &&mut Finding| finding.fault == ROUNDED || finding.twins.iter().any(|twin| twin == ROUNDED);
+            findings.iter_mut().filter(rounded).for_each(|finding| finding.harm = Harm::Harmless);
+        }
         // Rows in the other order of pairs, rotated in the other order of pairs: the scores are the same.
         let order = ["qk-rows-not-permuted", "rope-other-pairing"];
         let paired = order
