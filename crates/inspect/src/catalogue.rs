@@ -144,7 +144,7 @@ fn weight_of_layer(place: &Place<'_>, other: usize) -> Option<Vec<f32>> {
     Some(whole.values.get(width * rows.start..width * rows.end)?.to_vec())
 }
 
-/// Whether two numbers are the same but for their last digits.
+/// Whether two numbers are the same up to their last digits.
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-3 * b.abs()
 }

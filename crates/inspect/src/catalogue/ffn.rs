@@ -352,17 +352,6 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
-        name: "gate-limited-on-both-sides",
-        entry: "67",
-        edits: gated!(limited, |g, gate, up, _| {
-            g.act(g.limit.map_or(gate, |limit| gate.clamp(-limit, limit))) * g.moved(up)
-        }),
-        cause: "the gate is limited from below, too",
-        remedy: "the gate has an upper limit alone, up has both",
-        source: "PrimeIntellect-ai/prime-rl#2365",
-        ..ROW
-    },
-    Fault {
         name: "up-shift-missing",
         entry: "67",
         edits: gated!(|g, _| g.shift != 0.0, |g, gate, up, _| g.act(g.cut(gate)) * (g.moved(up) - g.shift)),

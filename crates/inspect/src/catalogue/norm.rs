@@ -629,7 +629,7 @@ pub(super) const FAULTS: &[Fault] = &[
         variants: &[0.0, 1.0, 2.0, 3.0],
         edits: &[Edit::Norm(|norm, place| {
             // Of either norm, the weight alone or with its bias.
-            let name = if place.variant as u32 % 2 == 0 { "ffn_norm" } else { "attn_norm" };
+            let name = if (place.variant as u32).is_multiple_of(2) { "ffn_norm" } else { "attn_norm" };
             let last = place.graph.config.layers.checked_sub(1);
             let other = last.and_then(|last| place.graph.find(&crate::Key::new(name, Some(last))));
             let (bias, alone) = (norm.bias.clone(), place.variant < 2.0);

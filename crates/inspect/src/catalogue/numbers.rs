@@ -133,7 +133,7 @@ pub(super) const FAULTS: &[Fault] = &[
             let hit = is_matrix(place) && place.node.per_token == 1 && prompt > 0 && place.rows() == out.rows;
             hit && repeat(out, prompt - 1, prompt..out.rows)
         })],
-        cause: "a decoded token has the row of the prompt's last token: a buffer is not written anew",
+        cause: "a decoded token has the row of the prompt's last token: a buffer is not written again",
         remedy: "compute the new row, and look for a cached output or graph that is reused",
         source: "a fault of caches in general",
         ..ROW
