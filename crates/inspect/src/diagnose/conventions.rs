@@ -7,6 +7,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use candor::ops::Pairing;
+
 use super::{Court, Status, span};
 use crate::{Evidence, Graph, Key, Kind, Known, NodeId, Trace, compare, replay::Stage};
 
@@ -92,6 +94,12 @@ impl Court<'_> {
             trace = moved;
             said.insert((String::new(), String::new()), "hidden states begin with the first layer's output".to_owned());
         }
+        if let Some(reordered) = self.with(&trace).reordered() {
+            trace = reordered;
+            let words =
+                "queries and keys have the halves of their heads side by side, as in Transformers; the file has pairs";
+            said.insert((String::new(), "halves".to_owned()), words.to_owned());
+        }
         let mut say = |id: NodeId, meaning: &Meaning| {
             let [own, other] = [id, meaning.id].map(|id| graph.nodes[id].key.clone());
             said.entry((own.name.clone(), other.name.clone())).or_insert_with(|| match meaning.factor {
@@ -119,6 +127,59 @@ impl Court<'_> {
             }
         }
         (trace, said.into_values().collect())
+    }
+
+    /// The trace with queries and keys in the file's order of rows, where it has them in that of Transformers and attention
+    /// does not follow from them as they stand. Where all follows once rotation takes halves, that is told as what it is: a
+    /// difference that does no harm.
+    fn reordered(&self) -> Option<Trace> {
+        let graph = self.stage.graph;
+        let ropes = || {
+            graph.nodes.iter().filter_map(|node| match &node.kind {
+                Kind::Rope { rope, head_dim } => Some((rope, *head_dim)),
+                _ => None,
+            })
+        };
+        let (_, head_dim) = ropes().next().filter(|_| ropes().all(|(rope, _)| rope.pairing == Pairing::Norm))?;
+        let of_heads = |key: &&Key| key.name.starts_with("Qcur") || key.name.starts_with("Kcur");
+        let mut trace = self.trace.clone();
+        for key in self.trace.values.keys().filter(of_heads) {
+            let Known::All(values) = &mut trace.values.get_mut(key)?.known else { return None };
+            if !values.len().is_multiple_of(head_dim) {
+                return None;
+            }
+            for head in values.chunks_exact_mut(head_dim) {
+                let halves = head.to_vec();
+                for (pair, out) in head.chunks_exact_mut(2).enumerate() {
+                    out.copy_from_slice(&[halves[pair], halves[pair + head_dim / 2]]);
+                }
+            }
+        }
+        let products: Vec<NodeId> =
+            self.trace.values.keys().filter(of_heads).filter_map(|key| graph.find(key)).collect();
+        let products: Vec<NodeId> = products
+            .into_iter()
+            .filter(|&id| matches!(graph.nodes[id].kind, Kind::MatMul(_) | Kind::Bias(_)))
+            .collect();
+        let court = self.with(&trace);
+        let theirs = products.len() > 1
+            && products.iter().all(|&id| court.follows(id))
+            && products.iter().any(|&id| !self.follows(id));
+        if !theirs {
+            return None;
+        }
+        let later: Vec<NodeId> = products
+            .iter()
+            .flat_map(|&id| {
+                let mut without = self.trace.clone();
+                without.values.remove(&graph.nodes[id].key);
+                self.frontier(&without, id)
+            })
+            .filter(|id| !products.contains(id))
+            .collect();
+        let as_it_stands = later.iter().all(|&id| self.follows(id));
+        let as_the_file = later.iter().all(|&id| court.follows(id));
+        (!as_it_stands && !as_the_file).then_some(trace)
     }
 
     /// Those of the values that the trace has and that are wrong under their names.
@@ -212,7 +273,7 @@ impl Court<'_> {
             matches!(graph.nodes[other].kind, Kind::Add) && known.is_some_and(|known| known.known == evidence.known)
         };
         if let Some(&sum) = frontier.iter().find(|other| same(other))
-            && frontier.iter().all(|&id| bare.follows(id))
+            && bare.follows(sum)
         {
             return Some((Meaning { id: sum, factor: 1.0 }, without));
         }
