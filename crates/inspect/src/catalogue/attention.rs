@@ -8,7 +8,7 @@ use super::{
     masks::{attending, mask, windows},
 };
 use crate::fault::{Edit, Fault, Fit, Steps};
-use crate::replay::{Axis, Masking, Place, SoftMax, across};
+use crate::replay::{Axis, Masking, Place, Side, SoftMax, across};
 use crate::{Kind, Value};
 
 /// Heads read another group of keys and values.
@@ -46,9 +46,11 @@ const BY_TOKEN: Slot = |t, h, _, heads| t * heads + h;
 /// Tokens of a head side by side.
 const BY_HEAD: Slot = |t, h, tokens, _| h * tokens + t;
 
-/// Writes in one order of memory what is read in the other.
-fn reinterpret(out: &mut Value, head_dim: usize, to: Slot, from: Slot) -> bool {
-    let (tokens, heads) = (out.rows, out.width / head_dim);
+/// Writes in one order of memory what is read in the other: the tokens that are computed together, of which a decoded one is
+/// alone.
+fn reinterpret(out: &mut Value, place: &Place<'_>, head_dim: usize, to: Slot, from: Slot) -> bool {
+    let tokens = if decodes(place) && place.node.side == Side::Tokens { place.tokens.prompt } else { out.rows };
+    let heads = out.width / head_dim;
     if tokens < 2 || heads < 2 {
         return false;
     }
@@ -395,7 +397,9 @@ pub(super) const FAULTS: &[Fault] = &[
         variants: &[50.0, 30.0, 5.0],
         fit: Some(Fit { range: (1e-2, 1e3), steps: Steps::Factors, numbers: |_| vec![50.0, 30.0] }),
         edits: &[Edit::SoftMax(|plan, place| {
-            let other = plan.cap.is_none_or(|cap| (cap / place.variant - 1.0).abs() > 1e-4);
+            // A cap before the scale is the same as one that is scaled.
+            let near = |cap: f64, by: f64| (cap / place.variant - 1.0).abs() < by;
+            let other = plan.cap.is_none_or(|cap| !near(cap, 1e-4) && !near(cap * plan.scale, 1e-2));
             plan.cap = Some(place.variant);
             other
         })],
@@ -452,7 +456,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "head-merge-order",
         entry: "63",
         edits: &[Edit::Output(|out, _, place| match place.node.kind {
-            Kind::Mix(heads) => reinterpret(out, heads.value_dim, BY_HEAD, BY_TOKEN),
+            Kind::Mix(heads) => reinterpret(out, place, heads.value_dim, BY_HEAD, BY_TOKEN),
             _ => false,
         })],
         cause: "heads are merged without transposing [head, token, dim] to [token, head, dim]",
@@ -484,7 +488,9 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "79",
         wants: any,
         edits: &[Edit::Output(|out, _, place| match place.node.kind {
-            Kind::Rope { head_dim, .. } if place.name() == "Qcur" => reinterpret(out, head_dim, BY_TOKEN, BY_HEAD),
+            Kind::Rope { head_dim, .. } if place.name() == "Qcur" => {
+                reinterpret(out, place, head_dim, BY_TOKEN, BY_HEAD)
+            }
             _ => false,
         })],
         cause: "a permuted view of the queries is read as if it were contiguous: [token, head] memory as [head, token]",

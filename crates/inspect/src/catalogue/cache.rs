@@ -205,11 +205,11 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "59",
         variants: &[1.0, -1.0],
         edits: &[Edit::Mix(|plan, place| {
-            let (prompt, rows, by) = (place.tokens.prompt, place.rows(), place.variant as isize);
-            // Around the end of what is there.
+            let (prompt, by) = (place.tokens.prompt, place.variant as isize);
+            // The first and the last stand for what lies beyond them.
             plan.source = Box::new(move |t, p| {
-                let there = (t + 1).min(rows) as isize;
-                Some(if t < prompt { p } else { (p as isize - by).rem_euclid(there) as usize })
+                let moved = if t < prompt { p as isize } else { (p as isize - by).clamp(0, t as isize) };
+                Some(moved as usize)
             });
             decodes(place)
         })],

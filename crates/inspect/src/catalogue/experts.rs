@@ -216,13 +216,25 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "shared-expert-scaled",
         entry: "69",
-        edits: &[Edit::Output(|out, _, place| {
+        variants: &[0.0, 1.0],
+        edits: &[Edit::Output(|out, inputs, place| {
             let factor = factor(place);
-            let hit = place.weight() == "ffn_down_shexp" && place.node.kind.product().is_some() && factor != 1.0;
-            if hit {
-                times(out, factor);
+            if factor == 1.0 {
+                return false;
             }
-            hit
+            // Where it is added, or where it is made.
+            if place.variant == 1.0 {
+                let made = place.weight() == "ffn_down_shexp" && place.node.kind.product().is_some();
+                if made {
+                    times(out, factor);
+                }
+                return made;
+            }
+            let added = place.node.inputs.iter().position(|&input| is_shared(place.graph, input, 1));
+            let Some(shared) = added.filter(|_| matches!(place.node.kind, Kind::Add)) else { return false };
+            let more = (factor - 1.0) as f32;
+            out.data.iter_mut().zip(&inputs[shared].data).for_each(|(out, x)| *out += more * x);
+            true
         })],
         cause: "the shared expert is multiplied with the factor of the chosen ones, too",
         remedy: "expert_weights_scale (routed_scaling_factor) is for the chosen experts only",

@@ -340,6 +340,23 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "rope-base-without-scaling",
+        entry: "35",
+        variants: &[1e4, 5e5, 1e6],
+        fit: Some(Fit { range: (50.0, 1e9), steps: Steps::Factors, numbers: |_| Vec::new() }),
+        edits: &[Edit::Rope(|turn, place| {
+            let (own, other) = (plain(base(place)), plain(place.variant));
+            let dims = 2 * turn.pairs.len();
+            let scaled = turn.pairs.iter().enumerate().any(|(i, pair)| (pair.2 / own(i, dims) - 1.0).abs() > 1e-6);
+            let another = (place.variant / base(place) - 1.0).abs() > 1e-4;
+            scaled && another && frequencies(turn, other)
+        })],
+        cause: "RoPE's base is {}, not the file's, and frequencies are not scaled (YaRN, LongRoPE, Llama 3)",
+        remedy: "read rope.freq_base and rope.scaling",
+        source: "ggml-org/llama.cpp#3090, ollama/ollama#3565",
+        ..ROW
+    },
+    Fault {
         name: "rope-exponent",
         entry: "36",
         edits: &[Edit::Rope(|turn, place| {

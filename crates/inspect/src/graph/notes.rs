@@ -1,6 +1,6 @@
 //! The backend that writes down what it is asked for.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use candor::ops::{
     Attention, CHOSEN, Columns, Error as OpsError, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope, Router,
@@ -20,6 +20,8 @@ pub(super) struct Notes {
     pub(super) nodes: Vec<Node>,
     /// Whose tokens are looked up.
     pub(super) side: Side,
+    /// Values that have a second name by now, and the node that has it: what reads them reads that.
+    renamed: HashMap<NodeId, NodeId>,
 }
 
 /// A buffer: who wrote it last, whether anyone did, and how wide it is.
@@ -51,7 +53,12 @@ impl Tap<Notes> for Names {
         let node = match notes.nodes[x.node].tapped {
             true => {
                 let width = notes.nodes[x.node].width;
-                notes.push(Kind::Copy { columns: Columns::run(width, 0, 0) }, vec![x.node], width)
+                let copy = notes.push(Kind::Copy { columns: Columns::run(width, 0, 0) }, vec![x.node], width);
+                // Attention reads queries, keys and values as a trace has them in the end.
+                if matches!(name, "Qcur" | "Kcur" | "Vcur") {
+                    notes.renamed.insert(x.node, copy);
+                }
+                copy
             }
             false => x.node,
         };
@@ -72,6 +79,8 @@ impl Tap<Notes> for Names {
 
 impl Notes {
     fn push(&mut self, kind: Kind, inputs: Vec<NodeId>, width: usize) -> NodeId {
+        let inputs: Vec<NodeId> =
+            inputs.into_iter().map(|input| self.renamed.get(&input).copied().unwrap_or(input)).collect();
         let per_token = inputs.first().map_or(1, |&input| self.nodes[input].per_token);
         let side = inputs.first().map_or(self.side, |&input| self.nodes[input].side);
         self.nodes.push(Node { kind, inputs, key: Key::new("", None), tapped: false, width, per_token, side });

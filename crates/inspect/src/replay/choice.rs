@@ -116,5 +116,6 @@ mod tests {
     fn of_two_that_rounding_cannot_tell_apart_either_is_right() {
         assert_eq!(told(&[0.0, 3.0, 2.0, 2.000_001], &[1.0, 2.0], 1e-6), [1.0, 2.0]);
         assert_eq!(told(&[0.0, 3.0, 2.0, 2.000_1], &[1.0, 2.0], 1e-6), [1.0, 3.0]);
+        assert_eq!(told(&[1e7, 3.0, 1.0, 2.0], &[0.0, 2.0], 1e-6), [0.0, 1.0], "a giant excuses nothing");
     }
 }
