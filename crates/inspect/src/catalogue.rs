@@ -3,15 +3,21 @@
 
 mod answers;
 mod attention;
+mod convolution;
 mod dequantization;
 mod experts;
 mod ffn;
 mod loader;
 mod masks;
+mod mixing;
 mod norm;
+mod recurrence;
 mod rotary;
 mod scales;
+mod side_streams;
+mod state_gate;
 mod stream;
+mod time_step;
 
 use candor::gguf::Format;
 use candor::ops::Tensor;
@@ -36,6 +42,12 @@ pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
         experts::FAULTS,
         stream::FAULTS,
         scales::FAULTS,
+        convolution::FAULTS,
+        time_step::FAULTS,
+        recurrence::FAULTS,
+        state_gate::FAULTS,
+        mixing::FAULTS,
+        side_streams::FAULTS,
     ];
     parts.into_iter().flatten()
 }

@@ -17,6 +17,7 @@ mod page;
 pub mod record;
 pub mod replay;
 mod simulate;
+pub mod survey;
 pub mod text;
 mod trace;
 pub mod trust;

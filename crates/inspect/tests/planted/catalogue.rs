@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use crate::bed::{Bed, Verdict, every_fault, judge};
 use crate::model::{self, Rope, Shape};
-use crate::wirings;
+use crate::{recurrent, wirings};
 use candor::gguf::Format;
 use candor_inspect::{Outcome, catalogue, fault::Active, fault::Harm, replay::Rounding};
 
@@ -38,7 +38,7 @@ fn special_beds() -> Vec<Bed> {
         model::proportioned(Format::Q3K),
         model::proportioned(Format::Q6K),
     ];
-    shapes.iter().map(Bed::new).chain(wirings::beds()).chain([Bed::answering()]).collect()
+    shapes.iter().map(Bed::new).chain(wirings::beds()).chain([Bed::answering()]).chain(recurrent::beds()).collect()
 }
 
 /// What became of each fault, by name.

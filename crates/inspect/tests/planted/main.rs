@@ -8,4 +8,6 @@ mod model;
 mod pairs;
 mod partial;
 mod prompts;
+mod recurrent;
+mod table;
 mod wirings;

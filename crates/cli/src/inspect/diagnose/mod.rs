@@ -24,10 +24,13 @@ use crate::{
 
 /// Runs the command. The exit code is 1 where something is wrong.
 pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
-    if args.list {
-        return list::print(args.json);
-    }
     let source = Source::of(line, &args.model)?;
+    if args.list {
+        return match source {
+            Source::BuiltIn => list::print(args.json),
+            Source::File(_) => list::print_of(&source.gguf()?, args.json),
+        };
+    }
     let said = args.said.as_deref().map(words::read).transpose()?;
     let Some(path) = &args.trace else {
         let Some(said) = said else {
