@@ -5,6 +5,7 @@ mod answers;
 mod attention;
 mod biases;
 mod cache;
+mod convolution;
 mod dequantization;
 mod embedding;
 mod experts;
@@ -12,12 +13,17 @@ mod ffn;
 mod latent;
 mod loader;
 mod masks;
+mod mixing;
 mod norm;
 mod numbers;
 mod output;
+mod recurrence;
 mod rotary;
 mod router;
+mod side_streams;
+mod state_gate;
 mod stream;
+mod time_step;
 
 use std::{ops::Range, rc::Rc};
 
@@ -50,6 +56,12 @@ pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
         stream::FAULTS,
         output::FAULTS,
         numbers::FAULTS,
+        convolution::FAULTS,
+        time_step::FAULTS,
+        recurrence::FAULTS,
+        state_gate::FAULTS,
+        mixing::FAULTS,
+        side_streams::FAULTS,
     ];
     parts.into_iter().flatten()
 }

@@ -18,6 +18,7 @@ pub mod record;
 pub mod replay;
 mod settle;
 mod simulate;
+pub mod survey;
 pub mod text;
 mod trace;
 pub mod trust;

@@ -121,7 +121,7 @@ pub struct DiagnoseArgs {
     /// Print the report as JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Print the known faults and do nothing else
+    /// Print the known faults and do nothing else; with a model, those that can be told apart in it, and why others do not apply
     #[arg(long, help_heading = "Output")]
     pub list: bool,
 }

@@ -134,6 +134,14 @@ fn the_catalogue_is_listed() {
     let faults: Vec<Value> = serde_json::from_str(&candor(["diagnose", "--list", "--json"]).text()).unwrap();
     assert!(faults.len() >= 80 && text.ends_with(&format!("\n{} known faults\n", faults.len())), "{}", faults.len());
     assert!(!text.contains("{}"), "{text}");
+    let folder = folder();
+    let text = run(folder.path(), "diagnose --list").stdout;
+    assert!(text.contains("\nrope-other-pairing\n  changes Kcur, Qcur\n"), "{text}");
+    assert!(text.contains("rope-position-zero"), "{text}");
+    let rows: Vec<Value> = serde_json::from_str(&run(folder.path(), "diagnose --list --json").stdout).unwrap();
+    assert_eq!(rows.len(), faults.len());
+    let row = rows.iter().find(|row| row["fault"] == "expert-ids-shifted").unwrap();
+    assert!(row["because"].is_string() && row["values"].as_array().unwrap().is_empty(), "{row}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The backend that writes down what it is asked for.
 
+mod states;
+
 use std::collections::{HashMap, HashSet};
 
 use candor::ops::{
@@ -123,7 +125,9 @@ impl Notes {
             let crosses = node.inputs.iter().any(|&input| self.crosses(input)) || self.crosses(id);
             let across = if crosses { "_cross" } else { "" };
             let block = block.into_iter().find(|(part, _)| weight.contains(part)).map(|(_, name)| name);
+            let state = states::name(&self.nodes, id, consumer);
             let name = match (&node.kind, block) {
+                _ if state.is_some() => state.unwrap_or_default(),
                 (Kind::MatMul(_), Some(name)) if biased => format!("{stack}{name}.mul_mat"),
                 (Kind::MatMul(_) | Kind::Bias(_), Some(name)) => format!("{stack}{name}"),
                 (Kind::Scores(_), _) => format!("{stack}kq{across}"),
@@ -131,7 +135,12 @@ impl Notes {
                 (Kind::Unary(Unary::Silu), _) => "ffn_silu".to_owned(),
                 (kind, _) => match consumer {
                     Some(next) if !next.key.name.is_empty() => format!("{}.{}", next.key.name, kind.name()),
-                    _ => format!("node{id}.{}", kind.name()),
+                    _ => match node.inputs.first().map(|&input| &self.nodes[input].key) {
+                        Some(input) if input.layer.is_some() && input.layer == layer => {
+                            format!("{}.{}", input.name, kind.name())
+                        }
+                        _ => format!("node{id}.{}", kind.name()),
+                    },
                 },
             };
             // Two inputs of one value may come from the same kind of operation.

@@ -108,6 +108,14 @@ pub struct Recur {
     pub erasing: f64,
     /// Which head of queries and keys a head has.
     pub group: fn(usize, &Recurring) -> usize,
+    /// What becomes of a head's state before token `t`: its elements, and how many values a row has.
+    pub kept: Box<dyn Fn(usize, &mut [f32], usize)>,
+    /// On what enters the state, by the factor that the state fades by.
+    pub held: fn(f64) -> f64,
+    /// Whether what enters fades at once.
+    pub newest_fades: bool,
+    /// On a head's queries, and on its keys.
+    pub sizes: [fn(&[f32]) -> f64; 2],
 }
 
 impl Recur {
@@ -126,6 +134,10 @@ impl Recur {
             late: false,
             erasing: 1.0,
             group: |h, shape| h / (shape.heads / shape.key_heads.max(1)).max(1),
+            kept: Box::new(|_, _, _| {}),
+            held: |_| 1.0,
+            newest_fades: false,
+            sizes: [|_| 1.0; 2],
         }
     }
 
@@ -140,7 +152,9 @@ impl Recur {
                 states.fill(0.0);
             }
             for (h, state) in states.chunks_exact_mut(dim * value_dim).enumerate() {
+                (self.kept)(t, state, value_dim);
                 let shared = (self.group)(h, &self.shape) * dim;
+                let [of_query, of_key] = [0, 1].map(|n| (self.sizes[n])(&[q, k][n].row(t)[shared..][..dim]));
                 let of_head = |x: &Value, i: usize| f64::from(x.row(t)[h * dim + i]);
                 let fading: Vec<f64> = (0..dim)
                     .map(|i| match (&self.shape.fading, &self.rates) {
@@ -151,6 +165,10 @@ impl Recur {
                         _ => (self.factor)(f64::from(decay.row(t)[h])),
                     })
                     .collect();
+                let held: Vec<f64> = fading
+                    .iter()
+                    .map(|&fade| of_key * (self.held)(fade) * if self.newest_fades { fade } else { 1.0 })
+                    .collect();
                 for j in 0..value_dim {
                     let value = f64::from(v.row(t)[h * value_dim + j]);
                     let erased: f64 = match erases {
@@ -160,7 +178,7 @@ impl Recur {
                     let mut sum = 0.0;
                     for i in 0..dim {
                         let old = f64::from(state[i * value_dim + j]);
-                        let added = f64::from(k.row(t)[shared + i]) * value;
+                        let added = f64::from(k.row(t)[shared + i]) * value * held[i];
                         let back = if erases { of_head(inputs[5], i) * erased * self.erasing } else { 0.0 };
                         let new = old * fading[i] + back + added;
                         state[i * value_dim + j] = new as f32;
@@ -169,7 +187,7 @@ impl Recur {
                             (None, true) => old,
                             (None, false) => new,
                         };
-                        sum += f64::from(q.row(t)[shared + i]) * seen;
+                        sum += f64::from(q.row(t)[shared + i]) * of_query * seen;
                     }
                     out.row_mut(t)[h * value_dim + j] = sum as f32;
                 }

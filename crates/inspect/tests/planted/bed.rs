@@ -1,5 +1,7 @@
 //! Models with tokens, and what became of a fault that was planted in them.
 
+use std::path::Path;
+
 use candor::gguf::Gguf;
 use candor_inspect::{
     Confidence, Diagnosis, Graph, Node, Outcome, Trace, catalogue, diagnose_in,
@@ -22,11 +24,11 @@ pub struct Bed {
 
 impl Bed {
     pub fn new(shape: &Shape) -> Bed {
-        Bed::of(&format!("{} {}", shape.name, shape.matrices.name()), shape.gguf())
+        Bed::worded(&format!("{} {}", shape.name, shape.matrices.name()), shape.gguf())
     }
 
-    /// A model of a file.
-    pub fn of(name: &str, gguf: Gguf) -> Bed {
+    /// A model whose vocabulary is that of the tiny llamas.
+    pub fn worded(name: &str, gguf: Gguf) -> Bed {
         let graph = Graph::new(&gguf).unwrap();
         // BOS, words and bytes, nine as a prompt and four decoded.
         let ids = vec![1, 270, 281, 262, 300, 35, 290, 263, 275, 288, 301, 266, 279];
@@ -50,6 +52,26 @@ impl Bed {
         let tokens = Tokens::new(vec![TinyT5::START, 270, 281, 262, 300], 1);
         let tokens = Tokens { text: vec![290, 263, 275, 288, 301, 266, 279, 35, 2], ..tokens };
         Bed { name: "t5".to_owned(), gguf, graph, tokens, decoded: Decoded::default() }
+    }
+
+    /// The model of a file, with tokens that any vocabulary has: nine as a prompt and four decoded.
+    pub fn open(path: &Path) -> Bed {
+        let name = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        Bed::of(&name, Gguf::from_bytes(std::fs::read(path).unwrap().into()).unwrap())
+    }
+
+    /// A model with such tokens.
+    pub fn of(name: &str, gguf: Gguf) -> Bed {
+        let graph = Graph::new(&gguf).unwrap();
+        let some = |count: usize, from: usize| -> Vec<u32> {
+            (0..count).map(|n| ((from + 37 * n) % graph.config.vocab) as u32).collect()
+        };
+        let tokens = Tokens::new(some(13, 5), 9);
+        let tokens = match graph.config.start {
+            Some(_) => Tokens { text: some(9, 11), ..Tokens::new(some(5, 5), 1) },
+            None => tokens,
+        };
+        Bed { name: name.to_owned(), gguf, graph, tokens, decoded: Decoded::default() }
     }
 
     /// The same model with other operations.

@@ -279,5 +279,5 @@ impl Family {
 }
 
 pub fn beds() -> Vec<Bed> {
-    families().iter().map(|family| Bed::of(family.arch, family.gguf())).collect()
+    families().iter().map(|family| Bed::worded(family.arch, family.gguf())).collect()
 }

@@ -10,4 +10,6 @@ mod noise;
 mod pairs;
 mod partial;
 mod prompts;
+mod recurrent;
+mod table;
 mod wirings;

@@ -27,10 +27,13 @@ const UNDECIDED: u8 = 2;
 
 /// Runs the command. The exit code is 1 where something is wrong, and 2 where that cannot be decided.
 pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
-    if args.list {
-        return list::print(args.json);
-    }
     let source = Source::of(line, &args.model)?;
+    if args.list {
+        return match source {
+            Source::BuiltIn => list::print(args.json),
+            Source::File(_) => list::print_of(&source.gguf()?, args.json),
+        };
+    }
     let said = args.said.as_deref().map(words::read).transpose()?;
     let Some(path) = &args.trace else {
         let Some(said) = said else {
