@@ -24,11 +24,16 @@ enum Role {
     Output,
     /// Of queries or keys.
     Heads,
+    /// Of the narrow vectors that latent attention makes queries, keys and values of.
+    Latent,
     /// Inside of a mixer.
     Inside,
 }
 
 fn role(place: &Place<'_>) -> Role {
+    if matches!(place.weight(), "attn_q_a_norm" | "attn_kv_a_norm") {
+        return Role::Latent;
+    }
     match (place.name(), place.layer()) {
         ("result_norm", _) => Role::Output,
         (_, None) => Role::Embedding,
@@ -352,6 +357,15 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the norm before attention is left out: attention reads the stream as it is",
         remedy: "apply attn_norm before queries, keys and values are made",
         source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "latent-norm-missing",
+        entry: "28j",
+        edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::Latent], place))],
+        cause: "the norm of the narrow vector that queries, or keys and values, are made of is left out",
+        remedy: "apply attn_q_a_norm and attn_kv_a_norm between the two products of latent attention",
+        source: "DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.2; a fault of wirings in general",
         ..ROW
     },
     Fault {

@@ -267,14 +267,13 @@ impl Court<'_> {
         let bare = self.with(&without);
         let frontier = self.frontier(&without, id);
         let before: Vec<bool> = frontier.iter().map(|&id| self.follows(id)).collect();
-        // The sum with the stream, under the name of what is added to it.
+        // The sum with the stream, under the name of what is added to it: such a value is wrong by itself, which it would not
+        // be if the stream had been left out.
         let same = |&other: &NodeId| {
             let known = without.values.get(&graph.nodes[other].key);
             matches!(graph.nodes[other].kind, Kind::Add) && known.is_some_and(|known| known.known == evidence.known)
         };
-        if let Some(&sum) = frontier.iter().find(|other| same(other))
-            && bare.follows(sum)
-        {
+        if let Some(&sum) = frontier.iter().find(|other| same(other)) {
             return Some((Meaning { id: sum, factor: 1.0 }, without));
         }
         bare.equal(id, &evidence).into_iter().find_map(|(meaning, changed)| {
