@@ -15,14 +15,18 @@ mod rounding;
 mod structure;
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
+    time::Duration,
 };
 
 use candor::{
     gguf::{Format, Gguf},
     ops::CHOSEN,
 };
+
+use web_time::Instant;
 
 use crate::{
     Chosen, Evidence, Graph, Key, Kind, Known, Node, NodeId, Residual, Trace, Value, catalogue, compare_where,
@@ -123,6 +127,8 @@ struct Court<'a> {
     precision: &'a Precision,
     /// The trace's values, and what follows from them where it has none.
     healthy: Replay<'a>,
+    /// Whether there was no time for every fault.
+    hasty: Cell<bool>,
 }
 
 /// A value that is looked at: what it should be, and what it was computed from.
@@ -238,6 +244,13 @@ fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens) -> Result<
     let floats = (arithmetic.rounding, precision.most);
     let mut said = Diagnosis::new(&trace, tokens, floats, meanings, checks, findings, unexplained, unplaced);
     said.decoding = decoding;
+    if court.hasty.get() {
+        said.advice.push(
+            "so much lies between these values that there was no time to try every fault: dump every layer's output, and the \
+             values of the first layer"
+                .to_owned(),
+        );
+    }
     if let Some(key) = unordered.first() {
         let [experts, _] = CHOSEN.map(|name| Key::new(name, key.layer));
         said.advice.push(format!(
@@ -352,6 +365,9 @@ fn suspects() -> impl Iterator<Item = Active> {
     catalogue().flat_map(|fault| fault.variants.iter().map(move |&variant| Active { fault, variant }))
 }
 
+/// How long faults are tried one after the other where each takes a replay of much of the model.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Of how many single faults, the closest ones, pairs are tried.
 const PAIRS_FROM: usize = 24;
 
@@ -366,7 +382,7 @@ impl<'a> Court<'a> {
         precision: &'a Precision,
     ) -> Court<'a> {
         let healthy = Replay::given(stage, arithmetic, trace);
-        Court { stage, trace, arithmetic, slack, precision, healthy }
+        Court { stage, trace, arithmetic, slack, precision, healthy, hasty: Cell::new(false) }
     }
 
     /// The same, of another trace.
@@ -410,11 +426,26 @@ impl<'a> Court<'a> {
         let beside = span.iter().flat_map(|&id| nodes[id].inputs.iter().copied()).chain([id]);
         let unit = self.precision.unit(beside);
         let mut others: Vec<Arithmetic> = Vec::new();
+        let quantized = |id: &NodeId| nodes[*id].kind.product().is_some_and(|weight| weight.format.block_len() > 1);
+        let known = !matches!(self.arithmetic.rounding, Rounding::Exact | Rounding::Unknown);
+        let away = |arithmetic: Arithmetic| -> f64 {
+            let value = Replay::local(self.stage, arithmetic, &[], self.trace, id).value(id);
+            let pairs = || value.data.iter().zip(&expected.data).filter(|(a, b)| a.is_finite() && b.is_finite());
+            let off: f64 = pairs().map(|(a, b)| f64::from(a - b).powi(2)).sum();
+            let of: f64 = pairs().map(|(_, b)| f64::from(*b).powi(2)).sum();
+            (off / of.max(f64::MIN_POSITIVE)).sqrt()
+        };
+        if self.is_deep(span) {
+            // One replay has to do for all that may be rounded.
+            let noise = Noise { unit: unit.max(1e-6), seed: 1 };
+            let cache = Cache { keys: Format::F16, values: Format::F16 };
+            let rounding = if known { self.arithmetic.rounding } else { Rounding::Blocks(32) };
+            others.push(Arithmetic { rounding, noise, cache, ..self.arithmetic });
+            return others.into_iter().map(away).fold(0.0, f64::max);
+        }
         if unit > 0.0 {
             others.extend([1, 2].map(|seed| Arithmetic { noise: Noise { unit, seed }, ..self.arithmetic }));
         }
-        let quantized = |id: &NodeId| nodes[*id].kind.product().is_some_and(|weight| weight.format.block_len() > 1);
-        let known = !matches!(self.arithmetic.rounding, Rounding::Exact | Rounding::Unknown);
         if span.len() > WITHIN && span.iter().any(quantized) && !known {
             others.push(Arithmetic { rounding: Rounding::Blocks(32), ..self.arithmetic });
         }
@@ -424,14 +455,15 @@ impl<'a> Court<'a> {
             let cache = Cache { keys: Format::F16, values: Format::F16 };
             others.push(Arithmetic { noise, cache, ..self.arithmetic });
         }
-        let away = |arithmetic: Arithmetic| -> f64 {
-            let value = Replay::local(self.stage, arithmetic, &[], self.trace, id).value(id);
-            let pairs = || value.data.iter().zip(&expected.data).filter(|(a, b)| a.is_finite() && b.is_finite());
-            let off: f64 = pairs().map(|(a, b)| f64::from(a - b).powi(2)).sum();
-            let of: f64 = pairs().map(|(_, b)| f64::from(*b).powi(2)).sum();
-            (off / of.max(f64::MIN_POSITIVE)).sqrt()
-        };
         others.into_iter().map(away).fold(0.0, |most, off| if off.is_finite() { most.max(off) } else { most })
+    }
+
+    /// Whether so much lies between the suspect's values that a replay of it takes a good part of a second.
+    fn is_deep(&self, span: &BTreeSet<NodeId>) -> bool {
+        const MUCH: usize = 1 << 29;
+        let nodes = &self.stage.graph.nodes;
+        let weights = span.iter().filter_map(|&id| nodes[id].kind.product());
+        weights.map(|weight| weight.rows * weight.cols).sum::<usize>() * self.stage.tokens.ids.len() > MUCH
     }
 
     /// The first wrong row, where all rows before it are right and all after it wrong.
@@ -510,8 +542,16 @@ impl<'a> Court<'a> {
         }
         let concerned = suspects()
             .filter(|active| case.span.iter().any(|&node| concerns(active, &self.place(node, active.variant))));
-        let mut tried: Vec<Match> = concerned.filter_map(|active| attempt(vec![active])).collect();
-        for fault in catalogue() {
+        let until = self.is_deep(&case.span).then(|| Instant::now() + PATIENCE);
+        let mut tried: Vec<Match> = Vec::new();
+        for active in concerned {
+            if until.is_some_and(|until| Instant::now() > until) {
+                self.hasty.set(true);
+                break;
+            }
+            tried.extend(attempt(vec![active]));
+        }
+        for fault in catalogue().filter(|_| until.is_none()) {
             let Some(fit) = &fault.fit else { continue };
             let active = Active { fault, variant: fault.variants[0] };
             if case.span.iter().any(|&node| concerns(&active, &self.place(node, active.variant))) {

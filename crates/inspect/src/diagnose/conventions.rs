@@ -186,7 +186,10 @@ impl Court<'_> {
     fn wrong(&self, ids: &[NodeId]) -> Vec<NodeId> {
         let is_wrong = |id: &NodeId| {
             let known = self.trace.values.contains_key(&self.stage.graph.nodes[*id].key);
-            known && self.case(*id).map_or(true, |case| case.gate.status(&case.residual) == Status::Wrong)
+            // With most of the model between two values nothing tells what a name means.
+            known
+                && !self.is_deep(&span(self.stage, self.trace, *id))
+                && self.case(*id).map_or(true, |case| case.gate.status(&case.residual) == Status::Wrong)
         };
         ids.iter().copied().filter(is_wrong).collect()
     }
@@ -197,7 +200,7 @@ impl Court<'_> {
         let graph = self.stage.graph;
         let (embedding, first) = (Key::new("inp_embd", None), Key::new("l_out", Some(0)));
         let evidence = trace.values.get(&embedding)?;
-        if self.follows(graph.find(&embedding)?) {
+        if self.is_deep(&span(self.stage, trace, graph.find(&first)?)) || self.follows(graph.find(&embedding)?) {
             return None;
         }
         let mut without = trace.clone();

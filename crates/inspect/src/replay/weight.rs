@@ -50,8 +50,8 @@ impl Matrix {
     }
 }
 
-/// Most bytes of decoded weights that are kept.
-const KEEP: usize = 1 << 30;
+/// Most bytes of decoded weights that are kept: those of a model of a billion parameters, where addresses reach that far.
+const KEEP: u64 = if cfg!(target_pointer_width = "64") { 5 << 30 } else { 1 << 30 };
 
 /// Decoded weights, kept while there is room.
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl Decoded {
         }
         let matrix = Arc::new(Matrix::decode(tensor));
         let mut kept = self.kept.borrow_mut();
-        if kept.0 + matrix.values.len() * 4 > KEEP {
+        if (kept.0 + matrix.values.len() * 4) as u64 > KEEP {
             *kept = (0, HashMap::new());
         }
         kept.0 += matrix.values.len() * 4;
