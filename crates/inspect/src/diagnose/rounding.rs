@@ -52,7 +52,7 @@ pub(super) fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Ro
         *count += 1;
         *count <= PRODUCTS
     });
-    let residuals = |rounding: Rounding| -> Vec<f64> {
+    let all = |products: &[(usize, usize, NodeId)], rounding: Rounding| -> Vec<f64> {
         let arithmetic = Arithmetic { rounding, ..Arithmetic::default() };
         let residual = |&(.., id): &(usize, usize, NodeId)| {
             let replay = Replay::local(stage, arithmetic, &[], trace, id);
@@ -60,6 +60,16 @@ pub(super) fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Ro
         };
         products.iter().filter_map(residual).collect()
     };
+    // Rows of a table of 8 bits are what rounding to 8 bits leaves as they are: they tell nothing.
+    let probe = if floats { Rounding::Bfloat } else { Rounding::Blocks(32) };
+    let telling = |product: &(usize, usize, NodeId)| {
+        let [exact, rounded] = [Rounding::Exact, probe].map(|rule| all(&[*product], rule));
+        exact.iter().zip(&rounded).any(|(exact, rounded)| *exact > 1e-6 || (exact - rounded).abs() > 1e-6)
+    };
+    if products.iter().any(telling) {
+        products.retain(telling);
+    }
+    let residuals = |rounding: Rounding| all(&products, rounding);
     let best = |residuals: &[f64]| residuals.iter().copied().fold(f64::INFINITY, f64::min);
     // What is far off is a fault, however far.
     let sum = |residuals: &[f64]| -> f64 { residuals.iter().map(|residual| residual.min(LIMIT)).sum() };
