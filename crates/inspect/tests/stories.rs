@@ -1,14 +1,17 @@
 //! The bug hunts that began this project, as traces of another program with the same faults (`tools/trace/stories.py`):
-//! each is named from its trace alone, and so are the things that were taken for faults and are none.
-//! `docs/case-studies.md` tells them.
+//! each is named from its trace alone, and so are the things that were taken for faults and are none. After them public
+//! threads, as dumps of the programs that they are about (`tools/trace/threads.py`). `docs/case-studies.md` tells them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use candor::gguf::Gguf;
 use candor_inspect::{
-    Confidence, Diagnosis, Key, Known, Outcome, Trace, diagnose,
+    Confidence, Diagnosis, Graph, Key, Known, Outcome, ProjectionBias, Trace, Wiring, diagnose,
     doctor::{Severity, doctor},
-    import,
+    import::{self, ReadOptions},
 };
 
 const MODEL: &str = "llama-q8_0.gguf";
@@ -94,6 +97,58 @@ fn the_healthy_engine_is_healthy() {
     let report = told("healthy");
     assert_eq!(report.outcome, Outcome::Healthy, "{}", summary(&report));
     assert!(report.findings.is_empty() && report.unexplained.is_empty(), "{}", summary(&report));
+}
+
+/// What `candor diagnose` says of a dump without metadata, of which the user knows the tokens.
+fn of_thread(model: &str, story: &str, prompt: usize) -> Diagnosis {
+    let gguf = Gguf::open(golden(&format!("architectures/{model}/model.gguf"))).unwrap();
+    let bias =
+        if gguf.tensor("blk.0.attn_q.bias").is_some() { ProjectionBias::Included } else { ProjectionBias::Absent };
+    let wiring = Some(Arc::new(Wiring::of(&Graph::new(&gguf).unwrap())));
+    let tokens = vec![1, 40, 64, 50, 30, 7, 99, 12];
+    let options = ReadOptions { bias, wiring, tokens: Some(tokens.clone()), ..Default::default() };
+    let mut trace = import::read(&golden(&format!("stories/{story}.safetensors")), &options).unwrap();
+    trace.origin.tokens.get_or_insert(tokens);
+    trace.origin.prompt_tokens = Some(prompt);
+    diagnose(&gguf, &trace).unwrap()
+}
+
+/// Model, dump, tokens that were computed at once, the faults with their confidence, and the first wrong value.
+type Thread = (&'static str, &'static str, usize, &'static [(&'static str, Confidence)], &'static str);
+
+const THREADS: [Thread; 3] = [
+    // Candle adds no bias at all, which more than one row of the catalogue says, so the name alone is not certain.
+    (
+        "qwen2vl",
+        "biased-neox",
+        5,
+        &[("biases", Confidence::Medium), ("rope-other-pairing", Confidence::High)],
+        "Qcur.add-0",
+    ),
+    ("qwen3vlmoe", "router-sums", 8, &[("expert-weights-not-normalized", Confidence::High)], "l_out-0"),
+    ("smollm3", "nope-rotated", 8, &[("rope-where-there-is-none", Confidence::High)], "attn_out-3"),
+];
+
+#[test]
+fn every_thread_is_named() {
+    for (model, story, prompt, faults, first) in THREADS {
+        let report = of_thread(model, story, prompt);
+        println!("{story}: {}\n", summary(&report));
+        assert_eq!(report.outcome, Outcome::Faulty, "{story}: {}", summary(&report));
+        assert_eq!(report.first_wrong, Some(first.parse().unwrap()), "{story}: {}", summary(&report));
+        assert!(report.unexplained.is_empty(), "{story}: {}", summary(&report));
+        let found: Vec<_> =
+            report.findings.iter().map(|finding| (finding.fault.as_str(), finding.confidence)).collect();
+        assert_eq!(found, faults, "{story}: {}", summary(&report));
+    }
+}
+
+#[test]
+fn half_precision_alone_is_no_fault() {
+    let report = of_thread("smollm3", "nope-kept", 8);
+    println!("{}", summary(&report));
+    assert!(matches!(report.outcome, Outcome::Healthy | Outcome::Harmless), "{}", summary(&report));
+    assert!(report.first_wrong.is_none() && report.unexplained.is_empty(), "{}", summary(&report));
 }
 
 /// Root mean square of a row.
