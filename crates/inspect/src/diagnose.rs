@@ -369,7 +369,7 @@ fn suspects() -> impl Iterator<Item = Active> {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Of how many single faults, the closest ones, pairs are tried.
-const PAIRS_FROM: usize = 24;
+const PAIRS_FROM: usize = 32;
 
 /// Most operations in a row for which pairs and unknown numbers are tried.
 const WITHIN: usize = 4;
