@@ -62,6 +62,9 @@ pub(super) fn assemble(nodes: &[Node], names: &Names, dump: &mut Dump) {
             }
             (Found::Nothing, None) => continue,
         };
+        if links.is_scaled(at) {
+            continue;
+        }
         let again = !seen.insert((key.clone(), op.clone()));
         // The embedding opens a pass; a filtered log has none, and there a node that comes again does.
         let opens = if by_embedding { embeds(node) } else { again };
@@ -251,6 +254,13 @@ impl<'a> Links<'a> {
         roles
     }
 
+    /// Whether a node is scores of queries that were scaled before, which this model's graph does not have.
+    fn is_scaled(&self, at: usize) -> bool {
+        let query = self.source(at, 1).map(|query| self.origin(query));
+        let named = self.nodes[at].name.starts_with("kq-") && self.nodes[at].op == "MUL_MAT";
+        named && query.is_some_and(|query| self.nodes[query].op == "SCALE")
+    }
+
     /// What a product of attention reads, where that is no cache.
     fn uncached(&self, at: usize, index: usize) -> Option<usize> {
         let origin = self.origin(self.source(at, index)?);
@@ -346,6 +356,10 @@ fn step(node: &Node, names: &Names, biased: impl Fn(&str) -> bool) -> Found {
     };
     if node.op == "CONCAT" && (base.starts_with("Qcur") || base.starts_with("Kcur")) && latent().is_some() {
         // Latent attention, with queries that heads' matrices are multiplied into.
+        return Found::Nothing;
+    }
+    if node.op == "GET_ROWS" && base.starts_with("ffn_inp") {
+        // The last rows of what attention, or a state, gives (Jamba): the sum with the stream is not called so.
         return Found::Nothing;
     }
     match names.meaning(base) {
@@ -637,9 +651,10 @@ mod tests {
             node("kq-0", "MUL_MAT", "cache_k_l0 (permuted){2, 2, 2, 1}, node_4 (permuted){2, 2, 2, 1}", turned, 7.0),
         ];
         let found = firsts(&text.concat());
-        for (key, value) in [("Qcur-0", 2.0), ("Kcur-0", 4.0), ("Vcur-0", 6.0), ("kq-0", 7.0)] {
+        for (key, value) in [("Qcur-0", 2.0), ("Kcur-0", 4.0), ("Vcur-0", 6.0)] {
             assert_eq!(found.get(key), Some(&value), "{key} of {found:?}");
         }
+        assert_eq!(found.get("kq-0"), None, "scores that are scaled already");
     }
 
     #[test]
