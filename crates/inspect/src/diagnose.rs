@@ -29,7 +29,7 @@ use candor::{
 use web_time::Instant;
 
 use crate::{
-    Chosen, Evidence, Graph, Key, Kind, Known, Node, NodeId, Residual, Trace, Value, catalogue, compare_where,
+    Chosen, Evidence, Graph, Key, Kind, Known, Node, NodeId, Origin, Residual, Trace, Value, catalogue, compare_where,
     fault::{Active, Edit},
     replay::{Arithmetic, Cache, Decoded, Noise, Place, Replay, Rounding, Stage, Tokens},
 };
@@ -192,7 +192,8 @@ fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens) -> Result<
         known.iter().copied().filter(|&id| bare.values.contains_key(&graph.nodes[id].key)).collect();
     let Rounded { rule, slack } = rounding(&stage, &bare, &plain);
     let precision = Precision::new(graph, told, &known);
-    let arithmetic = Arithmetic { rounding: rule, unit: precision.most.unit(), ..Arithmetic::default() };
+    let cache = cache(&told.origin);
+    let arithmetic = Arithmetic { rounding: rule, unit: precision.most.unit(), cache, ..Arithmetic::default() };
     let (trace, unordered) = experts::placed(&stage, told, arithmetic);
     let court = Court::new(&stage, &trace, (arithmetic, slack), &precision);
     let (trace, renamed) = court.settled(&known);
@@ -258,6 +259,16 @@ fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens) -> Result<
         ));
     }
     Ok(said)
+}
+
+/// The formats that a trace says of its keys and values.
+fn cache(origin: &Origin) -> Cache {
+    let format = |name: &str| {
+        let named = |format: &Format| format.name().eq_ignore_ascii_case(name);
+        (0..64).filter_map(Format::from_ggml_id).find(named).unwrap_or(Format::F32)
+    };
+    let Some([keys, values]) = &origin.cache else { return Cache::default() };
+    Cache { keys: format(keys), values: format(values) }
 }
 
 pub(crate) fn tokens(trace: &Trace, graph: &Graph) -> Result<Tokens, Error> {
@@ -454,6 +465,11 @@ impl<'a> Court<'a> {
             let noise = Noise { unit: 1e-6, seed: 3 };
             let cache = Cache { keys: Format::F16, values: Format::F16 };
             others.push(Arithmetic { noise, cache, ..self.arithmetic });
+        }
+        if self.arithmetic.cache != Cache::default() {
+            // Engines may turn heads before they round them, so that other numbers are rounded.
+            let noise = Noise { unit: 1e-6, seed: 3 };
+            others.push(Arithmetic { noise, cache: Cache::default(), ..self.arithmetic });
         }
         others.into_iter().map(away).fold(0.0, |most, off| if off.is_finite() { most.max(off) } else { most })
     }

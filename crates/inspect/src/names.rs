@@ -200,6 +200,10 @@ impl Names {
         if spelling.encodes && self.wiring.as_ref().is_some_and(|wiring| wiring.two_stacks) {
             return Meaning::Unknown;
         }
+        if joined == "gate" && spelling.layer.is_some() && self.wiring.as_ref().is_some_and(|it| it.keeps_states()) {
+            // How fast a state fades.
+            return Meaning::Internal;
+        }
         if let Some(found) = self.look_up(&joined, spelling, &tables::OUTPUTS) {
             return found;
         }

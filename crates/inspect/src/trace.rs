@@ -75,6 +75,9 @@ pub struct Origin {
     /// Token ids of the text that an encoder read, which the tokens answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<Vec<u32>>,
+    /// The formats that keys and values were kept in: `["f16", "q4_0"]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<[String; 2]>,
 }
 
 /// What is known of one value.

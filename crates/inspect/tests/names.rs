@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use candor::gguf::Gguf;
 use candor_inspect::{
-    Graph, Key, Wiring,
+    Evidence, Graph, Key, Known, Wiring,
     import::{Imported, ReadOptions, import},
 };
 use safetensors::tensor::{Dtype, TensorView};
@@ -93,6 +93,8 @@ fn modules_are_what_a_wiring_makes_of_their_weights() {
         ("bert", "bert.encoder.layer.0.output.dense", "ffn_out-0"),
         ("bert", "bert.encoder.layer.0.output", "l_out-0"),
         ("bert", "bert.embeddings.LayerNorm", "inp_embd"),
+        ("modernbert", "embeddings", "inp_embd"),
+        ("modernbert", "embeddings.tok_embeddings", "inp_embd.get_rows"),
     ] {
         let graph = graph(&Path::new(&fixtures).join("arch").join(arch).join("model.gguf"));
         let wanted: Vec<&str> = ours.split(' ').collect();
@@ -104,5 +106,124 @@ fn modules_are_what_a_wiring_makes_of_their_weights() {
         let imported = read(&graph, &[(theirs.to_owned(), width)]);
         let found: Vec<String> = imported.trace.values.keys().map(ToString::to_string).collect();
         assert_eq!(found, wanted, "{arch} {theirs}");
+    }
+}
+
+/// Reads a log of two tokens whose nodes are these, each as `(name, operation, sources, width, number)`.
+fn read_log(graph: &Graph, nodes: &[(&str, &str, &str, usize, f32)]) -> BTreeMap<String, f32> {
+    let mut text = String::new();
+    for (name, op, sources, width, value) in nodes {
+        let row = vec![format!("{value:.4}"); *width].join(", ");
+        let shape = format!("{{{width}, 2, 1, 1}}");
+        let sources: Vec<String> = sources.split(' ').map(|source| format!("{source}{shape}")).collect();
+        let sources = sources.join(", ");
+        text += &format!(
+            "common_debug_cb_eval: {name} = (f32) {op}({sources}}}) = {shape}\n[\n[\n[{row}],\n[{row}],\n],\n]\n"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.txt");
+    std::fs::write(&path, text).unwrap();
+    let options = ReadOptions { wiring: Some(Arc::new(Wiring::of(graph))), ..ReadOptions::default() };
+    let imported = import(&path, &options).unwrap_or_else(|error| panic!("{error}"));
+    let first = |evidence: &Evidence| match &evidence.known {
+        Known::Some(cells) => cells[0].2,
+        Known::All(values) => values[0],
+    };
+    imported.trace.values.iter().map(|(key, evidence)| (key.to_string(), first(evidence))).collect()
+}
+
+#[test]
+fn nodes_of_a_log_are_what_their_weights_make() {
+    let Some(fixtures) = std::env::var_os("CANDOR_FIXTURES") else {
+        println!("skipped: CANDOR_FIXTURES is not set");
+        return;
+    };
+    for (arch, nodes, wanted) in [
+        // A name that comes again with the stream added to it.
+        (
+            "gptneox",
+            &[
+                ("embd", "GET_ROWS", "token_embd.weight inp_tokens", 64, 1.0),
+                ("ffn_down-0", "MUL_MAT", "blk.0.ffn_down.weight ffn_gelu-0", 64, 2.0),
+                ("ffn_out-0", "ADD", "ffn_down-0 blk.0.ffn_down.bias", 64, 3.0),
+                ("ffn_out-0", "ADD", "ffn_out-0 embd", 64, 4.0),
+            ][..],
+            &[("inp_embd", 1.0), ("ffn_out-0", 3.0)][..],
+        ),
+        // Two norms of a layer's input, and a norm that carries another value's name.
+        (
+            "falcon-40b",
+            &[
+                ("norm_w-0", "MUL", "norm-0 blk.0.attn_norm_2.weight", 64, 1.0),
+                ("attn_norm_2-0", "ADD", "norm_w-0 blk.0.attn_norm_2.bias", 64, 2.0),
+                ("norm_w-0", "MUL", "norm-0 blk.0.attn_norm.weight", 64, 3.0),
+                ("attn_norm-0", "ADD", "norm_w-0 blk.0.attn_norm.bias", 64, 4.0),
+            ],
+            &[("attn_norm-0", 2.0), ("ffn_norm-0", 4.0)],
+        ),
+        (
+            "qwen2moe",
+            &[
+                ("ffn_moe_out-0", "MUL", "norm-0 blk.0.ffn_norm.weight", 64, 1.0),
+                ("ffn_moe_out-0", "ADD", "node_1 node_2", 64, 2.0),
+            ],
+            &[("ffn_norm-0", 1.0), ("ffn_moe_out-0", 2.0)],
+        ),
+        // One product for the gate and what it gates is no value of the model's, and no other model's.
+        (
+            "phi3",
+            &[
+                ("ffn_up-0", "MUL_MAT", "blk.0.ffn_up.weight ffn_norm-0", 256, 1.0),
+                ("ffn_out-0", "MUL_MAT", "blk.0.ffn_down.weight ffn_swiglu-0", 64, 2.0),
+            ],
+            &[("ffn_out-0", 2.0)],
+        ),
+        (
+            "gemma2",
+            &[("embd", "GET_ROWS", "token_embd.weight inp_tokens", 64, 1.0), ("inp_scaled", "SCALE", "embd", 64, 8.0)],
+            &[("inp_embd", 8.0), ("inp_embd.get_rows", 1.0)],
+        ),
+        // How fast a state fades is no gate of a feed-forward block.
+        (
+            "qwen3next",
+            &[("gate-0", "MUL", "a_softplus-0 blk.0.ssm_a", 4, 1.0), ("l_out-0", "ADD", "a b", 64, 2.0)],
+            &[("l_out-0", 2.0)],
+        ),
+    ] {
+        let found = read_log(&graph(&Path::new(&fixtures).join("arch").join(arch).join("model.gguf")), nodes);
+        let wanted: BTreeMap<String, f32> = wanted.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
+        assert_eq!(found, wanted, "{arch}");
+    }
+}
+
+/// Norms beside attention, rows of logits alone.
+#[test]
+fn other_names_of_a_dump_tell_more() {
+    let Some(fixtures) = std::env::var_os("CANDOR_FIXTURES") else {
+        println!("skipped: CANDOR_FIXTURES is not set");
+        return;
+    };
+    let bert = graph(&Path::new(&fixtures).join("arch/distilbert/model.gguf"));
+    let names = ["transformer.layer.0.attention", "transformer.layer.0.sa_layer_norm"];
+    let imported = read(&bert, &names.map(|name| (name.to_owned(), 64)));
+    let found: Vec<String> = imported.trace.values.keys().map(ToString::to_string).collect();
+    assert_eq!(found, ["attn_out-0", "ffn_inp-0"]);
+}
+
+#[test]
+fn logits_alone_are_the_last_tokens() {
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
+    let graph = graph(&goldens.join("qwen3-f32.gguf"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dump.safetensors");
+    let zeros = [0; 64];
+    let view = TensorView::new(Dtype::F32, vec![1, 16], &zeros).unwrap();
+    safetensors::serialize_to_file([("logits", view)], None, &path).unwrap();
+    let wiring = Some(Arc::new(Wiring::of(&graph)));
+    for (tokens, rows) in [(Some(vec![1, 2, 3]), Some(vec![2])), (Some(vec![1]), Some(vec![0])), (None, None)] {
+        let options = ReadOptions { wiring: wiring.clone(), tokens, ..ReadOptions::default() };
+        let imported = import(&path, &options).unwrap();
+        assert_eq!(imported.trace.values[&Key::new("result_output", None)].rows, rows);
     }
 }

@@ -88,6 +88,7 @@ pub(super) fn origin(metadata: &HashMap<String, String>) -> Result<Origin, Strin
             .map_err(|text| format!("metadata prompt_tokens: {text}, expected a number"))?,
         positions: ids("positions")?,
         text: ids("text")?,
+        cache: None,
     })
 }
 

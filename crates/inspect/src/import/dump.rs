@@ -69,6 +69,7 @@ impl Dump {
         mine.prompt = mine.prompt.take().or(theirs.prompt);
         mine.tokens = mine.tokens.take().or(theirs.tokens);
         mine.prompt_tokens = mine.prompt_tokens.or(theirs.prompt_tokens);
+        mine.cache = mine.cache.take().or(theirs.cache);
     }
 
     /// Understands the names and lays out the values.
@@ -102,7 +103,8 @@ impl Dump {
             };
             placed.push((name, one(key), Order::Tokens, item));
         }
-        let tokens = self.origin.tokens.as_ref().map(Vec::len).or_else(|| vote(&placed));
+        let given = || options.tokens.as_ref().map(Vec::len);
+        let tokens = self.origin.tokens.as_ref().map(Vec::len).or_else(|| vote(&placed)).or_else(given);
         let mut values: BTreeMap<Key, Evidence> = BTreeMap::new();
         let mut skipped = Vec::new();
         for (key, evidence) in self.known {
@@ -165,6 +167,7 @@ fn vote(placed: &[(String, Parts, Order, Item)]) -> Option<usize> {
         let (Item::Tensor(Tensor { shape, .. }), Order::Tokens) = (item, order) else { continue };
         if let [tokens, _] = place::squeezed(shape)[..]
             && parts.keys[0].0.name != "result_output"
+            && (tokens > 1 || parts.keys[0].0.name != "result_norm")
         {
             *votes.entry(tokens).or_default() += 1;
         }

@@ -33,9 +33,12 @@ pub(super) fn marks(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 struct Node {
     name: String,
+    /// The type of its numbers: `f32`.
+    kind: String,
     op: String,
-    /// Names of its sources, without device decorations.
+    /// Names of its sources, without device decorations, and their dimensions.
     sources: Vec<String>,
+    shapes: Vec<Option<[usize; 4]>>,
     /// llama.cpp's order of dimensions: the innermost first.
     ne: [usize; 4],
     /// Elements, indices in the order `[ne2, ne1, ne0]`.
@@ -85,16 +88,18 @@ fn nodes(text: &str) -> Vec<Node> {
         let Some(mut node) = header(line) else { continue };
         let mut body = String::new();
         let mut sums = Vec::new();
+        let mut damaged = false;
         while let Some(line) = lines.next_if(|line| !MARKS.iter().any(|mark| line.contains(mark))) {
             if let Some(value) = sum(line) {
                 sums.push(value);
             } else if let Some(part) = part(line).filter(|_| sums.is_empty()) {
+                damaged |= is_damaged(part);
                 body.push_str(part);
                 body.push('\n');
             }
         }
         // A fourth dimension prints one array after the other; none of our values has one.
-        if node.ne[3] == 1 {
+        if node.ne[3] == 1 && !damaged {
             node.printed = Printed::parse(&body);
             node.sum = sums.first().copied().filter(|&sum| !is_sum_of_printed(&node, sum));
         }
@@ -107,20 +112,32 @@ fn nodes(text: &str) -> Vec<Node> {
 fn header(line: &str) -> Option<Node> {
     let rest = MARKS.iter().find_map(|mark| Some(&line[line.find(mark)? + mark.len()..]))?;
     let (name, rest) = rest.split_once(" = (")?;
-    let (_, rest) = rest.split_once(')')?;
+    let (kind, rest) = rest.split_once(')')?;
     let (op, rest) = rest.split_once('(')?;
     let (sources, shape) = rest.rsplit_once("= {")?;
-    let shape = shape.trim_end().strip_suffix('}')?;
-    let ne: Vec<usize> = shape.split(',').map(|dim| dim.trim().parse().ok()).collect::<Option<_>>()?;
-    let ne: [usize; 4] = ne.try_into().ok()?;
-    let sources = sources
-        .split('{')
-        .map(|part| part.rsplit_once("}, ").map_or(part, |(_, name)| name).trim())
-        .filter(|name| name.chars().any(char::is_alphabetic))
-        .map(undecorated)
-        .collect();
-    let (name, op) = (name.trim().to_owned(), op.trim().to_owned());
-    Some(Node { name: undecorated(&name), op, sources, ne, printed: None, sum: None })
+    let ne = dims(shape.trim_end().strip_suffix('}')?)?;
+    let mut parts = sources.split('{').peekable();
+    let (mut names, mut shapes) = (Vec::new(), Vec::new());
+    while let Some(part) = parts.next() {
+        let name = part.rsplit_once("}, ").map_or(part, |(_, name)| name).trim();
+        if name.chars().any(char::is_alphabetic) {
+            names.push(undecorated(name));
+            shapes.push(parts.peek().and_then(|next| dims(next.split_once('}')?.0)));
+        }
+    }
+    let [name, kind, op] = [name, kind, op].map(|text| text.trim().to_owned());
+    Some(Node { name: undecorated(&name), kind, op, sources: names, shapes, ne, printed: None, sum: None })
+}
+
+/// `64, 5, 1, 1`.
+fn dims(text: &str) -> Option<[usize; 4]> {
+    let ne: Option<Vec<usize>> = text.split(',').map(|dim| dim.trim().parse().ok()).collect();
+    ne?.try_into().ok()
+}
+
+/// Whether a row lacks a comma: llama.cpp's logger may print an entry twice in place of the next.
+fn is_damaged(part: &str) -> bool {
+    part.split(',').any(|entry| entry.trim_matches(['[', ']', ' ', '\t']).contains([' ', '\t']))
 }
 
 /// `CUDA0#norm-0#0`, the scheduler's copy of `norm-0` on a device, by its own name.
@@ -186,11 +203,22 @@ mod tests {
             let node = header(line).unwrap();
             assert_eq!((node.name.as_str(), node.op.as_str(), node.ne), (name, op, ne));
             assert_eq!(node.sources, sources);
+            assert_eq!((node.kind.as_str(), node.shapes.len()), ("f32", sources.len()));
+            assert!(node.shapes.iter().all(Option::is_some));
         }
         for line in
             ["ggml_debug: a = (f32) B(c{1}) = {1, 2}", "ggml_debug: nothing", "Qcur-0 = (f32) A() = {1, 1, 1, 1}"]
         {
             assert_eq!(header(line), None);
+        }
+    }
+
+    #[test]
+    fn rows_without_a_comma_are_dropped() {
+        let header = "ggml_debug: attn_norm-0 = (f32) MUL(norm-0{4, 1, 1, 1}, w{4, 1, 1, 1}}) = {4, 1, 1, 1}\n";
+        for (row, read) in [("[ 1.0, 2.0, 3.0, 4.0 ]", true), ("[ 1.0, 2.0      2.0, 4.0 ]", false)] {
+            let nodes = nodes(&format!("{header}[\n [\n  {row},\n ],\n]\nsum = 10.0\n"));
+            assert_eq!(nodes[0].printed.is_some(), read, "{row}");
         }
     }
 

@@ -30,6 +30,7 @@ fn index(rows: Rows) -> Index {
 const OTHERWISE: &[(&[&str], &str, &str)] = &[
     // A router that gives what it chose.
     (&["afmoe"], "mlp_router", "-"),
+    (&["llama4"], "feed_forward_router", "-"),
     // Embeddings that are scaled in the module.
     (&["gemma3", "gemma3n", "gemma4", "gemma-embedding"], "embed_tokens", "-"),
     // Four norms, of which the second is in front of the feed-forward block.
@@ -39,7 +40,7 @@ const OTHERWISE: &[(&[&str], &str, &str)] = &[
     (&["qwen"], "mlp_w2", "ffn_gate"),
     // Norms after what they follow, inside of the module that they end.
     (&["bert", "nomic-bert", "jina-bert-v2"], "attention", "attn_output_norm"),
-    (&["bert", "nomic-bert", "jina-bert-v2"], "embeddings", "token_embd_norm"),
+    (&["bert", "nomic-bert", "jina-bert-v2", "modern-bert"], "embeddings", "token_embd_norm"),
     (&["bert", "nomic-bert", "jina-bert-v2"], "attention_output", "attn_output_norm"),
 ];
 

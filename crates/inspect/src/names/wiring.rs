@@ -36,6 +36,10 @@ pub(crate) struct Spoken {
     pub(super) bias_apart: bool,
     /// So are the router's.
     router_apart: bool,
+    /// Attention has its norm beside it, as DistilBERT has it, and not inside.
+    norm_beside: bool,
+    /// `attn_norm` is one of two norms of a layer's input, and not attention's.
+    two_norms: bool,
 }
 
 impl Spoken {
@@ -46,6 +50,8 @@ impl Spoken {
             spoken.opens_late |= ["inpl", "inp_norm", "inp_scaled"].iter().any(|start| lower.starts_with(start));
             spoken.bias_apart |=
                 lower.contains("after_bias") || lower.starts_with("wqkv_b") || lower.starts_with("bqkv");
+            spoken.norm_beside |= lower.contains("sa_layer_norm");
+            spoken.two_norms |= lower.starts_with("attn_norm_2");
             spoken.router_apart |= lower.starts_with("ffn_moe_logits_biased");
         }
         spoken
@@ -200,6 +206,13 @@ impl Wiring {
             {
                 first(&["ffn_act", "ffn_silu", "ffn_gate_par.gelu"])
             }
+            // As llama.cpp has them, by the names of their weights: the first is the feed-forward block's.
+            "attn_norm" | "attn_norm_2" if spoken.two_norms && self.made.contains_key(&of_weight("attn_norm_2")) => {
+                self.made_by(&of_weight(words), true).map(|mut parts| parts.remove(0).0)
+            }
+            "attention" if spoken.norm_beside => {
+                self.made_by(&of_weight("attn_output"), true).map(|mut parts| parts.remove(0).0)
+            }
             "attn_gated" => self.applied_to(&of_weight("attn_output")),
             "attention_self" => key("kqv_out"),
             // llama.cpp has the heads' values behind the product that it takes apart from the rest.
@@ -212,6 +225,11 @@ impl Wiring {
             }
             _ => None,
         }
+    }
+
+    /// Whether some layers keep a state.
+    pub(super) fn keeps_states(&self) -> bool {
+        self.made.keys().any(|weight| weight.contains(".ssm_") || weight.contains(".time_mix_"))
     }
 
     /// What the names of a stack's weights begin with.
