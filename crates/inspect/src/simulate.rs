@@ -26,7 +26,9 @@ pub fn simulate(stage: &Stage<'_>, arithmetic: Arithmetic, faults: &[Active]) ->
     for (id, node) in nodes.iter().enumerate() {
         let value = replay.value(id);
         if node.tapped {
-            let value = (*value).clone().joined(node.per_token);
+            // A fault may choose more experts than the file says, or fewer.
+            let experts = value.rows / stage.tokens.rows(node.side).max(1);
+            let value = (*value).clone().joined(if node.per_token > 1 { experts } else { 1 });
             trace.values.insert(node.key.clone(), Evidence::all(value.width, value.data));
         }
     }
