@@ -27,6 +27,7 @@ fn origin() -> Origin {
         prompt_tokens: Some(3),
         positions: Some(vec![0, 1, 2, 7]),
         text: Some(vec![5, 6, 7, 8, 9]),
+        cache: None,
     }
 }
 
