@@ -358,8 +358,8 @@ fn step(node: &Node, names: &Names, biased: impl Fn(&str) -> bool) -> Found {
         // Latent attention, with queries that heads' matrices are multiplied into.
         return Found::Nothing;
     }
-    if node.op == "GET_ROWS" && base.starts_with("ffn_inp") {
-        // The last rows of what attention, or a state, gives (Jamba): the sum with the stream is not called so.
+    if node.op == "GET_ROWS" && (base.starts_with("ffn_inp") || base.starts_with("ffn_norm")) {
+        // The last rows of what attention, or a state, gives (Jamba, Llama 4), under a name of what follows.
         return Found::Nothing;
     }
     match names.meaning(base) {
