@@ -243,8 +243,9 @@ fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens) -> Result<
     let findings = court.explain(&failures, &checks);
     let unexplained = court.unexplained(&failures);
     let floats = (arithmetic.rounding, precision.most);
-    let mut said = Diagnosis::new(&trace, tokens, floats, meanings, checks, findings, unexplained, unplaced);
+    let mut said = Diagnosis::new(&trace, tokens, floats, checks, findings, unexplained, unplaced);
     said.decoding = decoding;
+    said.meanings = meanings;
     if court.hasty.get() {
         said.advice.push(
             "so much lies between these values that there was no time to try every fault: dump every layer's output, and the \

@@ -178,8 +178,11 @@ fn sums(value: &Value) -> [f64; 4] {
     sums
 }
 
+/// Whether an operation is one that an edit is for.
+type IsOf = fn(&Kind) -> bool;
+
 /// Which operations an edit is for, and what a model without any lacks.
-fn needs(edit: &Edit) -> Option<(fn(&Kind) -> bool, &'static str)> {
+fn needs(edit: &Edit) -> Option<(IsOf, &'static str)> {
     Some(match edit {
         Edit::Embed(_) => (|kind| matches!(kind, Kind::Embed(_)), "no embedding"),
         Edit::Positions(_) => (|kind| matches!(kind, Kind::Positions(_)), "no learned positions"),

@@ -189,7 +189,7 @@ impl Court<'_> {
             // With most of the model between two values nothing tells what a name means.
             known
                 && !self.is_deep(&span(self.stage, self.trace, *id))
-                && self.case(*id).map_or(true, |case| case.gate.status(&case.residual) == Status::Wrong)
+                && self.case(*id).is_none_or(|case| case.gate.status(&case.residual) == Status::Wrong)
         };
         ids.iter().copied().filter(is_wrong).collect()
     }

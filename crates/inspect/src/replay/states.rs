@@ -88,6 +88,9 @@ impl Recurring {
     }
 }
 
+/// What is done to a head's state before a token: the token, the state's elements, and how many values a row has.
+pub type Kept = dyn Fn(usize, &mut [f32], usize);
+
 /// A recurrence.
 pub struct Recur {
     /// Its dimensions.
@@ -109,7 +112,7 @@ pub struct Recur {
     /// Which head of queries and keys a head has.
     pub group: fn(usize, &Recurring) -> usize,
     /// What becomes of a head's state before token `t`: its elements, and how many values a row has.
-    pub kept: Box<dyn Fn(usize, &mut [f32], usize)>,
+    pub kept: Box<Kept>,
     /// On what enters the state, by the factor that the state fades by.
     pub held: fn(f64) -> f64,
     /// Whether what enters fades at once.
