@@ -83,22 +83,6 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
-        name: "latent-keys-and-values-exchanged",
-        entry: "44",
-        edits: &[Edit::Copy(|columns, place| {
-            if !is_part_of(place, "attn_kv_b") || columns.from.1 == 0 {
-                return false;
-            }
-            let (len, step) = (columns.len, columns.from.1);
-            columns.from.0 = if columns.from.0 == 0 { step - len } else { 0 };
-            true
-        })],
-        cause: "of what attn_kv_b gives for a head, values are taken for keys and keys for values",
-        remedy: "keys come first in each head's part of attn_kv_b, then values",
-        source: "a fault of wirings in general",
-        ..ROW
-    },
-    Fault {
         name: "latent-matrices-transposed",
         entry: "44",
         wants: spells,

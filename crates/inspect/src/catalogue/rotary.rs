@@ -712,8 +712,11 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "rope-queries-backwards",
         entry: "34",
         edits: &[Edit::Rope(|turn, place| {
-            turn.pairs.iter_mut().for_each(|pair| pair.2 = -pair.2);
-            place.name() == "Qcur"
+            let hit = place.name() == "Qcur";
+            if hit {
+                turn.pairs.iter_mut().for_each(|pair| pair.2 = -pair.2);
+            }
+            hit
         })],
         cause: "queries are turned the other way round than keys",
         remedy: "rotate queries and keys alike",

@@ -12,13 +12,6 @@ use crate::{
     replay::Place,
 };
 
-/// Whether the operation gives another stream the size of the first.
-fn is_sized(place: &Place<'_>) -> bool {
-    let size = input(place, 1).filter(|_| matches!(place.node.kind, Kind::MulGroups));
-    let measured = size.and_then(|size| Some(&place.graph.nodes[*size.inputs.first()?].kind));
-    matches!(measured, Some(Kind::DotGroups)) && matches!(size, Some(Node { kind: Kind::Unary(_), .. }))
-}
-
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -116,21 +109,6 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Weight(|w, _| each(w, |_| 1.0))],
         cause: "the corrected active stream (AltUp) is not multiplied with correct_output_scale",
         remedy: "multiply with altup_correct_scale before the per-layer input",
-        source: "Baykal et al. 2023 (AltUp)",
-        ..ROW
-    },
-    Fault {
-        name: "altup-streams-not-sized",
-        entry: "104",
-        edits: &[Edit::Wiring(|inputs, place| {
-            let hit = is_sized(place);
-            if hit {
-                inputs.truncate(1);
-            }
-            hit
-        })],
-        cause: "streams (AltUp) do not get the size of the first one when they are split or merged",
-        remedy: "multiply with the root mean square of the first stream over their own",
         source: "Baykal et al. 2023 (AltUp)",
         ..ROW
     },

@@ -204,9 +204,11 @@ pub(super) const FAULTS: &[Fault] = &[
         variants: &[1e-5, 1e-2],
         fit: Some(Fit { range: (1e-12, 1.0), steps: Steps::Factors, numbers: |_| vec![1e-5, 1e-6, 1e-8, 64e-5] }),
         edits: &[Edit::Norm(|norm, place| {
-            let other = norm.eps != place.variant;
-            norm.eps = place.variant;
-            is_norm(place) && other
+            let hit = is_norm(place) && norm.eps != place.variant;
+            if hit {
+                norm.eps = place.variant;
+            }
+            hit
         })],
         cause: "the norm of a recurrence's output has the epsilon {}",
         remedy: "RWKV's heads are normed with 64e-5 (1e-5 * 8 squared), others with the file's epsilon",

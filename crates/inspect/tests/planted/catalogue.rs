@@ -10,7 +10,7 @@ use candor::gguf::Format;
 use candor_inspect::{Outcome, catalogue, fault::Active, fault::Harm, replay::Rounding};
 
 /// Of how many faults one is planted in each model and rounding.
-const SHARE: usize = 6;
+const SHARE: usize = 12;
 
 /// Both wirings, tiny and in TinyLlama's proportions, in floats and quantized.
 fn beds() -> Vec<Bed> {
@@ -146,7 +146,7 @@ fn every_fault_is_named() {
         }
     }
     // What needs a format or an option of its own.
-    for bed in special_beds() {
+    for bed in special_beds().into_iter().chain(beds()) {
         let rest: Vec<Active> =
             every_fault().into_iter().filter(|active| !table.was_named(active.fault.name)).collect();
         rest.into_iter().for_each(|active| table.plant(&bed, Rounding::Exact, active));
