@@ -202,6 +202,8 @@ fn needs(edit: &Edit) -> Option<(IsOf, &'static str)> {
 
 /// Parts of names, and what a model lacks that faults with such names are about; the first that fits counts.
 const ABOUT: &[(&str, &str)] = &[
+    ("altup", "no side streams (AltUp)"),
+    ("laurel", "no LAuReL"),
     ("window", "no window that these few tokens fill"),
     ("soft-cap", "no cap"),
     ("sink", "no sinks"),
@@ -217,8 +219,6 @@ const ABOUT: &[(&str, &str)] = &[
     ("shared-expert", "no shared expert"),
     ("expert", "no experts of this kind"),
     ("router", "no router"),
-    ("altup", "no side streams (AltUp)"),
-    ("laurel", "no LAuReL"),
     ("short-convolution", "no short convolution"),
     ("convolution", "no convolution of this kind"),
     ("token-shift", "no token shift"),

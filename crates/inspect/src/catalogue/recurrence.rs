@@ -446,9 +446,18 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "rwkv-decay-once-exponentiated",
         entry: "87",
-        edits: &[Edit::Unary(|f, place| {
-            let negated = |node: &Node| matches!(node.kind, Kind::Unary(Unary::Affine { scale: -1.0, .. }));
-            *f == Unary::Exp && place.readers().any(|(_, node)| negated(node)) && swap(f, Unary::Exp, Unary::scale(1.0))
+        variants: &[0.0, 1.0],
+        wants: is_inner_exponential,
+        edits: &[Edit::Output(|out, inputs, place| {
+            let hit = is_inner_exponential(place);
+            if hit {
+                out.clone_from(&inputs[0]);
+                // Rates are above zero.
+                if place.variant == 1.0 {
+                    out.data.iter_mut().for_each(|x| *x = x.abs());
+                }
+            }
+            hit
         })],
         cause: "the decay is exp(-w) in place of exp(-exp(w))",
         remedy: "take both exponentials",
@@ -620,6 +629,12 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
 ];
+
+/// Whether the operation is the inner exponential of RWKV-6's decay.
+fn is_inner_exponential(place: &Place<'_>) -> bool {
+    let negated = |node: &Node| matches!(node.kind, Kind::Unary(Unary::Affine { scale: -1.0, .. }));
+    matches!(place.node.kind, Kind::Unary(Unary::Exp)) && place.readers().any(|(_, node)| negated(node))
+}
 
 /// Whether it is the factor of RWKV-7's decay, -exp(-1/2).
 fn is_slowest(scale: f32) -> bool {

@@ -8,7 +8,7 @@ use super::{
     time_step::skip,
 };
 use crate::{
-    Graph, Kind, NodeId,
+    Graph, Kind, Node, NodeId,
     fault::{Edit, Fault, Fit, Steps},
     replay::{Matrix, Norm, Place, Scope},
 };
@@ -223,14 +223,16 @@ pub(super) const FAULTS: &[Fault] = &[
                 ["ssm_out.", "time_mix_output.", "shortconv.out_proj."].iter().any(|part| weight.contains(part))
             };
             let (Kind::Add, Some(added)) = (&place.node.kind, input(place, 1)) else { return false };
+            let attends = |node: &Node| matches!(node.kind, Kind::Mix(_)) && node.key.layer == place.layer();
             let out = added.kind.product().is_some_and(|weight| made(&weight.name));
-            if out {
+            let beside = out && place.graph.nodes.iter().any(attends);
+            if beside {
                 inputs.truncate(1);
             }
-            out
+            beside
         })],
-        cause: "what a recurrence or a short convolution gives is not added to the stream",
-        remedy: "add it; Falcon-H1 adds it beside attention's output",
+        cause: "what the recurrence beside attention gives is not added to the stream",
+        remedy: "Falcon-H1 adds attention's output and the state space's",
         source: "a fault of wirings in general",
         ..ROW
     },

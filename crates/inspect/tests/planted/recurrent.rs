@@ -1,4 +1,4 @@
-//! Tiny models with states: Mamba with and without its small norms, Mamba-2, RWKV-6 and RWKV-7, a delta rule with its gates
+//! Tiny models with states: Mamba with and without its small norms, Mamba-2 beside attention, RWKV-6 and RWKV-7, a delta rule with its gates
 //! in one matrix and in two, short convolutions, several streams.
 
 use std::path::Path;
@@ -59,25 +59,35 @@ fn mamba(normed: bool) -> Bed {
     .bed()
 }
 
+/// Mamba-2 beside attention, as Falcon-H1 has it, with the gated norm of others.
 fn mamba2() -> Bed {
     let numbers = [&SSM[..], &[("ssm.time_step_rank", 8), ("ssm.group_count", 2)]].concat();
+    let parts: Vec<Part<'_>> = [
+        ("attn_norm.weight", &[DIM][..]),
+        ("attn_q.weight", &[DIM, 32]),
+        ("attn_k.weight", &[DIM, 16]),
+        ("attn_v.weight", &[DIM, 16]),
+        ("attn_output.weight", &[32, DIM]),
+        ("ssm_in.weight", &[DIM, 168]),
+        ("ssm_conv1d.weight", &[4, 96]),
+        ("ssm_conv1d.bias", &[96]),
+        ("ssm_dt.bias", &[8]),
+        ("ssm_a", &[1, 8]),
+        ("ssm_d", &[1, 8]),
+        ("ssm_norm.weight", &[DIM, 2]),
+        ("ssm_out.weight", &[64, DIM]),
+        ("ffn_norm", &[DIM]),
+    ]
+    .into_iter()
+    .chain(BLOCK.into_iter().skip(1))
+    .collect();
     Shape {
-        arch: "mamba2",
-        name: "mamba2",
+        arch: "falcon-h1",
+        name: "falcon-h1",
         layers: 2,
         numbers: &numbers,
         flags: &[],
-        parts: &[
-            ("attn_norm.weight", &[DIM]),
-            ("ssm_in.weight", &[DIM, 168]),
-            ("ssm_conv1d.weight", &[4, 96]),
-            ("ssm_conv1d.bias", &[96]),
-            ("ssm_dt.bias", &[8]),
-            ("ssm_a", &[1, 8]),
-            ("ssm_d", &[1, 8]),
-            ("ssm_norm.weight", &[DIM, 2]),
-            ("ssm_out.weight", &[64, DIM]),
-        ],
+        parts: &parts,
         beside: &[LAST],
     }
     .bed()
