@@ -9,7 +9,6 @@ use super::{
 use crate::{
     Kind, Node,
     fault::{Edit, Fault},
-    replay::Place,
 };
 
 /// The rows.

@@ -112,7 +112,8 @@ mod tests {
         ] {
             assert_eq!(Storage::of(&numbers(step)), Some(storage), "{step}");
         }
-        let large = Evidence::all(16, (1..=16).map(|i| 1e9 * (1.0 + i as f32 * f32::powi(2.0, -10))).collect());
+        let large =
+            Evidence::all(16, (1..=16).map(|i| f32::powi(2.0, 30) * (1.0 + i as f32 * f32::powi(2.0, -10))).collect());
         assert_eq!(Storage::of(&large), Some(Storage::Tf32), "beyond half precision");
         assert_eq!(Storage::of(&Evidence::all(2, vec![1.0, 2.0])), None);
     }
