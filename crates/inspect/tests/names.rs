@@ -56,7 +56,7 @@ fn modules_are_what_a_wiring_makes_of_their_weights() {
         ("gpt2", "transformer.wte", "inp_embd.get_rows"),
         ("gpt2", "transformer.h.0.ln_1", "attn_norm-0"),
         ("gpt2", "transformer.h.0.ln_2", "ffn_norm-0"),
-        ("gpt2", "transformer.h.0.attn.c_attn", "Kcur-0 Qcur-0 Vcur-0"),
+        ("gpt2", "transformer.h.0.attn.c_attn", "Kcur.add-0 Qcur.add-0 Vcur-0"),
         ("gpt2", "transformer.h.0.attn.c_proj", "attn_out-0"),
         ("gpt2", "transformer.h.0.mlp.c_fc", "ffn_up-0"),
         ("gpt2", "transformer.h.0.mlp.act", "ffn_act-0"),
@@ -87,7 +87,7 @@ fn modules_are_what_a_wiring_makes_of_their_weights() {
         ("gpt-oss", "model.layers.0.mlp.router", "ffn_moe_logits-0"),
         ("gpt-oss", "attn_post_norm-0", "ffn_norm-0"),
         ("qwen2moe", "model.layers.0.mlp.shared_expert.gate_proj", "ffn_gate-0"),
-        ("bert", "bert.encoder.layer.0.attention.self.query", "Qcur-0"),
+        ("bert", "bert.encoder.layer.0.attention.self.query", "Qcur.add-0"),
         ("bert", "bert.encoder.layer.0.attention.output.LayerNorm", "ffn_inp-0"),
         ("bert", "bert.encoder.layer.0.intermediate.dense", "ffn_up-0"),
         ("bert", "bert.encoder.layer.0.output.dense", "ffn_out-0"),
@@ -149,7 +149,7 @@ fn nodes_of_a_log_are_what_their_weights_make() {
                 ("ffn_out-0", "ADD", "ffn_down-0 blk.0.ffn_down.bias", 64, 3.0),
                 ("ffn_out-0", "ADD", "ffn_out-0 embd", 64, 4.0),
             ][..],
-            &[("inp_embd", 1.0), ("ffn_out-0", 3.0)][..],
+            &[("inp_embd", 1.0), ("ffn_out.mul_mat-0", 2.0), ("ffn_out-0", 3.0)][..],
         ),
         // Two norms of a layer's input, and a norm that carries another value's name.
         (
@@ -188,7 +188,7 @@ fn nodes_of_a_log_are_what_their_weights_make() {
         (
             "qwen3next",
             &[("gate-0", "MUL", "a_softplus-0 blk.0.ssm_a", 4, 1.0), ("l_out-0", "ADD", "a b", 64, 2.0)],
-            &[("l_out-0", 2.0)],
+            &[("gate-0", 1.0), ("l_out-0", 2.0)],
         ),
     ] {
         let found = read_log(&graph(&Path::new(&fixtures).join("arch").join(arch).join("model.gguf")), nodes);
