@@ -45,6 +45,9 @@ fn corners(trace: &Trace) -> Trace {
 
 type Cut = fn(&Trace) -> Trace;
 
+/// Of how many faults one is planted for each kind of evidence; the table has all.
+const SHARE: usize = 6;
+
 /// Kinds of evidence, and the share of visible faults that has to be named from it.
 const EVIDENCE: [(&str, f64, Cut); 5] = [
     ("first 10 values of Qcur-0", 0.80, |trace| first_ten(trace, "Qcur")),
@@ -59,12 +62,12 @@ fn partial_evidence_decides_most() {
     let bed = Bed::new(&model::llama());
     let mut table = "| evidence | faults that show in it | named | as a twin | wrong with high confidence |\n| --- | --- | --- | --- | --- |\n".to_owned();
     let mut short = Vec::new();
-    for (name, share, cut) in EVIDENCE {
+    let all = std::env::var_os("CANDOR_WRITE_TABLE").is_some();
+    for (turn, (name, share, cut)) in EVIDENCE.into_iter().enumerate() {
         let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
-        for active in every_fault() {
-            if active.variant != active.fault.variants[0] {
-                continue;
-            }
+        let first = every_fault().into_iter().filter(|active| active.variant == active.fault.variants[0]);
+        let due = |index: usize| all || (index + turn).is_multiple_of(SHARE);
+        for (_, active) in first.enumerate().filter(|&(index, _)| due(index)) {
             let Some(trace) = bed.plant(Rounding::Exact, &[active]) else { continue };
             let report = diagnose(&bed.gguf, &cut(&trace)).unwrap();
             let verdict = judge(&report, &active);
