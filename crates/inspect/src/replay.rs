@@ -256,6 +256,27 @@ impl<'a> Replay<'a> {
                 }
             };
         }
+        // A plan as the edits that have something to change make it; what others did to it is not kept.
+        macro_rules! edited {
+            ($kind:ident, $plan:expr) => {{
+                let mut acting = Vec::new();
+                for (index, fault) in faults() {
+                    for change in fault.fault.edits {
+                        if let Edit::$kind(edit) = change
+                            && edit(&mut $plan, &place(fault))
+                        {
+                            self.mark(index, true);
+                            acting.push((edit, fault));
+                        }
+                    }
+                }
+                let mut plan = $plan;
+                for (edit, fault) in acting {
+                    edit(&mut plan, &place(fault));
+                }
+                plan
+            }};
+        }
         let mut inputs = node.inputs.clone();
         for (index, fault) in faults() {
             for change in fault.fault.edits {
@@ -269,7 +290,7 @@ impl<'a> Replay<'a> {
             }
         }
         let mut inputs: Vec<Rc<Value>> = inputs.into_iter().map(|input| self.value(input)).collect();
-        edit!(Inputs, &mut inputs);
+        inputs = edited!(Inputs, inputs.clone());
         let weight = || {
             let none = || Matrix { rows: 0, cols: 0, format: Format::F32, values: Vec::new() };
             let mut matrix = node.kind.weight().map_or_else(|| Arc::new(none()), |tensor| decoded.get(tensor));
@@ -311,9 +332,7 @@ impl<'a> Replay<'a> {
                     (None, Some(_)) => (Vec::new(), first),
                     _ => (first, Vec::new()),
                 };
-                let mut plan = Norm::new(norm, first, second);
-                edit!(Norm, &mut plan);
-                plan.run(&inputs[0])
+                edited!(Norm, Norm::new(norm, first.clone(), second.clone())).run(&inputs[0])
             }
             Kind::MatMul(tensor) => {
                 let rounding = self.arithmetic.rounding;
@@ -338,37 +357,30 @@ impl<'a> Replay<'a> {
                 out
             }
             Kind::Rope { rope, head_dim } => {
-                let mut plan = Turn::new(rope, *head_dim, &tokens.positions(node.side));
-                edit!(Rope, &mut plan);
-                plan.run(&inputs[0])
+                edited!(Rope, Turn::new(rope, *head_dim, &tokens.positions(node.side))).run(&inputs[0])
             }
             Kind::Scores(heads) => {
-                let mut plan = Scores::new(*heads);
-                edit!(Scores, &mut plan);
+                let plan = edited!(Scores, Scores::new(*heads));
                 let keys = noise::kept(&inputs[1], self.arithmetic.cache.keys);
                 plan.run(&inputs[0], keys.as_ref().unwrap_or(&inputs[1]))
             }
             Kind::SoftMax(attending) => {
                 let sides = [node.side, graph.keys(id)];
                 let together = if sides == [Side::Tokens; 2] { tokens.prompt } else { usize::MAX };
-                let mut plan = SoftMax::new(attending, sides.map(|side| tokens.positions(side)), together);
-                edit!(SoftMax, &mut plan);
-                plan.run(&inputs[0])
+                let positions = || sides.map(|side| tokens.positions(side));
+                edited!(SoftMax, SoftMax::new(attending, positions(), together)).run(&inputs[0])
             }
             Kind::Mix(heads) => {
-                let mut plan = Mix::new(*heads);
-                edit!(Mix, &mut plan);
+                let plan = edited!(Mix, Mix::new(*heads));
                 let values = noise::kept(&inputs[1], self.arithmetic.cache.values);
                 plan.run(&inputs[0], values.as_ref().unwrap_or(&inputs[1]))
             }
             Kind::Unary(f) => {
-                let mut f = *f;
-                edit!(Unary, &mut f);
+                let f = edited!(Unary, { *f });
                 Value { data: inputs[0].data.iter().map(|&x| f.at(x.into()) as f32).collect(), ..*inputs[0] }
             }
             Kind::Route { router, bias, part } => {
-                let mut plan = Choice::new(*router, bias.as_ref());
-                edit!(Route, &mut plan);
+                let plan = edited!(Route, Choice::new(*router, bias.as_ref()));
                 // Logits that had to be computed may be off by their own rounding.
                 let off: f32 = if self.taken(node.inputs[0]).is_some() { 2e-6 } else { 1e-4 };
                 let off = off.max(2.0 * self.arithmetic.unit as f32);
@@ -381,8 +393,7 @@ impl<'a> Replay<'a> {
             }
             Kind::Scale(_) => simple::scale(&inputs[0], &weight()),
             Kind::Copy { columns } => {
-                let mut columns = *columns;
-                edit!(Copy, &mut columns);
+                let columns = edited!(Copy, { *columns });
                 simple::copy(&inputs, columns, node.width)
             }
             Kind::Conv(_) => {
@@ -391,8 +402,7 @@ impl<'a> Replay<'a> {
                 plan.run(&inputs[0])
             }
             Kind::Recur(recurring) => {
-                let mut plan = Recur::new(recurring, tokens.positions(node.side));
-                edit!(Recur, &mut plan);
+                let plan = edited!(Recur, Recur::new(recurring, tokens.positions(node.side)));
                 plan.run(&inputs.iter().map(|input| &**input).collect::<Vec<_>>())
             }
             Kind::Weighted(by) => simple::weighted(by, &inputs, &weight()),
@@ -404,7 +414,11 @@ impl<'a> Replay<'a> {
         for (index, fault) in faults() {
             for change in fault.fault.edits {
                 if let Edit::Output(edit) = change {
-                    self.mark(index, edit(&mut out, &inputs, &place(fault)));
+                    let mut other = out.clone();
+                    if edit(&mut other, &inputs, &place(fault)) {
+                        self.mark(index, true);
+                        out = other;
+                    }
                 }
             }
         }

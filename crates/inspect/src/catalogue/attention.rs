@@ -1,6 +1,6 @@
 //! Faults of attention (section A5 of the catalogue).
 
-use candor::ops::Mask;
+use candor::ops::{Mask, Unary};
 
 use super::{
     ROW, UP_TO_TOKENS, any,
@@ -35,6 +35,16 @@ fn bias_missing(out: &mut Value, inputs: &[std::rc::Rc<Value>], place: &Place<'_
         out.clone_from(&inputs[0]);
     }
     hit
+}
+
+/// The limits that queries, keys and values are cut off at, where the operation does that.
+fn clamp(place: &Place<'_>) -> Option<(f32, f32)> {
+    match place.node.kind {
+        Kind::Unary(Unary::Clamp { low, high }) if matches!(place.name(), "Qcur" | "Kcur" | "Vcur") => {
+            Some((low, high))
+        }
+        _ => None,
+    }
 }
 
 /// Where a token's head lies, counted in heads, among so many tokens and heads.
@@ -116,6 +126,15 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "all query heads read the first key and value head",
         remedy: "query head h reads key head h / (n_head / n_kv)",
         source: "apple/axlearn#842",
+        ..ROW
+    },
+    Fault {
+        name: "gqa-reversed",
+        entry: "45",
+        edits: grouping!(|h: usize, heads: usize, kv: usize| kv - 1 - h / (heads / kv)),
+        cause: "the first query heads read the last key and value head, and the last ones the first",
+        remedy: "query head h reads key head h / (n_head / n_kv)",
+        source: "a fault of wirings in general",
         ..ROW
     },
     Fault {
@@ -254,6 +273,37 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "qkv-clamp-missing",
+        entry: "49",
+        edits: &[Edit::Unary(|f, place| {
+            clamp(place).is_some_and(|_| {
+                *f = Unary::Affine { scale: 1.0, offset: 0.0 };
+                true
+            })
+        })],
+        cause: "queries, keys and values are not cut off at the file's limit",
+        remedy: "clip them to attention.clamp_kqv on either side (OLMo, DBRX)",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "qkv-clamp-one-sided",
+        entry: "49",
+        variants: &[1.0, -1.0],
+        edits: &[Edit::Unary(|f, place| {
+            clamp(place).is_some_and(|(low, high)| {
+                let above = place.variant > 0.0;
+                *f =
+                    Unary::Clamp { low: if above { f32::MIN } else { low }, high: if above { high } else { f32::MAX } };
+                true
+            })
+        })],
+        cause: "queries, keys and values are cut off on one side alone (1: above, -1: below)",
+        remedy: "clip them to attention.clamp_kqv on either side (OLMo, DBRX)",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
         name: "qkv-bias-missing",
         entry: "49",
         edits: &[Edit::Output(bias_missing)],
@@ -288,6 +338,22 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "a token does not see itself",
         remedy: "position p is visible to token t where p <= t",
         source: "flashinfer-ai/flashinfer#348",
+        ..ROW
+    },
+    Fault {
+        name: "first-position-hidden",
+        entry: "51",
+        variants: &[1.0, 2.0],
+        fit: Some(UP_TO_TOKENS),
+        edits: &[Edit::SoftMax(|plan, place| {
+            let (hidden, both) = (place.variant as usize, mask(place).is_both());
+            let old = std::mem::replace(&mut plan.visible, Box::new(|_, _| true));
+            plan.visible = Box::new(move |t, p| old(t, p) && (p >= hidden || p == t || (!both && t < hidden)));
+            place.rows() > hidden
+        })],
+        cause: "the first {} positions are hidden from those after them",
+        remedy: "the first token is a position as all others are: padding on the left alone is masked",
+        source: "a fault of masks in general",
         ..ROW
     },
     Fault {
@@ -352,6 +418,19 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the softmax runs over queries instead of keys",
         remedy: "normalise each query's row of scores",
         source: "measured",
+        ..ROW
+    },
+    Fault {
+        name: "softmax-over-heads",
+        entry: "54",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let several = plan.heads.heads > 1 && place.rows() > 0;
+            plan.axis = Axis::Heads;
+            several
+        })],
+        cause: "the softmax is taken over the heads",
+        remedy: "take it over key positions, for each head apart",
+        source: "a fault of tensor libraries in general",
         ..ROW
     },
     Fault {

@@ -92,4 +92,36 @@ pub(super) const FAULTS: &[Fault] = &[
         source: "ggml-org/llama.cpp#12801",
         ..ROW
     },
+    Fault {
+        name: "latent-heads-shifted",
+        entry: "44",
+        variants: &[1.0, -1.0],
+        wants: |place| spells(place) && place.weight() == "attn_v_b",
+        edits: &[Edit::Weight(|w: &mut Matrix, place| {
+            let (size, heads) = (w.values.len() / place.node.kind.matrices(), place.node.kind.matrices());
+            let by = if place.variant > 0.0 { size } else { size * (heads - 1) };
+            w.values.rotate_left(by);
+            true
+        })],
+        cause: "each head's values are spelt out with the matrix of the head {} places on",
+        remedy: "attn_v_b has a matrix for each head, in their order",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "latent-rotated-key-missing",
+        entry: "44",
+        edits: &[Edit::Output(|out, _, place| {
+            let key =
+                matches!(place.node.kind, Kind::Rope { .. }) && place.name() == "Kcur" && turning(place).is_some();
+            if key {
+                out.data.fill(0.0);
+            }
+            key
+        })],
+        cause: "scores are of the latent vectors alone: the rotated key takes no part in them",
+        remedy: "add the product of the rotated parts of query and key to each score",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
 ];

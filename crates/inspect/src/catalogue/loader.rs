@@ -1,12 +1,14 @@
 //! Faults of files and loaders: layout, sizes, offsets, names (section A1 of the catalogue).
 
+use std::rc::Rc;
+
 use candor::gguf::Format;
 
 use super::{
     ROW, any, fused, is_embedding, is_layer_matrix, is_matrix, is_square, raw, reshape, scale_fields, weight_of_layer,
 };
 use crate::fault::{Edit, Fault, Fit, Steps};
-use crate::{Kind, replay::Matrix, replay::Place};
+use crate::{Kind, Node, NodeId, Value, replay::Matrix, replay::Place};
 
 /// Zeroes everything from an element on.
 fn cut(w: &mut Matrix, elements: usize) -> bool {
@@ -143,6 +145,58 @@ fn from_groups(counts: [usize; 3], part: usize, head: usize) -> usize {
 fn in_order(digits: usize, counts: [usize; 3], part: usize, head: usize) -> usize {
     let order = [digits / 100, digits / 10 % 10, digits % 10].map(|digit| digit.clamp(1, 3) - 1);
     order.iter().take_while(|&&before| before != part).map(|&before| counts[before]).sum::<usize>() + head
+}
+
+/// Queries, keys and values as a fused product has them, with its bias, where the operation reads one of them: which of its
+/// inputs that is, and which part.
+fn products(place: &Place<'_>) -> Option<(usize, usize, [NodeId; 3])> {
+    let nodes = &place.graph.nodes;
+    let bias = |node: &Node| matches!(&node.kind, Kind::Bias(bias) if bias.name.contains("attn_qkv"));
+    if bias(place.node) {
+        return None;
+    }
+    let fused = |id: &NodeId| {
+        let node = &nodes[*id];
+        let product = matches!(&node.kind, Kind::MatMul(weight) if weight.name.contains("attn_qkv"));
+        node.key.layer == place.layer() && (product || bias(node))
+    };
+    let read = place.node.inputs.iter().position(&fused)?;
+    let named = |name: &str| {
+        let is = |id: &NodeId| nodes[*id].key.name.split('.').next() == Some(name);
+        (0..place.id).rev().find(|id| is(id) && fused(id))
+    };
+    let all = [named(QKV[0])?, named(QKV[1])?, named(QKV[2])?];
+    Some((read, all.iter().position(|&id| id == place.node.inputs[read])?, all))
+}
+
+/// Lets an operation that reads queries, keys or values of a fused product read all three, for [`recut`].
+fn read_all(inputs: &mut Vec<NodeId>, place: &Place<'_>) -> bool {
+    let Some((.., all)) = products(place) else { return false };
+    inputs.extend(all);
+    true
+}
+
+/// Takes other heads of a fused product for one of q, k, v, where the product itself is right: those at `at(part, head)`.
+fn recut(inputs: &mut Vec<Rc<Value>>, place: &Place<'_>, at: impl Fn([usize; 3], usize, usize) -> usize) -> bool {
+    let Some((read, part, _)) = products(place).filter(|_| inputs.len() > 3) else { return false };
+    let all = inputs.split_off(inputs.len() - 3);
+    let heads = place.graph.config.heads;
+    let (counts, dim) = ([heads.heads, heads.kv_heads, heads.kv_heads], heads.key_dim);
+    if all.iter().zip(counts).any(|(value, count)| value.width != count * dim) {
+        return false;
+    }
+    let mut out = (*all[part]).clone();
+    let width = out.width;
+    for (t, row) in out.data.chunks_exact_mut(width).enumerate() {
+        let whole: Vec<f32> = all.iter().flat_map(|value| value.row(t)).copied().collect();
+        for (head, to) in row.chunks_exact_mut(dim).enumerate() {
+            let from = at(counts, part, head) * dim;
+            to.copy_from_slice(&whole[from..from + dim]);
+        }
+    }
+    let changed = out.data != all[part].data;
+    inputs[read] = Rc::new(out);
+    changed
 }
 
 /// Whether queries, keys and values are made by one product.
@@ -476,6 +530,30 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Weight(|w, place| resplit(w, place, by_group))],
         cause: "the fused QKV matrix [Q|K|V] is split as if it were interleaved by head group",
         remedy: "check how the checkpoint lays out its fused matrix: one after the other, or per group",
+        source: "lablup/mlxcel#928, vllm-project/vllm#53114",
+        ..ROW
+    },
+    Fault {
+        name: "fused-product-in-another-order",
+        entry: "15",
+        variants: &[132.0, 213.0, 231.0, 312.0, 321.0],
+        edits: &[
+            Edit::Wiring(read_all),
+            Edit::Inputs(|inputs, place| {
+                recut(inputs, place, |counts, part, head| in_order(place.variant as usize, counts, part, head))
+            }),
+        ],
+        cause: "the fused product is right; queries (1), keys (2) and values (3) are cut from it in the order {}",
+        remedy: "a fused product of a GGUF file has queries first, then keys, then values",
+        source: "lablup/mlxcel#928",
+        ..ROW
+    },
+    Fault {
+        name: "fused-product-split-by-group",
+        entry: "15",
+        edits: &[Edit::Wiring(read_all), Edit::Inputs(|inputs, place| recut(inputs, place, by_group))],
+        cause: "the fused product is right, and is split as if queries, keys and values of each head group lay side by side",
+        remedy: "a fused product of a GGUF file has all queries first, then all keys, then all values",
         source: "lablup/mlxcel#928, vllm-project/vllm#53114",
         ..ROW
     },

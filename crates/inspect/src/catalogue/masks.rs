@@ -105,6 +105,18 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "attention-soft-cap-not-multiplied",
+        entry: "56",
+        edits: &[Edit::SoftMax(|plan, _| {
+            plan.squash = |score, cap| (score / cap).tanh();
+            plan.cap.is_some_and(|cap| cap != 1.0)
+        })],
+        cause: "scores are capped as tanh(score / cap), and not multiplied with the cap again",
+        remedy: "cap * tanh(score / cap) (attn_logit_softcapping)",
+        source: "ml-explore/mlx-examples#857",
+        ..ROW
+    },
+    Fault {
         name: "attention-sinks-missing",
         entry: "58",
         edits: &[Edit::SoftMax(|plan, _| plan.sinks.take().is_some())],

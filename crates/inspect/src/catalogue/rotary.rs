@@ -7,7 +7,7 @@ use candor::ops::{Mask, Pairing, Rope};
 
 use super::{FACTORS, ROW, UP_TO_TOKENS, any, tensor};
 use crate::fault::{Edit, Fault, Fit, Harm, Steps};
-use crate::replay::{Place, Turn};
+use crate::replay::{Matrix, Place, Turn};
 use crate::{Kind, Value};
 
 fn rope<'a>(place: &'a Place<'_>) -> Option<&'a Rope> {
@@ -90,6 +90,15 @@ fn is_linear(place: &Place<'_>) -> bool {
     let factor = place.graph.rotary.factor;
     let first = rope(place).and_then(|rope| rope.frequencies.first());
     factor != 1.0 && first.is_some_and(|first| (first * factor - 1.0).abs() < 1e-6)
+}
+
+/// The bias of what the operation rotates.
+fn rotated_bias(place: &Place<'_>) -> Option<Vec<f32>> {
+    rope(place)?;
+    match &place.graph.nodes[*place.node.inputs.first()?].kind {
+        Kind::Bias(bias) => Some(Matrix::decode(bias).values),
+        _ => None,
+    }
 }
 
 /// A number rounded to half precision.
@@ -323,7 +332,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "rope-base",
         entry: "35",
         variants: &[1e4, 2.5e4, 1e5, 5e5, 1e6, 1e3, 8e6],
-        fit: Some(Fit { range: (50.0, 1e9), steps: Steps::Factors, numbers: bases }),
+        fit: Some(Fit { range: (50.0, 1e13), steps: Steps::Factors, numbers: bases }),
         edits: &[Edit::Rope(|turn, place| {
             let base = base(place);
             if (base - place.variant).abs() < 1e-4 * base {
@@ -625,6 +634,57 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "YaRN's ramp begins and ends at whole pairs, although the file says that it is not rounded",
         remedy: "where rope.scaling.yarn_truncate is false (gpt-oss), the ramp's ends are not rounded",
         source: "vllm-project/vllm#27722, apache/tvm#18576",
+        ..ROW
+    },
+    Fault {
+        name: "rope-yarn-ramp-inverted",
+        entry: "39",
+        edits: &[Edit::Rope(|turn, place| {
+            let (base, factor) = (place.graph.rotary.base, place.graph.rotary.factor);
+            let old: Vec<f64> = turn.pairs.iter().map(|pair| pair.2).collect();
+            // The share that was slowed is kept, and what was kept is slowed.
+            is_yarn(place) && frequencies(turn, |pair, dims| plain(base)(pair, dims) * (1.0 + 1.0 / factor) - old[pair])
+        })],
+        cause: "YaRN's ramp is upside down: pairs that turn often are divided by the factor, and slow ones kept",
+        remedy: "the ramp is 0 for pairs that turn often within the original context, which are kept as they are",
+        source: "Peng et al. 2023, section 3.2",
+        ..ROW
+    },
+    Fault {
+        name: "rope-factors-multiplied",
+        entry: "38",
+        edits: &[Edit::Rope(|turn, place| {
+            let (old, plain) = (turn.pairs.iter().map(|pair| pair.2).collect::<Vec<f64>>(), plain(base(place)));
+            let factors = turn.head_dim > 0 && !is_yarn(place) && !is_linear(place);
+            factors && frequencies(turn, |pair, dims| plain(pair, dims).powi(2) / old[pair])
+        })],
+        cause: "frequencies are multiplied with the factors that they are to be divided by (rope_freqs, LongRoPE)",
+        remedy: "divide each pair's frequency by its factor",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "rope-before-bias",
+        entry: "34",
+        edits: &[
+            Edit::Inputs(|inputs, place| {
+                let Some(bias) = rotated_bias(place) else { return false };
+                let mut plain = (*inputs[0]).clone();
+                let width = plain.width;
+                plain.data.chunks_exact_mut(width).for_each(|row| row.iter_mut().zip(&bias).for_each(|(x, b)| *x -= b));
+                inputs[0] = std::rc::Rc::new(plain);
+                true
+            }),
+            Edit::Output(|out, _, place| {
+                let Some(bias) = rotated_bias(place) else { return false };
+                let width = out.width;
+                out.data.chunks_exact_mut(width).for_each(|row| row.iter_mut().zip(&bias).for_each(|(x, b)| *x += b));
+                true
+            }),
+        ],
+        cause: "queries and keys are rotated first, and their biases added then",
+        remedy: "add the biases of Q and K before RoPE",
+        source: "a fault of wirings in general",
         ..ROW
     },
     Fault {

@@ -272,6 +272,8 @@ pub enum Axis {
     Keys,
     /// Queries, for each position.
     Queries,
+    /// Heads, for each query and position.
+    Heads,
 }
 
 /// When the mask acts.
@@ -357,41 +359,51 @@ impl SoftMax {
         let (tokens, heads) = (scores.rows, self.heads.heads);
         let keys = scores.width / heads;
         let at = |t: usize, h: usize, p: usize| (t * heads + h) * keys + p;
-        let (lines, along) = match self.axis {
-            Axis::Keys => (tokens, keys),
-            Axis::Queries => (keys, tokens),
+        // Lines of what is normalised together, of each head or, where heads are, of each token.
+        let (outer, lines, along) = match self.axis {
+            Axis::Keys => (heads, tokens, keys),
+            Axis::Queries => (heads, keys, tokens),
+            Axis::Heads => (tokens, keys, heads),
         };
         let mut out = Value::zeros(tokens, scores.width);
-        for h in 0..heads {
-            let score = |t: usize, p: usize| {
-                let seen = (self.visible)(t, p);
-                if !seen && (self.masking == Masking::Before || !(self.stored)(t, p)) {
-                    return f64::NEG_INFINITY;
-                }
-                let raw = f64::from(scores.data[at(t, h, p)]);
-                let capped = |score: f64| self.cap.map_or(score, |cap| (self.squash)(score, cap));
-                let score = if self.cap_first { capped(raw) * self.scale } else { capped(raw * self.scale) };
-                match self.masking {
-                    Masking::Weak(less) if !seen => score + (self.bias)(h, t, p) - less,
-                    Masking::BeforeCap if !seen => self.cap.map_or(f64::NEG_INFINITY, |cap| -cap),
-                    _ => score + (self.bias)(h, t, p),
-                }
-            };
+        let score = |h: usize, t: usize, p: usize| {
+            let seen = (self.visible)(t, p);
+            if !seen && (self.masking == Masking::Before || !(self.stored)(t, p)) {
+                return f64::NEG_INFINITY;
+            }
+            let raw = f64::from(scores.data[at(t, h, p)]);
+            let capped = |score: f64| self.cap.map_or(score, |cap| (self.squash)(score, cap));
+            let score = if self.cap_first { capped(raw) * self.scale } else { capped(raw * self.scale) };
+            match self.masking {
+                Masking::Weak(less) if !seen => score + (self.bias)(h, t, p) - less,
+                Masking::BeforeCap if !seen => self.cap.map_or(f64::NEG_INFINITY, |cap| -cap),
+                _ => score + (self.bias)(h, t, p),
+            }
+        };
+        for first in 0..outer {
             for line in 0..lines {
                 let place = |i: usize| match self.axis {
-                    Axis::Keys => (line, i),
-                    Axis::Queries => (i, line),
+                    Axis::Keys => (first, line, i),
+                    Axis::Queries => (first, i, line),
+                    Axis::Heads => (i, first, line),
                 };
                 let empty = if self.axis == Axis::Keys { (self.empty)(line) } else { 0 };
-                let line: Vec<f64> = (0..along).map(|i| score(place(i).0, place(i).1)).collect();
+                let sinks = self.sinks.as_ref().filter(|_| self.axis != Axis::Heads);
+                let line: Vec<f64> = (0..along)
+                    .map(|i| {
+                        let (h, t, p) = place(i);
+                        score(h, t, p)
+                    })
+                    .collect();
                 let max = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let exps: Vec<f64> =
                     line.iter().map(|&s| if s == f64::NEG_INFINITY { 0.0 } else { (self.exp)(s, max) }).collect();
-                let sink = self.sinks.as_ref().map_or(0.0, |sinks| (sinks[h] - max).exp());
+                let sink = sinks.map_or(0.0, |sinks| (sinks[first] - max).exp());
                 let sum: f64 = exps.iter().sum::<f64>() + sink + empty as f64 * (self.exp)(0.0, max);
                 for (i, exp) in exps.into_iter().enumerate() {
-                    let (t, p) = place(i);
-                    let seen = self.masking != Masking::After || (self.visible)(t, p);
+                    let (h, t, p) = place(i);
+                    // Heads of what nobody sees are not summed at all.
+                    let seen = (self.masking != Masking::After && self.axis != Axis::Heads) || (self.visible)(t, p);
                     // A line that sees nothing divides zero by zero in every engine that does not guard it.
                     out.data[at(t, h, p)] = if seen { (exp / sum) as f32 } else { 0.0 };
                 }
