@@ -233,9 +233,8 @@ impl<'a> Replay<'a> {
             |&id: &NodeId| (self.stage.graph.width(id, self.stage.tokens), self.stage.graph.nodes[id].per_token);
         let (new, old) = (inputs.iter().map(shape), node.inputs.iter().map(shape));
         match node.kind {
-            Kind::Recur(_) | Kind::Copy { .. } | Kind::DotGroups | Kind::MulGroups | Kind::Stacked { .. } => {
-                new.eq(old)
-            }
+            Kind::Copy { .. } => new.take(node.inputs.len()).eq(old),
+            Kind::Recur(_) | Kind::DotGroups | Kind::MulGroups | Kind::Stacked { .. } => new.eq(old),
             _ => new.take(1).eq(old.take(1)),
         }
     }

@@ -163,7 +163,7 @@ fn products(place: &Place<'_>) -> Option<(usize, usize, [NodeId; 3])> {
     let read = place.node.inputs.iter().position(&fused)?;
     let named = |name: &str| {
         let is = |id: &NodeId| nodes[*id].key.name.split('.').next() == Some(name);
-        (0..place.id).rev().find(|id| is(id) && fused(id))
+        (0..nodes.len()).rfind(|id| is(id) && fused(id))
     };
     let all = [named(QKV[0])?, named(QKV[1])?, named(QKV[2])?];
     Some((read, all.iter().position(|&id| id == place.node.inputs[read])?, all))
