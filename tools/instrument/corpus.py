@@ -110,13 +110,16 @@ class Bench:
             self.counts["healthy"] += 1
             return {"id": f"{MAKER}/{wiring}/healthy/{name}", "faults": [], "says": says, "first": None,
                     "holdout": False}
+        plain = self.run(wiring)
+        # What half precision cannot hold is not healthy there.
+        narrow = all(np.abs(x).max() < np.finfo(np.float16).max for x in plain[1].values())
         for kind, storage in COMPUTED.items():
+            if kind == "f16" and not narrow:
+                continue
             tokens, values = self.run(wiring, kind)
             self.write(self.out, case(f"computed-{kind}", f"nothing is wrong; computed in {kind}"),
                        wiring, tokens, values, storage)
-            if kind == "f32":
-                plain = tokens, values
-        for storage in ("f16", "bf16"):
+        for storage in ("f16", "bf16") if narrow else ("bf16",):
             self.write(self.out, case(f"stored-{storage}", f"nothing is wrong; computed in f32, stored in {storage}"),
                        wiring, *plain, storage)
         if wiring in SHIFTED:

@@ -117,7 +117,8 @@ def main():
     args = parser.parse_args()
     accepted = {}
     for path in args.names:
-        accepted.update(tomllib.loads(path.read_text()))
+        for fault, names in tomllib.loads(path.read_text()).items():
+            accepted.setdefault(fault, set()).update(names)
     cases = []
     for root in args.corpus:
         for path in sorted(root.rglob("case.json")):

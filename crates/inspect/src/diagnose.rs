@@ -9,6 +9,7 @@ pub(crate) mod experts;
 mod explain;
 mod fit;
 mod gate;
+mod near;
 mod precision;
 mod report;
 mod rounding;

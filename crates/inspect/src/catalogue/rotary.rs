@@ -392,6 +392,15 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "rope-linear-ignored",
+        entry: "37",
+        edits: &[Edit::Rope(|turn, place| is_linear(place) && frequencies(turn, plain(base(place))))],
+        cause: "positions are not divided by the file's factor, in the layers where they are to be",
+        remedy: "divide by rope.scaling.factor where rope.scaling.type is linear; local layers of Gemma 3 are not scaled",
+        source: "ggml-org/llama.cpp#2402",
+        ..ROW
+    },
+    Fault {
         name: "rope-factors-ignored",
         entry: "38",
         edits: &[Edit::Rope(|turn, place| {
@@ -400,6 +409,20 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "rope_freqs.weight (Llama 3's scaling) is ignored",
         remedy: "divide the frequency of pair i by rope_freqs.weight[i]",
         source: "ggml-org/llama.cpp#8650, jmaczan/tiny-vllm#1",
+        ..ROW
+    },
+    Fault {
+        name: "rope-factors-as-one",
+        entry: "38",
+        edits: &[Edit::Rope(|turn, place| {
+            let Some(factors) = tensor(place, "rope_freqs.weight") else { return false };
+            let most = factors.values.iter().copied().fold(1.0, f32::max);
+            let plain = plain(place.graph.rotary.base);
+            frequencies(turn, |pair, dims| plain(pair, dims) / f64::from(most))
+        })],
+        cause: "all frequencies are divided by Llama 3's factor, as in linear scaling",
+        remedy: "divide the frequency of pair i by rope_freqs.weight[i]",
+        source: "ggml-org/llama.cpp#8650",
         ..ROW
     },
     Fault {
@@ -457,7 +480,9 @@ pub(super) const FAULTS: &[Fault] = &[
         }),
         edits: &[Edit::Rope(|turn, place| {
             let base = base(place);
-            frequencies(turn, |pair, dims| base.powf(-2.0 * pair as f64 / (place.variant * dims as f64)))
+            // Over as many elements as turn is right.
+            place.variant > 1.0
+                && frequencies(turn, |pair, dims| base.powf(-2.0 * pair as f64 / (place.variant * dims as f64)))
         })],
         cause: "RoPE's frequencies are spread over {} times as many elements as turn",
         remedy: "the exponent is 2i over rope.dimension_count",

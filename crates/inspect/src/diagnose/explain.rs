@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use candor::ops::CHOSEN;
 
-use super::{Check, Confidence, Court, Failure, Finding, Gate, Match, Rival, Status};
+use super::{Check, Confidence, Court, Failure, Finding, Gate, Match, Rival, Status, near};
 use crate::{
     Key, NodeId,
     fault::{Active, Harm},
@@ -153,7 +153,7 @@ impl Court<'_> {
         let single = |active: &Active| Finding {
             fault: active.fault.name.to_owned(),
             entry: active.fault.entry.to_owned(),
-            cause: active.cause(),
+            cause: self.cause(active),
             remedy: active.fault.remedy.to_owned(),
             source: active.fault.source.to_owned(),
             harm: active.fault.harm,
@@ -165,6 +165,15 @@ impl Court<'_> {
             rival: rival.map(|rival| Rival { name: rival.name(), residual: rival.residual.relative }),
         };
         theory.faults.iter().map(single).collect()
+    }
+
+    /// What the engine did, and where its number was searched for, which number of the file that is.
+    fn cause(&self, active: &Active) -> String {
+        let Some(_) = active.fault.fit else { return active.cause() };
+        match near::formula(self.stage.gguf.metadata(), &self.stage.graph.arch, active.variant) {
+            Some(formula) => format!("{} ({} = {formula} of the file)", active.cause(), active.variant),
+            None => active.cause(),
+        }
     }
 
     /// Whether differences cancel is seen only from all findings together.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use candor::gguf::Format;
 
 use crate::{
-    Kind, NodeId, Trace, compare,
+    Kind, Known, NodeId, Trace, compare,
     replay::{Arithmetic, Replay, Rounding, Stage, TOGETHER},
 };
 
@@ -79,7 +79,14 @@ pub(super) fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Ro
     if floats && near <= 2e-5 {
         return Rounded { rule: Rounding::Exact, slack: 0.0 };
     }
-    let scored = rules(stage, floats).into_iter().map(|rounding| (residuals(rounding), rounding));
+    // Half precision cannot hold what TF32 can, and rounds the rest as it does.
+    let large = |&x: &f32| x.is_finite() && x.abs() > HALF_MAX;
+    let beyond = trace.values.values().any(|evidence| match &evidence.known {
+        Known::All(values) => values.iter().any(large),
+        Known::Some(_) => false,
+    });
+    let possible = rules(stage, floats).into_iter().filter(|&rule| !(beyond && rule == Rounding::Half));
+    let scored = possible.map(|rounding| (residuals(rounding), rounding));
     let found: Vec<_> = scored.filter(|(all, _)| best(all) < 0.5 * near && best(all) < LIMIT).collect();
     let closest = found.iter().map(|(all, _)| best(all)).fold(f64::INFINITY, f64::min);
     // Where the best product goes with several rules, the others decide.
@@ -102,6 +109,9 @@ fn alike(residuals: &[f64]) -> Option<f64> {
     let rounding = sorted.len() >= LEAST && *middle <= 3.0 * first && (1e-5..LIMIT).contains(middle);
     rounding.then_some(3.0 * middle)
 }
+
+/// The largest number of half precision.
+const HALF_MAX: f32 = 65_504.0;
 
 /// Residual from which on a rule does not explain a product.
 const LIMIT: f64 = 2e-2;

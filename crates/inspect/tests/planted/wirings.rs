@@ -16,6 +16,7 @@ pub fn beds() -> Vec<Bed> {
         llama().with("llama with routers", routed),
         llama().with("llama with scales and a shared expert", scaled),
         llama().with("llama with rotations of other kinds", turned),
+        llama().with("llama that cuts values off", clipped),
         llama()
             .with("llama with a scale of its own", |nodes| attend(nodes, |_, attending| attending.heads.scale = 0.2)),
         Bed::new(&Shape { rope: Rope::Yarn, ..model::llama() }).with("llama with YaRN between pairs", unrounded),
@@ -95,6 +96,13 @@ fn routed(nodes: &mut Vec<Node>) {
         let name = format!("ffn_moe_topk{}", index / 3);
         add(nodes, (&name, Some(index % 3)), Kind::Route { router, bias, part: Chosen::Both }, vec![logits], 8);
     }
+}
+
+fn clipped(nodes: &mut Vec<Node>) {
+    let values = find(nodes, "Vcur", Some(0));
+    let width = nodes[values].width;
+    let clamp = Kind::Unary(Unary::Clamp { low: -0.05, high: 0.05 });
+    add(nodes, ("Vcur.clamped", Some(0)), clamp, vec![values], width);
 }
 
 fn scaled(nodes: &mut Vec<Node>) {
