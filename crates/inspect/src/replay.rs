@@ -279,7 +279,10 @@ impl<'a> Replay<'a> {
         let mut inputs = node.inputs.clone();
         for (index, fault) in faults() {
             for change in fault.fault.edits {
-                if let Edit::Wiring(edit) = change {
+                // Edits look for inputs where the model has them: one that another fault took away is not there any more.
+                if let Edit::Wiring(edit) = change
+                    && inputs.len() >= node.inputs.len()
+                {
                     let mut other = inputs.clone();
                     if edit(&mut other, &place(fault)) && self.fits(node, &other) {
                         self.mark(index, true);

@@ -532,6 +532,26 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "attention-gate-other",
+        entry: "63",
+        variants: &[0.0, 1.0],
+        edits: &[Edit::Unary(|f, place| {
+            let of_heads = |node: &crate::Node| {
+                let mixes = |&id: &crate::NodeId| matches!(place.graph.nodes[id].kind, Kind::Mix(_));
+                matches!(node.kind, Kind::Mul | Kind::MulGroups) && node.inputs.iter().any(mixes)
+            };
+            if *f != Unary::Sigmoid || !place.readers().any(|(_, node)| of_heads(node)) {
+                return false;
+            }
+            *f = if place.variant == 0.0 { Unary::Affine { scale: 0.0, offset: 1.0 } } else { Unary::Silu };
+            true
+        })],
+        cause: "attention's output is not gated (0), or gated by SiLU (1) in place of the sigmoid",
+        remedy: "multiply what attention gives with sigmoid(gate), before attn_output",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
         name: "head-merge-order",
         entry: "63",
         edits: &[Edit::Output(|out, _, place| match place.node.kind {

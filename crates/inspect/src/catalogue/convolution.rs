@@ -199,6 +199,36 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "convolution-one-early",
+        entry: "94",
+        edits: &[Edit::Conv(|plan, place| {
+            let prompt = place.tokens.prompt;
+            // The last token of a call has none after it.
+            let shift = move |t: usize| usize::from(t + 1 < prompt);
+            read(plan, move |right, t, back| right(t + shift(t), back));
+            is_convolution(place) && prompt > 1
+        })],
+        cause: "the convolution sees the next token: its window lies one token late",
+        remedy: "pad taps - 1 rows before the first token, and none behind the last",
+        source: "a fault of convolutions in general",
+        ..ROW
+    },
+    Fault {
+        name: "convolution-state-one-short",
+        entry: "94",
+        edits: &[Edit::Conv(|plan, place| {
+            let Some(first) = decoding(place) else { return false };
+            let kept = plan.weight.cols.saturating_sub(1);
+            let call = move |t: usize| if t < first { 0 } else { t };
+            read(plan, move |right, t, back| right(t, back).filter(|&row| t < first || row + kept != call(t)));
+            is_convolution(place) && kept > 0
+        })],
+        cause: "one row too few is kept for the convolution of the next call: the oldest is zero",
+        remedy: "keep as many rows as there are taps, less one",
+        source: "a fault of convolutions in general",
+        ..ROW
+    },
+    Fault {
         name: "states-lost-between-calls",
         entry: "95",
         edits: &[Edit::Conv(forget), Edit::Recur(lost)],

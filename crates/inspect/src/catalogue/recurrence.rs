@@ -155,6 +155,19 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "state-updated-twice",
+        entry: "80",
+        edits: &[Edit::Recur(|plan, place| {
+            let Some(first) = decoding(place) else { return false };
+            plan.twice = Box::new(move |t| t >= first);
+            true
+        })],
+        cause: "each decoded token goes through the state twice",
+        remedy: "write the state back once for each token: a run for warming up, or for checking, must not keep it",
+        source: "a fault of recurrences in general",
+        ..ROW
+    },
+    Fault {
         name: "state-in-half-precision",
         entry: "81",
         variants: &[11.0, 8.0],
@@ -550,6 +563,22 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "a delta rule's beta does not go through the sigmoid",
         remedy: "beta = sigmoid(b)",
         source: "sgl-project/sglang#38975",
+        ..ROW
+    },
+    Fault {
+        name: "beta-scaled",
+        entry: "88",
+        variants: &[2.0, 0.5],
+        edits: &[Edit::Output(|out, _, place| {
+            if !matches!(&place.node.kind, Kind::Unary(f) if is_beta(f, place)) {
+                return false;
+            }
+            out.data.iter_mut().for_each(|x| *x *= place.variant as f32);
+            true
+        })],
+        cause: "a delta rule's beta is {} times what it is",
+        remedy: "beta = sigmoid(b); twice that is for models that allow negative eigenvalues",
+        source: "Grazzi et al. 2024 (negative eigenvalues)",
         ..ROW
     },
     Fault {

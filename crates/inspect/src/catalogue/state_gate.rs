@@ -82,6 +82,22 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "d-without-input",
+        entry: "91",
+        edits: &[Edit::Output(|out, inputs, place| {
+            if !is_scaled_with(place, "ssm_d") {
+                return false;
+            }
+            // D is all that is left where the input is one.
+            out.data.iter_mut().zip(&inputs[0].data).for_each(|(y, x)| *y /= x);
+            out.data.iter().all(|x| x.is_finite())
+        })],
+        cause: "D itself is added in place of D times the scan's input",
+        remedy: "y + D * x, with x from behind the convolution",
+        source: "a fault of state spaces in general",
+        ..ROW
+    },
+    Fault {
         name: "state-gate-missing",
         entry: "92",
         edits: &[Edit::Wiring(|inputs, place| match gated(place) {

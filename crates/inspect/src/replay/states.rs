@@ -111,6 +111,8 @@ pub struct Recur {
     pub erasing: f64,
     /// Which head of queries and keys a head has.
     pub group: fn(usize, &Recurring) -> usize,
+    /// Whether token `t` goes through the state twice.
+    pub twice: Box<dyn Fn(usize) -> bool>,
     /// What becomes of a head's state before token `t`: its elements, and how many values a row has.
     pub kept: Box<Kept>,
     /// On what enters the state, by the factor that the state fades by.
@@ -137,6 +139,7 @@ impl Recur {
             late: false,
             erasing: 1.0,
             group: |h, shape| h / (shape.heads / shape.key_heads.max(1)).max(1),
+            twice: Box::new(|_| false),
             kept: Box::new(|_, _, _| {}),
             held: |_| 1.0,
             newest_fades: false,
@@ -150,7 +153,8 @@ impl Recur {
         let [q, k, v, decay] = [inputs[0], inputs[1], inputs[2], inputs[3]];
         let mut out = Value::zeros(v.rows, heads * value_dim);
         let mut states = vec![0.0f32; heads * dim * value_dim];
-        for t in 0..v.rows {
+        let times = |t: usize| std::iter::repeat_n(t, 1 + usize::from((self.twice)(t)));
+        for t in (0..v.rows).flat_map(times) {
             if (self.begins)(t) {
                 states.fill(0.0);
             }
