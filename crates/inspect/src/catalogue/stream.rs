@@ -123,7 +123,7 @@ fn at_layer<'a>(place: &Place<'a>, layer: usize) -> Option<Place<'a>> {
 }
 
 /// Lets layers, and what comes behind the last one, read the stream as if they were run from the last to the first.
-fn reversed(inputs: &mut Vec<NodeId>, place: &Place<'_>) -> bool {
+fn reversed(inputs: &mut [NodeId], place: &Place<'_>) -> bool {
     let layers = place.graph.config.layers;
     let Some(last) = layers.checked_sub(1).filter(|&last| last > 0) else { return false };
     let (now, new) = match place.layer() {
@@ -422,7 +422,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "layers-in-reverse",
         entry: "73",
-        edits: &[Edit::Wiring(reversed)],
+        edits: &[Edit::Wiring(|inputs, place| reversed(inputs, place))],
         cause: "the layers are run from the last to the first",
         remedy: "begin with layer 0, and hand its output to layer 1",
         source: "a fault of loops in general",
