@@ -107,8 +107,14 @@ fn is_square(place: &Place<'_>) -> bool {
     place.node.kind.weight().is_some_and(|w| w.rows == w.cols * place.node.kind.matrices())
 }
 
-/// Reads memory `[out][in]` as if it were `[in][out]`, each matrix of a stack.
+/// Reads memory `[out][in]` as if it were `[in][out]`, each matrix of a stack, and what several products share as a whole.
 fn reshape(w: &mut Matrix, place: &Place<'_>) -> bool {
+    if let Some((whole, part)) = fused(place).filter(|(whole, _)| whole.cols == w.cols && whole.rows > 1) {
+        let (rows, first) = (whole.rows, part.start * w.cols);
+        let other = |at: usize| whole.values[at % w.cols * rows + at / w.cols];
+        w.values.iter_mut().enumerate().for_each(|(at, x)| *x = other(first + at));
+        return true;
+    }
     let (rows, cols) = (w.rows / place.node.kind.matrices(), w.cols);
     for matrix in w.values.chunks_exact_mut(rows * cols) {
         let old = matrix.to_vec();

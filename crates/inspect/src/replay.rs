@@ -143,6 +143,8 @@ pub struct Replay<'a> {
     except: Option<NodeId>,
     values: RefCell<Vec<Option<Rc<Value>>>>,
     computed: RefCell<BTreeSet<NodeId>>,
+    /// Nodes that are being computed.
+    open: RefCell<BTreeSet<NodeId>>,
     applied: Cell<u64>,
 }
 
@@ -150,8 +152,8 @@ impl<'a> Replay<'a> {
     /// A replay that takes nothing from a trace: a run of the whole model.
     pub fn whole(stage: &'a Stage<'a>, arithmetic: Arithmetic, faults: &'a [Active]) -> Replay<'a> {
         let values = RefCell::new(vec![None; stage.graph.nodes.len()]);
-        let (computed, applied) = (RefCell::new(BTreeSet::new()), Cell::new(0));
-        Replay { stage, arithmetic, faults, trace: None, except: None, values, computed, applied }
+        let (computed, open, applied) = (RefCell::default(), RefCell::default(), Cell::new(0));
+        Replay { stage, arithmetic, faults, trace: None, except: None, values, computed, open, applied }
     }
 
     /// A replay of the node `except` from the values of a trace.
@@ -192,12 +194,24 @@ impl<'a> Replay<'a> {
             return value.clone();
         }
         let value = Rc::new(self.taken(id).unwrap_or_else(|| {
+            if !self.open.borrow_mut().insert(id) {
+                // Faults of wirings may let values read each other: nothing can be computed so.
+                return self.nothing(id);
+            }
             let value = self.compute(id);
+            self.open.borrow_mut().remove(&id);
             self.computed.borrow_mut().insert(id);
             value
         }));
         self.values.borrow_mut()[id] = Some(value.clone());
         value
+    }
+
+    /// A value of as many zeros.
+    fn nothing(&self, id: NodeId) -> Value {
+        let Stage { graph, tokens, .. } = *self.stage;
+        let each = graph.nodes[id].per_token;
+        Value::zeros(tokens.rows(graph.nodes[id].side) * each, graph.width(id, tokens) / each)
     }
 
     fn taken(&self, id: NodeId) -> Option<Value> {

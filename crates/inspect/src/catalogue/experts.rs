@@ -1,6 +1,8 @@
 //! Faults of a mixture's experts: their matrices, what they read, how their results are weighed and added, and the expert
 //! that all tokens share (section A6 of the catalogue, entry 69).
 
+use std::rc::Rc;
+
 use candor::ops::Unary;
 
 use super::{ROW, reshape, tensor};
@@ -106,6 +108,22 @@ fn factor(place: &Place<'_>) -> f64 {
 fn unnormed(place: &Place<'_>) -> Option<NodeId> {
     let input = &place.graph.nodes[*place.node.inputs.first()?];
     matches!(input.kind, Kind::Norm { .. }).then(|| input.inputs[0])
+}
+
+/// Keeps one of a token's experts, where they are added up: `better` says of two choices, an expert and its weight, whether
+/// the first is kept.
+fn keep_one(out: &mut Value, inputs: &[Rc<Value>], place: &Place<'_>, better: fn([f32; 2], [f32; 2]) -> bool) -> bool {
+    let (Kind::Weighted(Weighted::Sum(_)), [x, choice]) = (&place.node.kind, inputs) else { return false };
+    let used = choice.width / 2;
+    if used < 2 || x.rows != out.rows * used {
+        return false;
+    }
+    for t in 0..out.rows {
+        let pairs = choice.data[t * choice.width..][..choice.width].as_chunks::<2>().0;
+        let kept = (1..used).fold(0, |kept, at| if better(pairs[at], pairs[kept]) { at } else { kept });
+        out.row_mut(t).copy_from_slice(x.row(t * used + kept));
+    }
+    true
 }
 
 /// Multiplies what comes out.
@@ -369,6 +387,29 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "what experts give is multiplied with their weights, instead of what they read",
         remedy: "Llama 4 multiplies the experts' input: silu is not linear",
         source: "sgl-project/sglang#7889, vllm-project/llm-compressor#1907",
+        ..ROW
+    },
+    Fault {
+        name: "best-expert-alone-added",
+        entry: "69",
+        edits: &[Edit::Output(|out, inputs, place| keep_one(out, inputs, place, |a, b| a[1] > b[1]))],
+        cause: "the best of a token's experts alone adds its result, with its weight; the others are dropped",
+        remedy: "add up the results of all chosen experts",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "last-expert-alone-added",
+        entry: "69",
+        variants: &[0.0, 1.0],
+        edits: &[Edit::Output(|out, inputs, place| match place.variant {
+            // By its place in the file, or as the least of the chosen.
+            0.0 => keep_one(out, inputs, place, |a, b| a[0] > b[0]),
+            _ => keep_one(out, inputs, place, |a, b| a[1] < b[1]),
+        })],
+        cause: "the results of a token's experts replace each other: the last one alone is left",
+        remedy: "add each expert's result to the sum (+=) instead of storing it (=)",
+        source: "a fault of wirings in general",
         ..ROW
     },
     Fault {

@@ -251,6 +251,21 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "xielu-without-beta-in-slope",
+        entry: "65",
+        edits: &[Edit::Unary(|f, _| match f {
+            Unary::Xielu { negative, beta, .. } if *beta != 0.0 => {
+                *negative -= *beta;
+                true
+            }
+            _ => false,
+        })],
+        cause: "beta is not added to xIELU's coefficient for numbers below zero",
+        remedy: "below zero the coefficient is beta + softplus(alpha_n), above softplus(alpha_p)",
+        source: "Huang and Schlag 2024, arXiv:2411.13010, section 3",
+        ..ROW
+    },
+    Fault {
         name: "activation-factor",
         entry: "65",
         variants: &[1.5],

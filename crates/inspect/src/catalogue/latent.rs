@@ -1,10 +1,10 @@
 //! Faults of latent attention (DeepSeek-AI 2024): which part of a query or key is rotated, and the matrices that spell
 //! keys and values out.
 
-use super::ROW;
-use crate::Kind;
+use super::{ROW, norm};
 use crate::fault::{Edit, Fault};
-use crate::replay::{Matrix, Place};
+use crate::replay::{Matrix, Norm, Place};
+use crate::{Kind, Node, NodeId};
 
 /// Elements of a head that are rotated apart from the others, where the layer's attention is latent.
 fn turning(place: &Place<'_>) -> Option<usize> {
@@ -30,6 +30,28 @@ fn is_part_of(place: &Place<'_>, weight: &str) -> bool {
 /// Whether the operation spells keys or values of heads out.
 fn spells(place: &Place<'_>) -> bool {
     matches!(place.weight(), "attn_k_b" | "attn_v_b") && place.node.kind.matrices() > 1
+}
+
+/// The norm of the layer's latent vector of keys and values.
+fn latent_norm(place: &Place<'_>) -> Option<NodeId> {
+    let of_layer = |node: &Node| node.key.layer.is_some() && node.key.layer == place.layer();
+    let named = |node: &Node| node.kind.weight().is_some_and(|weight| weight.name.contains("attn_kv_a_norm"));
+    place.graph.nodes.iter().position(|node| of_layer(node) && named(node))
+}
+
+/// The narrow product of which the operation norms the latent vector, or copies the key that is rotated.
+fn narrow(place: &Place<'_>) -> Option<NodeId> {
+    let nodes = &place.graph.nodes;
+    let &input = place.node.inputs.first()?;
+    match place.node.kind {
+        Kind::Norm { .. } if latent_norm(place) == Some(place.id) => {
+            matches!(nodes[input].kind, Kind::Copy { .. }).then(|| nodes[input].inputs.first().copied())?
+        }
+        Kind::Copy { columns } if columns.from.0 > 0 && is_part_of(place, "attn_kv_a_mqa") => {
+            latent_norm(place).map(|_| input)
+        }
+        _ => None,
+    }
 }
 
 /// The rows.
@@ -79,6 +101,39 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the first part of the narrow product is taken for the key that is rotated, and the rest for the latent vector",
         remedy: "the latent vector (kv_lora_rank) comes first, then the rotated key",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "latent-norm-over-rotated-key",
+        entry: "40",
+        edits: &[
+            Edit::Wiring(|inputs, place| match narrow(place) {
+                Some(whole) if matches!(place.node.kind, Kind::Norm { .. }) => {
+                    inputs.push(whole);
+                    true
+                }
+                Some(_) => true,
+                None => false,
+            }),
+            Edit::Output(|out, inputs, place| {
+                let Some(whole) = narrow(place).and_then(|_| inputs.last()) else { return false };
+                let Some(norm) = latent_norm(place).and_then(|id| norm::plan(place, id)) else { return false };
+                let plain = Norm { weight: Vec::new(), bias: Vec::new(), run: whole.width, ..norm };
+                let normed = plain.run(whole);
+                // The latent vector comes first, and has the weight.
+                let key = matches!(place.node.kind, Kind::Copy { .. });
+                let from = if key { whole.width - out.width } else { 0 };
+                for t in 0..out.rows {
+                    let row = &normed.row(t)[from..];
+                    let weight = |at: usize| if key { 1.0 } else { norm.weight.get(at).copied().unwrap_or(1.0) };
+                    out.row_mut(t).iter_mut().enumerate().for_each(|(at, x)| *x = row[at] * weight(at));
+                }
+                true
+            }),
+        ],
+        cause: "the norm of the latent vector runs over the rotated key, too",
+        remedy: "split the narrow product first, and norm its latent part (kv_lora_rank) alone",
         source: "a fault of wirings in general",
         ..ROW
     },

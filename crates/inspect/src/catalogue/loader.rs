@@ -276,6 +276,13 @@ fn other_half(w: &mut Matrix, place: &Place<'_>) -> bool {
     true
 }
 
+/// Takes the weight of the layer that the fault's number is away.
+fn of_neighbour(w: &mut Matrix, place: &Place<'_>) -> bool {
+    let other = place.layer().and_then(|layer| layer.checked_add_signed(place.variant as isize));
+    let values = other.and_then(|other| weight_of_layer(place, other));
+    values.filter(|values| values.len() == w.values.len()).map(|values| w.values = values).is_some()
+}
+
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -674,15 +681,32 @@ pub(super) const FAULTS: &[Fault] = &[
         entry: "8",
         variants: &[1.0, -1.0],
         wants: |place| place.layer().is_some() && place.node.kind.weight().is_some(),
-        edits: &[Edit::Weight(|w, place| {
-            place.layer().and_then(|layer| layer.checked_add_signed(place.variant as isize)).is_some_and(|other| {
-                let values = weight_of_layer(place, other).filter(|values| values.len() == w.values.len());
-                values.map(|values| w.values = values).is_some()
-            })
-        })],
+        edits: &[Edit::Weight(of_neighbour)],
         cause: "the weights are those of the layer {} further on",
         remedy: "check the layer index in the tensor names that are looked up",
         source: "crates/inspect: a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "ffn-of-another-layer",
+        entry: "8",
+        variants: &[1.0, -1.0],
+        wants: |place| place.layer().is_some() && place.weight().starts_with("ffn_"),
+        edits: &[Edit::Weight(of_neighbour)],
+        cause: "the feed-forward's weights are those of the layer {} further on, attention's are right",
+        remedy: "check the layer index in the tensor names that are looked up",
+        source: "a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "attention-of-another-layer",
+        entry: "8",
+        variants: &[1.0, -1.0],
+        wants: |place| place.layer().is_some() && place.weight().starts_with("attn_"),
+        edits: &[Edit::Weight(of_neighbour)],
+        cause: "attention's weights are those of the layer {} further on, the feed-forward's are right",
+        remedy: "check the layer index in the tensor names that are looked up",
+        source: "a fault of name maps in general",
         ..ROW
     },
     Fault {

@@ -147,6 +147,46 @@ fn is_after_rope(place: &Place<'_>) -> bool {
     place.node.inputs.first().is_some_and(|&input| matches!(place.graph.nodes[input].kind, Kind::Rope { .. }))
 }
 
+/// Whether the norm is one that the fault's number stands for: 1 for that before attention, 2 for that before the
+/// feed-forward, 0 for all.
+fn is_meant(place: &Place<'_>) -> bool {
+    match place.variant {
+        1.0 => role(place) == Role::Attention,
+        2.0 => role(place) == Role::FeedForward,
+        _ => true,
+    }
+}
+
+/// Lets what reads one of two norms of the same stream read the other: halves of a parallel block.
+fn reads_other(inputs: &mut [NodeId], place: &Place<'_>, own: &str, other: &str) -> bool {
+    let (Some(own), Some(other)) = (place.sibling(own), place.sibling(other)) else { return false };
+    let nodes = &place.graph.nodes;
+    let hit = inputs.first() == Some(&own) && nodes[own].inputs == nodes[other].inputs;
+    if hit {
+        inputs[0] = other;
+    }
+    hit
+}
+
+/// Whether the operation is a norm of what is added to the stream, in a layer without norms before its halves.
+fn comes_alone(place: &Place<'_>) -> bool {
+    let (Kind::Norm { .. }, &[input]) = (&place.node.kind, place.node.inputs.as_slice()) else { return false };
+    let before = ["attn_norm", "ffn_norm"].iter().any(|name| place.sibling(name).is_some());
+    !before && !matches!(place.graph.nodes[input].kind, Kind::Add)
+}
+
+/// The norm behind the half of which the operation is the first product, where that reads the stream as it is.
+fn reads_unnormed(place: &Place<'_>) -> Option<NodeId> {
+    let wanted = match (&place.node.kind, place.weight()) {
+        (Kind::MatMul(_), "attn_q" | "attn_k" | "attn_v" | "attn_qkv") => Role::AfterAttention,
+        (Kind::MatMul(_), "ffn_gate" | "ffn_up") => Role::AfterFeedForward,
+        _ => return None,
+    };
+    let at = |id: NodeId| Place { node: &place.graph.nodes[id], id, ..*place };
+    let of_layer = |&id: &NodeId| place.graph.nodes[id].key.layer == place.layer();
+    (0..place.graph.nodes.len()).filter(of_layer).find(|&id| role(&at(id)) == wanted && comes_alone(&at(id)))
+}
+
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -176,9 +216,13 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "norm-weight-twice",
         entry: "28a",
-        edits: &[Edit::Norm(|norm, _| {
-            norm.weight.iter_mut().for_each(|w| *w *= *w);
-            !norm.weight.is_empty()
+        variants: &[0.0, 1.0, 2.0],
+        edits: &[Edit::Norm(|norm, place| {
+            let hit = !norm.weight.is_empty() && is_meant(place);
+            if hit {
+                norm.weight.iter_mut().for_each(|w| *w *= *w);
+            }
+            hit
         })],
         cause: "the norm's weight is applied twice",
         remedy: "multiply with it once: inside of the norm, or after it",
@@ -188,9 +232,13 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "norm-weight-missing",
         entry: "28b",
-        edits: &[Edit::Norm(|norm, _| {
-            norm.weight.fill(1.0);
-            !norm.weight.is_empty()
+        variants: &[0.0, 1.0, 2.0],
+        edits: &[Edit::Norm(|norm, place| {
+            let hit = !norm.weight.is_empty() && is_meant(place);
+            if hit {
+                norm.weight.fill(1.0);
+            }
+            hit
         })],
         cause: "the norm's weight is not applied",
         remedy: "multiply the normed row with the weight, element by element",
@@ -219,6 +267,36 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the norm's bias is added twice",
         remedy: "add it once: inside of the norm, or after it",
         source: "a fault of norms in general",
+        ..ROW
+    },
+    Fault {
+        name: "norm-bias-before-weight",
+        entry: "28",
+        edits: &[Edit::Norm(|norm, _| {
+            let hit = !norm.bias.is_empty() && norm.weight.len() == norm.bias.len();
+            if hit {
+                norm.bias.iter_mut().zip(&norm.weight).for_each(|(bias, weight)| *bias *= weight);
+            }
+            hit
+        })],
+        cause: "the norm's bias is added before the row is multiplied with the norm's weight",
+        remedy: "multiply with the weight first, then add the bias",
+        source: "a fault of norms in general",
+        ..ROW
+    },
+    Fault {
+        name: "norm-weight-and-bias-exchanged",
+        entry: "28",
+        edits: &[Edit::Norm(|norm, _| {
+            let hit = !norm.bias.is_empty() && norm.weight.len() == norm.bias.len();
+            if hit {
+                std::mem::swap(&mut norm.weight, &mut norm.bias);
+            }
+            hit
+        })],
+        cause: "the norm's weight and its bias are exchanged",
+        remedy: "multiply with NAME.weight, then add NAME.bias",
+        source: "a fault of name maps in general",
         ..ROW
     },
     Fault {
@@ -448,6 +526,25 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "post-norms-used-before",
+        entry: "28n",
+        edits: &[
+            Edit::Wiring(|_, place| reads_unnormed(place).is_some()),
+            Edit::Inputs(|inputs, place| {
+                let Some(norm) = reads_unnormed(place).and_then(|norm| plan(place, norm)) else { return false };
+                inputs[0] = Rc::new(norm.run(&inputs[0]));
+                true
+            }),
+            Edit::Norm(|norm, place| {
+                comes_alone(place) && skip(norm, &[Role::AfterAttention, Role::AfterFeedForward], place)
+            }),
+        ],
+        cause: "the norms after attention and after the feed-forward are applied to what these read",
+        remedy: "norm what attention and the feed-forward give: x = x + norm(f(x)), as OLMo 2 does",
+        source: "Team OLMo 2024, arXiv:2501.00656, section 3.2; a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
         name: "norms-swapped",
         entry: "8",
         edits: &[Edit::Norm(|norm, place| other_half(norm, place, &[Role::Attention, Role::FeedForward]))],
@@ -477,7 +574,10 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "ffn-normed-as-attention",
         entry: "8",
-        edits: &[Edit::Norm(|norm, place| other_half(norm, place, &[Role::FeedForward]))],
+        edits: &[
+            Edit::Norm(|norm, place| other_half(norm, place, &[Role::FeedForward])),
+            Edit::Wiring(|inputs, place| reads_other(inputs, place, "ffn_norm", "attn_norm")),
+        ],
         cause: "the feed-forward is given the norm of attention: one norm serves both",
         remedy: "where a block has two norms, the feed-forward has its own",
         source: "NVIDIA/TransformerEngine#625, antonellof/ferrox#236",
@@ -486,7 +586,10 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "attention-normed-as-ffn",
         entry: "8",
-        edits: &[Edit::Norm(|norm, place| other_half(norm, place, &[Role::Attention]))],
+        edits: &[
+            Edit::Norm(|norm, place| other_half(norm, place, &[Role::Attention])),
+            Edit::Wiring(|inputs, place| reads_other(inputs, place, "attn_norm", "ffn_norm")),
+        ],
         cause: "attention is given the norm of the feed-forward: one norm serves both",
         remedy: "where a block has two norms, attention has its own (Falcon: attn_norm_2)",
         source: "antonellof/ferrox#236",

@@ -1,9 +1,9 @@
 //! Faults of numbers and kernels: what overflows, is cut off, or is never computed (entries 72, 74 and 77 of the catalogue).
 
-use super::{ROW, is_matrix};
+use super::{ROW, UP_TO_TOKENS, is_matrix};
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::Place;
-use crate::{Kind, Value};
+use crate::{Kind, Node, Value};
 
 /// The width of a kernel's tile.
 fn tile(place: &Place<'_>) -> usize {
@@ -24,6 +24,68 @@ fn repeat(out: &mut Value, from: usize, to: std::ops::Range<usize>) -> bool {
     }
     hit
 }
+
+/// Whether the operation ends a product: adds its bias, or is the product where it has none.
+fn ends_product(place: &Place<'_>) -> bool {
+    let is_bias = |node: &Node| matches!(node.kind, Kind::Bias(_));
+    if is_bias(place.node) {
+        return place.node.inputs.first().is_some_and(|&input| place.graph.nodes[input].kind.product().is_some());
+    }
+    is_matrix(place) && !place.readers().any(|(_, reader)| is_bias(reader))
+}
+
+/// Whether it ends the last product of a feed-forward.
+fn ends_ffn(place: &Place<'_>) -> bool {
+    place.weight().starts_with("ffn_down") && place.node.per_token == 1 && ends_product(place)
+}
+
+/// Zeroes the last columns of each row.
+fn zero_columns(out: &mut Value, hit: bool, count: usize) -> bool {
+    let hit = hit && count > 0 && count < out.width;
+    if hit {
+        let kept = out.width - count;
+        out.data.chunks_exact_mut(out.width).for_each(|row| row[kept..].fill(0.0));
+    }
+    hit
+}
+
+/// Zeroes the last rows of a prompt.
+fn zero_rows(out: &mut Value, hit: bool, place: &Place<'_>) -> bool {
+    let (end, count) = (place.tokens.prompt.min(out.rows), tile(place));
+    let hit = hit && place.node.per_token == 1 && count > 0 && count < end;
+    if hit {
+        (end - count..end).for_each(|t| out.row_mut(t).fill(0.0));
+    }
+    hit
+}
+
+/// Makes every number of a row none.
+fn spoil(out: &mut Value, hit: bool, place: &Place<'_>) -> bool {
+    let hit = hit && place.node.per_token == 1 && tile(place) < out.rows;
+    if hit {
+        out.row_mut(tile(place)).fill(f32::NAN);
+    }
+    hit
+}
+
+/// Tokens by index: of few all, whatever lies between two values of the trace.
+fn each_token(place: &Place<'_>) -> Vec<f64> {
+    (0..place.rows().min(24)).map(|row| row as f64).collect()
+}
+
+/// Tokens by index.
+const TOKENS: Fit = Fit { range: (0.0, 512.0), steps: Steps::Whole, numbers: |_| Vec::new() };
+
+/// Sizes of what is left over of rows that are computed by tiles.
+const REST: Fit = Fit {
+    range: (1.0, 8.0),
+    steps: Steps::Whole,
+    numbers: |place| if is_matrix(place) || ends_product(place) { REMAINS.to_vec() } else { Vec::new() },
+};
+
+/// Such sizes.
+const REMAINS: [f64; 17] =
+    [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 256.0];
 
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
@@ -107,6 +169,32 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "outputs-lost-at-the-end",
+        entry: "77",
+        variants: &[1.0, 5.0],
+        fit: Some(REST),
+        wants: is_matrix,
+        edits: &[Edit::Output(|out, _, place| zero_columns(out, is_matrix(place), tile(place)))],
+        cause: "the last {} outputs of a product are not computed: they stay zero",
+        remedy: "let the loop run to the end of the matrix; handle the rest of the rows behind the last whole tile",
+        source: "tinygrad/tinygrad#16603",
+        ..ROW
+    },
+    Fault {
+        name: "outputs-lost-behind-bias",
+        entry: "77",
+        variants: &[1.0, 5.0],
+        fit: Some(REST),
+        wants: |place| ends_product(place) && !is_matrix(place),
+        edits: &[Edit::Output(|out, _, place| {
+            zero_columns(out, ends_product(place) && !is_matrix(place), tile(place))
+        })],
+        cause: "the last {} outputs of a product with a bias are zero: neither the product nor its bias is written there",
+        remedy: "let the loop run to the end of the matrix; handle the rest of the rows behind the last whole tile",
+        source: "tinygrad/tinygrad#16603",
+        ..ROW
+    },
+    Fault {
         name: "rows-lost-after-tile",
         entry: "77",
         variants: &[8.0, 16.0, 32.0, 64.0],
@@ -122,6 +210,77 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "of a prompt the first {} tokens alone are computed; the rows of the others are zero",
         remedy: "go on with the next tile of rows, and handle the rest",
         source: "tinygrad/tinygrad#16603",
+        ..ROW
+    },
+    Fault {
+        name: "rows-lost-at-the-end",
+        entry: "77",
+        variants: &[1.0],
+        fit: Some(UP_TO_TOKENS),
+        wants: ends_product,
+        edits: &[Edit::Output(|out, _, place| zero_rows(out, ends_product(place), place))],
+        cause: "of a prompt the rows of the last {} tokens are not computed: they are zero",
+        remedy: "let the loop over tokens run to the end of the batch",
+        source: "a fault of kernels in general",
+        ..ROW
+    },
+    Fault {
+        name: "ffn-rows-lost-at-the-end",
+        entry: "77",
+        variants: &[1.0],
+        fit: Some(Fit {
+            numbers: |place| if ends_ffn(place) { each_token(place) } else { Vec::new() },
+            ..UP_TO_TOKENS
+        }),
+        wants: ends_ffn,
+        edits: &[Edit::Output(|out, _, place| zero_rows(out, ends_ffn(place), place))],
+        cause: "the feed-forward gives nothing for the last {} tokens of a prompt, attention does",
+        remedy: "let the loop over tokens run to the end of the batch",
+        source: "a fault of kernels in general",
+        ..ROW
+    },
+    Fault {
+        name: "first-row-lost",
+        entry: "77",
+        wants: ends_product,
+        edits: &[Edit::Output(|out, _, place| {
+            let hit = ends_product(place) && place.node.per_token == 1 && out.rows > 1;
+            if hit {
+                out.row_mut(0).fill(0.0);
+            }
+            hit
+        })],
+        cause: "the row of the first token is not computed: it is zero",
+        remedy: "let the loop over tokens begin at 0",
+        source: "a fault of kernels in general",
+        ..ROW
+    },
+    Fault {
+        name: "attention-row-not-a-number",
+        entry: "74",
+        variants: &[4.0],
+        fit: Some(Fit {
+            numbers: |place| if matches!(place.node.kind, Kind::Mix(_)) { each_token(place) } else { Vec::new() },
+            ..TOKENS
+        }),
+        edits: &[Edit::Output(|out, _, place| spoil(out, matches!(place.node.kind, Kind::Mix(_)), place))],
+        cause: "attention of token {} is NaN: its softmax divides zero by zero, or subtracts infinite scores",
+        remedy: "a token sees itself at least; where nothing is seen, write zeros instead of dividing by a sum of zero",
+        source: "a fault of kernels in general",
+        ..ROW
+    },
+    Fault {
+        name: "row-not-a-number",
+        entry: "74",
+        variants: &[4.0],
+        fit: Some(TOKENS),
+        edits: &[Edit::Output(|out, _, place| {
+            let hit = is_matrix(place) || matches!(place.node.kind, Kind::Bias(_) | Kind::Norm { .. });
+            spoil(out, hit, place)
+        })],
+        cause: "the row of token {} is NaN from a product or norm on, whose inputs are numbers",
+        remedy: "look for a buffer that is read before it is written, and for a division by zero",
+        source: "a fault of kernels in general",
         ..ROW
     },
     Fault {

@@ -53,6 +53,18 @@ fn change(out: &mut Value, hit: bool, f: impl Fn(f32) -> f32) -> bool {
     hit
 }
 
+/// Changes each logit by the logarithm of the sum of all their exponentials.
+fn normalized(out: &mut Value, hit: bool, f: fn(f64, f64) -> f64) -> bool {
+    if hit {
+        for row in out.data.chunks_exact_mut(out.width.max(1)) {
+            let max = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+            let sum: f64 = row.iter().map(|&x| (f64::from(x) - max).exp()).sum();
+            row.iter_mut().for_each(|x| *x = f(f64::from(*x), max + sum.ln()) as f32);
+        }
+    }
+    hit
+}
+
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -128,10 +140,14 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "logits-of-previous-row",
         entry: "72",
+        variants: &[0.0, 1.0],
         edits: &[Edit::Output(|out, _, place| {
-            let hit = is_head(place) && out.rows > 1;
+            // Of all tokens, or of those that are computed together.
+            let prompt = place.tokens.prompt.min(out.rows);
+            let end = if place.variant == 0.0 { out.rows } else { prompt };
+            let hit = gives(place) && end > 1 && (place.variant == 0.0 || prompt < out.rows);
             if hit {
-                (1..out.rows).rev().for_each(|t| {
+                (1..end).rev().for_each(|t| {
                     let before = out.row(t - 1).to_vec();
                     out.row_mut(t).copy_from_slice(&before);
                 });
@@ -141,6 +157,40 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "logits are those of the token before",
         remedy: "row t of the logits predicts token t + 1",
         source: "tenstorrent/tt-xla#4190",
+        ..ROW
+    },
+    Fault {
+        name: "logits-of-next-row",
+        entry: "72",
+        edits: &[Edit::Output(|out, _, place| {
+            let end = place.tokens.prompt.min(out.rows);
+            let hit = gives(place) && end > 1;
+            if hit {
+                out.data.copy_within(out.width..end * out.width, 0);
+            }
+            hit
+        })],
+        cause: "the logits of a prompt are those of the token after",
+        remedy: "row t of the logits predicts token t + 1",
+        source: "a fault of loops in general",
+        ..ROW
+    },
+    Fault {
+        name: "log-probabilities-for-logits",
+        entry: "72",
+        edits: &[Edit::Output(|out, _, place| normalized(out, gives(place), |x, log_sum| x - log_sum))],
+        cause: "what is handed out as logits are log-probabilities",
+        remedy: "hand out the logits as they are: samplers and penalties of the text expect them so",
+        source: "a fault of interfaces in general",
+        ..ROW
+    },
+    Fault {
+        name: "probabilities-for-logits",
+        entry: "72",
+        edits: &[Edit::Output(|out, _, place| normalized(out, gives(place), |x, log_sum| (x - log_sum).exp()))],
+        cause: "what is handed out as logits are probabilities: the softmax has been applied",
+        remedy: "hand out the logits as they are; the sampler applies the softmax",
+        source: "a fault of interfaces in general",
         ..ROW
     },
     Fault {

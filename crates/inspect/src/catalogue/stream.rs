@@ -7,7 +7,7 @@ use candor::ops::Unary;
 use super::{FACTORS, ROW, near, norm, scaled};
 use crate::fault::{Edit, Fault};
 use crate::replay::Place;
-use crate::{Kind, NodeId};
+use crate::{Key, Kind, NodeId};
 
 /// A half of a layer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,6 +105,41 @@ fn leaves(place: &Place<'_>) -> bool {
 /// Whether the fault's number is one that other rows stand for.
 fn is_known(place: &Place<'_>) -> bool {
     near(place.variant, 1.0) || factor(place).is_some_and(|(_, scale)| near(place.variant * scale, 1.0))
+}
+
+/// The stream that a layer leaves, or that the first one is given.
+fn behind(place: &Place<'_>, layer: Option<usize>) -> Option<NodeId> {
+    match layer {
+        Some(_) => place.graph.find(&Key::new("l_out", layer)),
+        None => layer_input(&at_layer(place, 0)?),
+    }
+}
+
+/// The same operation's place in another layer: that of its first norm or sum.
+fn at_layer<'a>(place: &Place<'a>, layer: usize) -> Option<Place<'a>> {
+    let names = ["attn_norm", "ffn_inp", "l_out"];
+    let id = names.iter().find_map(|name| place.graph.find(&Key::new(*name, Some(layer))))?;
+    Some(Place { node: &place.graph.nodes[id], id, ..*place })
+}
+
+/// Lets layers, and what comes behind the last one, read the stream as if they were run from the last to the first.
+fn reversed(inputs: &mut [NodeId], place: &Place<'_>) -> bool {
+    let layers = place.graph.config.layers;
+    let Some(last) = layers.checked_sub(1).filter(|&last| last > 0) else { return false };
+    let (now, new) = match place.layer() {
+        Some(layer) if layer <= last => {
+            let new = if layer == last { None } else { Some(layer + 1) };
+            (behind(place, layer.checked_sub(1)), behind(place, new))
+        }
+        Some(_) => return false,
+        None => (behind(place, Some(last)), behind(place, Some(0))),
+    };
+    let (Some(now), Some(new)) = (now, new) else { return false };
+    let hit = now != new && place.id > now && inputs.contains(&now);
+    if hit {
+        inputs.iter_mut().filter(|input| **input == now).for_each(|input| *input = new);
+    }
+    hit
 }
 
 /// The rows.
@@ -270,6 +305,28 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "residual-scale-on-the-stream",
+        entry: "28o",
+        variants: &[0.0, 1.0],
+        edits: &[
+            Edit::Wiring(|inputs, place| match place.variant {
+                0.0 => unscaled(inputs, place, &[Half::Mixer, Half::Ffn]),
+                _ => factor(place).is_some_and(|(_, scale)| scale != 1.0),
+            }),
+            Edit::Output(|out, _, place| {
+                let hit = factor(place).filter(|&(_, scale)| scale != 1.0);
+                if let Some((_, scale)) = hit {
+                    *out = scaled(out, scale);
+                }
+                hit.is_some()
+            }),
+        ],
+        cause: "the file's factor is applied to the sum of the stream and what is added to it",
+        remedy: "multiply what is added with residual_scale, not the sum (Granite, MiniCPM)",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
         name: "attention-scale-of-residual-left-out",
         entry: "28o",
         edits: &[Edit::Wiring(|inputs, place| unscaled(inputs, place, &[Half::Mixer]))],
@@ -359,6 +416,15 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the first layer is not run",
         remedy: "layers count from 0",
+        source: "a fault of loops in general",
+        ..ROW
+    },
+    Fault {
+        name: "layers-in-reverse",
+        entry: "73",
+        edits: &[Edit::Wiring(|inputs, place| reversed(inputs, place))],
+        cause: "the layers are run from the last to the first",
+        remedy: "begin with layer 0, and hand its output to layer 1",
         source: "a fault of loops in general",
         ..ROW
     },

@@ -152,6 +152,24 @@ fn families() -> Vec<Family> {
             globals: [rms(), vec![("output.weight", vec![DIM, vocab])]].concat(),
         },
         Family {
+            arch: "apertus",
+            kv_heads: 2,
+            metadata: vec![
+                ("xielu.alpha_n", vec![0.3f32; 3].into()),
+                ("xielu.alpha_p", vec![0.4f32; 3].into()),
+                ("xielu.beta", vec![0.5f32; 3].into()),
+                ("xielu.eps", vec![-1e-6f32; 3].into()),
+            ],
+            layer: [
+                attention(),
+                vec![("ffn_up.weight", vec![DIM, FFN]), ("ffn_down.weight", vec![FFN, DIM])],
+                norms(&["attn_norm.weight", "ffn_norm.weight"]),
+                vec![("attn_q_norm.weight", vec![HEAD]), ("attn_k_norm.weight", vec![HEAD])],
+            ]
+            .concat(),
+            globals: [rms(), vec![("output.weight", vec![DIM, vocab])]].concat(),
+        },
+        Family {
             arch: "granite",
             kv_heads: 2,
             metadata: vec![
@@ -254,7 +272,8 @@ impl Family {
         // The token of the prompt's end is padding too, as in many models.
         writer.insert("tokenizer.ggml.padding_token_id", 281u32);
         for (key, value) in &self.metadata {
-            writer.insert(format!("{}.{key}", self.arch), value.clone());
+            let prefix = if key.starts_with("xielu.") { String::new() } else { format!("{}.", self.arch) };
+            writer.insert(format!("{prefix}{key}"), value.clone());
         }
         let mut tensors = vec![("token_embd.weight".to_owned(), vec![DIM, Tiny::VOCAB as u64])];
         tensors.extend(self.globals.iter().map(|(name, shape)| ((*name).to_owned(), shape.clone())));
