@@ -31,7 +31,7 @@ use web_time::Instant;
 
 use crate::{
     Chosen, Evidence, Graph, Key, Kind, Known, Node, NodeId, Origin, Residual, Trace, Value, catalogue, compare_where,
-    fault::{Active, Edit},
+    fault::{Active, Edit, Harm},
     replay::{Arithmetic, Cache, Decoded, Noise, Place, Replay, Rounding, Stage, Tokens},
 };
 
@@ -130,6 +130,8 @@ struct Court<'a> {
     healthy: Replay<'a>,
     /// Whether there was no time for every fault.
     hasty: Cell<bool>,
+    /// How long wide searches may still take.
+    patience: Cell<Duration>,
 }
 
 /// A value that is looked at: what it should be, and what it was computed from.
@@ -249,7 +251,7 @@ fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens) -> Result<
     said.meanings = meanings;
     if court.hasty.get() {
         said.advice.push(
-            "so much lies between these values that there was no time to try every fault: dump every layer's output, and the \
+            "so much lies between some values that there was no time to try every fault: dump every layer's output, and the \
              values of the first layer"
                 .to_owned(),
         );
@@ -380,16 +382,25 @@ fn concerns(active: &Active, place: &Place<'_>) -> bool {
 
 /// All faults of the catalogue with all their numbers.
 fn suspects() -> impl Iterator<Item = Active> {
-    catalogue().flat_map(|fault| fault.variants.iter().map(move |&variant| Active { fault, variant }))
+    catalogue().flat_map(|fault| fault.variants.iter().map(move |&variant| Active::new(fault, variant)))
 }
 
 /// How long faults are tried one after the other where each takes a replay of much of the model.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The same for all that is tried where nothing else reproduces a value with much of a layer behind it.
+const WIDE_PATIENCE: Duration = Duration::from_secs(6);
+
+/// How far a value is off, at most, for which that is tried: what is further off has nothing of the right one.
+const ALIKE: f64 = 1.0;
+
 /// Of how many single faults, the closest ones, pairs are tried.
 const PAIRS_FROM: usize = 32;
 
-/// Most operations in a row for which pairs and unknown numbers are tried.
+/// Of how many where more operations than [`WITHIN`] lie between: beside each other, and beside what is harmless.
+const WIDE_PAIRS_FROM: usize = 8;
+
+/// Most operations in a row for which all pairs are tried.
 const WITHIN: usize = 4;
 
 impl<'a> Court<'a> {
@@ -400,7 +411,16 @@ impl<'a> Court<'a> {
         precision: &'a Precision,
     ) -> Court<'a> {
         let healthy = Replay::given(stage, arithmetic, trace);
-        Court { stage, trace, arithmetic, slack, precision, healthy, hasty: Cell::new(false) }
+        Court {
+            stage,
+            trace,
+            arithmetic,
+            slack,
+            precision,
+            healthy,
+            hasty: Cell::new(false),
+            patience: Cell::new(WIDE_PATIENCE),
+        }
     }
 
     /// The same, of another trace.
@@ -563,8 +583,8 @@ impl<'a> Court<'a> {
         if !found.is_empty() {
             return (found, None);
         }
-        let concerned = suspects()
-            .filter(|active| case.span.iter().any(|&node| concerns(active, &self.place(node, active.variant))));
+        let concerned = suspects().filter(|active| self.spans(active, case));
+        let wide = case.span.len() > WITHIN;
         let until = self.is_deep(&case.span).then(|| Instant::now() + PATIENCE);
         let mut tried: Vec<Match> = Vec::new();
         for active in concerned {
@@ -576,25 +596,84 @@ impl<'a> Court<'a> {
         }
         for fault in catalogue().filter(|_| until.is_none()) {
             let Some(fit) = &fault.fit else { continue };
-            let active = Active { fault, variant: fault.variants[0] };
-            if case.span.iter().any(|&node| concerns(&active, &self.place(node, active.variant))) {
-                tried.extend(self.fitted(fault, fit, case));
+            let active = Active::new(fault, fault.variants[0]);
+            if self.spans(&active, case) {
+                tried.extend(self.fitted(active, fit, case, !wide));
             }
         }
         tried.sort_by(|a, b| a.residual.relative.total_cmp(&b.residual.relative));
-        let best: Vec<Active> = tried.iter().take(PAIRS_FROM).map(|found| found.faults[0]).collect();
+        let from = if wide { WIDE_PAIRS_FROM } else { PAIRS_FROM };
+        let mut best: Vec<Active> = tried.iter().take(from).map(|found| found.faults[0]).collect();
+        // An engine may have its own way of something and a fault beside it.
+        let own = tried.iter().skip(from).map(|found| found.faults[0]);
+        let harmless = |active: &Active| active.fault.harm == Harm::Harmless || active.fault.name == explain::ROUNDED;
+        best.extend(own.filter(|active| wide && harmless(active)));
         let (found, rival) = sort_out(tried, case);
-        if !found.is_empty() || case.span.len() > WITHIN {
+        if !found.is_empty() || until.is_some() {
             return (found, rival);
         }
         let mut pairs = Vec::new();
-        for (index, &a) in best.iter().enumerate() {
+        for (index, &a) in best.iter().enumerate().take(from) {
             for &b in best[index + 1..].iter().filter(|b| b.fault.name != a.fault.name) {
                 pairs.extend([vec![a, b], vec![b, a]].into_iter().filter_map(attempt));
             }
         }
         let (found, pair_rival) = sort_out(pairs, case);
-        (found, pair_rival.or(rival))
+        let rival = pair_rival.or(rival);
+        match found.is_empty() && wide && case.residual.relative < ALIKE {
+            true => (self.search_wide(case), rival),
+            false => (found, rival),
+        }
+    }
+
+    /// What takes longest: faults of one operation where they could concern more, and numbers that nobody knows, for a
+    /// value with much of a layer behind it.
+    fn search_wide(&self, case: &Case) -> Vec<Match> {
+        let begun = Instant::now();
+        let until = begun + self.patience.get();
+        let all =
+            || catalogue().map(|fault| Active::new(fault, fault.variants[0])).filter(|active| self.spans(active, case));
+        let alone: Vec<Active> = all().flat_map(|active| self.in_one_operation(active, case)).collect();
+        let variants = |active: Active| active.fault.variants.iter().map(move |&variant| Active { variant, ..active });
+        let fitted = |active: Active| {
+            let fit = active.fault.fit.as_ref()?;
+            self.fitted(active, fit, case, true)
+        };
+        let plain = |active| {
+            let faults = vec![active];
+            self.try_faults(&faults, case).map(|residual| Match { faults, residual })
+        };
+        let of_weights = |active: &&Active| active.fault.edits.iter().all(|edit| matches!(edit, Edit::Weight(_)));
+        let ways: [Box<dyn Iterator<Item = Option<Match>>>; 3] = [
+            Box::new(alone.iter().flat_map(|&active| variants(active)).map(plain)),
+            Box::new(all().map(fitted)),
+            Box::new(alone.iter().filter(of_weights).map(|&active| fitted(active))),
+        ];
+        let in_time = |_: &Option<Match>| Instant::now() < until;
+        let found = ways
+            .into_iter()
+            .map(|way| sort_out(way.take_while(in_time).flatten().collect(), case).0)
+            .find(|found| !found.is_empty());
+        self.patience.set(self.patience.get().saturating_sub(begun.elapsed()));
+        self.hasty.set(self.hasty.get() || found.is_none() && self.patience.get().is_zero());
+        found.unwrap_or_default()
+    }
+
+    /// Whether a fault concerns anything that a value is computed from.
+    fn spans(&self, active: &Active, case: &Case) -> bool {
+        case.span.iter().any(|&id| concerns(active, &self.place(id, active.variant)))
+    }
+
+    /// The fault for each of the operations that it can concern, where there are more than one.
+    fn in_one_operation(&self, active: Active, case: &Case) -> Vec<Active> {
+        let one = |edit: &Edit| matches!(edit, Edit::Weight(_) | Edit::Norm(_) | Edit::Rope(_));
+        let nodes = case.span.iter().map(|&id| (id, self.place(id, active.variant)));
+        let ids: Vec<NodeId> = nodes
+            .filter(|(_, place)| active.fault.edits.iter().any(one) && concerns(&active, place))
+            .map(|(id, _)| id)
+            .collect();
+        let several = ids.len() > 1;
+        ids.into_iter().filter(|_| several).map(|id| Active { only: Some(id), ..active }).collect()
     }
 
     /// Keys of failures that no known fault reproduces, with what can be said of them.

@@ -116,9 +116,21 @@ pub struct Active {
     pub fault: &'static Fault,
     /// Its number.
     pub variant: f64,
+    /// The one operation that it concerns, in every layer that has it; `None` for all that the fault can concern.
+    pub only: Option<NodeId>,
 }
 
 impl Active {
+    /// A fault of everything that it can concern.
+    pub fn new(fault: &'static Fault, variant: f64) -> Active {
+        Active { fault, variant, only: None }
+    }
+
+    /// Whether an operation is one that it concerns, if the fault concerns it.
+    pub(crate) fn reaches(&self, place: &Place<'_>) -> bool {
+        self.only.is_none_or(|id| place.graph.nodes[id].key.name == place.node.key.name)
+    }
+
     /// What the engine did, with the number filled in.
     pub fn cause(&self) -> String {
         self.fault.cause.replace("{}", &format!("{}", self.variant))
@@ -127,6 +139,6 @@ impl Active {
 
 impl PartialEq for Active {
     fn eq(&self, other: &Active) -> bool {
-        self.fault.name == other.fault.name && self.variant == other.variant
+        self.fault.name == other.fault.name && self.variant == other.variant && self.only == other.only
     }
 }

@@ -257,7 +257,7 @@ impl<'a> Replay<'a> {
         let Stage { graph, gguf, tokens, decoded } = *self.stage;
         let node = &graph.nodes[id];
         let place = |fault: &Active| Place { graph, gguf, node, id, tokens, variant: fault.variant };
-        let faults = || self.faults.iter().enumerate();
+        let faults = || self.faults.iter().enumerate().filter(|(_, fault)| fault.reaches(&place(fault)));
         macro_rules! edit {
             ($kind:ident, $plan:expr) => {
                 for (index, fault) in faults() {

@@ -54,7 +54,7 @@ pub fn survey(gguf: &Gguf) -> Result<Vec<Row>, candor::models::Error> {
     let mut found: Vec<(&'static Fault, Vec<Sketch>)> = catalogue().map(|fault| (fault, Vec::new())).collect();
     for (fault, sketches) in &mut found {
         for &variant in fault.variants {
-            let active = [Active { fault, variant }];
+            let active = [Active::new(fault, variant)];
             let mut sketch = Sketch::new();
             for &id in &ids {
                 let place = Place { graph: &graph, gguf, node: &graph.nodes[id], id, tokens: &tokens, variant };

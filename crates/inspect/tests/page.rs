@@ -23,7 +23,7 @@ fn builtin() -> Gguf {
 
 fn fault(name: &str) -> Active {
     let fault = catalogue().find(|fault| fault.name == name).unwrap();
-    Active { fault, variant: fault.variants[0] }
+    Active::new(fault, fault.variants[0])
 }
 
 /// What an engine with these faults would have dumped. It sums in another order than replay does.

@@ -200,7 +200,7 @@ fn choices(text: &str) -> Result<Vec<Active>, error::Error> {
     let fault: &'static Fault = catalogue().find(|fault| fault.name == name).ok_or_else(|| {
         error::Error::UnknownFault { name: name.to_owned(), near: nearest(name, catalogue().map(|fault| fault.name)) }
     })?;
-    let all = fault.variants.iter().map(|&variant| Active { fault, variant });
+    let all = fault.variants.iter().map(|&variant| Active::new(fault, variant));
     let Some(number) = number else { return Ok(all.collect()) };
     let chosen: Vec<Active> = all.filter(|active| numbered(fault) && number.parse() == Ok(active.variant)).collect();
     if chosen.is_empty() {

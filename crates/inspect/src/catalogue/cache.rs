@@ -243,6 +243,32 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "kv-keys-in-few-bits",
+        entry: "59",
+        variants: &[4.0, 8.0],
+        wants: |place| matches!(place.node.kind, Kind::Scores(_)),
+        edits: &[Edit::Output(|out, inputs, place| {
+            let Kind::Scores(heads) = place.node.kind else { return false };
+            let steps = (place.variant - 1.0).exp2() as f32 - 1.0;
+            let mut keys = (*inputs[1]).clone();
+            for head in keys.data.chunks_mut(heads.key_dim.max(1)) {
+                let largest = head.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+                let scale = largest / steps;
+                head.iter_mut().filter(|_| scale > 0.0).for_each(|x| *x = (*x / scale).round() * scale);
+            }
+            let scores = Scores::new(heads).run(&inputs[0], &keys);
+            let same = scores.data.len() == out.data.len();
+            if same {
+                *out = scores;
+            }
+            same
+        })],
+        cause: "keys are kept with {} bits a number, and one scale for each head of a token",
+        remedy: "keep keys in f16, or in blocks of 32 numbers with a scale each",
+        source: "ggml-org/llama.cpp#5932",
+        ..ROW
+    },
+    Fault {
         name: "kv-unused-slots-read",
         entry: "59",
         variants: &[64.0, 32.0, 128.0, 512.0, 2048.0],

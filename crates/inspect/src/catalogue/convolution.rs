@@ -24,6 +24,10 @@ fn is_convolution(place: &Place<'_>) -> bool {
     matches!(place.node.kind, Kind::Conv(_)) && !is_shift(place)
 }
 
+fn is_short(place: &Place<'_>) -> bool {
+    matches!(&place.node.kind, Kind::Conv(weight) if weight.name.contains("shortconv."))
+}
+
 fn is_convolution_bias(place: &Place<'_>) -> bool {
     matches!(place.node.kind, Kind::Bias(_)) && matches!(place.weight(), "ssm_conv1d.bias" | "shortconv.conv.bias")
 }
@@ -44,6 +48,11 @@ fn forget(plan: &mut Conv, place: &Place<'_>) -> bool {
     true
 }
 
+/// Whether the file's shares of a token and the one before are added to those made of the token.
+fn is_share(place: &Place<'_>) -> bool {
+    matches!(place.node.kind, Kind::Bias(_)) && place.weight() == "time_mix_lerp_fused"
+}
+
 /// What a short convolution reads and what it is gated by.
 struct Gated {
     /// Its input: the product of two parts.
@@ -59,8 +68,8 @@ fn gated(place: &Place<'_>) -> Option<Gated> {
     if let Kind::Bias(_) = node.kind {
         node = &place.graph.nodes[node.inputs[0]];
     }
-    let short = matches!(&node.kind, Kind::Conv(weight) if weight.name.contains("shortconv."));
-    short.then(|| Gated { before: node.inputs[0], gate })
+    let place = Place { node, ..*place };
+    is_short(&place).then(|| Gated { before: node.inputs[0], gate })
 }
 
 /// The gate behind the short convolution that reads the operation's output.
@@ -293,6 +302,40 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "short-convolution-with-silu",
+        entry: "97",
+        wants: is_short,
+        edits: &[Edit::Output(|out, _, place| {
+            if !is_short(place) {
+                return false;
+            }
+            out.data.iter_mut().for_each(|x| *x /= 1.0 + (-*x).exp());
+            true
+        })],
+        cause: "SiLU follows a short convolution, as it follows Mamba's",
+        remedy: "C * conv(B * x), without an activation",
+        source: "Liquid AI 2025 (LFM2)",
+        ..ROW
+    },
+    Fault {
+        name: "short-convolution-gates-squashed",
+        entry: "97",
+        wants: |place| gated(place).is_some() || gate_behind(place).is_some(),
+        edits: &[Edit::Output(|out, inputs, place| {
+            if gated(place).is_none() && gate_behind(place).is_none() {
+                return false;
+            }
+            let [gate, x] = inputs else { return false };
+            let squashed = gate.data.iter().zip(&x.data).map(|(gate, x)| x / (1.0 + (-gate).exp()));
+            out.data = squashed.collect();
+            true
+        })],
+        cause: "the gates of a short convolution go through the sigmoid",
+        remedy: "C * conv(B * x), with gates as the product gives them",
+        source: "Liquid AI 2025 (LFM2)",
+        ..ROW
+    },
+    Fault {
         name: "short-convolution-gates-exchanged",
         entry: "97",
         edits: &[Edit::Wiring(|inputs, place| exchange(inputs, place, 0))],
@@ -308,6 +351,22 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "C and x of a short convolution are exchanged: the second part is taken for what is convolved",
         remedy: "shortconv.in_proj gives B, C and x, in this order: C * conv(B * x)",
         source: "Liquid AI 2025 (LFM2)",
+        ..ROW
+    },
+    Fault {
+        name: "token-shift-without-tokens",
+        entry: "98",
+        wants: is_share,
+        edits: &[Edit::Output(|out, inputs, place| {
+            if !is_share(place) {
+                return false;
+            }
+            out.data.iter_mut().zip(&inputs[0].data).for_each(|(share, made)| *share -= made);
+            true
+        })],
+        cause: "the shares of a token and the one before are the file's alone, without what RWKV-6 makes of the token",
+        remedy: "add w2(tanh(w1(mix))) to time_mix_lerp_fused",
+        source: "Peng et al. 2024 (Eagle and Finch)",
         ..ROW
     },
     Fault {

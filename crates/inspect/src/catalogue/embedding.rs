@@ -241,6 +241,18 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "learned-positions-stop-at-the-prompt",
+        entry: "29",
+        edits: &[Edit::Positions(|positions, place| {
+            let prompt = place.tokens.prompt as i64;
+            stand(positions, |p| p.min(prompt - 1))
+        })],
+        cause: "every decoded token has the learned position of the prompt's last",
+        remedy: "a decoded token's position is the number of tokens before it",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
         name: "learned-positions-shifted-at-decode",
         entry: "29",
         variants: &[1.0, -1.0],

@@ -262,7 +262,55 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "beta is not added to xIELU's coefficient for numbers below zero",
         remedy: "below zero the coefficient is beta + softplus(alpha_n), above softplus(alpha_p)",
-        source: "Huang and Schlag 2024, arXiv:2411.13010, section 3",
+        source: "Huang and Schlag 2024, arXiv:2411.13010",
+        ..ROW
+    },
+    Fault {
+        name: "xielu-slopes-exchanged",
+        entry: "65",
+        edits: &[Edit::Unary(|f, _| match f {
+            Unary::Xielu { negative, positive, .. } => {
+                std::mem::swap(negative, positive);
+                negative != positive
+            }
+            _ => false,
+        })],
+        cause: "xIELU's coefficients for numbers above and below zero are exchanged",
+        remedy: "below zero the coefficient is beta + softplus(alpha_n), above softplus(alpha_p)",
+        source: "Huang and Schlag 2024, arXiv:2411.13010",
+        ..ROW
+    },
+    Fault {
+        name: "xielu-without-softplus",
+        entry: "65",
+        edits: &[Edit::Unary(|f, _| match f {
+            Unary::Xielu { negative, positive, beta, .. } => {
+                let before = |x: f32| x.exp_m1().ln();
+                (*negative, *positive) = (*beta + before(*negative - *beta), before(*positive));
+                true
+            }
+            _ => false,
+        })],
+        cause: "xIELU's coefficients are taken as the file has them, without softplus",
+        remedy: "below zero the coefficient is beta + softplus(alpha_n), above softplus(alpha_p)",
+        source: "Huang and Schlag 2024, arXiv:2411.13010",
+        ..ROW
+    },
+    Fault {
+        name: "xielu-of-first-layer",
+        entry: "65",
+        edits: &[Edit::Unary(|f, place| {
+            let mut all = place.graph.nodes.iter().map(|node| &node.kind);
+            let first = all.find_map(|kind| match kind {
+                Kind::Unary(first @ Unary::Xielu { .. }) => Some(*first),
+                _ => None,
+            });
+            let other = first.filter(|first| matches!(f, Unary::Xielu { .. }) && *first != *f);
+            other.map(|first| *f = first).is_some()
+        })],
+        cause: "every layer has the first layer's coefficients of xIELU",
+        remedy: "xielu.alpha_n, alpha_p, beta and eps have a number for each layer",
+        source: "a fault of wirings in general",
         ..ROW
     },
     Fault {

@@ -565,6 +565,15 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "fused-product-split-in-blocks",
+        entry: "15",
+        edits: &[Edit::Wiring(read_all), Edit::Inputs(|inputs, place| recut(inputs, place, from_groups))],
+        cause: "the fused product has queries, keys and values of each head or group side by side, and is split as all queries, all keys, all values",
+        remedy: "GPT-NeoX, BLOOM and Falcon interleave them in their own files: take them apart per head or group",
+        source: "lablup/mlxcel#928, vllm-project/vllm#53114",
+        ..ROW
+    },
+    Fault {
         name: "fused-qkv-split-in-blocks",
         entry: "15",
         wants: |place| part(place).is_some(),

@@ -117,6 +117,18 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "attention-soft-cap-not-divided",
+        entry: "56",
+        edits: &[Edit::SoftMax(|plan, _| {
+            plan.squash = |score, cap| cap * score.tanh();
+            plan.cap.is_some_and(|cap| cap != 1.0)
+        })],
+        cause: "scores are capped as cap * tanh(score), and not divided by the cap first",
+        remedy: "cap * tanh(score / cap) (attn_logit_softcapping)",
+        source: "ml-explore/mlx-examples#857",
+        ..ROW
+    },
+    Fault {
         name: "attention-sinks-missing",
         entry: "58",
         edits: &[Edit::SoftMax(|plan, _| plan.sinks.take().is_some())],
@@ -284,6 +296,20 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "attention-sinks-of-first-head",
+        entry: "58",
+        edits: &[Edit::SoftMax(|plan, _| {
+            let Some(sinks) = &mut plan.sinks else { return false };
+            let first = sinks[0];
+            sinks.fill(first);
+            sinks.len() > 1
+        })],
+        cause: "every head has the sink of the first",
+        remedy: "read attn_sinks.weight, a number per head",
+        source: "a fault of softmaxes in general",
+        ..ROW
+    },
+    Fault {
         name: "attention-sinks-scaled",
         entry: "58",
         edits: &[Edit::SoftMax(|plan, _| {
@@ -317,6 +343,18 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::SoftMax(|plan, place| sloped(plan, place, slope, |t, p| -away(t, p)))],
         cause: "ALiBi is added with the other sign: what is far away is favoured",
         remedy: "take slope(head) * distance from scaled scores",
+        source: "a fault of ALiBi in general (Press et al. 2022)",
+        ..ROW
+    },
+    Fault {
+        name: "alibi-one-sided",
+        entry: "43",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let both = mask(place).is_both();
+            both && sloped(plan, place, slope, |t, p| t as f64 - p as f64)
+        })],
+        cause: "ALiBi favours later tokens in an encoder: the distance has a sign",
+        remedy: "take slope(head) * |distance| where tokens see both sides",
         source: "a fault of ALiBi in general (Press et al. 2022)",
         ..ROW
     },

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{ROW, loader::swap_names};
 use crate::fault::{Edit, Fault, Fit, Steps};
-use crate::replay::{Divisor, Matrix, Norm, Place, Scope};
+use crate::replay::{Divisor, Matrix, Norm, Place, Scope, Scores};
 use crate::{Kind, NodeId};
 
 /// What a norm is for.
@@ -44,6 +44,22 @@ fn role(place: &Place<'_>) -> Role {
         ("ffn_post_norm" | "l_out", _) => Role::AfterFeedForward,
         _ => Role::Inside,
     }
+}
+
+/// The norm without a weight that queries and keys of other layers go through, where those of this one are neither normed
+/// nor rotated.
+fn missing_norm(place: &Place<'_>) -> Option<Norm> {
+    let Kind::Scores(heads) = place.node.kind else { return None };
+    let normed = |kind: &Kind| matches!(kind, Kind::Norm { norm, weight: None, .. } if norm.run == heads.key_dim);
+    let turned = |kind: &Kind| matches!(kind, Kind::Rope { .. });
+    let kinds = || place.node.inputs.iter().map(|&id| &place.graph.nodes[id].kind);
+    if kinds().any(|kind| normed(kind) || turned(kind)) {
+        return None;
+    }
+    place.graph.nodes.iter().find(|node| normed(&node.kind)).and_then(|node| match &node.kind {
+        Kind::Norm { norm, .. } => Some(Norm::new(norm, Vec::new(), Vec::new())),
+        _ => None,
+    })
 }
 
 /// Whether the norm is one of queries or keys.
@@ -443,7 +459,7 @@ pub(super) const FAULTS: &[Fault] = &[
         edits: &[Edit::Norm(|norm, place| skip(norm, &[Role::Latent], place))],
         cause: "the norm of the narrow vector that queries, or keys and values, are made of is left out",
         remedy: "apply attn_q_a_norm and attn_kv_a_norm between the two products of latent attention",
-        source: "DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.2; a fault of wirings in general",
+        source: "DeepSeek-AI 2024, arXiv:2405.04434; a fault of wirings in general",
         ..ROW
     },
     Fault {
@@ -541,7 +557,7 @@ pub(super) const FAULTS: &[Fault] = &[
         ],
         cause: "the norms after attention and after the feed-forward are applied to what these read",
         remedy: "norm what attention and the feed-forward give: x = x + norm(f(x)), as OLMo 2 does",
-        source: "Team OLMo 2024, arXiv:2501.00656, section 3.2; a fault of wirings in general",
+        source: "Team OLMo 2024, arXiv:2501.00656; a fault of wirings in general",
         ..ROW
     },
     Fault {
@@ -602,6 +618,21 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "embeddings are not normed",
         remedy: "apply token_embd_norm to what the first layer reads",
         source: "IntelLabs/academic-budget-bert#12",
+        ..ROW
+    },
+    Fault {
+        name: "head-norm-in-layers-without",
+        entry: "28",
+        wants: |place| missing_norm(place).is_some(),
+        edits: &[Edit::Output(|out, inputs, place| {
+            let (Kind::Scores(heads), Some(norm)) = (&place.node.kind, missing_norm(place)) else { return false };
+            let [queries, keys] = [0, 1].map(|n| norm.run(&inputs[n]));
+            *out = Scores::new(*heads).run(&queries, &keys);
+            true
+        })],
+        cause: "queries and keys are normed in layers that do not rotate, too",
+        remedy: "Llama 4 norms them behind the rotation, in layers that have one",
+        source: "a fault of wirings in general",
         ..ROW
     },
     Fault {

@@ -2,7 +2,7 @@
 //! RWKV, delta rules).
 
 use candor::gguf::half;
-use candor::ops::{Columns, Unary};
+use candor::ops::{Columns, NormKind, Unary};
 
 use super::{ROW, UP_TO_TOKENS};
 use crate::{
@@ -252,6 +252,41 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "what is written to the state and what it is read by are exchanged: B and C, keys and queries",
         remedy: "B (the key) writes, C (the query) reads; a fused product has B before C",
+        source: "a fault of fused products in general",
+        ..ROW
+    },
+    Fault {
+        name: "delta-query-and-key-exchanged",
+        entry: "84",
+        edits: &[Edit::Copy(|columns, place| {
+            let unit = |node: &Node| matches!(node.kind, Kind::Norm { norm, .. } if norm.kind == NormKind::L2);
+            let parts = columns.groups == 1 && place.readers().any(|(_, node)| unit(node));
+            columns.from.0 = columns.len - columns.from.0.min(columns.len);
+            parts
+        })],
+        cause: "a delta rule's queries are taken for its keys, and keys for queries",
+        remedy: "the convolved product has queries first, then keys, then values",
+        source: "a fault of fused products in general",
+        ..ROW
+    },
+    Fault {
+        name: "vectors-before-input",
+        entry: "84",
+        edits: &[Edit::Copy(|columns, place| {
+            let nodes = place.graph.nodes.iter().filter(|node| node.key.layer == place.layer());
+            let has_d = nodes.into_iter().any(|node| matches!(&node.kind, Kind::Scale(w) if w.name.contains("ssm_d")));
+            let (Some(all), Some(Unary::Silu)) = (input(place, 0), function_before(place)) else { return false };
+            let (from, len) = (columns.from.0, columns.len);
+            // x, B and C, by where they end.
+            columns.from.0 = match all.width {
+                width if from == 0 => width - len,
+                width if from + 2 * len == width => 0,
+                _ => len,
+            };
+            has_d && columns.groups == 1 && len < all.width
+        })],
+        cause: "what the convolution gives is taken for B, C and x in this order",
+        remedy: "Mamba 2 has x first, then B, then C",
         source: "a fault of fused products in general",
         ..ROW
     },
@@ -569,8 +604,9 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "beta-scaled",
         entry: "88",
         variants: &[2.0, 0.5],
+        wants: makes_beta,
         edits: &[Edit::Output(|out, _, place| {
-            if !matches!(&place.node.kind, Kind::Unary(f) if is_beta(f, place)) {
+            if !makes_beta(place) {
                 return false;
             }
             out.data.iter_mut().for_each(|x| *x *= place.variant as f32);
@@ -670,7 +706,12 @@ fn is_slowest(scale: f32) -> bool {
     (scale + 0.606_531).abs() < 1e-4
 }
 
-/// Whether it makes a delta rule's beta.
+/// Whether the operation makes a delta rule's beta.
+fn makes_beta(place: &Place<'_>) -> bool {
+    matches!(&place.node.kind, Kind::Unary(f) if is_beta(f, place))
+}
+
+/// Whether the function makes a delta rule's beta.
 fn is_beta(f: &Unary, place: &Place<'_>) -> bool {
     *f == Unary::Sigmoid && place.readers().any(|(_, node)| matches!(node.kind, Kind::MulGroups))
 }

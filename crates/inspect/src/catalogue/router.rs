@@ -75,6 +75,18 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "expert-weights-by-softmax",
+        entry: "69",
+        edits: &[Edit::Route(|choice, _| {
+            let sigmoid = choice.router.gate == Gate::Sigmoid;
+            sigmoid && weighed(choice, Weighing::Softmax)
+        })],
+        cause: "experts are chosen by the sigmoid and its bias, and weighed by the softmax over all",
+        remedy: "weigh the chosen with the sigmoid of their logits, without the bias",
+        source: "a fault of routers in general",
+        ..ROW
+    },
+    Fault {
         name: "experts-sigmoid-for-softmax",
         entry: "69",
         edits: &[Edit::Route(|choice, _| {

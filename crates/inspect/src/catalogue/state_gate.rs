@@ -84,6 +84,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "d-without-input",
         entry: "91",
+        wants: |place| is_scaled_with(place, "ssm_d"),
         edits: &[Edit::Output(|out, inputs, place| {
             if !is_scaled_with(place, "ssm_d") {
                 return false;

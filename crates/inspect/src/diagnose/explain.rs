@@ -1,6 +1,6 @@
 //! From faults that reproduce single values to the few that explain a trace.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Write};
 
 use candor::ops::CHOSEN;
 
@@ -9,6 +9,10 @@ use crate::{
     Key, NodeId,
     fault::{Active, Harm},
 };
+
+/// Files do not say whether YaRN's ramp is rounded to whole pairs: llama.cpp rounds it, Transformers as its configuration
+/// says.
+pub(super) const ROUNDED: &str = "rope-yarn-ramp-rounded";
 
 /// A fault, or two together, and the failures that it reproduces.
 struct Theory<'a> {
@@ -169,17 +173,30 @@ impl Court<'_> {
 
     /// What the engine did, and where its number was searched for, which number of the file that is.
     fn cause(&self, active: &Active) -> String {
-        let Some(_) = active.fault.fit else { return active.cause() };
-        match near::formula(self.stage.gguf.metadata(), &self.stage.graph.arch, active.variant) {
-            Some(formula) => format!("{} ({} = {formula} of the file)", active.cause(), active.variant),
-            None => active.cause(),
+        let mut cause = active.cause();
+        if let Some(only) = active.only {
+            write!(cause, "; in {} alone", self.stage.graph.nodes[only].key.name).unwrap();
         }
+        let metadata = self.stage.gguf.metadata();
+        let formula = active.fault.fit.as_ref().and(near::formula(metadata, &self.stage.graph.arch, active.variant));
+        if let Some(formula) = formula {
+            write!(cause, " ({} = {formula} of the file)", active.variant).unwrap();
+        }
+        cause
     }
 
     /// Whether differences cancel is seen only from all findings together.
     fn settle(&self, findings: &mut [Finding]) {
-        let covers = |finding: &Finding, name: &str| finding.places.iter().any(|key| key.name.starts_with(name));
-        let both = |finding: &Finding| covers(finding, "Qcur") && covers(finding, "Kcur");
+        let covers = |fault: &str, name: &str, findings: &[Finding]| {
+            let of_fault = findings.iter().filter(|finding| finding.fault == fault);
+            of_fault.flat_map(|finding| &finding.places).any(|key| key.name.starts_with(name))
+        };
+        let whole: BTreeSet<String> = findings
+            .iter()
+            .map(|finding| finding.fault.clone())
+            .filter(|fault| ["Qcur", "Kcur"].iter().all(|name| covers(fault, name, findings)))
+            .collect();
+        let both = |finding: &Finding| whole.contains(&finding.fault);
         // Without queries and keys after their rotation it shows in what attention makes of them.
         let mixed = |finding: &Finding| {
             finding.fault == "rope-other-pairing" && finding.places.iter().all(|key| !key.name.starts_with("Qcur"))
@@ -189,9 +206,6 @@ impl Court<'_> {
                 finding.harm = Harm::Harmful;
             }
         }
-        // Files do not say whether YaRN's ramp is rounded to whole pairs: llama.cpp rounds it, Transformers as its
-        // configuration says.
-        const ROUNDED: &str = "rope-yarn-ramp-rounded";
         let key = format!("{}.rope.scaling.yarn_truncate", self.stage.graph.arch);
         if self.stage.gguf.metadata().get(&key).is_none() {
             let rounded =

@@ -1,7 +1,7 @@
 //! Faults with a number that nobody knows beforehand: the number that explains a suspect's values best is searched for.
 
-use super::{Case, Court, Match, WITHIN};
-use crate::fault::{Active, Fault, Fit, Steps};
+use super::{Case, Court, Match};
+use crate::fault::{Active, Fit, Steps};
 
 /// Points of a range that are looked at before the best of them is refined.
 const POINTS: usize = 33;
@@ -16,17 +16,18 @@ const CUTS: usize = 48;
 const ENOUGH: usize = 4;
 
 impl Court<'_> {
-    /// The fault with the number that comes closest to what the suspect has.
-    pub(super) fn fitted(&self, fault: &'static Fault, fit: &Fit, case: &Case) -> Option<Match> {
+    /// The fault with the number that comes closest to what the suspect has: of those that the model suggests, or, if
+    /// `search`, of the whole range.
+    pub(super) fn fitted(&self, fault: Active, fit: &Fit, case: &Case, search: bool) -> Option<Match> {
         let attempt = |variant: f64| {
-            let faults = vec![Active { fault, variant }];
+            let faults = vec![Active { variant, ..fault }];
             let residual = self.try_faults(&faults, case)?;
             Some(Match { faults, residual })
         };
         let numbers = |id| (fit.numbers)(&self.place(id, 0.0));
         let mut tried: Vec<Match> = case.span.iter().flat_map(|&id| numbers(id)).filter_map(attempt).collect();
         let (low, high) = fit.range;
-        if case.span.len() <= WITHIN && case.residual.elements >= ENOUGH {
+        if search && case.residual.elements >= ENOUGH {
             match fit.steps {
                 Steps::Whole => {
                     let rows = self.stage.tokens.ids.len().max(self.stage.tokens.text.len());

@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dump, ImportErr
         dump.items.push(("logits".to_owned(), Item::Printed(printed)));
         return Ok(dump);
     }
-    let mut log = Log::new(options);
+    let mut log = Log::new(options, &text);
     match records::of_file(&text) {
         Some(records) => records.into_iter().for_each(|record| log.record(1, "", record)),
         None => {
@@ -99,10 +99,10 @@ struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    fn new(options: &'a ReadOptions) -> Log<'a> {
+    fn new(options: &'a ReadOptions, text: &str) -> Log<'a> {
         Log {
             options,
-            names: Names::of(options),
+            names: Names::for_dump(options, text.lines().filter_map(|line| line.split_whitespace().next())),
             tokens: None,
             found: Vec::new(),
             readings: Vec::new(),
@@ -519,7 +519,7 @@ mod tests {
 
     fn read(text: &str, tokens: Option<&[u32]>) -> (Vec<String>, Dump) {
         let options = ReadOptions { tokens: tokens.map(<[u32]>::to_vec), ..ReadOptions::default() };
-        let mut log = Log::new(&options);
+        let mut log = Log::new(&options, text);
         log.layers_count_from = first_layer(text);
         pieces(text).iter().for_each(|piece| log.piece(piece));
         let mut dump = Dump::of(FORMAT);

@@ -156,7 +156,8 @@ const LAYER_ROWS: Rows = &[
     (
         "ffn_down_shexp",
         "mlp_shared_expert_down_proj mlp_shared_experts_down_proj feed_forward_shared_expert_down_proj \
-         shared_mlp_down_proj mlp_shared_mlp_down_proj mixer_shared_experts_down_proj ffn_down_shexp ffn_shexp mlp_shared_experts",
+         shared_mlp_down_proj mlp_shared_mlp_down_proj mixer_shared_experts_down_proj ffn_down_shexp ffn_shexp mlp_shared_experts \
+         mlp_shared_expert",
     ),
     ("ssm_in", "mixer_in_proj mamba_in_proj in_proj ssm_in"),
     ("ssm_x", "mixer_x_proj mamba_x_proj x_proj ssm_x"),
@@ -193,7 +194,7 @@ const MODEL_ROWS: Rows = &[
     ),
     (
         "token_embd_norm",
-        "word_embeddings_layernorm embeddings_layernorm embeddings_norm emb_ln token_embd_norm layernorm_embedding",
+        "word_embeddings_layernorm embeddings_layernorm embeddings_norm embedding_norm emb_ln token_embd_norm layernorm_embedding",
     ),
     (
         "output_norm",

@@ -184,8 +184,8 @@ const OUTPUT_ROWS: &[Row] = &[
         "vcur v wv v_proj value value_proj self_attn_v_proj attn_v_proj attention_wv attn_v attn_wv \
          attn_hook_v attn_to_v self_attn_value attention_value attention_v_proj v_cache value_cache v_after_bias",
     ),
-    layer("Qcur_normed", "qcur_normed q_norm q_normed self_attn_q_norm attn_q_norm q_after_norm"),
-    layer("Kcur_normed", "kcur_normed k_norm k_normed self_attn_k_norm attn_k_norm k_after_norm"),
+    layer("Qcur_normed", "qcur_normed qcur_norm q_norm q_normed self_attn_q_norm attn_q_norm q_after_norm"),
+    layer("Kcur_normed", "kcur_normed kcur_norm k_norm k_normed self_attn_k_norm attn_k_norm k_after_norm"),
     layer(
         "Qcur",
         "qcur q_rope q_roped q_rot q_rotated rope_q rot_q q_after_rope q_post_rope post_rope_q after_rope_q \

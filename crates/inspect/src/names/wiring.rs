@@ -193,6 +193,7 @@ impl Wiring {
             "ffn_gelu"
             | "ffn_relu"
             | "ffn_sqr_relu"
+            | "ffn_xielu"
             | "ffn_activation"
             | "ffn_act"
             | "mlp_act"

@@ -459,6 +459,8 @@ pub enum Weighing {
     Gated,
     /// What they were chosen by, a bias included.
     Ranked,
+    /// The softmax over all logits, whatever they were chosen by.
+    Softmax,
     /// Their logits.
     Logits,
     /// As much each, together one.
@@ -545,6 +547,7 @@ impl Choice {
                 of(&gated(&logits))
             }
             (Weighing::Ranked, _) => of(&ranked),
+            (Weighing::Softmax, _) => of(&softened(&logits)),
             // What takes the place of the weights is not changed any more.
             (Weighing::Logits, _) => return chosen.iter().map(|&i| (i, logits[i])).collect(),
             (Weighing::Alike, _) => return chosen.iter().map(|&i| (i, 1.0 / chosen.len() as f64)).collect(),

@@ -90,7 +90,7 @@ impl Bed {
 }
 
 pub fn every_fault() -> Vec<Active> {
-    catalogue().flat_map(|fault| fault.variants.iter().map(move |&variant| Active { fault, variant })).collect()
+    catalogue().flat_map(|fault| fault.variants.iter().map(move |&variant| Active::new(fault, variant))).collect()
 }
 
 /// What became of a planted fault.

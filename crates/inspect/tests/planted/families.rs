@@ -155,8 +155,8 @@ fn families() -> Vec<Family> {
             arch: "apertus",
             kv_heads: 2,
             metadata: vec![
-                ("xielu.alpha_n", vec![0.3f32; 3].into()),
-                ("xielu.alpha_p", vec![0.4f32; 3].into()),
+                ("xielu.alpha_n", vec![0.3f32, 0.6, 0.1].into()),
+                ("xielu.alpha_p", vec![0.4f32, 0.2, 0.7].into()),
                 ("xielu.beta", vec![0.5f32; 3].into()),
                 ("xielu.eps", vec![-1e-6f32; 3].into()),
             ],
@@ -165,6 +165,56 @@ fn families() -> Vec<Family> {
                 vec![("ffn_up.weight", vec![DIM, FFN]), ("ffn_down.weight", vec![FFN, DIM])],
                 norms(&["attn_norm.weight", "ffn_norm.weight"]),
                 vec![("attn_q_norm.weight", vec![HEAD]), ("attn_k_norm.weight", vec![HEAD])],
+            ]
+            .concat(),
+            globals: [rms(), vec![("output.weight", vec![DIM, vocab])]].concat(),
+        },
+        Family {
+            arch: "jina-bert-v2",
+            kv_heads: HEADS,
+            metadata: vec![("attention.layer_norm_epsilon", 1e-5f32.into()), ("attention.causal", false.into())],
+            layer: [
+                with_biases(&[
+                    ("attn_q.weight", "attn_q.bias", [DIM, Q]),
+                    ("attn_k.weight", "attn_k.bias", [DIM, Q]),
+                    ("attn_v.weight", "attn_v.bias", [DIM, Q]),
+                    ("attn_output.weight", "attn_output.bias", [Q, DIM]),
+                    ("ffn_down.weight", "ffn_down.bias", [FFN, DIM]),
+                ]),
+                gated().into_iter().filter(|(name, _)| *name != "ffn_down.weight").collect(),
+                layer_norms(&[
+                    ("attn_output_norm.weight", "attn_output_norm.bias"),
+                    ("layer_output_norm.weight", "layer_output_norm.bias"),
+                ]),
+            ]
+            .concat(),
+            globals: [
+                layer_norms(&[("token_embd_norm.weight", "token_embd_norm.bias")]),
+                vec![("token_types.weight", vec![DIM, 2])],
+            ]
+            .concat(),
+        },
+        Family {
+            arch: "llama4",
+            kv_heads: 2,
+            metadata: vec![
+                ("expert_count", (EXPERTS as u32).into()),
+                ("expert_used_count", 1u32.into()),
+                ("expert_feed_forward_length", (FFN as u32).into()),
+                ("interleave_moe_layer_step", 1u32.into()),
+            ],
+            layer: [
+                attention(),
+                vec![
+                    ("ffn_gate_inp.weight", vec![DIM, EXPERTS]),
+                    ("ffn_gate_exps.weight", vec![DIM, FFN, EXPERTS]),
+                    ("ffn_up_exps.weight", vec![DIM, FFN, EXPERTS]),
+                    ("ffn_down_exps.weight", vec![FFN, DIM, EXPERTS]),
+                    ("ffn_gate_shexp.weight", vec![DIM, FFN]),
+                    ("ffn_up_shexp.weight", vec![DIM, FFN]),
+                    ("ffn_down_shexp.weight", vec![FFN, DIM]),
+                ],
+                norms(&["attn_norm.weight", "ffn_norm.weight"]),
             ]
             .concat(),
             globals: [rms(), vec![("output.weight", vec![DIM, vocab])]].concat(),
@@ -256,7 +306,8 @@ impl Family {
     fn gguf(&self) -> Gguf {
         let tiny = Tiny {
             arch: self.arch,
-            layers: 3,
+            // Llama 4 does not rotate in every fourth.
+            layers: if self.arch == "llama4" { 4 } else { 3 },
             dim: DIM as usize,
             heads: HEADS as usize,
             kv_heads: self.kv_heads as usize,

@@ -117,7 +117,28 @@ fn delta() -> Bed {
         .bed()
 }
 
-/// The same with both gates in one matrix, and experts, as Qwen3-Next has it.
+/// Its layers of attention, gated by the second half of each head of the queries' product.
+fn gated_attention() -> Bed {
+    let numbers =
+        [&SSM[..], &[("ssm.time_step_rank", 8), ("ssm.group_count", 2), ("full_attention_interval", 1)]].concat();
+    let parts: Vec<Part<'_>> = [
+        ("attn_norm.weight", &[DIM][..]),
+        ("attn_q.weight", &[DIM, 64]),
+        ("attn_k.weight", &[DIM, 16]),
+        ("attn_v.weight", &[DIM, 16]),
+        ("attn_q_norm.weight", &[8]),
+        ("attn_k_norm.weight", &[8]),
+        ("attn_output.weight", &[32, DIM]),
+        ("post_attention_norm.weight", &[DIM]),
+    ]
+    .into_iter()
+    .chain(BLOCK.into_iter().skip(1))
+    .collect();
+    let name = "qwen35 attention";
+    Shape { arch: "qwen35", name, layers: 2, numbers: &numbers, flags: &[], parts: &parts, beside: &[LAST] }.bed()
+}
+
+/// The delta rule with both gates in one matrix, and experts, as Qwen3-Next has it.
 fn delta_together() -> Bed {
     let more = [
         ("ssm.time_step_rank", 8),
@@ -267,7 +288,9 @@ fn rwkv7() -> Bed {
 
 pub fn beds() -> Vec<Bed> {
     let streams = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/architectures/gemma3n/model.gguf");
-    vec![mamba(false), mamba(true), mamba2(), delta(), delta_together(), lfm2(), rwkv6(), rwkv7(), Bed::open(&streams)]
+    let attention = gated_attention();
+    let states = [mamba(false), mamba(true), mamba2(), delta(), delta_together(), lfm2(), rwkv6(), rwkv7()];
+    states.into_iter().chain([attention, Bed::open(&streams)]).collect()
 }
 
 impl Shape<'_> {

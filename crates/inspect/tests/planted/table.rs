@@ -53,7 +53,7 @@ fn column(folder: &std::path::Path) -> Column {
     for (fault, row) in catalogue().zip(survey(&bed.gguf).unwrap()) {
         let mut cell = Cell::Beside(row.because.unwrap_or("the numbers are the same"));
         for &variant in fault.variants {
-            let active = Active { fault, variant };
+            let active = Active::new(fault, variant);
             let Some(trace) = bed.plant(Rounding::Exact, &[active]) else { continue };
             let verdict = judge(&bed.diagnose(&trace), &active);
             cell = Cell::Planted(verdict);
