@@ -16,7 +16,7 @@ import numpy as np
 
 from engine import ENLARGED, FIXTURES, build, enlarge, model_file
 from engine.dump import write_log, write_safetensors
-from faults import FAULTS, held_out
+from faults import FAULTS, SECOND, held_out
 
 PROMPT, DECODE = 12, 4
 VISIBLE, SEEN = 5e-3, 1e-3
@@ -46,7 +46,7 @@ def shift(e):
 class Bench:
     """Runs wirings and writes cases."""
 
-    def __init__(self, fixtures, out, holdout):
+    def __init__(self, fixtures, out, holdout, second):
         self.fixtures, self.roots = fixtures, (out, holdout)
         self.out, self.holdout = (root.with_name(root.name + ".new") for root in self.roots)
         self.models = {w: model_file(w, fixtures) for w in FIXTURES}
@@ -54,8 +54,13 @@ class Bench:
         for wiring in ENLARGED:
             self.models[wiring] = out / "models" / f"{wiring}.gguf"
             enlarge(wiring, fixtures, self.models[wiring])
+        self.second = second
         self.counts = {"healthy": 0, "sick": 0, "held out": 0, "pairs": 0}
         self.dropped = []
+
+    def hides(self, id):
+        """Say whether a fault is held out."""
+        return not self.second and held_out(id)
 
     def publish(self, wirings):
         """Put the new cases in the place of the old ones."""
@@ -165,7 +170,7 @@ class Bench:
 
     def store(self, faults, wiring, tokens, values, first, subset, storages):
         """Write cases of one or two faults."""
-        hidden = any(held_out(f.id) for f in faults)
+        hidden = any(self.hides(f.id) for f in faults)
         name = "+".join(f.id for f in faults)
         for storage in storages:
             case = {"id": f"{MAKER}/{wiring}/{name}/{storage}" + ("" if subset == "all" else "-" + subset),
@@ -215,14 +220,15 @@ def main():
     parser.add_argument("--fixtures", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--holdout", type=Path, required=True)
+    parser.add_argument("--second", action="store_true", help="the second set of faults, none of them held out")
     parser.add_argument("--only", nargs="*", help="wirings; no pairs are made then, and names are left alone")
     args = parser.parse_args()
-    bench = Bench(args.fixtures, args.out, args.holdout)
+    bench = Bench(args.fixtures, args.out, args.holdout, args.second)
     wirings = args.only or [*FIXTURES, *ENLARGED]
     for wiring in wirings:
         bench.healthy(wiring)
     planted = []
-    for fault in FAULTS.values():
+    for fault in (SECOND if args.second else FAULTS).values():
         for wiring in fault.wirings:
             if wiring not in wirings:
                 continue
@@ -231,15 +237,16 @@ def main():
                 planted.append((fault, wiring))
     if not args.only:
         bench.pairs(planted)
+    if not args.only and not args.second:
         ids = {f.id for f, _ in planted}
         add_names(Path(__file__).parent / "names.toml", {i for i in ids if not held_out(i)})
         add_names(args.holdout / "names.toml", {i for i in ids if held_out(i)})
     bench.publish(wirings)
     shown = {f.id for f, _ in planted}
     print(", ".join(f"{n} {what}" for what, n in bench.counts.items()))
-    print(f"{len(planted)} of fault and wiring, {len(shown)} faults, {sum(map(held_out, shown))} held out")
+    print(f"{len(planted)} of fault and wiring, {len(shown)} faults, {sum(map(bench.hides, shown))} held out")
     for wiring, id, size in bench.dropped:
-        print(f"not visible: {wiring} {'(held out)' if held_out(id) else id} {size:.1e}")
+        print(f"not visible: {wiring} {'(held out)' if bench.hides(id) else id} {size:.1e}")
 
 
 if __name__ == "__main__":

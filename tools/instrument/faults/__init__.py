@@ -7,5 +7,6 @@ has not run yet: its weights, its attributes or its methods.
 from .tools import FAULTS, held_out
 from . import attention, biases, blocks, cache, delta, embedding, experts, ffn, latent, layout, norms  # noqa: F401
 from . import numbers, output, recurrent, rope, rwkv, special  # noqa: F401
+from .second import SECOND
 
-__all__ = ["FAULTS", "held_out"]
+__all__ = ["FAULTS", "SECOND", "held_out"]

@@ -16,16 +16,19 @@ class Fault:
     plant: Callable
 
 
+def registrar(faults):
+    """Return a decorator that registers a function as the fault `id` of the wirings, a string of names."""
+    def fault(id, says, wirings):
+        def register(plant):
+            assert id not in faults, id
+            faults[id] = Fault(id, says, tuple(wirings.split()), plant)
+            return plant
+        return register
+    return fault
+
+
 FAULTS = {}
-
-
-def fault(id, says, wirings):
-    """Register the decorated function as the fault `id` of the wirings, a string of names."""
-    def register(plant):
-        assert id not in FAULTS, id
-        FAULTS[id] = Fault(id, says, tuple(wirings.split()), plant)
-        return plant
-    return register
+fault = registrar(FAULTS)
 
 
 def held_out(id):

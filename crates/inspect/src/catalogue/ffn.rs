@@ -121,6 +121,12 @@ fn always(_: &Gating, _: &Place<'_>) -> bool {
     true
 }
 
+/// Whether gate and up are halves of one product.
+fn of_one_product(gating: &Gating, place: &Place<'_>) -> bool {
+    let part = |id: NodeId| place.graph.nodes[id].kind.weight().is_some_and(|weight| weight.whole().1.is_some());
+    part(gating.gate) && part(gating.up)
+}
+
 /// Whether gate and up have limits, and up is shifted (gpt-oss).
 fn limited(gating: &Gating, _: &Place<'_>) -> bool {
     gating.limit.is_some()
@@ -325,6 +331,29 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the gate goes through x * sigmoid({} x)",
         remedy: "the factor is 1 for SiLU, 1.702 for gpt-oss",
         source: "sgl-project/sglang#39939",
+        ..ROW
+    },
+    Fault {
+        name: "gate-and-up-cut-interleaved",
+        entry: "66",
+        edits: &[
+            Edit::Wiring(|inputs, place| rewire(inputs, place, of_one_product)),
+            Edit::Inputs(|inputs, place| {
+                let Some(gating) = Gating::of(place).filter(|gating| of_one_product(gating, place)) else {
+                    return false;
+                };
+                let [gates, ups] = inputs.as_slice() else { return false };
+                let rows = (0..gates.rows).map(|t| [gates.row(t), ups.row(t)].concat());
+                let pairs = rows.flat_map(|row| row.as_chunks::<2>().0.to_vec());
+                let result = |[gate, up]: [f32; 2]| gating.act(gating.cut(gate.into())) * gating.moved(up.into());
+                let data = pairs.map(|pair| result(pair) as f32).collect();
+                *inputs = vec![Rc::new(Value { data, ..**gates })];
+                true
+            }),
+        ],
+        cause: "the fused product is right; every other number of it is taken for the gate, and the others for up",
+        remedy: "the first half is the gate, the second is up; gpt-oss alone has them side by side in its own files",
+        source: "vllm-project/vllm#29273",
         ..ROW
     },
     Fault {

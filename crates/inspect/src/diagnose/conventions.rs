@@ -203,20 +203,22 @@ impl Court<'_> {
         if self.is_deep(&span(self.stage, trace, graph.find(&first)?)) || self.follows(graph.find(&embedding)?) {
             return None;
         }
-        let mut without = trace.clone();
-        without.values.retain(|key, _| key.name != "l_out" && *key != embedding);
-        let (expected, id) = (self.with(&without), graph.find(&first)?);
+        let mut moved = trace.clone();
+        moved.values.retain(|key, _| key.name != "l_out" && *key != embedding);
+        let (expected, id) = (self.with(&moved), graph.find(&first)?);
         let value = expected.healthy.recompute(id).0;
-        let gate = expected.gate(id, &span(self.stage, &without, id), evidence);
-        if gate.status(&compare(&value, evidence)?) != Status::Right {
-            return None;
-        }
-        without.values.insert(first, evidence.clone());
+        let gate = expected.gate(id, &span(self.stage, &moved, id), evidence);
+        let right = gate.status(&compare(&value, evidence)?) == Status::Right;
+        moved.values.insert(first, evidence.clone());
         for (key, evidence) in trace.values.iter().filter(|(key, _)| key.name == "l_out") {
-            without.values.insert(Key::new("l_out", key.layer.map(|layer| layer + 1)), evidence.clone());
+            moved.values.insert(Key::new("l_out", key.layer.map(|layer| layer + 1)), evidence.clone());
         }
-        without.values.retain(|key, _| graph.find(key).is_some() || trace.values.contains_key(key));
-        Some(without)
+        moved.values.retain(|key, _| graph.find(key).is_some() || trace.values.contains_key(key));
+        // Where the first layer is wrong, the last norm tells which state it was made from.
+        let last =
+            graph.find(&Key::new("result_norm", None)).filter(|id| trace.values.contains_key(&graph.nodes[*id].key));
+        let told = || last.is_some_and(|last| !self.follows(last) && self.with(&moved).follows(last));
+        (right || told()).then_some(moved)
     }
 
     /// Meanings of several wrong values at once, if all that was computed from them follows then.

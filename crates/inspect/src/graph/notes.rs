@@ -56,8 +56,9 @@ impl Tap<Notes> for Names {
             true => {
                 let width = notes.nodes[x.node].width;
                 let copy = notes.push(Kind::Copy { columns: Columns::run(width, 0, 0) }, vec![x.node], width);
-                // Attention reads queries, keys and values as a trace has them in the end.
-                if matches!(name, "Qcur" | "Kcur" | "Vcur") {
+                // Attention reads queries, keys and values as a trace has them in the end, and a layer what the one before
+                // gives out.
+                if matches!(name, "Qcur" | "Kcur" | "Vcur" | "l_out") {
                     notes.renamed.insert(x.node, copy);
                 }
                 copy

@@ -214,6 +214,9 @@ impl Wiring {
             "attention" if spoken.norm_beside => {
                 self.made_by(&of_weight("attn_output"), true).map(|mut parts| parts.remove(0).0)
             }
+            // Its modules add the stream to what they make.
+            "self_attention" if self.arch == "bloom" => key("ffn_inp"),
+            "mlp" if self.arch == "bloom" => key("l_out"),
             "attn_gated" => self.applied_to(&of_weight("attn_output")),
             "attention_self" => key("kqv_out"),
             // llama.cpp has the heads' values behind the product that it takes apart from the rest.
