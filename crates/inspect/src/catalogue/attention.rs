@@ -83,6 +83,12 @@ fn rescaled(plan: &mut SoftMax, scale: f64) -> bool {
 /// The part of a key that is not rotated, where the rotated part is made apart from it.
 fn unrotated(place: &Place<'_>) -> Option<usize> {
     let Kind::SoftMax(attending) = &place.node.kind else { return None };
+    let of_layer = || place.graph.nodes.iter().filter(|node| node.key.layer == place.layer());
+    // Of latent attention it is what goes into the matrix of each head.
+    let spelt = of_layer().filter_map(|node| node.kind.weight()).find(|weight| weight.name.contains("attn_k_b"));
+    if let Some(spelt) = spelt {
+        return Some(spelt.cols);
+    }
     let apart = place.graph.nodes.iter().find_map(|node| match node.kind {
         Kind::Rope { head_dim, .. } if node.key.layer == place.layer() && !node.tapped => Some(head_dim),
         _ => None,

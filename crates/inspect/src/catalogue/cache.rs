@@ -1,6 +1,11 @@
 //! Faults of the KV cache: what is written where, and what is read (section A5 of the catalogue).
 
-use super::{ROW, UP_TO_TOKENS, masks::attending};
+use candor::ops::Mask;
+
+use super::{
+    ROW, UP_TO_TOKENS,
+    masks::{attending, mask, windows},
+};
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::{Place, Scores, Side, SoftMax, Source, Turn};
 use crate::{Kind, Node};
@@ -175,6 +180,33 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "kv-written-over-the-last",
+        entry: "59",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let prompt = place.tokens.prompt;
+            seeing(plan, move |seen, t, p| seen(t, p) && (t < prompt || p + 1 < prompt || p == t));
+            decodes(place)
+        })],
+        cause: "each decoded token's key and value are written over those of the token before: the cache does not grow",
+        remedy: "write at the token's position, then attend over positions 0..=position",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "kv-trimmed-to-window",
+        entry: "57",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let Some((_, window)) = windows(place).next() else { return false };
+            let prompt = place.tokens.prompt;
+            seeing(plan, move |seen, t, p| seen(t, p) && (t < prompt || p + window > t));
+            decodes(place) && mask(place) == Mask::Causal && window < place.tokens.ids.len()
+        })],
+        cause: "decoded tokens see no more than the window of other layers in layers that see everything",
+        remedy: "trim the cache in layers with a window alone",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
         name: "kv-keys-not-written",
         entry: "59",
         edits: &[Edit::Scores(|plan, place| {
@@ -221,6 +253,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "kv-keys-unrotated",
         entry: "41, 59",
+        variants: &[0.0, 1.0],
         edits: &[Edit::Output(|out, inputs, place| {
             let Kind::Scores(heads) = place.node.kind else { return false };
             let Some(rope) = place.node.inputs.get(1).map(|&id| &place.graph.nodes[id].kind) else { return false };
@@ -230,14 +263,21 @@ pub(super) const FAULTS: &[Fault] = &[
             // What turns is stretched by the magnitude, too.
             back.magnitude = 1.0 / rope.magnitude;
             let scores = Scores::new(heads).run(&inputs[0], &back.run(&inputs[1]));
-            let decoded = place.tokens.prompt * out.width;
+            let prompt = place.tokens.prompt;
             if !decodes(place) || scores.data.len() != out.data.len() {
                 return false;
             }
-            out.data[decoded..].copy_from_slice(&scores.data[decoded..]);
+            let (width, keys) = (out.width, inputs[1].rows.max(1));
+            for (at, (score, unrotated)) in out.data.iter_mut().zip(&scores.data).enumerate() {
+                // A token's own key may go round the cache.
+                let own = at % width % keys == at / width && place.variant == 1.0;
+                if at / width >= prompt && !own {
+                    *score = *unrotated;
+                }
+            }
             true
         })],
-        cause: "the cache keeps keys as they were before RoPE, and decoded tokens read them so",
+        cause: "the cache keeps keys as they were before RoPE, and decoded tokens read them so (1: all but their own)",
         remedy: "store rotated keys, or rotate all of them whenever they are read",
         source: "a fault of caches in general",
         ..ROW

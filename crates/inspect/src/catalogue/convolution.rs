@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Kind, NodeId,
     fault::{Edit, Fault},
-    replay::{Conv, Place},
+    replay::{Conv, Matrix, Place},
 };
 
 /// Whether the operation is RWKV's look at the token before.
@@ -164,7 +164,7 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
-        name: "convolution-state-holds-outputs",
+        name: "convolution-state-one-old",
         entry: "95",
         edits: &[Edit::Conv(|plan, place| {
             let Some(first) = decoding(place) else { return false };
@@ -177,6 +177,38 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the convolution's window is one token old when decoding begins",
         remedy: "keep the inputs of the prompt's last tokens, the newest one too",
         source: "state-spaces/mamba#1027",
+        ..ROW
+    },
+    Fault {
+        name: "convolution-state-holds-outputs",
+        entry: "95",
+        wants: is_convolution,
+        edits: &[Edit::Output(|out, inputs, place| {
+            let (Kind::Conv(weight), Some(first)) = (&place.node.kind, decoding(place)) else { return false };
+            if is_shift(place) || out.width != inputs[0].width {
+                return false;
+            }
+            let taps = Matrix::decode(weight);
+            let bias = place.readers().find_map(|(_, node)| match &node.kind {
+                Kind::Bias(bias) => Some(Matrix::decode(bias).values),
+                _ => None,
+            });
+            let right = out.clone();
+            for t in first..out.rows.min(first + taps.cols - 1) {
+                for back in (t + 1 - first)..taps.cols {
+                    let Some(row) = t.checked_sub(back) else { continue };
+                    for (channel, x) in out.row_mut(t).iter_mut().enumerate() {
+                        let added = bias.as_ref().map_or(0.0, |bias| bias[channel]);
+                        let kept = right.row(row)[channel] + added - inputs[0].row(row)[channel];
+                        *x += taps.row(channel)[taps.cols - 1 - back] * kept;
+                    }
+                }
+            }
+            true
+        })],
+        cause: "the convolution's results of the prompt's last tokens are kept for decoding, in place of its inputs",
+        remedy: "keep the inputs of the last tokens: what goes into the convolution",
+        source: "a fault of convolutions in general",
         ..ROW
     },
     Fault {

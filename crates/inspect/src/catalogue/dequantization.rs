@@ -80,8 +80,19 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "nibbles-in-sequence",
         entry: "16",
+        variants: &[0.0, 1.0],
         wants: |place| raw(place).is_some_and(|(format, _)| nibble_runs(format).is_some()),
         edits: &[Edit::Weight(|w, place| {
+            if place.variant == 1.0 {
+                // Each half of a run keeps its own scale, which is the same for both where there is one run.
+                let Some((_, len, 2..)) = raw(place).and_then(|(format, _)| nibble_runs(format)) else { return false };
+                for run in w.values.chunks_exact_mut(2 * len) {
+                    let (low, high) = run.split_at(len);
+                    let pairs: Vec<f32> = low.iter().zip(high).flat_map(|(&low, &high)| [low, high]).collect();
+                    run.copy_from_slice(&pairs);
+                }
+                return true;
+            }
             blocks(w, place, |format, block| {
                 let Some((first, len, runs)) = nibble_runs(format) else { return false };
                 for run in block[first..first + len * runs].chunks_exact_mut(len) {
@@ -93,7 +104,7 @@ pub(super) const FAULTS: &[Fault] = &[
                 true
             })
         })],
-        cause: "the two nibbles of a byte are taken as neighbours; in ggml's formats all low nibbles come first, then all high ones",
+        cause: "the two nibbles of a byte are taken as neighbours (1: each with its own scale); in ggml's formats all low nibbles come first, then all high ones",
         remedy: "byte i holds elements i and i + half of the block",
         source: "the RusTorch logs of this project's beginning",
         ..ROW

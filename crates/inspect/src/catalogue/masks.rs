@@ -284,6 +284,19 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "attention-sinks-missing-at-decode",
+        entry: "58",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let prompt = place.tokens.prompt;
+            plan.sunk = Box::new(move |t| t < prompt);
+            plan.sinks.is_some() && prompt < place.tokens.ids.len()
+        })],
+        cause: "the sinks take no part in the softmax of decoded tokens",
+        remedy: "the kernel for single tokens needs them as well as that for prompts",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
         name: "attention-sinks-zero",
         entry: "58",
         edits: &[Edit::SoftMax(|plan, _| {

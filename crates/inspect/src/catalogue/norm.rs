@@ -2,9 +2,11 @@
 
 use std::rc::Rc;
 
-use super::{ROW, loader::swap_names};
+use candor::ops::Rope;
+
+use super::{ROW, loader::swap_names, tensor, weight_of_layer};
 use crate::fault::{Edit, Fault, Fit, Steps};
-use crate::replay::{Divisor, Matrix, Norm, Place, Scope, Scores};
+use crate::replay::{Divisor, Matrix, Norm, Place, Scope, Scores, Turn};
 use crate::{Kind, NodeId};
 
 /// What a norm is for.
@@ -60,6 +62,29 @@ fn missing_norm(place: &Place<'_>) -> Option<Norm> {
         Kind::Norm { norm, .. } => Some(Norm::new(norm, Vec::new(), Vec::new())),
         _ => None,
     })
+}
+
+/// The rotation of what the norm of queries or keys gives.
+fn rotated_next<'a>(place: &Place<'a>) -> Option<(&'a Rope, usize)> {
+    if !of_heads(place) || !matches!(place.node.kind, Kind::Norm { .. }) {
+        return None;
+    }
+    place.graph.nodes.iter().find_map(|node| match &node.kind {
+        Kind::Rope { rope, head_dim } if node.inputs == [place.id] => Some((rope, *head_dim)),
+        _ => None,
+    })
+}
+
+/// Which inputs of the scores are rotated behind a norm, with that norm.
+fn normed_inputs(place: &Place<'_>) -> Vec<(usize, Norm)> {
+    if !matches!(place.node.kind, Kind::Scores(_)) {
+        return Vec::new();
+    }
+    let norm = |(at, &id): (usize, &NodeId)| {
+        let rope = Place { node: &place.graph.nodes[id], id, ..*place };
+        Some((at, plan(&rope, norm_before(&rope)?)?))
+    };
+    place.node.inputs.iter().enumerate().filter_map(norm).collect()
 }
 
 /// Whether the norm is one of queries or keys.
@@ -712,6 +737,52 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "norms-of-first-layer",
+        entry: "8",
+        edits: &[Edit::Norm(|norm, place| {
+            let first = weight_of_layer(place, 0).filter(|first| first.len() == norm.weight.len());
+            let (true, Some(first)) = (place.layer().is_some_and(|layer| layer > 0), first) else { return false };
+            norm.weight = first;
+            if let Some(bias) = tensor(place, &format!("blk.0.{}.bias", place.weight())) {
+                norm.bias = bias.values;
+            }
+            true
+        })],
+        cause: "the norms of every layer have the weights of the first one's",
+        remedy: "check the layer index in the names of norms that are looked up",
+        source: "a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "head-norm-of-rotated",
+        entry: "28k",
+        edits: &[
+            Edit::Wiring(|inputs, place| {
+                if let Some(norm) = norm_before(place) {
+                    inputs[0] = place.graph.nodes[norm].inputs[0];
+                    return true;
+                }
+                rotated_next(place).is_some() || !normed_inputs(place).is_empty()
+            }),
+            Edit::Inputs(|inputs, place| {
+                if let Some((rope, head_dim)) = rotated_next(place) {
+                    inputs[0] =
+                        Rc::new(Turn::new(rope, head_dim, &place.tokens.positions(place.node.side)).run(&inputs[0]));
+                    return true;
+                }
+                let norms = normed_inputs(place);
+                for (at, norm) in &norms {
+                    inputs[*at] = Rc::new(norm.run(&inputs[*at]));
+                }
+                !norms.is_empty()
+            }),
+        ],
+        cause: "queries and keys are rotated first and normed then: what is normed is rotated already",
+        remedy: "norm first, rotate then",
+        source: "lablup/mlxcel#391",
+        ..ROW
+    },
+    Fault {
         name: "head-norm-after-rope",
         entry: "28k",
         edits: &[
@@ -751,6 +822,23 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the output norm is left out; the first choice often stays right, its probability does not",
         remedy: "apply output_norm before the output matrix",
         source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "output-norm-on-embedding",
+        entry: "28l",
+        wants: |place| matches!(place.node.kind, Kind::Embed(_)),
+        edits: &[
+            Edit::Norm(|norm, place| skip(norm, &[Role::Output], place)),
+            Edit::Output(|out, _, place| {
+                let last = place.graph.nodes.iter().position(|node| node.key.name == "result_norm");
+                let norm = last.filter(|_| matches!(place.node.kind, Kind::Embed(_))).and_then(|id| plan(place, id));
+                norm.map(|norm| *out = norm.run(out)).is_some()
+            }),
+        ],
+        cause: "the output norm is applied to the embedding, and not to what the last layer gives",
+        remedy: "LFM2 calls its output norm token_embd_norm (embedding_norm): apply it before the output matrix",
+        source: "a fault of name maps in general",
         ..ROW
     },
     Fault {

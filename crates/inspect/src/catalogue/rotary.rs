@@ -739,16 +739,17 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "rope-yarn-magnitude-on-scores",
         entry: "39",
+        variants: &[2.0, 1.0],
         edits: &[
             Edit::Rope(|turn, _| std::mem::replace(&mut turn.magnitude, 1.0) != 1.0),
             Edit::SoftMax(|plan, place| {
                 let magnitude = magnitude(place);
-                plan.scale *= magnitude * magnitude;
+                plan.scale *= magnitude.powf(place.variant);
                 magnitude != 1.0
             }),
         ],
-        cause: "YaRN's attention factor is not on queries and keys; its square is on the scores",
-        remedy: "nothing needs to change for attention itself, unless a cache mixes both",
+        cause: "YaRN's attention factor is not on queries and keys; to the power {} it is on the scores",
+        remedy: "put its square on the scores, or the factor on both queries and keys",
         source: "guoqingbao/xinfer#329",
         ..ROW
     },

@@ -75,6 +75,24 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "expert-weights-in-another-order",
+        entry: "69",
+        variants: &[0.0, 1.0],
+        edits: &[Edit::Route(|choice, place| {
+            let used = choice.router.used;
+            choice.order = match place.variant {
+                0.0 => |rank, used| used - 1 - rank,
+                _ => |rank, used| (rank + 1) % used,
+            };
+            // Of two both are the same.
+            used > if place.variant == 0.0 { 1 } else { 2 }
+        })],
+        cause: "the weights of the chosen experts are in another order than the experts (0: reversed, 1: one on)",
+        remedy: "sort experts and their weights together",
+        source: "xberg-io/xberg#1211",
+        ..ROW
+    },
+    Fault {
         name: "expert-weights-by-softmax",
         entry: "69",
         edits: &[Edit::Route(|choice, _| {

@@ -85,7 +85,7 @@ impl Court<'_> {
         theories.retain(|theory| theory.explains.len() == most);
         if theories.len() > 1 {
             for theory in &mut theories {
-                theory.contradictions = self.contradictions(theory.faults, checks);
+                theory.contradictions = self.contradictions(theory, failures, checks);
             }
         }
         theories.sort_by(|a, b| {
@@ -107,7 +107,7 @@ impl Court<'_> {
         };
         let missed = open().any(|failure| concerned(failure.id));
         let seen = theory.explains.iter().any(|&at| failures[at].status == Status::Wrong);
-        !upstream && !missed && seen && self.contradictions(theory.faults, checks) == 0
+        !upstream && !missed && seen && self.contradictions(theory, failures, checks) == 0
     }
 
     /// Whether a value is computed from another.
@@ -123,14 +123,20 @@ impl Court<'_> {
         false
     }
 
-    /// Values that are right, and would not be if the faults were there too.
-    fn contradictions(&self, faults: &[Active], checks: &[Check]) -> usize {
+    /// Values that are right, and would not be if the faults were there too: one of each name, of a layer in which the theory
+    /// explains something where there is one.
+    fn contradictions(&self, theory: &Theory<'_>, failures: &[Failure], checks: &[Check]) -> usize {
+        let layer = |&at: &usize| self.stage.graph.nodes[failures[at].id].key.layer;
+        let layers: BTreeSet<Option<usize>> = theory.explains.iter().map(layer).collect();
+        let mut right: Vec<&Check> = checks.iter().filter(|check| check.status == Status::Right).collect();
+        right.sort_by_key(|check| !layers.contains(&check.key.layer));
         let mut names = BTreeSet::new();
-        let right = checks.iter().filter(|check| check.status == Status::Right && names.insert(&check.key.name));
         right
+            .into_iter()
+            .filter(|check| names.insert(&check.key.name))
             .filter(|check| {
                 let Some(id) = self.stage.graph.find(&check.key) else { return false };
-                let residual = self.case(id).and_then(|case| self.try_faults(faults, &case));
+                let residual = self.case(id).and_then(|case| self.try_faults(theory.faults, &case));
                 residual.is_some_and(|residual| residual.relative > check.gate.wrong)
             })
             .count()

@@ -311,6 +311,8 @@ pub struct SoftMax {
     pub empty: Box<dyn Fn(usize) -> usize>,
     /// A score per head that takes its share of the sum.
     pub sinks: Option<Vec<f64>>,
+    /// For which tokens sinks count.
+    pub sunk: Box<dyn Fn(usize) -> bool>,
     /// What is summed over.
     pub axis: Axis,
     /// When the mask acts.
@@ -348,6 +350,7 @@ impl SoftMax {
             cap_first: false,
             stored: Box::new(move |t, p| p < together || p <= t),
             empty: Box::new(|_| 0),
+            sunk: Box::new(|_| true),
             sinks: sinks.as_ref().map(|sinks| Matrix::decode(sinks).values.into_iter().map(f64::from).collect()),
             axis: Axis::Keys,
             masking: Masking::Before,
@@ -388,7 +391,8 @@ impl SoftMax {
                     Axis::Heads => (i, first, line),
                 };
                 let empty = if self.axis == Axis::Keys { (self.empty)(line) } else { 0 };
-                let sinks = self.sinks.as_ref().filter(|_| self.axis != Axis::Heads);
+                let sunk = self.axis == Axis::Queries || self.axis == Axis::Keys && (self.sunk)(line);
+                let sinks = self.sinks.as_ref().filter(|_| sunk);
                 let line: Vec<f64> = (0..along)
                     .map(|i| {
                         let (h, t, p) = place(i);
@@ -487,6 +491,8 @@ pub struct Choice {
     pub judges: usize,
     /// What the chosen are weighed with.
     pub weighing: Weighing,
+    /// Of `n` weights, the one that the chosen expert of this rank gets.
+    pub order: fn(usize, usize) -> usize,
     /// Taken from logits before the chosen are weighed.
     pub unweighed: Option<Vec<f32>>,
 }
@@ -502,6 +508,7 @@ impl Choice {
             passed_over: 0,
             judges: 2,
             weighing: Weighing::Gated,
+            order: |rank, _| rank,
             unweighed: None,
         }
     }
@@ -560,7 +567,8 @@ impl Choice {
             let sum = weights.iter().sum::<f64>().max(6.103_515_625e-5);
             weights.iter_mut().for_each(|weight| *weight /= sum);
         }
-        chosen.into_iter().zip(weights).map(|(i, weight)| (i, weight * f64::from(scale))).collect()
+        let ranked = (0..weights.len()).map(|rank| weights[(self.order)(rank, weights.len())] * f64::from(scale));
+        chosen.into_iter().zip(ranked).collect()
     }
 
     /// The experts of the groups that may be chosen from.
