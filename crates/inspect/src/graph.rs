@@ -329,11 +329,11 @@ impl Graph {
         }
     }
 
-    /// Whose keys a node's scores or weights are of: a decoder looks at the text, too.
+    /// Whose keys a node's scores or weights are of, or whose values it mixes: a decoder looks at the text, too.
     pub fn keys(&self, id: NodeId) -> Side {
         let node = &self.nodes[id];
         match (&node.kind, node.inputs.as_slice()) {
-            (Kind::Scores(_), &[_, keys]) => self.nodes[keys].side,
+            (Kind::Scores(_) | Kind::Mix(_), &[_, keys]) => self.nodes[keys].side,
             (Kind::SoftMax(_), &[scores]) => self.keys(scores),
             _ => node.side,
         }

@@ -28,7 +28,8 @@ macro_rules! cache {
 
 /// Whether there are tokens after the prompt.
 pub(super) fn decodes(place: &Place<'_>) -> bool {
-    place.tokens.ids.len() > place.tokens.prompt && place.tokens.prompt > 0
+    let grows = place.node.side == Side::Tokens && place.graph.keys(place.id) == Side::Tokens;
+    grows && place.tokens.ids.len() > place.tokens.prompt && place.tokens.prompt > 0
 }
 
 /// Whether two tokens were computed in one batch of so many.
