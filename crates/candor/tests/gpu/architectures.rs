@@ -1,6 +1,5 @@
 //! Every fixture architecture on a GPU, as near to the reference as 32-bit floats are: a prompt at once, its tokens in small
 //! steps, and what is likeliest after it. Skipped where there is no adapter, a software one (lavapipe) included.
-#![cfg(feature = "gpu")]
 
 use std::io::Write;
 

@@ -1,6 +1,5 @@
-//! The fixture architectures on a GPU: as near to exact results as 32-bit floats are. Skipped where there is no adapter,
-//! a software one (lavapipe) included.
-#![cfg(feature = "gpu")]
+//! Sessions on a GPU: logits as near to exact results as 32-bit floats are, greedy tokens, what is saved. Skipped where there
+//! is no adapter, a software one (lavapipe) included.
 
 use candor::gguf::Gguf;
 use candor::gpu::{AdapterChoice, GpuOptions, Variant, adapters};

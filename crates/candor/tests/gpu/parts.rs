@@ -1,6 +1,5 @@
 //! A model divided between a GPU and the processor: the same tokens as on the processor alone. Skipped where there is no
 //! adapter, a software one (lavapipe) included.
-#![cfg(feature = "gpu")]
 
 use candor::gguf::Gguf;
 use candor::{Device, Error, GpuLayers, LoadOptions, Model, Offload, Placement, SessionOptions, ops::KvFormat};

@@ -79,7 +79,7 @@ fn a_context_beyond_what_is_supported_is_refused() {
 #[test]
 fn a_needle_after_32000_positions() {
     const NEEDLE: [u32; 5] = [77, 301, 12, 499, 250];
-    let golden = include_str!("goldens/needle.json");
+    let golden = include_str!("../goldens/needle.json");
     let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
     let length = golden["length"].as_u64().unwrap() as usize;
     let mut tokens = tokens(length, 503);

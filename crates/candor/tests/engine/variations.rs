@@ -73,7 +73,7 @@ fn last(model: &Model, tokens: &[u32]) -> Vec<f32> {
 
 #[test]
 fn variations_give_what_llama_cpp_gives() {
-    let golden: Json = serde_json::from_str(include_str!("goldens/variations.json")).unwrap();
+    let golden: Json = serde_json::from_str(include_str!("../goldens/variations.json")).unwrap();
     let tokens = ids(&golden["tokens"]);
     let mut failures = Vec::new();
     for case in golden["variations"].as_array().unwrap() {
@@ -138,7 +138,7 @@ fn variations_that_are_not_computed_are_refused_by_name() {
 /// nothing without it, by theirs.
 #[test]
 fn what_llama_cpp_needs_is_missed() {
-    let golden: Json = serde_json::from_str(include_str!("goldens/variations.json")).unwrap();
+    let golden: Json = serde_json::from_str(include_str!("../goldens/variations.json")).unwrap();
     let Some(folder) = fixtures() else { return };
     let (mut failures, mut seen, mut exact) = (Vec::new(), 0, 0);
     for (fixture, needed) in golden["needed"].as_object().unwrap() {

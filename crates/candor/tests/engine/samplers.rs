@@ -111,7 +111,7 @@ fn difference(step: &Step, candidates: &[Candidate]) -> Option<String> {
 
 #[test]
 fn what_is_left_is_what_llama_cpp_leaves() {
-    let goldens: Goldens = serde_json::from_str(include_str!("goldens/samplers.json")).unwrap();
+    let goldens: Goldens = serde_json::from_str(include_str!("../goldens/samplers.json")).unwrap();
     let pieces: Vec<Vec<u8>> = goldens.pieces.iter().map(|piece| bytes(piece)).collect();
     let vocabulary = Vocabulary {
         tokens: pieces.len(),

@@ -1,6 +1,5 @@
 //! Sampling from the best logits that a device finds: the texts are those of all logits, and few bytes come back. Skipped
 //! where there is no adapter, a software one (lavapipe) included.
-#![cfg(feature = "gpu")]
 
 use candor::gguf::Gguf;
 use candor::gpu::{AdapterChoice, GpuOptions, Variant, adapters};

@@ -3,11 +3,11 @@
 use candor::{
     ContextShift, EmbedOptions, Error, GenerateOptions, Model, Pooling, Sampling, Scaling, Session, SessionOptions,
     StopReason,
-    gguf::{Gguf, Writer},
+    gguf::Gguf,
     ops::KvFormat,
     speculate::{PromptLookup, Speculation},
 };
-use candor_testing::{Tiny, TinyT5, argmax, fixtures, ids, json, nmse, npy};
+use candor_testing::{Tiny, TinyT5, argmax, encoder_of, fixtures, ids, json, nmse, npy};
 
 fn model(gguf: Gguf) -> Model {
     Model::from_gguf(gguf, &Default::default()).unwrap()
@@ -164,24 +164,6 @@ fn what_goes_without_a_text_is_refused_by_name() {
     let none = "the model (llama) has no encoder that reads a text before it is answered";
     assert_eq!(message(session.read_text(&[5, 2])), none);
     assert_eq!(message(llama.sequences(1, &exact()).unwrap().read_text(0, &[5, 2])), none);
-}
-
-/// The encoder's half of a file, as `t5encoder`.
-fn encoder_of(gguf: &Gguf) -> Gguf {
-    let mut writer = Writer::new();
-    for (key, value) in gguf.metadata().iter().filter(|(key, _)| !key.contains("decoder")) {
-        match (key, key.strip_prefix("t5.")) {
-            ("general.architecture", _) => writer.insert(key, "t5encoder"),
-            (_, Some(rest)) => writer.insert(format!("t5encoder.{rest}"), value.clone()),
-            (_, None) => writer.insert(key, value.clone()),
-        };
-    }
-    let tensors =
-        gguf.tensors().iter().filter(|info| info.name.starts_with("enc.") || info.name == "token_embd.weight");
-    for info in tensors {
-        writer.tensor(&info.name, info.format, &info.shape, gguf.data(info).to_vec()).unwrap();
-    }
-    Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()
 }
 
 #[test]
