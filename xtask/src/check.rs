@@ -36,9 +36,10 @@ pub fn run(test: bool) -> Result<(), Box<dyn Error>> {
     let mut wasm = vec!["check", "--target", WASM_TARGET];
     wasm.extend(WASM.iter().flat_map(|name| ["-p", name]));
     cargo(&wasm, &[])?;
+    let mut others = vec!["check", "-p", "candor-gpu", "-p", "candor", "-p", "candor-cli"];
     for target in OTHER_SYSTEMS {
         add_target(target)?;
-        cargo(&["check", "--target", target, "-p", "candor-gpu", "-p", "candor", "-p", "candor-cli"], &[])?;
+        others.extend(["--target", target]);
     }
-    Ok(())
+    cargo(&others, &[])
 }

@@ -115,7 +115,7 @@ impl Names {
         let alias = wiring.and_then(|wiring| {
             let (_, module) = spelling.side();
             let words = |words: &[String]| wiring.alias(&words.join("_"), spelling.layer, self.spoken);
-            let plain = (spelling.side().0 != spelling::Side::Input).then_some(module);
+            let plain = matches!(spelling.side().0, spelling::Side::Output | spelling::Side::Unsaid).then_some(module);
             words(&spelling.words)
                 .or_else(|| plain.and_then(words))
                 .filter(|_| !(spelling.encodes && wiring.two_stacks))
@@ -148,6 +148,13 @@ impl Names {
             _ if !whole.is_empty() => (spelling::Side::Unsaid, whole),
             side => (side, wiring.module(module, spelling)),
         };
+        if side == spelling::Side::Stream {
+            let key = match module {
+                [layer] if layer == "layer" => Some(Key::new("ffn_inp", spelling.layer)).filter(|key| wiring.has(key)),
+                _ => weights.iter().filter(|weight| weight.contains("norm")).find_map(|norm| wiring.applied_to(norm)),
+            };
+            return Some(key.map_or(Meaning::Unknown, |key| Meaning::Value(key, Order::Tokens)));
+        }
         if side == spelling::Side::Input {
             let key = weights.iter().find_map(|weight| wiring.applied_to(weight))?;
             return Some(Meaning::Value(key, Order::Tokens));
@@ -175,7 +182,8 @@ impl Names {
         let with_bias = self.with_bias(spelling);
         let keys: Option<Vec<_>> = parts.iter().map(|weight| wiring.made_by(weight, with_bias)).collect();
         let keys: Vec<(Key, usize)> = keys?.into_iter().flatten().collect();
-        (side != spelling::Side::Input).then_some(Meaning::Parts(Parts { keys, groups }))
+        let made = matches!(side, spelling::Side::Output | spelling::Side::Unsaid);
+        made.then_some(Meaning::Parts(Parts { keys, groups }))
     }
 
     /// What words with the layer already taken out stand for.
@@ -212,7 +220,7 @@ impl Names {
         match side {
             spelling::Side::Output => self.look_up(&rest, spelling, &tables::OUTPUTS),
             spelling::Side::Input => self.look_up(&rest, spelling, &tables::INPUTS),
-            spelling::Side::Unsaid => None,
+            spelling::Side::Stream | spelling::Side::Unsaid => None,
         }
         .unwrap_or(Meaning::Unknown)
     }

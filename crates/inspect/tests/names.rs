@@ -94,6 +94,13 @@ fn modules_are_what_a_wiring_makes_of_their_weights() {
         ("bert", "bert.encoder.layer.0.output", "l_out-0"),
         ("bert", "bert.embeddings.LayerNorm", "inp_embd"),
         ("modernbert", "embeddings", "inp_embd"),
+        ("llama", "model.layers.1.input_layernorm.output[0]", "attn_norm-1"),
+        ("llama", "model.layers.1.input_layernorm.output[1]", "l_out-0"),
+        ("llama", "model.layers.0.post_attention_layernorm.output[1]", "ffn_inp-0"),
+        ("llama", "model.layers.0.output[1]", "ffn_inp-0"),
+        ("gemma2", "model.layers.0.pre_feedforward_layernorm.output.1", "ffn_inp-0"),
+        ("qwen3", "model.norm.outputs_1", "l_out-2"),
+        ("gemma2", "logits_processor.output", "result_output"),
         ("modernbert", "embeddings.tok_embeddings", "inp_embd.get_rows"),
     ] {
         let graph = graph(&Path::new(&fixtures).join("arch").join(arch).join("model.gguf"));

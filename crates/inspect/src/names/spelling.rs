@@ -13,6 +13,8 @@ pub(crate) struct Spelling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Output,
+    /// The second output: the stream, where a norm adds to it first and a layer leaves its last sum to the next.
+    Stream,
     Input,
     Unsaid,
 }
@@ -63,7 +65,7 @@ impl Spelling {
             layer = number(&words[at]);
             words.drain(at - 1..=at);
             // A path that ended with the layer is the layer's own output.
-            if words.iter().all(|word| is_side(word) || is_argument(word)) {
+            if words.iter().all(|word| is_side(word) || is_argument(word) || word == "1") {
                 words.insert(0, "layer".to_owned());
             }
         } else if words.len() > 1
@@ -82,6 +84,7 @@ impl Spelling {
         let after = &self.words[at + 1..];
         let first = after.iter().all(|word| is_argument(word));
         match self.words[at].as_str() {
+            "output" | "outputs" if after == ["1"] => (Side::Stream, &self.words[..at]),
             _ if !first => (Side::Unsaid, &self.words),
             "input" | "inputs" | "in" => (Side::Input, &self.words[..at]),
             _ => (Side::Output, &self.words[..at]),

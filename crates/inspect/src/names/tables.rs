@@ -158,7 +158,10 @@ const OUTPUT_ROWS: &[Row] = &[
         "result_norm norm final_norm output_norm ln_f norm_f ln_final final_layernorm final_rmsnorm \
          final_rms_norm rms_final after_final_norm",
     ),
-    global("result_output", "result_output logits lm_head output output_logits final_logits unembed logit"),
+    global(
+        "result_output",
+        "result_output logits lm_head output output_logits final_logits logits_processor unembed logit",
+    ),
     layer(
         "attn_norm",
         "attn_norm input_layernorm attention_norm attn_rmsnorm attn_rms_norm rms_1 rms1 rmsnorm1 after_rms_1 \

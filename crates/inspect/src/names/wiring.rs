@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Spelling, modules};
+use super::{Spelling, modules, spelling::Side};
 use crate::{Graph, Key, Kind, NodeId};
 
 /// The values that a model has, by name and by the weight that makes them.
@@ -23,8 +23,10 @@ pub struct Wiring {
     made: HashMap<String, Vec<Made>>,
     /// What the value that opens the stream is made of.
     opens_from: Option<Key>,
-    /// What the feed-forward block of a layer adds to the stream.
+    /// What the feed-forward block of a layer with experts adds to the stream.
     blocks: HashMap<usize, Key>,
+    /// What a layer adds to the stream last, whatever it is.
+    last_added: HashMap<usize, Key>,
 }
 
 /// What the names of a whole dump tell of single ones.
@@ -40,6 +42,8 @@ pub(crate) struct Spoken {
     norm_beside: bool,
     /// `attn_norm` is one of two norms of a layer's input, and not attention's.
     two_norms: bool,
+    /// Norms add to the stream first, as in vLLM: a layer gives what the next norm is to add, and the stream before it.
+    norms_add: bool,
 }
 
 impl Spoken {
@@ -53,6 +57,9 @@ impl Spoken {
             spoken.norm_beside |= lower.contains("sa_layer_norm");
             spoken.two_norms |= lower.starts_with("attn_norm_2");
             spoken.router_apart |= lower.starts_with("ffn_moe_logits_biased");
+            let spelling = Spelling::of(name);
+            let (side, module) = spelling.side();
+            spoken.norms_add |= side == Side::Stream && module.last().is_some_and(|word| word.contains("norm"));
         }
         spoken
     }
@@ -115,6 +122,10 @@ impl Wiring {
         wiring.opens_from = opens.and_then(|node| Some(graph.nodes[*node.inputs.first()?].key.clone()));
         for node in graph.nodes.iter().filter(|node| node.key.name == "l_out" && matches!(node.kind, Kind::Add)) {
             let mut inputs = node.inputs.iter().map(|&input| &graph.nodes[input]);
+            let mut last = inputs.clone().filter(|input| input.key.name != "ffn_inp");
+            if let (Some(layer), Some(last), None) = (node.key.layer, last.next(), last.next()) {
+                wiring.last_added.insert(layer, last.key.clone());
+            }
             let added = |input: &&crate::Node| input.key.name != "ffn_inp" && matches!(input.kind, Kind::Add);
             let block = inputs.clone().find(added).or_else(|| inputs.find(|input| input.key.name == "ffn_moe_out"));
             let experts = graph.find(&Key::new("ffn_moe_out", node.key.layer)).is_some();
@@ -185,6 +196,12 @@ impl Wiring {
             "embd" if spoken.opens_late => self.made_by("token_embd", false).map(|mut parts| parts.remove(0).0),
             "result_embd" | "final_norm_out" => Some(Key::new("result_norm", None)).filter(|key| self.has(key)),
             "sa_out" => key("ffn_inp"),
+            // vLLM: tuples, and modules that do two steps in one.
+            "layer" if spoken.norms_add => self.last_added.get(&layer?).cloned(),
+            "self_attn_rotary_emb_output_0" if spoken.norms_add => key("Qcur"),
+            "self_attn_rotary_emb_output_1" if spoken.norms_add => key("Kcur"),
+            "self_attn_attn" | "attn_attn" => key("kqv_out"),
+            "mlp_act_fn" if spoken.norms_add && !experts => first(&["ffn_swiglu", "ffn_gate_par", "ffn_act"]),
             "k_pe" => key("Kcur.rope"),
             "q_pe" => key("Qcur.rope"),
             "ffn_moe_logits_biased" => key("ffn_moe_logits"),

@@ -10,7 +10,7 @@ use candor::gguf::Format;
 use candor_inspect::{Outcome, catalogue, fault::Active, fault::Harm, replay::Rounding};
 
 /// Of how many faults one is planted in each model and rounding.
-const SHARE: usize = 12;
+const SHARE: usize = 24;
 
 /// Both wirings, tiny and in TinyLlama's proportions, in floats and quantized.
 fn beds() -> Vec<Bed> {

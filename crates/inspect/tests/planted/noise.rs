@@ -29,7 +29,10 @@ fn noise_is_never_healthy() {
     let beds = [model::proportioned(Format::Q4K), model::qwen3()].map(|shape| Bed::new(&shape));
     let whole: Vec<Trace> = beds.iter().map(|bed| bed.plant(Rounding::Ggml, &[]).unwrap()).collect();
     let mut random = Random(11);
-    for _ in 0..tries {
+    for done in 0..tries {
+        if done > 0 && done % 50 == 0 {
+            println!("{done} of {tries} tries");
+        }
         let at = random.below(beds.len());
         let keys: Vec<_> =
             whole[at].values.keys().filter(|key| !key.name.starts_with("ffn_moe_topk")).cloned().collect();
