@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.dump import write_safetensors
+from engine.dump import read_safetensors, write_safetensors
 
 WIRINGS = ("llama", "qwen2", "qwen3", "gemma2", "phi3", "mixtral")
 # Files of these have rotated pairs side by side; vLLM has the halves of a head.
@@ -22,16 +22,6 @@ PAIRED = ("llama", "mixtral")
 # Undone by the other order of rows: what is left is a fault of the keys.
 UNDONE = ("only-q-rows-paired",)
 MAKER = "vllm"
-
-
-def read_safetensors(path):
-    """Return the tensors of a file in F32, and its metadata."""
-    data = path.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:8 + size])
-    metadata = header.pop("__metadata__", {})
-    read = lambda t: np.frombuffer(data[8 + size:][slice(*t["data_offsets"])], "<f4").reshape(t["shape"])
-    return {name: read(t) for name, t in header.items() if t["dtype"] == "F32"}, metadata
 
 
 def halves(x, heads):

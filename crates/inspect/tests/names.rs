@@ -69,6 +69,7 @@ fn modules_are_what_a_wiring_makes_of_their_weights() {
         ("gptneox", "embed_out", "result_output"),
         ("phi3", "model.layers.0.self_attn.qkv_proj", "Kcur.mul_mat-0 Qcur.mul_mat-0 Vcur-0"),
         ("phi3", "model.layers.0.mlp.gate_up_proj", "ffn_gate-0 ffn_up-0"),
+        ("llama", "model.layers.0.mlp.gate_up_proj", "ffn_gate-0 ffn_up-0"),
         ("phi3", "model.layers.0.mlp.gate_up_proj.output[0]", "ffn_gate-0 ffn_up-0"),
         ("llama", "model.layers.0.self_attn.qkv_proj", "Kcur.mul_mat-0 Qcur.mul_mat-0 Vcur-0"),
         ("llama", "model.layers.0.post_attention_layernorm", "ffn_norm-0"),

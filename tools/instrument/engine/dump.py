@@ -31,6 +31,16 @@ def write_safetensors(path, values, storage, metadata):
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
 
 
+def read_safetensors(path):
+    """Return the tensors of a file that are in F32, and its metadata."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    metadata = header.pop("__metadata__", {})
+    read = lambda t: np.frombuffer(data[8 + size:][slice(*t["data_offsets"])], "<f4").reshape(t["shape"])
+    return {name: read(t) for name, t in header.items() if t["dtype"] == "F32"}, metadata
+
+
 def write_log(path, values, row, count=8):
     """Write the first numbers of one row of each value, one value a line."""
     lines = [f"{name} pos {row}: [{', '.join(format(float(v), '.6f') for v in x[row][:count])}]"

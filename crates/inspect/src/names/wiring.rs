@@ -298,11 +298,11 @@ impl Wiring {
             "internlm2" if module.ends_with("wqkv") => self.groups,
             _ => 1,
         };
-        let one = full(weights.first()?);
-        match self.made.contains_key(&one) {
-            true => (groups > 1).then(|| (vec![one], groups)),
-            false => apart.iter().all(|weight| self.made.contains_key(weight)).then_some((apart, groups)),
+        if apart.iter().all(|weight| self.made.contains_key(weight)) {
+            return Some((apart, groups));
         }
+        let one = full(weights.first()?);
+        (groups > 1 && self.made.contains_key(&one)).then(|| (vec![one], groups))
     }
 
     /// The value that a common name stands for where the wiring has another one: with the bias, of the experts.
