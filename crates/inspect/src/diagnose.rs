@@ -163,17 +163,30 @@ pub fn diagnose(gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
     diagnose_in(&Graph::new(gguf)?, gguf, trace)
 }
 
+/// Judges the values of a trace of the model in `gguf`, and looks for no fault behind wrong ones.
+///
+/// # Errors
+/// As [`diagnose`].
+pub fn judge(gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
+    explained(&Graph::new(gguf)?, gguf, trace, false)
+}
+
 /// Diagnoses a trace of the model in `gguf`, whose operations are those of `graph`.
 ///
 /// # Errors
 /// If the trace is not one of it.
 pub fn diagnose_in(graph: &Graph, gguf: &Gguf, trace: &Trace) -> Result<Diagnosis, Error> {
+    explained(graph, gguf, trace, true)
+}
+
+/// Diagnoses a trace, with `faults` or without.
+fn explained(graph: &Graph, gguf: &Gguf, trace: &Trace, faults: bool) -> Result<Diagnosis, Error> {
     let tokens = tokens(trace, graph)?;
-    let said = judged(graph, gguf, trace, &tokens)?;
+    let said = judged(graph, gguf, trace, &tokens, faults)?;
     // Where nobody says how long the prompt was, rows that are wrong from one on tell where decoding began.
     let began = said.decoding.filter(|_| trace.origin.prompt_tokens.is_none() && !said.unexplained.is_empty());
     let Some(prompt) = began else { return Ok(said) };
-    let mut other = judged(graph, gguf, trace, &Tokens { prompt, ..tokens })?;
+    let mut other = judged(graph, gguf, trace, &Tokens { prompt, ..tokens }, faults)?;
     if other.unexplained.len() >= said.unexplained.len() || other.findings.is_empty() {
         return Ok(said);
     }
@@ -184,7 +197,7 @@ pub fn diagnose_in(graph: &Graph, gguf: &Gguf, trace: &Trace) -> Result<Diagnosi
 }
 
 /// Diagnoses a trace of these tokens.
-fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens) -> Result<Diagnosis, Error> {
+fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens, faults: bool) -> Result<Diagnosis, Error> {
     let decoded = Decoded::default();
     let stage = Stage { graph, gguf, tokens, decoded: &decoded };
     let (told, mut meanings) = conventions::apart(&stage, trace);
@@ -229,7 +242,7 @@ fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens) -> Result<
                     before.push(found.faults.clone());
                 }
             }
-            let (mut matches, rival) = court.search(&case, &before);
+            let (mut matches, rival) = if faults { court.search(&case, &before) } else { (Vec::new(), None) };
             // A little off may be rounding that nobody knows: a fault must explain it altogether, and many numbers.
             if status == Status::Suspicious && (residual.elements < MANY || case.far_from(&matches)) {
                 matches.clear();

@@ -29,7 +29,7 @@ pub use attending::Attending;
 pub use catalogue::catalogue;
 pub use diagnose::{
     Check, Confidence, Diagnosis, Error as DiagnoseError, Finding, Gate, Outcome, Rival, Status, Storage, diagnose,
-    diagnose_in,
+    diagnose_in, judge,
 };
 pub use graph::{Chosen, Graph, Kind, Node, NodeId, Rotary, Weighted};
 pub use names::{NameMap, ProjectionBias, Wiring};

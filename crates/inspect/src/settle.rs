@@ -2,7 +2,7 @@
 
 use candor::gguf::Gguf;
 
-use crate::{DiagnoseError, Diagnosis, Outcome, Trace, diagnose, import::Imported};
+use crate::{DiagnoseError, Diagnosis, Outcome, Trace, import::Imported};
 
 /// A diagnosis, and the reading of the dump that it is of.
 #[derive(Clone, Debug)]
@@ -16,12 +16,16 @@ pub struct Settled {
     pub rows: Option<usize>,
 }
 
-/// Diagnoses a dump. Rows of a log that does not say their token are taken to be of the token for which they are right; if
+/// Diagnoses a dump with [`diagnose`](crate::diagnose()) or [`judge`](crate::judge). Rows of a log that does not say their token are taken to be of the token for which they are right; if
 /// they are right for none, of the one for which a known fault explains them; else of the first, logits of the last.
 ///
 /// # Errors
-/// As [`diagnose`].
-pub fn settle(gguf: &Gguf, imported: &Imported) -> Result<Settled, DiagnoseError> {
+/// As [`diagnose`](crate::diagnose()).
+pub fn settle(
+    gguf: &Gguf,
+    imported: &Imported,
+    diagnose: impl Fn(&Gguf, &Trace) -> Result<Diagnosis, DiagnoseError>,
+) -> Result<Settled, DiagnoseError> {
     let mut best: Option<(u8, Settled)> = None;
     for (place, trace) in imported.readings() {
         let diagnosis = match diagnose(gguf, &trace) {

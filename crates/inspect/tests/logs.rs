@@ -37,7 +37,8 @@ fn read(gguf: &Gguf, path: &Path) -> Imported {
 /// What is made of a log: the verdict, then its lines.
 fn summary(gguf: &Gguf, path: &Path) -> String {
     let imported = read(gguf, path);
-    let settled = settle(gguf, &imported).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let settled =
+        settle(gguf, &imported, candor_inspect::diagnose).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let report = &settled.diagnosis;
     let mut text = match (report.outcome, &report.first_wrong) {
         (Outcome::Healthy | Outcome::Harmless, _) => "healthy".to_owned(),

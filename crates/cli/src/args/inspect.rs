@@ -112,6 +112,9 @@ pub struct DiagnoseArgs {
     /// sampling, context; checks template, tokens, sampling and stopping, also without --trace
     #[arg(long, value_name = "FILE", help_heading = "Trace")]
     pub said: Option<PathBuf>,
+    /// Only say which values are wrong, and look for no fault behind them: seconds where a search takes a minute
+    #[arg(long, help_heading = "Trace", conflicts_with = "html")]
+    pub no_faults: bool,
     /// Write one page to look at: a map of all values, findings, histograms, values side by side
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,

@@ -89,6 +89,20 @@ fn planted_faults_are_named() {
 }
 
 #[test]
+fn values_are_judged_without_a_search_for_faults() {
+    let folder = folder();
+    traced(folder.path(), "--plant rope-other-pairing");
+    let outcome = run(folder.path(), "diagnose --trace run.safetensors --no-faults");
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(outcome.stdout.starts_with("first wrong operation: Qcur-0 (rope)"), "{outcome:?}");
+    assert!(outcome.stdout.contains("\nwrong: Qcur, Kcur in layers 0-1"), "{outcome:?}");
+    assert!(!outcome.stdout.contains("confidence"), "{outcome:?}");
+    assert!(!outcome.stdout.contains("a dump of Qcur.mul_mat-0 would"), "it is there: {outcome:?}");
+    traced(folder.path(), "");
+    assert_eq!(run(folder.path(), "diagnose --trace run.safetensors --no-faults").code, 0);
+}
+
+#[test]
 fn two_faults_are_both_named_and_harmless_ones_do_no_harm() {
     let folder = folder();
     traced(folder.path(), "--plant norm-weight-plus-one --plant attention-scale-missing");

@@ -203,7 +203,7 @@ fn advice(checks: &[Check], findings: &[Finding], outcome: Outcome) -> Vec<Strin
     let mut lines = Vec::new();
     if let Some(first) = checks.iter().find(|check| check.status == Status::Wrong)
         && (outcome == Outcome::Unknown || findings.iter().any(|finding| finding.confidence < Confidence::High))
-        && let Some(dump) = wanted(first)
+        && let Some(dump) = wanted(first).filter(|dump| checks.iter().all(|check| check.key.to_string() != *dump))
     {
         lines.push(format!("a dump of {dump} would decide more: {} was recomputed from {}", first.key, origin(first)));
     }

@@ -8,7 +8,7 @@ mod words;
 
 use std::process::ExitCode;
 
-use candor_inspect::{Graph, Outcome, Settled, page, settle};
+use candor_inspect::{Graph, Outcome, Settled, judge, page, settle};
 use clap::error::ErrorKind;
 
 use super::{
@@ -55,7 +55,8 @@ pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
     if !args.json {
         say_readings(&imported.read, args.all);
     }
-    let Settled { diagnosis, trace, rows } = settle(&gguf, &imported)?;
+    let Settled { diagnosis, trace, rows } =
+        settle(&gguf, &imported, if args.no_faults { judge } else { candor_inspect::diagnose })?;
     if let Some(row) = rows {
         say!("note: {}: rows that it does not say the token of are those of token {row}", path.display());
     }
@@ -71,7 +72,8 @@ pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
         let (reference, text, read) = (beside.as_ref(), text.as_ref(), &imported.read);
         json::print(&beside::Report { diagnosis: &diagnosis, reference, text, read })?;
     } else {
-        let view = people::View { diagnosis: &diagnosis, graph: &graph, beside: beside.as_ref() };
+        let view =
+            people::View { diagnosis: &diagnosis, graph: &graph, beside: beside.as_ref(), faults: !args.no_faults };
         view.print(args.all)?;
         if let Some(text) = &text {
             words::print(text, args.all || said.is_some())?;

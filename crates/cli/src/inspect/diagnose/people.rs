@@ -22,6 +22,8 @@ pub struct View<'a> {
     pub graph: &'a Graph,
     /// Distances from a reference.
     pub beside: Option<&'a Residuals>,
+    /// Whether faults were looked for.
+    pub faults: bool,
 }
 
 impl View<'_> {
@@ -127,7 +129,8 @@ impl View<'_> {
     fn rest(&self, paint: Paint, out: &mut impl Write) -> Result<(), Error> {
         let Diagnosis { unexplained, unplaced, advice, .. } = self.diagnosis;
         if !unexplained.is_empty() {
-            let title = paint.paint(Style::Bold, "wrong, and no known fault reproduces it:");
+            let title = if self.faults { "wrong, and no known fault reproduces it:" } else { "wrong:" };
+            let title = paint.paint(Style::Bold, title);
             let keys = self.diagnosis.checks.iter().map(|check| &check.key);
             writeln!(out, "\n{title} {}", grouped(keys.filter(|key| unexplained.contains_key(key))))?;
             for (line, keys) in self.lines() {
