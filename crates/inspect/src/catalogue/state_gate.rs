@@ -59,6 +59,15 @@ fn norm_before(place: &Place<'_>) -> Option<(NodeId, NodeId)> {
     is_norm(&Place { node, id: state, ..*place }).then(|| (state, node.inputs[0]))
 }
 
+/// Whether the operation adds what a recurrence gives to what attention beside it gives.
+fn beside_attention(place: &Place<'_>) -> bool {
+    let made =
+        |weight: &str| ["ssm_out.", "time_mix_output.", "shortconv.out_proj."].iter().any(|part| weight.contains(part));
+    let (Kind::Add, Some(added)) = (&place.node.kind, input(place, 1)) else { return false };
+    let attends = |node: &Node| matches!(node.kind, Kind::Mix(_)) && node.key.layer == place.layer();
+    added.kind.product().is_some_and(|weight| made(&weight.name)) && place.graph.nodes.iter().any(attends)
+}
+
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -236,19 +245,33 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "state-output-missing",
         entry: "93",
         edits: &[Edit::Wiring(|inputs, place| {
-            let made = |weight: &str| {
-                ["ssm_out.", "time_mix_output.", "shortconv.out_proj."].iter().any(|part| weight.contains(part))
-            };
-            let (Kind::Add, Some(added)) = (&place.node.kind, input(place, 1)) else { return false };
-            let attends = |node: &Node| matches!(node.kind, Kind::Mix(_)) && node.key.layer == place.layer();
-            let out = added.kind.product().is_some_and(|weight| made(&weight.name));
-            let beside = out && place.graph.nodes.iter().any(attends);
-            if beside {
+            let hit = beside_attention(place);
+            if hit {
                 inputs.truncate(1);
             }
-            beside
+            hit
         })],
         cause: "what the recurrence beside attention gives is not added to the stream",
+        remedy: "Falcon-H1 adds attention's output and the state space's",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "attention-beside-state-missing",
+        entry: "93",
+        edits: &[Edit::Wiring(|inputs, place| {
+            let added = input(place, 1).and_then(|node| node.kind.product());
+            let attention = added.is_some_and(|weight| weight.name.contains("attn_output."));
+            let all = place.graph.nodes.iter().enumerate().filter(|(_, node)| node.key.layer == place.layer());
+            let hit = matches!(place.node.kind, Kind::Add)
+                && attention
+                && all.map(|(id, node)| Place { node, id, ..*place }).any(|other| beside_attention(&other));
+            if hit {
+                inputs.truncate(1);
+            }
+            hit
+        })],
+        cause: "what attention beside a recurrence gives is not added to the stream",
         remedy: "Falcon-H1 adds attention's output and the state space's",
         source: "a fault of wirings in general",
         ..ROW

@@ -390,6 +390,25 @@ pub(super) const FAULTS: &[Fault] = &[
         ..ROW
     },
     Fault {
+        name: "dense-ffn-output-missing",
+        entry: "28m",
+        edits: &[Edit::Wiring(|inputs, place| {
+            let experts = |layer: Option<usize>| {
+                place
+                    .graph
+                    .nodes
+                    .iter()
+                    .any(|node| node.key.name == "ffn_moe_out" && (layer.is_none() || node.key.layer == layer))
+            };
+            let dense = experts(None) && !experts(place.layer());
+            dense && rewire_add(inputs, place, Half::Ffn, |stream, _| vec![stream])
+        })],
+        cause: "the feed-forward of layers without experts adds nothing to the stream",
+        remedy: "the first layers of many mixtures are dense (leading_dense_block_count): run their ffn_gate, ffn_up and ffn_down",
+        source: "a fault of mixtures in general",
+        ..ROW
+    },
+    Fault {
         name: "last-layer-skipped",
         entry: "73",
         edits: &[Edit::Wiring(|inputs, place| {

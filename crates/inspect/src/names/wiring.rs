@@ -44,6 +44,8 @@ pub(crate) struct Spoken {
     two_norms: bool,
     /// Norms add to the stream first, as in vLLM: a layer gives what the next norm is to add, and the stream before it.
     norms_add: bool,
+    /// Heads have a name behind their norm.
+    normed_apart: bool,
 }
 
 impl Spoken {
@@ -59,6 +61,7 @@ impl Spoken {
             spoken.router_apart |= lower.starts_with("ffn_moe_logits_biased");
             let spelling = Spelling::of(name);
             let (side, module) = spelling.side();
+            spoken.normed_apart |= lower.starts_with("qcur_norm-") || lower.starts_with("kcur_norm-");
             spoken.norms_add |= side == Side::Stream && module.last().is_some_and(|word| word.contains("norm"));
         }
         spoken
@@ -204,6 +207,11 @@ impl Wiring {
             "mlp_act_fn" if spoken.norms_add && !experts => first(&["ffn_swiglu", "ffn_gate_par", "ffn_act"]),
             "k_pe" => key("Kcur.rope"),
             "q_pe" => key("Qcur.rope"),
+            // Heads that are normed behind the rotation have both names in llama.cpp's graphs.
+            "kcur_norm" if key("Kcur.rope").is_some() && key("Kcur_normed").is_none() => key("Kcur"),
+            "qcur_norm" if key("Qcur.rope").is_some() && key("Qcur_normed").is_none() => key("Qcur"),
+            "kcur" if spoken.normed_apart => key("Kcur.rope").filter(|_| key("Kcur_normed").is_none()),
+            "qcur" if spoken.normed_apart => key("Qcur.rope").filter(|_| key("Qcur_normed").is_none()),
             "ffn_moe_logits_biased" => key("ffn_moe_logits"),
             "ffn_moe_logits" if spoken.router_apart => key("ffn_moe_logits.mul_mat"),
             "ffn_geglu" | "ffn_reglu" | "ffn_glu" | "ffn_gate_act" => first(&["ffn_gate_par", "ffn_swiglu"]),
