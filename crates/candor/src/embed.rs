@@ -215,7 +215,7 @@ impl Embedder {
                 tokens: &tokens[range.clone()],
                 positions: &positions[range.clone()],
                 sequences: &owners[range],
-                outputs: &[],
+                ..Step::default()
             };
             fitted.run.step_embeddings(step, &mut values)?;
             rows.extend_from_slice(&values);

@@ -345,7 +345,7 @@ impl<B: Ops> Running<B> {
     /// The stream, where the part begins with it.
     fn take(&mut self, step: Step<'_>, values: &[f32]) {
         if self.model.part().begin == Begin::Stream {
-            self.ops.upload(&mut self.scratch.x, step.tokens.len(), values);
+            self.ops.upload(&mut self.scratch.x, values, &step);
         }
     }
 

@@ -126,7 +126,7 @@ impl Sequences {
 
     fn encode(&mut self, sequence: usize, text: &[u32]) -> Result<(), Error> {
         let (positions, sequences) = ((0..text.len() as u32).collect::<Vec<_>>(), vec![sequence as u32; text.len()]);
-        let step = Step { tokens: text, positions: &positions, sequences: &sequences, outputs: &[] };
+        let step = Step { tokens: text, positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
         self.run.encode(step, None)?;
         self.all[sequence].text = text.to_vec();
         Ok(())
@@ -185,7 +185,7 @@ impl Sequences {
         let first = self.all[sequence].past.held() as u32;
         let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
         let sequences = vec![sequence as u32; tokens.len()];
-        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs };
+        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs, decoding: 0 };
         self.run.step(step, &mut self.logits)?;
         self.all[sequence].past.extend(tokens.len());
         Ok(())
@@ -207,7 +207,8 @@ impl Sequences {
         }
         let positions: Vec<u32> = self.all.iter().map(|sequence| sequence.past.held() as u32).collect();
         let numbers: Vec<u32> = (0..tokens.len() as u32).collect();
-        let step = Step { tokens, positions: &positions, sequences: &numbers, outputs: &numbers };
+        let (decoding, sequences) = (tokens.len(), &numbers[..]);
+        let step = Step { tokens, positions: &positions, sequences, outputs: &numbers, decoding };
         self.run.step(step, &mut self.logits)?;
         for (sequence, &token) in self.all.iter_mut().zip(tokens) {
             sequence.tokens.push(token);

@@ -470,7 +470,7 @@ impl Session {
         let first = self.past.held() as u32;
         let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
         let sequences = vec![0; tokens.len()];
-        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs };
+        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs, decoding: 0 };
         self.best = take(&mut self.run, step, &mut self.logits)?;
         self.past.extend(tokens.len());
         Ok(())

@@ -92,7 +92,7 @@ fn per_token(gguf: &Gguf, threads: usize, cache: KvFormat) -> (Vec<usize>, usize
     for position in 0..CONTEXT as u32 {
         let before = OWN.get();
         let (tokens, positions) = ([position % 200], [position]);
-        let step = Step { tokens: &tokens, positions: &positions, sequences: &[0], outputs: &[0] };
+        let step = Step { tokens: &tokens, positions: &positions, sequences: &[0], outputs: &[0], decoding: 1 };
         model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         counts.push(OWN.get() - before);
     }

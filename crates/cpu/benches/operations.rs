@@ -18,7 +18,8 @@ fn time(name: &str, rows: usize, calls: usize, mut op: impl FnMut(&Step<'_>)) {
     let mut times: Vec<f64> = (0..calls)
         .map(|call| {
             let positions: Vec<u32> = (0..rows).map(|i| (call * rows + i) as u32).collect();
-            let step = Step { tokens: &tokens, positions: &positions, sequences: &sequences, outputs: &[] };
+            let step =
+                Step { tokens: &tokens, positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
             let start = Instant::now();
             op(&step);
             start.elapsed().as_secs_f64() * 1e6
@@ -137,10 +138,10 @@ fn window(ops: &mut Cpu) {
     let row = upload(ops, 128, &[0.1; 128]);
     let (q, mut out) = (upload(ops, 1024, &[0.1; 1024]), ops.buffer(1, 1024));
     for position in 0..context as u32 {
-        let step = Step { tokens: &[0], positions: &[position], sequences: &[0], outputs: &[] };
+        let step = Step { tokens: &[0], positions: &[position], sequences: &[0], outputs: &[], decoding: 0 };
         ops.kv_write(&mut kv, 0, &row, &row, &step);
     }
-    let last = Step { tokens: &[0], positions: &[context as u32 - 1], sequences: &[0], outputs: &[] };
+    let last = Step { tokens: &[0], positions: &[context as u32 - 1], sequences: &[0], outputs: &[], decoding: 0 };
     for mask in [Mask::Causal, Mask::Window(512)] {
         let attention = Attention { mask, ..Attention::causal(heads) };
         time(&format!("attend, position 16383, {mask:?}"), 1, 100, |_| {

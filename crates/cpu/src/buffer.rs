@@ -6,13 +6,20 @@ use crate::memory::{Pages, zeros};
 #[derive(Clone, Debug)]
 pub struct Buf {
     pub(crate) rows: usize,
+    /// How many of the last rows decode.
+    pub(crate) decoding: usize,
     pub(crate) width: usize,
     pub(crate) values: Vec<f32>,
 }
 
 impl Buf {
     pub(crate) fn new(rows: usize, width: usize, pages: Pages) -> Buf {
-        Buf { rows: 0, width, values: zeros(rows * width, pages) }
+        Buf { rows: 0, decoding: 0, width, values: zeros(rows * width, pages) }
+    }
+
+    /// Has as many rows of each kind as another.
+    pub(crate) fn like(&mut self, other: &Buf) {
+        (self.rows, self.decoding) = (other.rows, other.decoding);
     }
 
     /// The rows in flight.

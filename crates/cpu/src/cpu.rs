@@ -16,18 +16,23 @@ use crate::pool::Pool;
 use crate::product::{Inputs, Product, Then, Workspace, multiply};
 use crate::recurrent;
 use crate::turns::{Turns, rotate};
+use crate::weight::Tier;
 use crate::{Buf, Cpus, Kv, Rotation, Weight, physical_cores};
 
 /// Elements that one thread works through before it is worth asking others.
 const PIECE: usize = 16 << 10;
 
-/// Whether an element of a product may depend on how many inputs are computed together.
+/// What decides which kernels multiply a row of inputs: the batch kernels of many formats round and add up differently than the row
+/// kernels do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Batching {
-    /// Yes: what is fastest for that number, which for many may be kernels that round and add up differently.
+    /// What the row is for: rows of prompts take the batch kernels, rows that decode the row kernels. A row's bits depend on
+    /// its own sequence alone, whatever shares the step.
     #[default]
+    ByRole,
+    /// How many rows there are: what is faster for that number. A row's bits depend on what shares the step.
     Fastest,
-    /// No: the same bits however tokens are cut into batches. It leaves out every format's kernels for many tokens.
+    /// Nothing: all rows take the row kernels. A prompt has the bits that it would have had as generated text.
     Invariant,
 }
 
@@ -44,7 +49,7 @@ pub struct CpuOptions {
     pub huge_pages: bool,
     /// The instruction set.
     pub kernels: &'static Kernels,
-    /// Whether many inputs may be computed by other kernels than few.
+    /// Which kernels multiply which rows.
     pub batching: Batching,
 }
 
@@ -56,7 +61,7 @@ impl Default for CpuOptions {
             cpus: None,
             huge_pages: false,
             kernels: Kernels::best(),
-            batching: Batching::Fastest,
+            batching: Batching::default(),
         }
     }
 }
@@ -133,6 +138,14 @@ impl Cpu {
         &self.pool
     }
 
+    /// What decides on the kernels of a prompt's rows. Where nothing does, weights have no batch kernels.
+    fn tier(&self) -> Tier {
+        match self.batching {
+            Batching::ByRole | Batching::Invariant => Tier::Prefill,
+            Batching::Fastest => Tier::Fastest,
+        }
+    }
+
     /// A pass over so many tokens begins.
     fn begin(&mut self, tokens: usize) {
         self.pool.limit(self.threads[usize::from(tokens > 1)]);
@@ -143,8 +156,8 @@ impl Cpu {
     }
 
     fn multiply<const N: usize>(&mut self, products: [Product<'_>; N], x: &Buf) {
-        let x = Inputs { rows: x.rows, cols: x.width, values: x.live() };
-        multiply(products, &x, &mut self.work, &self.pool, &self.kernels.f32);
+        let inputs = Inputs { rows: x.rows, tier: self.tier(), cols: x.width, values: x.live() };
+        multiply(products, &inputs, x.decoding, &mut self.work, (&self.pool, &self.kernels.f32));
     }
 
     fn multiply_groups<const N: usize>(
@@ -159,12 +172,18 @@ impl Cpu {
     fn multiply_experts<const N: usize>(&mut self, products: [(&mut Buf, &Weight); N], x: &Buf, routes: &Routes) {
         let count = routes.chosen.len();
         let shared = if x.rows == count { 1 } else { routes.used };
-        let choices = Choices { order: &routes.order, shared, group: |choice: usize| routes.chosen[choice].0 };
+        let decoding = x.decoding * if x.rows == count { 1 } else { routes.used };
+        let group = |choice: usize| routes.chosen[choice].0;
+        let choices = Choices { order: &routes.order, shared, prefill: count - decoding, group };
         let targets = products.map(|(out, w)| {
-            out.rows = count;
+            (out.rows, out.decoding) = (count, decoding);
             Target { outputs: out.width, out: out.live_mut(), w }
         });
-        self.multiply_groups(targets, &Inputs { rows: x.rows, cols: x.width, values: x.live() }, &choices);
+        self.multiply_groups(
+            targets,
+            &Inputs { rows: x.rows, tier: self.tier(), cols: x.width, values: x.live() },
+            &choices,
+        );
     }
 
     /// Calls `f` with pieces of `x` that are whole groups of `group` elements, and the index of their first element.
@@ -208,14 +227,14 @@ impl Prims for Cpu {
 
     fn embed(&mut self, out: &mut Buf, table: &Weight, step: &Step) {
         self.begin(step.tokens.len());
-        out.rows = step.tokens.len();
+        (out.rows, out.decoding) = (step.tokens.len(), step.decoding);
         for (t, &token) in step.tokens.iter().enumerate() {
             table.decode(token as usize, out.row_mut(t));
         }
     }
 
     fn rms_norm(&mut self, out: &mut Buf, x: &Buf, w: &Weight, eps: f32) {
-        out.rows = x.rows;
+        out.like(x);
         let (width, w, norm) = (x.width, w.vector(), self.f32().rms_norm);
         self.pieces(out, width, &|first, out| {
             let x = &x.live()[first..first + out.len()];
@@ -250,8 +269,11 @@ impl Prims for Cpu {
         for &row in step.outputs {
             picked.extend_from_slice(x.row(row as usize));
         }
-        let x = Inputs { rows: step.outputs.len(), cols: x.width, values: &picked };
-        multiply([Product { out, w, then: Then::Store }], &x, &mut self.work, &self.pool, &self.kernels.f32);
+        let prefill = step.outputs.partition_point(|&row| (row as usize) < x.rows - x.decoding);
+        let rows = step.outputs.len();
+        let x = Inputs { rows, tier: self.tier(), cols: x.width, values: &picked };
+        let product = Product { out, w, then: Then::Store };
+        multiply([product], &x, rows - prefill, &mut self.work, (&self.pool, &self.kernels.f32));
         self.picked = picked;
     }
 
@@ -280,7 +302,7 @@ impl Prims for Cpu {
     }
 
     fn attend(&mut self, out: &mut Buf, q: &Buf, kv: &Kv, layer: usize, attention: Attention<'_, Weight>, step: &Step) {
-        out.rows = q.rows;
+        out.like(q);
         self.attend.run(out, q, Cache { kv, layer }, attention, step, (&self.pool, &self.kernels.f32));
     }
 
@@ -300,7 +322,7 @@ impl Prims for Cpu {
     }
 
     fn copy(&mut self, out: &mut Buf, x: &Buf, columns: Columns) {
-        out.rows = x.rows;
+        out.like(x);
         let Columns { groups, len, from, to } = columns;
         for t in 0..x.rows {
             let (out, x) = (out.row_mut(t), x.row(t));
@@ -333,25 +355,26 @@ impl Prims for Cpu {
     }
 
     fn dot_groups(&mut self, out: &mut Buf, x: &Buf, y: &Buf) {
-        out.rows = x.rows;
+        out.like(x);
         let (len, dot) = (x.width / out.width, self.f32().dot);
         let groups = x.live().chunks_exact(len).zip(y.live().chunks_exact(len));
         out.live_mut().iter_mut().zip(groups).for_each(|(out, (x, y))| *out = dot(x, y));
     }
 
     fn matmul_heads(&mut self, out: &mut Buf, x: &Buf, w: &Weight, heads: usize) {
-        out.rows = x.rows;
+        out.like(x);
         let (rows, outputs, mut order) = (x.rows, out.width / heads, std::mem::take(&mut self.grouped.heads));
         order.clear();
         order.extend((0..heads).flat_map(|head| (0..rows).map(move |t| t * heads + head)));
-        let choices = Choices { order: &order, shared: 1, group: |number| number % heads };
-        let inputs = Inputs { rows: rows * heads, cols: x.width / heads, values: x.live() };
+        let prefill = (rows - x.decoding) * heads;
+        let choices = Choices { order: &order, shared: 1, prefill, group: |number| number % heads };
+        let inputs = Inputs { rows: rows * heads, tier: self.tier(), cols: x.width / heads, values: x.live() };
         self.multiply_groups([Target { out: out.live_mut(), outputs, w }], &inputs, &choices);
         self.grouped.heads = order;
     }
 
     fn conv(&mut self, out: &mut Buf, kv: &mut Kv, place: (usize, usize), x: &Buf, w: &Weight, step: &Step) {
-        out.rows = x.rows;
+        out.like(x);
         recurrent::conv(out, (kv, place), x, w, step, &self.pool);
     }
 
@@ -363,7 +386,7 @@ impl Prims for Cpu {
         inputs: Recurrence<'_, Weight, Buf>,
         step: &Step,
     ) {
-        out.rows = inputs.v.rows;
+        out.like(inputs.v);
         recurrent::recur(out, (kv, place), inputs, step, (&self.pool, &self.kernels.f32));
     }
 
@@ -398,7 +421,7 @@ impl Prims for Cpu {
     }
 
     fn sum_experts(&mut self, out: &mut Buf, x: &Buf, routes: &Routes) {
-        out.rows = routes.chosen.len() / routes.used;
+        (out.rows, out.decoding) = (x.rows / routes.used, x.decoding / routes.used);
         let (width, add) = (x.width, self.f32().add);
         self.pieces(out, width, &|first, piece| {
             for (i, out) in piece.chunks_exact_mut(width).enumerate() {
@@ -409,9 +432,9 @@ impl Prims for Cpu {
         });
     }
 
-    fn upload(&mut self, x: &mut Buf, rows: usize, values: &[f32]) {
-        self.begin(rows);
-        x.rows = rows;
+    fn upload(&mut self, x: &mut Buf, values: &[f32], step: &Step) {
+        self.begin(step.tokens.len());
+        (x.rows, x.decoding) = (step.tokens.len(), step.decoding);
         x.live_mut().copy_from_slice(values);
     }
 

@@ -1,12 +1,12 @@
 //! Products in which each input meets some of the weight's rows alone: those of an expert, or of a head.
 //!
 //! Inputs of the same group are put next to each other, and the weight rows of all groups are dealt out in one parallel
-//! section. Only groups that batch kernels are worth it for have one each.
+//! section. Only groups that batch kernels multiply have one each.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-use candor_kernels::F32Kernels;
+use candor_kernels::{BatchKernels, F32Kernels};
 
 use crate::buffer::{Buf, room};
 use crate::pool::Pool;
@@ -14,7 +14,7 @@ use crate::product::{
     CHUNK_BYTES, CHUNK_OUTPUTS, Inputs, Product, ROWS_MULTIPLE, Rounded, Then, Work, Workspace, multiply,
 };
 use crate::split::Split;
-use crate::weight::Weight;
+use crate::weight::{Tier, Weight};
 
 /// Inputs by number: which of the rows each is, and to which group it belongs. Its output is the row of its number.
 pub(crate) struct Choices<'a, G> {
@@ -22,6 +22,8 @@ pub(crate) struct Choices<'a, G> {
     pub(crate) order: &'a [usize],
     /// Numbers that have an input row in common, one after the other.
     pub(crate) shared: usize,
+    /// Numbers below it belong to rows of prompts, the others to rows that decode. They come first in their group.
+    pub(crate) prefill: usize,
     /// The group of a number.
     pub(crate) group: G,
 }
@@ -33,9 +35,10 @@ pub(crate) struct Target<'a> {
     pub(crate) w: &'a Weight,
 }
 
-/// Numbers that belong together.
+/// Numbers that belong together and are multiplied by the same kernels.
 struct Group {
     number: usize,
+    tier: Tier,
     /// Their places in the order.
     places: Range<usize>,
     /// The rows that their inputs are.
@@ -47,6 +50,13 @@ struct Chunk {
     part: usize,
     group: usize,
     rows: Range<usize>,
+}
+
+impl Group {
+    /// The batch kernels, where they multiply the group.
+    fn batch<'w>(&self, w: &'w Weight) -> Option<&'w BatchKernels> {
+        w.batch(self.tier, self.places.len())
+    }
 }
 
 /// What these products keep from one to the next.
@@ -80,7 +90,7 @@ pub(crate) fn multiply_groups<const N: usize>(
     (work, pool, f32): (&mut Workspace, &Pool, &F32Kernels),
 ) {
     let mut parts = targets.map(|Target { out, outputs, w }| Part { out: Split::new(out, outputs), outputs, w });
-    find(groups, choices);
+    find(groups, choices, x.tier);
     // Where every group has one input, they need not be put next to each other.
     let apart = groups.iter().any(|group| group.places.len() > 1);
     let row = |place: usize| choices.order[place] / choices.shared;
@@ -88,8 +98,8 @@ pub(crate) fn multiply_groups<const N: usize>(
         let first = row(group.places.start);
         group.inputs = if apart { group.places.clone() } else { first..first + 1 };
     }
-    let row_kernel = |w: &Weight| groups.iter().any(|group| w.batch(group.places.len()).is_none());
-    let exact = parts.iter().any(|part| !part.w.q8() || groups.iter().any(|g| part.w.batch(g.places.len()).is_some()));
+    let row_kernel = |w: &Weight| groups.iter().any(|group| group.batch(w).is_none());
+    let exact = parts.iter().any(|part| !part.w.q8() || groups.iter().any(|group| group.batch(part.w).is_some()));
     let q8 = parts.iter().any(|part| part.w.q8() && row_kernel(part.w));
     if q8 {
         work.rounded.fill(x, pool, f32);
@@ -104,7 +114,7 @@ pub(crate) fn multiply_groups<const N: usize>(
     }
     let values = if apart && exact { &inputs[..choices.order.len() * x.cols] } else { x.values };
     let rows = if apart { choices.order.len() } else { x.rows };
-    let gathered = Inputs { rows, cols: x.cols, values };
+    let gathered = Inputs { rows, tier: x.tier, cols: x.cols, values };
     deal(chunks, &parts, groups, pool.threads());
     {
         let rounded = if apart { &*rounded } else { &work.rounded };
@@ -116,16 +126,17 @@ pub(crate) fn multiply_groups<const N: usize>(
         });
     }
     for part in &mut parts {
-        for group in groups.iter().filter(|group| part.w.batch(group.places.len()).is_some()) {
+        for group in groups.iter().filter(|group| group.batch(part.w).is_some()) {
             let (w, count) =
                 (part.w.part(group.number * part.outputs..(group.number + 1) * part.outputs), group.places.len());
             let buf = sized(product, count, part.outputs);
             let x = Inputs {
                 rows: count,
+                tier: group.tier,
                 cols: x.cols,
                 values: &values[group.inputs.start * x.cols..group.inputs.end * x.cols],
             };
-            multiply([Product { out: buf, w: &w, then: Then::Store }], &x, work, pool, f32);
+            multiply([Product { out: buf, w: &w, then: Then::Store }], &x, 0, work, (pool, f32));
             for (i, &number) in choices.order[group.places.clone()].iter().enumerate() {
                 // SAFETY: no other thread works on it, and one row is borrowed at a time.
                 unsafe { part.out.cell(number, 0..part.outputs) }.copy_from_slice(buf.row(i));
@@ -134,14 +145,15 @@ pub(crate) fn multiply_groups<const N: usize>(
     }
 }
 
-/// Finds runs of numbers of the same group.
-fn find(groups: &mut Vec<Group>, choices: &Choices<'_, impl Fn(usize) -> usize>) {
+/// Finds runs of numbers of the same group and tier.
+fn find(groups: &mut Vec<Group>, choices: &Choices<'_, impl Fn(usize) -> usize>, tier: Tier) {
     groups.clear();
     for (place, &number) in choices.order.iter().enumerate() {
+        let tier = if tier == Tier::Prefill && number >= choices.prefill { Tier::Decode } else { tier };
         let number = (choices.group)(number);
         match groups.last_mut() {
-            Some(group) if group.number == number => group.places.end = place + 1,
-            _ => groups.push(Group { number, places: place..place + 1, inputs: 0..0 }),
+            Some(group) if (group.number, group.tier) == (number, tier) => group.places.end = place + 1,
+            _ => groups.push(Group { number, tier, places: place..place + 1, inputs: 0..0 }),
         }
     }
 }
@@ -149,7 +161,7 @@ fn find(groups: &mut Vec<Group>, choices: &Choices<'_, impl Fn(usize) -> usize>)
 /// Cuts the weights of the groups into chunks, large ones first.
 fn deal(chunks: &mut Vec<Chunk>, parts: &[Part<'_>], groups: &[Group], threads: usize) {
     chunks.clear();
-    let row_kernels = |part: &Part<'_>, group: &Group| part.w.batch(group.places.len()).is_none();
+    let row_kernels = |part: &Part<'_>, group: &Group| group.batch(part.w).is_none();
     // What a row costs: its bytes, as often as there are inputs.
     let cost = |part: &Part<'_>, group: &Group| part.w.row_bytes().max(1) * group.places.len();
     let shares = if threads == 1 { 1 } else { 2 * threads };
@@ -200,7 +212,7 @@ fn gather(inputs: &mut Vec<f32>, x: &Inputs<'_>, count: usize, row: &(dyn Fn(usi
 
 /// Room for a product of `rows` rows.
 fn sized(product: &mut Option<Buf>, rows: usize, width: usize) -> &mut Buf {
-    let buf = product.get_or_insert_with(|| Buf { rows: 0, width, values: Vec::new() });
+    let buf = product.get_or_insert_with(|| Buf { rows: 0, decoding: 0, width, values: Vec::new() });
     buf.width = width;
     room(&mut buf.values, rows * width);
     buf

@@ -9,7 +9,7 @@ use crate::buffer::{Buf, room};
 use crate::packed::{Packed, TOGETHER};
 use crate::pool::Pool;
 use crate::split::Split;
-use crate::weight::{Kind, Weight};
+use crate::weight::{Kind, Tier, Weight};
 
 /// Weight rows per chunk are a multiple of this: kernels take several at once, and it fills a cache line of outputs.
 pub(crate) const ROWS_MULTIPLE: usize = 32;
@@ -37,8 +37,11 @@ pub(crate) struct Rounded {
 }
 
 /// The inputs of a product.
+#[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) rows: usize,
+    /// By which kernels they are multiplied.
+    pub(crate) tier: Tier,
     pub(crate) cols: usize,
     pub(crate) values: &'a [f32],
 }
@@ -165,7 +168,7 @@ impl Work<'_> {
     fn chunk(&self, part: &Part<'_>, columns: Range<usize>) {
         let (inputs, first, outputs) = (self.x.rows, columns.start, columns.len());
         SCRATCH.with_borrow_mut(|Scratch { tile, decoded, lines }| {
-            if let Some(batch) = part.w.batch(inputs) {
+            if let Some(batch) = part.w.batch(self.x.tier, inputs) {
                 return self.batch(batch, part, columns, lines);
             }
             if inputs == 1 && part.then == Then::Store {
@@ -242,13 +245,13 @@ impl Work<'_> {
 
 /// Cuts the weights of products into chunks of whole rows, large ones first: long runs of memory are read fastest, and
 /// small chunks at the end let the threads finish together.
-fn deal(chunks: &mut Vec<Chunk>, weights: &[&Weight], inputs: usize, threads: usize) {
+fn deal(chunks: &mut Vec<Chunk>, weights: &[&Weight], (tier, inputs): (Tier, usize), threads: usize) {
     chunks.clear();
     let shares = if threads == 1 { 1 } else { 2 * threads };
     let mut left: usize = weights.iter().map(|w| w.rows() * w.row_bytes()).sum();
     for (part, w) in weights.iter().enumerate() {
         let bytes = w.row_bytes().max(1);
-        let (least, most, multiple) = match w.batch(inputs) {
+        let (least, most, multiple) = match w.batch(tier, inputs) {
             None => (CHUNK_BYTES / (bytes * inputs), CHUNK_OUTPUTS / inputs, ROWS_MULTIPLE),
             Some(_) => {
                 let share = w.rows() / threads;
@@ -266,25 +269,49 @@ fn deal(chunks: &mut Vec<Chunk>, weights: &[&Weight], inputs: usize, threads: us
     }
 }
 
-/// Computes products of the same inputs in one parallel section.
+/// Computes products of the same inputs: those of a prompt in one parallel section, those that decode in another, or all in one
+/// where the weights have the same kernels for both. The outputs have as many rows as there are inputs.
 pub(crate) fn multiply<const N: usize>(
-    products: [Product<'_>; N],
+    mut products: [Product<'_>; N],
     x: &Inputs<'_>,
+    decoding: usize,
+    work: &mut Workspace,
+    (pool, f32): (&Pool, &F32Kernels),
+) {
+    for product in &mut products {
+        (product.out.rows, product.out.decoding) = (x.rows, decoding);
+    }
+    let apart = x.tier == Tier::Prefill && products.iter().any(|product| product.w.batch(x.tier, x.rows).is_some());
+    let prefill = if apart { x.rows - decoding } else { x.rows };
+    for (rows, tier) in [(0..prefill, x.tier), (prefill..x.rows, Tier::Decode)] {
+        if rows.is_empty() && x.rows > 0 {
+            continue;
+        }
+        let values = &x.values[rows.start * x.cols..rows.end * x.cols];
+        let some = Inputs { rows: rows.len(), tier, cols: x.cols, values };
+        section(products.each_mut(), &some, rows.start, work, (pool, f32));
+    }
+}
+
+/// Computes the products of some of the inputs, whose outputs begin at row `first`, in one parallel section.
+fn section<const N: usize>(
+    products: [&mut Product<'_>; N],
+    x: &Inputs<'_>,
+    first: usize,
     Workspace { rounded, packed, chunks }: &mut Workspace,
-    pool: &Pool,
-    f32: &F32Kernels,
+    (pool, f32): (&Pool, &F32Kernels),
 ) {
     let weights = products.each_ref().map(|product| product.w);
-    if weights.iter().any(|w| w.q8() && w.batch(x.rows).is_none()) {
+    if weights.iter().any(|w| w.q8() && w.batch(x.tier, x.rows).is_none()) {
         rounded.fill(x, pool, f32);
     }
-    packed.fill(weights.iter().filter_map(|w| w.batch(x.rows)).map(|batch| batch.packing), x, pool);
+    packed.fill(weights.iter().filter_map(|w| w.batch(x.tier, x.rows)).map(|batch| batch.packing), x, pool);
     let parts = products.map(|Product { out, w, then }| {
-        out.rows = x.rows;
         let width = out.width;
-        Part { out: Split::new(out.live_mut(), width), w, then }
+        let rows = &mut out.live_mut()[first * width..][..x.rows * width];
+        Part { out: Split::new(rows, width), w, then: *then }
     });
-    deal(chunks, &weights, x.rows.max(1), pool.threads());
+    deal(chunks, &weights, (x.tier, x.rows.max(1)), pool.threads());
     let work = Work { x, rounded, packed, f32 };
     pool.run(chunks.len(), &|index| {
         let Chunk { part, rows } = &chunks[index];
@@ -311,11 +338,11 @@ mod tests {
     #[test]
     fn chunks_shrink_towards_the_end() {
         let mut chunks = Vec::new();
-        deal(&mut chunks, &[&weight(2048, 2048)], 1, 2);
+        deal(&mut chunks, &[&weight(2048, 2048)], (Tier::Decode, 1), 2);
         let rows: Vec<usize> = chunks.iter().map(|chunk| chunk.rows.len()).collect();
         assert_eq!((rows[0], rows.last()), (512, Some(&ROWS_MULTIPLE)), "{rows:?}");
         assert!(rows.is_sorted_by(|a, b| a >= b), "{rows:?}");
-        deal(&mut chunks, &[&weight(2048, 2048)], 1, 1);
+        deal(&mut chunks, &[&weight(2048, 2048)], (Tier::Decode, 1), 1);
         assert_eq!(chunks, [Chunk { part: 0, rows: 0..2048 }], "one thread reads in one go");
     }
 
@@ -325,7 +352,7 @@ mod tests {
             let shapes = [(2048, 2048), (5, 256), (32_000, 32), (17, 16_384)];
             let weights = shapes.map(|(rows, cols)| weight(rows, cols));
             let mut chunks = vec![Chunk { part: 9, rows: 0..9 }];
-            deal(&mut chunks, &weights.each_ref(), inputs, threads);
+            deal(&mut chunks, &weights.each_ref(), (Tier::Decode, inputs), threads);
             let case = format!("{inputs} inputs, {threads} threads: {chunks:?}");
             let mut next = (0, 0);
             for Chunk { part, rows } in &chunks {
@@ -356,7 +383,7 @@ mod tests {
         };
         let mut chunks = Vec::new();
         let mut rows = |weight: &Weight, inputs, threads| -> Vec<usize> {
-            deal(&mut chunks, &[weight], inputs, threads);
+            deal(&mut chunks, &[weight], (Tier::Fastest, inputs), threads);
             chunks.iter().map(|chunk| chunk.rows.len()).collect()
         };
         assert_eq!(rows(&weight(2048, 512), 512, 2), [512, 384, 288, 224, 160, 128, 128, 128, 96]);

@@ -27,6 +27,17 @@ pub(crate) enum Kind {
     Matrix { tensor: Tensor, kernels: Option<MatKernels>, batch: Option<BatchKernels> },
 }
 
+/// What decides by which kernels inputs are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// Inputs of a prompt: the batch kernels, however few there are.
+    Prefill,
+    /// Inputs that decode: the row kernels, however many there are.
+    Decode,
+    /// Whatever is faster for as many.
+    Fastest,
+}
+
 impl Weight {
     pub(crate) fn new(tensor: Tensor, kernels: &Kernels, batching: Batching) -> Result<Weight, Error> {
         tensor.check()?;
@@ -36,7 +47,7 @@ impl Weight {
             return Ok(Weight(Kind::Vector(values), Arc::default()));
         }
         let batch = match batching {
-            Batching::Fastest => (kernels.batch)(tensor.format),
+            Batching::ByRole | Batching::Fastest => (kernels.batch)(tensor.format),
             Batching::Invariant => None,
         };
         let kernels = (kernels.mat)(tensor.format);
@@ -111,10 +122,11 @@ impl Weight {
         matches!(&self.0, Kind::Matrix { kernels: Some(kernels), .. } if kernels.q8)
     }
 
-    /// The kernels that are worth it for so many inputs.
-    pub(crate) fn batch(&self, inputs: usize) -> Option<&BatchKernels> {
-        match &self.0 {
-            Kind::Matrix { batch: Some(batch), .. } if inputs >= batch.least => Some(batch),
+    /// The batch kernels, where they are what multiplies so many inputs of a tier.
+    pub(crate) fn batch(&self, tier: Tier, inputs: usize) -> Option<&BatchKernels> {
+        match (&self.0, tier) {
+            (Kind::Matrix { batch: Some(batch), .. }, Tier::Prefill) => Some(batch),
+            (Kind::Matrix { batch: Some(batch), .. }, Tier::Fastest) if inputs >= batch.least => Some(batch),
             _ => None,
         }
     }

@@ -4,13 +4,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use candor_cpu::{Cpu, CpuOptions};
+use candor_cpu::{Buf, Cpu, CpuOptions};
 use candor_ops::{
     Attention, Decay, Gate, Heads, KvFormat, KvPlan, LayerCache, Mask, Norm, NormKind, Ops, Prims, Recurrence,
     Relative, Router, Step, Unary,
 };
 use candor_quant::Format;
-use candor_testing::backend::{Random, floats, upload};
+use candor_testing::backend::{Random, floats};
 
 struct Counting;
 
@@ -39,12 +39,19 @@ static COUNTING: Counting = Counting;
 const WIDTH: usize = 256;
 const CONTEXT: usize = 600;
 
+/// A row that decodes, as wide as its values.
+fn row(ops: &mut Cpu, values: &[f32]) -> Buf {
+    let mut x = ops.buffer(1, values.len());
+    ops.upload(&mut x, values, &Step { tokens: &[0], decoding: 1, ..Step::default() });
+    x
+}
+
 /// Allocations of each of the calls for positions 0, 1, ... after some to warm up.
 fn late(mut op: impl FnMut(&Step<'_>)) -> Vec<u32> {
     let mut late = Vec::with_capacity(CONTEXT);
     for position in 0..CONTEXT as u32 {
         let before = ALLOCATIONS.get();
-        op(&Step { tokens: &[0], positions: &[position], sequences: &[0], outputs: &[0] });
+        op(&Step { tokens: &[0], positions: &[position], sequences: &[0], outputs: &[0], decoding: 1 });
         if position > 16 && ALLOCATIONS.get() != before {
             late.push(position);
         }
@@ -60,8 +67,8 @@ fn a_token_allocates_nothing() {
     for format in [Format::Q4K, Format::Bf16, Format::Iq2Xs] {
         let (experts, used) = (32, 4);
         let router = Router { experts, used, gate: Gate::Sigmoid, groups: (4, 2), normalized: true, scale: 1.0 };
-        let logits = upload(&mut ops, experts, &random.floats(experts));
-        let x = upload(&mut ops, WIDTH, &random.floats(WIDTH));
+        let logits = row(&mut ops, &random.floats(experts));
+        let x = row(&mut ops, &random.floats(WIDTH));
         let [a, b] =
             [(); 2].map(|()| ops.weight(random.matrix(format, experts * 40, WIDTH)).expect("every format runs"));
         let bias = ops.weight(floats(experts, 40, &random.floats(experts * 40))).expect("floats run");
@@ -77,7 +84,7 @@ fn a_token_allocates_nothing() {
             ops.sum_experts(&mut sum, &gate, &routes);
         });
         assert!(found.is_empty(), "experts of {format}: {found:?}");
-        let (x, mut out) = (upload(&mut ops, 4 * WIDTH, &random.floats(4 * WIDTH)), ops.buffer(1, 320));
+        let (x, mut out) = (row(&mut ops, &random.floats(4 * WIDTH)), ops.buffer(1, 320));
         let found = late(|_| ops.matmul_heads(&mut out, &x, &a, 4));
         assert!(found.is_empty(), "heads of {format}: {found:?}");
     }
@@ -85,10 +92,10 @@ fn a_token_allocates_nothing() {
     let (keys, values) = (KvFormat::F16, KvFormat::Q8_0);
     let plan = KvPlan { layers: vec![layer], context: CONTEXT, step: 1, sequences: 1, keys, values };
     let mut kv = ops.kv(&plan);
-    let [mut x, mut out] = [(); 2].map(|()| upload(&mut ops, WIDTH, &vec![0.1; WIDTH]));
+    let [mut x, mut out] = [(); 2].map(|()| row(&mut ops, &vec![0.1; WIDTH]));
     let taps = ops.weight(floats(WIDTH, 4, &random.floats(WIDTH * 4))).expect("floats run");
     let rate = ops.weight(floats(WIDTH, 16, &vec![-0.1; WIDTH * 16])).expect("floats run");
-    let key = upload(&mut ops, 16, &random.floats(16));
+    let key = row(&mut ops, &random.floats(16));
     let found = late(|step| {
         ops.norm(&mut x, Norm { kind: NormKind::Layer, run: 32, eps: 1e-5 }, None, None);
         ops.conv(&mut out, &mut kv, (0, 0), &x, &taps, step);
@@ -103,7 +110,7 @@ fn a_token_allocates_nothing() {
         ops.recur(&mut out, &mut kv, (0, 2), delta, step);
     });
     assert!(found.is_empty(), "states: {found:?}");
-    let kv_row = upload(&mut ops, 64, &random.floats(64));
+    let kv_row = row(&mut ops, &random.floats(64));
     let table = ops.weight(floats(32, 8, &random.floats(256))).expect("floats run");
     let sinks = ops.weight(floats(1, 8, &random.floats(8))).expect("floats run");
     let attention = Attention {

@@ -38,7 +38,7 @@ pub(crate) fn attend(
     let Layer { kept, places: all_places, paged, sides: [keys, values], storage: [keys_at, values_at], .. } =
         &cache.layers[layer];
     let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
-    out.rows = q.rows;
+    out.like(q);
     let group = heads.heads / heads.kv_heads;
     let room = (QUERY_BYTES / (4 * keys.words * keys.kind.per_word())).clamp(1, QUERIES);
     let together = group.min(HEADS).min(room);

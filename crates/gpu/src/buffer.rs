@@ -13,12 +13,19 @@ pub struct Buf {
     pub(crate) storage: Storage,
     /// Rows in flight.
     pub(crate) rows: usize,
+    /// How many of the last of them decode.
+    pub(crate) decoding: usize,
     pub(crate) width: usize,
     /// Elements from row to row.
     pub(crate) stride: usize,
 }
 
 impl Buf {
+    /// Has as many rows of each kind as another.
+    pub(crate) fn like(&mut self, other: &Buf) {
+        (self.rows, self.decoding) = (other.rows, other.decoding);
+    }
+
     pub(crate) fn stride_of(width: usize) -> usize {
         width.next_multiple_of(RUN)
     }

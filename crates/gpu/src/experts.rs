@@ -131,7 +131,7 @@ pub(crate) fn products(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &
     // Inputs are a row for each choice, or for all choices of a token.
     let shared = if x.rows == routes.choices() { 1 } else { routes.used };
     for (out, w) in products {
-        out.rows = routes.choices();
+        (out.rows, out.decoding) = (routes.choices(), x.decoding * shared);
         let (storage, stride, inputs) = match &rounded {
             Some(rounded) if wants(w) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
             _ => (&x.storage, x.quads(), Inputs::Floats),
@@ -183,7 +183,7 @@ fn rows(gpu: &mut Gpu, change: ExpertRows, x: &Buf, buffers: &[&Storage], bias_s
 }
 
 pub(crate) fn sum(gpu: &mut Gpu, out: &mut Buf, x: &Buf, routes: &Routes) {
-    out.rows = routes.rows;
+    (out.rows, out.decoding) = (routes.rows, x.decoding / routes.used);
     gpu.dispatch(&Dispatch {
         kernel: Kernel::SumExperts,
         buffers: &[&x.storage, &out.storage],

@@ -135,7 +135,7 @@ impl Prims for Gpu {
     fn buffer(&mut self, rows: usize, width: usize) -> Buf {
         let stride = Buf::stride_of(width);
         let storage = self.storage((rows * stride * 4) as u64);
-        Buf { storage, rows: 0, width, stride }
+        Buf { storage, rows: 0, decoding: 0, width, stride }
     }
 
     fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
@@ -161,7 +161,7 @@ impl Prims for Gpu {
     }
 
     fn embed(&mut self, out: &mut Buf, table: &Weight, step: &Step) {
-        out.rows = step.tokens.len();
+        (out.rows, out.decoding) = (step.tokens.len(), step.decoding);
         let Gpu { device, recorder, places, .. } = self;
         let places = places.stage(device, recorder, step);
         for part in &table.parts {
@@ -179,7 +179,7 @@ impl Prims for Gpu {
     }
 
     fn rms_norm(&mut self, out: &mut Buf, x: &Buf, w: &Weight, eps: f32) {
-        out.rows = x.rows;
+        out.like(x);
         self.dispatch(&Dispatch {
             kernel: Kernel::RmsNorm,
             buffers: &[w.vector(), &x.storage, &out.storage],
@@ -252,7 +252,7 @@ impl Prims for Gpu {
     }
 
     fn copy(&mut self, out: &mut Buf, x: &Buf, columns: Columns) {
-        out.rows = x.rows;
+        out.like(x);
         rows::columns(self, (&out.storage, out.stride), x, columns);
     }
 
@@ -315,8 +315,8 @@ impl Prims for Gpu {
         experts::sum(self, out, x, routes);
     }
 
-    fn upload(&mut self, x: &mut Buf, rows: usize, values: &[f32]) {
-        x.rows = rows;
+    fn upload(&mut self, x: &mut Buf, values: &[f32], step: &Step) {
+        (x.rows, x.decoding) = (step.tokens.len(), step.decoding);
         let Gpu { device, recorder, .. } = self;
         // What was recorded before may still read the buffer.
         recorder.submit(device);

@@ -27,7 +27,7 @@ pub(crate) fn all(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, 
     let wants = |w: &Weight| takes_bytes(w, variant, few);
     let rounded = products.iter().any(|(_, w)| wants(w)).then(|| Rounded::new(gpu, x));
     for (out, w) in products {
-        out.rows = x.rows;
+        out.like(x);
         let x = match &rounded {
             Some(rounded) if wants(w) => rounded.given(x.rows),
             _ => Given { storage: &x.storage, stride: x.quads(), rows: x.rows, inputs: Inputs::Floats },
@@ -133,6 +133,7 @@ pub(crate) fn matmul_rows(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, ste
         grid: [x.quads().div_ceil(64), rows as u32, 1],
     };
     recorder.dispatch(device, &dispatch);
-    let picked = Buf { storage: (*storage).clone(), rows, width: x.width, stride: x.stride };
+    let prefill = step.outputs.partition_point(|&row| (row as usize) < x.rows - x.decoding);
+    let picked = Buf { storage: (*storage).clone(), rows, decoding: rows - prefill, width: x.width, stride: x.stride };
     matmul(gpu, out, &picked, w, Store::Set);
 }

@@ -17,7 +17,7 @@ pub(crate) fn conv(
     w: &Weight,
     step: &Step<'_>,
 ) {
-    out.rows = x.rows;
+    out.like(x);
     let taps = w.cols;
     let w = gpu.floats(w);
     let state = kv.state(place);
@@ -42,7 +42,7 @@ pub(crate) fn recur(
     step: &Step<'_>,
 ) {
     let Recurrence { heads, key_heads, key_dim, value_dim, q, k, v, decay, erase, bonus } = inputs;
-    out.rows = v.rows;
+    out.like(v);
     let (fading, fade, rate) = match decay {
         Decay::Keys(fade) => (Fading::Keys, fade, None),
         Decay::Heads(fade) => (Fading::Heads, fade, None),

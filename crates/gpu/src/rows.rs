@@ -95,7 +95,7 @@ pub(crate) fn mul_groups(gpu: &mut Gpu, x: &Buf, y: &Buf) {
 }
 
 pub(crate) fn dot_groups(gpu: &mut Gpu, out: &mut Buf, x: &Buf, y: &Buf) {
-    out.rows = x.rows;
+    out.like(x);
     gpu.dispatch(&Dispatch {
         kernel: Kernel::DotGroups,
         buffers: &[&x.storage, &y.storage, &out.storage],

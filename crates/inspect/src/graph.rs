@@ -266,7 +266,7 @@ impl Graph {
         let mut scratch = model.scratch(&mut notes, 1, 1);
         let config = model.config().clone();
         let mut kv = notes.kv(&config.kv_plan(1, 1, KvFormat::F32, KvFormat::F32));
-        let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0] };
+        let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0], decoding: 0 };
         notes.side = Side::Text;
         model.encode(&mut Pass { ops: &mut notes, s: &mut scratch, kv: &mut kv, step, tap: &mut Names });
         notes.side = Side::Tokens;

@@ -36,7 +36,7 @@ impl Decoder<Shapes> {
     pub fn operations(gguf: &Gguf) -> Result<BTreeSet<&'static str>, Error> {
         let model = Decoder::dry(gguf)?;
         let plan = model.config().kv_plan(1, 1, KvFormat::F32, KvFormat::F32);
-        let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0] };
+        let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0], decoding: 0 };
         let mut ops = Shapes::default();
         model.run(&mut ops, step, &plan)?;
         let used = ops.used().clone();
@@ -73,6 +73,6 @@ impl Decoder<Shapes> {
         let plan = model.config().kv_plan(rows, 1, KvFormat::F32, KvFormat::F32);
         let places: Vec<u32> = (0..rows as u32).collect();
         let (zeros, places) = (vec![0; rows], places.as_slice());
-        model.work(Step { tokens: &zeros, positions: places, sequences: &zeros, outputs: places }, &plan)
+        model.work(Step { tokens: &zeros, positions: places, sequences: &zeros, outputs: places, decoding: 0 }, &plan)
     }
 }

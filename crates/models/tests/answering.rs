@@ -79,9 +79,10 @@ fn run(gguf: &Gguf, text: &[u32]) -> (Vec<f32>, [Recorder<Reference>; 2]) {
     let mut kv = ops.kv(&model.config().kv_plan(text.len().max(3), 1, KvFormat::F32, KvFormat::F32));
     let mut taps = [Recorder::default(), Recorder::default()];
     let places: Vec<u32> = (0..text.len() as u32).collect();
-    let step = Step { tokens: text, positions: &places, sequences: &vec![0; text.len()], outputs: &[] };
+    let step = Step { tokens: text, positions: &places, sequences: &vec![0; text.len()], outputs: &[], decoding: 0 };
     model.encode(&mut Pass { ops: &mut ops, s: &mut s, kv: &mut kv, step, tap: &mut taps[0] });
-    let step = Step { tokens: &[0, 270, 280], positions: &[0, 1, 2], sequences: &[0; 3], outputs: &[0, 1, 2] };
+    let step =
+        Step { tokens: &[0, 270, 280], positions: &[0, 1, 2], sequences: &[0; 3], outputs: &[0, 1, 2], decoding: 0 };
     model.forward(&mut Pass { ops: &mut ops, s: &mut s, kv: &mut kv, step, tap: &mut taps[1] });
     let (snapshot, mut logits) = (ops.snapshot(&s.logits), Vec::new());
     ops.download(&snapshot, &mut logits);

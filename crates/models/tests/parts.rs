@@ -43,7 +43,7 @@ fn bytes_of_parts_are_those_of_the_file() {
 
 #[test]
 fn a_part_runs_on_a_cache_of_its_layers_alone() {
-    let step = Step { tokens: &[1, 2, 3], positions: &[0, 1, 2], sequences: &[0; 3], outputs: &[2] };
+    let step = Step { tokens: &[1, 2, 3], positions: &[0, 1, 2], sequences: &[0; 3], outputs: &[2], decoding: 0 };
     for gguf in [file(true), file(false)] {
         for part in parts() {
             let mut ops = Shapes::default();
@@ -52,7 +52,7 @@ fn a_part_runs_on_a_cache_of_its_layers_alone() {
             let plan = model.config().kv_plan(3, 1, KvFormat::F32, KvFormat::F32);
             let mut kv = ops.kv(&plan.part(part.layers.clone()));
             if part.begin == Begin::Stream {
-                ops.upload(&mut scratch.x, 3, &vec![0.0; 3 * model.config().dim]);
+                ops.upload(&mut scratch.x, &vec![0.0; 3 * model.config().dim], &step);
             }
             model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
             let (result, len) = match part.end {

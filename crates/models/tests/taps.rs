@@ -12,7 +12,8 @@ fn run<P: Tap<Reference>>(tap: &mut P) -> Vec<f32> {
     let model = Decoder::load(&gguf, &mut ops).unwrap();
     let mut scratch = model.scratch(&mut ops, 3, 3);
     let mut kv = ops.kv(&model.config().kv_plan(3, 1, KvFormat::F32, KvFormat::F32));
-    let step = Step { tokens: &[1, 270, 280], positions: &[0, 1, 2], sequences: &[0; 3], outputs: &[0, 1, 2] };
+    let step =
+        Step { tokens: &[1, 270, 280], positions: &[0, 1, 2], sequences: &[0; 3], outputs: &[0, 1, 2], decoding: 0 };
     model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap });
     let snapshot = ops.snapshot(&scratch.logits);
     let mut logits = Vec::new();

@@ -329,8 +329,8 @@ impl<B: Ops> Prims for Adapted<B> {
     fn sum_experts(&mut self, out: &mut B::Buf, x: &B::Buf, routes: &B::Routes) {
         self.base.sum_experts(out, x, routes);
     }
-    fn upload(&mut self, x: &mut B::Buf, rows: usize, values: &[f32]) {
-        self.base.upload(x, rows, values);
+    fn upload(&mut self, x: &mut B::Buf, values: &[f32], step: &Step) {
+        self.base.upload(x, values, step);
     }
     fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
         self.base.snapshot(x)

@@ -139,8 +139,8 @@ impl<B: Prims> Prims for Plain<B> {
     fn add(&mut self, x: &mut B::Buf, y: &B::Buf) {
         self.0.add(x, y);
     }
-    fn upload(&mut self, x: &mut B::Buf, rows: usize, values: &[f32]) {
-        self.0.upload(x, rows, values);
+    fn upload(&mut self, x: &mut B::Buf, values: &[f32], step: &Step) {
+        self.0.upload(x, values, step);
     }
     fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
         self.0.snapshot(x)

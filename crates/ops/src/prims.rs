@@ -44,9 +44,9 @@ impl std::ops::Add for Traffic {
 
 /// The primitives that a backend provides.
 ///
-/// `T` is the number of rows in flight: [`Prims::embed`] sets it to the step's tokens, [`Prims::matmul_rows`] to its
-/// outputs, [`Prims::upload`] to what it is given, and every other operation gives its output as many rows as its
-/// input has. Operations return nothing:
+/// `T` is the number of rows in flight: [`Prims::embed`] and [`Prims::upload`] set it to the step's tokens, [`Prims::matmul_rows`] to its
+/// outputs, and every other operation gives its output as many rows as its
+/// input has. How many of them decode ([`Step::decoding`]) follows the same way. Operations return nothing:
 /// shapes are checked once at load by running the model on [`crate::Shapes`].
 pub trait Prims {
     /// A matrix or vector of the model.
@@ -171,8 +171,8 @@ pub trait Prims {
     /// `out[t] = sum_i x[t * used + i]`.
     fn sum_experts(&mut self, out: &mut Self::Buf, x: &Self::Buf, routes: &Self::Routes);
 
-    /// `x = values`, `[rows, width]`: a pass goes on with what another backend began.
-    fn upload(&mut self, x: &mut Self::Buf, rows: usize, values: &[f32]);
+    /// `x = values`, `[T, width]`, a row for each of the step's tokens: a pass goes on with what another backend began.
+    fn upload(&mut self, x: &mut Self::Buf, values: &[f32], step: &Step);
     /// A copy of the rows in flight, `[T, width]`; taking it changes nothing else.
     fn snapshot(&mut self, x: &Self::Buf) -> Self::Snapshot;
     /// Reads a snapshot row by row into `out`, replacing what was there.

@@ -461,7 +461,8 @@ impl Prims for Shapes {
         self.expect(|| "sum_experts".into(), [routes.rows * routes.used, out.width], x.shape());
     }
 
-    fn upload(&mut self, x: &mut ShapesBuf, rows: usize, values: &[f32]) {
+    fn upload(&mut self, x: &mut ShapesBuf, values: &[f32], step: &Step) {
+        let rows = step.tokens.len();
         self.produce("upload", x, rows);
         self.expect(|| "upload: values".into(), [1, rows * x.width], [1, values.len()]);
     }
@@ -496,7 +497,7 @@ mod tests {
         let mut ops = Shapes::default();
         let (mut x, mut h, mut a, mut b) =
             (ops.buffer(4, 256), ops.buffer(4, 256), ops.buffer(4, 512), ops.buffer(4, 512));
-        let step = Step { tokens: &[0, 1, 2], positions: &[0, 1, 2], sequences: &[0; 3], outputs: &[] };
+        let step = Step { tokens: &[0, 1, 2], positions: &[0, 1, 2], sequences: &[0; 3], outputs: &[], decoding: 0 };
         ops.embed(&mut x, &weight("token_embd.weight", 10, 256), &step);
         ops.rms_norm(&mut h, &x, &weight("blk.0.ffn_norm.weight", 1, 256), 0.0);
         ops.matmul2((&mut a, &weight("blk.0.ffn_gate.weight", 512, 256)), (&mut b, up), &h);
@@ -535,7 +536,7 @@ mod tests {
             let mut ops = Shapes::default();
             let buf = |width| ShapesBuf { rows: 2, width, capacity: 2 };
             let (mut q, k, v, mut out, mut kv) = (buf(32), buf(16), buf(8), buf(16), ops.kv(&plan));
-            let step = Step { tokens: &[0, 0], positions, sequences: &[0, 0], outputs: &[] };
+            let step = Step { tokens: &[0, 0], positions, sequences: &[0, 0], outputs: &[], decoding: 0 };
             ops.rope(&mut q, rope, 8, &step);
             ops.kv_write(&mut kv, layer, &k, &v, &step);
             ops.attend(&mut out, &q, &kv, layer, Attention::causal(heads), &step);
@@ -561,7 +562,7 @@ mod tests {
     fn too_many_rows_are_noticed() {
         let mut ops = Shapes::default();
         let mut x = ops.buffer(1, 256);
-        let step = Step { tokens: &[0, 1], positions: &[0, 1], sequences: &[0, 0], outputs: &[] };
+        let step = Step { tokens: &[0, 1], positions: &[0, 1], sequences: &[0, 0], outputs: &[], decoding: 0 };
         ops.embed(&mut x, &weight("token_embd.weight", 10, 256), &step);
         let message = ops.finish().expect_err("two rows in a buffer of one").to_string();
         assert_eq!(message, "embed: rows: expected [0, 1], got [2, 2]");

@@ -51,7 +51,7 @@ fn run(gguf: &Gguf, ops: &mut Adapted<Shapes>) -> Result<(), crate::Error> {
     let model = Decoder::load(gguf, ops)?;
     let mut s = model.scratch(ops, 1, 1);
     let mut kv = ops.kv(&model.config().kv_plan(1, 1, KvFormat::F32, KvFormat::F32));
-    let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0] };
+    let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0], decoding: 0 };
     model.encode(&mut Pass { ops, s: &mut s, kv: &mut kv, step, tap: &mut () });
     ops.base().finish().map_err(candor_models::Error::from)?;
     model.forward(&mut Pass { ops, s: &mut s, kv: &mut kv, step, tap: &mut () });

@@ -45,7 +45,7 @@ impl Session {
         // After an error there is none.
         self.text.clear();
         let (positions, sequences) = ((0..text.len() as u32).collect::<Vec<_>>(), vec![0; text.len()]);
-        let step = Step { tokens: text, positions: &positions, sequences: &sequences, outputs: &[] };
+        let step = Step { tokens: text, positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
         self.run.encode(step, observer)?;
         self.text.extend_from_slice(text);
         Ok(())

@@ -19,7 +19,7 @@ fn logits<B: Ops + Clone>(model: &Decoder<B>, ops: &B, tokens: &[u32], chunk: us
         let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
         let outputs: Vec<u32> = (0..tokens.len() as u32).collect();
         let sequences = vec![0; tokens.len()];
-        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &outputs };
+        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &outputs, decoding: 0 };
         model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         let snapshot = ops.snapshot(&scratch.logits);
         let mut rows = Vec::new();

@@ -51,7 +51,8 @@ fn run<B: Ops>(model: &Decoder<B>, ops: &mut B, input: Input<'_>, chunk: usize) 
     let mut kv = ops.kv(&config.kv_plan(context, 1, KvFormat::F32, KvFormat::F32));
     if !text.is_empty() {
         let positions: Vec<u32> = (0..text.len() as u32).collect();
-        let step = Step { tokens: text, positions: &positions, sequences: &vec![0; text.len()], outputs: &[] };
+        let step =
+            Step { tokens: text, positions: &positions, sequences: &vec![0; text.len()], outputs: &[], decoding: 0 };
         model.encode(&mut Pass { ops: &mut *ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         ops.finish().expect("no fault");
     }
@@ -59,7 +60,7 @@ fn run<B: Ops>(model: &Decoder<B>, ops: &mut B, input: Input<'_>, chunk: usize) 
         let positions: Vec<u32> = (first as u32..(first + tokens.len()) as u32).collect();
         let outputs: Vec<u32> = (0..tokens.len() as u32).collect();
         let sequences = vec![0; tokens.len()];
-        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &outputs };
+        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &outputs, decoding: 0 };
         model.forward(&mut Pass { ops: &mut *ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         values(ops, &scratch.logits)
     };

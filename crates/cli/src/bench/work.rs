@@ -49,7 +49,7 @@ impl Counter {
     fn add(&self, sum: &mut Work, plan: &KvPlan, places: (&[u32], &[u32], &[u32])) -> Result<(), Error> {
         let (positions, sequences, outputs) = places;
         let tokens = vec![0; positions.len()];
-        let step = Step { tokens: &tokens, positions, sequences, outputs };
+        let step = Step { tokens: &tokens, positions, sequences, outputs, decoding: 0 };
         let work = self.0.work(step, plan).map_err(candor::Error::from)?;
         sum.flops = sum.flops.saturating_add(work.flops);
         sum.weight_bytes = sum.weight_bytes.saturating_add(work.weight_bytes);

@@ -115,7 +115,7 @@ fn a_position_can_be_written_again() {
         let mut out = cpu.buffer(1, 2);
         for value in [1.0, 2.0, 3.0] {
             let x = upload(&mut cpu, 2, &[value, -value]);
-            let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[] };
+            let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[], decoding: 0 };
             cpu.kv_write(&mut kv, 0, &x, &x, &step);
             cpu.attend(&mut out, &x, &kv, 0, Attention::causal(heads), &step);
             assert_eq!(read(&mut cpu, &out), [value, -value], "{name}");

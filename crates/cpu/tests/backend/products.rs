@@ -76,7 +76,12 @@ fn only_the_rows_asked_for_are_multiplied() {
         cpu.matmul(&mut all, &x, &w);
         let all = read(&mut cpu, &all);
         for outputs in [&[1, 4][..], &[0], &[], &[0, 1, 2, 3, 4]] {
-            cpu.matmul_rows(&mut some, &x, &w, &Step { tokens: &[], positions: &[], sequences: &[], outputs });
+            cpu.matmul_rows(
+                &mut some,
+                &x,
+                &w,
+                &Step { tokens: &[], positions: &[], sequences: &[], outputs, decoding: 0 },
+            );
             let want: Vec<f32> = outputs.iter().flat_map(|&t| &all[t as usize * 40..][..40]).copied().collect();
             assert_eq!(read(&mut cpu, &some), want, "{name}, rows {outputs:?}");
         }
@@ -87,7 +92,7 @@ fn only_the_rows_asked_for_are_multiplied() {
 fn embed_decodes_rows_of_every_format() {
     for (i, &format) in Format::ALL.iter().enumerate() {
         let table = Random(i as u64).matrix(format, 9, 512);
-        let step = Step { tokens: &[8, 0, 3, 8], positions: &[0; 4], sequences: &[0; 4], outputs: &[] };
+        let step = Step { tokens: &[8, 0, 3, 8], positions: &[0; 4], sequences: &[0; 4], outputs: &[], decoding: 0 };
         let mut cpu = backends().next().expect("there is a scalar table").1;
         let (got, want) = (embedded(&mut cpu, &table, &step), embedded(&mut Reference, &table, &step));
         assert_eq!(bits(&got), bits(&want), "{}", format.name());

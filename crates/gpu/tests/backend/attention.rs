@@ -108,7 +108,7 @@ fn halves_are_rounded_to_the_nearest_even() {
     let v = [2049.0, 2051.0, 0.1, 65519.0, 1e-8, -6e-8, 6.1e-5, -1.0];
     for (name, mut gpu) in vector_backends() {
         let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 8));
-        let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[] };
+        let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[], decoding: 0 };
         let (x, v) = (upload(&mut gpu, 2, &[1.0, 1.0]), upload(&mut gpu, 8, &v));
         gpu.kv_write(&mut kv, 0, &x, &v, &step);
         gpu.attend(&mut out, &x, &kv, 0, Attention::causal(heads), &step);
@@ -127,7 +127,7 @@ fn a_position_can_be_written_again() {
         let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 2));
         for value in [1.0, 2.0, 3.0] {
             let x = upload(&mut gpu, 2, &[value, -value]);
-            let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[] };
+            let step = Step { tokens: &[], positions: &[0], sequences: &[0], outputs: &[], decoding: 0 };
             gpu.kv_write(&mut kv, 0, &x, &x, &step);
             gpu.attend(&mut out, &x, &kv, 0, Attention::causal(heads), &step);
             assert_eq!(read(&mut gpu, &out), [value, -value], "{name}");

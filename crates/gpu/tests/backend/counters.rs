@@ -32,7 +32,13 @@ fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> (Vec<Counters>, Vec<f32>) 
         let tokens: Vec<u32> = (0..rows as u32).map(|t| (t + number as u32) % 50).collect();
         let positions: Vec<u32> = (0..rows as u32).map(|t| t + (number * rows) as u32).collect();
         let sequences = vec![0; rows];
-        let step = Step { tokens: &tokens, positions: &positions, sequences: &sequences, outputs: &[rows as u32 - 1] };
+        let step = Step {
+            tokens: &tokens,
+            positions: &positions,
+            sequences: &sequences,
+            outputs: &[rows as u32 - 1],
+            decoding: 0,
+        };
         gpu.embed(&mut x, &table, &step);
         gpu.rms_norm(&mut h, &x, &norm, 1e-5);
         gpu.matmul3((&mut q, &square), (&mut k, &half), (&mut v, &half), &h);
@@ -99,11 +105,12 @@ fn attention_to_many_positions_is_handed_over_in_parts_and_computes_the_same() {
         let (layers, formats) = (vec![LayerCache::attention(2, 64, 64)], [KvFormat::F16; 2]);
         let [keys, values] = formats;
         let mut kv = gpu.kv(&KvPlan { layers, context, step: context, sequences: 1, keys, values });
-        let step = Step { tokens: &tokens, positions: &positions, sequences: &sequences, outputs: &[] };
+        let step = Step { tokens: &tokens, positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
         let mut random = Random(5);
         let mut uploaded = |rows, width| {
             let mut buffer = gpu.buffer(rows, width);
-            gpu.upload(&mut buffer, rows, &random.floats(rows * width));
+            let tokens = vec![0; rows];
+            gpu.upload(&mut buffer, &random.floats(rows * width), &Step { tokens: &tokens, ..Step::default() });
             buffer
         };
         let (k, v) = (uploaded(context, WIDTH / 2), uploaded(context, WIDTH / 2));

@@ -174,7 +174,12 @@ fn only_the_rows_asked_for_are_multiplied() {
         gpu.matmul(&mut all, &x, &w);
         let all = read(&mut gpu, &all);
         for outputs in [&[1, 4][..], &[0], &[], &[0, 1, 2, 3, 4]] {
-            gpu.matmul_rows(&mut some, &x, &w, &Step { tokens: &[], positions: &[], sequences: &[], outputs });
+            gpu.matmul_rows(
+                &mut some,
+                &x,
+                &w,
+                &Step { tokens: &[], positions: &[], sequences: &[], outputs, decoding: 0 },
+            );
             let want: Vec<f32> = outputs.iter().flat_map(|&t| &all[t as usize * 40..][..40]).copied().collect();
             let error = nmse(&read(&mut gpu, &some), &want);
             assert!(error < 1e-13, "{name}, rows {outputs:?}: {error}");
@@ -191,7 +196,8 @@ fn embed_decodes_rows_of_every_format() {
     for (name, mut gpu) in backends() {
         for (i, &format) in FORMATS.iter().enumerate() {
             let table = Random(i as u64).matrix(format, 9, 512);
-            let step = Step { tokens: &[8, 0, 3, 8], positions: &[0; 4], sequences: &[0; 4], outputs: &[] };
+            let step =
+                Step { tokens: &[8, 0, 3, 8], positions: &[0; 4], sequences: &[0; 4], outputs: &[], decoding: 0 };
             let got = embedded(&mut gpu, &table, &step);
             let error = nmse(&got, &embedded(&mut Reference, &table, &step));
             assert!(error < DECODING, "{}, {name}: {error}", format.name());
@@ -218,7 +224,7 @@ fn weights_are_split_by_rows_where_a_buffer_is_too_small() {
             let (split, got) = (product(&mut gpu, &tensor, &x), product(whole, &tensor, &x));
             assert!(nmse(&split, &got) < 1e-13, "{}, {inputs} inputs", tensor.name);
         }
-        let step = Step { tokens: &[4, 0, 2, 4], positions: &[0; 4], sequences: &[0; 4], outputs: &[] };
+        let step = Step { tokens: &[4, 0, 2, 4], positions: &[0; 4], sequences: &[0; 4], outputs: &[], decoding: 0 };
         assert_eq!(
             bits(&embedded(&mut gpu, &tensor, &step)),
             bits(&embedded(whole, &tensor, &step)),

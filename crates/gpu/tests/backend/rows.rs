@@ -1,6 +1,6 @@
 //! Operations that take each row, head or element by itself.
 
-use candor_ops::{Columns, Norm, NormKind, Pairing, Prims, Reference, Rope, Unary};
+use candor_ops::{Columns, Norm, NormKind, Pairing, Prims, Reference, Rope, Step, Unary};
 use candor_testing::backend::rows::{Run, SHAPES, run};
 use candor_testing::backend::{Random, bits, floats, read, upload};
 use candor_testing::nmse;
@@ -62,10 +62,10 @@ fn rows_from_elsewhere_go_on() {
         for width in [16, 30] {
             let values = Random(3).floats(4 * width);
             let mut x = gpu.buffer(5, width);
-            gpu.upload(&mut x, 4, &values);
+            gpu.upload(&mut x, &values, &Step { tokens: &[0; 4], ..Step::default() });
             let y = upload(&mut gpu, width, &values);
             gpu.add(&mut x, &y);
-            gpu.upload(&mut x, 3, &values[width..]);
+            gpu.upload(&mut x, &values[width..], &Step { tokens: &[0; 3], ..Step::default() });
             gpu.add(&mut x, &y);
             let want: Vec<f32> = (0..3 * width).map(|i| values[width + i] + values[i]).collect();
             assert_eq!(bits(&read(&mut gpu, &x)), bits(&want), "{name}, {width}");

@@ -1,7 +1,7 @@
 //! The best elements of rows, found on the device, are those that the order of samplers says: each bit of each of them.
 
 use candor_gpu::Gpu;
-use candor_ops::{Ops, Prims, Ranked, top_k};
+use candor_ops::{Ops, Prims, Ranked, Step, top_k};
 use candor_testing::Random;
 
 use crate::{sound, vector_backends};
@@ -28,7 +28,7 @@ const KINDS: [(&str, Draw); 9] = [
 fn uploaded(gpu: &mut Gpu, width: usize, values: &[f32]) -> <Gpu as Prims>::Buf {
     let rows = values.len() / width;
     let mut x = gpu.buffer(rows, width);
-    gpu.upload(&mut x, rows, values);
+    gpu.upload(&mut x, values, &Step { tokens: &vec![0; rows], ..Step::default() });
     x
 }
 

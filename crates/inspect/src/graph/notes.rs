@@ -346,7 +346,7 @@ impl Prims for Notes {
     }
 
     /// Nothing comes from elsewhere: a graph is that of a whole model.
-    fn upload(&mut self, _: &mut Buffer, _: usize, _: &[f32]) {}
+    fn upload(&mut self, _: &mut Buffer, _: &[f32], _: &Step) {}
 
     fn snapshot(&mut self, _: &Buffer) {}
 
@@ -369,7 +369,7 @@ mod tests {
     fn every_operation_has_a_name_of_its_own() {
         let ops = &mut Notes::default();
         let w = |rows: usize, cols: usize| floats(rows, cols, &vec![0.0; rows * cols]);
-        let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0] };
+        let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0], decoding: 0 };
         let (mut x, mut a, mut b) = (ops.buffer(1, 4), ops.buffer(1, 4), ops.buffer(1, 4));
         ops.embed(&mut x, &w(3, 4), &step);
         ops.matmul(&mut a, &x, &w(4, 4));

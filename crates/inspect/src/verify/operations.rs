@@ -130,7 +130,13 @@ fn run<O: Ops>(
     let (mut logits, mut best) = (Vec::new(), Vec::new());
     if !plan.text.is_empty() {
         let places: Vec<u32> = (0..plan.text.len() as u32).collect();
-        let step = Step { tokens: plan.text, positions: &places, sequences: &vec![0; places.len()], outputs: &[] };
+        let step = Step {
+            tokens: plan.text,
+            positions: &places,
+            sequences: &vec![0; places.len()],
+            outputs: &[],
+            decoding: 0,
+        };
         begin(ops, 0);
         model.encode(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
     }
@@ -141,7 +147,8 @@ fn run<O: Ops>(
         // Two rows of the prompt where it has them: a product of several rows may be another kernel than that of one.
         let last = positions.len() as u32 - 1;
         let outputs: &[u32] = if last == 0 { &[0] } else { &[0, last] };
-        let step = Step { tokens: &tokens[first..], positions: &positions, sequences: &sequences, outputs };
+        let step =
+            Step { tokens: &tokens[first..], positions: &positions, sequences: &sequences, outputs, decoding: 0 };
         begin(ops, pass);
         model.forward(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         for count in TOP.into_iter().filter(|&count| count <= O::TOP_K) {

@@ -375,8 +375,8 @@ impl<B: Ops> Prims for Checked<B> {
         self.check_sums(routes, &before, (&got, out.width));
     }
 
-    fn upload(&mut self, x: &mut Self::Buf, rows: usize, values: &[f32]) {
-        self.inner.upload(&mut x.inner, rows, values);
+    fn upload(&mut self, x: &mut Self::Buf, values: &[f32], step: &Step) {
+        self.inner.upload(&mut x.inner, values, step);
     }
 
     fn snapshot(&mut self, x: &Self::Buf) -> B::Snapshot {

@@ -114,7 +114,7 @@ pub(super) fn recurred(state: &mut State, inputs: &Recurrence<'_, Vec<f32>, Vec<
 mod tests {
     use super::*;
 
-    const STEP: Step<'_> = Step { tokens: &[], positions: &[0, 1], sequences: &[0, 0], outputs: &[] };
+    const STEP: Step<'_> = Step { tokens: &[], positions: &[0, 1], sequences: &[0, 0], outputs: &[], decoding: 0 };
 
     #[test]
     fn a_convolution_looks_back() {

@@ -137,7 +137,7 @@ fn rows<B: Ops + Clone>(model: &Decoder<B>, ops: &B, input: Input<'_>, chunk: us
         let positions: Vec<u32> = (first..first + tokens.len() as u32).collect();
         let outputs: Vec<u32> = (0..tokens.len() as u32).collect();
         let sequences = vec![0; tokens.len()];
-        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &outputs };
+        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &outputs, decoding: 0 };
         model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         all.extend(values(&mut ops, &scratch.logits));
     }
@@ -162,7 +162,7 @@ fn batched<B: Ops + Clone>(model: &Decoder<B>, ops: &B, input: Input<'_>, less: 
     let positions: Vec<u32> = (0..tokens.len() as u32).chain(0..short.len() as u32).collect();
     let sequences: Vec<u32> = [vec![1; tokens.len()], vec![0; short.len()]].concat();
     let outputs: Vec<u32> = (0..all as u32).collect();
-    let step = Step { tokens: &both, positions: &positions, sequences: &sequences, outputs: &outputs };
+    let step = Step { tokens: &both, positions: &positions, sequences: &sequences, outputs: &outputs, decoding: 0 };
     model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
     let values = values(&mut ops, &scratch.logits);
     let (first, second) = values.split_at(values.len() / all * tokens.len());
@@ -181,7 +181,13 @@ fn greedy<B: Ops + Clone>(model: &Decoder<B>, ops: &B, input: Input<'_>, expecte
     for (step, &next) in expected.iter().enumerate() {
         let positions: Vec<u32> = (first as u32..tokens.len() as u32).collect();
         let (sequences, last) = (vec![0; positions.len()], [positions.len() as u32 - 1]);
-        let taken = Step { tokens: &tokens[first..], positions: &positions, sequences: &sequences, outputs: &last };
+        let taken = Step {
+            tokens: &tokens[first..],
+            positions: &positions,
+            sequences: &sequences,
+            outputs: &last,
+            decoding: 0,
+        };
         model.forward(&mut Pass { ops: &mut ops, s: &mut scratch, kv: &mut kv, step: taken, tap: &mut () });
         let logits = values(&mut ops, &scratch.logits);
         let best = argmax(&logits);

@@ -78,7 +78,7 @@ impl<'a> Input<'a> {
         let (ops, s, kv) = pass;
         let positions: Vec<u32> = (0..self.text.len() as u32).collect();
         let sequences = vec![sequence; self.text.len()];
-        let step = Step { tokens: self.text, positions: &positions, sequences: &sequences, outputs: &[] };
+        let step = Step { tokens: self.text, positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
         model.encode(&mut Pass { ops, s, kv, step, tap });
     }
 }
@@ -97,7 +97,7 @@ pub fn traced(gguf: &Gguf, input: Input<'_>, batching: Batching) -> Trace {
     let mut kv = ops.kv(&model.config().kv_plan(input.context(), 1, KvFormat::F32, KvFormat::F32));
     let positions: Vec<u32> = (0..tokens.len() as u32).collect();
     let sequences = vec![0; tokens.len()];
-    let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &positions };
+    let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &positions, decoding: 0 };
     let mut tap = Recorder::<Cpu>::default();
     input.read(&model, (&mut ops, &mut scratch, &mut kv), 0, &mut tap);
     let of_text = tap.values.len();

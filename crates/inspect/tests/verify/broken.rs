@@ -241,8 +241,8 @@ impl<B: Prims> Prims for Broken<B> {
         self.right.add(x, y);
         self.spoil("add", x);
     }
-    fn upload(&mut self, x: &mut B::Buf, rows: usize, values: &[f32]) {
-        self.right.upload(x, rows, values);
+    fn upload(&mut self, x: &mut B::Buf, values: &[f32], step: &Step) {
+        self.right.upload(x, values, step);
     }
     fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
         self.right.snapshot(x)

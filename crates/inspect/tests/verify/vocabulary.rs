@@ -41,7 +41,7 @@ impl Work for Everything {
         for (seed, positions) in STEPS.into_iter().enumerate() {
             let positions: Vec<u32> = positions.collect();
             let zeros = vec![0; positions.len()];
-            let step = Step { tokens: &zeros, positions: &positions, sequences: &zeros, outputs: &[] };
+            let step = Step { tokens: &zeros, positions: &positions, sequences: &zeros, outputs: &[], decoding: 0 };
             let random = Random(seed as u64 + 5);
             Rows { ops, random, rows: positions.len(), format: self.0 }.run(&mut kv, &step)?;
         }
@@ -66,7 +66,7 @@ impl<B: Ops> Rows<'_, B> {
     fn buf(&mut self, rows: usize, width: usize, change: impl Fn(f32) -> f32) -> B::Buf {
         let values: Vec<f32> = self.numbers(rows * width).into_iter().map(change).collect();
         let mut buf = self.ops.buffer(rows, width);
-        self.ops.upload(&mut buf, rows, &values);
+        self.ops.upload(&mut buf, &values, &Step { tokens: &vec![0; rows], ..Step::default() });
         buf
     }
 
@@ -225,7 +225,7 @@ impl Work for Tie {
         let (mut logits, mut routes) = (ops.buffer(1, 8), ops.routes(1, 2));
         let mut values = [0.0; 8];
         (values[0], values[1], values[2]) = (3.0, 1.0 + self.0, 1.0);
-        ops.upload(&mut logits, 1, &values);
+        ops.upload(&mut logits, &values, &Step { tokens: &[0], ..Step::default() });
         ops.route(&mut routes, &logits, None, ROUTER);
         Ok(())
     }

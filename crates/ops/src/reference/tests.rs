@@ -16,7 +16,7 @@ fn rows(width: usize, values: &[f32]) -> Rows {
 }
 
 fn step<'a>(tokens: &'a [u32], positions: &'a [u32], sequences: &'a [u32], outputs: &'a [u32]) -> Step<'a> {
-    Step { tokens, positions, sequences, outputs }
+    Step { tokens, positions, sequences, outputs, decoding: 0 }
 }
 
 #[test]

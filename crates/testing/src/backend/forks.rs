@@ -23,7 +23,7 @@ impl<B: Prims> Run<'_, B> {
     fn write(&mut self, places: &[(u32, u32)]) {
         let heads = self.case.heads;
         let (sequences, positions): (Vec<_>, Vec<_>) = places.iter().copied().unzip();
-        let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[] };
+        let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
         for layer in 0..2 {
             let [k, v] = [heads.key_dim, heads.value_dim].map(|dim| {
                 let width = heads.kv_heads * dim;
@@ -37,7 +37,7 @@ impl<B: Prims> Run<'_, B> {
     fn look(&mut self, places: &[(u32, u32)]) {
         let heads = self.case.heads;
         let (sequences, positions): (Vec<_>, Vec<_>) = places.iter().copied().unzip();
-        let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[] };
+        let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
         for layer in 0..2 {
             let width = heads.heads * heads.key_dim;
             let q = upload(self.ops, width, &self.random.floats(places.len() * width));

@@ -35,7 +35,11 @@ pub fn upload<B: Prims>(ops: &mut B, width: usize, values: &[f32]) -> B::Buf {
     let tokens: Vec<u32> = (0..rows as u32).collect();
     let zeros = vec![0; rows];
     let mut buf = ops.buffer(rows, width);
-    ops.embed(&mut buf, &table, &Step { tokens: &tokens, positions: &zeros, sequences: &zeros, outputs: &[] });
+    ops.embed(
+        &mut buf,
+        &table,
+        &Step { tokens: &tokens, positions: &zeros, sequences: &zeros, outputs: &[], decoding: 0 },
+    );
     buf
 }
 

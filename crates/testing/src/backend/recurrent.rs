@@ -72,7 +72,7 @@ fn twice(
         let mut out = vec![0.0; (lengths[0] + lengths[1]) * width];
         for places in &steps {
             let (positions, sequences) = numbers(places);
-            let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[] };
+            let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
             put(places, &mut out, &op(places, &step), width);
         }
         out
