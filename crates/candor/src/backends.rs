@@ -13,10 +13,10 @@ use candor_ops::{Ops, Reference, Shapes};
 use crate::{
     Adapter, Device, DeviceInfo, Error, LoadOptions, Placement,
     adapter::Fitted,
+    batch::Room,
     gpus::{self, Found},
     plan::{self, Budget, Needs, Plan, Target},
     runner::{self, Changes, Loaded, LoadedPart},
-    session::Room,
 };
 
 /// Something to do with the backend that options choose, whatever its type.
@@ -228,8 +228,8 @@ impl<'a> Backends<'a> {
     /// of adapters: who knows how many of them go where.
     fn plan(&self, gguf: &Gguf, config: &Config, adapters: u64) -> Result<Plan, Error> {
         let asked = &self.options.offload;
-        let room = Room::planned(config, 1, &self.options.session);
-        let needs = Needs::of(gguf, &room.plan, room.chunk, room.outputs(config))?;
+        let room = Room::planned(config, &self.options.session.of_batch(1));
+        let needs = Needs::of(gguf, &room.plan, room.rows, room.outputs)?;
         let shares = asked.split.iter().copied().map(Some).chain(std::iter::repeat(None));
         let budgets = self.gpus.iter().zip(shares).map(|(gpu, share)| {
             let bytes = [gpu.info.budget_bytes, asked.memory].into_iter().flatten().min();
@@ -294,7 +294,7 @@ impl<'a> Backends<'a> {
         let kernels = Kernels::from_env()?;
         let many =
             gguf.tensors().iter().any(|tensor| tensor.shape.len() > 1 && (kernels.batch)(tensor.format).is_some());
-        let on_cpu = self.options.batching == Batching::Invariant || !many;
+        let on_cpu = self.options.batching != Batching::Fastest || !many;
         Ok(targets.into_iter().all(|target| match target {
             Target::Cpu => on_cpu,
             Target::Reference => true,

@@ -4,10 +4,10 @@
 //! texts of about the same length share a step. A text of a model that continues texts may take several.
 
 use candor_models::Rank;
-use candor_ops::{KvFormat, Step};
+use candor_ops::KvFormat;
 use candor_tokenizer::Encode;
 
-use crate::{Error, Model, Pooling, Scaling, SessionOptions, runner::Run, session::Room};
+use crate::{Batch, BatchOptions, Error, Model, Outputs, Pooling, Role, Scaling, SequenceId, Value, Want, batch::Room};
 
 /// How vectors are made.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +55,7 @@ struct Ranking {
 
 /// Room for so many sequences of so many positions.
 struct Fitted {
-    run: Run,
-    context: usize,
+    batch: Batch,
     sequences: usize,
 }
 
@@ -134,11 +133,8 @@ impl Embedder {
             let (group, after) = rest.split_at(count);
             let ids: Vec<&[u32]> = group.iter().map(|&text| cut[text].as_slice()).collect();
             let rows = self.rows(&ids, cut[longest].len())?;
-            let mut left = rows.as_slice();
-            for &text in group {
-                let (own, others) = left.split_at(cut[text].len() * self.model.config().dim);
-                vectors[text] = self.vector(text + 1, own)?;
-                left = others;
+            for (&text, rows) in group.iter().zip(rows) {
+                vectors[text] = self.vector(text + 1, &rows)?;
             }
             done += count;
             progress(done);
@@ -182,46 +178,52 @@ impl Embedder {
         lengths.take(most).take_while(|&length| (length > original) == (longest > original)).count()
     }
 
-    /// The rows of texts, `[T, D]`, one after the other; the longest one has so many tokens.
-    fn rows(&mut self, texts: &[&[u32]], longest: usize) -> Result<Vec<f32>, Error> {
-        let encodes = self.model.encodes();
-        let most = self.options.rows.max(1);
+    /// The rows of each text, `[T, D]`; the longest one has so many tokens.
+    fn rows(&mut self, texts: &[&[u32]], longest: usize) -> Result<Vec<Vec<f32>>, Error> {
         let original = self.model.config().original_context();
         let limit = if longest > original { usize::MAX } else { original };
         let limit = limit.min(self.model.config().limit.unwrap_or(usize::MAX)).max(longest);
         let context = longest.next_multiple_of(GRAIN).min(limit);
-        let sequences = texts.len();
-        let kept = self.room.take().filter(|room| room.context == context && room.sequences >= sequences);
+        let kept = self.room.take().filter(|room| room.batch.context() == context && room.sequences >= texts.len());
         let mut fitted = match kept {
             Some(fitted) => fitted,
-            None => {
-                let (keys, values) = (KvFormat::F32, KvFormat::F32);
-                let options = SessionOptions { context, keys, values, ..SessionOptions::default() };
-                let mut plan = Room::new(self.model.config(), sequences, &options)?.plan;
-                let rows = if encodes { context * sequences } else { (context * sequences).min(most) };
-                plan.step = rows;
-                Fitted { run: self.model.loaded().begin(&plan, rows, 0)?, context, sequences }
-            }
+            None => self.fit(texts.len(), context)?,
         };
-        let tokens = texts.concat();
-        let positions: Vec<u32> = texts.iter().flat_map(|ids| 0..ids.len() as u32).collect();
-        let numbers = texts.iter().enumerate();
-        let owners: Vec<u32> = numbers.flat_map(|(number, ids)| vec![number as u32; ids.len()]).collect();
-        let chunk = if encodes { tokens.len() } else { most };
-        let (mut rows, mut values) = (Vec::new(), Vec::new());
-        for start in (0..tokens.len()).step_by(chunk) {
-            let range = start..tokens.len().min(start + chunk);
-            let step = Step {
-                tokens: &tokens[range.clone()],
-                positions: &positions[range.clone()],
-                sequences: &owners[range],
-                ..Step::default()
-            };
-            fitted.run.step_embeddings(step, &mut values)?;
-            rows.extend_from_slice(&values);
+        let batch = &mut fitted.batch;
+        let ids = texts.iter().map(|_| batch.add()).collect::<Result<Vec<SequenceId>, Error>>()?;
+        let mut rows = vec![Vec::new(); texts.len()];
+        let mut rest = texts.to_vec();
+        while rest.iter().any(|text| !text.is_empty()) {
+            let mut left = batch.rows();
+            for (text, &id) in rest.iter_mut().zip(&ids) {
+                let (now, later) = text.split_at(text.len().min(left));
+                batch.push(id, now, Role::Prefill, Outputs::Each(Want::Embedding))?;
+                (*text, left) = (later, left - now.len());
+            }
+            batch.step()?;
+            for answer in batch.answers() {
+                if let (Value::Embedding(row), Some(text)) =
+                    (answer.value, ids.iter().position(|&id| id == answer.sequence))
+                {
+                    rows[text].extend_from_slice(row);
+                }
+            }
         }
+        ids.into_iter().try_for_each(|id| batch.remove(id))?;
         self.room = Some(fitted);
         Ok(rows)
+    }
+
+    /// Room for texts of up to so many tokens.
+    fn fit(&self, sequences: usize, context: usize) -> Result<Fitted, Error> {
+        let all = context * sequences;
+        // What tokens see of each other must be in one step.
+        let rows = if self.model.encodes() { all } else { all.min(self.options.rows.max(1)) };
+        let (keys, values) = (KvFormat::F32, KvFormat::F32);
+        let options = BatchOptions { sequences, context, rows, keys, values, ..BatchOptions::default() };
+        let mut room = Room::new(self.model.config(), &options)?;
+        (room.rows, room.plan.step, room.outputs) = (rows, rows, 0);
+        Ok(Fitted { batch: Batch::new(self.model.clone(), room, sequences)?, sequences })
     }
 
     /// What a text's rows become.

@@ -125,6 +125,40 @@ pub enum Error {
         /// Size of the vocabulary.
         vocab: usize,
     },
+    /// An id names no sequence of the batch: it was removed, or is another batch's.
+    #[error("no such sequence in this batch")]
+    NoSuchSequence,
+    /// There are as many sequences as there can be.
+    #[error("expected at most {most} sequences at once")]
+    SequencesFull {
+        /// Sequences that the batch has room for.
+        most: usize,
+    },
+    /// There are as many checkpoints as there can be.
+    #[error("expected at most {most} checkpoints at once")]
+    CheckpointsFull {
+        /// Checkpoints that the batch has room for.
+        most: usize,
+    },
+    /// Not as many tokens as sequences.
+    #[error("expected a token for each of {expected} sequences, got {got}")]
+    TokenForEach {
+        /// Sequences.
+        expected: usize,
+        /// Tokens.
+        got: usize,
+    },
+    /// A sequence was to get tokens twice in a step.
+    #[error("the sequence has tokens in this step already")]
+    SequenceInStep,
+    /// A step was to have more rows, or more rows with results, than there is room for.
+    #[error("expected a step of at most {most} rows, got {rows}")]
+    StepTooLong {
+        /// Rows asked for.
+        rows: usize,
+        /// Rows that there is room for.
+        most: usize,
+    },
     /// Tokens cannot be guessed ahead for a model, or by it.
     #[error("speculative decoding: {architecture} keeps states, which cannot be taken back where a guess was wrong")]
     SpeculationOnStates {

@@ -15,8 +15,8 @@ use web_time::Instant;
 
 use crate::{
     Error, Session,
+    batch::Want,
     sampler::{Sampler, Sampling, Vocabulary},
-    session::Wanted,
 };
 
 /// How to continue a prompt.
@@ -185,7 +185,7 @@ impl Session {
         let cancel = options.cancel.clone();
         let go_on = |_| !cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
         // States cannot be taken back: whoever goes on from this prompt with other settings needs all logits.
-        let wanted = if self.model().config().is_recurrent() { Wanted::Logits } else { wanted };
+        let wanted = if self.model().config().is_recurrent() { Want::Logits } else { wanted };
         let finished = self.evaluate_for(wanted, &prompt[common..], go_on)?;
         // An answer begins a text of its own after a control token; otherwise the prompt's text goes on.
         let answer = start.is_some() || prompt.last().is_some_and(|&token| tokenizer.is_control(token));
@@ -341,14 +341,14 @@ impl Iterator for Generation<'_> {
 }
 
 /// What a sampler needs of every step.
-fn wanted(sampler: &mut Sampler, session: &Session) -> Wanted {
+fn wanted(sampler: &mut Sampler, session: &Session) -> Want {
     let most = session.top_k();
     if most == 0 {
-        return Wanted::Logits;
+        return Want::Logits;
     }
     // A logit with its token is as much as two logits.
     let worthwhile = |&count: &usize| count <= most && count.saturating_mul(2) < session.model().config().outputs();
-    sampler.enough().filter(worthwhile).map_or(Wanted::Logits, Wanted::Best)
+    sampler.enough().filter(worthwhile).map_or(Want::Logits, Want::Best)
 }
 
 /// Bytes at the end of `text` that `stop` begins with.

@@ -21,6 +21,7 @@
 
 pub mod adapter;
 mod backends;
+mod batch;
 mod ceilings;
 mod device;
 mod embed;
@@ -52,6 +53,7 @@ pub use candor_tokenizer::{ChatContext, ChatTemplate, Message, Tokenizer};
 
 pub use adapter::Adapter;
 pub use backends::{BackendVisitor, chosen_gpus, devices, missing_on_gpus, visit_backend};
+pub use batch::{Answer, Batch, BatchOptions, Outputs, Role, SequenceId, Value, Want};
 pub use ceilings::{Ceilings, GpuCeilings, ceilings, gpu_ceilings};
 pub use device::{Device, DeviceInfo, GpuLayers, Offload, Placement};
 pub use embed::{EmbedOptions, Embedder, Overlong};

@@ -10,8 +10,10 @@ use candor_models::{Config, Gives};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
 use crate::{
-    Adapter, Device, EmbedOptions, Embedder, Error, Offload, Placement, Sequences, Session, SessionOptions, adapter,
+    Adapter, Batch, BatchOptions, Device, EmbedOptions, Embedder, Error, Offload, Placement, Sequences, Session,
+    SessionOptions, adapter,
     backends::{self, Placed},
+    batch::Room,
     runner::Loaded,
 };
 
@@ -40,7 +42,7 @@ pub struct LoadOptions {
     pub session: SessionOptions,
     /// Threads of the processor for a token; 0 takes one per physical core.
     pub threads: usize,
-    /// Whether logits may depend, within rounding, on how many tokens are computed at once.
+    /// What decides by which of a format's kernels a row is multiplied, where the processor has several.
     pub batching: Batching,
     /// Threads of the processor for several tokens at once; 0 takes as many as for one.
     pub threads_batch: usize,
@@ -135,14 +137,15 @@ impl Model {
         self.inner.placed.over_budget
     }
 
-    /// Whether logits are the same to the bit however many tokens are computed at once.
+    /// Whether the logits of a token are the same to the bit however many rows are computed beside it, for the same
+    /// [`Role`](crate::Role) of each token.
     pub fn is_batch_invariant(&self) -> bool {
         self.inner.placed.batch_invariant
     }
 
-    /// Whether that was asked for, too.
-    pub(crate) fn promises_same_bits(&self) -> bool {
-        self.is_batch_invariant() && self.inner.placed.batching == Batching::Invariant
+    /// On what the bits of logits depend: [`Batching::Fastest`] promises nothing.
+    pub(crate) fn promises(&self) -> Batching {
+        if self.is_batch_invariant() { self.inner.placed.batching } else { Batching::Fastest }
     }
 
     /// What changes its weights, in the order of their scales.
@@ -290,7 +293,16 @@ impl Model {
     /// If the model is an encoder, or the context does not fit into memory.
     pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
         self.continues_text()?;
-        Session::new(self.clone(), &self.inner.placed.loaded, options)
+        Session::new(self.clone(), options)
+    }
+
+    /// Room for sequences that come and go, and whose tokens are computed together in steps of any mixture.
+    ///
+    /// # Errors
+    /// If the model is an encoder, or the context does not fit into memory.
+    pub fn batch(&self, options: &BatchOptions) -> Result<Batch, Error> {
+        self.continues_text()?;
+        Batch::new(self.clone(), Room::new(self.config(), options)?, options.sequences.max(1))
     }
 
     /// So many sequences that are decoded together; the options are those of each.
@@ -302,6 +314,6 @@ impl Model {
     /// If `count` is 0.
     pub fn sequences(&self, count: usize, options: &SessionOptions) -> Result<Sequences, Error> {
         self.continues_text()?;
-        Sequences::new(self.clone(), &self.inner.placed.loaded, count, options)
+        Sequences::new(self.clone(), count, options)
     }
 }

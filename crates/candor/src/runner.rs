@@ -7,7 +7,7 @@ use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
 use candor_ops::{Adapted, CHOSEN, KvPlan, LowRank, Ops, Prims, Ranked, Step, Stored, Tap, Traffic};
 
-use crate::{Error, Observed, Observer};
+use crate::{Error, Observed, Observer, batch::Want};
 
 /// A loaded model that can begin any number of independent runs.
 pub(crate) struct Loaded {
@@ -27,32 +27,81 @@ pub(crate) struct Run {
     parts: Vec<Box<dyn RunPart>>,
 }
 
+/// What a step is to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    logits: AskedLogits,
+    /// Whether rows after the last norm are read, of all tokens.
+    embeddings: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AskedLogits {
+    None,
+    All,
+    /// The best of each output, where they lie.
+    Best(usize),
+}
+
+impl Asked {
+    /// What serves all wants, where a device finds up to `top_k` of the best logits itself.
+    pub(crate) fn of(wants: impl Iterator<Item = Want>, top_k: usize) -> Asked {
+        let nothing = Asked { logits: AskedLogits::None, embeddings: false };
+        wants.fold(nothing, |asked, want| match (want, asked.logits) {
+            (Want::Embedding, _) => Asked { embeddings: true, ..asked },
+            (Want::Best(count), AskedLogits::None) if count <= top_k => {
+                Asked { logits: AskedLogits::Best(count), ..asked }
+            }
+            (Want::Best(count), AskedLogits::Best(most)) if count <= top_k => {
+                Asked { logits: AskedLogits::Best(most.max(count)), ..asked }
+            }
+            (Want::Best(_) | Want::Logits, _) => Asked { logits: AskedLogits::All, ..asked },
+        })
+    }
+}
+
+/// What a step has found, row after row.
+#[derive(Default)]
+pub(crate) struct Computed {
+    /// Logits of all outputs, `[outputs, V]`, where they were read.
+    pub(crate) logits: Vec<f32>,
+    /// The best of each output, `[outputs, each]`, where a device found them.
+    pub(crate) best: Vec<Ranked>,
+    pub(crate) each: usize,
+    /// Rows after the last norm, `[T, D]`, where they were asked for.
+    pub(crate) embeddings: Vec<f32>,
+    /// The stream on its way from part to part, `[T, D]`.
+    stream: Vec<f32>,
+}
+
+impl Computed {
+    pub(crate) fn clear(&mut self) {
+        let Computed { logits, best, each, embeddings, stream } = self;
+        [logits, embeddings, stream].into_iter().for_each(Vec::clear);
+        best.clear();
+        *each = 0;
+    }
+}
+
 /// A part of a run.
 pub(crate) trait RunPart: Send {
-    /// Runs a step. `values` is the stream `[T, D]` where the part begins with it, and is replaced by what the part ends
-    /// with: the stream, or the logits of `step.outputs`, `[outputs, V]`. An error is the device's, after which no step
-    /// will do.
-    fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
-    /// The same for a step with one output at most; where that is cheaper, no logits come, but the best `count` of them with
-    /// their tokens, the best first. Otherwise there are none of these.
-    fn step_best(&mut self, step: Step<'_>, count: usize, values: &mut Vec<f32>) -> Result<Vec<Ranked>, Error>;
-    /// Of how many logits at most the best are cheaper found where they are than read.
-    fn top_k(&self) -> usize;
-    /// As [`RunPart::step`], and every named value is shown to `observer`.
-    fn step_observed(
+    /// Runs a step: on the stream of `computed` where the part begins with it, and leaves there the stream or what was asked for. Every
+    /// named value is shown to `observer`. An error is the device's, after which no step will do.
+    fn step(
         &mut self,
         step: Step<'_>,
-        values: &mut Vec<f32>,
-        observer: &mut dyn Observer,
+        asked: Asked,
+        computed: &mut Computed,
+        observer: Option<&mut dyn Observer>,
     ) -> Result<(), Error>;
+    /// Of how many logits at most the best are cheaper found where they are than read.
+    fn top_k(&self) -> usize;
     /// Reads the step's tokens, whole texts, as an encoder does: [`Decoder::encode`]. `observer` sees every named value.
     fn encode(&mut self, step: Step<'_>, observer: Option<&mut dyn Observer>) -> Result<(), Error>;
     /// The cache's contents, where the backend lets them out.
     fn stored(&mut self) -> Option<&mut dyn Stored>;
     /// [`Stored::fork`], texts that were read included; `false` where the backend does not let the cache out.
     fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<bool, Error>;
-    /// As [`RunPart::step`], but where the part would end with logits, it ends with the last norm's result, `[T, D]`.
-    fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error>;
     /// What was exchanged with the device so far.
     fn traffic(&self) -> Traffic;
     /// Other scales of the adapters from the next step on.
@@ -79,25 +128,25 @@ impl Loaded {
 }
 
 impl Run {
-    /// Runs a step and replaces `logits` by those of `step.outputs`, `[outputs, V]`. An error is a device's, after which no
-    /// step will do.
-    pub(crate) fn step(&mut self, step: Step<'_>, logits: &mut Vec<f32>) -> Result<(), Error> {
-        // On its way to the last part this is the stream.
-        self.parts.iter_mut().try_for_each(|part| part.step(step, logits))
-    }
-
-    /// The same for a step with one output at most; where that is cheaper, no logits come, but the best `count` of them with
-    /// their tokens, the best first. Otherwise there are none of these.
-    pub(crate) fn step_best(
+    /// Runs a step and replaces what `computed` holds by what was asked for. Every named value is shown to `observer`. An error is
+    /// a device's, after which no step will do.
+    pub(crate) fn step(
         &mut self,
         step: Step<'_>,
-        count: usize,
-        logits: &mut Vec<f32>,
-    ) -> Result<Vec<Ranked>, Error> {
-        self.parts.iter_mut().try_fold(Vec::new(), |_, part| part.step_best(step, count, logits))
+        asked: Asked,
+        computed: &mut Computed,
+        mut observer: Option<&mut dyn Observer>,
+    ) -> Result<(), Error> {
+        computed.clear();
+        for part in &mut self.parts {
+            // What a loop lends must be no longer than its turn.
+            let observer = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
+            part.step(step, asked, computed, observer)?;
+        }
+        Ok(())
     }
 
-    /// How many of the best logits [`Run::step_best`] finds at most; 0 where logits are at hand anyway.
+    /// How many of the best logits are cheaper found on the device than read; 0 where logits are at hand anyway.
     pub(crate) fn top_k(&self) -> usize {
         self.parts.last().map_or(0, |part| part.top_k())
     }
@@ -111,11 +160,6 @@ impl Run {
     /// backend cannot, and `to` keeps nothing then.
     pub(crate) fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<bool, Error> {
         self.parts.iter_mut().try_fold(true, |all, part| Ok(part.fork(from, to, positions)? && all))
-    }
-
-    /// Runs a step and replaces `values` by what its rows are after the last norm, `[T, D]`.
-    pub(crate) fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
-        self.parts.iter_mut().try_for_each(|part| part.step_embeddings(step, values))
     }
 
     /// Reads the step's tokens, whole texts that later steps answer, and shows every named value to `observer`.
@@ -136,16 +180,6 @@ impl Run {
     /// Other scales of the adapters from the next step on; as many as there are adapters.
     pub(crate) fn rescale(&mut self, scales: &[f32]) {
         self.parts.iter_mut().for_each(|part| part.rescale(scales));
-    }
-
-    /// As [`Run::step`], and every named value is shown to `observer`.
-    pub(crate) fn step_observed(
-        &mut self,
-        step: Step<'_>,
-        logits: &mut Vec<f32>,
-        observer: &mut dyn Observer,
-    ) -> Result<(), Error> {
-        self.parts.iter_mut().try_for_each(|part| part.step_observed(step, logits, observer))
     }
 }
 
@@ -262,38 +296,26 @@ where
     B::Kv: Send,
     B::Routes: Send,
 {
-    fn step(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
-        self.run(step, values, &mut ());
-        self.read(step, values);
-        self.finish()
-    }
-
-    fn step_best(&mut self, step: Step<'_>, count: usize, values: &mut Vec<f32>) -> Result<Vec<Ranked>, Error> {
-        self.run(step, values, &mut ());
-        let mut best = Vec::new();
-        if count <= B::TOP_K && self.model.part().end == End::Logits && !step.outputs.is_empty() {
-            values.clear();
-            self.ops.top_k(&self.scratch.logits, self.model.config().outputs(), count, &mut best);
-        } else {
-            self.read(step, values);
+    fn step(
+        &mut self,
+        step: Step<'_>,
+        asked: Asked,
+        computed: &mut Computed,
+        observer: Option<&mut dyn Observer>,
+    ) -> Result<(), Error> {
+        if self.model.part().begin == Begin::Stream {
+            self.ops.upload(&mut self.scratch.x, &computed.stream, &step);
         }
-        self.finish()?;
-        Ok(best)
+        match observer {
+            None => self.run(step, asked, &mut ()),
+            Some(observer) => self.run(step, asked, &mut Watch { step, observer, copy: Vec::new() }),
+        }
+        self.read(step, asked, computed);
+        Ok(self.ops.finish().map_err(candor_models::Error::from)?)
     }
 
     fn top_k(&self) -> usize {
         B::TOP_K
-    }
-
-    fn step_observed(
-        &mut self,
-        step: Step<'_>,
-        values: &mut Vec<f32>,
-        observer: &mut dyn Observer,
-    ) -> Result<(), Error> {
-        self.run(step, values, &mut Watch { step, observer, copy: Vec::new() });
-        self.read(step, values);
-        self.finish()
     }
 
     fn encode(&mut self, step: Step<'_>, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
@@ -305,7 +327,7 @@ where
                 model.encode(&mut Pass { ops, s: scratch, kv, step, tap });
             }
         }
-        self.finish()
+        Ok(self.ops.finish().map_err(candor_models::Error::from)?)
     }
 
     fn stored(&mut self) -> Option<&mut dyn Stored> {
@@ -319,19 +341,6 @@ where
         Ok(true)
     }
 
-    fn step_embeddings(&mut self, step: Step<'_>, values: &mut Vec<f32>) -> Result<(), Error> {
-        self.take(step, values);
-        let Running { model, ops, scratch, kv } = self;
-        model.embed(&mut Pass { ops, s: scratch, kv, step, tap: &mut () });
-        let result = match model.part().end {
-            End::Stream => &scratch.x,
-            End::Logits => &scratch.h,
-        };
-        let snapshot = ops.snapshot(result);
-        ops.download(&snapshot, values);
-        self.finish()
-    }
-
     fn traffic(&self) -> Traffic {
         self.ops.traffic()
     }
@@ -342,36 +351,39 @@ where
 }
 
 impl<B: Ops> Running<B> {
-    /// The stream, where the part begins with it.
-    fn take(&mut self, step: Step<'_>, values: &[f32]) {
-        if self.model.part().begin == Begin::Stream {
-            self.ops.upload(&mut self.scratch.x, values, &step);
-        }
-    }
-
     /// The pass itself; what it ends with is left with the backend.
-    fn run<P: Tap<B>>(&mut self, step: Step<'_>, values: &[f32], tap: &mut P) {
-        self.take(step, values);
+    fn run<P: Tap<B>>(&mut self, step: Step<'_>, asked: Asked, tap: &mut P) {
         let Running { model, ops, scratch, kv } = self;
-        model.forward(&mut Pass { ops, s: scratch, kv, step, tap });
-    }
-
-    /// Replaces `values` by what the pass ended with.
-    fn read(&mut self, step: Step<'_>, values: &mut Vec<f32>) {
-        let Running { model, ops, scratch, .. } = self;
-        values.clear();
-        let result = match model.part().end {
-            End::Stream => Some(&scratch.x),
-            End::Logits => Some(&scratch.logits).filter(|_| !step.outputs.is_empty()),
-        };
-        if let Some(result) = result {
-            let snapshot = ops.snapshot(result);
-            ops.download(&snapshot, values);
+        let pass = &mut Pass { ops, s: scratch, kv, step, tap };
+        match asked.embeddings && asked.logits == AskedLogits::None {
+            true => model.embed(pass),
+            false => model.forward(pass),
         }
     }
 
-    /// What the device says to it all.
-    fn finish(&mut self) -> Result<(), Error> {
-        Ok(self.ops.finish().map_err(candor_models::Error::from)?)
+    /// Reads what the pass ended with.
+    fn read(&mut self, step: Step<'_>, asked: Asked, computed: &mut Computed) {
+        let Running { model, ops, scratch, .. } = self;
+        let mut read = |buf: &B::Buf, out: &mut Vec<f32>| {
+            let snapshot = ops.snapshot(buf);
+            ops.download(&snapshot, out);
+        };
+        if model.part().end == End::Stream {
+            return read(&scratch.x, &mut computed.stream);
+        }
+        if asked.embeddings {
+            read(&scratch.h, &mut computed.embeddings);
+        }
+        if step.outputs.is_empty() {
+            return;
+        }
+        match asked.logits {
+            AskedLogits::None => {}
+            AskedLogits::All => read(&scratch.logits, &mut computed.logits),
+            AskedLogits::Best(count) => {
+                ops.top_k(&scratch.logits, model.config().outputs(), count, &mut computed.best);
+                computed.each = computed.best.len() / step.outputs.len();
+            }
+        }
     }
 }

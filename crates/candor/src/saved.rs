@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! "candorpc"  version u32  model u64  shape: u32, text
-//! reached u64  tokens: u64, u32 each  logits: u64, f32 each  best: u64, u32 and f32 each
+//! reached u64  tokens: u64, u32 each  roles: u64, u8 each  logits: u64, f32 each  best: u64, u32 and f32 each
 //! each layer: u64, bytes
 //! sum of all before, u64
 //! ```
 //!
+//! `roles` say of each token whether it was read (0) or continued the text (1): see [`crate::Role`].
 //! `best` are the greatest logits, each after its token and the greatest first, where a device told no others.
 //! `model` is a hash of metadata, tensor directory and the first bytes of each tensor; `shape` says in words what else must
-//! be the same: formats of the cache, windows, adapters, and whether bits were promised. Layers are as every backend
+//! be the same: formats of the cache, windows, adapters, and which bits were promised. Layers are as every backend
 //! understands them ([`candor_ops::Stored`]), so a session may go on elsewhere; what it computes there differs by rounding
 //! from what it would have here.
 
@@ -20,18 +21,20 @@ use std::io::{self, Write};
 use candor_gguf::Gguf;
 use candor_ops::{Prefix, Ranked, better_first};
 
-use crate::{Session, past::Past};
+use crate::{Batching, Role, Session, batch::Sequence, past::Past};
 use hash::Hash;
 
 /// What a file begins with.
 const MAGIC: &[u8; 8] = b"candorpc";
 
 /// Changes with the meaning of the bytes.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
-/// Ends the shape where it was asked for that no bit depends on how tokens were cut into batches, and none does. Who asks for
-/// such bits takes no others; others take these.
-const PROMISED: &str = ", the same in all batches";
+/// Ends the shape where bits depend on what tokens were to the model, and not on what was computed beside them.
+const BY_ROLE: &str = ", bits by role";
+
+/// Ends the shape where bits depend on neither.
+const INVARIANT: &str = ", the same in all batches";
 
 /// Bytes of each tensor that say whether it is the same: two models may differ in nothing else.
 const SAMPLE: usize = 256;
@@ -129,6 +132,7 @@ impl<'a> Rest<'a> {
 /// What a file has besides caches.
 struct Read {
     tokens: Vec<u32>,
+    roles: Vec<Role>,
     logits: Vec<f32>,
     best: Vec<Ranked>,
     reached: usize,
@@ -141,7 +145,7 @@ impl Session {
     /// If the model runs where that is not possible, writing fails, or the device does.
     pub fn save(&mut self, out: &mut dyn Write) -> Result<(), crate::Error> {
         self.model().refuse_answers("a saved session")?;
-        self.settle()?;
+        self.catch_up()?;
         let shape = self.shape();
         let positions = self.tokens().len();
         let mut file = Summed { out, sum: Hash::default() };
@@ -150,9 +154,11 @@ impl Session {
         file.put(&fingerprint(self.model().gguf()).to_le_bytes())?;
         file.put(&(shape.len() as u32).to_le_bytes())?;
         file.put(shape.as_bytes())?;
-        file.put(&(self.past().reached() as u64).to_le_bytes())?;
+        file.put(&(self.own().past.reached() as u64).to_le_bytes())?;
         let tokens: Vec<u8> = self.tokens().iter().flat_map(|token| token.to_le_bytes()).collect();
         file.put_sized(&tokens, 4)?;
+        let roles: Vec<u8> = self.own().roles().iter().map(|&role| u8::from(role == Role::Decode)).collect();
+        file.put_sized(&roles, 1)?;
         let logits: Vec<u8> = self.logits().iter().flat_map(|logit| logit.to_le_bytes()).collect();
         file.put_sized(&logits, 4)?;
         let pair = |(token, logit): &Ranked| [token.to_le_bytes(), logit.to_le_bytes()].concat();
@@ -179,10 +185,10 @@ impl Session {
     pub fn load(&mut self, bytes: &[u8]) -> Result<usize, crate::Error> {
         self.model().refuse_answers("a saved session")?;
         self.truncate(0);
-        let Read { tokens, logits, best, reached } = self.read(bytes)?;
+        let Read { tokens, roles, logits, best, reached } = self.read(bytes)?;
         let past = Past::of(tokens.len(), reached);
         let len = tokens.len();
-        self.become_of(tokens, (logits, best), past);
+        self.become_of(Sequence::restored(tokens, roles, past), (logits, best))?;
         Ok(len)
     }
 
@@ -207,12 +213,20 @@ impl Session {
         }
         let len = u32::from_le_bytes(rest.array()?) as usize;
         let got = String::from_utf8_lossy(rest.take(len)?);
-        let fits = got == shape || got.strip_suffix(PROMISED).is_some_and(|got| got == shape);
+        // A session that promises nothing takes all bits.
+        let promised = [BY_ROLE, INVARIANT].into_iter().find_map(|promise| got.strip_suffix(promise));
+        let fits = got == shape || promised.is_some_and(|got| got == shape);
         if !fits {
             return Err(Error::Shape { expected: shape, got: got.into_owned() }.into());
         }
         let reached = rest.number()?;
         let tokens: Vec<u32> = rest.sized()?.map(u32::from_le_bytes).collect();
+        let role = |[role]: [u8; 1]| match role {
+            0 => Ok(Role::Prefill),
+            1 => Ok(Role::Decode),
+            _ => Err(Error::Damaged),
+        };
+        let roles = rest.sized()?.map(role).collect::<Result<Vec<Role>, Error>>()?;
         let logits: Vec<f32> = rest.sized()?.map(f32::from_le_bytes).collect();
         let pair = |bytes: [u8; 8]| {
             let pair = u64::from_le_bytes(bytes);
@@ -229,7 +243,11 @@ impl Session {
         let best_is_known = best.iter().all(|&(token, _)| (token as usize) < outputs && !tokens.is_empty())
             && in_order
             && (best.is_empty() || logits.is_empty());
-        if !known || !best_is_known || !(logits.is_empty() || logits.len() == outputs && !tokens.is_empty()) {
+        if !known
+            || roles.len() != tokens.len()
+            || !best_is_known
+            || !(logits.is_empty() || logits.len() == outputs && !tokens.is_empty())
+        {
             return Err(Error::Damaged.into());
         }
         for cache in self.stored()? {
@@ -246,7 +264,7 @@ impl Session {
         if !rest.0.is_empty() {
             return Err(Error::Damaged.into());
         }
-        Ok(Read { tokens, logits, best, reached })
+        Ok(Read { tokens, roles, logits, best, reached })
     }
 
     /// What must be the same for caches to be, besides the model.
@@ -268,7 +286,11 @@ impl Session {
                 format!(", adapter {:016x} by {scale} ({:08x})", fingerprint(adapter.gguf()), scale.to_bits())
             })
             .collect();
-        let promised = if self.model().promises_same_bits() { PROMISED } else { "" };
+        let promised = match self.model().promises() {
+            Batching::ByRole => BY_ROLE,
+            Batching::Invariant => INVARIANT,
+            Batching::Fastest => "",
+        };
         format!("keys {keys}, values {values}{far}{rings}{adapters}{promised}")
     }
 }
@@ -318,7 +340,8 @@ mod tests {
     /// Where the best logits begin, after all of them.
     fn best_at(session: &Session, file: &[u8]) -> usize {
         let shape = u32::from_le_bytes(file[20..24].try_into().unwrap()) as usize;
-        24 + shape + 8 + 8 + session.tokens().len() * 4 + 8 + session.logits().len() * 4
+        let tokens = session.tokens().len();
+        24 + shape + 8 + 8 + tokens * 4 + 8 + tokens + 8 + session.logits().len() * 4
     }
 
     /// Files that were changed by somebody who knows how to sum up.

@@ -57,7 +57,8 @@ impl Speculation {
     }
 }
 
-/// Tokens in a session's memory that follow its last one in case they are chosen, and their logits.
+/// Tokens in a session's memory that follow its last one in case they are chosen, and their logits. They end its batch's
+/// sequence.
 #[derive(Default)]
 pub(crate) struct Ahead {
     tokens: Vec<u32>,
@@ -88,9 +89,14 @@ impl Ahead {
         true
     }
 
-    /// Forgets the guess; whether tokens of it were left.
-    pub(crate) fn drop_rest(&mut self) -> bool {
-        let left = self.taken < self.tokens.len();
+    /// Tokens of the guess that were not chosen so far.
+    pub(crate) fn left(&self) -> usize {
+        self.tokens.len() - self.taken
+    }
+
+    /// Forgets the guess; how many tokens of it were left.
+    pub(crate) fn drop_rest(&mut self) -> usize {
+        let left = self.left();
         (self.tokens, self.taken) = (Vec::new(), 0);
         left
     }

@@ -57,7 +57,7 @@ impl Drafter for DraftModel {
             if drafts.len() == most {
                 break;
             }
-            session.evaluate(&[token], |_| true)?;
+            session.decode(token)?;
         }
         Ok(drafts)
     }

@@ -99,14 +99,14 @@ fn sequences_go_on_and_back_as_alone() {
         sequences.advance(next).unwrap();
         assert!(sequences.logits().chunks(vocab).map(bits).eq(alone), "{name}: together");
         sequences.advance(&[5, 6, 7]).unwrap();
-        sequences.truncate(3);
+        sequences.truncate(3).unwrap();
         assert_eq!(sequences.lengths(), [3, 3, 3]);
         let kept = [[tokens[0], next[0], 5].to_vec(), tokens[..3].to_vec(), tokens[4..7].to_vec()];
         let alone: Vec<Vec<u32>> =
             kept.iter().zip(next).map(|(kept, &token)| fresh(model, &[&kept[..], &[token]].concat())).collect();
         sequences.advance(next).unwrap();
         assert!(sequences.logits().chunks(vocab).map(bits).eq(alone), "{name}: taken back");
-        sequences.truncate(2);
+        sequences.truncate(2).unwrap();
         sequences.evaluate(1, &tokens[2..], |_| true).unwrap();
         assert!(bits(sequences.logits()) == fresh(model, tokens), "{name}: one of them");
     });

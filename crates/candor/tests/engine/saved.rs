@@ -217,7 +217,7 @@ fn what_does_not_belong_is_refused_by_name() {
     );
     let mut next = file.clone();
     next[8] = 1;
-    assert_eq!(refused(&model, options, &next), "expected version 3 of saved sessions, got 1");
+    assert_eq!(refused(&model, options, &next), "expected version 4 of saved sessions, got 1");
     let no = "expected a saved session, which begins with \"candorpc\"";
     for other in [&b""[..], b"candor", b"GGUF0000000000000000000000", &[0; 300]] {
         assert_eq!(refused(&model, options, other), no);

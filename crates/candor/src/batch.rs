@@ -1,0 +1,485 @@
+//! Sequences of a model's memory, and steps that compute rows of any of them together. [`crate::Session`],
+//! [`crate::Sequences`] and [`crate::Embedder`] are thin over it; what is done with logits is not known here.
+
+mod sequence;
+mod staged;
+
+use std::mem;
+
+use candor_models::Config;
+use candor_ops::{KvFormat, KvPlan, Ranked, Stored, Traffic, top_k};
+
+use crate::{
+    Error, Model, Observer,
+    runner::{self, Asked, Computed},
+};
+pub(crate) use sequence::Sequence;
+use staged::{Row, Staged};
+
+pub use sequence::SequenceId;
+
+/// What tokens are to the model. It decides on the arithmetic of their rows where a backend has two: see
+/// [`crate::Batching`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// They are read: a prompt, or a part of one.
+    #[default]
+    Prefill,
+    /// They were chosen, or guessed, and continue a text.
+    Decode,
+}
+
+/// What is to be known of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// All logits, `[V]`.
+    Logits,
+    /// The greatest logits with their tokens, at most so many, the greatest first.
+    Best(usize),
+    /// The row after the last norm, `[D]`.
+    Embedding,
+}
+
+/// Of which rows of some tokens something is to be known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outputs {
+    /// Of none: a chunk in the middle of a prompt.
+    #[default]
+    None,
+    /// Of the last one.
+    Last(Want),
+    /// Of every one.
+    Each(Want),
+}
+
+/// The size of a batch.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct BatchOptions {
+    /// Sequences that there can be at once.
+    pub sequences: usize,
+    /// Sequences that are kept beside them by [`Batch::checkpoint`].
+    pub checkpoints: usize,
+    /// Positions that a sequence can have; 0 takes the length that the model was trained on.
+    pub context: usize,
+    /// Rows of a step at most.
+    pub rows: usize,
+    /// Rows of a step at most whose logits, or the best of them, are to be known; 0 takes as many as there are sequences, or more where 64 MB
+    /// hold their logits.
+    pub outputs: usize,
+    /// Element type of cached keys.
+    pub keys: KvFormat,
+    /// Element type of cached values.
+    pub values: KvFormat,
+}
+
+impl Default for BatchOptions {
+    /// One sequence of the model's context, steps of 512 rows, a half-precision cache.
+    fn default() -> Self {
+        let (keys, values) = (KvFormat::F16, KvFormat::F16);
+        BatchOptions { sequences: 1, checkpoints: 0, context: 0, rows: 512, outputs: 0, keys, values }
+    }
+}
+
+/// Most elements of the logits buffer, 64 MB of floats: bounds the rows whose logits one step gives.
+const LOGITS_ELEMENTS: usize = 1 << 24;
+
+/// The memory that a batch takes.
+pub(crate) struct Room {
+    /// The cache.
+    pub(crate) plan: KvPlan,
+    /// Rows of a step at most.
+    pub(crate) rows: usize,
+    /// Rows at most whose logits are to be known.
+    pub(crate) outputs: usize,
+}
+
+impl Room {
+    /// The room for a batch.
+    ///
+    /// # Errors
+    /// If it does not fit into memory.
+    pub(crate) fn new(config: &Config, options: &BatchOptions) -> Result<Room, Error> {
+        let room = Room::planned(config, options);
+        let (context, plan) = (room.plan.context, &room.plan);
+        if let Some(limit) = config.limit.filter(|&limit| context > limit) {
+            return Err(Error::ContextLimit { context, limit });
+        }
+        plan.check().map_err(candor_models::Error::from)?;
+        // The cache is allocated without touching it; whether the system would give it is asked first.
+        let bytes = plan.checked_bytes().unwrap_or(usize::MAX);
+        if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+            return Err(Error::Memory { context: context.saturating_mul(plan.sequences), bytes });
+        }
+        Ok(room)
+    }
+
+    /// The same, before it is known whether there is as much.
+    pub(crate) fn planned(config: &Config, options: &BatchOptions) -> Room {
+        let context = match options.context {
+            0 => config.context.min(config.limit.unwrap_or(usize::MAX)),
+            asked => asked,
+        };
+        let sequences = options.sequences.max(1);
+        let mut plan = config.kv_plan(context, sequences + options.checkpoints, options.keys, options.values);
+        let most = context.saturating_mul(sequences).max(1);
+        let rows = match config.start {
+            // An encoder's tokens see each other: a text is read at once.
+            Some(_) => options.rows.max(context),
+            None => options.rows.clamp(1, most),
+        };
+        plan.step = rows;
+        let outputs = match options.outputs {
+            0 => (LOGITS_ELEMENTS / config.vocab.max(1)).clamp(sequences.min(rows), rows),
+            asked => asked.min(rows),
+        };
+        Room { plan, rows, outputs }
+    }
+}
+
+/// Sequences, and the steps that they take together.
+///
+/// [`Batch::push`] notes which tokens of which sequences the next step computes, and what is to be known of their rows;
+/// [`Batch::step`] computes them, and [`Batch::answers`] has the results. What a sequence computes depends on its own tokens
+/// and on their [`Role`]s alone, to the bit, unless the model was loaded with [`crate::Batching::Fastest`].
+pub struct Batch {
+    model: Model,
+    run: runner::Run,
+    room: Room,
+    /// By the number that the backends know them by; the first can be had, those behind are checkpoints' memory.
+    slots: Vec<Option<Sequence>>,
+    /// How often a slot was given out.
+    given: Vec<u32>,
+    sequences: usize,
+    staged: Staged,
+    computed: Computed,
+    /// The rows that [`Batch::answers`] tells of.
+    rows: Vec<Row>,
+    scales: Vec<f32>,
+}
+
+/// What a step has found of a row.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Answer<'a> {
+    /// Whose row it is.
+    pub sequence: SequenceId,
+    /// The position of its token.
+    pub position: usize,
+    /// What was wanted.
+    pub value: Value<'a>,
+}
+
+/// What was wanted of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// All logits, `[V]`.
+    Logits(&'a [f32]),
+    /// The greatest logits with their tokens, the greatest first; the first is NaN where any of all is.
+    Best(&'a [Ranked]),
+    /// The row after the last norm, `[D]`.
+    Embedding(&'a [f32]),
+}
+
+impl Batch {
+    pub(crate) fn new(model: Model, room: Room, sequences: usize) -> Result<Batch, Error> {
+        let run = model.loaded().begin(&room.plan, room.rows, room.outputs)?;
+        let slots = room.plan.sequences;
+        let scales = model.scales();
+        let (mut empty, given) = (Vec::new(), vec![0; slots]);
+        empty.resize_with(slots, || None);
+        let (staged, computed, rows) = (Staged::default(), Computed::default(), Vec::new());
+        Ok(Batch { model, run, room, slots: empty, given, sequences, staged, computed, rows, scales })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Positions that a sequence can have.
+    pub fn context(&self) -> usize {
+        self.room.plan.context
+    }
+
+    /// Rows of a step at most.
+    pub fn rows(&self) -> usize {
+        self.room.rows
+    }
+
+    /// Rows at most whose logits, or the best of them, can be known after a step.
+    pub fn outputs(&self) -> usize {
+        self.room.outputs
+    }
+
+    /// How many of the greatest logits are found on the device without reading all of them; 0 where all are at hand anyway.
+    pub fn top_k(&self) -> usize {
+        self.run.top_k()
+    }
+
+    /// The dimensions of the cache.
+    pub(crate) fn plan(&self) -> &KvPlan {
+        &self.room.plan
+    }
+
+    /// What was exchanged with devices so far; nothing on the processor.
+    pub fn traffic(&self) -> Traffic {
+        self.run.traffic()
+    }
+
+    /// The caches' contents.
+    pub(crate) fn stored(&mut self) -> Option<Vec<&mut dyn Stored>> {
+        self.run.stored()
+    }
+
+    /// By how much each of [`Model::adapters`] changes the model.
+    pub fn adapter_scales(&self) -> &[f32] {
+        &self.scales
+    }
+
+    /// Sets the scales of [`Model::adapters`], of which 0 costs nothing. What sequences have seen is computed anew with them
+    /// when they next go on; a text that an encoder has read, now.
+    ///
+    /// # Errors
+    /// If there are not as many scales as adapters, or the device fails at reading a text anew.
+    pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
+        self.model.expect_scales(scales)?;
+        if self.scales == scales {
+            return Ok(());
+        }
+        self.run.rescale(scales);
+        self.scales.copy_from_slice(scales);
+        self.unstage();
+        for slot in 0..self.slots.len() {
+            self.forget_checkpoints(slot);
+            if let Some(sequence) = &mut self.slots[slot] {
+                sequence.past.truncate(&self.room.plan, 0);
+                let text = mem::take(&mut sequence.text);
+                if !text.is_empty() {
+                    self.encode(slot, &text, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes tokens that the next step appends to a sequence, once for each sequence and step.
+    ///
+    /// # Errors
+    /// If there is no such sequence or it has tokens in this step already; if the tokens do not fit into the context or the step, or
+    /// one is outside of the vocabulary; if the model answers texts and the sequence has none. Nothing is noted then.
+    pub fn push(&mut self, id: SequenceId, tokens: &[u32], role: Role, outputs: Outputs) -> Result<(), Error> {
+        let slot = self.slot(id)?;
+        self.admits(id, tokens, 0)?;
+        if self.staged.has(slot) {
+            return Err(Error::SequenceInStep);
+        }
+        let (rows, asked) = (self.staged.rows() + tokens.len(), self.staged.outputs() + outputs.count(tokens.len()));
+        if rows > self.room.rows || asked > self.room.outputs {
+            let (got, most) = if rows > self.room.rows { (rows, self.room.rows) } else { (asked, self.room.outputs) };
+            return Err(Error::StepTooLong { rows: got, most });
+        }
+        if !tokens.is_empty() {
+            self.staged.push(slot, tokens, role, outputs);
+        }
+        Ok(())
+    }
+
+    /// Forgets what was noted for the next step.
+    pub fn unstage(&mut self) {
+        self.staged.clear();
+    }
+
+    /// Computes what was noted, in one pass over the weights. A sequence whose past memory no longer holds is computed anew
+    /// first.
+    ///
+    /// # Errors
+    /// If the device fails, after which no step will do.
+    pub fn step(&mut self) -> Result<(), Error> {
+        self.step_observed(None)
+    }
+
+    /// [`Batch::step`], and every named value is shown to `observer`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn step_observed(&mut self, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+        for slot in self.staged.slots() {
+            while self.catch_up(slot)? {}
+        }
+        let staged = mem::take(&mut self.staged);
+        let done = self.run_staged(&staged, observer);
+        if done.is_ok() {
+            for push in &staged.pushes {
+                let sequence = self.slots[push.slot].as_mut().expect("a sequence in a step is not removed");
+                sequence.append(staged.tokens(push), push.role);
+            }
+        }
+        self.staged = staged;
+        self.staged.clear();
+        done
+    }
+
+    fn run_staged(&mut self, staged: &Staged, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+        self.rows.clear();
+        let layout = staged.lay_out(|slot| self.slots[slot].as_ref().map_or(0, |sequence| sequence.past.held()));
+        if layout.tokens.is_empty() {
+            self.computed.clear();
+            return Ok(());
+        }
+        let asked = Asked::of(layout.rows.iter().map(|row| row.want), self.run.top_k());
+        self.run.step(layout.step(), asked, &mut self.computed, observer)?;
+        for push in &staged.pushes {
+            self.slots[push.slot].as_mut().expect("a sequence in a step is not removed").past.extend(push.len());
+        }
+        self.rows = layout.rows;
+        self.rank();
+        Ok(())
+    }
+
+    /// Finds the best logits of rows that want those where the device gave all.
+    fn rank(&mut self) {
+        let width = self.model.config().outputs();
+        let Computed { logits, best, each, .. } = &mut self.computed;
+        if logits.is_empty() || !self.rows.iter().any(|row| matches!(row.want, Want::Best(_))) {
+            return;
+        }
+        let most = self.rows.iter().filter_map(|row| row.want.best()).max().unwrap_or(0).min(width);
+        best.clear();
+        *each = most;
+        let mut one = Vec::new();
+        for row in &mut self.rows {
+            if row.want.best().is_some() {
+                one.clear();
+                top_k(&logits[row.logits * width..][..width], most, &mut one);
+                row.best = best.len() / most.max(1);
+                best.extend_from_slice(&one);
+            }
+        }
+    }
+
+    /// What the last step has found, in the order in which it was asked for.
+    pub fn answers(&self) -> impl ExactSizeIterator<Item = Answer<'_>> {
+        self.rows.iter().map(|row| self.answer(row))
+    }
+
+    fn answer<'a>(&'a self, row: &Row) -> Answer<'a> {
+        let Computed { logits, best, each, embeddings, .. } = &self.computed;
+        let (width, dim) = (self.model.config().outputs(), self.model.config().dim);
+        let value = match row.want {
+            Want::Logits => Value::Logits(&logits[row.logits * width..][..width]),
+            Want::Best(count) => Value::Best(&best[row.best * each..][..count.min(*each)]),
+            Want::Embedding => Value::Embedding(&embeddings[row.row * dim..][..dim]),
+        };
+        Answer { sequence: self.id(row.slot), position: row.position, value }
+    }
+
+    /// The logits of all rows, one after the other, where all wanted them; there are no answers then.
+    pub(crate) fn logits(&mut self) -> &mut Vec<f32> {
+        self.rows.clear();
+        &mut self.computed.logits
+    }
+
+    /// The same of the best.
+    pub(crate) fn best(&mut self) -> &mut Vec<Ranked> {
+        self.rows.clear();
+        &mut self.computed.best
+    }
+
+    /// Appends tokens to a sequence, step after step. `proceed` is asked before every step whether to go on, with the number of
+    /// tokens done; `false` leaves the sequence after what was done. The answer is the last token's.
+    pub(crate) fn feed(
+        &mut self,
+        id: SequenceId,
+        tokens: &[u32],
+        (role, want): (Role, Want),
+        mut proceed: impl FnMut(usize) -> bool,
+    ) -> Result<bool, Error> {
+        if tokens.is_empty() {
+            return Ok(true);
+        }
+        while self.missing(id)? > 0 {
+            if !proceed(0) {
+                return Ok(false);
+            }
+            self.catch_up_once(id)?;
+        }
+        let mut done = 0;
+        for chunk in tokens.chunks(self.room.rows) {
+            if !proceed(done) {
+                return Ok(false);
+            }
+            done += chunk.len();
+            let outputs = if done == tokens.len() { Outputs::Last(want) } else { Outputs::None };
+            self.push(id, chunk, role, outputs)?;
+            self.step()?;
+        }
+        Ok(true)
+    }
+
+    /// Computes a chunk of a sequence's tokens anew that memory no longer holds; `false` where there is none.
+    pub(crate) fn catch_up(&mut self, slot: usize) -> Result<bool, Error> {
+        let Some(sequence) = &self.slots[slot] else { return Ok(false) };
+        let (missing, role) = sequence.missing(self.room.rows);
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        let mut staged = Staged::default();
+        staged.push(slot, missing, role, Outputs::None);
+        self.run_staged(&staged, None)?;
+        Ok(true)
+    }
+
+    /// Whether the tokens can follow those of a sequence, without the last `dropped` of these.
+    pub(crate) fn admits(&self, id: SequenceId, tokens: &[u32], dropped: usize) -> Result<(), Error> {
+        let sequence = self.sequence(id)?;
+        // Where no logits are given, an encoder's rows are.
+        if self.model.answers() && sequence.text.is_empty() && self.room.outputs > 0 {
+            return Err(Error::Answers { arch: self.model.architecture().to_owned() });
+        }
+        self.fits(tokens)?;
+        let (prompt, context) = (sequence.tokens().len() - dropped + tokens.len(), self.context());
+        if prompt > context {
+            return Err(Error::PromptTooLong { prompt, context });
+        }
+        Ok(())
+    }
+
+    /// Whether the vocabulary has the tokens, and the context as many positions.
+    fn fits(&self, tokens: &[u32]) -> Result<(), Error> {
+        let vocab = self.model.config().vocab;
+        if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab) {
+            return Err(Error::Token { token, vocab });
+        }
+        if tokens.len() > self.context() {
+            return Err(Error::PromptTooLong { prompt: tokens.len(), context: self.context() });
+        }
+        Ok(())
+    }
+}
+
+impl Want {
+    fn best(self) -> Option<usize> {
+        match self {
+            Want::Best(count) => Some(count),
+            Want::Logits | Want::Embedding => None,
+        }
+    }
+}
+
+impl Outputs {
+    /// Rows of logits that as many tokens need.
+    fn count(self, tokens: usize) -> usize {
+        match self {
+            Outputs::None | Outputs::Last(Want::Embedding) | Outputs::Each(Want::Embedding) => 0,
+            Outputs::Last(_) => tokens.min(1),
+            Outputs::Each(_) => tokens,
+        }
+    }
+}
+
+/// A batch may be moved to the thread that serves it.
+const _: fn() = || {
+    fn is_send<T: Send>() {}
+    is_send::<Batch>();
+};
