@@ -296,12 +296,18 @@ impl Session {
         Ok(())
     }
 
-    /// Appends tokens as [`Session::evaluate`] does, and shows every named value to `observer`. [`Logits`] says which
-    /// tokens' logits are computed; the last one's are left in [`Session::logits`].
+    /// Appends tokens, that are read or continue the text, and shows every named value to `observer`. [`Logits`] says which tokens'
+    /// logits are computed; the last one's are left in [`Session::logits`].
     ///
     /// # Errors
     /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
-    pub fn observe(&mut self, tokens: &[u32], logits: Logits, observer: &mut dyn Observer) -> Result<(), Error> {
+    pub fn observe(
+        &mut self,
+        tokens: &[u32],
+        role: Role,
+        logits: Logits,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
         self.admit(tokens)?;
         self.catch_up()?;
         let size = match logits {
@@ -316,7 +322,7 @@ impl Session {
                 Logits::Last if done == tokens.len() => Outputs::Last(Want::Logits),
                 Logits::Last => Outputs::None,
             };
-            self.batch.push(self.id, chunk, Role::Prefill, outputs)?;
+            self.batch.push(self.id, chunk, role, outputs)?;
             self.batch.step_observed(Some(observer))?;
             self.take_results(Want::Logits);
         }

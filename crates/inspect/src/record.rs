@@ -4,7 +4,7 @@
 mod selection;
 mod statistics;
 
-use candor::{Logits, Observed, Observer, Session};
+use candor::{Logits, Observed, Observer, Role, Session};
 
 use crate::{
     Evidence, Key, Known, Trace,
@@ -61,16 +61,16 @@ pub fn record(
     let from = selection.first_row(session.tokens().len() + prompt.len());
     let mut recorder = Recorder { selection, from, sinks, failed: None };
     match session.model().config().start {
-        None => session.observe(prompt, logits, &mut recorder)?,
+        None => session.observe(prompt, Role::Prefill, logits, &mut recorder)?,
         Some(start) => {
             session.observe_text(prompt, &mut recorder)?;
             recorder.from = 0;
-            session.observe(&[start], logits, &mut recorder)?;
+            session.observe(&[start], Role::Prefill, logits, &mut recorder)?;
         }
     }
     for _ in 0..steps {
         let next = likeliest(session.logits());
-        session.observe(&[next], Logits::All, &mut recorder)?;
+        session.observe(&[next], Role::Decode, Logits::All, &mut recorder)?;
     }
     recorder.failed.map_or(Ok(()), |error| Err(error.into()))
 }

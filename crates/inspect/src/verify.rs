@@ -382,7 +382,7 @@ fn session_checks(model: &Model, report: &VerifyReport, options: &VerifyOptions)
         false => sessions::Agreement::Within(SESSIONS_QUANTIZED),
     };
     let runs = sessions::Sessions::new(sessions::Runs { model, text, tokens, keys, values, agreement })?;
-    let mut checks = vec![runs.prefill_and_steps()?, runs.cached_and_fresh()?, runs.observed()?];
+    let mut checks = vec![runs.prefill_and_steps()?, runs.decoded()?, runs.cached_and_fresh()?, runs.observed()?];
     if options.depth == Depth::Full && options.load.device == Device::Cpu {
         checks.push(runs.threads(&options.load)?);
     }

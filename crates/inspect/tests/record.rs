@@ -1,6 +1,6 @@
 //! Recording a run: nothing of it changes, and what is recorded is what was computed.
 
-use candor::{Device, LoadOptions, Logits, Model, Observed, Observer, Session, SessionOptions, gguf::Gguf};
+use candor::{Device, LoadOptions, Logits, Model, Observed, Observer, Role, Session, SessionOptions, gguf::Gguf};
 use candor_inspect::{
     Evidence, Graph, Key, Trace,
     file::TraceWriter,
@@ -48,7 +48,7 @@ fn recording_changes_no_bit() {
             let best = (1..plain.logits().len())
                 .fold(0, |best, i| if plain.logits()[i] > plain.logits()[best] { i } else { best });
             logits.push(plain.logits().to_vec());
-            plain.evaluate(&[best as u32], |_| true).unwrap();
+            plain.decode(best as u32).unwrap();
         }
         logits.push(plain.logits().to_vec());
         for rows in [Rows::All, Rows::Last] {
@@ -79,9 +79,9 @@ fn the_file_holds_every_row_of_every_value() {
     let (mut ours, mut theirs) = (session(&model), session(&model));
     let trace = recorded(&mut ours, &Selection::default());
     let mut seen = Seen::default();
-    theirs.observe(&PROMPT, Logits::All, &mut seen).unwrap();
+    theirs.observe(&PROMPT, Role::Prefill, Logits::All, &mut seen).unwrap();
     for &token in &ours.tokens()[PROMPT.len()..] {
-        theirs.observe(&[token], Logits::All, &mut seen).unwrap();
+        theirs.observe(&[token], Role::Decode, Logits::All, &mut seen).unwrap();
     }
     assert_eq!(trace.values.keys().collect::<Vec<_>>(), seen.0.keys().collect::<Vec<_>>());
     for (key, expected) in &seen.0 {

@@ -105,7 +105,7 @@ fn a_model_that_continues_texts_gives_its_last_norm() {
     let keys = candor::ops::KvFormat::F32;
     let mut session = model.session(&SessionOptions { keys, values: keys, ..SessionOptions::default() }).unwrap();
     let mut norm = Norm(Vec::new());
-    session.observe(&tokens, candor::Logits::Last, &mut norm).unwrap();
+    session.observe(&tokens, candor::Role::Prefill, candor::Logits::Last, &mut norm).unwrap();
     // In one step, and in steps of 7.
     for rows in [512, 7] {
         let options = EmbedOptions { rows, ..RAW };

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use candor::{
-    Device, Error, GenerateOptions, LoadOptions, Logits, Model, Observed, Observer, Placement, Sampling,
+    Device, Error, GenerateOptions, LoadOptions, Logits, Model, Observed, Observer, Placement, Role, Sampling,
     SessionOptions, gguf::Gguf, ops::KvFormat,
 };
 use candor_testing::{Tiny, fixtures, nmse};
@@ -87,8 +87,8 @@ impl Observer for Seen {
 fn observed(model: &Model) -> Seen {
     let mut seen = Seen::default();
     let mut session = model.session(&options()).unwrap();
-    session.observe(&TOKENS, Logits::Last, &mut seen).unwrap();
-    session.observe(&[299], Logits::All, &mut seen).unwrap();
+    session.observe(&TOKENS, Role::Prefill, Logits::Last, &mut seen).unwrap();
+    session.observe(&[299], Role::Decode, Logits::All, &mut seen).unwrap();
     seen
 }
 

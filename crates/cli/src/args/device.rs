@@ -37,7 +37,10 @@ pub struct DeviceArgs {
     #[arg(short, long, value_name = "N", default_value = "0")]
     #[arg(value_parser = number::whole::<u32>(0..=1024))]
     pub threads: u32,
-    /// The same bits however many tokens are computed at once: leaves out kernels for many (Q4_K, Q5_K and Q6_K weights with AVX2 or AVX-VNNI, F32, F16 and BF16 too with AVX-512, all with AMX)
+    /// Multiply rows by whatever kernel is fastest for as many, even if bits then depend on what is computed beside a text
+    #[arg(long, conflicts_with = "batch_invariant")]
+    pub fast: bool,
+    /// Compute prompts with the kernels of decoding, so that a text has the same bits whether it was read or generated; slower (Q4_K, Q5_K and Q6_K weights with AVX2 or AVX-VNNI, F32, F16 and BF16 too with AVX-512, all with AMX)
     #[arg(long)]
     pub batch_invariant: bool,
     /// Threads for prompts (also -tb); 0 takes as many as -t
@@ -57,6 +60,14 @@ pub struct DeviceArgs {
 }
 
 impl DeviceArgs {
+    fn batching(&self) -> Batching {
+        match (self.batch_invariant, self.fast) {
+            (true, _) => Batching::Invariant,
+            (false, true) => Batching::Fastest,
+            (false, false) => Batching::ByRole,
+        }
+    }
+
     /// The library's words for it.
     ///
     /// # Errors
@@ -78,7 +89,7 @@ impl DeviceArgs {
             threads_batch: self.threads_batch as usize,
             cpus: cpus.map(|list| Cpus::new(list, placing)).transpose().map_err(candor::Error::from)?,
             huge_pages: self.huge_pages,
-            batching: if self.batch_invariant { Batching::Invariant } else { Batching::Fastest },
+            batching: self.batching(),
             ..LoadOptions::default()
         };
         #[cfg(feature = "gpu")]

@@ -136,7 +136,7 @@ impl<'a> Course<'a> {
             }
             let tokens = self.random.tokens(self.test.sequences as usize, None);
             match &mut self.feed {
-                Feed::One(session) => _ = session.evaluate(&tokens, |_| true)?,
+                Feed::One(session) => session.decode(tokens[0])?,
                 Feed::Many(sequences) => sequences.advance(&tokens)?,
                 Feed::Texts(embedder) => embedder.model().continues_text()?,
             }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use candor::{
-    Logits, Model, Observed, Observer, SessionOptions,
+    Logits, Model, Observed, Observer, Role, SessionOptions,
     ops::{CHOSEN, KvFormat},
 };
 use serde::{Deserialize, Serialize};
@@ -128,9 +128,9 @@ pub(super) fn compare(
     if !report.text.is_empty() {
         session.observe_text(&report.text, &mut ours)?;
     }
-    session.observe(&tokens[..prompt], Logits::All, &mut ours)?;
+    session.observe(&tokens[..prompt], Role::Prefill, Logits::All, &mut ours)?;
     for token in &tokens[prompt..] {
-        session.observe(&[*token], Logits::All, &mut ours)?;
+        session.observe(&[*token], Role::Decode, Logits::All, &mut ours)?;
     }
     let noise = Noise::of(model, [keys, values]);
     let mut names: Vec<(usize, Compared)> = Vec::new();

@@ -147,8 +147,8 @@ fn run<O: Ops>(
         // Two rows of the prompt where it has them: a product of several rows may be another kernel than that of one.
         let last = positions.len() as u32 - 1;
         let outputs: &[u32] = if last == 0 { &[0] } else { &[0, last] };
-        let step =
-            Step { tokens: &tokens[first..], positions: &positions, sequences: &sequences, outputs, decoding: 0 };
+        let decoding = if pass == 0 { 0 } else { positions.len() };
+        let step = Step { tokens: &tokens[first..], positions: &positions, sequences: &sequences, outputs, decoding };
         begin(ops, pass);
         model.forward(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         for count in TOP.into_iter().filter(|&count| count <= O::TOP_K) {

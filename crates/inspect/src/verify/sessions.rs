@@ -1,9 +1,9 @@
 //! Runs that must agree, through the public interface: a prompt at once or token by token, after going back or afresh,
 //! on one thread or several, observed or not.
 
-use candor::{Error, LoadOptions, Logits, Model, Observed, Observer, Session, SessionOptions, ops::KvFormat};
+use candor::{Error, LoadOptions, Logits, Model, Observed, Observer, Role, Session, SessionOptions, ops::KvFormat};
 
-use super::{Check, Outcome, Subject};
+use super::{Check, Outcome, SESSIONS_QUANTIZED, Subject};
 
 /// What two runs may differ by.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,6 +72,17 @@ impl Sessions<'_> {
         Ok(check("prefill against token by token", format!("{} positions", prefill.len()), outcome))
     }
 
+    /// The prompt as if it had been generated gives the same logits, within what the kernels of prompts and those of decoding
+    /// round.
+    pub(super) fn decoded(&self) -> Result<Check, Error> {
+        let Runs { model, tokens, .. } = self.runs;
+        let mut session = self.runs.session(model)?;
+        session.evaluate(&tokens[..1], |_| true)?;
+        tokens[1..].iter().try_for_each(|&token| session.decode(token))?;
+        let outcome = Agreement::Within(SESSIONS_QUANTIZED).of(&self.fresh, session.logits());
+        Ok(check("prefill against decoding", format!("{} tokens", tokens.len()), outcome))
+    }
+
     /// Going back to a prefix and on from there gives what a fresh session gives, whatever was cached in between.
     pub(super) fn cached_and_fresh(&self) -> Result<Check, Error> {
         let Runs { model, tokens, agreement, .. } = self.runs;
@@ -111,7 +122,7 @@ impl Sessions<'_> {
     pub(super) fn observed(&self) -> Result<Check, Error> {
         let mut session = self.runs.session(self.runs.model)?;
         let mut seen = Count(0);
-        session.observe(self.runs.tokens, Logits::Last, &mut seen)?;
+        session.observe(self.runs.tokens, Role::Prefill, Logits::Last, &mut seen)?;
         let outcome = match seen.0 {
             0 => Outcome::Failed("nothing was shown".to_owned()),
             _ => Agreement::Bits.of(&self.fresh, session.logits()),

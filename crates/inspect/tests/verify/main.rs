@@ -287,7 +287,7 @@ fn trace(gguf: &Gguf) -> Trace {
     let model = candor::Model::from_gguf(gguf.clone(), &load(Device::Reference)).unwrap();
     let mut session = model.session(&Default::default()).unwrap();
     let mut record = Record(Trace::default());
-    session.observe(PROMPT, candor::Logits::All, &mut record).unwrap();
+    session.observe(PROMPT, candor::Role::Prefill, candor::Logits::All, &mut record).unwrap();
     record.0.origin = Origin {
         engine: Some("otherwise 1.0".into()),
         backend: Some("gpu".into()),
