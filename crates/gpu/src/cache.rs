@@ -29,8 +29,7 @@ pub(crate) struct Layer {
     pub(crate) kept: usize,
     /// Places of all sequences.
     pub(crate) places: usize,
-    /// Whether positions lie in pages of the pool: not where a single sequence has room for all, nor where the last positions are
-    /// kept in a ring.
+    /// Whether positions lie in pages of the pool.
     pub(crate) paged: bool,
     pub(crate) storage: [Storage; 2],
     pub(crate) sides: [Side; 2],
@@ -63,16 +62,20 @@ pub(crate) struct Copy<'a> {
     pub(crate) len: usize,
 }
 
+/// Whether a layer's positions lie in pages of the pool: not where a single sequence has room for all of them.
+fn is_paged(plan: &KvPlan, layer: usize) -> bool {
+    plan.is_pooled(layer) && (plan.sequences > 1 || plan.pages() * PAGE < plan.context)
+}
+
 pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
     let pages = Pages::new(plan.sequences, plan.context, plan.pages());
-    let alone = plan.sequences == 1 && pages.count() * PAGE >= plan.context;
     let layers = plan.layers.iter().enumerate().map(|(index, layer)| {
         let sides = [(plan.keys, layer.key_dim), (plan.values, layer.value_dim)].map(|(format, dim)| {
             let kind = KvKind::of(format);
             let words = dim.div_ceil(kind.per_word()).next_multiple_of(4);
             Side { kind, dim, words, stride: (words + kind.scales(dim)).next_multiple_of(4) }
         });
-        let paged = plan.is_pooled(index) && !alone;
+        let paged = is_paged(plan, index);
         let kept = if paged { plan.context.next_multiple_of(PAGE) } else { plan.kept(index) };
         let places = if paged { pages.count() * PAGE } else { plan.sequences * kept };
         let table = if paged { plan.sequences * kept / PAGE } else { 0 };
@@ -189,5 +192,27 @@ impl Layer {
                 Copy { storage, from, to, len: count * row }
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candor_ops::KvFormat;
+
+    use super::*;
+
+    #[test]
+    fn a_sequence_with_room_for_all_has_no_pages() {
+        let whole = LayerCache::attention(1, 32, 32);
+        let layers = vec![whole, LayerCache { window: Some(9), ..whole }, LayerCache::default()];
+        let (keys, values) = (KvFormat::F16, KvFormat::F16);
+        let plan =
+            |sequences, pool| KvPlan { layers: layers.clone(), context: 300, step: 1, sequences, pool, keys, values };
+        for (sequences, pool, paged) in
+            [(1, None, false), (1, Some(257), false), (1, Some(256), true), (2, None, true), (2, Some(9), true)]
+        {
+            let plan = plan(sequences, pool);
+            assert_eq!([0, 1, 2].map(|layer| is_paged(&plan, layer)), [paged, false, false], "{plan:?}");
+        }
     }
 }

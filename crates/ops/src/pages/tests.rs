@@ -49,6 +49,18 @@ fn pages_follow_each_other_where_they_can() {
 }
 
 #[test]
+fn a_page_away_from_home_is_followed_there() {
+    let mut pages = Pages::new(3, 4 * PAGE, 12);
+    assert_eq!(pages.reserve(1, 0..PAGE), Ok(vec![]));
+    pages.share(1, 2, PAGE);
+    pages.release(1, 0);
+    for position in [0, PAGE] {
+        assert_eq!(pages.reserve(1, position..position + 1), Ok(vec![]));
+    }
+    assert_eq!(pages.of(1), [0, 1, ABSENT, ABSENT]);
+}
+
+#[test]
 fn what_does_not_fit_changes_nothing() {
     let mut pages = Pages::new(2, 3 * PAGE, 3);
     assert_eq!(pages.reserve(0, 0..PAGE + 1), Ok(vec![]));
