@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     fn plan(layers: Vec<LayerCache>) -> KvPlan {
-        KvPlan { layers, context: 100, step: 100, sequences: 1, keys: KvFormat::F32, values: KvFormat::F32 }
+        KvPlan { layers, context: 100, step: 100, sequences: 1, pool: None, keys: KvFormat::F32, values: KvFormat::F32 }
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn states(ops: &mut Cpu, rows: usize) {
     let inner = 4096;
     let layer = LayerCache { states: [3 * inner, 128 * 64 * 64, 0], ..LayerCache::default() };
     let (keys, values) = (KvFormat::F32, KvFormat::F32);
-    let plan = KvPlan { layers: vec![layer], context: 100_000, step: rows, sequences: 1, keys, values };
+    let plan = KvPlan { layers: vec![layer], context: 100_000, step: rows, sequences: 1, pool: None, keys, values };
     let mut kv = ops.kv(&plan);
     let (x, mut out) = (draw(ops, inner), ops.buffer(rows, inner));
     let taps = ops.weight(floats(inner, 4, &vec![0.1; inner * 4])).expect("floats run");
@@ -132,8 +132,15 @@ fn functions(ops: &mut Cpu, rows: usize) {
 fn window(ops: &mut Cpu) {
     let heads = Heads { heads: 8, kv_heads: 1, key_dim: 128, value_dim: 128, scale: 0.1 };
     let (context, keys, values) = (16_384, KvFormat::F16, KvFormat::F16);
-    let plan =
-        KvPlan { layers: vec![LayerCache::attention(1, 128, 128)], context, step: context, sequences: 1, keys, values };
+    let plan = KvPlan {
+        layers: vec![LayerCache::attention(1, 128, 128)],
+        context,
+        step: context,
+        sequences: 1,
+        pool: None,
+        keys,
+        values,
+    };
     let mut kv = ops.kv(&plan);
     let row = upload(ops, 128, &[0.1; 128]);
     let (q, mut out) = (upload(ops, 1024, &[0.1; 1024]), ops.buffer(1, 1024));

@@ -3,8 +3,10 @@
 mod state;
 mod stored;
 
+use std::ops::Range;
+
 use candor_kernels::{AttentionKernels, Kernels, PANEL};
-use candor_ops::{KvFormat, KvPlan, LayerCache, Mask, Moved, PAGE, Pages};
+use candor_ops::{ABSENT, Full, KvFormat, KvPlan, LayerCache, Mask, Moved, PAGE, Pages};
 
 use crate::attention::BLOCK;
 use crate::memory::{self, Zeroed};
@@ -54,7 +56,7 @@ pub(crate) struct Head<'a> {
     pub(crate) values: Units<'a>,
     /// Positions that there is room for.
     kept: usize,
-    /// Where they are.
+    /// Where they are, if they were written.
     pages: &'a [u32],
 }
 
@@ -62,7 +64,9 @@ impl<'a> Head<'a> {
     /// The page of a position, and its place there.
     fn place(&self, position: usize) -> (usize, usize) {
         let place = position % self.kept;
-        (self.pages[place / PAGE] as usize, place % PAGE)
+        let page = self.pages[place / PAGE];
+        assert_ne!(page, ABSENT, "position {position} is looked at, but was not written");
+        (page as usize, place % PAGE)
     }
 
     /// `count` panels of keys from `position` on, the first of a panel. Panels of a block lie together.
@@ -135,10 +139,10 @@ impl Kv {
         let attention =
             |format: KvFormat| (kernels.attention)(format.format()).expect("every table has the formats of the cache");
         const { assert!(PAGE.is_multiple_of(BLOCK) && BLOCK.is_multiple_of(PANEL), "blocks lie in one piece") };
-        let pages = Pages::new(plan.sequences, plan.context);
+        let pages = Pages::new(plan.sequences, plan.context, plan.pages());
         let layers = plan.layers.iter().enumerate().map(|(index, layer)| {
             let kept = plan.kept(index);
-            let ring = (kept < plan.context).then(|| Pages::new(plan.sequences, kept));
+            let ring = (kept < plan.context).then(|| Pages::apart(plan.sequences, kept));
             let room = (layer.kv_heads, ring.as_ref().unwrap_or(&pages).count());
             let (keys, values) = (attention(plan.keys), attention(plan.values));
             Layer {
@@ -153,18 +157,19 @@ impl Kv {
         Kv { plan: plan.clone(), layers: layers.collect(), pages }
     }
 
-    /// Has a sequence own the page of a position in the layers that may share it, before that is written to.
-    fn own(&mut self, sequence: usize, position: usize) {
-        if let Some(moved) = self.pages.own(sequence, position) {
+    /// Has a sequence own the pages of positions in the layers that take them from the pool, before those are written to.
+    fn own(&mut self, sequence: usize, positions: Range<usize>) -> Result<(), Full> {
+        for moved in self.pages.reserve(sequence, positions)? {
             for layer in self.layers.iter_mut().filter(|layer| layer.ring.is_none()) {
                 layer.keys.copy_page(moved);
                 layer.values.copy_page(moved);
             }
         }
+        Ok(())
     }
 
     /// The pages of a layer's sequences.
-    fn pages(&self, layer: usize) -> &Pages {
+    fn pages_of(&self, layer: usize) -> &Pages {
         self.layers[layer].ring.as_ref().unwrap_or(&self.pages)
     }
 
@@ -173,10 +178,10 @@ impl Kv {
         let (sequence, position) = (sequence as usize, position as usize);
         assert!(position < self.plan.context, "position {position} outside of a cache of {}", self.plan.context);
         if self.layers[layer].ring.is_none() {
-            self.own(sequence, position);
+            self.own(sequence, position..position + 1).expect("room is reserved before positions are written");
         }
         let place = position % self.layers[layer].kept;
-        let page = self.pages(layer).of(sequence)[place / PAGE] as usize;
+        let page = self.pages_of(layer).page(sequence, place);
         let Layer { plan: LayerCache { key_dim, value_dim, .. }, keys, values, .. } = &mut self.layers[layer];
         for (head, (k, v)) in k.chunks_exact(*key_dim).zip(v.chunks_exact(*value_dim)).enumerate() {
             (keys.kernels.put_key)(keys.unit_mut(head, (page, place % PAGE / PANEL)), place % PANEL, k);
@@ -193,7 +198,7 @@ impl Kv {
 
     /// A head of a sequence.
     pub(crate) fn head(&self, layer: usize, sequence: u32, head: usize) -> Head<'_> {
-        let pages = self.pages(layer).of(sequence as usize);
+        let pages = self.pages_of(layer).of(sequence as usize);
         let Layer { keys, values, kept, .. } = &self.layers[layer];
         Head { keys: keys.head(head), values: values.head(head), kept: *kept, pages }
     }

@@ -90,7 +90,7 @@ fn a_token_allocates_nothing() {
     }
     let layer = LayerCache { states: [3 * WIDTH, WIDTH * 16, 8 * 32 * 32], ..LayerCache::attention(2, 32, 32) };
     let (keys, values) = (KvFormat::F16, KvFormat::Q8_0);
-    let plan = KvPlan { layers: vec![layer], context: CONTEXT, step: 1, sequences: 1, keys, values };
+    let plan = KvPlan { layers: vec![layer], context: CONTEXT, step: 1, sequences: 1, pool: None, keys, values };
     let mut kv = ops.kv(&plan);
     let [mut x, mut out] = [(); 2].map(|()| row(&mut ops, &vec![0.1; WIDTH]));
     let taps = ops.weight(floats(WIDTH, 4, &random.floats(WIDTH * 4))).expect("floats run");

@@ -1,8 +1,9 @@
 //! The cache of keys, values and states: where they lie, and how they come there.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use candor_ops::{KvPlan, LayerCache, Moved, PAGE, Pages, Step};
+use candor_ops::{ABSENT, Full, KvPlan, LayerCache, Moved, PAGE, Pages, Step};
 
 use crate::Gpu;
 use crate::buffer::Buf;
@@ -15,7 +16,7 @@ use crate::record::Dispatch;
 pub struct Cache {
     pub(crate) device: Arc<Device>,
     pub(crate) plan: KvPlan,
-    /// Where layers that are paged have the positions of each sequence.
+    /// Where layers that are paged have the positions of each sequence. The others count alike.
     pub(crate) pages: Pages,
     pub(crate) layers: Vec<Layer>,
 }
@@ -28,7 +29,7 @@ pub(crate) struct Layer {
     pub(crate) kept: usize,
     /// Places of all sequences.
     pub(crate) places: usize,
-    /// Whether sequences may share pages: not where there is only one, nor where the last positions are kept in a ring.
+    /// Whether positions lie in pages of the pool.
     pub(crate) paged: bool,
     pub(crate) storage: [Storage; 2],
     pub(crate) sides: [Side; 2],
@@ -46,6 +47,13 @@ pub(crate) struct Side {
     pub(crate) stride: usize,
 }
 
+/// What a device must hear of pages that sequences were given.
+#[derive(Default)]
+pub(crate) struct Given {
+    moved: Vec<Moved>,
+    sequences: Vec<usize>,
+}
+
 /// Some bytes that go elsewhere in the same buffer.
 pub(crate) struct Copy<'a> {
     pub(crate) storage: &'a Storage,
@@ -54,37 +62,45 @@ pub(crate) struct Copy<'a> {
     pub(crate) len: usize,
 }
 
+/// Whether a layer's positions lie in pages of the pool: not where a single sequence has room for all of them.
+fn is_paged(plan: &KvPlan, layer: usize) -> bool {
+    plan.is_pooled(layer) && (plan.sequences > 1 || plan.pages() * PAGE < plan.context)
+}
+
 pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
-    let pages = Pages::new(plan.sequences, plan.context);
+    let pages = Pages::new(plan.sequences, plan.context, plan.pages());
     let layers = plan.layers.iter().enumerate().map(|(index, layer)| {
         let sides = [(plan.keys, layer.key_dim), (plan.values, layer.value_dim)].map(|(format, dim)| {
             let kind = KvKind::of(format);
             let words = dim.div_ceil(kind.per_word()).next_multiple_of(4);
             Side { kind, dim, words, stride: (words + kind.scales(dim)).next_multiple_of(4) }
         });
-        let paged = plan.sequences > 1 && layer.kv_heads > 0 && plan.kept(index) == plan.context;
+        let paged = is_paged(plan, index);
         let kept = if paged { plan.context.next_multiple_of(PAGE) } else { plan.kept(index) };
-        let places = plan.sequences * kept;
-        let table = if paged { pages.count() } else { 0 };
+        let places = if paged { pages.count() * PAGE } else { plan.sequences * kept };
+        let table = if paged { plan.sequences * kept / PAGE } else { 0 };
         let storage = sides.map(|side| gpu.storage(4 * (layer.kv_heads * places * side.stride + table) as u64));
         let states = layer.states.map(|len| gpu.storage((plan.sequences * len * 4) as u64));
         Layer { plan: *layer, kept, places, paged, storage, sides, states }
     });
     let layers = layers.collect();
-    let cache = Cache { device: gpu.device.clone(), plan: plan.clone(), pages, layers };
-    cache.tell_pages();
-    cache
+    Cache { device: gpu.device.clone(), plan: plan.clone(), pages, layers }
 }
 
 pub(crate) fn write(gpu: &mut Gpu, kv: &mut Cache, layer: usize, rows: [&Buf; 2], step: &Step<'_>) {
-    if kv.layers[layer].paged {
-        let places = step.sequences.iter().zip(step.positions).take(rows[0].rows);
-        let moved = kv.moved(places.map(|(&sequence, &position)| (sequence as usize, position as usize)));
-        if !moved.is_empty() {
+    if kv.plan.is_pooled(layer) {
+        let mut given = Given::default();
+        for (&sequence, &position) in step.sequences.iter().zip(step.positions).take(rows[0].rows) {
+            let (sequence, position) = (sequence as usize, position as usize);
+            if let Err(full) = kv.give(sequence, position..position + 1, &mut given) {
+                return gpu.refuse(full.to_string());
+            }
+        }
+        if !given.moved.is_empty() {
             // What was recorded before is of the pages as they were.
             gpu.recorder.submit(&gpu.device);
-            kv.move_pages(moved).unwrap_or_else(|what| gpu.refuse(what));
         }
+        kv.settle(given).unwrap_or_else(|what| gpu.refuse(what));
     }
     let Gpu { device, recorder, places, .. } = gpu;
     let staged = places.stage(device, recorder, step);
@@ -111,29 +127,37 @@ impl Cache {
         &self.layers[layer].states[slot]
     }
 
-    /// Has sequences own the pages of positions that are about to be written to: what has to be copied for that.
-    pub(crate) fn moved(&mut self, places: impl Iterator<Item = (usize, usize)>) -> Vec<Moved> {
-        places.filter_map(|(sequence, position)| self.pages.own(sequence, position)).collect()
-    }
-
-    /// Copies pages in all layers that have them.
-    pub(crate) fn move_pages(&self, moved: Vec<Moved>) -> Result<(), String> {
-        let paged = || self.layers.iter().filter(|layer| layer.paged);
-        let page = |Moved { from, to }| paged().flat_map(move |layer| layer.copies([from * PAGE, to * PAGE], PAGE));
-        self.copy(&moved.into_iter().flat_map(page).collect::<Vec<_>>())?;
-        self.tell_pages();
+    /// Has a sequence own the pages of positions that it is about to write to. The device is still to hear of it.
+    pub(crate) fn give(&mut self, sequence: usize, positions: Range<usize>, given: &mut Given) -> Result<(), Full> {
+        let free = self.pages.free();
+        given.moved.extend(self.pages.reserve(sequence, positions)?);
+        if self.pages.free() < free {
+            given.sequences.push(sequence);
+        }
         Ok(())
     }
 
-    /// Writes the pages of all sequences behind the keys and values of the layers that have them.
-    pub(crate) fn tell_pages(&self) {
+    /// Copies pages in all layers that have them, and writes where they are.
+    pub(crate) fn settle(&self, given: Given) -> Result<(), String> {
+        let paged = || self.layers.iter().filter(|layer| layer.paged);
+        let page = |Moved { from, to }| paged().flat_map(move |layer| layer.copies([from * PAGE, to * PAGE], PAGE));
+        self.copy(&given.moved.into_iter().flat_map(page).collect::<Vec<_>>())?;
+        given.sequences.into_iter().for_each(|sequence| self.write_table(sequence));
+        Ok(())
+    }
+
+    /// Writes which pages a sequence has behind the keys and values of the layers that have them: the first for one that it
+    /// lacks, which is not looked at.
+    pub(crate) fn write_table(&self, sequence: usize) {
+        let pages = self.pages.of(sequence);
+        let known: Vec<u32> = pages.iter().map(|&page| if page == ABSENT { 0 } else { page }).collect();
+        let table: &[u8] = bytemuck::cast_slice(&known);
         for layer in self.layers.iter().filter(|layer| layer.paged) {
             for (side, storage) in layer.sides.iter().zip(&layer.storage) {
-                let end = 4 * layer.plan.kv_heads * layer.places * side.stride;
-                let table = bytemuck::cast_slice(self.pages.all());
-                // A buffer that was refused has no room; that it was is told when the step is finished.
-                if end + table.len() <= storage.buffer.size() as usize {
-                    self.device.queue.write_buffer(&storage.buffer, end as u64, table);
+                let at = 4 * layer.plan.kv_heads * layer.places * side.stride + sequence * table.len();
+                // A buffer that was refused has no room; that it was is said when the step is finished.
+                if at + table.len() <= storage.buffer.size() as usize {
+                    self.device.queue.write_buffer(&storage.buffer, at as u64, table);
                 }
             }
         }
@@ -168,5 +192,27 @@ impl Layer {
                 Copy { storage, from, to, len: count * row }
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candor_ops::KvFormat;
+
+    use super::*;
+
+    #[test]
+    fn a_sequence_with_room_for_all_has_no_pages() {
+        let whole = LayerCache::attention(1, 32, 32);
+        let layers = vec![whole, LayerCache { window: Some(9), ..whole }, LayerCache::default()];
+        let (keys, values) = (KvFormat::F16, KvFormat::F16);
+        let plan =
+            |sequences, pool| KvPlan { layers: layers.clone(), context: 300, step: 1, sequences, pool, keys, values };
+        for (sequences, pool, paged) in
+            [(1, None, false), (1, Some(257), false), (1, Some(256), true), (2, None, true), (2, Some(9), true)]
+        {
+            let plan = plan(sequences, pool);
+            assert_eq!([0, 1, 2].map(|layer| is_paged(&plan, layer)), [paged, false, false], "{plan:?}");
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! The cache's contents as bytes: rows without what fills them up, their scales before their quants as in files.
 
-use candor_ops::{Error, PAGE, Prefix, Stored};
+use std::ops::Range;
 
-use crate::cache::{Cache, Copy, Layer, Side};
+use candor_ops::{Error, PAGE, Pages, Prefix, Stored};
+
+use crate::cache::{Cache, Copy, Given, Layer, Side};
 use crate::device::{Device, Storage};
 
 /// A piece of a buffer, in bytes.
@@ -45,12 +47,12 @@ impl Side {
 
 impl Layer {
     /// The runs of places that `count` positions of a sequence lie in: where each begins, and how long it is.
-    fn runs(&self, (sequence, pages): (usize, &[u32]), count: usize) -> Vec<(usize, usize)> {
+    fn runs(&self, (sequence, pages): (usize, &Pages), count: usize) -> Vec<(usize, usize)> {
         if !self.paged {
             return vec![(sequence * self.kept, count)];
         }
-        let firsts = (0..count).step_by(PAGE).zip(pages);
-        firsts.map(|(first, &page)| (page as usize * PAGE, PAGE.min(count - first))).collect()
+        let firsts = (0..count).step_by(PAGE);
+        firsts.map(|first| (pages.page(sequence, first) * PAGE, PAGE.min(count - first))).collect()
     }
 
     /// The runs in each head, among keys (0) or among values (1).
@@ -88,7 +90,7 @@ impl Stored for Cache {
     fn save(&mut self, out: &mut Vec<u8>, prefix: Prefix) -> Result<(), Error> {
         let extent = self.plan.extent(prefix);
         let layer = &self.layers[prefix.layer];
-        let runs = layer.runs((prefix.sequence, self.pages.of(prefix.sequence)), extent.places);
+        let runs = layer.runs((prefix.sequence, &self.pages), extent.places);
         for (i, side) in layer.sides.iter().enumerate() {
             let bytes = self.read(layer.heads(i, &runs))?;
             bytes.chunks_exact(side.stride.max(1) * 4).for_each(|row| side.save(out, row, extent.rows[i]));
@@ -99,12 +101,13 @@ impl Stored for Cache {
 
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error> {
         let extent = self.plan.extent_of(prefix, bytes.len())?;
-        if self.layers[prefix.layer].paged {
-            let moved = self.moved((0..extent.places).step_by(PAGE).map(|position| (prefix.sequence, position)));
-            self.move_pages(moved).map_err(|what| self.failed(what))?;
+        if self.plan.is_pooled(prefix.layer) {
+            let mut given = Given::default();
+            self.give(prefix.sequence, 0..extent.places, &mut given)?;
+            self.settle(given).map_err(|what| self.failed(what))?;
         }
         let layer = &self.layers[prefix.layer];
-        let runs = layer.runs((prefix.sequence, self.pages.of(prefix.sequence)), extent.places);
+        let runs = layer.runs((prefix.sequence, &self.pages), extent.places);
         let mut rest = bytes;
         let mut scratch = Vec::new();
         for (i, side) in layer.sides.iter().enumerate() {
@@ -134,10 +137,10 @@ impl Stored for Cache {
 
     fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<(), Error> {
         self.pages.share(from, to, positions);
-        self.tell_pages();
         if from == to {
             return Ok(());
         }
+        self.write_table(to);
         let own = self.layers.iter().filter(|layer| !layer.paged);
         let runs = own.flat_map(|layer| layer.copies([from, to].map(|sequence| sequence * layer.kept), layer.kept));
         let states = self.layers.iter().flat_map(|layer| {
@@ -147,6 +150,25 @@ impl Stored for Cache {
             })
         });
         self.copy(&runs.chain(states).collect::<Vec<_>>()).map_err(|what| self.failed(what))
+    }
+
+    fn reserve(&mut self, sequence: usize, positions: Range<usize>) -> Result<bool, Error> {
+        let mut given = Given::default();
+        if self.give(sequence, positions, &mut given).is_err() {
+            return Ok(false);
+        }
+        self.settle(given).map_err(|what| self.failed(what))?;
+        Ok(true)
+    }
+
+    fn release(&mut self, sequence: usize, len: usize) {
+        if self.pages.release(sequence, len) > 0 {
+            self.write_table(sequence);
+        }
+    }
+
+    fn pages(&self) -> (usize, usize) {
+        (self.pages.count() - self.pages.free(), self.pages.count())
     }
 }
 

@@ -304,7 +304,7 @@ impl Config {
             layers.extend_from_within(..);
             layers.extend(encoder.blocks.first().map(|block| block.cache));
         }
-        KvPlan { layers, context, step: context, sequences, keys, values }
+        KvPlan { layers, context, step: context, sequences, pool: None, keys, values }
     }
 
     /// The layers of a plan that a part's cache has.

@@ -2,7 +2,7 @@
 
 use candor_quant::Format;
 
-use crate::Error;
+use crate::{Error, PAGE};
 
 /// Element type of cached keys or values. Scores and sums accumulate in f32 whichever it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl LayerCache {
     }
 }
 
-/// The dimensions of a cache: every sequence has room for `context` positions in every layer.
+/// The dimensions of a cache: every sequence may have `context` positions in every layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvPlan {
     /// What each layer keeps.
@@ -64,6 +64,9 @@ pub struct KvPlan {
     pub step: usize,
     /// Independent sequences.
     pub sequences: usize,
+    /// Positions of all sequences together that layers which keep everything have room for, rounded up to whole pages; `None`
+    /// where each sequence has room for `context`. With less than that, [`crate::Stored::reserve`] may say no.
+    pub pool: Option<usize>,
     /// Element type of keys.
     pub keys: KvFormat,
     /// Element type of values.
@@ -84,6 +87,21 @@ impl KvPlan {
             Some(ring) => ring.min(self.context),
             None => self.context,
         }
+    }
+
+    /// Whether a layer keeps all positions of its sequences: in pages of a pool, the same ones in all such layers.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    pub fn is_pooled(&self, layer: usize) -> bool {
+        self.layers[layer].kv_heads > 0 && self.kept(layer) == self.context
+    }
+
+    /// Pages of the pool. Where no layer has any, they are enough for all sequences.
+    pub fn pages(&self) -> usize {
+        let all = self.sequences.saturating_mul(self.context.div_ceil(PAGE));
+        let pool = self.pool.filter(|_| (0..self.layers.len()).any(|layer| self.is_pooled(layer)));
+        pool.map_or(all, |pool| all.min(pool.div_ceil(PAGE)))
     }
 
     /// The least position, other than 0, from which a sequence can go on that has had `len` positions at most since its
@@ -137,16 +155,19 @@ impl KvPlan {
     /// Bytes of keys, values and states together; `None` where no machine could hold them. A backend may round widths and
     /// positions up to multiples of its own.
     pub fn checked_bytes(&self) -> Option<usize> {
+        let pages = self.pages();
         let layer = |(index, layer): (usize, &LayerCache)| {
             let states = layer.states.iter().try_fold(0usize, |sum, &len| sum.checked_add(len.checked_mul(4)?))?;
+            let states = states.checked_mul(self.sequences)?;
             if layer.kv_heads == 0 {
                 return Some(states);
             }
-            let heads = layer.kv_heads.checked_mul(self.kept(index))?.checked_mul(self.head_bytes(index)?)?;
+            let kept = self.sequences.checked_mul(self.kept(index))?;
+            let places = if self.is_pooled(index) { kept.min(pages.saturating_mul(PAGE)) } else { kept };
+            let heads = layer.kv_heads.checked_mul(places)?.checked_mul(self.head_bytes(index)?)?;
             heads.checked_add(states)
         };
-        let sum = self.layers.iter().enumerate().try_fold(0usize, |sum, next| sum.checked_add(layer(next)?))?;
-        sum.checked_mul(self.sequences)
+        self.layers.iter().enumerate().try_fold(0usize, |sum, next| sum.checked_add(layer(next)?))
     }
 }
 
@@ -157,7 +178,7 @@ mod tests {
     fn plan(dims: [usize; 2], keys: KvFormat, values: KvFormat) -> KvPlan {
         let [key_dim, value_dim] = dims;
         let layers = vec![LayerCache::attention(2, key_dim, value_dim); 3];
-        KvPlan { layers, context: 5, step: 5, sequences: 7, keys, values }
+        KvPlan { layers, context: 5, step: 5, sequences: 7, pool: None, keys, values }
     }
 
     #[test]
@@ -203,6 +224,33 @@ mod tests {
         assert_eq!(kept(plan(4096, 4096)), [4096; 5], "steps as long as the context");
         let bytes = plan(4096, 100).checked_bytes().expect("no huge numbers");
         assert_eq!(bytes, (4096 + 256 + 1280 + 256 + 512) * 2 * 256 * 7);
+    }
+
+    #[test]
+    fn a_pool_is_no_more_than_what_is_promised() {
+        let layer = LayerCache { states: [3, 0, 0], ..LayerCache::attention(2, 64, 64) };
+        let windowed = LayerCache { window: Some(100), ..layer };
+        let all = KvPlan {
+            layers: vec![layer, windowed],
+            context: 1000,
+            step: 1,
+            ..plan([64, 64], KvFormat::F16, KvFormat::F16)
+        };
+        let rest = 7 * 256 * 2 * 256 + 7 * 2 * 12;
+        for (pool, pages, places) in [
+            (None, 28, 7000),
+            (Some(0), 0, 0),
+            (Some(257), 2, 512),
+            (Some(6912), 27, 6912),
+            (Some(6913), 28, 7000),
+            (Some(usize::MAX), 28, 7000),
+        ] {
+            let plan = KvPlan { pool, ..all.clone() };
+            let bytes = places * 2 * 256 + rest;
+            assert_eq!((plan.pages(), plan.checked_bytes()), (pages, Some(bytes)), "{pool:?}");
+            assert_eq!([0, 1].map(|layer| plan.is_pooled(layer)), [true, false]);
+            assert_eq!(plan.part(1..2).pages(), 28, "a ring takes no pages");
+        }
     }
 
     /// Against the rule itself: each row after the way back sees positions that are still at their places.

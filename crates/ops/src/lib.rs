@@ -31,7 +31,7 @@ pub use attention::{Attention, Mask, Relative, alibi_slope, relative_bucket, seq
 pub use columns::Columns;
 pub use kv::{KvFormat, KvPlan, LayerCache, RING};
 pub use norm::{Norm, NormKind};
-pub use pages::{Moved, PAGE, Pages};
+pub use pages::{ABSENT, Full, Moved, PAGE, Pages};
 pub use plain::Plain;
 pub use prims::{Heads, Ops, Prims, Traffic};
 pub use recurrence::{Decay, Recurrence};

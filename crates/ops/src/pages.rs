@@ -1,21 +1,30 @@
-//! Which pages of a cache hold which positions of its sequences: those that begin alike share pages until one of them writes.
-//! What is in a page is not known here.
+//! Which pages of a cache hold which positions of its sequences. Pages come from a pool when positions are to be written and
+//! go back when they are forgotten; sequences that begin alike share them until one of them writes. More may be promised than
+//! the pool has: that it ran out is an answer. What is in a page is not known here.
+
+use std::ops::Range;
 
 use crate::RING;
 
 /// Positions of a page.
 pub const PAGE: usize = RING;
 
-/// The pages of every sequence: as many as all of them together need if none is shared, so that there is always one for
-/// whoever has to part from a shared one.
+/// Stands in a table where a sequence has no page.
+pub const ABSENT: u32 = u32::MAX;
+
+/// The pages of every sequence, and those that are free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// Pages of a sequence.
+    /// Pages of a sequence at most.
     each: usize,
-    /// `[sequence][position / PAGE]`.
+    /// `[sequence][position / PAGE]`: a page or [`ABSENT`].
     table: Vec<u32>,
     /// How many sequences have a page.
     users: Vec<u32>,
+    /// Pages without users.
+    free: usize,
+    /// A page below which all have users.
+    lowest: usize,
 }
 
 /// A page that has to be copied to another one before that is written to.
@@ -27,24 +36,44 @@ pub struct Moved {
     pub to: usize,
 }
 
+/// Says that the pool has fewer pages than a sequence needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cache is full: expected {needed} free pages, got {free}")]
+pub struct Full {
+    /// Pages that the sequence would have had to get.
+    pub needed: usize,
+    /// Pages that are free.
+    pub free: usize,
+}
+
 impl Pages {
-    /// Pages for so many sequences of so many positions; nothing is shared, and they lie in the order of their positions.
-    pub fn new(sequences: usize, positions: usize) -> Pages {
+    /// A pool of `count` pages for sequences of up to `positions` positions, which have no pages yet.
+    pub fn new(sequences: usize, positions: usize, count: usize) -> Pages {
         let each = positions.div_ceil(PAGE);
-        Pages { each, table: (0..(sequences * each) as u32).collect(), users: vec![1; sequences * each] }
+        let (table, users) = (vec![ABSENT; sequences * each], vec![0; count]);
+        Pages { each, table, users, free: count, lowest: 0 }
     }
 
-    /// How many there are.
+    /// Sequences that have pages for all their positions from the beginning on, in their order, and share none.
+    pub fn apart(sequences: usize, positions: usize) -> Pages {
+        let mut pages = Pages::new(sequences, positions, sequences * positions.div_ceil(PAGE));
+        for sequence in 0..sequences {
+            pages.reserve(sequence, 0..positions).expect("there is a page for each");
+        }
+        pages
+    }
+
+    /// Pages of the pool.
     pub fn count(&self) -> usize {
         self.users.len()
     }
 
-    /// Those of all sequences, one after the other.
-    pub fn all(&self) -> &[u32] {
-        &self.table
+    /// Pages that no sequence has.
+    pub fn free(&self) -> usize {
+        self.free
     }
 
-    /// Those of a sequence, in the order of its positions.
+    /// The pages of a sequence in the order of its positions, [`ABSENT`] where it has none.
     ///
     /// # Panics
     /// If there is no such sequence.
@@ -52,99 +81,121 @@ impl Pages {
         &self.table[sequence * self.each..][..self.each]
     }
 
-    /// Has a sequence begin with the pages of another that hold its first `positions`.
+    /// The page of a position.
+    ///
+    /// # Panics
+    /// If there is no such sequence or position, or it has no page.
+    pub fn page(&self, sequence: usize, position: usize) -> usize {
+        let page = self.of(sequence)[position / PAGE];
+        assert_ne!(page, ABSENT, "position {position} of sequence {sequence} has no page");
+        page as usize
+    }
+
+    /// Has a sequence begin with the pages of another that hold its first `positions`, and give back all it had. With itself
+    /// it shares everything already.
     ///
     /// # Panics
     /// If there are no such sequences or positions.
     pub fn share(&mut self, from: usize, to: usize, positions: usize) {
         let count = positions.div_ceil(PAGE);
         assert!(count <= self.each, "{positions} positions are {count} pages of {}", self.each);
+        if from == to {
+            return;
+        }
+        self.release(to, 0);
         for number in 0..count {
-            let (page, other) = (self.table[from * self.each + number], &mut self.table[to * self.each + number]);
-            self.users[*other as usize] -= 1;
-            self.users[page as usize] += 1;
-            *other = page;
+            let page = self.table[from * self.each + number];
+            if page != ABSENT {
+                self.users[page as usize] += 1;
+            }
+            self.table[to * self.each + number] = page;
         }
     }
 
-    /// Has a sequence own the page of a position, which it is about to write to.
+    /// Has a sequence own the pages of positions that it is about to write to: free ones where it has none, and a copy where
+    /// it shares one. A page lies behind the one before it if that can be, since memory is read in runs.
+    ///
+    /// # Errors
+    /// If there are too few free pages; nothing is changed then.
     ///
     /// # Panics
     /// If there is no such sequence or position.
-    pub fn own(&mut self, sequence: usize, position: usize) -> Option<Moved> {
-        assert!(position / PAGE < self.each, "position {position} is outside of {} pages", self.each);
-        let place = sequence * self.each + position / PAGE;
-        let from = self.table[place] as usize;
-        if self.users[from] == 1 {
-            return None;
+    pub fn reserve(&mut self, sequence: usize, positions: Range<usize>) -> Result<Vec<Moved>, Full> {
+        let numbers = match positions.is_empty() {
+            true => 0..0,
+            false => positions.start / PAGE..positions.end.div_ceil(PAGE),
+        };
+        assert!(numbers.end <= self.each, "position {} is outside of {} pages", positions.end, self.each);
+        let needed = self.of(sequence)[numbers.clone()].iter().filter(|&&page| !self.is_own(page)).count();
+        if needed == 0 {
+            return Ok(Vec::new());
         }
-        // Back to where it was in the beginning, if that can be: pages in order are read in one run.
-        let unused = |&page: &usize| self.users[page] == 0;
-        let to = Some(place).filter(unused).or_else(|| (0..self.users.len()).find(unused));
-        let to = to.expect("a shared page leaves another one unused");
-        self.users[from] -= 1;
-        self.users[to] = 1;
-        self.table[place] = to as u32;
-        Some(Moved { from, to })
+        if needed > self.free {
+            return Err(Full { needed, free: self.free });
+        }
+        let mut moved = Vec::new();
+        for number in numbers {
+            let place = sequence * self.each + number;
+            let from = self.table[place];
+            if self.is_own(from) {
+                continue;
+            }
+            let to = self.find(sequence, number);
+            (self.users[to], self.table[place]) = (1, to as u32);
+            self.free -= 1;
+            if from != ABSENT {
+                self.users[from as usize] -= 1;
+                moved.push(Moved { from: from as usize, to });
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Takes from a sequence the pages that hold none of its first `len` positions; how many those are. They are free if no
+    /// other sequence has them.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    pub fn release(&mut self, sequence: usize, len: usize) -> usize {
+        let mut count = 0;
+        for place in sequence * self.each + len.div_ceil(PAGE).min(self.each)..(sequence + 1) * self.each {
+            let page = std::mem::replace(&mut self.table[place], ABSENT);
+            if page == ABSENT {
+                continue;
+            }
+            count += 1;
+            let page = page as usize;
+            self.users[page] -= 1;
+            if self.users[page] == 0 {
+                self.free += 1;
+                self.lowest = self.lowest.min(page);
+            }
+        }
+        count
+    }
+
+    /// Whether an entry of a table is a page that one sequence alone has.
+    fn is_own(&self, page: u32) -> bool {
+        page != ABSENT && self.users[page as usize] == 1
+    }
+
+    /// A free page, of which there is one: behind the sequence's page before it, or where it would be if all sequences shared the
+    /// pool evenly, or the lowest.
+    fn find(&mut self, sequence: usize, number: usize) -> usize {
+        let is_free = |&page: &usize| self.users.get(page) == Some(&0);
+        let before = number.checked_sub(1).map(|before| self.of(sequence)[before]).filter(|&page| page != ABSENT);
+        // The last sequences begin where a whole one has room.
+        let share = sequence * self.users.len() / (self.table.len() / self.each);
+        let home = share.min(self.users.len().saturating_sub(self.each)) + number;
+        let near = before.map(|page| page as usize + 1).filter(is_free).or(Some(home).filter(is_free));
+        near.unwrap_or_else(|| {
+            while self.users[self.lowest] > 0 {
+                self.lowest += 1;
+            }
+            self.lowest
+        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_is_shared_until_somebody_writes() {
-        let mut pages = Pages::new(3, 2 * PAGE + 1);
-        assert_eq!((pages.count(), pages.of(1)), (9, &[3, 4, 5][..]));
-        assert_eq!(pages.own(1, PAGE), None);
-        pages.share(0, 1, PAGE + 1);
-        pages.share(1, 2, PAGE + 1);
-        assert_eq!([pages.of(0), pages.of(1), pages.of(2)], [[0, 1, 2], [0, 1, 5], [0, 1, 8]]);
-        // Who writes first moves to where it was, even the one that had the page before.
-        assert_eq!(pages.own(1, PAGE + 1), Some(Moved { from: 1, to: 4 }));
-        assert_eq!(pages.own(0, PAGE + 1), Some(Moved { from: 1, to: 2 + 1 }));
-        assert_eq!(pages.own(2, PAGE + 1), None);
-        assert_eq!([pages.of(0), pages.of(1), pages.of(2)], [[0, 3, 2], [0, 4, 5], [0, 1, 8]]);
-        // With itself there is nothing to share.
-        pages.share(2, 2, 3);
-        assert_eq!(pages.own(2, 2 * PAGE), None);
-    }
-
-    /// Sequences as lists of what each page holds, without any sharing, through many steps.
-    #[test]
-    fn sequences_keep_what_they_have() {
-        const SEQUENCES: usize = 4;
-        const EACH: usize = 3;
-        let mut seed = 7u64;
-        let mut random = |below: usize| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 33) as usize % below
-        };
-        let mut pages = Pages::new(SEQUENCES, EACH * PAGE);
-        let mut held = vec![0; pages.count()];
-        let mut expected = [[0; EACH]; SEQUENCES];
-        let mut moves = 0;
-        for step in 1..5000 {
-            let (sequence, number) = (random(SEQUENCES), random(EACH));
-            if random(3) == 0 {
-                let to = random(SEQUENCES);
-                pages.share(sequence, to, number * PAGE + 1);
-                let own = expected[sequence];
-                expected[to][..=number].copy_from_slice(&own[..=number]);
-            } else {
-                if let Some(Moved { from, to }) = pages.own(sequence, number * PAGE + random(PAGE)) {
-                    held[to] = held[from];
-                    moves += 1;
-                }
-                held[pages.of(sequence)[number] as usize] = step;
-                expected[sequence][number] = step;
-            }
-            for (sequence, expected) in expected.iter().enumerate() {
-                let got: Vec<_> = pages.of(sequence).iter().map(|&page| held[page as usize]).collect();
-                assert_eq!(got, expected, "step {step}, sequence {sequence}");
-            }
-        }
-        assert!(moves > 500, "{moves}");
-    }
-}
+mod tests;

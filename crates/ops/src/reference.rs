@@ -9,8 +9,8 @@ mod stored;
 mod tests;
 
 use crate::{
-    Attention, Columns, Decay, Error, KvFormat, KvPlan, LayerCache, Norm, NormKind, Ops, Prims, Recurrence, Rope,
-    Router, Step, Stored, Tensor, Unary, alibi_slope, relative_bucket, sequence_len,
+    Attention, Columns, Decay, Error, KvFormat, KvPlan, LayerCache, Norm, NormKind, Ops, Pages, Prims, Recurrence,
+    Rope, Router, Step, Stored, Tensor, Unary, alibi_slope, relative_bucket, sequence_len,
 };
 
 /// The scalar backend.
@@ -79,6 +79,8 @@ impl Chosen {
 #[derive(Clone, Debug)]
 pub struct Cache {
     plan: KvPlan,
+    /// Counted alone: every sequence has memory of its own.
+    pages: Pages,
     layers: Vec<Kept>,
 }
 
@@ -196,7 +198,8 @@ impl Prims for Reference {
                 states: layer.states.map(|len| vec![0.0; plan.sequences * len]),
             }
         });
-        Cache { plan: plan.clone(), layers: layers.collect() }
+        let pages = Pages::new(plan.sequences, plan.context, plan.pages());
+        Cache { plan: plan.clone(), pages, layers: layers.collect() }
     }
 
     fn routes(&mut self, _: usize, used: usize) -> Chosen {
@@ -283,7 +286,13 @@ impl Prims for Reference {
     fn kv_write(&mut self, kv: &mut Cache, layer: usize, k: &Rows, v: &Rows, step: &Step) {
         let formats = (kv.plan.keys, kv.plan.values);
         for t in 0..k.rows {
-            let first = kv.head(layer, step.sequences[t] as usize, step.positions[t] as usize, 0);
+            let (sequence, position) = (step.sequences[t] as usize, step.positions[t] as usize);
+            if kv.plan.is_pooled(layer) {
+                kv.pages
+                    .reserve(sequence, position..position + 1)
+                    .expect("room is reserved before positions are written");
+            }
+            let first = kv.head(layer, sequence, position, 0);
             let Kept { plan, keys, values, .. } = &mut kv.layers[layer];
             store(&mut keys[first * plan.key_dim..][..k.width], k.row(t), formats.0);
             store(&mut values[first * plan.value_dim..][..v.width], v.row(t), formats.1);

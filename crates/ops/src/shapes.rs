@@ -529,7 +529,15 @@ mod tests {
     #[test]
     fn attention_is_checked_and_counted() {
         let layers = vec![LayerCache::attention(2, 8, 4)];
-        let plan = KvPlan { layers, context: 4, step: 4, sequences: 1, keys: KvFormat::F16, values: KvFormat::F32 };
+        let plan = KvPlan {
+            layers,
+            context: 4,
+            step: 4,
+            sequences: 1,
+            pool: None,
+            keys: KvFormat::F16,
+            values: KvFormat::F32,
+        };
         let heads = Heads { heads: 4, kv_heads: 2, key_dim: 8, value_dim: 4, scale: 1.0 };
         let rope = Rope { pairing: Pairing::Neox, frequencies: vec![1.0; 4], magnitude: 1.0 };
         let run = |layer: usize, heads: Heads, rope: &Rope, positions: &[u32]| {

@@ -3,6 +3,8 @@
 //! A layer is the keys of all heads, then their values, then its states. A head is a row for each place that is taken, in the
 //! blocks of the cache's format as files of weights have them. States are f32, as their operations define them.
 
+use std::ops::Range;
+
 use crate::{Error, KvFormat, KvPlan};
 
 /// What a layer keeps of the beginning of a sequence.
@@ -24,15 +26,18 @@ pub trait Stored {
     ///
     /// # Errors
     /// If the device has failed.
+    ///
+    /// # Panics
+    /// If there is no such layer or sequence, or some of its positions have no page.
     fn save(&mut self, out: &mut Vec<u8>, prefix: Prefix) -> Result<(), Error>;
     /// Takes back what [`Stored::save`] gave for the same prefix, on whatever backend.
     ///
     /// # Errors
-    /// If there are too few bytes or too many, or fewer positions in the cache, and nothing is changed then; or if the
-    /// device has failed.
+    /// If there are too few bytes or too many, fewer positions in the cache, or too few free pages, and nothing is changed
+    /// then; or if the device has failed.
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error>;
     /// Has sequence `to` keep what `from` keeps of its first `positions` positions, in all layers, and its states, which are
-    /// those after the last step. Memory may be shared until one of them writes.
+    /// those after the last step. Memory may be shared until one of them writes; pages that `to` had are given back.
     ///
     /// # Errors
     /// If the device has failed.
@@ -40,6 +45,23 @@ pub trait Stored {
     /// # Panics
     /// If there are no such sequences or positions.
     fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<(), Error>;
+    /// Has a sequence own the pages of positions that it is about to write to, in all layers that keep everything; `false`, and
+    /// nothing is changed, if the pool has too few free ones. Writing does the same by itself, and what it cannot get is the
+    /// caller's fault: a panic or a device's error.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    ///
+    /// # Panics
+    /// If there is no such sequence or position.
+    fn reserve(&mut self, sequence: usize, positions: Range<usize>) -> Result<bool, Error>;
+    /// Gives back the pages of a sequence that hold none of its first `len` positions. Rings and states stay as they are.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    fn release(&mut self, sequence: usize, len: usize);
+    /// Pages that sequences have, shared ones counted once, and all there are.
+    fn pages(&self) -> (usize, usize);
 }
 
 /// How much a layer keeps of a prefix.

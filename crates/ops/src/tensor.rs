@@ -5,6 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use candor_quant::Format;
 
+use crate::Full;
+
 /// A matrix `[rows][cols]`, or a vector with `rows == 1`. A row of a matrix is one output.
 #[derive(Clone, Debug)]
 pub struct Tensor {
@@ -99,6 +101,9 @@ pub enum Error {
         /// Bytes found.
         got: usize,
     },
+    /// A cache has too few free pages for what was to be read back.
+    #[error(transparent)]
+    Full(#[from] Full),
     /// An operation was given shapes that do not belong together.
     #[error("{op}: expected {expected:?}, got {got:?}")]
     Shape {

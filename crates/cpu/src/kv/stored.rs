@@ -1,14 +1,18 @@
 //! The cache's contents as bytes: keys out of their panels, values without what fills their rows up, states in order.
 
-use candor_ops::{Error, Moved, PAGE, Prefix, Stored, put_floats, take_floats};
+use std::ops::Range;
+
+use candor_ops::{Error, Extent, Moved, PAGE, Prefix, Stored, put_floats, take_floats};
 
 use super::{Kv, Layer, PANEL};
 
 impl Kv {
-    /// The page of each of a sequence's first `places` in a layer, and the place there.
-    fn places(&self, prefix: Prefix, places: usize) -> Vec<(usize, usize)> {
-        let pages = self.pages(prefix.layer).of(prefix.sequence);
-        (0..places).map(|place| (pages[place / PAGE] as usize, place % PAGE)).collect()
+    /// The page of each place that a prefix takes in every head of a layer, and the place there.
+    fn places(&self, prefix: Prefix, extent: &Extent) -> Vec<(usize, usize)> {
+        let pages = self.pages_of(prefix.layer);
+        // A layer without heads was never written to.
+        let count = if extent.heads == 0 { 0 } else { extent.places };
+        (0..count).map(|place| (pages.page(prefix.sequence, place), place % PAGE)).collect()
     }
 }
 
@@ -20,7 +24,7 @@ impl Stored for Kv {
     fn save(&mut self, out: &mut Vec<u8>, prefix: Prefix) -> Result<(), Error> {
         let extent = self.plan.extent(prefix);
         let [key, value] = extent.rows;
-        let places = self.places(prefix, extent.places);
+        let places = self.places(prefix, &extent);
         let layer = &self.layers[prefix.layer];
         for head in 0..extent.heads {
             let panels = layer.keys.head(head);
@@ -44,10 +48,10 @@ impl Stored for Kv {
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error> {
         let extent = self.plan.extent_of(prefix, bytes.len())?;
         let [key, value] = extent.rows;
-        if self.layers[prefix.layer].ring.is_none() {
-            (0..extent.places).step_by(PAGE).for_each(|position| self.own(prefix.sequence, position));
+        if self.plan.is_pooled(prefix.layer) {
+            self.own(prefix.sequence, 0..extent.places)?;
         }
-        let places = self.places(prefix, extent.places);
+        let places = self.places(prefix, &extent);
         let layer = &mut self.layers[prefix.layer];
         let (keys, rest) = bytes.split_at(extent.heads * extent.places * key);
         let (values, mut rest) = rest.split_at(extent.heads * extent.places * value);
@@ -81,5 +85,17 @@ impl Stored for Kv {
             states.iter_mut().for_each(|state| state.copy(from, to));
         }
         Ok(())
+    }
+
+    fn reserve(&mut self, sequence: usize, positions: Range<usize>) -> Result<bool, Error> {
+        Ok(self.own(sequence, positions).is_ok())
+    }
+
+    fn release(&mut self, sequence: usize, len: usize) {
+        self.pages.release(sequence, len);
+    }
+
+    fn pages(&self) -> (usize, usize) {
+        (self.pages.count() - self.pages.free(), self.pages.count())
     }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
+use candor_cpu::{Cpu, CpuOptions};
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Prims, Reference, Step};
 use candor_testing::backend::attention::{Case, Rows, attended, cases, fed, long, looked};
 use candor_testing::backend::forks::{self, forked};
+use candor_testing::backend::pools::{self, full, pooled, states};
 use candor_testing::backend::{bits, read, upload};
 use candor_testing::nmse;
 
@@ -108,8 +110,15 @@ fn what_is_no_number_spoils_the_rows_that_see_it_alone() {
 fn a_position_can_be_written_again() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 2, scale: 1.0 };
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
-    let plan =
-        KvPlan { layers: vec![LayerCache::attention(1, 2, 2); 1], context: 2, step: 2, sequences: 1, keys, values };
+    let plan = KvPlan {
+        layers: vec![LayerCache::attention(1, 2, 2); 1],
+        context: 2,
+        step: 2,
+        sequences: 1,
+        pool: None,
+        keys,
+        values,
+    };
     for (name, mut cpu) in backends() {
         let mut kv = cpu.kv(&plan);
         let mut out = cpu.buffer(1, 2);
@@ -160,5 +169,32 @@ fn sequences_that_begin_alike_part_as_those_of_the_reference() {
             let error = nmse(&forked(&mut cpu, &case, rules), &want);
             assert!(error < 1e-11, "{name}, {case:?}, {rules:?}: {error}");
         }
+    }
+}
+
+#[test]
+fn a_pool_gives_and_takes_as_that_of_the_reference() {
+    for case in pools::cases() {
+        let want = pooled(&mut Reference, &case);
+        for (name, mut cpu) in backends() {
+            let got = pooled(&mut cpu, &case);
+            assert_eq!(got.answers, want.answers, "{name}, {case:?}");
+            let error = nmse(&got.seen, &want.seen);
+            assert!(error < 1e-11, "{name}, {case:?}: {error}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "room is reserved before positions are written: Full { needed: 1, free: 0 }")]
+fn a_full_pool_is_not_written_to() {
+    full(&mut Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() }));
+}
+
+#[test]
+fn states_take_no_pages() {
+    states(&mut Reference);
+    for (_, mut cpu) in backends() {
+        states(&mut cpu);
     }
 }

@@ -4,6 +4,7 @@ use candor_gpu::Gpu;
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Mask, Prims, Reference, Step};
 use candor_testing::backend::attention::{Case, Rules, attended, cases, fed, long, looked, ruled, rules};
 use candor_testing::backend::forks::{self, forked};
+use candor_testing::backend::pools::{self, full, pooled, states};
 use candor_testing::backend::{read, upload};
 use candor_testing::nmse;
 
@@ -103,8 +104,15 @@ fn large_scores_do_not_overflow() {
 fn halves_are_rounded_to_the_nearest_even() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 8, scale: 1.0 };
     let (keys, values) = (KvFormat::F32, KvFormat::F16);
-    let plan =
-        KvPlan { layers: vec![LayerCache::attention(1, 2, 8); 1], context: 1, step: 1, sequences: 1, keys, values };
+    let plan = KvPlan {
+        layers: vec![LayerCache::attention(1, 2, 8); 1],
+        context: 1,
+        step: 1,
+        sequences: 1,
+        pool: None,
+        keys,
+        values,
+    };
     let v = [2049.0, 2051.0, 0.1, 65519.0, 1e-8, -6e-8, 6.1e-5, -1.0];
     for (name, mut gpu) in vector_backends() {
         let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 8));
@@ -121,8 +129,15 @@ fn halves_are_rounded_to_the_nearest_even() {
 fn a_position_can_be_written_again() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 2, value_dim: 2, scale: 1.0 };
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
-    let plan =
-        KvPlan { layers: vec![LayerCache::attention(1, 2, 2); 1], context: 2, step: 2, sequences: 1, keys, values };
+    let plan = KvPlan {
+        layers: vec![LayerCache::attention(1, 2, 2); 1],
+        context: 2,
+        step: 2,
+        sequences: 1,
+        pool: None,
+        keys,
+        values,
+    };
     for (name, mut gpu) in vector_backends() {
         let (mut kv, mut out) = (gpu.kv(&plan), gpu.buffer(1, 2));
         for value in [1.0, 2.0, 3.0] {
@@ -196,5 +211,38 @@ fn sequences_that_begin_alike_part_as_those_of_the_reference() {
             assert!(error < 1e-11, "{name}, {case:?}, {rules:?}: {error}");
             sound(&mut gpu);
         }
+    }
+}
+
+#[test]
+fn a_pool_gives_and_takes_as_that_of_the_reference() {
+    for case in pools::cases() {
+        let want = pooled(&mut Reference, &case);
+        for (name, mut gpu) in vector_backends() {
+            let got = pooled(&mut gpu, &case);
+            assert_eq!(got.answers, want.answers, "{name}, {case:?}");
+            let error = nmse(&got.seen, &want.seen);
+            assert!(error < 1e-11, "{name}, {case:?}: {error}");
+            sound(&mut gpu);
+        }
+    }
+}
+
+#[test]
+fn a_full_pool_is_not_written_to_and_that_is_the_end() {
+    for (name, mut gpu) in vector_backends() {
+        let [before, after] = full(&mut gpu);
+        assert_eq!(before, after, "{name}: a page of others was written over");
+        let message = gpu.finish().expect_err("no room").to_string();
+        assert!(message.ends_with(": cache is full: expected 1 free pages, got 0"), "{message}");
+    }
+}
+
+#[test]
+fn states_take_no_pages() {
+    states(&mut Reference);
+    for (_, mut gpu) in vector_backends() {
+        states(&mut gpu);
+        sound(&mut gpu);
     }
 }

@@ -20,8 +20,15 @@ fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> (Vec<Counters>, Vec<f32>) 
     let rope = gpu.rope_table(Rope { pairing: Pairing::Neox, frequencies, magnitude: 1.0 });
     let (keys, values) = (KvFormat::F16, KvFormat::F16);
     let (context, sequences) = (rows * count, 1);
-    let plan =
-        KvPlan { layers: vec![LayerCache::attention(2, 64, 64); 1], context, step: context, sequences, keys, values };
+    let plan = KvPlan {
+        layers: vec![LayerCache::attention(2, 64, 64); 1],
+        context,
+        step: context,
+        sequences,
+        pool: None,
+        keys,
+        values,
+    };
     let mut kv = gpu.kv(&plan);
     let mut buffer = |width| gpu.buffer(rows, width);
     let (mut x, mut h, mut q, mut att) = (buffer(WIDTH), buffer(WIDTH), buffer(WIDTH), buffer(WIDTH));
@@ -104,7 +111,7 @@ fn attention_to_many_positions_is_handed_over_in_parts_and_computes_the_same() {
         let mut gpu = Gpu::new(&GpuOptions { work, ..options.clone() }).expect("the adapter opens");
         let (layers, formats) = (vec![LayerCache::attention(2, 64, 64)], [KvFormat::F16; 2]);
         let [keys, values] = formats;
-        let mut kv = gpu.kv(&KvPlan { layers, context, step: context, sequences: 1, keys, values });
+        let mut kv = gpu.kv(&KvPlan { layers, context, step: context, sequences: 1, pool: None, keys, values });
         let step = Step { tokens: &tokens, positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
         let mut random = Random(5);
         let mut uploaded = |rows, width| {

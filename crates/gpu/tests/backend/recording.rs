@@ -38,6 +38,7 @@ fn tokens(gpu: &mut Gpu, count: usize) -> Option<(Vec<Duration>, u64)> {
         context,
         step: context,
         sequences,
+        pool: None,
         keys,
         values,
     };

@@ -377,7 +377,15 @@ mod tests {
         ops.mul(&mut a, &b);
         Names.tap(ops, "mixed", Some(0), &a);
         let layers = vec![LayerCache::attention(1, 4, 4)];
-        let plan = KvPlan { layers, context: 1, step: 1, sequences: 1, keys: KvFormat::F32, values: KvFormat::F32 };
+        let plan = KvPlan {
+            layers,
+            context: 1,
+            step: 1,
+            sequences: 1,
+            pool: None,
+            keys: KvFormat::F32,
+            values: KvFormat::F32,
+        };
         let mut kv = ops.kv(&plan);
         let heads = Heads { heads: 1, kv_heads: 1, key_dim: 4, value_dim: 4, scale: 1.0 };
         ops.kv_write(&mut kv, 0, &a, &b, &step);

@@ -37,7 +37,7 @@ impl Work for Everything {
             LayerCache { states: [4 * 16 * 8, 0, 0], ..LayerCache::attention(2, 16, 16) },
         ];
         let (keys, values) = (KvFormat::F16, KvFormat::F32);
-        let mut kv = ops.kv(&KvPlan { layers, context: 12, step: 12, sequences: 1, keys, values });
+        let mut kv = ops.kv(&KvPlan { layers, context: 12, step: 12, sequences: 1, pool: None, keys, values });
         for (seed, positions) in STEPS.into_iter().enumerate() {
             let positions: Vec<u32> = positions.collect();
             let zeros = vec![0; positions.len()];

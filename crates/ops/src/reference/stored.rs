@@ -1,5 +1,7 @@
 //! The reference's cache as bytes: its numbers, already rounded, in their formats.
 
+use std::ops::Range;
+
 use super::{Cache, Kept};
 use crate::{Error, KvFormat, Prefix, Stored, put_floats, take_floats};
 
@@ -50,6 +52,9 @@ impl Stored for Cache {
 
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error> {
         self.plan.extent_of(prefix, bytes.len())?;
+        if self.plan.is_pooled(prefix.layer) {
+            self.pages.reserve(prefix.sequence, 0..prefix.positions)?;
+        }
         let rows = self.rows(prefix);
         let Kept { plan, keys, values, states } = &mut self.layers[prefix.layer];
         let mut rest = bytes;
@@ -68,6 +73,7 @@ impl Stored for Cache {
     fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<(), Error> {
         let context = self.plan.context;
         assert!(from.max(to) < self.plan.sequences && positions <= context, "outside of the cache");
+        self.pages.share(from, to, positions);
         for Kept { plan, keys, values, states } in &mut self.layers {
             for (values, dim) in [(keys, plan.key_dim), (values, plan.value_dim)] {
                 let row = plan.kv_heads * dim;
@@ -79,5 +85,17 @@ impl Stored for Cache {
             }
         }
         Ok(())
+    }
+
+    fn reserve(&mut self, sequence: usize, positions: Range<usize>) -> Result<bool, Error> {
+        Ok(self.pages.reserve(sequence, positions).is_ok())
+    }
+
+    fn release(&mut self, sequence: usize, len: usize) {
+        self.pages.release(sequence, len);
+    }
+
+    fn pages(&self) -> (usize, usize) {
+        (self.pages.count() - self.pages.free(), self.pages.count())
     }
 }

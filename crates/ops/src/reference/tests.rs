@@ -110,7 +110,15 @@ fn rope_turns_pairs_and_leaves_the_rest() {
 
 fn plan(format: KvFormat) -> KvPlan {
     let (keys, values) = (format, format);
-    KvPlan { layers: vec![LayerCache::attention(2, 1, 2); 2], context: 3, step: 3, sequences: 2, keys, values }
+    KvPlan {
+        layers: vec![LayerCache::attention(2, 1, 2); 2],
+        context: 3,
+        step: 3,
+        sequences: 2,
+        pool: None,
+        keys,
+        values,
+    }
 }
 
 #[test]
@@ -150,7 +158,7 @@ fn an_8_bit_cache_rounds_to_its_blocks_scale() {
     let heads = Heads { heads: 1, kv_heads: 1, key_dim: 32, value_dim: 64, scale: 1.0 };
     let (keys, values) = (KvFormat::Q8_0, KvFormat::Q8_0);
     let layers = vec![LayerCache::attention(1, 32, 64)];
-    let plan = KvPlan { layers, context: 1, step: 1, sequences: 1, keys, values };
+    let plan = KvPlan { layers, context: 1, step: 1, sequences: 1, pool: None, keys, values };
     let mut kv = Reference.kv(&plan);
     let places = step(&[0], &[0], &[0], &[]);
     let mut value = [0.0; 64];

@@ -112,7 +112,7 @@ pub fn ruled<B: Prims>(
     let layer = LayerCache { window, ..LayerCache::attention(heads.kv_heads, heads.key_dim, heads.value_dim) };
     let context = lengths[0].max(lengths[1]) + 1;
     let step = if rules.ring { steps.iter().map(Vec::len).max().unwrap_or(1) } else { context };
-    let mut kv = ops.kv(&KvPlan { layers: vec![layer; 3], context, step, sequences: 3, keys, values });
+    let mut kv = ops.kv(&KvPlan { layers: vec![layer; 3], context, step, sequences: 3, pool: None, keys, values });
     let mut vector = |ops: &mut B, rows: usize, cols: usize| {
         ops.weight(floats(rows, cols, &random.floats(rows * cols))).expect("floats run everywhere")
     };
@@ -158,7 +158,8 @@ pub fn looked<B: Prims>(ops: &mut B, case: &Case, rows: usize) -> Vec<f32> {
     let mut random = Random(seed);
     let layer = LayerCache::attention(heads.kv_heads, heads.key_dim, heads.value_dim);
     let context = lengths[0].max(lengths[1]).max(1);
-    let mut kv = ops.kv(&KvPlan { layers: vec![layer; 2], context, step: context, sequences: 3, keys, values });
+    let mut kv =
+        ops.kv(&KvPlan { layers: vec![layer; 2], context, step: context, sequences: 3, pool: None, keys, values });
     for (sequence, len) in [0, 2].into_iter().zip(lengths) {
         let widths = [heads.kv_heads * heads.key_dim, heads.kv_heads * heads.value_dim];
         let [k, v] = widths.map(|width| upload(ops, width, &random.floats(len * width)));

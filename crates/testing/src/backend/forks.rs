@@ -1,6 +1,6 @@
 //! Sequences that begin as another one did, and part from it in every way.
 
-use candor_ops::{Attention, KvFormat, KvPlan, LayerCache, Mask, Prefix, Prims, Step};
+use candor_ops::{Attention, Error, KvFormat, KvPlan, LayerCache, Mask, Prefix, Prims, Step, Stored};
 
 use super::attention::{Case, long};
 use super::{Random, read, upload};
@@ -8,19 +8,19 @@ use super::{Random, read, upload};
 /// Of whom, to whom, how many positions.
 pub type Fork = (usize, usize, usize);
 
-/// A backend's cache of three sequences in two layers, and what came out of it.
-struct Run<'a, B: Prims> {
-    ops: &'a mut B,
-    kv: B::Kv,
-    case: Case,
-    mask: Mask,
-    random: Random,
-    out: Vec<f32>,
+/// A backend's cache of some sequences in two layers, and what came out of it.
+pub(super) struct Run<'a, B: Prims> {
+    pub(super) ops: &'a mut B,
+    pub(super) kv: B::Kv,
+    pub(super) case: Case,
+    pub(super) mask: Mask,
+    pub(super) random: Random,
+    pub(super) out: Vec<f32>,
 }
 
 impl<B: Prims> Run<'_, B> {
     /// Writes random keys and values at these sequences and positions.
-    fn write(&mut self, places: &[(u32, u32)]) {
+    pub(super) fn write(&mut self, places: &[(u32, u32)]) {
         let heads = self.case.heads;
         let (sequences, positions): (Vec<_>, Vec<_>) = places.iter().copied().unzip();
         let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
@@ -34,7 +34,7 @@ impl<B: Prims> Run<'_, B> {
     }
 
     /// Looks from these sequences and positions with random queries.
-    fn look(&mut self, places: &[(u32, u32)]) {
+    pub(super) fn look(&mut self, places: &[(u32, u32)]) {
         let heads = self.case.heads;
         let (sequences, positions): (Vec<_>, Vec<_>) = places.iter().copied().unzip();
         let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
@@ -48,19 +48,26 @@ impl<B: Prims> Run<'_, B> {
         }
     }
 
-    fn fork(&mut self, (from, to, positions): Fork) {
-        let stored = self.ops.stored(&mut self.kv).expect("the backend lets its cache out");
-        stored.fork(from, to, positions).expect("the device works");
+    pub(super) fn stored(&mut self) -> &mut dyn Stored {
+        self.ops.stored(&mut self.kv).expect("the backend lets its cache out")
     }
 
-    /// Takes the first positions of a sequence out and puts them into another.
-    fn restore(&mut self, (from, to, positions): Fork) {
-        let stored = self.ops.stored(&mut self.kv).expect("the backend lets its cache out");
+    pub(super) fn fork(&mut self, (from, to, positions): Fork) {
+        self.stored().fork(from, to, positions).expect("the device works");
+    }
+
+    /// Takes the first positions of a sequence out and puts them into another; `false` where the pool has no room for them.
+    pub(super) fn restore(&mut self, (from, to, positions): Fork) -> bool {
+        let stored = self.stored();
         for layer in 0..2 {
             let mut bytes = Vec::new();
             stored.save(&mut bytes, Prefix { layer, sequence: from, positions }).expect("the device works");
-            stored.load(&bytes, Prefix { layer, sequence: to, positions }).expect("it is as long");
+            match stored.load(&bytes, Prefix { layer, sequence: to, positions }) {
+                Err(Error::Full(_)) => return false,
+                loaded => loaded.expect("it is as long"),
+            }
         }
+        true
     }
 }
 
@@ -86,7 +93,7 @@ pub fn forked<B: Prims>(ops: &mut B, case: &Case, (mask, ring): (Mask, bool)) ->
     let layer = LayerCache { window, ..LayerCache::attention(heads.kv_heads, heads.key_dim, heads.value_dim) };
     let context = len + 9;
     let step = if ring { 50 } else { context };
-    let kv = ops.kv(&KvPlan { layers: vec![layer; 2], context, step, sequences: 3, keys, values });
+    let kv = ops.kv(&KvPlan { layers: vec![layer; 2], context, step, sequences: 3, pool: None, keys, values });
     let (random, len) = (Random(seed), len as u32);
     let mut run = Run { ops, kv, case: *case, mask, random, out: Vec::new() };
     let all = |position| [(0, position), (1, position), (2, position)];
@@ -114,7 +121,7 @@ pub fn forked<B: Prims>(ops: &mut B, case: &Case, (mask, ring): (Mask, bool)) ->
         run.look(&[(0, 5), (1, len + 1), (2, len + 1)]);
         // What is put back is not put into what others see.
         run.fork((2, 1, len as usize + 1));
-        run.restore((0, 1, 6));
+        assert!(run.restore((0, 1, 6)), "there is room for all");
         run.look(&[(0, 5), (1, 5), (2, 5), (1, len), (2, len)]);
     }
     run.out

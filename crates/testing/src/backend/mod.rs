@@ -6,6 +6,7 @@ pub mod experts;
 mod feed;
 pub mod forks;
 pub mod fusions;
+pub mod pools;
 pub mod products;
 mod random;
 pub mod recurrent;

@@ -22,6 +22,11 @@ impl Random {
         if self.next().is_multiple_of(97) { x * 20.0 } else { x }
     }
 
+    /// A whole number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() >> 32) as usize % end
+    }
+
     /// So many of them.
     pub fn floats(&mut self, len: usize) -> Vec<f32> {
         (0..len).map(|_| self.float()).collect()

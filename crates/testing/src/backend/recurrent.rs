@@ -58,7 +58,7 @@ pub fn scans() -> Vec<Scan> {
 fn cache<B: Prims>(ops: &mut B, state: usize, context: usize) -> B::Kv {
     let layer = LayerCache { states: [3, state, 2], ..LayerCache::default() };
     let (keys, values) = (KvFormat::F32, KvFormat::F32);
-    ops.kv(&KvPlan { layers: vec![layer; 3], context, step: context, sequences: 3, keys, values })
+    ops.kv(&KvPlan { layers: vec![layer; 3], context, step: context, sequences: 3, pool: None, keys, values })
 }
 
 /// All steps of both sequences through `op`, twice: the second time from position 0 again.
