@@ -4,7 +4,7 @@
 mod sequence;
 mod staged;
 
-use std::mem;
+use std::{mem, ops::Range};
 
 use candor_models::Config;
 use candor_ops::{KvFormat, KvPlan, Ranked, Stored, Traffic, top_k};
@@ -67,6 +67,9 @@ pub struct BatchOptions {
     /// Rows of a step at most whose logits, or the best of them, are to be known; 0 takes as many as there are sequences, or more where 64 MB
     /// hold their logits.
     pub outputs: usize,
+    /// Positions of all sequences together that there is memory for; `None` takes as many as all of them can have. With fewer, a
+    /// step may end with [`Error::PagesFull`].
+    pub pool: Option<usize>,
     /// Element type of cached keys.
     pub keys: KvFormat,
     /// Element type of cached values.
@@ -77,7 +80,7 @@ impl Default for BatchOptions {
     /// One sequence of the model's context, steps of 512 rows, a half-precision cache.
     fn default() -> Self {
         let (keys, values) = (KvFormat::F16, KvFormat::F16);
-        BatchOptions { sequences: 1, checkpoints: 0, context: 0, rows: 512, outputs: 0, keys, values }
+        BatchOptions { sequences: 1, checkpoints: 0, context: 0, rows: 512, outputs: 0, pool: None, keys, values }
     }
 }
 
@@ -128,7 +131,7 @@ impl Room {
             Some(_) => options.rows.max(context),
             None => options.rows.clamp(1, most),
         };
-        plan.step = rows;
+        (plan.step, plan.pool) = (rows, options.pool);
         let outputs = match options.outputs {
             0 => (LOGITS_ELEMENTS / config.vocab.max(1)).clamp(sequences.min(rows), rows),
             asked => asked.min(rows),
@@ -217,6 +220,11 @@ impl Batch {
         self.run.top_k()
     }
 
+    /// Pages of keys and values that sequences have, shared ones counted once, and all there are.
+    pub fn pages(&mut self) -> (usize, usize) {
+        self.run.pages()
+    }
+
     /// The dimensions of the cache.
     pub(crate) fn plan(&self) -> &KvPlan {
         &self.room.plan
@@ -294,7 +302,8 @@ impl Batch {
     /// first.
     ///
     /// # Errors
-    /// If the device fails, after which no step will do.
+    /// [`Error::PagesFull`] if the pool has too few free pages: what was noted is forgotten, and all sequences are as they were.
+    /// Otherwise if the device fails, after which no step will do.
     pub fn step(&mut self) -> Result<(), Error> {
         self.step_observed(None)
     }
@@ -304,11 +313,12 @@ impl Batch {
     /// # Errors
     /// As there.
     pub fn step_observed(&mut self, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
-        for slot in self.staged.slots() {
-            while self.catch_up(slot)? {}
-        }
         let staged = mem::take(&mut self.staged);
-        let done = self.run_staged(&staged, observer);
+        let caught_up = staged.pushes.iter().try_for_each(|push| {
+            while self.catch_up(push.slot)? {}
+            Ok(())
+        });
+        let done = caught_up.and_then(|()| self.run_staged(&staged, observer));
         if done.is_ok() {
             for push in &staged.pushes {
                 let sequence = self.slots[push.slot].as_mut().expect("a sequence in a step is not removed");
@@ -327,6 +337,12 @@ impl Batch {
             self.computed.clear();
             return Ok(());
         }
+        let places = staged.pushes.iter().map(|push| {
+            let held = self.slots[push.slot].as_ref().map_or(0, |sequence| sequence.past.held());
+            (push.slot, held..held + push.len())
+        });
+        let places: Vec<_> = places.collect();
+        self.reserve(&places)?;
         let asked = Asked::of(layout.rows.iter().map(|row| row.want), self.run.top_k());
         self.run.step(layout.step(), asked, &mut self.computed, observer)?;
         for push in &staged.pushes {
@@ -335,6 +351,24 @@ impl Batch {
         self.rows = layout.rows;
         self.rank();
         Ok(())
+    }
+
+    /// Has sequences own the pages of positions that they are about to write to: all of them, or those that they had.
+    fn reserve(&mut self, places: &[(usize, Range<usize>)]) -> Result<(), Error> {
+        if self.run.reserve(places.iter().cloned())? {
+            return Ok(());
+        }
+        for (slot, positions) in places {
+            self.release(*slot, positions.start);
+        }
+        let (used, total) = self.run.pages();
+        Err(Error::PagesFull { free: total - used, total })
+    }
+
+    /// Gives back the pages of a sequence that hold none of its first `len` positions, nor its text.
+    fn release(&mut self, slot: usize, len: usize) {
+        let text = self.slots[slot].as_ref().map_or(0, |sequence| sequence.text.len());
+        self.run.release(slot, len.max(text));
     }
 
     /// Finds the best logits of rows that want those where the device gave all.

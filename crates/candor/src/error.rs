@@ -148,6 +148,14 @@ pub enum Error {
         /// Tokens.
         got: usize,
     },
+    /// The pool of keys and values has too few free pages for a step.
+    #[error("keys and values: {free} of {total} pages are free, and the step needs more: a sequence has to end first")]
+    PagesFull {
+        /// Pages that no sequence has.
+        free: usize,
+        /// All pages.
+        total: usize,
+    },
     /// A sequence was to get tokens twice in a step.
     #[error("the sequence has tokens in this step already")]
     SequenceInStep,

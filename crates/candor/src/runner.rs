@@ -1,7 +1,10 @@
 //! A model on its backends, with their types hidden: parts that follow each other, each on one backend. All that goes
 //! from a part to the next is the residual stream.
 
-use std::{ops::Add, sync::Arc};
+use std::{
+    ops::{Add, Range},
+    sync::Arc,
+};
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
@@ -160,6 +163,33 @@ impl Run {
     /// backend cannot, and `to` keeps nothing then.
     pub(crate) fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<bool, Error> {
         self.parts.iter_mut().try_fold(true, |all, part| Ok(part.fork(from, to, positions)? && all))
+    }
+
+    /// Has sequences own the pages of positions that they are about to write to; `false` where a cache has too few free ones, and
+    /// those that got pages before it keep them.
+    pub(crate) fn reserve(
+        &mut self,
+        places: impl Iterator<Item = (usize, Range<usize>)> + Clone,
+    ) -> Result<bool, Error> {
+        for cache in self.parts.iter_mut().filter_map(|part| part.stored()) {
+            for (sequence, positions) in places.clone() {
+                if !cache.reserve(sequence, positions).map_err(candor_models::Error::from)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives back the pages of a sequence that hold none of its first `len` positions.
+    pub(crate) fn release(&mut self, sequence: usize, len: usize) {
+        self.parts.iter_mut().filter_map(|part| part.stored()).for_each(|cache| cache.release(sequence, len));
+    }
+
+    /// Pages that sequences have and all there are, in the part that has the most of its own.
+    pub(crate) fn pages(&mut self) -> (usize, usize) {
+        let pages = self.parts.iter_mut().filter_map(|part| part.stored()).map(|cache| cache.pages());
+        pages.max().unwrap_or_default()
     }
 
     /// Reads the step's tokens, whole texts that later steps answer, and shows every named value to `observer`.

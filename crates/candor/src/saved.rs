@@ -1,4 +1,4 @@
-//! A session in a file: its tokens, its keys, values and states, and what they belong to. Little-endian throughout:
+//! A sequence in a file: its tokens, its keys, values and states, and what they belong to. Little-endian throughout:
 //!
 //! ```text
 //! "candorpc"  version u32  model u64  shape: u32, text
@@ -19,9 +19,9 @@ mod hash;
 use std::io::{self, Write};
 
 use candor_gguf::Gguf;
-use candor_ops::{Prefix, Ranked, better_first};
+use candor_ops::{Prefix, Ranked, Stored, better_first};
 
-use crate::{Batching, Role, Session, batch::Sequence, past::Past};
+use crate::{Batch, Batching, Role, SequenceId, Session, batch::Sequence, past::Past};
 use hash::Hash;
 
 /// What a file begins with.
@@ -138,42 +138,18 @@ struct Read {
     reached: usize,
 }
 
+/// The logits of a session's last token, all or the best.
+type Known = (Vec<f32>, Vec<Ranked>);
+
 impl Session {
     /// Writes the session: what [`Session::load`] takes back, to the bit.
     ///
     /// # Errors
     /// If the model runs where that is not possible, writing fails, or the device does.
     pub fn save(&mut self, out: &mut dyn Write) -> Result<(), crate::Error> {
-        self.model().refuse_answers("a saved session")?;
         self.catch_up()?;
-        let shape = self.shape();
-        let positions = self.tokens().len();
-        let mut file = Summed { out, sum: Hash::default() };
-        file.put(MAGIC)?;
-        file.put(&VERSION.to_le_bytes())?;
-        file.put(&fingerprint(self.model().gguf()).to_le_bytes())?;
-        file.put(&(shape.len() as u32).to_le_bytes())?;
-        file.put(shape.as_bytes())?;
-        file.put(&(self.own().past.reached() as u64).to_le_bytes())?;
-        let tokens: Vec<u8> = self.tokens().iter().flat_map(|token| token.to_le_bytes()).collect();
-        file.put_sized(&tokens, 4)?;
-        let roles: Vec<u8> = self.own().roles().iter().map(|&role| u8::from(role == Role::Decode)).collect();
-        file.put_sized(&roles, 1)?;
-        let logits: Vec<u8> = self.logits().iter().flat_map(|logit| logit.to_le_bytes()).collect();
-        file.put_sized(&logits, 4)?;
-        let pair = |(token, logit): &Ranked| [token.to_le_bytes(), logit.to_le_bytes()].concat();
-        let best: Vec<u8> = self.best().iter().flat_map(pair).collect();
-        file.put_sized(&best, 8)?;
-        let mut bytes = Vec::new();
-        for cache in self.stored()? {
-            for layer in 0..cache.layers() {
-                bytes.clear();
-                cache.save(&mut bytes, Prefix { layer, sequence: 0, positions }).map_err(candor_models::Error::from)?;
-                file.put_sized(&bytes, 1)?;
-            }
-        }
-        let sum = file.sum.finish();
-        Ok(out.write_all(&sum.to_le_bytes()).map_err(Error::Io)?)
+        let (batch, id, logits, best) = self.parts();
+        batch.save_with(id, (logits, best), out)
     }
 
     /// Takes back what [`Session::save`] wrote and forgets what was there before; how many tokens that are. After an error
@@ -185,15 +161,88 @@ impl Session {
     pub fn load(&mut self, bytes: &[u8]) -> Result<usize, crate::Error> {
         self.model().refuse_answers("a saved session")?;
         self.truncate(0);
-        let Read { tokens, roles, logits, best, reached } = self.read(bytes)?;
+        let (batch, id, ..) = self.parts();
+        let known = batch.load_with(id, bytes)?;
+        self.know(known);
+        Ok(self.tokens().len())
+    }
+}
+
+impl Batch {
+    /// Writes a sequence: what [`Batch::load`] takes back, to the bit.
+    ///
+    /// # Errors
+    /// If there is no such sequence, the model runs where that is not possible, writing fails, or the device does.
+    pub fn save(&mut self, id: SequenceId, out: &mut dyn Write) -> Result<(), crate::Error> {
+        while self.catch_up_once(id)? {}
+        self.save_with(id, (&[], &[]), out)
+    }
+
+    /// Takes back what [`Batch::save`] or [`Session::save`] wrote as the tokens of a sequence, which forgets what it had; after an
+    /// error it is empty.
+    ///
+    /// # Errors
+    /// If there is no such sequence; otherwise as [`Session::load`].
+    pub fn load(&mut self, id: SequenceId, bytes: &[u8]) -> Result<(), crate::Error> {
+        self.model().refuse_answers("a saved session")?;
+        self.truncate(id, 0)?;
+        self.load_with(id, bytes).map(drop)
+    }
+
+    fn save_with(
+        &mut self,
+        id: SequenceId,
+        (logits, best): (&[f32], &[Ranked]),
+        out: &mut dyn Write,
+    ) -> Result<(), crate::Error> {
+        self.model().refuse_answers("a saved session")?;
+        let (shape, slot, own) = (self.shape(), self.slot(id)?, self.sequence(id)?);
+        let positions = own.tokens().len();
+        let mut file = Summed { out, sum: Hash::default() };
+        file.put(MAGIC)?;
+        file.put(&VERSION.to_le_bytes())?;
+        file.put(&fingerprint(self.model().gguf()).to_le_bytes())?;
+        file.put(&(shape.len() as u32).to_le_bytes())?;
+        file.put(shape.as_bytes())?;
+        file.put(&(own.past.reached() as u64).to_le_bytes())?;
+        let tokens: Vec<u8> = own.tokens().iter().flat_map(|token| token.to_le_bytes()).collect();
+        file.put_sized(&tokens, 4)?;
+        let roles: Vec<u8> = own.roles().iter().map(|&role| u8::from(role == Role::Decode)).collect();
+        file.put_sized(&roles, 1)?;
+        let logits: Vec<u8> = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
+        file.put_sized(&logits, 4)?;
+        let pair = |(token, logit): &Ranked| [token.to_le_bytes(), logit.to_le_bytes()].concat();
+        let best: Vec<u8> = best.iter().flat_map(pair).collect();
+        file.put_sized(&best, 8)?;
+        let mut bytes = Vec::new();
+        for cache in self.caches()? {
+            for layer in 0..cache.layers() {
+                bytes.clear();
+                let kept = Prefix { layer, sequence: slot, positions };
+                cache.save(&mut bytes, kept).map_err(candor_models::Error::from)?;
+                file.put_sized(&bytes, 1)?;
+            }
+        }
+        let sum = file.sum.finish();
+        Ok(out.write_all(&sum.to_le_bytes()).map_err(Error::Io)?)
+    }
+
+    fn load_with(&mut self, id: SequenceId, bytes: &[u8]) -> Result<Known, crate::Error> {
+        let slot = self.slot(id)?;
+        let Read { tokens, roles, logits, best, reached } = self.read(slot, bytes)?;
         let past = Past::of(tokens.len(), reached);
-        let len = tokens.len();
-        self.become_of(Sequence::restored(tokens, roles, past), (logits, best))?;
-        Ok(len)
+        self.restore(id, Sequence::restored(tokens, roles, past))?;
+        Ok((logits, best))
+    }
+
+    /// The caches' contents.
+    fn caches(&mut self) -> Result<Vec<&mut dyn Stored>, crate::Error> {
+        let device = self.model().device_label().to_owned();
+        self.stored().ok_or_else(|| Error::Device { device }.into())
     }
 
     /// Puts a file's keys, values and states into the cache, and gives the rest.
-    fn read(&mut self, bytes: &[u8]) -> Result<Read, crate::Error> {
+    fn read(&mut self, slot: usize, bytes: &[u8]) -> Result<Read, crate::Error> {
         let shape = self.shape();
         let Some((contents, sum)) = bytes.split_last_chunk().filter(|(contents, _)| contents.starts_with(MAGIC)) else {
             return Err(Error::Magic.into());
@@ -250,10 +299,10 @@ impl Session {
         {
             return Err(Error::Damaged.into());
         }
-        for cache in self.stored()? {
+        for cache in self.caches()? {
             for layer in 0..cache.layers() {
                 let len = rest.number()?;
-                let kept = Prefix { layer, sequence: 0, positions: tokens.len() };
+                let kept = Prefix { layer, sequence: slot, positions: tokens.len() };
                 cache.load(rest.take(len)?, kept).map_err(|error| match error {
                     // The file's fault, not the device's.
                     candor_ops::Error::Stored { .. } => crate::Error::from(Error::Damaged),

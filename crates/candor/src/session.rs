@@ -2,12 +2,11 @@
 
 mod text;
 
-use candor_ops::{KvFormat, KvPlan, Ranked, Stored, Traffic};
+use candor_ops::{KvFormat, Ranked, Traffic};
 
 use crate::{
     Batch, BatchOptions, Error, Model, Observer, Outputs, Role, SequenceId, Want,
     batch::{Room, Sequence},
-    saved,
     speculate::{self, Ahead, Speculation},
 };
 
@@ -345,30 +344,14 @@ impl Session {
         self.sequence().past.held().min(self.tokens().len())
     }
 
-    /// The session's tokens and what memory holds of them.
-    pub(crate) fn own(&self) -> &Sequence {
-        self.sequence()
+    /// What the session consists of, without guesses: the batch, its sequence, and what is known of the last token.
+    pub(crate) fn parts(&mut self) -> (&mut Batch, SequenceId, &[f32], &[Ranked]) {
+        (&mut self.batch, self.id, &self.logits, &self.best)
     }
 
-    /// The dimensions of the cache.
-    pub(crate) fn plan(&self) -> &KvPlan {
-        self.batch.plan()
-    }
-
-    /// The caches' contents.
-    pub(crate) fn stored(&mut self) -> Result<Vec<&mut dyn Stored>, Error> {
-        let device = self.model().device_label().to_owned();
-        self.batch.stored().ok_or_else(|| saved::Error::Device { device }.into())
-    }
-
-    /// Takes over tokens whose keys, values and states were put into the cache.
-    pub(crate) fn become_of(
-        &mut self,
-        sequence: Sequence,
-        (logits, best): (Vec<f32>, Vec<Ranked>),
-    ) -> Result<(), Error> {
+    /// Takes over what is known of the last token.
+    pub(crate) fn know(&mut self, (logits, best): (Vec<f32>, Vec<Ranked>)) {
         (self.logits, self.best) = (logits, best);
-        self.batch.restore(self.id, sequence)
     }
 
     /// Brings memory to where the tokens end, neither before nor beyond.

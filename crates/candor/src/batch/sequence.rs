@@ -87,6 +87,7 @@ impl Batch {
         self.staged.drop_slot(slot);
         self.forget_checkpoints(slot);
         self.slots[slot] = None;
+        self.run.release(slot, 0);
         self.given[slot] = self.given[slot].wrapping_add(1);
         self.rows.retain(|row| row.slot != slot);
         Ok(())
@@ -150,7 +151,7 @@ impl Batch {
         let Some(sequence) = &mut self.slots[slot] else { return Err(Error::NoSuchSequence) };
         let kept = sequence.checkpoints.iter().take_while(|checkpoint| checkpoint.past.held() <= len).count();
         let after = sequence.checkpoints.split_off(kept);
-        after.iter().for_each(|checkpoint| self.slots[checkpoint.slot] = None);
+        after.iter().for_each(|checkpoint| self.drop_checkpoint(checkpoint));
         let Some(sequence) = &mut self.slots[slot] else { return Err(Error::NoSuchSequence) };
         sequence.past.truncate(&self.room.plan, len);
         if let Some(Checkpoint { slot: kept, past }) = sequence.checkpoints.last()
@@ -161,7 +162,14 @@ impl Batch {
                 sequence.past = past;
             }
         }
+        let held = sequence.past.held();
+        self.release(slot, held);
         Ok(())
+    }
+
+    fn drop_checkpoint(&mut self, checkpoint: &Checkpoint) {
+        self.slots[checkpoint.slot] = None;
+        self.run.release(checkpoint.slot, 0);
     }
 
     /// Keeps memory as it is after a sequence's tokens so far, so that [`Batch::truncate`] and [`Batch::fork`] can go back there.
@@ -201,9 +209,8 @@ impl Batch {
     /// Gives the memory of a sequence's checkpoints back.
     pub(super) fn forget_checkpoints(&mut self, slot: usize) {
         let Some(sequence) = &mut self.slots[slot] else { return };
-        for Checkpoint { slot: kept, .. } in mem::take(&mut sequence.checkpoints) {
-            self.slots[kept] = None;
-        }
+        let checkpoints = mem::take(&mut sequence.checkpoints);
+        checkpoints.iter().for_each(|checkpoint| self.drop_checkpoint(checkpoint));
     }
 
     /// Begins a sequence with the first `len` tokens of another, or all where it has fewer. They share memory: a page of
@@ -286,6 +293,7 @@ impl Batch {
         self.staged.drop_slot(slot);
         self.forget_checkpoints(slot);
         self.slots[slot] = Some(Sequence::default());
+        self.run.release(slot, 0);
         self.encode(slot, text, observer)
     }
 
@@ -295,6 +303,7 @@ impl Batch {
         text: &[u32],
         observer: Option<&mut dyn Observer>,
     ) -> Result<(), Error> {
+        self.reserve(&[(slot, 0..text.len())])?;
         let (positions, sequences) = ((0..text.len() as u32).collect::<Vec<_>>(), vec![slot as u32; text.len()]);
         let step = Step { tokens: text, positions: &positions, sequences: &sequences, ..Step::default() };
         self.run.encode(step, observer)?;

@@ -79,10 +79,6 @@ impl Staged {
         self.pushes.iter().any(|push| push.slot == slot)
     }
 
-    pub(super) fn slots(&self) -> Vec<usize> {
-        self.pushes.iter().map(|push| push.slot).collect()
-    }
-
     pub(super) fn rows(&self) -> usize {
         self.pushes.iter().map(Push::len).sum()
     }

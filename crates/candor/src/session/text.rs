@@ -6,7 +6,7 @@ use crate::{Error, Observer};
 impl Session {
     /// The text that was read, by its tokens; empty where the model has no encoder.
     pub fn text(&self) -> &[u32] {
-        &self.own().text
+        &self.sequence().text
     }
 
     /// Has the model's encoder read a text and forgets all tokens: those to come, of which

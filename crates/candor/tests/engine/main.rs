@@ -3,6 +3,7 @@
 mod accuracy;
 mod answers;
 mod architectures;
+mod batch;
 mod consistency;
 mod embed;
 mod enough;

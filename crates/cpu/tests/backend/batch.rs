@@ -4,9 +4,9 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use candor_cpu::{Batching, Cpu, CpuOptions};
+use candor_cpu::{Batching, Buf, Cpu, CpuOptions};
 use candor_kernels::{BatchKernels, BatchTask, Emit, Form, Kernels, Line, Packing};
-use candor_ops::{Gate, Ops, Plain, Prims, Reference, Router, Tensor};
+use candor_ops::{Gate, Ops, Plain, Prims, Reference, Router, Step, Tensor};
 use candor_quant::Format;
 use candor_testing::backend::experts::{Case, products};
 use candor_testing::backend::{Random, bits, read, upload};
@@ -191,4 +191,89 @@ fn all<B: Ops>(ops: &mut B, tensors: &[Tensor; 3], x: &[f32], residual: &[f32]) 
     ops.matmul_add(&mut sum, &x, &c, &mut product);
     results.push(read(ops, &sum));
     results
+}
+
+/// Rows of a step of which the last so many decode.
+fn rows(ops: &mut Cpu, cols: usize, values: &[f32], decoding: usize) -> Buf {
+    let count = values.len() / cols;
+    let mut x = ops.buffer(count, cols);
+    ops.upload(&mut x, values, &Step { tokens: &vec![0; count], decoding, ..Step::default() });
+    x
+}
+
+/// Products, heads and outputs of rows of both kinds have the bits that each row has alone.
+#[test]
+fn a_row_has_the_kernels_of_its_role() {
+    let (cols, outputs) = (512, 96);
+    let kernels = std::iter::once(&*TABLE).chain(Kernels::available());
+    for kernels in kernels {
+        for format in [Format::Q4K, Format::Q8_0, Format::F16, Format::F32, Format::Bf16, Format::Iq2Xs] {
+            let tensor = Random(1).matrix(format, outputs, cols);
+            let product = |threads, values: &[f32], decoding| {
+                let mut ops = Cpu::new(CpuOptions { threads, kernels, ..CpuOptions::default() });
+                let w = ops.weight(tensor.clone()).expect("every format runs");
+                let x = rows(&mut ops, cols, values, decoding);
+                let count = values.len() / cols;
+                let mut all = Vec::new();
+                let mut out = ops.buffer(count, outputs);
+                ops.matmul(&mut out, &x, &w);
+                all.push(read(&mut ops, &out));
+                let chosen: Vec<u32> = (0..count as u32).collect();
+                ops.matmul_rows(&mut out, &x, &w, &Step { outputs: &chosen, ..Step::default() });
+                all.push(read(&mut ops, &out));
+                let heads: Vec<f32> = values.iter().flat_map(|x| [*x, x + 1.0]).collect();
+                let x = rows(&mut ops, 2 * cols, &heads, decoding);
+                let w = ops.weight(tensor.clone()).expect("every format runs");
+                let mut out = ops.buffer(count, outputs);
+                ops.matmul_heads(&mut out, &x, &w, 2);
+                all.push(read(&mut ops, &out));
+                all
+            };
+            let x = Random(2).floats(60 * cols);
+            let alone = |row: usize, decoding| product(1, &x[row * cols..][..cols], decoding);
+            for (prefill, decoding) in [(1, 0), (0, 1), (1, 1), (25, 0), (0, 33), (3, 2), (21, 1), (1, 40), (20, 40)] {
+                let together = product(2, &x[..(prefill + decoding) * cols], decoding);
+                for row in [0, prefill.saturating_sub(1), prefill.min(prefill + decoding - 1), prefill + decoding - 1] {
+                    let expected = alone(row, usize::from(row >= prefill));
+                    for (operation, (all, one)) in together.iter().zip(&expected).enumerate() {
+                        let got = &all[row * outputs..][..outputs];
+                        let case = format!("{}, {format:?}, {prefill} and {decoding}, row {row}", kernels.name);
+                        assert_eq!(bits(got), bits(one), "{case}, operation {operation}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same of experts, whose rows are brought together by expert.
+#[test]
+fn a_row_of_an_expert_has_the_kernels_of_its_role() {
+    let router = Router { experts: 3, used: 2, gate: Gate::Softmax, groups: (1, 1), normalized: false, scale: 1.0 };
+    let (cols, outputs) = (512, 40);
+    for kernels in std::iter::once(&*TABLE).chain(Kernels::available()) {
+        let tensor = Random(1).matrix(Format::Q4K, router.experts * outputs, cols);
+        let (x, logits) = (Random(2).floats(70 * cols), Random(3).floats(70 * router.experts));
+        let product = |threads, rows_of: std::ops::Range<usize>, decoding| {
+            let mut ops = Cpu::new(CpuOptions { threads, kernels, ..CpuOptions::default() });
+            let count = rows_of.len();
+            let logits = &logits[rows_of.start * router.experts..rows_of.end * router.experts];
+            let logits = rows(&mut ops, router.experts, logits, decoding);
+            let mut routes = ops.routes(count, router.used);
+            ops.route(&mut routes, &logits, None, router);
+            let w = ops.weight(tensor.clone()).expect("every format runs");
+            let x = rows(&mut ops, cols, &x[rows_of.start * cols..rows_of.end * cols], decoding);
+            let mut out = ops.buffer(count * router.used, outputs);
+            ops.matmul_experts(&mut out, &x, &w, &routes);
+            read(&mut ops, &out)
+        };
+        for (prefill, decoding) in [(1, 0), (0, 1), (40, 0), (0, 40), (30, 40), (1, 1)] {
+            let together = product(2, 0..prefill + decoding, decoding);
+            for row in [0, prefill.min(prefill + decoding - 1), prefill + decoding - 1] {
+                let one = product(1, row..row + 1, usize::from(row >= prefill));
+                let got = &together[row * router.used * outputs..][..router.used * outputs];
+                assert_eq!(bits(got), bits(&one), "{}: {prefill} and {decoding}, row {row}", kernels.name);
+            }
+        }
+    }
 }
