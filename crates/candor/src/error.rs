@@ -264,6 +264,9 @@ pub enum Error {
         /// Tokens that would do.
         needed: usize,
     },
+    /// A token was to be chosen from a row whose logits nobody wanted.
+    #[error("a token is chosen from logits, and the row was pushed without")]
+    NoLogits,
     /// The computation gave no usable numbers.
     #[error("the logits at position {position} are not finite: the file is damaged or the computation is wrong")]
     NotFinite {

@@ -10,14 +10,10 @@ use std::{
     time::Duration,
 };
 
-use candor_tokenizer::{Encode, Show, StreamDecoder, Tokenizer};
+use candor_tokenizer::Show;
 use web_time::Instant;
 
-use crate::{
-    Error, Session,
-    batch::Want,
-    sampler::{Sampler, Sampling, Vocabulary},
-};
+use crate::{Continuation, Error, Sampling, Session, Value, Want};
 
 /// How to continue a prompt.
 #[derive(Clone, Debug, Default)]
@@ -97,16 +93,10 @@ impl Timings {
 /// A running generation: an iterator over pieces of text.
 pub struct Generation<'s> {
     session: &'s mut Session,
-    options: GenerateOptions,
-    sampler: Sampler,
-    decoder: StreamDecoder<Arc<Tokenizer>>,
-    /// Chosen, but not yet seen by the model.
-    pending: Option<u32>,
-    /// Text that may be the beginning of a stop text.
-    held: String,
-    stop_reason: Option<StopReason>,
+    text: Continuation,
     timings: Timings,
     decoding_since: Instant,
+    is_done: bool,
 }
 
 impl Session {
@@ -126,13 +116,13 @@ impl Session {
     ///
     /// # Errors
     /// If the prompt is empty, has a token outside of the vocabulary, or does not fit into the context.
-    pub fn generate(&mut self, prompt: &[u32], mut options: GenerateOptions) -> Result<Generation<'_>, Error> {
+    pub fn generate(&mut self, prompt: &[u32], options: GenerateOptions) -> Result<Generation<'_>, Error> {
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
         }
         let (reading, context) = (Instant::now(), self.context());
         let start = self.model().config().start;
-        let (prompt, text) = match &start {
+        let (prompt, read) = match &start {
             None => (prompt, 0),
             Some(start) => {
                 if options.context_shift.is_some() {
@@ -155,52 +145,28 @@ impl Session {
             }
             _ => prompt,
         };
-        if options.ignore_eos {
-            let stops = self.model().tokenizer().stop_ids().iter();
-            options.sampling.logit_bias.extend(stops.map(|&id| (id, f32::NEG_INFINITY)));
-        }
-        let tokenizer = self.model().tokenizer().clone();
-        let vocabulary = Vocabulary {
-            tokens: tokenizer.vocab_size(),
-            piece: &|id| tokenizer.piece(id, Show::Specials).into_owned(),
-            encode: &|text| tokenizer.encode(text, Encode::text()),
-        };
-        let mut sampler = Sampler::new(&options.sampling, context, Some(&vocabulary))?;
-        for &token in prompt {
-            sampler.accept(token);
-        }
-
+        let mut text = Continuation::new(self.model(), &options, prompt, context)?;
         let started = Instant::now();
         let common = self.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let wanted = wanted(&mut sampler, self);
-        // Whoever found the best, they are enough here, too.
+        let want = text.want(self.top_k());
+        // The best that another generation left may be enough here, too.
         let known = match self.best() {
             [] => !self.logits().is_empty(),
-            best => sampler.enough().is_some_and(|count| best.len() >= count),
+            best => text.is_enough(best.len()),
         };
         let seen = common == self.tokens().len() && common == prompt.len() && known;
         let common = if seen { common } else { common.min(prompt.len() - 1) };
         self.truncate(common);
-        let prompt_tokens = text + prompt.len() - self.held();
-        let cancel = options.cancel.clone();
-        let go_on = |_| !cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
-        // States cannot be taken back: whoever goes on from this prompt with other settings needs all logits.
-        let wanted = if self.model().config().is_recurrent() { Want::Logits } else { wanted };
-        let finished = self.evaluate_for(wanted, &prompt[common..], go_on)?;
-        // An answer begins a text of its own after a control token; otherwise the prompt's text goes on.
-        let answer = start.is_some() || prompt.last().is_some_and(|&token| tokenizer.is_control(token));
-        let decoder = if answer { StreamDecoder::new(tokenizer) } else { StreamDecoder::continuing(tokenizer) };
-        Ok(Generation {
-            sampler,
-            decoder: decoder.show(options.show),
-            pending: None,
-            held: String::new(),
-            stop_reason: (!finished).then_some(StopReason::Cancelled),
-            timings: Timings { prompt_tokens, prompt: reading + started.elapsed(), ..Timings::default() },
-            decoding_since: Instant::now(),
-            session: self,
-            options,
-        })
+        let prompt_tokens = read + prompt.len() - self.held();
+        let go_on = |_| !options.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+        // States cannot be taken back: a generation from this prompt with other settings needs all logits.
+        let want = if self.model().config().is_recurrent() { Want::Logits } else { want };
+        if !self.evaluate_for(want, &prompt[common..], go_on)? {
+            text.stop(StopReason::Cancelled);
+        }
+        let is_done = text.stop_reason().is_some();
+        let timings = Timings { prompt_tokens, prompt: reading + started.elapsed(), ..Timings::default() };
+        Ok(Generation { text, timings, decoding_since: Instant::now(), session: self, is_done })
     }
 
     /// The first tokens that sliding keeps: what was asked for, and a BOS token in any case.
@@ -224,7 +190,7 @@ impl ContextShift {
 impl Generation<'_> {
     /// Why the generation ended; `None` while it goes on.
     pub fn stop_reason(&self) -> Option<StopReason> {
-        self.stop_reason
+        self.text.stop_reason()
     }
 
     /// Where it writes: the prompt, and what was generated and read again.
@@ -247,58 +213,36 @@ impl Generation<'_> {
 
     /// The seed in use: with it and the same settings the same text comes again.
     pub fn seed(&self) -> u32 {
-        self.sampler.seed()
+        self.text.seed()
     }
 
-    /// One token further: its text, or the reason to end.
-    fn advance(&mut self) -> Result<Result<Piece, StopReason>, Error> {
-        if self.options.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-            return Ok(Err(StopReason::Cancelled));
+    /// One token further: its text, or what is left of it at the end.
+    fn advance(&mut self) -> Result<Option<Piece>, Error> {
+        if self.text.is_over() {
+            return Ok(self.text.rest());
         }
-        if self.options.max_tokens.is_some_and(|most| self.timings.tokens >= most) {
-            return Ok(Err(StopReason::MaxTokens));
-        }
-        if let Some(token) = self.pending.take() {
+        if let Some(token) = self.text.pending() {
             if self.session.tokens().len() == self.session.context() {
-                let Some(shift) = self.options.context_shift else { return Ok(Err(StopReason::ContextFull)) };
+                let Some(shift) = self.text.options().context_shift else {
+                    return Ok(self.text.stop(StopReason::ContextFull));
+                };
                 self.slide(shift)?;
             }
             // The last token of all need not be guessed ahead.
-            let most = self.options.max_tokens.map_or(usize::MAX, |most| most - self.timings.tokens - 1);
-            let wanted = wanted(&mut self.sampler, self.session);
-            let guessed = self.session.go_on(wanted, token, most)?;
+            let most = self.text.options().max_tokens.map_or(usize::MAX, |most| most - self.timings.tokens - 1);
+            let want = self.text.want(self.session.top_k());
+            let guessed = self.session.go_on(want, token, most)?;
             self.timings.drafted += guessed.drafted;
             self.timings.accepted += guessed.accepted;
         }
-        let token = self.choose()?;
-        self.sampler.accept(token);
-        if !self.options.ignore_eos && self.session.model().tokenizer().stop_ids().contains(&token) {
-            return Ok(Err(StopReason::EndOfText));
-        }
-        self.timings.tokens += 1;
-        self.pending = Some(token);
-        let text = self.decoder.push(token);
-        self.held.push_str(&text);
-        if let Some(end) = self.options.stop.iter().filter_map(|stop| self.held.find(stop.as_str())).min() {
-            self.held.truncate(end);
-            return Ok(Err(StopReason::StopText));
-        }
-        let keep = self.options.stop.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
-        let rest = self.held.split_off(self.held.len() - keep);
-        Ok(Ok(Piece { token: Some(token), text: std::mem::replace(&mut self.held, rest) }))
-    }
-
-    /// The next token.
-    fn choose(&mut self) -> Result<u32, Error> {
-        let (logits, best) = (self.session.logits(), self.session.best());
-        let broken = best.first().is_some_and(|(_, logit)| logit.is_nan()) || logits.iter().any(|logit| logit.is_nan());
-        if broken {
-            return Err(Error::NotFinite { position: self.session.tokens().len() - 1 });
-        }
-        Ok(match best {
-            [] => self.sampler.sample(logits)?,
-            best => self.sampler.sample_best(best, self.session.model().config().outputs())?,
-        })
+        self.text.slid(self.session.tokens().len() - 1);
+        let value = match self.session.best() {
+            [] => Value::Logits(self.session.logits()),
+            best => Value::Best(best),
+        };
+        let piece = self.text.choose(value);
+        self.timings.tokens = self.text.tokens();
+        piece
     }
 
     /// Forgets half of what follows the kept tokens and computes the rest anew at its new positions.
@@ -307,8 +251,8 @@ impl Generation<'_> {
         let keep = self.session.kept(shift, &tokens);
         let shortened = shift.shorten(&tokens, self.session.context(), keep);
         self.session.truncate(keep);
-        let wanted = wanted(&mut self.sampler, self.session);
-        self.session.evaluate_for(wanted, &shortened[keep..], |_| true)?;
+        let want = self.text.want(self.session.top_k());
+        self.session.evaluate_for(want, &shortened[keep..], |_| true)?;
         Ok(())
     }
 }
@@ -317,58 +261,19 @@ impl Iterator for Generation<'_> {
     type Item = Result<Piece, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.stop_reason.is_some() {
+        if self.is_done {
             return None;
         }
         let advanced = self.advance();
         self.timings.decode = self.decoding_since.elapsed();
-        match advanced {
-            Ok(Ok(piece)) => Some(Ok(piece)),
-            Ok(Err(reason)) => {
-                self.stop_reason = Some(reason);
-                let mut text = std::mem::take(&mut self.held);
-                if reason != StopReason::StopText {
-                    text.push_str(&self.decoder.finish());
-                }
-                (!text.is_empty()).then_some(Ok(Piece { token: None, text }))
-            }
-            Err(error) => {
-                self.stop_reason = Some(StopReason::Cancelled);
-                Some(Err(error))
-            }
-        }
+        self.is_done = self.text.stop_reason().is_some() || advanced.is_err();
+        advanced.transpose()
     }
-}
-
-/// What a sampler needs of every step.
-fn wanted(sampler: &mut Sampler, session: &Session) -> Want {
-    let most = session.top_k();
-    if most == 0 {
-        return Want::Logits;
-    }
-    // A logit with its token is as much as two logits.
-    let worthwhile = |&count: &usize| count <= most && count.saturating_mul(2) < session.model().config().outputs();
-    sampler.enough().filter(worthwhile).map_or(Want::Logits, Want::Best)
-}
-
-/// Bytes at the end of `text` that `stop` begins with.
-fn overlap(text: &str, stop: &str) -> usize {
-    let longest = text.len().min(stop.len().saturating_sub(1));
-    (1..=longest).rev().find(|&len| text.as_bytes().ends_with(&stop.as_bytes()[..len])).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn overlap_is_the_longest_suffix_that_begins_the_stop_text() {
-        for (text, stop, expected) in
-            [("abc", "cd", 1), ("abcab", "abx", 2), ("", "a", 0), ("aa", "aab", 2), ("stop", "stop", 0), ("x", "é", 0)]
-        {
-            assert_eq!(overlap(text, stop), expected, "{text:?} {stop:?}");
-        }
-    }
 
     #[test]
     fn sliding_keeps_the_first_and_the_last_tokens() {

@@ -1,0 +1,43 @@
+//! Several prompts answered at once by the built-in model, each as it would be alone:
+//! `cargo run --release --features builtin --example batch`.
+
+use candor::{BatchOptions, Continuation, GenerateOptions, Message, Model, Outputs, Role, Sampling};
+
+const PROMPTS: [&str; 3] = ["Hello, how are you?", "Tell me a story.", "What color is the sky?"];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let model = Model::builtin(&Default::default())?;
+    let mut options = BatchOptions::default();
+    options.sequences = PROMPTS.len();
+    let mut batch = model.batch(&options)?;
+    let sampling = Sampling { seed: Some(1), ..Default::default() };
+    let how = GenerateOptions { sampling, max_tokens: Some(40), ..Default::default() };
+
+    let mut running = Vec::new();
+    for question in PROMPTS {
+        let prompt = model.chat(&[Message::user(question)])?;
+        let mut text = Continuation::new(&model, &how, &prompt, batch.context())?;
+        let id = batch.add()?;
+        batch.push(id, &prompt, Role::Prefill, Outputs::Last(text.want(batch.top_k())))?;
+        running.push((id, text, String::new()));
+    }
+    // A step computes a row for each sequence that goes on; one that has ended is left out.
+    while running.iter().any(|(_, text, _)| text.stop_reason().is_none()) {
+        batch.step()?;
+        for answer in batch.answers() {
+            let Some((_, text, said)) = running.iter_mut().find(|(id, ..)| *id == answer.sequence) else { continue };
+            if let Some(piece) = text.choose(answer.value)? {
+                said.push_str(&piece.text);
+            }
+        }
+        for (id, text, _) in &mut running {
+            if let Some(token) = text.pending() {
+                batch.push(*id, &[token], Role::Decode, Outputs::Last(text.want(batch.top_k())))?;
+            }
+        }
+    }
+    for ((_, _, said), question) in running.iter().zip(PROMPTS) {
+        println!("> {question}\n{said}\n");
+    }
+    Ok(())
+}

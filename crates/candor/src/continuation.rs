@@ -1,0 +1,239 @@
+//! What turns logits into text: a sampler, a decoder of tokens, the texts that end it, and limits. It borrows no session, so that
+//! as many as there are sequences go on side by side.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use candor_tokenizer::{Encode, Show, StreamDecoder, Tokenizer};
+
+use crate::{
+    Error, GenerateOptions, Model, Piece, StopReason, Value, Want,
+    sampler::{Sampler, Vocabulary},
+};
+
+/// The text that follows a prompt, token by token.
+///
+/// ```no_run
+/// use candor::{Batch, Continuation, Model, Outputs, Role, SequenceId};
+///
+/// /// Reads a prompt and prints what follows it, beside whatever else the batch does.
+/// fn answer(model: &Model, batch: &mut Batch, id: SequenceId, prompt: &[u32]) -> Result<(), candor::Error> {
+///     let mut text = Continuation::new(model, &Default::default(), prompt, batch.context())?;
+///     let want = text.want(batch.top_k());
+///     batch.push(id, prompt, Role::Prefill, Outputs::Last(want))?;
+///     loop {
+///         batch.step()?;
+///         let value = batch.answers().find(|answer| answer.sequence == id).map(|answer| answer.value);
+///         let Some(piece) = value.map(|value| text.choose(value)).transpose()?.flatten() else { break };
+///         print!("{}", piece.text);
+///         let Some(token) = text.pending() else { break };
+///         let want = text.want(batch.top_k());
+///         batch.push(id, &[token], Role::Decode, Outputs::Last(want))?;
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct Continuation {
+    options: GenerateOptions,
+    sampler: Sampler,
+    decoder: StreamDecoder<Arc<Tokenizer>>,
+    tokenizer: Arc<Tokenizer>,
+    /// Logits of a row.
+    width: usize,
+    /// Tokens of the prompt and those that were chosen, the last position whose logits came.
+    position: usize,
+    /// Tokens that were chosen.
+    tokens: usize,
+    /// Chosen, but not yet seen by the model.
+    pending: Option<u32>,
+    /// Text that may be the beginning of a stop text.
+    held: String,
+    stop_reason: Option<StopReason>,
+}
+
+impl Continuation {
+    /// What follows `prompt` in a context of so many positions.
+    ///
+    /// # Errors
+    /// If the sampling settings make no sense.
+    pub fn new(
+        model: &Model,
+        options: &GenerateOptions,
+        prompt: &[u32],
+        context: usize,
+    ) -> Result<Continuation, Error> {
+        let (tokenizer, mut options) = (model.tokenizer().clone(), options.clone());
+        if options.ignore_eos {
+            let stops = tokenizer.stop_ids().iter();
+            options.sampling.logit_bias.extend(stops.map(|&id| (id, f32::NEG_INFINITY)));
+        }
+        let vocabulary = Vocabulary {
+            tokens: tokenizer.vocab_size(),
+            piece: &|id| tokenizer.piece(id, Show::Specials).into_owned(),
+            encode: &|text| tokenizer.encode(text, Encode::text()),
+        };
+        let mut sampler = Sampler::new(&options.sampling, context, Some(&vocabulary))?;
+        prompt.iter().for_each(|&token| sampler.accept(token));
+        // An answer begins a text of its own after a control token; otherwise the prompt's text goes on.
+        let answer = model.answers() || prompt.last().is_some_and(|&token| tokenizer.is_control(token));
+        let own = tokenizer.clone();
+        let decoder = if answer { StreamDecoder::new(own) } else { StreamDecoder::continuing(own) };
+        Ok(Continuation {
+            decoder: decoder.show(options.show),
+            sampler,
+            tokenizer,
+            width: model.config().outputs(),
+            position: prompt.len().saturating_sub(1),
+            tokens: 0,
+            pending: None,
+            held: String::new(),
+            stop_reason: None,
+            options,
+        })
+    }
+
+    /// What the next choice needs of a row, where a device finds up to `top_k` of the best logits itself ([`crate::Batch::top_k`]).
+    pub fn want(&mut self, top_k: usize) -> Want {
+        if top_k == 0 {
+            return Want::Logits;
+        }
+        // A logit with its token is as much as two logits.
+        let width = self.width;
+        let worthwhile = |&count: &usize| count <= top_k && count.saturating_mul(2) < width;
+        self.sampler.enough().filter(worthwhile).map_or(Want::Logits, Want::Best)
+    }
+
+    /// Chooses the next token from what was wanted of the row of the last one: its text, or the rest of the text with
+    /// [`Continuation::stop_reason`] where it ends, or nothing.
+    ///
+    /// # Errors
+    /// If a logit is not a number, the sampler takes all of them away, or something else than logits was wanted.
+    pub fn choose(&mut self, value: Value<'_>) -> Result<Option<Piece>, Error> {
+        if self.is_over() {
+            return Ok(self.rest());
+        }
+        let token = self.sample(value)?;
+        self.position += 1;
+        self.sampler.accept(token);
+        if !self.options.ignore_eos && self.tokenizer.stop_ids().contains(&token) {
+            return Ok(self.stop(StopReason::EndOfText));
+        }
+        self.tokens += 1;
+        self.pending = Some(token);
+        let text = self.decoder.push(token);
+        self.held.push_str(&text);
+        if let Some(end) = self.options.stop.iter().filter_map(|stop| self.held.find(stop.as_str())).min() {
+            self.held.truncate(end);
+            return Ok(self.stop(StopReason::StopText));
+        }
+        let keep = self.options.stop.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
+        let rest = self.held.split_off(self.held.len() - keep);
+        Ok(Some(Piece { token: Some(token), text: std::mem::replace(&mut self.held, rest) }))
+    }
+
+    fn sample(&mut self, value: Value<'_>) -> Result<u32, Error> {
+        let broken = match value {
+            Value::Best(best) => best.first().is_none_or(|(_, logit)| logit.is_nan()),
+            Value::Logits(logits) => logits.iter().any(|logit| logit.is_nan()),
+            Value::Embedding(_) => false,
+        };
+        if broken {
+            return Err(Error::NotFinite { position: self.position });
+        }
+        match value {
+            Value::Best(best) => Ok(self.sampler.sample_best(best, self.width)?),
+            Value::Logits(logits) => Ok(self.sampler.sample(logits)?),
+            Value::Embedding(_) => Err(Error::NoLogits),
+        }
+    }
+
+    /// Whether it has ended: before, or now, by a limit or from elsewhere.
+    pub(crate) fn is_over(&mut self) -> bool {
+        if self.stop_reason.is_none() {
+            let cancelled = self.options.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+            let enough = self.options.max_tokens.is_some_and(|most| self.tokens >= most);
+            self.stop_reason = match (cancelled, enough) {
+                (true, _) => Some(StopReason::Cancelled),
+                (false, true) => Some(StopReason::MaxTokens),
+                (false, false) => None,
+            };
+        }
+        self.stop_reason.is_some()
+    }
+
+    /// Ends it; the text that was held back until now.
+    pub fn stop(&mut self, reason: StopReason) -> Option<Piece> {
+        self.stop_reason = Some(reason);
+        self.rest()
+    }
+
+    /// What was held back, once.
+    pub(crate) fn rest(&mut self) -> Option<Piece> {
+        self.pending = None;
+        let mut text = std::mem::take(&mut self.held);
+        if self.stop_reason != Some(StopReason::StopText) {
+            text.push_str(&self.decoder.finish());
+        }
+        (!text.is_empty()).then_some(Piece { token: None, text })
+    }
+
+    /// The token that the model has to see before the next choice; `None` before the first one and after the end.
+    pub fn pending(&self) -> Option<u32> {
+        self.pending
+    }
+
+    /// Why it ended; `None` while it goes on.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.stop_reason
+    }
+
+    /// Tokens that were chosen so far.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// The seed in use: with it and the same settings the same text comes again.
+    pub fn seed(&self) -> u32 {
+        self.sampler.seed()
+    }
+
+    /// How it was asked to go on.
+    pub(crate) fn options(&self) -> &GenerateOptions {
+        &self.options
+    }
+
+    /// Tells where the last logits came from, since tokens before it were forgotten.
+    pub(crate) fn slid(&mut self, position: usize) {
+        self.position = position;
+    }
+
+    /// Whether so many of the best logits decide on the next token.
+    pub(crate) fn is_enough(&mut self, count: usize) -> bool {
+        self.sampler.enough().is_some_and(|enough| count >= enough)
+    }
+}
+
+/// Bytes at the end of `text` that `stop` begins with.
+fn overlap(text: &str, stop: &str) -> usize {
+    let longest = text.len().min(stop.len().saturating_sub(1));
+    (1..=longest).rev().find(|&len| text.as_bytes().ends_with(&stop.as_bytes()[..len])).unwrap_or(0)
+}
+
+/// A continuation may be moved to the thread that serves it.
+const _: fn() = || {
+    fn is_send<T: Send>() {}
+    is_send::<Continuation>();
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlap_is_the_longest_suffix_that_begins_the_stop_text() {
+        for (text, stop, expected) in
+            [("abc", "cd", 1), ("abcab", "abx", 2), ("", "a", 0), ("aa", "aab", 2), ("stop", "stop", 0), ("x", "é", 0)]
+        {
+            assert_eq!(overlap(text, stop), expected, "{text:?} {stop:?}");
+        }
+    }
+}
