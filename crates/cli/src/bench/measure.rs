@@ -27,13 +27,13 @@ pub fn measure(model: &Model, setup: Setup, test: Test, runs: &Runs<'_>) -> Resu
         return Ok(None);
     }
     let depth = test.depth as usize;
-    course.feed.truncate(0);
+    course.feed.truncate(0)?;
     if !course.prompt(depth)? {
         return Ok(None);
     }
     let mut samples = Vec::new();
     for _ in 0..runs.repetitions {
-        course.feed.truncate(depth);
+        course.feed.truncate(depth)?;
         let started = Instant::now();
         if !course.prompt(test.prompt as usize)? || !course.generate(test.generated)? {
             return Ok(None);
@@ -61,12 +61,13 @@ struct Course<'a> {
 }
 
 impl Feed {
-    fn truncate(&mut self, len: usize) {
+    fn truncate(&mut self, len: usize) -> Result<(), Error> {
         match self {
             Feed::One(session) => session.truncate(len),
-            Feed::Many(sequences) => sequences.truncate(len),
+            Feed::Many(sequences) => sequences.truncate(len)?,
             Feed::Texts(_) => {}
         }
+        Ok(())
     }
 
     fn is_empty(&self) -> bool {
