@@ -37,8 +37,8 @@ pub struct DeviceArgs {
     #[arg(short, long, value_name = "N", default_value = "0")]
     #[arg(value_parser = number::whole::<u32>(0..=1024))]
     pub threads: u32,
-    /// Multiply rows by whatever kernel is fastest for as many, even if bits then depend on what is computed beside a text
-    #[arg(long, conflicts_with = "batch_invariant")]
+    /// Multiply rows by whatever kernel is fastest for as many, even if bits then depend on what is computed beside a text; --batch-invariant goes before it
+    #[arg(long)]
     pub fast: bool,
     /// Compute prompts with the kernels of decoding, so that a text has the same bits whether it was read or generated; slower (Q4_K, Q5_K and Q6_K weights with AVX2 or AVX-VNNI, F32, F16 and BF16 too with AVX-512, all with AMX)
     #[arg(long)]
