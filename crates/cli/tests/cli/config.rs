@@ -10,7 +10,7 @@ fn sample(flag: &str) -> &'static str {
         "lora-scaled" => "a.gguf:0.5",
         "model" | "prompt" | "file" | "system-prompt" | "system-prompt-file" | "chat-template-file" => "some text",
         "chat-template-kwargs" => "{}",
-        "raw" | "escape" | "no-mmap" | "no-verify" | "huge-pages" | "batch-invariant" | "ignore-eos"
+        "raw" | "escape" | "no-mmap" | "no-verify" | "huge-pages" | "fast" | "batch-invariant" | "ignore-eos"
         | "gpu-dequant" | "prompt-lookup" | "prompt-cache-all" | "prompt-cache-ro" | "context-shift" | "verbose"
         | "verbose-prompt" => "true",
         "reverse-prompt" | "dry-sequence-breaker" => "###",
