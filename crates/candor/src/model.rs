@@ -143,9 +143,9 @@ impl Model {
         self.inner.placed.batch_invariant
     }
 
-    /// On what the bits of logits depend: [`Batching::Fastest`] promises nothing.
-    pub(crate) fn promises(&self) -> Batching {
-        if self.is_batch_invariant() { self.inner.placed.batching } else { Batching::Fastest }
+    /// Whether one arithmetic for all rows was asked for, and is had.
+    pub(crate) fn promises_same_bits(&self) -> bool {
+        self.is_batch_invariant() && self.inner.placed.batching == Batching::Invariant
     }
 
     /// What changes its weights, in the order of their scales.

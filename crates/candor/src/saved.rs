@@ -10,7 +10,7 @@
 //! `roles` say of each token whether it was read (0) or continued the text (1): see [`crate::Role`].
 //! `best` are the greatest logits, each after its token and the greatest first, where a device told no others.
 //! `model` is a hash of metadata, tensor directory and the first bytes of each tensor; `shape` says in words what else must
-//! be the same: formats of the cache, windows, adapters, and which bits were promised. Layers are as every backend
+//! be the same: formats of the cache, windows, adapters, and whether bits were promised. Layers are as every backend
 //! understands them ([`candor_ops::Stored`]), so a session may go on elsewhere; what it computes there differs by rounding
 //! from what it would have here.
 
@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use candor_gguf::Gguf;
 use candor_ops::{Prefix, Ranked, Stored, better_first};
 
-use crate::{Batch, Batching, Role, SequenceId, Session, batch::Sequence, past::Past};
+use crate::{Batch, Role, SequenceId, Session, batch::Sequence, past::Past};
 use hash::Hash;
 
 /// What a file begins with.
@@ -30,10 +30,8 @@ const MAGIC: &[u8; 8] = b"candorpc";
 /// Changes with the meaning of the bytes.
 const VERSION: u32 = 4;
 
-/// Ends the shape where bits depend on what tokens were to the model, and not on what was computed beside them.
-const BY_ROLE: &str = ", bits by role";
-
-/// Ends the shape where bits depend on neither.
+/// Ends the shape where a session was asked for one arithmetic for all rows, and has it. Such a session takes no other bits; all
+/// others take these, and those of other devices.
 const INVARIANT: &str = ", the same in all batches";
 
 /// Bytes of each tensor that say whether it is the same: two models may differ in nothing else.
@@ -262,9 +260,7 @@ impl Batch {
         }
         let len = u32::from_le_bytes(rest.array()?) as usize;
         let got = String::from_utf8_lossy(rest.take(len)?);
-        // A session that promises nothing takes all bits.
-        let promised = [BY_ROLE, INVARIANT].into_iter().find_map(|promise| got.strip_suffix(promise));
-        let fits = got == shape || promised.is_some_and(|got| got == shape);
+        let fits = got == shape || got.strip_suffix(INVARIANT).is_some_and(|got| got == shape);
         if !fits {
             return Err(Error::Shape { expected: shape, got: got.into_owned() }.into());
         }
@@ -335,11 +331,7 @@ impl Batch {
                 format!(", adapter {:016x} by {scale} ({:08x})", fingerprint(adapter.gguf()), scale.to_bits())
             })
             .collect();
-        let promised = match self.model().promises() {
-            Batching::ByRole => BY_ROLE,
-            Batching::Invariant => INVARIANT,
-            Batching::Fastest => "",
-        };
+        let promised = if self.model().promises_same_bits() { INVARIANT } else { "" };
         format!("keys {keys}, values {values}{far}{rings}{adapters}{promised}")
     }
 }
