@@ -46,7 +46,7 @@ pub fn measure(model: &Model, setup: Setup, test: Test, runs: &Runs<'_>) -> Resu
 /// What is measured: what `candor run` does, what serves several users, or what `candor embed` does.
 enum Feed {
     One(Box<Session>),
-    Many(Sequences),
+    Many(Box<Sequences>),
     /// An encoder, which remembers nothing.
     Texts(Box<Embedder>),
 }
@@ -90,7 +90,7 @@ impl<'a> Course<'a> {
                 Feed::Texts(Box::new(model.embedder(&options)?))
             }
             1 => Feed::One(Box::new(model.session(&options)?)),
-            several => Feed::Many(model.sequences(several as usize, &options)?),
+            several => Feed::Many(Box::new(model.sequences(several as usize, &options)?)),
         };
         let tokenizer = model.tokenizer();
         let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
