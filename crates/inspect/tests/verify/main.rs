@@ -436,6 +436,7 @@ fn checks_say_what_they_did() {
         "tokenizer round trip",
         "chat template and BOS",
         "prefill against token by token",
+        "prefill against decoding",
         "cached against fresh",
         "observed against not",
         "1 thread against several",
