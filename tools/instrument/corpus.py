@@ -17,7 +17,7 @@ import numpy as np
 
 from engine import ENLARGED, FIXTURES, build, enlarge, model_file
 from engine.dump import write_log, write_safetensors
-from faults import FAULTS, SECOND, held_out
+from faults import FAULTS, SECOND, THIRD, held_out
 
 PROMPT, DECODE = 12, 4
 VISIBLE, SEEN = 5e-3, 1e-3
@@ -241,12 +241,14 @@ def main():
     parser.add_argument("--fixtures", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--holdout", type=Path, required=True)
-    parser.add_argument("--second", action="store_true", help="the second set of faults, none of them held out")
+    later = parser.add_mutually_exclusive_group()
+    later.add_argument("--second", action="store_true", help="the second set of faults, none of them held out")
+    later.add_argument("--third", action="store_true", help="the third set of faults, none of them held out")
     parser.add_argument("--partial", action="store_true",
                         help="every fourth fault, of which layer outputs, logits, or eight numbers of a log are known")
     parser.add_argument("--only", nargs="*", help="wirings; no pairs are made then, and names are left alone")
     args = parser.parse_args()
-    whole = not (args.second or args.partial)
+    whole = not (args.second or args.third or args.partial)
     bench = Bench(args.fixtures, args.out, args.holdout, not whole)
     wirings = args.only or [*FIXTURES, *ENLARGED]
     if not args.partial:
@@ -254,7 +256,7 @@ def main():
             bench.healthy(wiring)
     write = bench.partial if args.partial else bench.sick
     planted = []
-    for fault in (SECOND if args.second else FAULTS).values():
+    for fault in (SECOND if args.second else THIRD if args.third else FAULTS).values():
         for wiring in fault.wirings:
             if wiring not in wirings:
                 continue

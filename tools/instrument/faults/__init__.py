@@ -8,5 +8,6 @@ from .tools import FAULTS, held_out
 from . import attention, biases, blocks, cache, delta, embedding, experts, ffn, latent, layout, norms  # noqa: F401
 from . import numbers, output, recurrent, rope, rwkv, special  # noqa: F401
 from .second import SECOND
+from .third import THIRD
 
-__all__ = ["FAULTS", "SECOND", "held_out"]
+__all__ = ["FAULTS", "SECOND", "THIRD", "held_out"]
