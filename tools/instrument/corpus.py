@@ -238,7 +238,7 @@ def add_names(path, ids):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fixtures", type=Path, required=True)
+    parser.add_argument("--fixtures", type=lambda path: Path(path).resolve(), required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--holdout", type=Path, required=True)
     later = parser.add_mutually_exclusive_group()
