@@ -33,7 +33,7 @@ use candor::ops::Tensor;
 use crate::{
     Kind, Value,
     fault::{Fault, Fit, Harm, Steps},
-    replay::{Matrix, Place},
+    replay::{Matrix, Place, Side},
 };
 
 /// Every known fault.
@@ -165,6 +165,17 @@ fn weight_of_layer(place: &Place<'_>, other: usize) -> Option<Vec<f32>> {
 /// Whether two numbers are the same up to their last digits.
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-3 * b.abs()
+}
+
+/// Lets decoded tokens keep what goes in, where the operation is one of these: what comes out of the prompt stays.
+fn left_at_decode(out: &mut Value, inputs: &[Rc<Value>], place: &Place<'_>, is_one: bool) -> bool {
+    let (first, width) = (place.tokens.prompt, out.width);
+    let grows = place.node.side == Side::Tokens && place.node.per_token == 1 && out.rows == place.rows();
+    let hit = is_one && grows && first > 0 && first < out.rows && inputs[0].data.len() == out.data.len();
+    if hit {
+        out.data[first * width..].copy_from_slice(&inputs[0].data[first * width..]);
+    }
+    hit
 }
 
 /// The sum of two values.

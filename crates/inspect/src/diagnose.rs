@@ -14,6 +14,7 @@ mod precision;
 mod report;
 mod rounding;
 mod structure;
+mod ways;
 
 use std::{
     cell::Cell,
@@ -210,6 +211,8 @@ fn judged(graph: &Graph, gguf: &Gguf, trace: &Trace, tokens: &Tokens, faults: bo
     let precision = Precision::new(graph, told, &known);
     let cache = cache(&told.origin);
     let arithmetic = Arithmetic { rounding: rule, unit: precision.most.unit(), cache, ..Arithmetic::default() };
+    let (arithmetic, own) = ways::own(&stage, &bare, &plain, arithmetic);
+    meanings.extend(own);
     let (trace, unordered) = experts::placed(&stage, told, arithmetic);
     let court = Court::new(&stage, &trace, (arithmetic, slack), &precision);
     let (trace, renamed) = court.settled(&known);
@@ -288,7 +291,7 @@ fn cache(origin: &Origin) -> Cache {
         (0..64).filter_map(Format::from_ggml_id).find(named).unwrap_or(Format::F32)
     };
     let Some([keys, values]) = &origin.cache else { return Cache::default() };
-    Cache { keys: format(keys), values: format(values) }
+    Cache { keys: format(keys), values: format(values), ..Cache::default() }
 }
 
 pub(crate) fn tokens(trace: &Trace, graph: &Graph) -> Result<Tokens, Error> {
@@ -498,7 +501,7 @@ impl<'a> Court<'a> {
         if self.is_deep(span) {
             // One replay has to do for all that may be rounded.
             let noise = Noise { unit: unit.max(1e-6), seed: 1 };
-            let cache = Cache { keys: Format::F16, values: Format::F16 };
+            let cache = Cache { keys: Format::F16, values: Format::F16, ..Cache::default() };
             let rounding = if known { self.arithmetic.rounding } else { Rounding::Blocks(32) };
             others.push(Arithmetic { rounding, noise, cache, ..self.arithmetic });
             return others.into_iter().map(away).fold(0.0, f64::max);
@@ -512,7 +515,7 @@ impl<'a> Court<'a> {
         if span.len() > WITHIN {
             // Sums in floats, and keys and values in halves.
             let noise = Noise { unit: 1e-6, seed: 3 };
-            let cache = Cache { keys: Format::F16, values: Format::F16 };
+            let cache = Cache { keys: Format::F16, values: Format::F16, ..Cache::default() };
             others.push(Arithmetic { noise, cache, ..self.arithmetic });
         }
         if self.arithmetic.cache != Cache::default() {
@@ -526,9 +529,7 @@ impl<'a> Court<'a> {
     /// Whether so much lies between the suspect's values that a replay of it takes a good part of a second.
     fn is_deep(&self, span: &BTreeSet<NodeId>) -> bool {
         const MUCH: usize = 1 << 29;
-        let nodes = &self.stage.graph.nodes;
-        let weights = span.iter().filter_map(|&id| nodes[id].kind.product());
-        weights.map(|weight| weight.rows * weight.cols).sum::<usize>() * self.stage.tokens.ids.len() > MUCH
+        self.stage.work(span) > MUCH
     }
 
     /// The first wrong row, where all rows before it are right and all after it wrong.
@@ -631,7 +632,7 @@ impl<'a> Court<'a> {
         let harmless = |active: &Active| active.fault.harm == Harm::Harmless || active.fault.name == explain::ROUNDED;
         best.extend(own.filter(|active| wide && harmless(active)));
         let (found, rival) = sort_out(tried, case);
-        if !found.is_empty() || until.is_some() {
+        if !found.is_empty() || until.is_some() || self.is_nothing(case.id) {
             return (found, rival);
         }
         let mut pairs = Vec::new();
@@ -645,6 +646,15 @@ impl<'a> Court<'a> {
         match found.is_empty() && wide && case.residual.relative < ALIKE {
             true => (self.search_wide(case), rival),
             false => (found, rival),
+        }
+    }
+
+    /// Whether the suspect has zeros alone: two faults of which one takes away what the other puts in their place give these,
+    /// whatever went wrong.
+    fn is_nothing(&self, id: NodeId) -> bool {
+        match &self.trace.values[&self.stage.graph.nodes[id].key].known {
+            Known::All(values) => values.iter().all(|&x| x == 0.0),
+            Known::Some(points) => points.iter().all(|&(.., x)| x == 0.0),
         }
     }
 

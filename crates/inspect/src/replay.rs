@@ -1,6 +1,7 @@
 //! Replay: operations recomputed from formulas, each from values that a trace already holds where it does, rightly or
 //! with faults planted.
 
+mod cache;
 mod choice;
 mod noise;
 mod plan;
@@ -17,19 +18,24 @@ use std::{
     sync::Arc,
 };
 
-use candor::gguf::{Format, Gguf};
+use candor::{
+    gguf::{Format, Gguf},
+    ops::Unary,
+};
 
 use crate::{
     Graph, Kind, Node, NodeId, Trace, Value,
     fault::{Active, Edit},
 };
 
-pub use noise::{Cache, Noise};
+pub use cache::Cache;
+pub(crate) use cache::TURN;
+pub use noise::Noise;
 pub(crate) use plan::across;
 pub use plan::{
     Axis, Choice, Divisor, Embed, Masking, Mix, Norm, Positions, Scope, Scores, SoftMax, Source, Turn, Weighing,
 };
-pub use rounding::{Rounding, TOGETHER};
+pub use rounding::Rounding;
 pub use states::{Conv, Fading, Recur, Recurring};
 pub use tokens::{Side, Tokens};
 pub use weight::{Decoded, Matrix, Order};
@@ -113,12 +119,14 @@ pub struct Arithmetic {
     pub noise: Noise,
     /// Largest relative error of the floats that values are kept in.
     pub unit: f64,
+    /// Whether GELU is looked up in ggml's table: by the tanh formula, with half precision on both sides.
+    pub gelu_table: bool,
 }
 
 impl Default for Arithmetic {
     fn default() -> Self {
         let (cache, noise) = (Cache::default(), Noise::default());
-        Arithmetic { rounding: Rounding::Exact, order: Order::Lanes, cache, noise, unit: 0.0 }
+        Arithmetic { rounding: Rounding::Exact, order: Order::Lanes, cache, noise, unit: 0.0, gelu_table: false }
     }
 }
 
@@ -132,6 +140,14 @@ pub struct Stage<'a> {
     pub tokens: &'a Tokens,
     /// Decoded weights, shared by all replays.
     pub decoded: &'a Decoded,
+}
+
+impl Stage<'_> {
+    /// How many multiplications with weights it takes to compute these operations.
+    pub(crate) fn work(&self, ids: &BTreeSet<NodeId>) -> usize {
+        let weights = ids.iter().filter_map(|&id| self.graph.nodes[id].kind.product());
+        weights.map(|weight| weight.rows * weight.cols).sum::<usize>() * self.tokens.ids.len()
+    }
 }
 
 /// One replay: values so far, and the faults that it computes with.
@@ -327,6 +343,11 @@ impl<'a> Replay<'a> {
             }
             matrix
         };
+        // How many rows are of a prompt; a text that is encoded is read as one.
+        let read = |x: &Value| match node.side {
+            Side::Text => x.rows,
+            Side::Tokens => x.rows.min(tokens.prompt * (x.rows / tokens.rows(node.side).max(1)).max(1)),
+        };
         let mut out = match &node.kind {
             Kind::Embed(_) => {
                 let rows = tokens.ids(node.side).iter().map(|&id| i64::from(id)).collect();
@@ -351,18 +372,12 @@ impl<'a> Replay<'a> {
                 edited!(Norm, Norm::new(norm, first.clone(), second.clone())).run(&inputs[0])
             }
             Kind::MatMul(tensor) => {
-                let rounding = self.arithmetic.rounding;
-                let x =
-                    rounding.apply(&inputs[0], tensor.format, &rounding.together(tokens, node.side, &inputs[0], None));
+                let x = self.arithmetic.rounding.apply(&inputs[0], tensor.format, read(&inputs[0]));
                 weight::multiply(&x, &weight(), self.arithmetic.order)
             }
             Kind::Stacked { weight: tensor, matrices, .. } => {
-                let (choice, rounding) = (inputs.get(1).map(|routes| &**routes), self.arithmetic.rounding);
-                // Experts may round an input that they share each in its own way.
-                let apart = choice.filter(|_| rounding.depends_on_rows(tensor.format));
-                let each = apart.map(|choice| inputs[0].repeated(choice.data.len() / 2 / inputs[0].rows.max(1)));
-                let x = each.as_ref().unwrap_or(&inputs[0]);
-                let x = rounding.apply(x, tensor.format, &rounding.together(tokens, node.side, x, apart));
+                let x = self.arithmetic.rounding.apply(&inputs[0], tensor.format, read(&inputs[0]));
+                let choice = inputs.get(1).map(|routes| &**routes);
                 weight::multiply_stacked(&x, &weight(), *matrices, choice, self.arithmetic.order)
             }
             Kind::Bias(_) => {
@@ -377,8 +392,8 @@ impl<'a> Replay<'a> {
             }
             Kind::Scores(heads) => {
                 let plan = edited!(Scores, Scores::new(*heads));
-                let keys = noise::kept(&inputs[1], self.arithmetic.cache.keys);
-                plan.run(&inputs[0], keys.as_ref().unwrap_or(&inputs[1]))
+                let [asked, kept] = self.arithmetic.cache.scored(&inputs[0], &inputs[1], heads.key_dim);
+                plan.run(asked.as_ref().unwrap_or(&inputs[0]), kept.as_ref().unwrap_or(&inputs[1]))
             }
             Kind::SoftMax(attending) => {
                 let sides = [node.side, graph.keys(id)];
@@ -388,12 +403,14 @@ impl<'a> Replay<'a> {
             }
             Kind::Mix(heads) => {
                 let plan = edited!(Mix, Mix::new(*heads));
-                let values = noise::kept(&inputs[1], self.arithmetic.cache.values);
-                plan.run(&inputs[0], values.as_ref().unwrap_or(&inputs[1]))
+                let [weights, kept] = self.arithmetic.cache.mixed(&inputs[0], &inputs[1], heads.value_dim);
+                plan.run(weights.as_ref().unwrap_or(&inputs[0]), kept.as_ref().unwrap_or(&inputs[1]))
             }
             Kind::Unary(f) => {
                 let f = edited!(Unary, { *f });
-                Value { data: inputs[0].data.iter().map(|&x| f.at(x.into()) as f32).collect(), ..*inputs[0] }
+                let table = self.arithmetic.gelu_table && matches!(f, Unary::Gelu | Unary::GeluErf | Unary::GeluQuick);
+                let at = |x: f32| if table { looked_up(f, x) } else { f.at(x.into()) as f32 };
+                Value { data: inputs[0].data.iter().map(|&x| at(x)).collect(), ..*inputs[0] }
             }
             Kind::Route { router, bias, part } => {
                 let plan = edited!(Route, Choice::new(*router, bias.as_ref()));
@@ -440,5 +457,18 @@ impl<'a> Replay<'a> {
         }
         self.shake(&mut out, id);
         out
+    }
+}
+
+/// A function as ggml looks it up: a number of half precision for one of half precision, by the tanh formula where others
+/// have the error function. Of GELU, what lies beyond 10 is not in the table.
+fn looked_up(f: Unary, x: f32) -> f32 {
+    let half = |x: f32| Rounding::Half.rounded(x);
+    let entry = |f: Unary| half(f.at(half(x).into()) as f32);
+    match f {
+        Unary::GeluQuick => entry(f),
+        _ if x <= -10.0 => 0.0,
+        _ if x >= 10.0 => x,
+        _ => entry(Unary::Gelu),
     }
 }

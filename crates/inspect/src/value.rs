@@ -28,13 +28,6 @@ impl Value {
     pub(crate) fn joined(self, times: usize) -> Value {
         Value { rows: self.rows / times.max(1), width: self.width * times.max(1), data: self.data }
     }
-
-    /// Each row so many times.
-    pub(crate) fn repeated(&self, times: usize) -> Value {
-        let data: Vec<f32> = (0..self.rows * times).flat_map(|row| self.row(row / times)).copied().collect();
-        Value { rows: self.rows * times, width: self.width, data }
-    }
-
     /// One row, to be changed.
     pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
         &mut self.data[row * self.width..][..self.width]

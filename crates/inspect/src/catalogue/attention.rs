@@ -417,11 +417,15 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "softmax-over-queries",
         entry: "53",
-        edits: &[Edit::SoftMax(|plan, _| {
+        variants: &[0.0, 1.0],
+        edits: &[Edit::SoftMax(|plan, place| {
             plan.axis = Axis::Queries;
-            true
+            if place.variant == 1.0 {
+                plan.together = place.tokens.prompt;
+            }
+            place.variant == 0.0 || decodes(place)
         })],
-        cause: "the softmax runs over queries instead of keys",
+        cause: "the softmax runs over queries instead of keys (1: over those of one call)",
         remedy: "normalise each query's row of scores",
         source: "measured",
         ..ROW
@@ -497,7 +501,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "sliding-window",
         entry: "57",
         variants: &[4.0, 3.0, 2.0, 8.0, 16.0, 512.0, 4096.0],
-        fit: Some(UP_TO_TOKENS),
+        // A cache that is full with the prompt drops the oldest token for each decoded one.
+        fit: Some(Fit { numbers: |place| vec![place.tokens.prompt as f64], ..UP_TO_TOKENS }),
         edits: &[Edit::SoftMax(|plan, place| {
             let window = place.variant as usize;
             plan.visible = Box::new(move |t, p| p <= t && t - p < window);
@@ -601,6 +606,59 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "a permuted view of the queries is read as if it were contiguous: [token, head] memory as [head, token]",
         remedy: "copy to contiguous memory before handing out a raw pointer",
         source: "a fault of tensor libraries in general",
+        ..ROW
+    },
+    Fault {
+        name: "heads-merged-group-first",
+        entry: "63",
+        wants: |place| matches!(place.node.kind, Kind::Mix(_)),
+        edits: &[Edit::Output(|out, _, place| {
+            let Kind::Mix(heads) = place.node.kind else { return false };
+            let (groups, dim) = (heads.kv_heads, heads.value_dim);
+            let each = heads.heads / groups.max(1);
+            for row in out.data.chunks_exact_mut(out.width.max(1)) {
+                let old = row.to_vec();
+                for (head, out) in row.chunks_exact_mut(dim).enumerate() {
+                    out.copy_from_slice(&old[(head % groups * each + head / groups) * dim..][..dim]);
+                }
+            }
+            groups > 1 && each > 1
+        })],
+        cause: "heads are put side by side so that those of one key head are no longer neighbours",
+        remedy: "query heads of one key head lie side by side: [key heads, heads of each] and not its transpose",
+        source: "a fault of tensor libraries in general",
+        ..ROW
+    },
+    Fault {
+        name: "query-and-gate-in-halves",
+        entry: "15",
+        edits: &[Edit::Copy(|columns, place| {
+            let input = place.node.inputs.first().map(|&id| &place.graph.nodes[id].kind);
+            let queries = input.and_then(Kind::product).is_some_and(|weight| weight.name.contains("attn_q."));
+            let (groups, len) = (columns.groups, columns.len);
+            if !queries || groups < 2 || columns.from.1 != 2 * len {
+                return false;
+            }
+            columns.from = (if columns.from.0 == 0 { 0 } else { groups * len }, len);
+            true
+        })],
+        cause: "the first half of the queries' product is taken for queries and the second for their gate",
+        remedy: "each head's query lies beside its gate (Qwen3-Next)",
+        source: "a fault of fused products in general",
+        ..ROW
+    },
+    Fault {
+        name: "value-clamp-missing",
+        entry: "49",
+        edits: &[Edit::Unary(|f, place| {
+            clamp(place).filter(|_| place.name() == "Vcur").is_some_and(|_| {
+                *f = Unary::Affine { scale: 1.0, offset: 0.0 };
+                true
+            })
+        })],
+        cause: "queries and keys are cut off at the file's limit, values are not",
+        remedy: "clip all three to attention.clamp_kqv on either side (OLMo, DBRX)",
+        source: "a fault of wirings in general",
         ..ROW
     },
 ];

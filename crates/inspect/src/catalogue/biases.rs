@@ -1,6 +1,8 @@
 //! Faults of the biases of products (entry 28p of the catalogue).
 
-use super::{ROW, weight_of_layer};
+use std::rc::Rc;
+
+use super::{ROW, left_at_decode, weight_of_layer};
 use crate::fault::{Edit, Fault};
 use crate::{Kind, replay::Matrix, replay::Place};
 
@@ -47,6 +49,37 @@ const DROPPED: &str = "sbryngelson/ANEForge#253, vllm-project/vllm#3767";
 
 /// Where more than those of queries, keys and values are.
 const OTHERS: &str = "mlc-ai/mlc-llm#3494, huggingface/text-generation-inference#1036";
+
+/// What scores are scaled by in the operation's layer, where that is another number than 1.
+fn score_scale(place: &Place<'_>) -> Option<f64> {
+    let of_layer = |node: &&crate::Node| node.key.layer == place.layer() && node.side == place.node.side;
+    let mut scales = place.graph.nodes.iter().filter(of_layer).filter_map(|node| match &node.kind {
+        Kind::SoftMax(attending) => Some(f64::from(attending.heads.scale)),
+        _ => None,
+    });
+    scales.next().filter(|&scale| scale != 1.0 && scale > 0.0)
+}
+
+/// The bias that is added to what the operation gives, where that is attention's output.
+fn output_bias(place: &Place<'_>) -> Option<Vec<f32>> {
+    if !matches!(&place.node.kind, Kind::MatMul(_)) || place.weight() != "attn_output" {
+        return None;
+    }
+    place.readers().find_map(|(_, node)| match &node.kind {
+        Kind::Bias(bias) => Some(Matrix::decode(bias).values),
+        _ => None,
+    })
+}
+
+/// The bias of the values that the operation mixes by weights which do not add up to 1.
+fn value_bias(place: &Place<'_>) -> Option<Vec<f32>> {
+    let (Kind::Mix(heads), &[weights, values]) = (&place.node.kind, place.node.inputs.as_slice()) else { return None };
+    let nodes = &place.graph.nodes;
+    let Kind::SoftMax(attending) = &nodes[weights].kind else { return None };
+    let Kind::Bias(bias) = &nodes[values].kind else { return None };
+    let bias = Matrix::decode(bias).values;
+    (attending.sinks.is_some() && bias.len() == heads.kv_heads * heads.value_dim).then_some(bias)
+}
 
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
@@ -170,6 +203,91 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the bias of the experts' last product is added after their weights, whole for each expert",
         remedy: "an expert's output is weighted with its bias",
         source: "a fault of mixtures in general",
+        ..ROW
+    },
+    row(
+        "key-and-value-biases",
+        |place| of_attention(place, &["Kcur", "Vcur"]),
+        "the biases of keys and of values are added {} times instead of once, that of queries once",
+        DROPPED,
+    ),
+    Fault {
+        name: "query-bias-unscaled",
+        entry: "28p",
+        wants: |place| of_attention(place, &["Qcur"]) && score_scale(place).is_some(),
+        edits: &[Edit::Weight(|w, place| {
+            let Some(scale) = score_scale(place) else { return false };
+            w.values.iter_mut().for_each(|b| *b = (f64::from(*b) / scale) as f32);
+            true
+        })],
+        cause: "queries are scaled before their bias is added, which stays unscaled",
+        remedy: "add the bias to the product, then scale",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "qkv-biases-missing-at-decode",
+        entry: "28p",
+        wants: |place| of_attention(place, &["Qcur", "Kcur", "Vcur"]),
+        edits: &[Edit::Output(|out, inputs, place| {
+            left_at_decode(out, inputs, place, of_attention(place, &["Qcur", "Kcur", "Vcur"]))
+        })],
+        cause: "the biases of queries, keys and values are added in the prompt, and not when tokens are decoded",
+        remedy: "the code of single tokens needs the biases as well as that of prompts",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "attention-output-bias-before-product",
+        entry: "28p",
+        edits: &[
+            Edit::Wiring(|_, place| output_bias(place).is_some()),
+            Edit::Inputs(|inputs, place| {
+                let Some(bias) = output_bias(place) else { return false };
+                let mut x = (*inputs[0]).clone();
+                let hit = x.width == bias.len();
+                if hit {
+                    x.data.chunks_exact_mut(bias.len()).for_each(|row| {
+                        row.iter_mut().zip(&bias).for_each(|(x, b)| *x += b);
+                    });
+                    inputs[0] = Rc::new(x);
+                }
+                hit
+            }),
+            Edit::Output(|out, inputs, place| {
+                let hit = is_of(place, &["attn_output"]) && matches!(place.node.kind, Kind::Bias(_));
+                if hit {
+                    out.clone_from(&inputs[0]);
+                }
+                hit
+            }),
+        ],
+        cause: "the bias of attention's output is added before the product in place of behind it",
+        remedy: "y = W x + b",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "value-bias-behind-attention",
+        entry: "28p",
+        wants: |place| value_bias(place).is_some(),
+        edits: &[Edit::Output(|out, inputs, place| {
+            let (Kind::Mix(heads), Some(bias)) = (&place.node.kind, value_bias(place)) else { return false };
+            let (weights, dim) = (&inputs[0], heads.value_dim);
+            let (keys, each) = (weights.width / heads.heads, heads.heads / heads.kv_heads.max(1));
+            for t in 0..out.rows {
+                let row = weights.row(t).to_vec();
+                for (head, out) in out.row_mut(t).chunks_exact_mut(dim).enumerate() {
+                    let sum: f64 = row[head * keys..][..keys].iter().map(|&w| f64::from(w)).sum();
+                    let bias = &bias[head / each * dim..][..dim];
+                    out.iter_mut().zip(bias).for_each(|(x, &b)| *x += ((1.0 - sum) * f64::from(b)) as f32);
+                }
+            }
+            true
+        })],
+        cause: "the bias of values is added to what heads give, as if weights added up to 1 beside a sink",
+        remedy: "add it to the values: with a sink, weights add up to less than 1",
+        source: "a fault of wirings in general",
         ..ROW
     },
 ];

@@ -3,8 +3,9 @@
 use candor::ops::Mask;
 
 use super::{
-    ROW, UP_TO_TOKENS,
+    FACTORS, ROW, UP_TO_TOKENS,
     masks::{attending, mask, windows},
+    near,
 };
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::{Place, Scores, Side, SoftMax, Source, Turn};
@@ -404,6 +405,69 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "values are read in the reverse order of their positions",
         remedy: "weight p belongs to the value of position p",
         source: "vllm-project/vllm#42494: stale or mixed-up tables of blocks",
+        ..ROW
+    },
+    Fault {
+        name: "kv-keys-rotated-again",
+        entry: "41, 59",
+        edits: &[Edit::Output(|out, inputs, place| {
+            let Kind::Scores(heads) = place.node.kind else { return false };
+            let Some(rope) = place.node.inputs.get(1).map(|&id| &place.graph.nodes[id].kind) else { return false };
+            let Kind::Rope { rope, head_dim } = rope else { return false };
+            let turn = Turn::new(rope, *head_dim, &place.tokens.positions(Side::Tokens));
+            let scores = Scores::new(heads).run(&inputs[0], &turn.run(&inputs[1]));
+            let prompt = place.tokens.prompt;
+            if !decodes(place) || scores.data.len() != out.data.len() {
+                return false;
+            }
+            let (width, keys) = (out.width, inputs[1].rows.max(1));
+            for (at, (score, again)) in out.data.iter_mut().zip(&scores.data).enumerate() {
+                let (t, p) = (at / width, at % width % keys);
+                if t >= prompt && p != t {
+                    *score = *again;
+                }
+            }
+            true
+        })],
+        cause: "decoded tokens rotate all keys of the cache, though these were rotated before they were stored",
+        remedy: "rotate a key once: before it is stored, or whenever it is read",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "kv-values-rolled",
+        entry: "59",
+        variants: &[1.0, -1.0],
+        edits: &[Edit::Mix(|plan, place| {
+            let (prompt, by) = (place.tokens.prompt, place.variant as i64);
+            plan.source = Box::new(move |t, p| {
+                let seen = t as i64 + 1;
+                Some(if t < prompt || p > t { p } else { (p as i64 - by).rem_euclid(seen) as usize })
+            });
+            decodes(place)
+        })],
+        cause: "values are read {} positions late when a token is decoded, in a circle: the first weight has the last value",
+        remedy: "weight p belongs to the value of position p",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "kv-values-scaled-at-decode",
+        entry: "59",
+        variants: &[0.5, 2.0],
+        fit: Some(FACTORS),
+        wants: |place| matches!(place.node.kind, Kind::Mix(_)),
+        edits: &[Edit::Output(|out, _, place| {
+            let hit = matches!(place.node.kind, Kind::Mix(_)) && decodes(place) && !near(place.variant, 1.0);
+            if hit {
+                let first = place.tokens.prompt * out.width;
+                out.data[first..].iter_mut().for_each(|x| *x = (f64::from(*x) * place.variant) as f32);
+            }
+            hit
+        })],
+        cause: "values that decoded tokens read are multiplied with {}: a scale of the cache is not undone",
+        remedy: "divide by the scale of a quantized cache where it is read",
+        source: "a fault of caches in general",
         ..ROW
     },
 ];

@@ -3,7 +3,7 @@
 use candor::ops::Unary;
 
 use super::{
-    ROW,
+    ROW, left_at_decode,
     recurrence::{decoding, each, input, lost, swap},
 };
 use crate::{
@@ -94,6 +94,34 @@ fn exchange(inputs: &mut [NodeId], place: &Place<'_>, part: usize) -> bool {
     let Some(&other) = place.graph.nodes[found.before].inputs.get(part) else { return false };
     inputs[0] = other;
     true
+}
+
+/// Whether the operation is the last of a convolution: its activation, or where it has none its bias or itself.
+fn ends_convolution(place: &Place<'_>) -> bool {
+    is_part(place) && !place.readers().any(|(id, node)| is_part(&Place { node, id, ..*place }))
+}
+
+/// Whether the operation is a convolution, the addition of its bias or its activation.
+fn is_part(place: &Place<'_>) -> bool {
+    let before = place.node.inputs.first().map(|&id| Place { node: &place.graph.nodes[id], id, ..*place });
+    match place.node.kind {
+        Kind::Conv(_) => is_convolution(place),
+        Kind::Bias(_) => is_convolution_bias(place),
+        Kind::Unary(Unary::Silu) => {
+            before.is_some_and(|before| is_convolution(&before) || is_convolution_bias(&before))
+        }
+        _ => false,
+    }
+}
+
+/// The first column of B and C, where they go through the convolution of a state space together with x.
+fn vectors(place: &Place<'_>) -> Option<usize> {
+    let key = format!("{}.ssm.inner_size", place.graph.arch);
+    let inner = place.gguf.metadata().u32(&key).ok()?? as usize;
+    let has_d = place.graph.nodes.iter().any(|node| {
+        matches!(&node.kind, Kind::Scale(w) if w.name.contains("ssm_d")) && node.key.layer == place.layer()
+    });
+    (is_part(place) && has_d && inner < place.node.width).then_some(inner)
 }
 
 /// The rows.
@@ -462,6 +490,53 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the token before is taken from the stream in place of its norm, in mixing {} of the layer (1: time, 2: channels)",
         remedy: "shift what the norm has given",
         source: "Peng et al. 2023 (RWKV)",
+        ..ROW
+    },
+    Fault {
+        name: "convolution-bias-missing-at-decode",
+        entry: "94",
+        wants: is_convolution_bias,
+        edits: &[Edit::Output(|out, inputs, place| left_at_decode(out, inputs, place, is_convolution_bias(place)))],
+        cause: "the bias of the convolution is added in the prompt, and not when tokens are decoded",
+        remedy: "the code of single tokens needs ssm_conv1d.bias as well as that of prompts",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "convolution-results-one-late",
+        entry: "95",
+        wants: ends_convolution,
+        edits: &[Edit::Output(|out, _, place| {
+            let hit = ends_convolution(place) && place.node.per_token == 1 && out.rows > 1;
+            if hit {
+                let width = out.width;
+                out.data.rotate_right(width);
+                out.row_mut(0).fill(0.0);
+            }
+            hit
+        })],
+        cause: "each token gets what the convolution and its activation give for the token before, the first one nothing",
+        remedy: "pad with as many rows as there are taps, less one",
+        source: "a fault of convolutions in general",
+        ..ROW
+    },
+    Fault {
+        name: "vectors-not-convolved",
+        entry: "95",
+        variants: &[0.0, 1.0],
+        wants: |place| vectors(place).is_some(),
+        edits: &[Edit::Output(|out, inputs, place| {
+            let acts = matches!(place.node.kind, Kind::Unary(_)) && place.variant == 0.0;
+            let Some(first) = vectors(place).filter(|_| !acts) else { return false };
+            let width = out.width;
+            for (row, old) in out.data.chunks_exact_mut(width).zip(inputs[0].data.chunks_exact(width)) {
+                row[first..].copy_from_slice(&old[first..]);
+            }
+            true
+        })],
+        cause: "x goes through the convolution, B and C go past it (1: past its activation, too)",
+        remedy: "Mamba 2 convolves x, B and C together",
+        source: "Dao and Gu 2024, arXiv:2405.21060, section 7.1",
         ..ROW
     },
 ];

@@ -362,4 +362,65 @@ pub(super) const FAULTS: &[Fault] = &[
         source: "a fault of quantized formats in general",
         ..ROW
     },
+    Fault {
+        name: "scale-of-next-block",
+        entry: "23",
+        wants: |place| raw(place).is_some_and(|(format, _)| format.block_len() > 1 && !scale_fields(format).is_empty()),
+        edits: &[Edit::Weight(|w, place| {
+            let Some((format, bytes)) = raw(place) else { return false };
+            let (size, mut new) = (format.block_bytes(), bytes.to_vec());
+            let count = bytes.len() / size;
+            for (at, block) in new.chunks_exact_mut(size).enumerate() {
+                let next = &bytes[(at + 1) % count * size..][..size];
+                scale_fields(format).iter().for_each(|&at| block[at..at + 2].copy_from_slice(&next[at..at + 2]));
+            }
+            w.read(&new);
+            count > 1
+        })],
+        cause: "each block has the scale of the one behind it",
+        remedy: "step quants and scales together",
+        source: "a fault of quantized formats in general",
+        ..ROW
+    },
+    Fault {
+        name: "k-scale-and-minimum-exchanged",
+        entry: "17",
+        wants: any,
+        edits: &[Edit::Weight(|w, place| {
+            blocks(w, place, |format, block| {
+                let fits = matches!(format, Format::Q4K | Format::Q5K);
+                if fits {
+                    block[..4].rotate_left(2);
+                }
+                fits
+            })
+        })],
+        cause: "the factor of a superblock's scales is taken for that of its minima, and the reverse",
+        remedy: "d comes first, then dmin",
+        source: "ggml: block_q4_K",
+        ..ROW
+    },
+    Fault {
+        name: "q6-k-scales-unsigned",
+        entry: "17",
+        wants: any,
+        edits: &[Edit::Weight(|w, place| {
+            let Some((Format::Q6K, bytes)) = raw(place) else { return false };
+            let mut hit = false;
+            for (block, out) in bytes.chunks_exact(210).zip(w.values.chunks_exact_mut(256)) {
+                for (&scale, out) in block[192..208].iter().zip(out.chunks_exact_mut(16)) {
+                    let signed = scale as i8;
+                    if signed < 0 {
+                        hit = true;
+                        out.iter_mut().for_each(|x| *x *= f32::from(scale) / f32::from(signed));
+                    }
+                }
+            }
+            hit
+        })],
+        cause: "the scales of Q6_K are read as unsigned bytes",
+        remedy: "they are int8_t",
+        source: "ggml: block_q6_K",
+        ..ROW
+    },
 ];

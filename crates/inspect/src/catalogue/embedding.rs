@@ -2,7 +2,7 @@
 
 use candor::ops::Unary;
 
-use super::{FACTORS, ROW, is_embedding, near, tensor};
+use super::{FACTORS, ROW, is_embedding, left_at_decode, near, tensor};
 use crate::Kind;
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::{Embed, Place, Positions};
@@ -292,6 +292,47 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "every token has the type of a second text",
         remedy: "the tokens of a single text have type 0",
         source: "SKTBrain/KoBERT#59",
+        ..ROW
+    },
+    Fault {
+        name: "embedding-scale-missing-at-decode",
+        entry: "26",
+        wants: |place| scales(place) && matches!(place.node.kind, Kind::Unary(Unary::Affine { .. })),
+        edits: &[Edit::Output(|out, inputs, place| {
+            let factor = matches!(place.node.kind, Kind::Unary(Unary::Affine { .. }));
+            left_at_decode(out, inputs, place, factor && scales(place))
+        })],
+        cause: "embeddings of the prompt are multiplied with the architecture's factor, those of decoded tokens are not",
+        remedy: "the code of single tokens needs the factor as well as that of prompts",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "stale-token-at-decode",
+        entry: "72",
+        edits: &[Edit::Embed(|embed, place| {
+            let first = place.tokens.prompt.max(1);
+            look_up(embed, |t, rows| if t >= first { rows[t - 1] } else { rows[t] })
+        })],
+        cause: "each decoding step is given the token before the new one",
+        remedy: "feed the token that was chosen last",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "tokens-looked-up-in-head",
+        entry: "70",
+        wants: is_embedding,
+        edits: &[Edit::Weight(|w, place| match tensor(place, "output.weight") {
+            Some(head) if head.values.len() == w.values.len() => {
+                w.values = head.values;
+                true
+            }
+            _ => false,
+        })],
+        cause: "tokens are looked up in the output matrix, although the file has an embedding of its own",
+        remedy: "token_embd.weight is what goes in, output.weight what logits are made with",
+        source: "a fault of name maps in general",
         ..ROW
     },
 ];

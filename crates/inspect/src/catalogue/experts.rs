@@ -177,6 +177,19 @@ fn is_fused(place: &Place<'_>) -> bool {
     is_routed(place) && place.weight() == "ffn_gate_up_exps"
 }
 
+/// The choice of the layer's only expert for each token, where the operation is the first product of the shared expert.
+fn weighed_before(place: &Place<'_>) -> Option<NodeId> {
+    let opens =
+        matches!(place.node.kind, Kind::MatMul(_)) && matches!(place.weight(), "ffn_gate_shexp" | "ffn_up_shexp");
+    if !opens || !weighed(place, false) {
+        return None;
+    }
+    place.graph.nodes.iter().position(|node| {
+        let both = matches!(node.kind, Kind::Route { part: Chosen::Both, .. });
+        both && node.key.layer == place.layer() && node.width == 2
+    })
+}
+
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -453,6 +466,36 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "gate and up are taken as every other row of the experts' fused matrix",
         remedy: "the gate's rows come first in ffn_gate_up_exps, then those of up",
         source: "vllm-project/llm-compressor#3100",
+        ..ROW
+    },
+    Fault {
+        name: "shared-expert-weighted",
+        entry: "69",
+        edits: &[
+            Edit::Wiring(|inputs, place| match weighed_before(place) {
+                Some(choice) => {
+                    inputs.push(choice);
+                    true
+                }
+                None => false,
+            }),
+            Edit::Inputs(|inputs, place| {
+                let Some(choice) = weighed_before(place).and_then(|_| inputs.get(1).cloned()) else { return false };
+                let mut x = (*inputs[0]).clone();
+                if choice.rows != x.rows || choice.width != 2 {
+                    return false;
+                }
+                let width = x.width.max(1);
+                for (row, pair) in x.data.chunks_exact_mut(width).zip(choice.data.chunks_exact(2)) {
+                    row.iter_mut().for_each(|x| *x *= pair[1]);
+                }
+                *inputs = vec![Rc::new(x)];
+                true
+            }),
+        ],
+        cause: "what the shared expert reads is multiplied with the weight of the chosen one, too",
+        remedy: "the weight is on what chosen experts read (Llama 4): the shared expert reads the norm's output as it is",
+        source: "a fault of wirings in general",
         ..ROW
     },
 ];

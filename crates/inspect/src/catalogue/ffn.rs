@@ -161,6 +161,11 @@ fn silu(x: f64) -> f64 {
     Unary::Silu.at(x)
 }
 
+/// Whether the operation squares what a ReLU lets through.
+fn squares(place: &Place<'_>) -> bool {
+    matches!(place.node.kind, Kind::Unary(Unary::ReluSquared))
+}
+
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -477,6 +482,74 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the experts compute silu(gate) * up, as Llama does",
         remedy: "gpt-oss: gate * sigmoid(1.702 gate) * (up + 1), with limits",
         source: "sgl-project/sglang#39939",
+        ..ROW
+    },
+    Fault {
+        name: "hard-swish-for-silu",
+        entry: "65",
+        edits: gated!(|g, _| g.f == Unary::Silu, |g, gate, up, _| {
+            let gate = g.cut(gate);
+            gate * (gate + 3.0).clamp(0.0, 6.0) / 6.0 * g.moved(up)
+        }),
+        cause: "the gate goes through x * min(max(x + 3, 0), 6) / 6 (hard swish)",
+        remedy: "SiLU is x / (1 + exp(-x))",
+        source: "Howard et al. 2019 (MobileNetV3); a fault of activations in general",
+        ..ROW
+    },
+    Fault {
+        name: "gated-product-scaled",
+        entry: "67",
+        variants: &[0.0625, 0.125, 0.5, 2.0],
+        fit: Some(FACTORS),
+        edits: gated!(|_, place| !near(place.variant, 1.0), |g, gate, up, place| {
+            place.variant * g.act(g.cut(gate)) * g.moved(up)
+        }),
+        cause: "the gated product is multiplied with {}, and what comes of it is not divided by that",
+        remedy: "where the product is made small against overflow, make what ffn_down gives as much larger",
+        source: "a fault of half precision in general",
+        ..ROW
+    },
+    Fault {
+        name: "up-shifted-before-limit",
+        entry: "67",
+        edits: gated!(|g, place| limited(g, place) && g.shift != 0.0, |g, gate, up, _| {
+            let limit = g.limit.unwrap_or(f64::INFINITY);
+            g.act(g.cut(gate)) * (up + g.shift).clamp(-limit, limit)
+        }),
+        cause: "1 is added to up before it is limited",
+        remedy: "gpt-oss: cut up off at -7 and 7 first, then add 1",
+        source: "openai/gpt-oss: swiglu(x, alpha, limit)",
+        ..ROW
+    },
+    Fault {
+        name: "square-without-relu",
+        entry: "65",
+        wants: squares,
+        edits: &[Edit::Output(|out, inputs, place| {
+            let hit = squares(place);
+            if hit {
+                out.data.iter_mut().zip(&inputs[0].data).for_each(|(y, x)| *y = x * x);
+            }
+            hit
+        })],
+        cause: "numbers below zero are squared, too: no ReLU stands before the square",
+        remedy: "max(x, 0)^2",
+        source: "So et al. 2021 (Primer); a fault of activations in general",
+        ..ROW
+    },
+    Fault {
+        name: "xielu-exp-for-expm1",
+        entry: "65",
+        wants: |place| matches!(place.node.kind, Kind::Unary(Unary::Xielu { .. })),
+        edits: &[Edit::Output(|out, inputs, place| {
+            let Kind::Unary(Unary::Xielu { negative, .. }) = place.node.kind else { return false };
+            let below = out.data.iter_mut().zip(&inputs[0].data).filter(|(_, x)| **x <= 0.0);
+            below.for_each(|(y, _)| *y += negative);
+            true
+        })],
+        cause: "xIELU takes exp(x) in place of exp(x) - 1 below zero",
+        remedy: "below zero: alpha_n * (expm1(min(x, eps)) - x) + beta * x",
+        source: "Huang and Schlag 2024, arXiv:2411.13010",
         ..ROW
     },
 ];

@@ -179,4 +179,32 @@ pub(super) const FAULTS: &[Fault] = &[
         source: "a fault of wirings in general",
         ..ROW
     },
+    Fault {
+        name: "latent-values-unnormed",
+        entry: "44",
+        edits: &[Edit::Wiring(|inputs, place| {
+            let Some(norm) = latent_norm(place).filter(|_| matches!(place.node.kind, Kind::Mix(_))) else {
+                return false;
+            };
+            let hit = inputs.get(1) == Some(&norm);
+            if hit {
+                inputs[1] = place.graph.nodes[norm].inputs[0];
+            }
+            hit
+        })],
+        cause: "values are the latent vector before its norm, keys are made of the normed one",
+        remedy: "apply attn_kv_a_norm first: keys and values share what it gives",
+        source: "DeepSeek-AI 2024, arXiv:2405.04434; a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "latent-key-matrices-transposed",
+        entry: "44",
+        wants: |place| spells(place) && place.weight() == "attn_k_b",
+        edits: &[Edit::Weight(|w: &mut Matrix, place| super::reshape(w, place))],
+        cause: "the matrices of heads that keys are spelt out with (attn_k_b) are read as their transposes",
+        remedy: "attn_k_b maps a query's unrotated part to the latent vector: it is stored transposed",
+        source: "ggml-org/llama.cpp#12801",
+        ..ROW
+    },
 ];

@@ -141,6 +141,13 @@ fn from_groups(counts: [usize; 3], part: usize, head: usize) -> usize {
     }
 }
 
+/// The heads of a fused tensor of which each of two devices has written its own queries, keys and values.
+fn of_devices(counts: [usize; 3], part: usize, head: usize) -> usize {
+    let halves = counts.map(|count| count / 2);
+    let each = halves[part].max(1);
+    head / each * halves.iter().sum::<usize>() + halves[..part].iter().sum::<usize>() + head % each
+}
+
 /// The heads of a fused tensor whose parts lie in another order, as digits: 312 is values, queries, keys.
 fn in_order(digits: usize, counts: [usize; 3], part: usize, head: usize) -> usize {
     let order = [digits / 100, digits / 10 % 10, digits % 10].map(|digit| digit.clamp(1, 3) - 1);
@@ -209,8 +216,8 @@ fn permute_part(w: &mut Matrix, place: &Place<'_>, forward: bool, parts: &[usize
     let heads = place.graph.config.heads;
     match part(place).filter(|part| parts.contains(part)) {
         Some(0) => permute_rows(w, heads.heads, forward),
-        Some(1) => permute_rows(w, heads.kv_heads, forward),
-        _ => false,
+        Some(_) => permute_rows(w, heads.kv_heads, forward),
+        None => false,
     }
 }
 
@@ -782,6 +789,53 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "of a tensor's bytes the first {} are there, all others are zero",
         remedy: "compute a tensor's bytes from the block size of its format",
         source: "the wasm-chord logs of this project's beginning",
+        ..ROW
+    },
+    Fault {
+        name: "fused-qkv-split-for-devices",
+        entry: "15",
+        wants: is_fused,
+        edits: &[Edit::Weight(|w, place| resplit(w, place, of_devices))],
+        cause: "the fused QKV matrix is cut as if two devices had saved queries, keys and values of their own",
+        remedy: "join the devices' parts before they are written: [Q|K|V] of all heads",
+        source: "Shoeybi et al. 2019 (Megatron-LM); a fault of tensor parallelism in general",
+        ..ROW
+    },
+    Fault {
+        name: "fused-product-split-for-devices",
+        entry: "15",
+        edits: &[Edit::Wiring(read_all), Edit::Inputs(|inputs, place| recut(inputs, place, of_devices))],
+        cause: "the fused product is right, and is cut as if two devices had saved queries, keys and values of their own",
+        remedy: "a fused product of a GGUF file has all queries first, then all keys, then all values",
+        source: "Shoeybi et al. 2019 (Megatron-LM); a fault of tensor parallelism in general",
+        ..ROW
+    },
+    Fault {
+        name: "v-rows-permuted",
+        entry: "14",
+        variants: &[1.0, -1.0],
+        wants: |place| part(place) == Some(2),
+        edits: &[Edit::Weight(|w, place| permute_part(w, place, place.variant > 0.0, &[2]))],
+        cause: "the rows of V are put in the other order of pairs, as those of Q and K",
+        remedy: "permute Q and K alone: values are not rotated",
+        source: "ggml-org/llama.cpp#3018",
+        ..ROW
+    },
+    Fault {
+        name: "layers-sorted-as-text",
+        entry: "8",
+        wants: |place| place.layer().is_some() && place.node.kind.weight().is_some(),
+        edits: &[Edit::Weight(|w, place| {
+            let Some(layer) = place.layer() else { return false };
+            let mut order: Vec<usize> = (0..place.graph.config.layers).collect();
+            order.sort_by_key(usize::to_string);
+            let other = order.get(layer).copied().filter(|&other| other != layer);
+            let values = other.and_then(|other| weight_of_layer(place, other));
+            values.filter(|values| values.len() == w.values.len()).map(|values| w.values = values).is_some()
+        })],
+        cause: "layers are sorted by their names: layer 10 comes before layer 2",
+        remedy: "sort by number",
+        source: "a fault of name maps in general",
         ..ROW
     },
 ];

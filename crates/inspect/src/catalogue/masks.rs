@@ -2,7 +2,10 @@
 
 use candor::ops::{Mask, alibi_slope};
 
-use super::{ROW, UP_TO_TOKENS, cache::decodes};
+use super::{
+    ROW, UP_TO_TOKENS,
+    cache::{decodes, seeing},
+};
 use crate::fault::{Edit, Fault};
 use crate::replay::{Masking, Place, SoftMax};
 use crate::{Attending, Kind};
@@ -442,6 +445,56 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "ALiBi's distances of decoded tokens are counted from the prompt's end",
         remedy: "a distance is that between the positions of query and key",
         source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "alibi-of-base-two",
+        entry: "43",
+        edits: &[Edit::SoftMax(|plan, place| {
+            sloped(plan, place, |h, heads, max| slope(h, heads, max) * std::f64::consts::LN_2, away)
+        })],
+        cause: "ALiBi's slopes are too small by ln 2: scores are made ready for powers of 2, and ALiBi is not",
+        remedy: "where exp2 is used for speed, multiply with log2(e) what comes after ALiBi is added",
+        source: "Press et al. 2022; a fault of softmaxes by exp2 in general",
+        ..ROW
+    },
+    Fault {
+        name: "window-ignored-at-decode",
+        entry: "57",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let prompt = place.tokens.prompt;
+            seeing(plan, move |seen, t, p| seen(t, p) || t >= prompt && p <= t);
+            let Mask::Window(window) = mask(place) else { return false };
+            decodes(place) && window < place.tokens.ids.len()
+        })],
+        cause: "decoded tokens see everything in layers that have a window, tokens of the prompt do not",
+        remedy: "the kernel for single tokens needs the window as well as that for prompts",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "attention-sinks-not-shifted",
+        entry: "58",
+        edits: &[Edit::SoftMax(|plan, _| {
+            plan.shifted_sinks = false;
+            plan.sinks.is_some()
+        })],
+        cause: "the largest score is taken from all scores before they are exponentiated, and not from the sinks",
+        remedy: "a sink is a score among the others: exp(sink - max)",
+        source: "a fault of softmaxes in general",
+        ..ROW
+    },
+    Fault {
+        name: "last-position-hidden",
+        entry: "50",
+        edits: &[Edit::SoftMax(|plan, place| {
+            let last = place.rows().saturating_sub(1);
+            seeing(plan, move |seen, t, p| seen(t, p) && (p < last || t == p));
+            mask(place).is_both() && last > 0
+        })],
+        cause: "no token of a text sees its last one, as if that were padding",
+        remedy: "mask what is behind the text's end: the last token is one of it",
+        source: "a fault of masks in general",
         ..ROW
     },
 ];

@@ -252,6 +252,40 @@ pub(super) const FAULTS: &[Fault] = &[
         source: "Peng et al. 2023 (RWKV)",
         ..ROW
     },
+    Fault {
+        name: "removal-key-of-replaced-key",
+        entry: "100",
+        edits: &[Edit::Wiring(|inputs, place| {
+            let Some(&key) = place.node.inputs.first().filter(|_| is_scaled_with(place, "time_mix_k_k")) else {
+                return false;
+            };
+            let replaced = place.graph.nodes.iter().position(|node| {
+                let share = node.inputs.get(1).map(|&id| &place.graph.nodes[id].kind);
+                let shares = matches!(share, Some(Kind::Unary(Unary::Affine { scale: 1.0, offset: 1.0 })));
+                matches!(node.kind, Kind::Mul) && node.inputs[0] == key && shares
+            });
+            replaced.map(|replaced| inputs[0] = replaced).is_some()
+        })],
+        cause: "RWKV-7's removal key is made of the key that has been replaced in part already",
+        remedy: "unit(k * k_k), with k from before k * (1 + (a - 1) * k_a)",
+        source: "Peng et al. 2025 (Goose)",
+        ..ROW
+    },
+    Fault {
+        name: "matrices-halved-by-layer",
+        entry: "102",
+        variants: &[1.0, 2.0, 6.0],
+        wants: |place| matches!(place.weight(), "time_mix_output" | "channel_mix_value"),
+        edits: &[Edit::Weight(|w, place| {
+            let halvings = place.layer().unwrap_or(0) / (place.variant as usize).max(1);
+            w.values.iter_mut().for_each(|x| *x /= (halvings as f32).exp2());
+            halvings > 0
+        })],
+        cause: "the last matrices of a layer are halved once for each {} layers before it, and the stream is not",
+        remedy: "halve both (rescale_every_n_layers), or neither: f32 needs no halving",
+        source: "BlinkDL/ChatRWKV: RWKV_RESCALE_LAYER",
+        ..ROW
+    },
 ];
 
 /// Whether the operation is the function of RWKV-7's rate of learning in context.

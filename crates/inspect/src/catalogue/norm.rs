@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use candor::ops::Rope;
+use candor::{gguf::half, ops::Rope};
 
-use super::{ROW, loader::swap_names, tensor, weight_of_layer};
+use super::{ROW, left_at_decode, loader::swap_names, tensor, weight_of_layer};
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::{Divisor, Matrix, Norm, Place, Scope, Scores, Turn};
 use crate::{Kind, NodeId};
@@ -226,6 +226,49 @@ fn reads_unnormed(place: &Place<'_>) -> Option<NodeId> {
     let at = |id: NodeId| Place { node: &place.graph.nodes[id], id, ..*place };
     let of_layer = |&id: &NodeId| place.graph.nodes[id].key.layer == place.layer();
     (0..place.graph.nodes.len()).filter(of_layer).find(|&id| role(&at(id)) == wanted && comes_alone(&at(id)))
+}
+
+/// Whether the operation is a norm of queries or keys.
+fn is_head_norm(place: &Place<'_>) -> bool {
+    of_heads(place) && matches!(place.node.kind, Kind::Norm { .. })
+}
+
+/// The norm of the layer's keys, where the operation gives the values that attention mixes.
+fn key_norm(place: &Place<'_>) -> Option<Norm> {
+    let mixes =
+        |(_, node): (NodeId, &crate::Node)| matches!(node.kind, Kind::Mix(_)) && node.inputs.get(1) == Some(&place.id);
+    if place.name() != "Vcur" || !place.readers().any(mixes) {
+        return None;
+    }
+    let norm = plan(place, with_weight(place, place.layer(), "attn_k_norm")?)?;
+    Some(norm).filter(|norm| norm.run == norm.weight.len())
+}
+
+/// The norm of a layer, or of none, that reads the weight with this name.
+fn with_weight(place: &Place<'_>, layer: Option<usize>, weight: &str) -> Option<NodeId> {
+    let reads = |(id, node): (NodeId, &crate::Node)| {
+        matches!(node.kind, Kind::Norm { .. }) && Place { node, id, ..*place }.weight() == weight
+    };
+    let of_layer = |node: &crate::Node| layer.is_none() || node.key.layer == layer;
+    let mut nodes = place.graph.nodes.iter().enumerate().filter(|(_, node)| of_layer(node));
+    nodes.find(|&found| reads(found)).map(|(id, _)| id)
+}
+
+/// The stream that the operation reads from the layer before, and the norm behind the embedding.
+fn stream_again(place: &Place<'_>) -> Option<(NodeId, Norm)> {
+    let before = place.layer()?.checked_sub(1)?;
+    let stream = place.graph.find(&crate::Key::new("l_out", Some(before)))?;
+    let norm = place.node.inputs.contains(&stream).then(|| with_weight(place, None, "token_embd_norm"))??;
+    Some((stream, plan(place, norm)?))
+}
+
+/// The norm behind a sum, where the operation is the first to add something to what is looked up.
+fn norm_of_sum(place: &Place<'_>) -> Option<Norm> {
+    let &input = place.node.inputs.first()?;
+    let adds = matches!(place.node.kind, Kind::Bias(_) | Kind::Positions(_) | Kind::Add);
+    (adds && matches!(place.graph.nodes[input].kind, Kind::Embed(_))).then_some(())?;
+    let norm = with_weight(place, None, "token_embd_norm")?;
+    plan(place, norm).filter(|_| norm > place.id)
 }
 
 /// The rows.
@@ -450,12 +493,15 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "norm-over-batch",
         entry: "28i",
+        variants: &[0.0, 1.0],
         edits: &[Edit::Norm(|norm, place| {
-            let several = place.rows() > 1;
-            norm.scope = if several { Scope::Batch } else { norm.scope };
+            let (rows, prompt) = (place.rows(), place.tokens.prompt);
+            let together = if place.variant == 0.0 { rows } else { prompt };
+            let several = together > 1 && (place.variant == 0.0 || prompt < rows);
+            norm.scope = if several { Scope::Batch(together) } else { norm.scope };
             several
         })],
-        cause: "one mean square is taken over all tokens together",
+        cause: "one mean square is taken over all tokens together (1: of a call)",
         remedy: "norm each token's row by itself",
         source: "bkitano/llama-from-scratch#4, kyegomez/zeta#180",
         ..ROW
@@ -878,6 +924,122 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "the output norm has the weight of a norm of the last layer",
         remedy: "the output norm is output_norm (HF: model.norm)",
         source: "a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "head-norms-missing-at-decode",
+        entry: "28k",
+        wants: is_head_norm,
+        edits: &[Edit::Output(|out, inputs, place| left_at_decode(out, inputs, place, is_head_norm(place)))],
+        cause: "queries and keys are normed in the prompt, and not when tokens are decoded",
+        remedy: "the code of single tokens needs attn_q_norm and attn_k_norm as well as that of prompts",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "values-normed-as-keys",
+        entry: "28k",
+        wants: |place| key_norm(place).is_some(),
+        edits: &[Edit::Output(|out, _, place| {
+            let norm = key_norm(place).filter(|norm| out.width.is_multiple_of(norm.run.max(1)));
+            norm.map(|norm| *out = norm.run(out)).is_some()
+        })],
+        cause: "the heads of values are normed with the weight of keys, too",
+        remedy: "attn_q_norm and attn_k_norm are for queries and keys alone",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "post-norms-exchanged",
+        entry: "8",
+        edits: &[Edit::Norm(|norm, place| {
+            let pairs = [("post_attention_norm", "post_ffw_norm"), ("attn_output_norm", "layer_output_norm")];
+            let other = pairs.iter().find_map(|&(a, b)| match place.weight() {
+                own if own == a => Some(b),
+                own if own == b => Some(a),
+                _ => None,
+            });
+            let other = other.and_then(|other| with_weight(place, place.layer(), other));
+            take(norm, place, other)
+        })],
+        cause: "the norms behind attention and behind the feed-forward are exchanged",
+        remedy: "post_attention_norm is of what attention gives, post_ffw_norm of what the feed-forward does",
+        source: "a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "latent-norms-exchanged",
+        entry: "8",
+        wants: |place| role(place) == Role::Latent,
+        edits: &[Edit::Weight(|w, place| swap_names(w, place, "attn_q_a_norm", "attn_kv_a_norm"))],
+        cause: "the norm of the narrow queries and that of the latent keys and values are exchanged",
+        remedy: "attn_q_a_norm is of what attn_q_a gives, attn_kv_a_norm of what attn_kv_a_mqa does",
+        source: "a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "output-norm-of-embedding",
+        entry: "28l",
+        edits: &[Edit::Norm(|norm, place| {
+            let other = with_weight(place, None, "token_embd_norm");
+            role(place) == Role::Output && take(norm, place, other)
+        })],
+        cause: "the output norm has the weight of the norm behind the embedding",
+        remedy: "the output norm is output_norm (HF: model.norm)",
+        source: "a fault of name maps in general",
+        ..ROW
+    },
+    Fault {
+        name: "embedding-norm-in-every-layer",
+        entry: "28",
+        edits: &[
+            Edit::Wiring(|_, place| stream_again(place).is_some()),
+            Edit::Inputs(|inputs, place| {
+                let Some((stream, norm)) = stream_again(place) else { return false };
+                let at = place.node.inputs.iter().position(|&input| input == stream);
+                let Some(input) = at.and_then(|at| inputs.get_mut(at)) else { return false };
+                *input = Rc::new(norm.run(input));
+                true
+            }),
+        ],
+        cause: "the stream is normed with the embedding's norm before each layer, not before the first alone",
+        remedy: "apply token_embd_norm once, to what the first layer reads",
+        source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "embedding-norm-before-positions",
+        entry: "28",
+        edits: &[
+            Edit::Wiring(|_, place| norm_of_sum(place).is_some()),
+            Edit::Inputs(|inputs, place| {
+                let norm = norm_of_sum(place);
+                norm.map(|norm| inputs[0] = Rc::new(norm.run(&inputs[0]))).is_some()
+            }),
+            Edit::Norm(|norm, place| {
+                let embeds = |node: &crate::Node| matches!(node.kind, Kind::Embed(_));
+                let direct = place.node.inputs.first().is_some_and(|&input| embeds(&place.graph.nodes[input]));
+                !direct && skip(norm, &[Role::Embedding], place)
+            }),
+        ],
+        cause: "rows of the embedding are normed first, and types and positions are added then",
+        remedy: "norm the sum: token_embd_norm(row + type + position), as BERT does",
+        source: "Devlin et al. 2019; a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "norm-squares-overflow",
+        entry: "74",
+        edits: &[Edit::Norm(|norm, _| {
+            norm.square = |square| {
+                let stored = half::f16_to_f32(half::f32_to_f16(square as f32));
+                f64::from(stored)
+            };
+            norm.divisor == Divisor::RootMeanSquare
+        })],
+        cause: "the norm squares in half precision: numbers beyond 256 overflow",
+        remedy: "square and add in f32, whatever the stream is kept in",
+        source: "huggingface/transformers: LlamaRMSNorm upcasts to f32; a fault of norms in general",
         ..ROW
     },
 ];

@@ -1,6 +1,8 @@
 //! Faults of numbers and kernels: what overflows, is cut off, or is never computed (entries 72, 74 and 77 of the catalogue).
 
-use super::{ROW, UP_TO_TOKENS, is_matrix};
+use std::rc::Rc;
+
+use super::{FACTORS, ROW, UP_TO_TOKENS, is_matrix};
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::Place;
 use crate::{Kind, Node, Value};
@@ -86,6 +88,11 @@ const REST: Fit = Fit {
 /// Such sizes.
 const REMAINS: [f64; 17] =
     [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 256.0];
+
+/// Whether the operation is a product whose inputs are dealt out to devices.
+fn shared_out(place: &Place<'_>) -> bool {
+    matches!(place.node.kind, Kind::MatMul(_)) && matches!(place.weight(), "attn_output" | "ffn_down")
+}
 
 /// The rows.
 pub(super) const FAULTS: &[Fault] = &[
@@ -335,6 +342,46 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "values beyond {} are cut off there: the largest number of the format that they are kept in (F16 65504, FP8 448)",
         remedy: "keep large values in f32 or BF16",
         source: "huggingface/transformers#19229, Blaizzy/mlx-vlm#293",
+        ..ROW
+    },
+    Fault {
+        name: "inputs-saturate-in-8-bits",
+        entry: "74",
+        variants: &[2.0, 1.0, 4.0],
+        fit: Some(FACTORS),
+        edits: &[
+            Edit::Wiring(|_, place| is_matrix(place)),
+            Edit::Inputs(|inputs, place| {
+                let (limit, mut hit) = (place.variant, false);
+                if is_matrix(place) {
+                    let mut x = (*inputs[0]).clone();
+                    for x in &mut x.data {
+                        hit |= f64::from(x.abs()) > limit;
+                        let level = (f64::from(*x) * 127.0 / limit).round_ties_even().clamp(-127.0, 127.0);
+                        *x = (level * limit / 127.0) as f32;
+                    }
+                    inputs[0] = Rc::new(x);
+                }
+                hit
+            }),
+        ],
+        cause: "what products read is rounded to 8 bits from -{} to {}, and cut off there",
+        remedy: "choose the scale by the largest magnitude of each block or row",
+        source: "Xiao et al. 2022 (SmoothQuant): static scales of activations",
+        ..ROW
+    },
+    Fault {
+        name: "second-device-missing",
+        entry: "77",
+        wants: shared_out,
+        edits: &[Edit::Weight(|w, _| {
+            let kept = w.cols / 2;
+            w.values.chunks_exact_mut(w.cols).for_each(|row| row[kept..].fill(0.0));
+            kept > 0
+        })],
+        cause: "the second half of the inputs of attn_output and ffn_down is not added up: what a second device computed is lost",
+        remedy: "add the results of all devices (all-reduce) behind each of the two products",
+        source: "Shoeybi et al. 2019 (Megatron-LM); a fault of tensor parallelism in general",
         ..ROW
     },
 ];

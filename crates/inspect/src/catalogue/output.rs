@@ -1,11 +1,11 @@
 //! Faults between the last layer and the logits (entries 56 and 70 to 72 of the catalogue).
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use candor::ops::Unary;
 
 use super::{FACTORS, ROW, is_matrix, near, reshape, scaled, tensor};
-use crate::fault::{Edit, Fault};
+use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::Place;
 use crate::{Kind, Value};
 
@@ -63,6 +63,12 @@ fn normalized(out: &mut Value, hit: bool, f: fn(f64, f64) -> f64) -> bool {
         }
     }
     hit
+}
+
+/// Whether the operation gives what a model without logits ends with.
+fn is_last(place: &Place<'_>) -> bool {
+    let logits = place.graph.nodes.iter().any(|node| node.key.name == "result_output");
+    !logits && place.id + 1 == place.graph.nodes.len()
 }
 
 /// The rows.
@@ -329,6 +335,50 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "logits are multiplied with {}, which is not the file's factor (Cohere and Granite have one)",
         remedy: "multiply only where the file has logit_scale, with its number; a temperature is the sampler's",
         source: "vllm-project/vllm#52158",
+        ..ROW
+    },
+    Fault {
+        name: "repetition-penalty-in-logits",
+        entry: "72",
+        variants: &[1.1, 1.3],
+        fit: Some(Fit { range: (1.01, 2.0), steps: Steps::Factors, numbers: |_| Vec::new() }),
+        wants: gives,
+        edits: &[Edit::Output(|out, _, place| {
+            let (ids, prompt) = (&place.tokens.ids, place.tokens.prompt.max(1));
+            let hit = gives(place) && out.rows == ids.len();
+            for t in 0..if hit { out.rows } else { 0 } {
+                let seen: BTreeSet<u32> = ids[..prompt.min(ids.len()).max(t + 1)].iter().copied().collect();
+                let row = out.row_mut(t);
+                for id in seen {
+                    let Some(x) = row.get_mut(id as usize) else { continue };
+                    let by = if *x > 0.0 { 1.0 / place.variant } else { place.variant };
+                    *x = (f64::from(*x) * by) as f32;
+                }
+            }
+            hit
+        })],
+        cause: "logits of tokens that occurred are divided by {} where they are above zero, and multiplied with it below",
+        remedy: "a penalty on repetition is the sampler's: logits are what the model gives",
+        source: "Keskar et al. 2019 (CTRL), section 4.1",
+        ..ROW
+    },
+    Fault {
+        name: "embeddings-of-unit-length",
+        entry: "72",
+        wants: is_last,
+        edits: &[Edit::Output(|out, _, place| {
+            let hit = is_last(place);
+            if hit {
+                for row in out.data.chunks_exact_mut(out.width.max(1)) {
+                    let length = row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+                    row.iter_mut().for_each(|x| *x = (f64::from(*x) / length.max(f64::MIN_POSITIVE)) as f32);
+                }
+            }
+            hit
+        })],
+        cause: "each row that the encoder gives has the length 1",
+        remedy: "norm a text's vector behind the pooling, where it is asked for: rows of tokens are given as they are",
+        source: "a fault of encoders in general",
         ..ROW
     },
 ];

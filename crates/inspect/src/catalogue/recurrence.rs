@@ -4,7 +4,7 @@
 use candor::gguf::half;
 use candor::ops::{Columns, NormKind, Unary};
 
-use super::{ROW, UP_TO_TOKENS};
+use super::{ROW, UP_TO_TOKENS, fused};
 use crate::{
     Kind, Node,
     fault::{Edit, Fault},
@@ -129,7 +129,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "state-reset-per-batch",
         entry: "80",
-        variants: &[4.0, 3.0],
+        variants: &[4.0, 3.0, 8.0, 64.0, 256.0],
         fit: Some(UP_TO_TOKENS),
         edits: &[Edit::Recur(|plan, place| {
             let (batch, prompt) = (place.variant.max(1.0) as usize, place.tokens.prompt.min(place.rows()));
@@ -691,6 +691,40 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "a delta rule's queries are not scaled",
         remedy: "multiply with 1 / sqrt(key_head_dim) behind the norm",
         source: "openvinotoolkit/openvino#34529",
+        ..ROW
+    },
+    Fault {
+        name: "decay-along-values",
+        entry: "88",
+        edits: &[Edit::Recur(|plan, _| {
+            plan.fades_values = true;
+            let shape = &plan.shape;
+            matches!(shape.fading, Fading::Keys) && shape.key_dim == shape.value_dim && shape.key_dim > 1
+        })],
+        cause: "the state fades along its values in place of its keys",
+        remedy: "a decay per channel belongs to the keys' side of the state",
+        source: "Peng et al. 2024 (Eagle and Finch)",
+        ..ROW
+    },
+    Fault {
+        name: "step-last-in-product",
+        entry: "84",
+        wants: |place| place.weight() == "ssm_x",
+        edits: &[Edit::Weight(|w, place| {
+            let Some((whole, rows)) = fused(place) else { return false };
+            let states = place.gguf.metadata().u32(&format!("{}.ssm.state_size", place.graph.arch)).ok().flatten();
+            let Some(rank) = states.and_then(|states| whole.rows.checked_sub(2 * states as usize)) else {
+                return false;
+            };
+            // dt, B and C, by where they begin.
+            let first = if rows.start == 0 { whole.rows - rank } else { rows.start - rank.min(rows.start) };
+            let taken = whole.values.get(first * whole.cols..(first + rows.len()) * whole.cols);
+            let same = taken.filter(|taken| taken.len() == w.values.len());
+            same.map(|taken| w.values.copy_from_slice(taken)).is_some()
+        })],
+        cause: "the second product is cut into B, C and the narrow time step, in this order",
+        remedy: "Mamba has the time step first, then B, then C",
+        source: "Gu and Dao 2023, arXiv:2312.00752; state-spaces/mamba: x_proj",
         ..ROW
     },
 ];

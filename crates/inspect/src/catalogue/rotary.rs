@@ -7,7 +7,7 @@ use candor::ops::{Mask, Pairing, Rope};
 
 use super::{FACTORS, ROW, UP_TO_TOKENS, any, tensor};
 use crate::fault::{Edit, Fault, Fit, Harm, Steps};
-use crate::replay::{Matrix, Place, Turn};
+use crate::replay::{Matrix, Place, Side, Turn};
 use crate::{Kind, Value};
 
 fn rope<'a>(place: &'a Place<'_>) -> Option<&'a Rope> {
@@ -871,6 +871,97 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "angles are computed in F16",
         remedy: "compute positions times frequencies in f32 at least",
         source: "EleutherAI/gpt-neox#1003, huggingface/transformers#27179",
+        ..ROW
+    },
+    Fault {
+        name: "rope-half-not-negated",
+        entry: "34",
+        edits: &[Edit::Rope(|turn, _| {
+            turn.negated = 1.0;
+            true
+        })],
+        cause: "the halves of a head are exchanged without the minus of one of them: a cos + b sin stands beside b cos + a sin",
+        remedy: "(a, b) becomes (a cos - b sin, a sin + b cos)",
+        source: "a fault of rotations in general",
+        ..ROW
+    },
+    Fault {
+        name: "rope-first-head-alone",
+        entry: "40",
+        wants: |place| rope(place).is_some(),
+        edits: &[Edit::Output(|out, inputs, place| {
+            let Kind::Rope { head_dim, .. } = place.node.kind else { return false };
+            let width = out.width;
+            for (row, old) in out.data.chunks_exact_mut(width).zip(inputs[0].data.chunks_exact(width)) {
+                row[head_dim..].copy_from_slice(&old[head_dim..]);
+            }
+            width > head_dim
+        })],
+        cause: "the first elements of a row are rotated, not those of each of its heads",
+        remedy: "cut the row into heads first: each head is rotated",
+        source: "a fault of rotations in general",
+        ..ROW
+    },
+    Fault {
+        name: "rope-scaling-missing-at-decode",
+        entry: "37",
+        wants: |place| rope(place).is_some(),
+        edits: &[Edit::Output(|out, inputs, place| {
+            let Kind::Rope { rope, head_dim } = &place.node.kind else { return false };
+            let dims = 2 * rope.frequencies.len();
+            let usual: Vec<f64> = (0..rope.frequencies.len()).map(|pair| plain(base(place))(pair, dims)).collect();
+            let same = usual.iter().zip(&rope.frequencies).all(|(a, b)| (a - b).abs() <= 1e-9 * b.abs());
+            let (first, width) = (place.tokens.prompt, out.width);
+            if same && rope.magnitude == 1.0 || place.node.side != Side::Tokens || first == 0 || first >= out.rows {
+                return false;
+            }
+            let bare = Rope { frequencies: usual, magnitude: 1.0, pairing: rope.pairing };
+            let other = Turn::new(&bare, *head_dim, &place.tokens.positions(Side::Tokens)).run(&inputs[0]);
+            out.data[first * width..].copy_from_slice(&other.data[first * width..]);
+            true
+        })],
+        cause: "decoded tokens are rotated by frequencies that nothing has scaled, the prompt by scaled ones",
+        remedy: "scale the frequencies once, and use them for prompts and single tokens alike",
+        source: "a fault of rotations in general",
+        ..ROW
+    },
+    Fault {
+        name: "positions-restart-per-batch",
+        entry: "33",
+        variants: &[2.0, 4.0, 8.0, 32.0, 512.0],
+        fit: Some(UP_TO_TOKENS),
+        edits: &[
+            Edit::Rope(|turn, place| {
+                let (size, prompt) = (place.variant.max(1.0), place.tokens.prompt);
+                moved(turn, |t, position| if t < prompt { position % size } else { position })
+            }),
+            Edit::Positions(|positions, place| {
+                let (size, prompt) = ((place.variant as i64).max(1), place.tokens.prompt);
+                let old = positions.rows.clone();
+                positions.rows.iter_mut().take(prompt).for_each(|position| *position %= size);
+                old != positions.rows
+            }),
+        ],
+        cause: "the prompt is computed in batches of {}, and positions begin again at 0 with each of them",
+        remedy: "a token's position is the number of tokens before it, those of earlier batches too",
+        source: "a fault of caches in general",
+        ..ROW
+    },
+    Fault {
+        name: "rope-yarn-ramp-over-elements",
+        entry: "39",
+        edits: &[Edit::Rope(|turn, place| {
+            let (rotary, pairs) = (&place.graph.rotary, turn.pairs.len());
+            if !is_yarn(place) || pairs < 2 {
+                return false;
+            }
+            let old: Vec<f64> = turn.pairs.iter().map(|pair| pair.2).collect();
+            let slowed: Vec<f64> = (0..pairs).map(|pair| old[pair] / plain(rotary.base)(pair, 2 * pairs)).collect();
+            frequencies(turn, |pair, dims| plain(rotary.base)(pair, dims) * slowed[(2 * pair).min(pairs - 1)])
+        })],
+        cause: "YaRN's ramp counts elements of a head in place of pairs: it ends after half as many",
+        remedy: "the ramp runs over pairs, from 0 to half of rope.dimension_count",
+        source: "Peng et al. 2023, section 3.2",
         ..ROW
     },
 ];

@@ -299,7 +299,7 @@ pub(super) const FAULTS: &[Fault] = &[
         fit: Some(FACTORS),
         edits: &[Edit::Route(|choice, place| {
             let old = std::mem::replace(&mut choice.router.scale, place.variant as f32);
-            let named = [1.0, old, old * old];
+            let named = [1.0, old, old * old, 1.0 / old];
             named.iter().all(|&other| (place.variant as f32 / other - 1.0).abs() > 1e-4)
         })],
         cause: "the weights of experts are multiplied with {}, which is not the file's factor",
@@ -341,6 +341,69 @@ pub(super) const FAULTS: &[Fault] = &[
         })],
         cause: "the router's logits are rounded to quarters: they went through a number of few bits",
         remedy: "compute the router in f32",
+        source: "a fault of routers in general",
+        ..ROW
+    },
+    Fault {
+        name: "expert-bias-on-logits",
+        entry: "69",
+        edits: &[Edit::Route(|choice, _| {
+            choice.bias_on_logits = true;
+            choice.bias.is_some() && !matches!(choice.router.gate, Gate::SparseMixer(_))
+        })],
+        cause: "the bias that experts are chosen by is added to the router's logits, before the sigmoid",
+        remedy: "add exp_probs_b to the sigmoid's results, for the choice alone",
+        source: "DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2",
+        ..ROW
+    },
+    Fault {
+        name: "expert-groups-in-turn",
+        entry: "69",
+        edits: &[Edit::Route(|choice, _| {
+            choice.groups_in_turn = true;
+            let Router { experts, groups, .. } = choice.router;
+            groups.1 < groups.0 && experts / groups.0 > 1
+        })],
+        cause: "expert i is counted to the group i modulo their number, not to a run of neighbours",
+        remedy: "a group is a run of experts: the first n / groups, and so on",
+        source: "a fault of routers in general",
+        ..ROW
+    },
+    Fault {
+        name: "experts-of-first-token-for-all",
+        entry: "69",
+        edits: &[Edit::Route(|choice, place| {
+            let prompt = place.tokens.prompt;
+            choice.chosen_by = Box::new(move |row| if row < prompt { 0 } else { row });
+            prompt > 1 && choice.router.used < choice.router.experts
+        })],
+        cause: "all tokens of a call go through the experts that its first token has chosen",
+        remedy: "each token chooses its own experts",
+        source: "a fault of routers in general",
+        ..ROW
+    },
+    Fault {
+        name: "expert-capacity",
+        entry: "69",
+        edits: &[Edit::Route(|choice, place| {
+            choice.capacity = Some(place.tokens.prompt);
+            place.tokens.prompt > 1
+        })],
+        cause: "an expert takes no more than its fair share of a call's tokens: later ones get nothing from it",
+        remedy: "drop no tokens: a capacity belongs to training (Switch Transformer)",
+        source: "Fedus et al. 2021, arXiv:2101.03961; a fault of routers in general",
+        ..ROW
+    },
+    Fault {
+        name: "expert-scale-inverted",
+        entry: "69",
+        edits: &[Edit::Route(|choice, _| {
+            let old = choice.router.scale;
+            choice.router.scale = 1.0 / old;
+            old != 1.0
+        })],
+        cause: "the weights of experts are divided by the file's factor",
+        remedy: "multiply with expert_weights_scale (routed_scaling_factor), at last",
         source: "a fault of routers in general",
         ..ROW
     },

@@ -1,5 +1,7 @@
 //! Faults of what becomes of a recurrence's output: D, the gate, and the norm beside it (Mamba, RWKV, delta rules).
 
+use std::rc::Rc;
+
 use candor::ops::Unary;
 
 use super::{
@@ -66,6 +68,19 @@ fn beside_attention(place: &Place<'_>) -> bool {
     let (Kind::Add, Some(added)) = (&place.node.kind, input(place, 1)) else { return false };
     let attends = |node: &Node| matches!(node.kind, Kind::Mix(_)) && node.key.layer == place.layer();
     added.kind.product().is_some_and(|weight| made(&weight.name)) && place.graph.nodes.iter().any(attends)
+}
+
+/// What a recurrence gives, its gate, and D times its input, where the operation gates the sum of the first and the last.
+fn skipped(place: &Place<'_>) -> Option<[NodeId; 3]> {
+    let [sum, gate] = gated(place)?;
+    let node = &place.graph.nodes[sum];
+    let (Kind::Add, &[a, b]) = (&node.kind, node.inputs.as_slice()) else { return None };
+    let direct = |id: NodeId| matches!(&place.graph.nodes[id].kind, Kind::Scale(w) if w.name.contains("ssm_d"));
+    match (direct(a), direct(b)) {
+        (false, true) => Some([a, gate, b]),
+        (true, false) => Some([b, gate, a]),
+        _ => None,
+    }
 }
 
 /// The rows.
@@ -274,6 +289,31 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: "what attention beside a recurrence gives is not added to the stream",
         remedy: "Falcon-H1 adds attention's output and the state space's",
         source: "a fault of wirings in general",
+        ..ROW
+    },
+    Fault {
+        name: "d-behind-gate",
+        entry: "91",
+        edits: &[
+            Edit::Wiring(|inputs, place| match skipped(place) {
+                Some([state, gate, direct]) => {
+                    *inputs = vec![state, gate, direct];
+                    true
+                }
+                None => false,
+            }),
+            Edit::Inputs(|inputs, place| {
+                let (Some(_), [state, gate, direct]) = (skipped(place), inputs.as_slice()) else { return false };
+                let mut out = (**state).clone();
+                let others = gate.data.iter().zip(&direct.data);
+                out.data.iter_mut().zip(others).for_each(|(x, (gate, direct))| *x = *x * gate + direct);
+                *inputs = vec![Rc::new(out)];
+                true
+            }),
+        ],
+        cause: "D times the scan's input is added behind the gate",
+        remedy: "(y + D * x) * silu(z)",
+        source: "Gu and Dao 2023, arXiv:2312.00752; a fault of state spaces in general",
         ..ROW
     },
 ];

@@ -6,7 +6,7 @@ use candor::gguf::Format;
 
 use crate::{
     Kind, Known, NodeId, Trace, compare,
-    replay::{Arithmetic, Replay, Rounding, Stage, TOGETHER},
+    replay::{Arithmetic, Replay, Rounding, Stage},
 };
 
 /// How a suspect's products are rounded.
@@ -85,7 +85,7 @@ pub(super) fn rounding(stage: &Stage<'_>, trace: &Trace, known: &[NodeId]) -> Ro
         Known::All(values) => values.iter().any(large),
         Known::Some(_) => false,
     });
-    let possible = rules(stage, floats).into_iter().filter(|&rule| !(beyond && rule == Rounding::Half));
+    let possible = rules(floats).into_iter().filter(|&rule| !(beyond && rule == Rounding::Half));
     let scored = possible.map(|rounding| (residuals(rounding), rounding));
     let found: Vec<_> = scored.filter(|(all, _)| best(all) < 0.5 * near && best(all) < LIMIT).collect();
     let closest = found.iter().map(|(all, _)| best(all)).fold(f64::INFINITY, f64::min);
@@ -117,7 +117,7 @@ const HALF_MAX: f32 = 65_504.0;
 const LIMIT: f64 = 2e-2;
 
 /// The rules that are tried.
-fn rules(stage: &Stage<'_>, floats: bool) -> Vec<Rounding> {
+fn rules(floats: bool) -> Vec<Rounding> {
     let general = [
         Rounding::AnyQ8,
         Rounding::AnyBlocks(32),
@@ -132,15 +132,15 @@ fn rules(stage: &Stage<'_>, floats: bool) -> Vec<Rounding> {
     if floats {
         return general.to_vec();
     }
-    let (prompt, text) = (stage.tokens.prompt, stage.tokens.text.len());
-    let mut rules = vec![Rounding::Ggml, Rounding::Blocks(32), Rounding::Searched];
-    if prompt.max(text) >= TOGETHER {
-        // All at once, or as many as Candor takes at a time: fewer where all logits of more would take 64 MB.
-        let most = (1 << 24) / stage.graph.config.vocab.max(1);
-        rules.extend([prompt, most.clamp(1, 512).min(prompt)].map(Rounding::Superblocks));
-    }
-    rules.extend([Rounding::Tf32, Rounding::Half, Rounding::Bfloat]);
-    rules
+    vec![
+        Rounding::Ggml,
+        Rounding::Blocks(32),
+        Rounding::Searched,
+        Rounding::Superblocks,
+        Rounding::Tf32,
+        Rounding::Half,
+        Rounding::Bfloat,
+    ]
 }
 
 /// The operations between the trace's complete values and a node.

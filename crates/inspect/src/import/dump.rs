@@ -103,6 +103,8 @@ impl Dump {
             };
             placed.push((name, one(key), Order::Tokens, item));
         }
+        // What an encoder hands out stands before what the norm says for itself.
+        placed.sort_by_key(|(name, ..)| name != "result_embd");
         let given = || options.tokens.as_ref().map(Vec::len);
         let tokens = self.origin.tokens.as_ref().map(Vec::len).or_else(|| vote(&placed)).or_else(given);
         let mut values: BTreeMap<Key, Evidence> = BTreeMap::new();

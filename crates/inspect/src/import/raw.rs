@@ -1,5 +1,5 @@
 //! Raw little-endian f32 values, `.bin`: no header, so the shape is in the name (`Qcur-0_4x2048.bin`) or said with a
-//! width. What llama.cpp's llama-debug writes, `llamacpp-MODEL.bin`, is the last token's logits.
+//! width. What llama.cpp's llama-debug writes, `llamacpp-MODEL.bin`, is the last token's logits, or a row for each token.
 
 use std::{fs, path::Path};
 
@@ -41,6 +41,11 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dump, ImportErr
         dump.known.push((Key::new("result_output", None), last_row(values)));
         return Ok(dump);
     }
+    if let Some(known) = embeddings(path, &stem, options, &values) {
+        dump.origin.engine = stem.starts_with("llamacpp-").then(|| "llama.cpp".to_owned());
+        dump.known.push(known);
+        return Ok(dump);
+    }
     let (name, shape) = named_shape(&stem);
     let shape = match (shape, options.width) {
         (Some(shape), _) => shape,
@@ -61,6 +66,19 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dump, ImportErr
     }
     dump.items.push((name.to_owned(), Item::Tensor(Tensor { shape, values })));
     Ok(dump)
+}
+
+/// The rows that llama-debug writes with `--embedding`, `llamacpp-MODEL-embeddings.bin`, where there is one for each token:
+/// of the ids that are given, or of the file beside it.
+fn embeddings(path: &Path, stem: &str, options: &ReadOptions, values: &[f32]) -> Option<(Key, Evidence)> {
+    let written = ["llamacpp-", "pytorch-"].iter().any(|prefix| stem.starts_with(prefix));
+    if !written || !stem.ends_with("-embeddings") || options.width.is_some() {
+        return None;
+    }
+    let (key, width) = options.wiring.as_ref()?.embedding()?;
+    let beside = || fs::metadata(path.with_file_name(format!("{stem}-tokens.bin"))).ok().map(|file| file.len() / 4);
+    let tokens = options.tokens.as_ref().map(|tokens| tokens.len() as u64).or_else(beside)?;
+    (tokens * width as u64 == values.len() as u64).then(|| (key, Evidence::all(width, values.to_vec())))
 }
 
 /// `Qcur-0_4x2048` to `Qcur-0` and `[4, 2048]`.

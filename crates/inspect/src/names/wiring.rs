@@ -27,6 +27,8 @@ pub struct Wiring {
     blocks: HashMap<usize, Key>,
     /// What a layer adds to the stream last, whatever it is.
     last_added: HashMap<usize, Key>,
+    /// What a model without a head ends with.
+    last: Option<Key>,
 }
 
 /// What the names of a whole dump tell of single ones.
@@ -136,6 +138,7 @@ impl Wiring {
                 wiring.blocks.insert(layer, block.key.clone());
             }
         }
+        wiring.last = graph.nodes.last().map(|node| node.key.clone());
         for parts in wiring.made.values_mut() {
             parts.sort_by_key(|part| part.from);
         }
@@ -155,6 +158,13 @@ impl Wiring {
     /// Elements of a token's row; `None` for scores, which are as wide as there are tokens, and for other models' values.
     pub(crate) fn width(&self, key: &Key) -> Option<usize> {
         self.widths.get(key).copied().flatten()
+    }
+
+    /// What an engine hands out as a token's embedding, and its width.
+    pub(crate) fn embedding(&self) -> Option<(Key, usize)> {
+        let norm = Some(Key::new("result_norm", None)).filter(|key| self.has(key));
+        let key = norm.or_else(|| self.last.clone())?;
+        Some((key.clone(), self.width(&key)?))
     }
 
     /// Elements of a head of queries, keys, values or what attention makes of them.
@@ -330,7 +340,7 @@ impl Wiring {
     }
 
     /// What a weight is applied to.
-    pub(super) fn applied_to(&self, weight: &str) -> Option<Key> {
+    pub(crate) fn applied_to(&self, weight: &str) -> Option<Key> {
         self.made.get(weight)?.first()?.input.clone()
     }
 }

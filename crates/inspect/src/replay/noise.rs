@@ -1,7 +1,5 @@
 //! Small random changes of values: how far a right engine of less precision may be from a replay is measured by them.
 
-use candor::gguf::Format;
-
 use crate::{NodeId, Value};
 
 /// How values are changed, at every operation.
@@ -29,31 +27,4 @@ impl Noise {
             *x *= (1.0 + self.unit * signed) as f32;
         }
     }
-}
-
-/// The formats that keys and values are kept in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cache {
-    /// Of keys.
-    pub keys: Format,
-    /// Of values.
-    pub values: Format,
-}
-
-impl Default for Cache {
-    fn default() -> Self {
-        Cache { keys: Format::F32, values: Format::F32 }
-    }
-}
-
-/// Rows as a cache of this format gives them back; heads are whole blocks, or nothing is rounded.
-pub(super) fn kept(x: &Value, format: Format) -> Option<Value> {
-    if format == Format::F32 || !x.width.is_multiple_of(format.block_len()) || !format.can_encode() {
-        return None;
-    }
-    let mut out = x.clone();
-    let mut bytes = vec![0; x.data.len() / format.block_len() * format.block_bytes()];
-    format.encode(&x.data, &mut bytes).ok()?;
-    format.decode(&bytes, &mut out.data);
-    Some(out)
 }

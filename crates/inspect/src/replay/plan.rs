@@ -76,8 +76,8 @@ pub enum Scope {
     Runs,
     /// A token's whole row.
     Row,
-    /// All tokens of the pass.
-    Batch,
+    /// All of the first rows, as many as are said; each row behind them by itself.
+    Batch(usize),
 }
 
 /// A norm.
@@ -98,6 +98,8 @@ pub struct Norm {
     pub centred: bool,
     /// Whether squares are those of what differs from the mean, as in LayerNorm.
     pub deviation: bool,
+    /// What happens to a square before it is added.
+    pub square: fn(f64) -> f64,
 }
 
 impl Norm {
@@ -105,22 +107,31 @@ impl Norm {
         let centred = norm.kind == NormKind::Layer;
         let divisor = if norm.kind == NormKind::L2 { Divisor::RootSumSquare } else { Divisor::RootMeanSquare };
         let (run, eps) = (norm.run, f64::from(norm.eps));
-        Norm { weight, bias, run, eps, divisor, scope: Scope::Runs, centred, deviation: centred }
+        Norm { weight, bias, run, eps, divisor, scope: Scope::Runs, centred, deviation: centred, square: |x| x }
     }
 
     pub(crate) fn run(&self, x: &Value) -> Value {
         let mut out = x.clone();
-        let scope = match self.scope {
-            Scope::Runs => self.run,
-            Scope::Row => x.width,
-            Scope::Batch => x.data.len(),
+        let (first, scope) = match self.scope {
+            Scope::Runs => (0, self.run),
+            Scope::Row => (0, x.width),
+            Scope::Batch(rows) => (rows * x.width, x.width),
         };
+        let first = first.min(x.data.len());
+        let (together, rest) = out.data.split_at_mut(first);
+        self.fill(&x.data[..first], together, first);
+        self.fill(&x.data[first..], rest, scope);
+        out
+    }
+
+    /// Norms as many elements together each time.
+    fn fill(&self, x: &[f32], out: &mut [f32], scope: usize) {
         let scope = scope.max(1);
-        for (index, (x, out)) in x.data.chunks(scope).zip(out.data.chunks_mut(scope)).enumerate() {
+        for (index, (x, out)) in x.chunks(scope).zip(out.chunks_mut(scope)).enumerate() {
             let len = x.len() as f64;
             let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / len;
             let around = if self.deviation { mean } else { 0.0 };
-            let sum: f64 = x.iter().map(|&x| (f64::from(x) - around).powi(2)).sum();
+            let sum: f64 = x.iter().map(|&x| (self.square)((f64::from(x) - around).powi(2))).sum();
             let (square, taken) = (sum / len, if self.centred { mean } else { 0.0 });
             let factor = match self.divisor {
                 Divisor::RootMeanSquare => 1.0 / (square + self.eps).sqrt(),
@@ -139,7 +150,6 @@ impl Norm {
                 *out = ((f64::from(x) - taken) * factor * of(&self.weight, 1.0) + of(&self.bias, 0.0)) as f32;
             }
         }
-        out
     }
 }
 
@@ -153,6 +163,8 @@ pub struct Turn {
     pub magnitude: f64,
     /// Width of a head.
     pub head_dim: usize,
+    /// On the sine of the second element in the first: -1, as it turns.
+    pub negated: f64,
     /// What happens to an angle before it is used.
     pub angle: fn(f64) -> f64,
     /// What happens to a sine or cosine before it is used.
@@ -174,6 +186,7 @@ impl Turn {
             positions: positions.iter().copied().map(f64::from).collect(),
             magnitude: rope.magnitude,
             head_dim,
+            negated: -1.0,
             angle: |angle| angle,
             store: |x| x,
             by_head: false,
@@ -200,7 +213,7 @@ impl Turn {
                 }
                 for &(i, j, cos, sin) in &turns {
                     let (a, b) = (f64::from(head[i]), f64::from(head[j]));
-                    head[i] = (a * cos - b * sin) as f32;
+                    head[i] = (a * cos + self.negated * b * sin) as f32;
                     head[j] = (a * sin + b * cos) as f32;
                 }
             }
@@ -311,6 +324,10 @@ pub struct SoftMax {
     pub empty: Box<dyn Fn(usize) -> usize>,
     /// A score per head that takes its share of the sum.
     pub sinks: Option<Vec<f64>>,
+    /// Whether the largest score is taken from sinks, too.
+    pub shifted_sinks: bool,
+    /// Rows of the first call, where a softmax over queries runs over those of one call: each row behind them is alone.
+    pub together: usize,
     /// For which tokens sinks count.
     pub sunk: Box<dyn Fn(usize) -> bool>,
     /// What is summed over.
@@ -350,6 +367,8 @@ impl SoftMax {
             cap_first: false,
             stored: Box::new(move |t, p| p < together || p <= t),
             empty: Box::new(|_| 0),
+            shifted_sinks: true,
+            together: usize::MAX,
             sunk: Box::new(|_| true),
             sinks: sinks.as_ref().map(|sinks| Matrix::decode(sinks).values.into_iter().map(f64::from).collect()),
             axis: Axis::Keys,
@@ -402,10 +421,19 @@ impl SoftMax {
                 let max = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let exps: Vec<f64> =
                     line.iter().map(|&s| if s == f64::NEG_INFINITY { 0.0 } else { (self.exp)(s, max) }).collect();
-                let sink = sinks.map_or(0.0, |sinks| (sinks[first] - max).exp());
-                let sum: f64 = exps.iter().sum::<f64>() + sink + empty as f64 * (self.exp)(0.0, max);
+                let shift = if self.shifted_sinks { max } else { 0.0 };
+                let sink = sinks.map_or(0.0, |sinks| (sinks[first] - shift).exp());
+                let call = if self.axis == Axis::Queries { self.together.min(along) } else { along };
+                let sum: f64 = exps[..call].iter().sum::<f64>() + sink + empty as f64 * (self.exp)(0.0, max);
                 for (i, exp) in exps.into_iter().enumerate() {
                     let (h, t, p) = place(i);
+                    // A row that is alone has all of what it sees, and keys of later calls are not there yet.
+                    let sum = match self.together {
+                        usize::MAX => sum,
+                        _ if exp == 0.0 => 1.0,
+                        _ if i < call => sum,
+                        _ => exp,
+                    };
                     // Heads of what nobody sees are not summed at all.
                     let seen = (self.masking != Masking::After && self.axis != Axis::Heads) || (self.visible)(t, p);
                     // A line that sees nothing divides zero by zero in every engine that does not guard it.
@@ -495,6 +523,14 @@ pub struct Choice {
     pub order: fn(usize, usize) -> usize,
     /// Taken from logits before the chosen are weighed.
     pub unweighed: Option<Vec<f32>>,
+    /// Whether the bias is on logits, and so in weights too.
+    pub bias_on_logits: bool,
+    /// Whether expert `i` is of the group `i` modulo their number.
+    pub groups_in_turn: bool,
+    /// By which row's logits a row's experts are chosen.
+    pub chosen_by: Box<dyn Fn(usize) -> usize>,
+    /// Rows of the first call, where an expert takes no more than its fair share of a call's rows.
+    pub capacity: Option<usize>,
 }
 
 impl Choice {
@@ -510,6 +546,10 @@ impl Choice {
             weighing: Weighing::Gated,
             order: |rank, _| rank,
             unweighed: None,
+            bias_on_logits: false,
+            groups_in_turn: false,
+            chosen_by: Box::new(|row| row),
+            capacity: None,
         }
     }
 
@@ -517,20 +557,36 @@ impl Choice {
     pub(super) fn run(&self, logits: &Value) -> Value {
         let mut out = Value::zeros(logits.rows, 2 * self.router.used);
         for t in 0..logits.rows {
-            for (pair, (expert, weight)) in out.row_mut(t).chunks_exact_mut(2).zip(self.choose(logits.row(t))) {
+            let by = (self.chosen_by)(t).min(logits.rows - 1);
+            let chosen = self.choose(logits.row(t), logits.row(by));
+            for (pair, (expert, weight)) in out.row_mut(t).chunks_exact_mut(2).zip(chosen) {
                 pair.copy_from_slice(&[expert as f32, weight as f32]);
+            }
+        }
+        if let Some(first) = self.capacity.map(|first| first.min(out.rows)) {
+            let mut taken = vec![0; self.router.experts];
+            let full = (first * self.router.used).div_ceil(self.router.experts.max(1));
+            for pair in out.data[..first * 2 * self.router.used].chunks_exact_mut(2) {
+                let taken = &mut taken[pair[0] as usize];
+                *taken += 1;
+                pair[1] = if *taken > full { 0.0 } else { pair[1] };
             }
         }
         out
     }
 
-    /// The experts of one row, the best first, and their weights. Of equals the first is taken.
-    fn choose(&self, logits: &[f32]) -> Vec<(usize, f64)> {
+    /// The experts of one row by the logits of one, the best first, and their weights. Of equals the first is taken.
+    fn choose(&self, logits: &[f32], by: &[f32]) -> Vec<(usize, f64)> {
         let Router { used, gate, normalized, scale, .. } = self.router;
         if let Gate::SparseMixer(_) = gate {
             return self.router.choose(logits, self.bias.as_deref());
         }
-        let logits: Vec<f64> = logits.iter().map(|&x| (self.logit)(x.into())).collect();
+        let bias = |i: usize| self.bias.as_ref().map_or(0.0, |bias| f64::from(bias[i]));
+        let read = |logits: &[f32]| -> Vec<f64> {
+            let early = |i: usize| if self.bias_on_logits { bias(i) } else { 0.0 };
+            logits.iter().enumerate().map(|(i, &x)| (self.logit)(x.into()) + early(i)).collect()
+        };
+        let logits = read(logits);
         let open = |logits: &[f64]| match gate {
             Gate::Softmax => softened(logits),
             Gate::Sigmoid => logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
@@ -538,8 +594,8 @@ impl Choice {
         };
         let gated = |logits: &[f64]| if self.twice { open(&open(logits)) } else { open(logits) };
         let gates = gated(&logits);
-        let bias = |i: usize| self.bias.as_ref().map_or(0.0, |bias| f64::from(bias[i]));
-        let ranked: Vec<f64> = gates.iter().enumerate().map(|(i, x)| x + bias(i)).collect();
+        let late = |i: usize| if self.bias_on_logits { 0.0 } else { bias(i) };
+        let ranked: Vec<f64> = gated(&read(by)).iter().enumerate().map(|(i, x)| x + late(i)).collect();
         // Numbers that are none sort last, so that the choice is defined.
         let number = |x: f64| if x.is_nan() { f64::NEG_INFINITY } else { x };
         let mut order: Vec<usize> = self.allowed(&ranked);
@@ -578,15 +634,21 @@ impl Choice {
             return (0..ranked.len()).collect();
         }
         let size = (ranked.len() / groups).max(1);
-        let worth = |group: &[f64]| {
-            let mut group = group.to_vec();
+        let members = |group: usize| -> Vec<usize> {
+            match self.groups_in_turn {
+                true => (group..ranked.len()).step_by(groups).collect(),
+                false => (group * size..(group + 1) * size).collect(),
+            }
+        };
+        let worth = |group: usize| {
+            let mut group: Vec<f64> = members(group).into_iter().map(|expert| ranked[expert]).collect();
             group.sort_by(|a, b| b.total_cmp(a));
             group.iter().take(self.judges).sum::<f64>()
         };
-        let worths: Vec<f64> = ranked.chunks(size).map(worth).collect();
+        let worths: Vec<f64> = (0..groups).map(worth).collect();
         let mut order: Vec<usize> = (0..groups).collect();
         order.sort_by(|&a, &b| worths[b].total_cmp(&worths[a]).then(a.cmp(&b)));
-        order.into_iter().take(used).flat_map(|group| group * size..(group + 1) * size).collect()
+        order.into_iter().take(used).flat_map(members).collect()
     }
 }
 
@@ -613,7 +675,7 @@ mod tests {
                 let (logits, bias) = (numbers(16), numbers(16));
                 for bias in [None, Some(bias)] {
                     let expected = router.choose(&logits, bias.as_deref());
-                    let got = Choice { bias, ..Choice::new(router, None) }.choose(&logits);
+                    let got = Choice { bias, ..Choice::new(router, None) }.choose(&logits, &logits);
                     let same = got.iter().zip(&expected).all(|(a, b)| a.0 == b.0 && (a.1 - b.1).abs() < 1e-12);
                     assert!(same && got.len() == 3, "{got:?}, expected {expected:?}");
                 }

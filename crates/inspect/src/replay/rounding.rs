@@ -1,10 +1,7 @@
 //! How engines round the inputs of products.
 
-use std::collections::HashMap;
-
 use candor::gguf::{Format, half};
 
-use super::{Side, Tokens};
 use crate::Value;
 
 /// How an engine rounds activations before it multiplies.
@@ -20,10 +17,9 @@ pub enum Rounding {
     /// As Candor's CPU code: to 8 bits in blocks of 32, for quantized weights. The largest magnitude becomes whichever whole
     /// number from 120 to 127 leaves the least error.
     Searched,
-    /// As Candor's CPU code with prompts, of which so many tokens come at a time: inputs of Q4_K, Q5_K and Q6_K that [`TOGETHER`]
-    /// rows and more are multiplied with have 8 bits, a whole factor per 32 and a float per 256. All else is
-    /// [`Rounding::Searched`].
-    Superblocks(usize),
+    /// As Candor's CPU code where it knows superblocks: in rows of a prompt, inputs of Q4_K, Q5_K and Q6_K have 8 bits, a whole
+    /// factor per 32 and a float per 256. All else is [`Rounding::Searched`].
+    Superblocks,
     /// To 8 bits in blocks of this many elements with an exact scale, before products with any weights.
     AnyBlocks(usize),
     /// To 8 bits in blocks of 32 with a scale in half precision (Q8_0), before products with any weights.
@@ -41,9 +37,8 @@ pub enum Rounding {
 }
 
 impl Rounding {
-    /// The rounded activations for a weight of this format. `together` says how many rows each row's matrix is multiplied with at
-    /// once.
-    pub fn apply(self, x: &Value, format: Format, together: &[usize]) -> Value {
+    /// The rounded activations for a weight of this format; the first `prompt` rows are of a prompt.
+    pub fn apply(self, x: &Value, format: Format, prompt: usize) -> Value {
         let mut x = x.clone();
         let halves = |values: &mut [f32], through: Format| {
             let mut bytes = vec![0; values.len() * 2];
@@ -72,13 +67,11 @@ impl Rounding {
             }
             (Rounding::Blocks(size), _) => x.data.chunks_mut(size).for_each(|block| q8(block, 127.0, |scale| scale)),
             (Rounding::Searched, _) => x.data.chunks_mut(32).for_each(searched),
-            (Rounding::Superblocks(_), _) => {
-                for (row, values) in x.data.chunks_mut(x.width.max(1)).enumerate() {
-                    match self.depends_on_rows(format) && together[row] >= TOGETHER {
-                        true => values.chunks_mut(256).for_each(superblock),
-                        false => values.chunks_mut(32).for_each(searched),
-                    }
-                }
+            (Rounding::Superblocks, _) => {
+                let prompt = if matches!(format, Format::Q4K | Format::Q5K | Format::Q6K) { prompt } else { 0 };
+                let (read, decoded) = x.data.split_at_mut(prompt * x.width);
+                read.chunks_mut(x.width.max(1)).flat_map(|row| row.chunks_mut(256)).for_each(superblock);
+                decoded.chunks_mut(32).for_each(searched);
             }
         }
         x
@@ -108,35 +101,7 @@ impl Rounding {
             _ => x,
         }
     }
-
-    /// How many rows the matrix of each row is multiplied with at once: those of its step, or those of them that chose it.
-    pub(super) fn together(self, tokens: &Tokens, side: Side, x: &Value, choice: Option<&Value>) -> Vec<usize> {
-        let Rounding::Superblocks(most) = self else { return vec![1; x.rows] };
-        let of_token = (x.rows / tokens.rows(side).max(1)).max(1);
-        let groups: Vec<_> = (0..x.rows)
-            .map(|row| {
-                let token = row / of_token;
-                let first = match side {
-                    Side::Text => 0,
-                    Side::Tokens if token < tokens.prompt => token - token % most.max(1),
-                    Side::Tokens => token,
-                };
-                (first, choice.map(|choice| choice.data[2 * row].to_bits()))
-            })
-            .collect();
-        let mut counts = HashMap::new();
-        groups.iter().for_each(|group| *counts.entry(group).or_insert(0) += 1);
-        groups.iter().map(|group| counts[group]).collect()
-    }
-
-    /// Whether it matters for a weight of this format how many rows are multiplied with it at once.
-    pub fn depends_on_rows(self, format: Format) -> bool {
-        matches!(self, Rounding::Superblocks(_)) && matches!(format, Format::Q4K | Format::Q5K | Format::Q6K)
-    }
 }
-
-/// Rows from which on Candor's CPU code adds up superblocks.
-pub const TOGETHER: usize = 20;
 
 /// Whether ggml multiplies the format with activations in blocks of 256.
 fn is_super_block(format: Format) -> bool {

@@ -117,6 +117,8 @@ pub struct Recur {
     pub kept: Box<Kept>,
     /// On what enters the state, by the factor that the state fades by.
     pub held: fn(f64) -> f64,
+    /// Whether the state fades along its values, not along its keys.
+    pub fades_values: bool,
     /// Whether what enters fades at once.
     pub newest_fades: bool,
     /// On a head's queries, and on its keys.
@@ -142,6 +144,7 @@ impl Recur {
             twice: Box::new(|_| false),
             kept: Box::new(|_, _, _| {}),
             held: |_| 1.0,
+            fades_values: false,
             newest_fades: false,
             sizes: [|_| 1.0; 2],
         }
@@ -187,7 +190,7 @@ impl Recur {
                         let old = f64::from(state[i * value_dim + j]);
                         let added = f64::from(k.row(t)[shared + i]) * value * held[i];
                         let back = if erases { of_head(inputs[5], i) * erased * self.erasing } else { 0.0 };
-                        let new = old * fading[i] + back + added;
+                        let new = old * fading[if self.fades_values { j } else { i }] + back + added;
                         state[i * value_dim + j] = new as f32;
                         let seen = match (&self.bonus, self.late) {
                             (Some(bonus), _) => old + f64::from(bonus[h * dim + i]) * added,

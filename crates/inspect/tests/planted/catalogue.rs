@@ -8,6 +8,7 @@ use crate::model::{self, Rope, Shape};
 use crate::{recurrent, wirings};
 use candor::gguf::Format;
 use candor_inspect::{Outcome, catalogue, fault::Active, fault::Harm, replay::Rounding};
+use candor_testing::Tiny;
 
 /// Of how many faults one is planted in each model and rounding.
 const SHARE: usize = 24;
@@ -36,6 +37,8 @@ fn special_beds() -> Vec<Bed> {
         Shape { biases: true, name: "mixtral-bias", matrices: Format::F32, ..model::experts() },
         Shape { size: 1e-3, name: "llama-small", ..model::proportioned(Format::Q8_0) },
         Shape { size: 3e3, name: "llama-large", ..model::llama() },
+        // Ten layers and more have names that are sorted otherwise than their numbers.
+        Shape { tiny: Tiny { layers: 11, dim: 32, ..model::llama().tiny }, name: "llama-deep", ..model::llama() },
         model::proportioned(Format::F16),
         model::proportioned(Format::Bf16),
         model::proportioned(Format::Q4_0),

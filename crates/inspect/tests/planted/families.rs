@@ -13,6 +13,9 @@ const KV: u64 = 2 * HEAD;
 const Q: u64 = HEADS * HEAD;
 const FFN: u64 = 40;
 const EXPERTS: u64 = 4;
+/// The short vectors of latent attention, and the elements of a head that turn there.
+const RANK: u64 = 24;
+const TURNING: u64 = 4;
 
 /// A family: its architecture, metadata beside a llama's, tensors of a layer, and those of no layer beside the embedding.
 struct Family {
@@ -255,6 +258,33 @@ fn families() -> Vec<Family> {
             ]
             .concat(),
             globals: [rms(), vec![("output.weight", vec![DIM, vocab])]].concat(),
+        },
+        // Latent attention whose two short vectors are equally long: their norms can be exchanged.
+        Family {
+            arch: "minicpm3",
+            kv_heads: HEADS,
+            metadata: vec![
+                ("attention.q_lora_rank", (RANK as u32).into()),
+                ("attention.kv_lora_rank", (RANK as u32).into()),
+                ("attention.key_length", (HEAD as u32).into()),
+                ("attention.value_length", (HEAD as u32).into()),
+                ("rope.dimension_count", (TURNING as u32).into()),
+            ],
+            layer: [
+                vec![
+                    ("attn_q_a.weight", vec![DIM, RANK]),
+                    ("attn_q_a_norm.weight", vec![RANK]),
+                    ("attn_q_b.weight", vec![RANK, Q]),
+                    ("attn_kv_a_mqa.weight", vec![DIM, RANK + TURNING]),
+                    ("attn_kv_a_norm.weight", vec![RANK]),
+                    ("attn_kv_b.weight", vec![RANK, HEADS * (2 * HEAD - TURNING)]),
+                    ("attn_output.weight", vec![Q, DIM]),
+                ],
+                gated(),
+                norms(&["attn_norm.weight", "ffn_norm.weight"]),
+            ]
+            .concat(),
+            globals: rms(),
         },
         Family {
             arch: "nemotron",

@@ -157,11 +157,16 @@ impl<'a> Links<'a> {
                 biased.insert((*source, weight));
             }
         }
-        let found = nodes.iter().enumerate().map(|(at, node)| {
+        let mut found: Vec<Found> = Vec::with_capacity(nodes.len());
+        for (at, node) in nodes.iter().enumerate() {
             let with = |weight: &str| biased.contains(&(at, weight.to_owned()));
-            step(node, names, with)
-        });
-        let found = found.collect();
+            let what = if is_reordered(node, sources[at].first().and_then(|at| found.get((*at)?)), names) {
+                Found::Nothing
+            } else {
+                step(node, names, with)
+            };
+            found.push(what);
+        }
         Links { nodes, sources, found }
     }
 
@@ -266,6 +271,17 @@ impl<'a> Links<'a> {
         let origin = self.origin(self.source(at, index)?);
         let mut names = self.nodes[origin].sources.iter().chain([&self.nodes[origin].name]);
         (!names.any(|name| name.starts_with("cache_"))).then_some(origin)
+    }
+}
+
+/// Whether a node is a vector of the model on another value than this model's graph has it on: llama.cpp has RWKV's
+/// `k + (a * k_a * k - k_a * k)` where others have `k + k_a * (a * k - k)`.
+fn is_reordered(node: &Node, source: Option<&Found>, names: &Names) -> bool {
+    let weight = node.sources.get(1).and_then(|name| name.strip_suffix(".weight")).filter(|_| node.op == "MUL");
+    let ours = weight.and_then(|weight| names.wiring.as_ref()?.applied_to(weight));
+    match (ours, source) {
+        (Some(ours), Some(Found::Value { key, sure: true, .. })) => *key != ours,
+        _ => false,
     }
 }
 
@@ -437,11 +453,20 @@ impl Pass<'_> {
     }
 }
 
+/// Whether a node has the rows of all tokens for each head, one head behind the other: products with a matrix for each.
+fn by_head(node: &Node) -> bool {
+    let [.., heads, _] = node.ne;
+    let of_heads = |shape: &Option<[usize; 4]>| shape.is_some_and(|shape| shape[2] == heads);
+    let weighed = node.sources.first().is_some_and(|name| name.ends_with(".weight"));
+    node.op == "MUL_MAT" && heads > 1 && weighed && node.shapes.len() > 1 && node.shapes.iter().all(of_heads)
+}
+
 /// Rows of a value when the tokens of the pass are not known yet.
 fn rows_alone(key: &Key, op: &str, node: &Node) -> usize {
     let [_, second, third, _] = node.ne;
     match key.name.as_str() {
         "kq" | "kq_soft_max" => second,
+        _ if by_head(node) => second,
         _ if op == "rope" || third > 1 => third,
         "Qcur_normed" | "Kcur_normed" => 1,
         _ => second,
@@ -464,6 +489,8 @@ fn add(values: &mut BTreeMap<Key, Evidence>, key: Key, node: &Node, span: Span) 
     let seen = span.offset + span.tokens;
     let (rows, width) = if scores {
         (second, third.checked_mul(span.total))
+    } else if by_head(node) {
+        (second, inner.checked_mul(third))
     } else if third > 1 || (second != span.tokens && second > 1 && span.tokens == 1) {
         (third, inner.checked_mul(second))
     } else {
@@ -484,7 +511,9 @@ fn add(values: &mut BTreeMap<Key, Evidence>, key: Key, node: &Node, span: Span) 
     for cell in &printed.cells {
         let Some(at) = position(&cell.at, &shape) else { return };
         let (outer, middle, column) = (at / (inner * second), at / inner % second, at % inner);
-        if !scores {
+        if by_head(node) && !scores {
+            cells.push((middle, outer * inner + column, cell.value));
+        } else if !scores {
             let flat = (outer * second + middle) * inner + column;
             cells.push((flat / width, flat % width, cell.value));
         } else if column < seen {
