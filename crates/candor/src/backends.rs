@@ -100,9 +100,10 @@ pub(crate) struct Placed {
     pub(crate) reason: Option<String>,
     /// Whether a GPU was given more than its budget.
     pub(crate) over_budget: bool,
+    /// Whether the bits of a token follow from its role, however many are computed at once.
     pub(crate) batch_invariant: bool,
-    /// What was asked for.
-    pub(crate) batching: Batching,
+    /// Whether both roles have the same arithmetic.
+    pub(crate) one_arithmetic: bool,
 }
 
 /// Loads a model where options say.
@@ -140,6 +141,9 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
         }
     }
     let batch_invariant = backends.batch_invariant(gguf, parts.iter().map(|(target, _)| *target))?;
+    // GPUs multiply the rows of prompts in tiles, whatever was asked for.
+    let one_arithmetic =
+        options.batching == Batching::Invariant && !parts.iter().any(|(target, _)| matches!(target, Target::Gpu(_)));
     let over_budget = decision.as_ref().is_some_and(|(_, over_budget)| *over_budget);
     let (loaded, label) = (Loaded::new(config, loaded), labels.join("; "));
     let reason = decision.map(|(reason, _)| reason).or(on_cpu);
@@ -154,7 +158,7 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
         reason,
         over_budget,
         batch_invariant,
-        batching: options.batching,
+        one_arithmetic,
     })
 }
 
@@ -289,7 +293,7 @@ impl<'a> Backends<'a> {
         Ok(self.cpu.insert(cpu).clone())
     }
 
-    /// Whether the bits that these compute are the same however many tokens are computed at once.
+    /// Whether the bits that these compute of a token follow from its role, however many are computed at once.
     fn batch_invariant(&self, gguf: &Gguf, targets: impl IntoIterator<Item = Target>) -> Result<bool, Error> {
         let kernels = Kernels::from_env()?;
         let many =
@@ -297,9 +301,7 @@ impl<'a> Backends<'a> {
         let on_cpu = self.options.batching != Batching::Fastest || !many;
         Ok(targets.into_iter().all(|target| match target {
             Target::Cpu => on_cpu,
-            Target::Reference => true,
-            // Prompts are multiplied in tiles, which add up in another order.
-            Target::Gpu(_) => false,
+            Target::Reference | Target::Gpu(_) => true,
         }))
     }
 }

@@ -145,7 +145,7 @@ impl Model {
 
     /// Whether one arithmetic for all rows was asked for, and is had.
     pub(crate) fn promises_same_bits(&self) -> bool {
-        self.is_batch_invariant() && self.inner.placed.batching == Batching::Invariant
+        self.inner.placed.one_arithmetic
     }
 
     /// What changes its weights, in the order of their scales.

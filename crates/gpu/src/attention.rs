@@ -8,7 +8,7 @@ use crate::buffer::Buf;
 use crate::cache::{Cache, Layer};
 use crate::constants::Constant;
 use crate::device::Storage;
-use crate::kernel::{Attend, Extras, Kernel, MAT_VEC_ROWS, Output, SPLITS, Sight};
+use crate::kernel::{Attend, Extras, Kernel, MAT_VEC_ROWS, Output, Sight};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};
 
@@ -24,98 +24,202 @@ const QUERY_BYTES: usize = 10 << 10;
 /// Positions that a workgroup takes at once.
 const BLOCK: usize = 64;
 
-/// Workgroups that keep a device busy: below that, positions are split.
-const BUSY: usize = SPLITS as usize;
+/// How the positions of a row that decodes are parted: one row alone keeps a device busy, and up to 32,768 positions
+/// have as many workgroups as there are spans of them.
+const DECODING: Parting = Parting { span: 128, parts: 128 };
+
+/// How those of a prompt's row are parted: prompts have many rows, and a few rows behind a long text are not left to a
+/// few workgroups.
+const PREFILL: Parting = Parting { span: 2048, parts: 16 };
+
+/// Most bytes of the parts that wait to be merged. One tile of rows may have more.
+const PART_BYTES: u64 = 64 << 20;
+
+/// Runs of rows of a sequence that have dispatches of their own at most.
+const RUNS: usize = 4;
+
+/// How positions are parted into spans. It follows from what a row sees and from whether it decodes, so that a row has
+/// the same bits beside any other rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Parting {
+    /// Positions of a span, at least: whole blocks.
+    span: usize,
+    /// Spans of a row at most, or one more.
+    parts: usize,
+}
+
+impl Parting {
+    /// The parting of layers whose rows see from anywhere on: as many positions as a span has are one span, wherever
+    /// its first block begins.
+    fn of(self, sight: Sight) -> Parting {
+        match sight {
+            Sight::Causal | Sight::Whole => self,
+            Sight::Window | Sight::Chunk | Sight::Around => Parting { span: self.span + BLOCK, ..self },
+        }
+    }
+
+    /// Positions of a span of a row that sees `seen`, as the shader computes it.
+    fn span(self, seen: usize) -> usize {
+        self.span.max(seen.max(2).next_power_of_two() / self.parts)
+    }
+
+    /// The most spans of a row that sees up to `seen` positions. It follows from a power of two above them, so that
+    /// bind groups last for many steps.
+    fn splits(self, sight: Sight, seen: usize) -> usize {
+        let begin = if matches!(sight, Sight::Causal | Sight::Whole) { 0 } else { BLOCK - 1 };
+        let seen = seen.next_power_of_two();
+        (begin + seen).div_ceil(self.span(seen))
+    }
+}
+
+/// Rows of a kind that are attended by one dispatch, and by more where that is much work.
+struct Run {
+    /// The first of them, among those of the kind.
+    first: usize,
+    count: usize,
+    /// Of those, how many a workgroup takes.
+    together: usize,
+}
 
 pub(crate) fn attend(
     gpu: &mut Gpu,
     out: &mut Buf,
     q: &Buf,
-    (cache, layer): (&Cache, usize),
+    cache: (&Cache, usize),
     attention: Attention<'_, Weight>,
     step: &Step<'_>,
+) {
+    out.like(q);
+    let Attention { heads, mask, alibi, relative, .. } = attention;
+    let slopes = alibi.map(|max| gpu.constant(Constant::Slopes { heads: heads.heads, max: max.to_bits() }));
+    let by_distance = relative.map(|relative| by_distance(gpu, relative, heads.heads, mask.is_both()));
+    let sinks = attention.sinks.map(Weight::vector);
+    let some = [slopes.as_ref(), by_distance.as_deref(), sinks];
+    for is_decoding in [false, true] {
+        kind(gpu, (out, q), cache, (attention, some), step, is_decoding);
+    }
+}
+
+/// Attention of the rows that decode, or of the others. `some` buffers are read by some layers alone.
+fn kind(
+    gpu: &mut Gpu,
+    (out, q): (&Buf, &Buf),
+    (cache, layer): (&Cache, usize),
+    (attention, some): (Attention<'_, Weight>, [Option<&Storage>; 3]),
+    step: &Step<'_>,
+    is_decoding: bool,
 ) {
     let Layer { kept, places: all_places, paged, sides: [keys, values], storage: [keys_at, values_at], .. } =
         &cache.layers[layer];
     let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
-    out.like(q);
+    let its = if is_decoding { q.prefill()..q.rows } else { 0..q.prefill() };
     let group = heads.heads / heads.kv_heads;
     let room = (QUERY_BYTES / (4 * keys.words * keys.kind.per_word())).clamp(1, QUERIES);
     let together = group.min(HEADS).min(room);
-    let rows = if q.rows > 1 && one_sequence(step) { room / together } else { 1 };
     let tiles = heads.kv_heads * group.div_ceil(together);
-    let row_tiles = q.rows.div_ceil(rows);
-    let last = step.positions.iter().copied().max().unwrap_or(0) as usize;
-    let Spans { splits, span } = spans(in_sight(mask, last, rows), row_tiles * tiles);
+    let last = step.positions[its.clone()].iter().copied().max().unwrap_or(0) as usize;
     let (sight, reach) = Sight::of(mask);
+    let parting = if is_decoding { DECODING } else { PREFILL }.of(sight);
+    let splits = parting.splits(sight, in_sight(mask, last, 1));
     let extras = Extras {
         cap: soft_cap.is_some(),
         slopes: alibi.is_some(),
         sinks: sinks.is_some(),
         relative: relative.is_some(),
     };
-    let attend = Attend {
-        keys: keys.kind,
-        values: values.kind,
-        rows: rows as u32,
-        heads: together as u32,
-        chunks: (keys.words / 4) as u32,
-        words: (values.words * values.kind.shares()).div_ceil(BLOCK) as u32,
-        output: if splits > 1 { Output::Split } else { Output::Whole },
-        sight,
-        extras,
-        paged: *paged,
-    };
-    let slopes = alibi.map(|max| gpu.constant(Constant::Slopes { heads: heads.heads, max: max.to_bits() }));
-    let by_distance = relative.map(|relative| by_distance(gpu, relative, heads.heads, mask.is_both()));
-    let partial = (heads.value_dim + 2) * heads.heads * splits * q.rows;
-    let parts = (splits > 1).then(|| gpu.pooled((partial * 4) as u64));
-    let Gpu { device, recorder, places, .. } = gpu;
-    let places = places.stage(device, recorder, step);
-    let result = parts.as_deref().unwrap_or(&out.storage);
-    // In the order of the source: what every layer has, then what some have.
-    let mut buffers = [&q.storage, keys_at, values_at, places, result, result, result, result];
-    let some = [slopes.as_ref(), by_distance.as_deref(), sinks.map(Weight::vector)].into_iter().flatten();
-    let count = buffers[5..].iter_mut().zip(some).map(|(buffer, storage)| *buffer = storage).count();
-    let numbers = [
-        heads.kv_heads,
-        group,
-        heads.key_dim,
-        heads.value_dim,
-        keys.stride / 4,
-        values.stride,
-        *kept,
-        *all_places,
-        q.stride,
-        out.stride,
-    ];
-    let [a, b, c, d, e, f, g, h, i, j] = numbers.map(|number| number as u32);
     let (scale, cap) = (heads.scale.to_bits(), soft_cap.unwrap_or(0.0).to_bits());
     let most = relative.map_or(0, |relative| relative.most);
-    let [span, reach, most] = [span, reach, most].map(|number| number as u32);
-    let work = q.rows * heads.heads * (heads.key_dim + heads.value_dim) * in_sight(mask, last, q.rows);
-    let piece = piece(row_tiles, work as u64, device.work);
-    for first in (0..row_tiles).step_by(piece) {
-        let (several, first_row) = (piece.min(row_tiles - first), (first * rows) as u32);
-        let dispatch = Dispatch {
-            kernel: Kernel::Attend(attend),
-            buffers: &buffers[..5 + count],
-            numbers: &[a, b, c, d, e, f, g, h, i, j, scale, span, splits as u32, reach, cap, most, first_row],
-            grid: [splits as u32, tiles as u32, several as u32],
+    // Of a row: multiply-adds, and the bytes of its parts.
+    let work = heads.heads * (heads.key_dim + heads.value_dim) * in_sight(mask, last, q.rows);
+    let bytes = (heads.value_dim + 2) * heads.heads * splits * 4;
+    for Run { first, count, together: rows } in runs(&step.sequences[its], room / together) {
+        let attend = Attend {
+            keys: keys.kind,
+            values: values.kind,
+            rows: rows as u32,
+            heads: together as u32,
+            chunks: (keys.words / 4) as u32,
+            words: (values.words * values.kind.shares()).div_ceil(BLOCK) as u32,
+            output: if splits > 1 { Output::Split } else { Output::Whole },
+            sight,
+            extras,
+            paged: *paged,
         };
-        recorder.dispatch(device, &dispatch);
-        if q.rows > MAT_VEC_ROWS {
-            recorder.worked(device, work / row_tiles * several);
+        let row_tiles = count.div_ceil(rows);
+        let mut piece = piece(row_tiles, (count * work) as u64, gpu.device.work);
+        if splits > 1 {
+            piece = piece.min(self::piece(row_tiles, (count * bytes) as u64, PART_BYTES));
+        }
+        let parts = (splits > 1).then(|| gpu.pooled((piece * rows * bytes) as u64));
+        let Gpu { device, recorder, places, .. } = &mut *gpu;
+        let places = places.stage(device, recorder, step);
+        let result = parts.as_deref().unwrap_or(&out.storage);
+        // In the order of the source: what every layer has, then what some have.
+        let mut buffers = [&q.storage, keys_at, values_at, places, result, result, result, result];
+        let some = some.into_iter().flatten();
+        let bound = 5 + buffers[5..].iter_mut().zip(some).map(|(buffer, storage)| *buffer = storage).count();
+        for tile in (0..row_tiles).step_by(piece) {
+            let several = piece.min(row_tiles - tile);
+            let begin = first + tile * rows;
+            let numbers = [
+                heads.kv_heads,
+                group,
+                heads.key_dim,
+                heads.value_dim,
+                keys.stride / 4,
+                values.stride,
+                *kept,
+                *all_places,
+                q.stride,
+                out.stride,
+                scale as usize,
+                parting.span,
+                parting.parts,
+                splits,
+                reach,
+                cap as usize,
+                most,
+                begin,
+                usize::from(is_decoding),
+            ];
+            let dispatch = Dispatch {
+                kernel: Kernel::Attend(attend),
+                buffers: &buffers[..bound],
+                numbers: &numbers.map(|number| number as u32),
+                grid: [splits as u32, tiles as u32, several as u32],
+            };
+            recorder.dispatch(device, &dispatch);
+            if let Some(parts) = &parts {
+                let numbers = [heads.heads, heads.value_dim, splits, out.stride, begin, usize::from(is_decoding)];
+                let rows = (several * rows).min(count - tile * rows);
+                let dispatch = Dispatch {
+                    kernel: Kernel::Merge,
+                    buffers: &[parts, places, &out.storage],
+                    numbers: &numbers.map(|number| number as u32),
+                    grid: [heads.heads as u32, rows as u32, 1],
+                };
+                recorder.dispatch(device, &dispatch);
+            }
+            if q.rows > MAT_VEC_ROWS {
+                recorder.worked(device, count * work / row_tiles * several);
+            }
         }
     }
-    if let Some(parts) = &parts {
-        let dispatch = Dispatch {
-            kernel: Kernel::Merge,
-            buffers: &[parts, &out.storage],
-            numbers: &[heads.heads as u32, heads.value_dim as u32, splits as u32, out.stride as u32],
-            grid: [heads.heads as u32, q.rows as u32, 1],
-        };
-        recorder.dispatch(device, &dispatch);
+}
+
+/// Rows of a kind by the dispatches that attend them: rows of a sequence that follow each other share what they read,
+/// up to `most` of them. Where there are many such runs, each row has a workgroup of its own.
+fn runs(sequences: &[u32], most: usize) -> Vec<Run> {
+    let mut first = 0;
+    let same = sequences.chunk_by(|a, b| a == b).map(|run| {
+        first += run.len();
+        Run { first: first - run.len(), count: run.len(), together: if run.len() > 1 { most } else { 1 } }
+    });
+    let runs: Vec<Run> = same.take(RUNS + 1).collect();
+    match runs.len() {
+        0 => runs,
+        count if count <= RUNS && count < sequences.len() => runs,
+        _ => vec![Run { first: 0, count: sequences.len(), together: 1 }],
     }
 }
 
@@ -145,10 +249,6 @@ fn in_sight(mask: Mask, last: usize, rows: usize) -> usize {
     some.min(last + 1)
 }
 
-fn one_sequence(step: &Step<'_>) -> bool {
-    step.sequences.windows(2).all(|pair| pair[0] == pair[1])
-}
-
 /// Tiles of rows that go to the device at once, so that `work` multiply-adds of all of them are parted into no more than
 /// `most` each, if that can be: a part of a power of two, so that bind groups last for many steps.
 fn piece(row_tiles: usize, work: u64, most: u64) -> usize {
@@ -156,36 +256,57 @@ fn piece(row_tiles: usize, work: u64, most: u64) -> usize {
     row_tiles.div_ceil(pieces as usize).max(1)
 }
 
-/// How positions are shared out.
-#[derive(Debug, PartialEq, Eq)]
-struct Spans {
-    splits: usize,
-    /// Positions of a split.
-    span: usize,
-}
-
-/// Depends on a power of two above `positions`, so that bind groups last for many steps.
-fn spans(positions: usize, groups: usize) -> Spans {
-    let bucket = positions.next_power_of_two().max(BLOCK);
-    let most = (bucket / (2 * BLOCK)).max(1);
-    let splits = (BUSY / groups.max(1)).clamp(1, most).next_power_of_two().min(most);
-    Spans { splits, span: bucket / splits }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::SPLITS;
+
+    /// As the shader parts them.
+    fn spans_of(parting: Parting, first: usize, seen: usize) -> usize {
+        let begin = first / BLOCK * BLOCK;
+        (first + seen - begin).div_ceil(parting.span(seen))
+    }
 
     #[test]
-    fn spans_cover_all_positions() {
-        for positions in 1..3000 {
-            for groups in [1, 2, 8, 32, 100, 5000] {
-                let Spans { splits, span } = spans(positions, groups);
-                assert!(splits * span >= positions && span % BLOCK == 0, "{positions}, {groups}: {splits} of {span}");
+    fn there_is_room_for_the_spans_of_every_row() {
+        for parting in [DECODING, PREFILL] {
+            for sight in [Sight::Causal, Sight::Window] {
+                let parting = parting.of(sight);
+                let (mut most, mut room) = (0, 0);
+                for seen in (1..3000).chain((3000..300_000).step_by(61)) {
+                    let firsts = if sight == Sight::Causal { 0..1 } else { 0..BLOCK };
+                    most = firsts.map(|first| spans_of(parting, first, seen)).max().unwrap_or(0).max(most);
+                    let splits = parting.splits(sight, seen);
+                    assert!(splits >= most, "{parting:?}, {sight:?}: {splits} of {most} for {seen} positions");
+                    assert!(splits >= room && splits <= parting.parts + 1 && splits <= SPLITS as usize);
+                    assert_eq!(parting.span(seen) % BLOCK, 0);
+                    room = splits;
+                }
             }
         }
-        assert_eq!(spans(4000, 8), Spans { splits: 32, span: 128 });
-        assert_eq!(spans(4000, 4096), Spans { splits: 1, span: 4096 });
+    }
+
+    #[test]
+    fn few_positions_are_not_parted_and_many_are() {
+        assert_eq!(DECODING.splits(Sight::Causal, 128), 1);
+        assert_eq!(DECODING.splits(Sight::Causal, 4000), 32);
+        assert_eq!(DECODING.splits(Sight::Causal, 100_000), 128);
+        assert_eq!(DECODING.of(Sight::Window).splits(Sight::Window, 128), 1);
+        assert_eq!(PREFILL.splits(Sight::Causal, 2048), 1);
+        assert_eq!(PREFILL.splits(Sight::Causal, 4000), 2);
+    }
+
+    #[test]
+    fn rows_of_a_sequence_go_together_unless_there_are_many_sequences() {
+        let found = |sequences: &[u32]| -> Vec<_> {
+            runs(sequences, 4).iter().map(|run| (run.first, run.count, run.together)).collect()
+        };
+        assert_eq!(found(&[]), []);
+        assert_eq!(found(&[7]), [(0, 1, 1)]);
+        assert_eq!(found(&[7, 7, 7]), [(0, 3, 4)]);
+        assert_eq!(found(&[7, 7, 1, 2, 2]), [(0, 2, 4), (2, 1, 1), (3, 2, 4)]);
+        assert_eq!(found(&[0, 1, 2]), [(0, 3, 1)]);
+        assert_eq!(found(&[0, 0, 1, 1, 2, 2, 3, 3, 4, 4]), [(0, 10, 1)]);
     }
 
     #[test]

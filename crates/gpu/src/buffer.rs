@@ -26,6 +26,11 @@ impl Buf {
         (self.rows, self.decoding) = (other.rows, other.decoding);
     }
 
+    /// Rows of prompts, which come before those that decode.
+    pub(crate) fn prefill(&self) -> usize {
+        self.rows - self.decoding
+    }
+
     pub(crate) fn stride_of(width: usize) -> usize {
         width.next_multiple_of(RUN)
     }

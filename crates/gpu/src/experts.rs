@@ -1,7 +1,7 @@
 //! Mixtures of experts: choices, products with the matrices of the chosen, and what becomes of their rows.
 //!
-//! Few choices are multiplied one by one. Where experts have several each, choices are sorted by experts on the device, so
-//! that a matrix is read once for up to 64 of them; how many tiles that makes is not known here, and those that are too many
+//! Choices of rows that decode are multiplied one by one. Those of prompts are sorted by experts on the device, so that
+//! a matrix is read once for up to 64 of them; how many tiles that makes is not known here, and those that are too many
 //! end at once.
 
 use candor_ops::{Gate, Router};
@@ -9,7 +9,7 @@ use candor_ops::{Gate, Router};
 use crate::buffer::Buf;
 use crate::device::Storage;
 use crate::kernel::{EXPERTS, ExpertRows, GateKind, Inputs, Kernel, MAT_VEC_ROWS, Route, TILE, rows_per_group};
-use crate::product::{Rounded, takes_bytes, tile_of};
+use crate::product::{Rounded, kinds, takes_bytes, tile_of};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};
 
@@ -26,6 +26,8 @@ pub struct Routes {
     capacity: usize,
     /// Rows in flight.
     rows: usize,
+    /// How many of them are of prompts.
+    prefill: usize,
     /// Experts that there are.
     experts: usize,
     /// The choices by experts; there from the first time on that they are needed.
@@ -35,11 +37,6 @@ pub struct Routes {
 impl Routes {
     fn choices(&self) -> usize {
         self.rows * self.used
-    }
-
-    /// Whether experts have so many choices each that sorting them pays.
-    fn is_sorted(&self) -> bool {
-        self.choices() > MAT_VEC_ROWS * self.experts
     }
 
     /// Tiles of so many rows at most.
@@ -56,7 +53,7 @@ impl Routes {
 
 pub(crate) fn routes(gpu: &mut Gpu, rows: usize, used: usize) -> Routes {
     let choices = gpu.storage((rows * used * 8) as u64);
-    Routes { choices, used, capacity: rows, rows: 0, experts: 1, sorted: None }
+    Routes { choices, used, capacity: rows, rows: 0, prefill: 0, experts: 1, sorted: None }
 }
 
 pub(crate) fn route(gpu: &mut Gpu, routes: &mut Routes, logits: &Buf, bias: Option<&Weight>, router: Router) {
@@ -69,7 +66,7 @@ pub(crate) fn route(gpu: &mut Gpu, routes: &mut Routes, logits: &Buf, bias: Opti
         return gpu
             .refuse(format!("route: expected at most {CHOICES} choices in a step, got {choices} (fewer tokens)"));
     }
-    (routes.rows, routes.experts) = (logits.rows, experts);
+    (routes.rows, routes.prefill, routes.experts) = (logits.rows, logits.prefill(), experts);
     let (gate, share) = match gate {
         Gate::Softmax => (GateKind::Softmax, 0.0),
         Gate::SoftmaxOfChosen => (GateKind::SoftmaxOfChosen, 0.0),
@@ -88,7 +85,7 @@ pub(crate) fn route(gpu: &mut Gpu, routes: &mut Routes, logits: &Buf, bias: Opti
         numbers: &[stride, all, some, u32::from(normalized), scale.to_bits(), share.to_bits()],
         grid: [logits.rows as u32, 1, 1],
     });
-    if routes.is_sorted() {
+    if routes.prefill > 0 {
         sort(gpu, routes);
     }
 }
@@ -101,7 +98,7 @@ fn sort(gpu: &mut Gpu, routes: &mut Routes) {
     }
     let Some(sorted) = &routes.sorted else { return };
     let Gpu { device, recorder, places, .. } = gpu;
-    let (places, which) = places.count(device, recorder, routes.rows);
+    let (places, which) = places.count(device, recorder, routes.prefill);
     let dispatch = Dispatch {
         kernel: Kernel::Group { experts: routes.experts as u32 },
         buffers: &[&routes.choices, places, sorted],
@@ -125,40 +122,67 @@ pub(crate) fn chosen(gpu: &mut Gpu, routes: &Routes, out: &mut Vec<(u32, f32)>) 
 /// Products of the same input, which is rounded once for those that want it rounded.
 pub(crate) fn products(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, routes: &Routes) {
     let variant = gpu.device.variant;
-    let sorted = routes.sorted.as_ref().filter(|_| routes.is_sorted());
-    let wants = |w: &Weight| takes_bytes(w, variant, sorted.is_none());
-    let rounded = products.iter().any(|(_, w)| wants(w)).then(|| Rounded::new(gpu, x));
-    // Inputs are a row for each choice, or for all choices of a token.
-    let shared = if x.rows == routes.choices() { 1 } else { routes.used };
+    let kinds = kinds(routes.prefill, routes.rows - routes.prefill);
+    let rounds = products.iter().any(|(_, w)| kinds.iter().any(|&few| takes_bytes(w, variant, few)));
+    let rounded = rounds.then(|| Rounded::new(gpu, x));
     for (out, w) in products {
-        (out.rows, out.decoding) = (routes.choices(), x.decoding * shared);
-        let (storage, stride, inputs) = match &rounded {
-            Some(rounded) if wants(w) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
-            _ => (&x.storage, x.quads(), Inputs::Floats),
-        };
-        let [out_stride, outputs, shared] = [out.stride, out.width, shared].map(|number| number as u32);
-        for part in &w.parts {
-            let numbers = [w.runs, w.stride, w.tails, part.rows, part.first, stride, out_stride, outputs, shared];
-            let [a, b, c, d, e, f, g, h, i] = numbers;
-            match sorted {
-                Some(sorted) => {
-                    gpu.dispatch(&Dispatch {
-                        kernel: Kernel::ExpertMul { format: w.format, tile: tile_of(w, variant) },
-                        buffers: &[&part.storage, storage, sorted, &out.storage],
-                        numbers: &[a, b, c, d, e, f, g, h, i, routes.order() as u32],
-                        grid: [outputs.div_ceil(TILE), routes.tiles(routes.rows) as u32, 1],
-                    });
-                    // As if every expert had as many rows.
-                    let products = routes.choices() * part.rows as usize / routes.experts.max(1);
-                    gpu.recorder.worked(&gpu.device, products * w.cols);
-                }
-                None => gpu.dispatch(&Dispatch {
-                    kernel: Kernel::ExpertVec { format: w.format, inputs },
-                    buffers: &[&part.storage, storage, &routes.choices, &out.storage],
-                    numbers: &numbers,
-                    grid: [outputs.div_ceil(rows_per_group(1)), out.rows as u32, 1],
-                }),
+        out.rows = routes.choices();
+        out.decoding = (routes.rows - routes.prefill) * routes.used;
+        for &few in kinds {
+            let given = match &rounded {
+                Some(rounded) if takes_bytes(w, variant, few) => (&*rounded.storage, rounded.stride),
+                _ => (&x.storage, x.quads()),
+            };
+            // Inputs are a row for each choice, or for all choices of a token.
+            let shared = if x.rows == routes.choices() { 1 } else { routes.used };
+            if few {
+                one_by_one(gpu, out, w, given, shared, routes)
+            } else {
+                sorted(gpu, out, w, given, shared, routes)
             }
+        }
+    }
+}
+
+/// The choices of rows that decode.
+fn one_by_one(gpu: &mut Gpu, out: &Buf, w: &Weight, (x, stride): (&Storage, u32), shared: usize, routes: &Routes) {
+    let [out_stride, outputs, shared, used] = [out.stride, out.width, shared, routes.used].map(|number| number as u32);
+    let choices = out.decoding;
+    let inputs = if takes_bytes(w, gpu.device.variant, true) { Inputs::Bytes } else { Inputs::Floats };
+    for part in &w.parts {
+        let Gpu { device, recorder, places, .. } = &mut *gpu;
+        let (places, which) = places.count(device, recorder, routes.prefill);
+        let [a, b, c, d, e] = [w.runs, w.stride, w.tails, part.rows, part.first];
+        let dispatch = Dispatch {
+            kernel: Kernel::ExpertVec { format: w.format, inputs },
+            buffers: &[&part.storage, x, &routes.choices, places, &out.storage],
+            numbers: &[a, b, c, d, e, stride, out_stride, outputs, shared, which, used],
+            grid: [outputs.div_ceil(rows_per_group(1)), choices as u32, 1],
+        };
+        recorder.dispatch(device, &dispatch);
+        if routes.rows > MAT_VEC_ROWS {
+            recorder.worked(device, choices * outputs as usize * w.cols / w.parts.len());
+        }
+    }
+}
+
+/// The choices of prompts' rows, by their experts.
+fn sorted(gpu: &mut Gpu, out: &Buf, w: &Weight, (x, stride): (&Storage, u32), shared: usize, routes: &Routes) {
+    let [out_stride, outputs, shared] = [out.stride, out.width, shared].map(|number| number as u32);
+    let Some(sorted) = &routes.sorted else { return };
+    let variant = gpu.device.variant;
+    for part in &w.parts {
+        let [a, b, c, d, e] = [w.runs, w.stride, w.tails, part.rows, part.first];
+        gpu.dispatch(&Dispatch {
+            kernel: Kernel::ExpertMul { format: w.format, tile: tile_of(w, variant) },
+            buffers: &[&part.storage, x, sorted, &out.storage],
+            numbers: &[a, b, c, d, e, stride, out_stride, outputs, shared, routes.order() as u32],
+            grid: [outputs.div_ceil(TILE), routes.tiles(routes.prefill) as u32, 1],
+        });
+        if routes.rows > MAT_VEC_ROWS {
+            // As if every expert had as many rows.
+            let products = routes.prefill * routes.used * part.rows as usize / routes.experts.max(1);
+            gpu.recorder.worked(&gpu.device, products * w.cols);
         }
     }
 }
@@ -183,7 +207,7 @@ fn rows(gpu: &mut Gpu, change: ExpertRows, x: &Buf, buffers: &[&Storage], bias_s
 }
 
 pub(crate) fn sum(gpu: &mut Gpu, out: &mut Buf, x: &Buf, routes: &Routes) {
-    (out.rows, out.decoding) = (routes.rows, x.decoding / routes.used);
+    (out.rows, out.decoding) = (routes.rows, routes.rows - routes.prefill);
     gpu.dispatch(&Dispatch {
         kernel: Kernel::SumExperts,
         buffers: &[&x.storage, &out.storage],

@@ -317,9 +317,10 @@ impl Prims for Gpu {
 
     fn upload(&mut self, x: &mut Buf, values: &[f32], step: &Step) {
         (x.rows, x.decoding) = (step.tokens.len(), step.decoding);
-        let Gpu { device, recorder, .. } = self;
+        let Gpu { device, recorder, places, .. } = self;
         // What was recorded before may still read the buffer.
         recorder.submit(device);
+        places.stage(device, recorder, step);
         let write = |row: usize, values: &[f32]| {
             let at = (row * x.stride * 4) as u64;
             device.queue.write_buffer(&x.storage.buffer, at, bytemuck::cast_slice(values));

@@ -3,7 +3,7 @@
 use crate::buffer::Buf;
 use crate::format::RUN;
 use crate::kernel::{Inputs, Kernel, MAT_VEC_ROWS, TILE, rows_per_group};
-use crate::product::{Rounded, takes_bytes, tile_of};
+use crate::product::{Rounded, batches, kinds, takes_bytes, tile_of};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};
 
@@ -28,34 +28,41 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, heads: u
 
 fn products(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, heads: usize) {
     let variant = gpu.device.variant;
-    let few = x.rows <= MAT_VEC_ROWS;
-    let rounded = takes_bytes(w, variant, few).then(|| Rounded::new(gpu, x));
-    let (storage, stride, inputs) = match &rounded {
-        Some(rounded) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
-        None => (&x.storage, x.quads(), Inputs::Floats),
-    };
-    let [rows, heads, outputs] = [x.rows, heads, out.width / heads].map(|number| number as u32);
-    for part in &w.parts {
+    let kinds = kinds(x.prefill(), x.decoding);
+    let rounded = kinds.iter().any(|&few| takes_bytes(w, variant, few)).then(|| Rounded::new(gpu, x));
+    let [heads, outputs] = [heads, out.width / heads].map(|number| number as u32);
+    for (part, &few) in w.parts.iter().flat_map(|part| kinds.iter().map(move |few| (part, few))) {
+        let (storage, stride, inputs) = match &rounded {
+            Some(rounded) if takes_bytes(w, variant, few) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
+            _ => (&x.storage, x.quads(), Inputs::Floats),
+        };
         let [a, b, c, d, e] = [w.runs, w.stride, w.tails, part.rows, part.first];
         let (f, g, x_runs) = (stride, out.stride as u32, (x.stride / RUN) as u32);
+        let Gpu { device, recorder, places, .. } = &mut *gpu;
+        let (places, which) = places.count(device, recorder, x.prefill());
+        let buffers = [&part.storage, storage, places, &out.storage];
         if few {
-            gpu.dispatch(&Dispatch {
-                kernel: Kernel::HeadVec { format: w.format, rows, inputs },
-                buffers: &[&part.storage, storage, &out.storage],
-                numbers: &[a, b, c, d, e, f, g, outputs, x_runs],
-                grid: if rows == 0 { [0; 3] } else { [outputs.div_ceil(rows_per_group(rows)), heads, 1] },
-            });
+            for [rows, count, skipped] in batches(x.decoding) {
+                let dispatch = Dispatch {
+                    kernel: Kernel::HeadVec { format: w.format, rows, inputs },
+                    buffers: &buffers,
+                    numbers: &[a, b, c, d, e, f, g, outputs, x_runs, which, skipped, count],
+                    grid: [outputs.div_ceil(rows_per_group(rows)) * count, heads, 1],
+                };
+                recorder.dispatch(device, &dispatch);
+            }
         } else {
-            let Gpu { device, recorder, places, .. } = &mut *gpu;
-            let (places, which) = places.count(device, recorder, x.rows);
             let dispatch = Dispatch {
                 kernel: Kernel::HeadMul { format: w.format, tile: tile_of(w, variant) },
-                buffers: &[&part.storage, storage, places, &out.storage],
+                buffers: &buffers,
                 numbers: &[a, b, c, d, e, f, g, outputs, x_runs, which],
-                grid: [outputs.div_ceil(TILE), heads, rows.div_ceil(TILE)],
+                grid: [outputs.div_ceil(TILE), heads, (x.prefill() as u32).div_ceil(TILE)],
             };
             recorder.dispatch(device, &dispatch);
-            recorder.worked(device, x.rows * part.rows as usize * w.cols);
+        }
+        if x.rows > MAT_VEC_ROWS {
+            let rows = if few { x.decoding } else { x.prefill() };
+            recorder.worked(device, rows * part.rows as usize * w.cols);
         }
     }
 }

@@ -30,12 +30,12 @@ pub(crate) enum Kernel {
         tile: Tile,
         store: Store,
     },
-    /// A choice's inputs with its expert's matrix.
+    /// The inputs of a choice of a row that decodes, with its expert's matrix.
     ExpertVec {
         format: Format,
         inputs: Inputs,
     },
-    /// Those of all choices of each expert.
+    /// Those of prompts' choices of each expert.
     ExpertMul {
         format: Format,
         tile: Tile,
@@ -152,7 +152,7 @@ pub(crate) enum ExpertRows {
     Scale,
 }
 
-/// Inputs of a product with few of them.
+/// Inputs of a product of rows that decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Inputs {
     /// As they are.
@@ -161,7 +161,7 @@ pub(crate) enum Inputs {
     Bytes,
 }
 
-/// How a product with many inputs holds them and the weights in workgroup memory.
+/// How a product of prompts' rows holds them and the weights in workgroup memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tile {
     Floats,
@@ -230,7 +230,7 @@ impl KvKind {
     }
 }
 
-/// Rows of inputs that a product of a matrix with vectors takes at most.
+/// Rows of inputs that a product of a matrix with vectors takes at once.
 pub(crate) const MAT_VEC_ROWS: usize = 8;
 
 /// Rows of inputs and of the matrix in a tile of a product with many inputs.

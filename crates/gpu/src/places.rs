@@ -1,8 +1,9 @@
 //! The step buffer: all that varies from step to step, written once per step.
 //!
-//! `vec4<u32>` 0 is (tokens, outputs, rows, sequences); `vec4` t + 1 is (token, position, sequence, output) of row t. Behind
-//! all rows, `vec4` rows + t + 1 is (end, before, next, first): the end of row t's sequence, the rows before and after it in
-//! the sequence, counted from 1 or 0 where there are none, and the first row of the step's t-th sequence.
+//! `vec4<u32>` 0 is (rows of prompts, outputs of those, rows, sequences); `vec4` t + 1 is (token, position, sequence,
+//! output) of row t. Behind all rows, `vec4` rows + t + 1 is (end, before, next, first): the end of row t's sequence,
+//! the rows before and after it in the sequence, counted from 1 or 0 where there are none, and the first row of the
+//! step's t-th sequence.
 
 use candor_ops::Step;
 use wgpu::BufferUsages;
@@ -26,7 +27,9 @@ impl Places {
         let lists = [step.tokens, step.positions, step.sequences, step.outputs];
         let rows = lists.iter().map(|list| list.len()).max().unwrap_or(0);
         let row = |row: usize| lists.map(|list| list.get(row).copied().unwrap_or(0));
-        let counts = [step.tokens.len() as u32, step.outputs.len() as u32, rows as u32];
+        let prefill = rows.saturating_sub(step.decoding);
+        let outputs = step.outputs.partition_point(|&row| (row as usize) < prefill);
+        let counts = [prefill, outputs, rows].map(|count| count as u32);
         let is_same = self.words.len() == 1 + 2 * rows
             && self.words[0][..3] == counts
             && self.words[1..=rows].iter().enumerate().all(|(at, words)| *words == row(at));
@@ -76,14 +79,15 @@ impl Places {
         self.words.first().map_or(0, |head| head[3])
     }
 
-    /// The buffer, and which of its counts is `rows`.
-    pub(crate) fn count(&mut self, device: &Device, recorder: &mut Recorder, rows: usize) -> (&Storage, u32) {
+    /// The buffer, and which of its counts is `prefill`: how many rows are of prompts, and where those that decode
+    /// begin.
+    pub(crate) fn count(&mut self, device: &Device, recorder: &mut Recorder, prefill: usize) -> (&Storage, u32) {
         let counts = self.words.first().map_or(&[][..], |head| &head[..2]);
-        match counts.iter().position(|&count| count as usize == rows) {
+        match counts.iter().position(|&count| count as usize == prefill) {
             Some(which) => (self.write_again(device, recorder), which as u32),
             None => {
                 self.next.clear();
-                self.next.push([rows as u32, 0, 0, 0]);
+                self.next.push([prefill as u32, 0, 0, 0]);
                 (self.write(device, recorder), 0)
             }
         }

@@ -1,4 +1,5 @@
-//! Products with matrices: few rows of inputs one way, many another.
+//! Products with matrices: rows of prompts one way, rows that decode another. A row's bits follow from its kind, not
+//! from how many others there are.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::device::Storage;
 use crate::format::{QUAD, RUN};
 use crate::kernel::{Inputs, Kernel, MAT_VEC_ROWS, Store, TILE, Tile, rows_per_group};
 use crate::record::Dispatch;
+use crate::weight::Part;
 use crate::{Gpu, Variant, Weight};
 
 /// Workgroups side by side at most; the rest goes to the second dimension.
@@ -20,23 +22,46 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, store: S
     all(gpu, &mut [(out, w)], x, store);
 }
 
-/// Products of the same input, which is rounded once for those that want it rounded.
+/// Products of the same input, which is rounded once for those that want it rounded. Rows of prompts go one way, those
+/// that decode another, however many there are.
 pub(crate) fn all(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, store: Store) {
-    let few = x.rows <= MAT_VEC_ROWS;
     let variant = gpu.device.variant;
-    let wants = |w: &Weight| takes_bytes(w, variant, few);
-    let rounded = products.iter().any(|(_, w)| wants(w)).then(|| Rounded::new(gpu, x));
+    let wants = |w: &Weight, few: bool| takes_bytes(w, variant, few);
+    let kinds = kinds(x.prefill(), x.decoding);
+    let rounds = products.iter().any(|(_, w)| kinds.iter().any(|&few| wants(w, few)));
+    let rounded = rounds.then(|| Rounded::new(gpu, x));
     for (out, w) in products {
         out.like(x);
-        let x = match &rounded {
-            Some(rounded) if wants(w) => rounded.given(x.rows),
-            _ => Given { storage: &x.storage, stride: x.quads(), rows: x.rows, inputs: Inputs::Floats },
-        };
-        if few { few_inputs(gpu, out, w, store, &x) } else { many_inputs(gpu, out, w, store, &x) }
+        for &few in kinds {
+            let (storage, stride, inputs) = match &rounded {
+                Some(rounded) if wants(w, few) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
+                _ => (&x.storage, x.quads(), Inputs::Floats),
+            };
+            let given = Given { storage, stride, prefill: x.prefill(), decoding: x.decoding, inputs };
+            if few { few_inputs(gpu, out, w, store, &given) } else { many_inputs(gpu, out, w, store, &given) }
+        }
     }
 }
 
-/// Whether a matrix's inputs, few or many, are rounded to bytes.
+/// For the kinds of rows that there are: whether they are multiplied as few inputs are, by the vectors of a matrix.
+pub(crate) fn kinds(prefill: usize, decoding: usize) -> &'static [bool] {
+    match (prefill, decoding) {
+        (0, 0) => &[],
+        (_, 0) => &[false],
+        (0, _) => &[true],
+        _ => &[false, true],
+    }
+}
+
+/// Rows that decode as they are multiplied at once: how many, how many of these batches follow each other, and the rows
+/// before.
+pub(crate) fn batches(decoding: usize) -> impl Iterator<Item = [u32; 3]> {
+    let (full, rest) = (decoding / MAT_VEC_ROWS, decoding % MAT_VEC_ROWS);
+    let all = [[MAT_VEC_ROWS, full, 0], [rest, 1, full * MAT_VEC_ROWS]];
+    all.into_iter().filter(|[rows, count, _]| rows * count > 0).map(|batch| batch.map(|number| number as u32))
+}
+
+/// Whether a matrix's inputs are rounded to bytes: few of them, as those that decode, or many.
 pub(crate) fn takes_bytes(w: &Weight, variant: Variant, few: bool) -> bool {
     variant.int8_dot && w.format.block_len() > 1 && (few || variant.cooperative.is_none())
 }
@@ -74,46 +99,57 @@ impl Rounded {
         });
         Rounded { storage, stride: stride as u32 }
     }
-
-    fn given(&self, rows: usize) -> Given<'_> {
-        Given { storage: &self.storage, stride: self.stride, rows, inputs: Inputs::Bytes }
-    }
 }
 
 /// Rows of inputs.
 struct Given<'a> {
     storage: &'a Storage,
     stride: u32,
-    rows: usize,
+    prefill: usize,
+    decoding: usize,
     inputs: Inputs,
 }
 
+impl Given<'_> {
+    /// Counts the work of some rows where a step has many.
+    fn worked(&self, gpu: &mut Gpu, rows: usize, part: &Part, w: &Weight) {
+        if self.prefill + self.decoding > MAT_VEC_ROWS {
+            gpu.recorder.worked(&gpu.device, rows * part.rows as usize * w.cols);
+        }
+    }
+}
+
 fn few_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Given<'_>) {
-    let rows = x.rows as u32;
     for part in &w.parts {
-        let groups = part.rows.div_ceil(rows_per_group(rows));
-        gpu.dispatch(&Dispatch {
-            kernel: Kernel::MatVec { format: w.format, rows, inputs: x.inputs, store },
-            buffers: &[&part.storage, x.storage, &out.storage],
-            numbers: &[w.runs, w.stride, w.tails, part.rows, part.first, x.stride, out.stride as u32],
-            grid: if rows == 0 { [0; 3] } else { [groups.min(GRID), groups.div_ceil(GRID), 1] },
-        });
+        let Gpu { device, recorder, places, .. } = &mut *gpu;
+        let (places, which) = places.count(device, recorder, x.prefill);
+        let [a, b, c, d, e] = [w.runs, w.stride, w.tails, part.rows, part.first];
+        for [rows, count, skipped] in batches(x.decoding) {
+            let groups = part.rows.div_ceil(rows_per_group(rows)) * count;
+            let dispatch = Dispatch {
+                kernel: Kernel::MatVec { format: w.format, rows, inputs: x.inputs, store },
+                buffers: &[&part.storage, x.storage, places, &out.storage],
+                numbers: &[a, b, c, d, e, x.stride, out.stride as u32, which, skipped, count],
+                grid: [groups.min(GRID), groups.div_ceil(GRID), 1],
+            };
+            recorder.dispatch(device, &dispatch);
+        }
+        x.worked(gpu, x.decoding, part, w);
     }
 }
 
 fn many_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Given<'_>) {
-    let Gpu { device, recorder, places, .. } = gpu;
-    let (places, which) = places.count(device, recorder, x.rows);
-    let tile = tile_of(w, device.variant);
     for part in &w.parts {
+        let Gpu { device, recorder, places, .. } = &mut *gpu;
+        let (places, which) = places.count(device, recorder, x.prefill);
         let dispatch = Dispatch {
-            kernel: Kernel::MatMul { format: w.format, tile, store },
+            kernel: Kernel::MatMul { format: w.format, tile: tile_of(w, device.variant), store },
             buffers: &[&part.storage, x.storage, places, &out.storage],
             numbers: &[w.runs, w.stride, w.tails, part.rows, part.first, x.stride, out.stride as u32, which],
-            grid: [part.rows.div_ceil(TILE), (x.rows as u32).div_ceil(TILE), 1],
+            grid: [part.rows.div_ceil(TILE), (x.prefill as u32).div_ceil(TILE), 1],
         };
         recorder.dispatch(device, &dispatch);
-        recorder.worked(device, x.rows * part.rows as usize * w.cols);
+        x.worked(gpu, x.prefill, part, w);
     }
 }
 
@@ -133,7 +169,7 @@ pub(crate) fn matmul_rows(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, ste
         grid: [x.quads().div_ceil(64), rows as u32, 1],
     };
     recorder.dispatch(device, &dispatch);
-    let prefill = step.outputs.partition_point(|&row| (row as usize) < x.rows - x.decoding);
+    let prefill = step.outputs.partition_point(|&row| (row as usize) < x.prefill());
     let picked = Buf { storage: (*storage).clone(), rows, decoding: rows - prefill, width: x.width, stride: x.stride };
     matmul(gpu, out, &picked, w, Store::Set);
 }

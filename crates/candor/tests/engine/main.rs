@@ -4,6 +4,8 @@ mod accuracy;
 mod answers;
 mod architectures;
 mod batch;
+#[path = "../common/company.rs"]
+mod company;
 mod consistency;
 mod embed;
 mod enough;

@@ -2,6 +2,9 @@
 #![cfg(feature = "gpu")]
 
 mod architectures;
+mod batch;
 mod best;
+#[path = "../common/company.rs"]
+mod company;
 mod parts;
 mod sessions;

@@ -1,9 +1,14 @@
-// Attention of ROWS rows of one sequence, HEADS query heads of each, which all share a key and value head: over a span of
-// positions, 64 at a time with a running softmax. Grid: (splits, key and value heads * tiles of query heads, rows / ROWS).
-// From outside: ROWS, HEADS, CHUNKS (vec4s of a key), TOGETHER (of them that are fetched at once), WORDS (words of a value, or bytes, per invocation), SPLIT, the cache's
-// formats, `place_of`, `share` (attend_plain or attend_subgroup), `seen` (the positions that a row sees, by its own and
-// its sequence's end), `adjusted` (a score with what a layer does to it) and `sink`. Query n of a tile is head n % HEADS
-// of row n / HEADS.
+// Attention of up to ROWS rows of one sequence, HEADS query heads of each, which all share a key and value head: over a
+// span of positions, 64 at a time with a running softmax. Grid: (splits, key and value heads * tiles of query heads,
+// rows / ROWS).
+//
+// What a row's positions are parted into follows from what it sees, so that it has the same bits beside any other rows:
+// blocks begin at multiples of 64, and spans where the block does that the first seen position is in. Blocks and spans
+// that a row sees nothing of, which others may need, change nothing of its sums. From outside: ROWS, HEADS, CHUNKS
+// (vec4s of a key), TOGETHER (of them that are fetched at once), WORDS (words of a value, or bytes, per invocation),
+// SPLIT, the cache's formats, `place_of`, `share` (attend_plain or attend_subgroup), `seen` (the positions that a row
+// sees, by its own and its sequence's end), `adjusted` (a score with what a layer does to it) and `sink`. Query n of a
+// tile is head n % HEADS of row n / HEADS.
 struct P {
     kv_heads: u32,
     group: u32, // query heads per key and value head
@@ -16,12 +21,14 @@ struct P {
     q_stride: u32,
     out_stride: u32,
     scale: f32,
-    span: u32, // positions per split
-    splits: u32,
+    span: u32, // positions of a span, at least
+    parts: u32, // spans at most, or one more
+    splits: u32, // spans that there is room for
     reach: u32, // how far a row sees
     cap: f32,
     most: u32, // distance of the last score by distance
-    first_row: u32, // of those that this dispatch computes
+    first_row: u32, // of those of its kind, that this dispatch computes
+    decoding: u32, // whether it is of rows that decode
 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> q: array<f32>;
@@ -42,6 +49,17 @@ var<workgroup> scores: array<vec4<f32>, WG * FOURS>;
 // Where the positions lie.
 var<workgroup> seats: array<u32, WG>;
 
+// Positions of each span of a row that sees `seen` of them.
+fn span_of(seen: u32) -> u32 {
+    return max(p.span, (1u << (32u - countLeadingZeros(max(seen, 2u) - 1u))) / p.parts);
+}
+
+// Where the part of a query of this span goes.
+fn part_at(workgroup: vec3<u32>, n: u32, head: u32) -> u32 {
+    let row = workgroup.z * ROWS + n / HEADS;
+    return ((row * p.kv_heads * p.group + head) * p.splits + workgroup.x) * (p.value_dim + 2u);
+}
+
 fn query_element(head: u32, d: u32, row: u32) -> f32 {
     return select(0.0, q[row + head * p.key_dim + min(d, p.key_dim - 1u)] * p.scale, d < p.key_dim);
 }
@@ -60,32 +78,52 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
     let tile = (workgroup.y % tiles) * HEADS;
     let count = min(HEADS, p.group - tile);
     let first_head = kv_head * p.group + tile;
-    let first_row = p.first_row + workgroup.z * ROWS;
-    let rows = min(ROWS, step[0].z - first_row);
-    // Positions that each row sees. Spans begin where the first of them is.
+    // Rows of prompts come first, those that decode behind them.
+    let is_decoding = p.decoding == 1u;
+    let first_row = select(0u, step[0].x, is_decoding) + p.first_row + workgroup.z * ROWS;
+    let end_row = select(step[0].x, step[0].z, is_decoding);
+    let sequence = step[first_row + 1u].z;
+    var rows = 1u;
+    for (var t = 1u; t < ROWS; t++) {
+        if rows == t && first_row + t < end_row && step[first_row + t + 1u].z == sequence {
+            rows += 1u;
+        }
+    }
+    // Positions of the span that each row sees, which may be none.
     var floors: array<u32, ROWS>;
     var limits: array<u32, ROWS>;
     var places: array<u32, ROWS>;
     var first = 0xffffffffu;
+    var high = 0u;
     for (var t = 0u; t < ROWS; t++) {
         let row = first_row + min(t, rows - 1u);
         places[t] = step[row + 1u].y;
         let range = seen(places[t], step[step[0].z + row + 1u].x);
-        floors[t] = range.x;
-        limits[t] = range.y;
-        first = min(first, range.x);
+        let span = span_of(range.y - range.x);
+        let low = range.x / WG * WG + workgroup.x * span;
+        floors[t] = max(range.x, low);
+        limits[t] = min(range.y, low + span);
+        if floors[t] < limits[t] {
+            first = min(first, floors[t]);
+            high = max(high, limits[t]);
+        }
     }
-    let low = first + workgroup.x * p.span;
-    var high = 0u;
-    for (var t = 0u; t < ROWS; t++) {
-        limits[t] = min(limits[t], low + p.span);
-        high = max(high, limits[t]);
+    if SPLIT && high == 0u {
+        // No row sees anything of this span.
+        for (var n = 0u; n < QUERIES; n++) {
+            if n % HEADS < count && n / HEADS < rows {
+                let at = part_at(workgroup, n, first_head + n % HEADS);
+                for (var d = lid; d < p.value_dim + 2u; d += WG) {
+                    out[at + d] = select(0.0, LOWEST, d == p.value_dim);
+                }
+            }
+        }
+        return;
     }
     let cache = kv_head * p.places;
     // Devices read constants of a dispatch anew in each round of a loop.
     let value_stride = p.value_stride;
     let value_dim = p.value_dim;
-    let sequence = step[first_row + 1u].z;
 
     for (var i = lid; i < QUERIES * QUADS; i += WG) {
         let n = i / QUADS;
@@ -114,13 +152,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
             }
         }
     }
-    for (var start = low; start < high; start += WG) {
+    for (var start = first / WG * WG; start < high; start += WG) {
         let position = start + lid;
-        // Values beyond the last are fetched, and count for nothing.
-        let seat = cache + place_of(sequence, min(position, high - 1u));
+        // Values beyond the ends are those at the ends, and count for nothing.
+        let seat = cache + place_of(sequence, clamp(position, first, high - 1u));
         seats[lid] = seat;
         var s: array<f32, QUERIES>;
-        if position < high {
+        if position >= first && position < high {
             let at = seat * p.key_stride;
             for (var first = 0u; first < CHUNKS; first += TOGETHER) {
                 var key: array<vec4<u32>, TOGETHER>;
@@ -157,7 +195,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
             scores[lid * FOURS + k] = four(&s, k);
         }
         workgroupBarrier();
-        for (var i = 0u; i < min(WG, high - start); i += 4u) {
+        for (var i = (max(first, start) - start) / 4u * 4u; i < min(WG, high - start); i += 4u) {
             for (var v = 0u; v < WORDS; v++) {
                 let word = lid + v * WG;
                 if word * VALUE_ELEMENTS < value_dim {
@@ -200,7 +238,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         var at = row * p.out_stride + head * p.value_dim;
         var factor = 1.0 / sums[n / 4u][n % 4u];
         if SPLIT {
-            at = ((row * p.kv_heads * p.group + head) * p.splits + workgroup.x) * (p.value_dim + 2u);
+            at = part_at(workgroup, n, head);
             factor = 1.0;
             if lid == 0u {
                 out[at + p.value_dim] = top[n];

@@ -1,5 +1,6 @@
-// Products of ROWS rows of a chosen expert's matrix with the inputs of the choice. Grid: (outputs / ROWS, choices).
-// From outside: T (1), ROWS, WG, `Input` and `products` (mat_vec_floats or mat_vec_bytes), and a `main` that sums up.
+// Products of ROWS rows of a chosen expert's matrix with the inputs of the choice, of rows that decode. Grid: (outputs
+// / ROWS, choices). From outside: T (1), ROWS, WG, `Input` and `products` (mat_vec_floats or mat_vec_bytes), and a
+// `main` that sums up.
 struct P {
     runs: u32,
     stride: u32,
@@ -10,12 +11,15 @@ struct P {
     out_stride: u32,
     outputs: u32, // of an expert
     same: u32, // choices with the same inputs
+    count: u32, // which count says where rows that decode begin
+    used: u32, // choices of a row
 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> x: array<Input>;
 @group(0) @binding(3) var<storage, read> choices: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read_write> out: array<f32>;
+@group(0) @binding(4) var<storage, read> step: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
 
 const SUMS = ROWS * T;
 
@@ -26,7 +30,8 @@ struct Work {
 }
 
 fn assigned(group: vec3<u32>, groups: vec3<u32>) -> Work {
-    return Work(group.x * ROWS, choices[group.y].x * p.outputs, group.y);
+    let choice = step[0][p.count] * p.used + group.y;
+    return Work(group.x * ROWS, choices[choice].x * p.outputs, choice);
 }
 
 // Whether all of it lies in other parts of the matrix.

@@ -1,5 +1,6 @@
-// The products with inputs as they are, four to a vector. Of one or two rows of inputs weights stay packed until they are
-// multiplied, so that few numbers lie in registers at a time, and are scaled after that; for more rows they are decoded before.
+// The products with inputs as they are, four to a vector. Weights are scaled after they are multiplied, whatever T is:
+// a row of inputs has the same sums beside any others. With one or two rows they stay packed until then, so that few
+// numbers lie in registers at a time; for more they are unpacked once.
 alias Input = vec4<f32>;
 
 fn products(work: Work, lid: u32) -> array<f32, SUMS> {
@@ -26,12 +27,13 @@ fn products(work: Work, lid: u32) -> array<f32, SUMS> {
         } else {
             var v: array<mat4x4<f32>, ROWS>;
             for (var r = 0u; r < ROWS; r++) {
-                v[r] = decoded(w[r]);
+                v[r] = values(w[r]);
             }
             for (var t = 0u; t < T; t++) {
                 let x = inputs(work, t, run);
+                let all = dot(x[0] + x[1] + x[2] + x[3], vec4<f32>(1.0));
                 for (var r = 0u; r < ROWS; r++) {
-                    sums[r * T + t] += product(v[r], x);
+                    sums[r * T + t] += scaled(w[r], product(v[r], x), all);
                 }
             }
         }

@@ -1,9 +1,17 @@
-// Brings the splits of attention together. Grid: (heads, rows).
+// Brings the spans of attention together, in their order. Grid: (heads, rows).
 // From outside: WG, SPLITS (the most of them), `highest` and `total` (reduce_plain or reduce_subgroup).
-struct P { heads: u32, value_dim: u32, splits: u32, out_stride: u32 }
+struct P {
+    heads: u32,
+    value_dim: u32,
+    splits: u32,
+    out_stride: u32,
+    first_row: u32, // of those of its kind
+    decoding: u32, // whether it is of rows that decode
+}
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> parts: array<f32>;
-@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+@group(0) @binding(2) var<storage, read> step: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read_write> out: array<f32>;
 
 var<workgroup> factors: array<f32, SPLITS + 3>;
 
@@ -27,7 +35,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
         weight += factor * parts[at + 1u];
     }
     // Its barriers come between the factors' writers and readers.
-    let sum = total(weight, member);
+    // Divided as where there is one span, which is not merged.
+    let inverse = 1.0 / total(weight, member);
+    let row = select(0u, step[0].x, p.decoding == 1u) + p.first_row + group.y;
     for (var d = lid; d < p.value_dim; d += WG) {
         var value = 0.0;
         for (var s = 0u; s < splits; s += 4u) {
@@ -39,6 +49,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
                 value += factors[s + k] * four[k];
             }
         }
-        out[group.y * p.out_stride + group.x * p.value_dim + d] = value / sum;
+        out[row * p.out_stride + group.x * p.value_dim + d] = value * inverse;
     }
 }

@@ -11,7 +11,7 @@ const WIDTH: usize = 256;
 const HEADS: Heads = Heads { heads: 4, kv_heads: 2, key_dim: 64, value_dim: 64, scale: 0.125 };
 
 /// A layer, about: what its steps cost, and the output of the last.
-fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> (Vec<Counters>, Vec<f32>) {
+fn steps(gpu: &mut Gpu, (rows, decoding): (usize, usize), count: usize) -> (Vec<Counters>, Vec<f32>) {
     let mut random = Random(9);
     let mut weight = |rows, cols| gpu.weight(random.matrix(Format::Q4K, rows, cols)).expect("Q4_K runs");
     let (table, square, half) = (weight(50, WIDTH), weight(WIDTH, WIDTH), weight(WIDTH / 2, WIDTH));
@@ -44,7 +44,7 @@ fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> (Vec<Counters>, Vec<f32>) 
             positions: &positions,
             sequences: &sequences,
             outputs: &[rows as u32 - 1],
-            decoding: 0,
+            decoding,
         };
         gpu.embed(&mut x, &table, &step);
         gpu.rms_norm(&mut h, &x, &norm, 1e-5);
@@ -68,17 +68,21 @@ fn steps(gpu: &mut Gpu, rows: usize, count: usize) -> (Vec<Counters>, Vec<f32>) 
 #[test]
 fn a_step_is_one_submit_of_one_pass_that_makes_nothing_anew() {
     for (name, gpu) in backends() {
-        for rows in [1, 3, 20] {
+        for (rows, decoding) in [(1, 1), (3, 3), (3, 0), (20, 0), (20, 20), (20, 2)] {
             // Positions within one bucket: what grows with the logarithm of the context is not counted here.
-            let (counters, _) = steps(&mut gpu.clone(), rows, 3);
+            let (counters, _) = steps(&mut gpu.clone(), (rows, decoding), 3);
             for (number, pair) in counters.windows(2).enumerate() {
                 let [before, after] = [pair[0], pair[1]];
-                let case = format!("{name}, {rows} rows, step {number}: {before:?} {after:?}");
+                let case = format!("{name}, {rows} rows, {decoding} that decode, step {number}: {before:?} {after:?}");
                 assert_eq!(after.submits - before.submits, 1, "{case}");
                 assert_eq!(after.passes - before.passes, 1, "{case}");
                 assert_eq!(after.bytes_read - before.bytes_read, 200, "{case}");
                 // Three inputs are rounded: of the projections, of the one that is added, of the logits.
                 let most = if gpu.variant().int8_dot { 19 } else { 16 };
+                // Rows that decode have a product for each eight and one for the rest, and rows of prompts another.
+                let most = most
+                    + 5 * usize::from(rows > 8 && decoding > 0) as u64
+                    + u64::from(rows > decoding && decoding > 0);
                 assert!(after.dispatches - before.dispatches <= most, "{case}");
                 if number > 0 {
                     assert_eq!((after.buffers, after.bind_groups), (before.buffers, before.bind_groups), "{case}");
@@ -93,8 +97,8 @@ fn much_work_is_handed_over_in_parts_and_computes_the_same() {
     let Some(options) = options() else { return };
     let open = |work| Gpu::new(&GpuOptions { work, ..options.clone() }).expect("the adapter opens");
     let (mut whole, mut parts) = (open(GpuOptions::default().work), open(1 << 20));
-    for (rows, submits) in [(1, 1), (8, 1), (20, 4)] {
-        let [(_, expected), (counters, got)] = [&mut whole, &mut parts].map(|gpu| steps(gpu, rows, 2));
+    for (rows, decoding, submits) in [(1, 1, 1), (8, 8, 1), (8, 0, 1), (20, 0, 4), (20, 20, 4), (20, 7, 4)] {
+        let [(_, expected), (counters, got)] = [&mut whole, &mut parts].map(|gpu| steps(gpu, (rows, decoding), 2));
         assert_eq!(counters[2].submits - counters[1].submits, submits, "{rows} rows");
         let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&got), bits(&expected), "{rows} rows");

@@ -5,7 +5,7 @@ use candor_quant::Format;
 use candor_testing::backend::fusions::all_fusions;
 use candor_testing::nmse;
 
-use crate::{backends, sound};
+use crate::{backends, of_kind, sound};
 
 const MIXES: &[[Format; 3]] = &[
     [Format::Q4K, Format::Q6K, Format::Q8_0],
@@ -18,8 +18,9 @@ fn fusions_are_their_definitions() {
     for (name, mut gpu) in backends() {
         for (i, &mix) in MIXES.iter().enumerate() {
             for rows in [1, 2, 7, 33] {
-                let plain = all_fusions(&mut Plain(gpu.clone()), mix, rows, i as u64);
-                let fused = all_fusions(&mut gpu, mix, rows, i as u64);
+                let few = (rows + i) % 2 == 0;
+                let plain = of_kind(few, || all_fusions(&mut Plain(gpu.clone()), mix, rows, i as u64));
+                let fused = of_kind(few, || all_fusions(&mut gpu, mix, rows, i as u64));
                 for (which, (plain, fused)) in plain.iter().zip(&fused).enumerate() {
                     let error = nmse(fused, plain);
                     assert!(error < 1e-12, "{name}, {mix:?}, {rows} rows, result {which}: {error}");

@@ -10,6 +10,7 @@ mod fusions;
 mod products;
 mod recording;
 mod recurrent;
+mod roles;
 mod rows;
 mod top;
 
@@ -17,7 +18,8 @@ use std::io::Write;
 use std::sync::{Mutex, Once};
 
 use candor_gpu::{AdapterChoice, Cooperative, Gpu, GpuOptions, Variant, adapters};
-use candor_testing::{backend::bits, has_gpu};
+use candor_testing::backend::{bits, decoding};
+use candor_testing::has_gpu;
 
 /// Options for the first adapter.
 fn options() -> Option<GpuOptions> {
@@ -73,11 +75,16 @@ fn vector_backends() -> Vec<(String, Gpu)> {
     backends().into_iter().filter(|(_, gpu)| plain(gpu)).collect()
 }
 
-/// Whether a product on it has shaders that no other of [`backends`] has: those for few inputs have nothing to do with halves,
-/// those for many nothing with subgroups.
+/// Whether a product on it has shaders that no other of [`backends`] has: those of rows that decode, which are few,
+/// have nothing to do with halves, those of prompts nothing with subgroups.
 fn differs(gpu: &Gpu, few: bool) -> bool {
     let Variant { subgroups, f16, cooperative, .. } = gpu.variant();
     cooperative.is_some() || !(if few { f16 } else { subgroups })
+}
+
+/// Runs something with rows that decode, or with rows of prompts.
+fn of_kind<T>(decodes: bool, run: impl FnOnce() -> T) -> T {
+    if decodes { decoding(run) } else { run() }
 }
 
 /// The values, after which the device must be well.

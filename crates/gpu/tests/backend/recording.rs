@@ -49,7 +49,7 @@ fn tokens(gpu: &mut Gpu, count: usize) -> Option<(Vec<Duration>, u64)> {
     for number in 0..count {
         // Positions of one bucket, split and merged.
         let position = [1100 + number as u32];
-        let step = Step { tokens: &[0], positions: &position, sequences: &[0], outputs: &[0], decoding: 0 };
+        let step = Step { tokens: &[0], positions: &position, sequences: &[0], outputs: &[0], decoding: 1 };
         let (before, start) = (gpu.counters(), cpu_time()?);
         gpu.embed(&mut x, &table, &step);
         for (i, [wq, wk, wv, wo, wg, wu, wd]) in layers.iter().enumerate() {

@@ -13,7 +13,7 @@ pub struct Cache {
     /// The format of values.
     pub values: Format,
     /// Whether heads are turned by a Hadamard matrix before they are rounded to blocks, and back behind attention, as
-    /// llama.cpp does where a head is a multiple of [`TURN`] wide.
+    /// llama.cpp does where a head is a multiple of 64 wide.
     pub turned: bool,
     /// Whether what the cache is multiplied with is rounded to go with it, as llama.cpp does: halves beside halves, 8 bits
     /// beside blocks.

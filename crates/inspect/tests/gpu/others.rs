@@ -56,7 +56,7 @@ const FAULTS: &[Fault] = &[
         "matmul_experts: the next matrix",
         "mixtral",
         "matmul_experts F32",
-        &[edit("ExpertVec", "choices[group.y].x * p.outputs", "(choices[group.y].x ^ 1u) * p.outputs")],
+        &[edit("ExpertVec", "choices[choice].x * p.outputs", "(choices[choice].x ^ 1u) * p.outputs")],
     ),
     fault(
         "matmul_experts: a tile of another expert",

@@ -75,7 +75,7 @@ const FAULTS: &[Fault] = &[
         name: "mat_vec: the high nibbles for the low ones",
         arch: "llama",
         edits: &[edit("MatVec { format: Q4_0", "vec4<u32>(4u * (run & 1u))", "vec4<u32>(4u * (~run & 1u))")],
-        class: "matmul_rows Q4_0",
+        class: "matmul3 Q4_0",
         value: "Qcur.mul_mat-0",
         known: None,
     },

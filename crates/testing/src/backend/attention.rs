@@ -3,7 +3,7 @@
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Mask, Prims, Relative, Step};
 
 use super::feed::{numbers, picked, put, steps};
-use super::{Random, floats, read, upload};
+use super::{Random, floats, of_kind, read, upload};
 
 /// `(query heads, key and value heads, key width, value width)`.
 const HEADS: &[(usize, usize, usize, usize)] =
@@ -130,7 +130,13 @@ pub fn ruled<B: Prims>(
     let mut out = vec![0.0; rows * out_width];
     for places in steps {
         let (positions, sequences) = numbers(&places);
-        let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
+        let step = Step {
+            tokens: &[],
+            positions: &positions,
+            sequences: &sequences,
+            outputs: &[],
+            decoding: of_kind(positions.len()),
+        };
         let pick = |ops: &mut B, all: &[f32], width: usize| upload(ops, width, &picked(&places, all, width));
         let (q, k, v) = (pick(ops, &q, q_width), pick(ops, &k, k_width), pick(ops, &v, v_width));
         let mut att = ops.buffer(places.len(), out_width);
@@ -164,7 +170,13 @@ pub fn looked<B: Prims>(ops: &mut B, case: &Case, rows: usize) -> Vec<f32> {
         let widths = [heads.kv_heads * heads.key_dim, heads.kv_heads * heads.value_dim];
         let [k, v] = widths.map(|width| upload(ops, width, &random.floats(len * width)));
         let (positions, sequences) = ((0..len as u32).collect::<Vec<_>>(), vec![sequence; len]);
-        let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
+        let step = Step {
+            tokens: &[],
+            positions: &positions,
+            sequences: &sequences,
+            outputs: &[],
+            decoding: of_kind(positions.len()),
+        };
         ops.kv_write(&mut kv, 1, &k, &v, &step);
     }
     let places: Vec<usize> = (0..2 * rows).map(|row| row % 2).filter(|&which| lengths[which] > 0).collect();
@@ -173,7 +185,13 @@ pub fn looked<B: Prims>(ops: &mut B, case: &Case, rows: usize) -> Vec<f32> {
     let (q_width, out_width) = (heads.heads * heads.key_dim, heads.heads * heads.value_dim);
     let q = upload(ops, q_width, &random.floats(places.len() * q_width));
     let mut out = ops.buffer(places.len(), out_width);
-    let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
+    let step = Step {
+        tokens: &[],
+        positions: &positions,
+        sequences: &sequences,
+        outputs: &[],
+        decoding: of_kind(positions.len()),
+    };
     ops.attend(&mut out, &q, &kv, 1, Attention::causal(heads), &step);
     read(ops, &out)
 }

@@ -3,7 +3,7 @@
 use candor_ops::{Attention, Error, KvFormat, KvPlan, LayerCache, Mask, Prefix, Prims, Step, Stored};
 
 use super::attention::{Case, long};
-use super::{Random, read, upload};
+use super::{Random, of_kind, read, upload};
 
 /// Of whom, to whom, how many positions.
 pub type Fork = (usize, usize, usize);
@@ -23,7 +23,13 @@ impl<B: Prims> Run<'_, B> {
     pub(super) fn write(&mut self, places: &[(u32, u32)]) {
         let heads = self.case.heads;
         let (sequences, positions): (Vec<_>, Vec<_>) = places.iter().copied().unzip();
-        let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
+        let step = Step {
+            tokens: &[],
+            positions: &positions,
+            sequences: &sequences,
+            outputs: &[],
+            decoding: of_kind(positions.len()),
+        };
         for layer in 0..2 {
             let [k, v] = [heads.key_dim, heads.value_dim].map(|dim| {
                 let width = heads.kv_heads * dim;
@@ -37,7 +43,13 @@ impl<B: Prims> Run<'_, B> {
     pub(super) fn look(&mut self, places: &[(u32, u32)]) {
         let heads = self.case.heads;
         let (sequences, positions): (Vec<_>, Vec<_>) = places.iter().copied().unzip();
-        let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
+        let step = Step {
+            tokens: &[],
+            positions: &positions,
+            sequences: &sequences,
+            outputs: &[],
+            decoding: of_kind(positions.len()),
+        };
         for layer in 0..2 {
             let width = heads.heads * heads.key_dim;
             let q = upload(self.ops, width, &self.random.floats(places.len() * width));

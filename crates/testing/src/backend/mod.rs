@@ -14,6 +14,8 @@ pub mod rows;
 
 pub use random::Random;
 
+use std::cell::Cell;
+
 use candor_ops::{Prims, Step, Tensor};
 use candor_quant::Format;
 
@@ -21,6 +23,24 @@ use candor_quant::Format;
 pub fn floats(rows: usize, cols: usize, values: &[f32]) -> Tensor {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     Tensor { name: "floats".into(), format: Format::F32, rows, cols, bytes: bytes.into() }
+}
+
+thread_local! {
+    static DECODING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs something with rows that decode: those that are uploaded and the steps that are made here meanwhile, on this
+/// thread. Without it they are rows of prompts.
+pub fn decoding<T>(run: impl FnOnce() -> T) -> T {
+    let before = DECODING.replace(true);
+    let result = run();
+    DECODING.set(before);
+    result
+}
+
+/// How many of `rows` decode.
+fn of_kind(rows: usize) -> usize {
+    if DECODING.get() { rows } else { 0 }
 }
 
 /// A buffer with these rows: an embedding of tokens 0, 1, 2, ...
@@ -39,7 +59,7 @@ pub fn upload<B: Prims>(ops: &mut B, width: usize, values: &[f32]) -> B::Buf {
     ops.embed(
         &mut buf,
         &table,
-        &Step { tokens: &tokens, positions: &zeros, sequences: &zeros, outputs: &[], decoding: 0 },
+        &Step { tokens: &tokens, positions: &zeros, sequences: &zeros, outputs: &[], decoding: of_kind(rows) },
     );
     buf
 }

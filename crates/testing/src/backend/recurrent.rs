@@ -3,7 +3,7 @@
 use candor_ops::{Decay, KvFormat, KvPlan, LayerCache, Prims, Recurrence, Step};
 
 use super::feed::{Places, numbers, picked, put, steps};
-use super::{Random, floats, read, upload};
+use super::{Random, floats, of_kind, read, upload};
 
 /// How the state of a [`Scan`] fades.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,13 @@ fn twice(
         let mut out = vec![0.0; (lengths[0] + lengths[1]) * width];
         for places in &steps {
             let (positions, sequences) = numbers(places);
-            let step = Step { tokens: &[], positions: &positions, sequences: &sequences, outputs: &[], decoding: 0 };
+            let step = Step {
+                tokens: &[],
+                positions: &positions,
+                sequences: &sequences,
+                outputs: &[],
+                decoding: of_kind(positions.len()),
+            };
             put(places, &mut out, &op(places, &step), width);
         }
         out

@@ -2,7 +2,7 @@
 
 use candor_ops::{Columns, Norm, NormKind, Prims, Rope, Step, Unary};
 
-use super::{floats, read, upload};
+use super::{floats, of_kind, read, upload};
 
 /// `(rows, heads, width of a head)`.
 pub const SHAPES: &[(usize, usize, usize)] =
@@ -94,7 +94,13 @@ impl<B: Prims> Run for Bench<B> {
     fn rope(&mut self, rope: &Rope, head_dim: usize) {
         let table = self.ops.rope_table(rope.clone());
         let positions = self.positions();
-        let step = Step { tokens: &[], positions: &positions, sequences: &[], outputs: &[], decoding: 0 };
+        let step = Step {
+            tokens: &[],
+            positions: &positions,
+            sequences: &[],
+            outputs: &[],
+            decoding: of_kind(positions.len()),
+        };
         self.ops.rope(&mut self.x, &table, head_dim, &step);
     }
     fn silu(&mut self) {
@@ -119,7 +125,13 @@ impl<B: Prims> Run for Bench<B> {
     fn add_positions(&mut self, table: &[f32]) {
         let table = self.ops.weight(floats(1000, self.width, table)).expect("floats run");
         let positions = self.positions();
-        let step = Step { tokens: &[], positions: &positions, sequences: &[], outputs: &[], decoding: 0 };
+        let step = Step {
+            tokens: &[],
+            positions: &positions,
+            sequences: &[],
+            outputs: &[],
+            decoding: of_kind(positions.len()),
+        };
         self.ops.add_positions(&mut self.x, &table, &step);
     }
     fn mul_columns(&mut self, w: &[f32]) {

@@ -14,10 +14,6 @@ fn values(w: Packed) -> mat4x4<f32> {
     );
 }
 
-fn decoded(w: Packed) -> mat4x4<f32> {
-    return values(w);
-}
-
 fn scaled(w: Packed, product: f32, inputs: f32) -> f32 {
     return product;
 }

@@ -1,0 +1,35 @@
+//! Steps of any mixture of sequences on a GPU: each has the bits that it has alone there.
+
+use candor::{
+    Device, Error, LoadOptions, Model,
+    gguf::Gguf,
+    gpu::{AdapterChoice, GpuOptions, adapters},
+};
+use candor_testing::{Tiny, fixtures, has_gpu};
+
+use crate::company::{MODELS, check};
+
+#[test]
+fn sequences_in_any_company_have_the_bits_that_they_have_alone() {
+    if !has_gpu(adapters().len()) {
+        return;
+    }
+    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
+    let load = LoadOptions { device: Device::Gpu, gpu, ..LoadOptions::default() };
+    let tiny = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
+    check("tiny", &Model::from_gguf(tiny, &load).unwrap(), 60, true);
+    let Some(fixtures) = fixtures() else { return };
+    let mut checked = 0;
+    for name in MODELS {
+        match Model::open(fixtures.join(name), &load) {
+            Ok(model) => check(name, &model, 20, false),
+            Err(Error::MissingOnGpu { operations }) => {
+                eprintln!("{name}: not on GPUs, which have no {}", operations.join(", "));
+                continue;
+            }
+            Err(error) => panic!("{name}: {error}"),
+        }
+        checked += 1;
+    }
+    assert!(checked >= 5, "{checked} of {}", MODELS.len());
+}
