@@ -158,6 +158,7 @@ pub struct Batch {
     computed: Computed,
     /// The rows that [`Batch::answers`] tells of.
     rows: Vec<Row>,
+    /// The scales of adapters that the backends have.
     scales: Vec<f32>,
 }
 
@@ -240,35 +241,52 @@ impl Batch {
         self.run.stored()
     }
 
-    /// By how much each of [`Model::adapters`] changes the model.
-    pub fn adapter_scales(&self) -> &[f32] {
-        &self.scales
-    }
-
-    /// Sets the scales of [`Model::adapters`], of which 0 costs nothing. What sequences have seen is computed anew with them
-    /// when they next go on; a text that an encoder has read, now.
+    /// By how much each of [`Model::adapters`] changes the model for a sequence.
     ///
     /// # Errors
-    /// If there are not as many scales as adapters, or the device fails at reading a text anew.
-    pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
+    /// If there is no such sequence.
+    pub fn adapter_scales(&self, id: SequenceId) -> Result<&[f32], Error> {
+        Ok(&self.sequence(id)?.scales)
+    }
+
+    /// Sets a sequence's scales of [`Model::adapters`], of which 0 costs nothing. What it has seen is computed again with them
+    /// when it next goes on; a text that an encoder has read, now. Sequences with other scales are other passes over the
+    /// weights in a step.
+    ///
+    /// # Errors
+    /// If there is no such sequence, there are not as many scales as adapters, or the device fails at reading a text again.
+    pub fn scale_adapters(&mut self, id: SequenceId, scales: &[f32]) -> Result<(), Error> {
+        let slot = self.slot(id)?;
         self.model.expect_scales(scales)?;
-        if self.scales == scales {
+        if self.sequence(id)?.scales == scales {
             return Ok(());
         }
-        self.run.rescale(scales);
-        self.scales.copy_from_slice(scales);
-        self.unstage();
-        for slot in 0..self.slots.len() {
-            self.forget_checkpoints(slot);
-            if let Some(sequence) = &mut self.slots[slot] {
-                sequence.past.truncate(&self.room.plan, 0);
-                let text = mem::take(&mut sequence.text);
-                if !text.is_empty() {
-                    self.encode(slot, &text, None)?;
-                }
-            }
+        self.staged.drop_slot(slot);
+        self.forget_checkpoints(slot);
+        let Some(sequence) = &mut self.slots[slot] else { return Err(Error::NoSuchSequence) };
+        sequence.scales.copy_from_slice(scales);
+        sequence.past.truncate(&self.room.plan, 0);
+        let text = mem::take(&mut sequence.text);
+        self.run.release(slot, 0);
+        if text.is_empty() { Ok(()) } else { self.encode(slot, &text, None) }
+    }
+
+    /// How many tokens memory holds of a sequence.
+    fn held(&self, slot: usize) -> usize {
+        self.slots[slot].as_ref().map_or(0, |sequence| sequence.past.held())
+    }
+
+    fn scales(&self, slot: usize) -> &[f32] {
+        self.slots[slot].as_ref().map_or(&[], |sequence| &sequence.scales)
+    }
+
+    /// Has the backends scale adapters as a sequence does.
+    fn rescale(&mut self, slot: usize) {
+        let Some(sequence) = &self.slots[slot] else { return };
+        if self.scales != sequence.scales {
+            self.run.rescale(&sequence.scales);
+            self.scales.clone_from(&sequence.scales);
         }
-        Ok(())
     }
 
     /// Notes tokens that the next step appends to a sequence, once for each sequence and step.
@@ -298,7 +316,7 @@ impl Batch {
         self.staged.clear();
     }
 
-    /// Computes what was noted, in one pass over the weights. A sequence whose past memory no longer holds is computed anew
+    /// Computes what was noted, in one pass over the weights for each choice of scales of adapters. A sequence whose past memory no longer holds is computed anew
     /// first.
     ///
     /// # Errors
@@ -330,27 +348,50 @@ impl Batch {
         done
     }
 
-    fn run_staged(&mut self, staged: &Staged, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+    fn run_staged(&mut self, staged: &Staged, mut observer: Option<&mut dyn Observer>) -> Result<(), Error> {
         self.rows.clear();
-        let layout = staged.lay_out(|slot| self.slots[slot].as_ref().map_or(0, |sequence| sequence.past.held()));
-        if layout.tokens.is_empty() {
-            self.computed.clear();
-            return Ok(());
-        }
+        self.computed.clear();
         let places = staged.pushes.iter().map(|push| {
-            let held = self.slots[push.slot].as_ref().map_or(0, |sequence| sequence.past.held());
+            let held = self.held(push.slot);
             (push.slot, held..held + push.len())
         });
         let places: Vec<_> = places.collect();
         self.reserve(&places)?;
-        let asked = Asked::of(layout.rows.iter().map(|row| row.want), self.run.top_k());
-        self.run.step(layout.step(), asked, &mut self.computed, observer)?;
+        let asked = Asked::of(staged.wants(), self.run.top_k());
+        let (mut rows, mut more) = (Vec::new(), Computed::default());
+        let [mut tokens, mut outputs] = [0, 0];
+        for leader in self.leaders(staged) {
+            self.rescale(leader);
+            let alike = |slot| self.scales(slot) == self.scales(leader);
+            let layout = staged.lay_out(alike, |slot| self.held(slot));
+            let computed = if tokens == 0 { &mut self.computed } else { &mut more };
+            // What a loop lends must be no longer than its turn.
+            let observer = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
+            self.run.step(layout.step(), asked, computed, observer)?;
+            if tokens > 0 {
+                self.computed.append(&mut more);
+            }
+            rows.extend(layout.rows.iter().map(|(number, row)| (*number, row.behind(tokens, outputs))));
+            tokens += layout.tokens.len();
+            outputs += layout.outputs.len();
+        }
+        rows.sort_by_key(|(number, _)| *number);
         for push in &staged.pushes {
             self.slots[push.slot].as_mut().expect("a sequence in a step is not removed").past.extend(push.len());
         }
-        self.rows = layout.rows;
+        self.rows = rows.into_iter().map(|(_, row)| row).collect();
         self.rank();
         Ok(())
+    }
+
+    /// A sequence of the step for each choice of scales: those with the same are a pass over the weights.
+    fn leaders(&self, staged: &Staged) -> Vec<usize> {
+        staged.pushes.iter().fold(Vec::new(), |mut leaders, push| {
+            if !leaders.iter().any(|&leader| self.scales(leader) == self.scales(push.slot)) {
+                leaders.push(push.slot);
+            }
+            leaders
+        })
     }
 
     /// Has sequences own the pages of positions that they are about to write to: all of them, or those that they had.

@@ -84,6 +84,14 @@ impl Computed {
         best.clear();
         *each = 0;
     }
+
+    /// Takes over what another pass has found, which was asked for the same.
+    pub(crate) fn append(&mut self, other: &mut Computed) {
+        self.logits.append(&mut other.logits);
+        self.best.append(&mut other.best);
+        self.embeddings.append(&mut other.embeddings);
+        self.each = self.each.max(other.each);
+    }
 }
 
 /// A part of a run.

@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use candor_gguf::Gguf;
 use candor_ops::{Prefix, Ranked, Stored, better_first};
 
-use crate::{Batch, Role, SequenceId, Session, batch::Sequence, past::Past};
+use crate::{Batch, Role, SequenceId, Session, past::Past};
 use hash::Hash;
 
 /// What a file begins with.
@@ -194,7 +194,8 @@ impl Batch {
         out: &mut dyn Write,
     ) -> Result<(), crate::Error> {
         self.model().refuse_answers("a saved session")?;
-        let (shape, slot, own) = (self.shape(), self.slot(id)?, self.sequence(id)?);
+        let (slot, own) = (self.slot(id)?, self.sequence(id)?);
+        let shape = self.shape(&own.scales);
         let positions = own.tokens().len();
         let mut file = Summed { out, sum: Hash::default() };
         file.put(MAGIC)?;
@@ -227,9 +228,10 @@ impl Batch {
 
     fn load_with(&mut self, id: SequenceId, bytes: &[u8]) -> Result<Known, crate::Error> {
         let slot = self.slot(id)?;
-        let Read { tokens, roles, logits, best, reached } = self.read(slot, bytes)?;
+        let shape = self.shape(self.adapter_scales(id)?);
+        let Read { tokens, roles, logits, best, reached } = self.read(slot, &shape, bytes)?;
         let past = Past::of(tokens.len(), reached);
-        self.restore(id, Sequence::restored(tokens, roles, past))?;
+        self.restore(id, (tokens, roles), past)?;
         Ok((logits, best))
     }
 
@@ -240,8 +242,7 @@ impl Batch {
     }
 
     /// Puts a file's keys, values and states into the cache, and gives the rest.
-    fn read(&mut self, slot: usize, bytes: &[u8]) -> Result<Read, crate::Error> {
-        let shape = self.shape();
+    fn read(&mut self, slot: usize, shape: &str, bytes: &[u8]) -> Result<Read, crate::Error> {
         let Some((contents, sum)) = bytes.split_last_chunk().filter(|(contents, _)| contents.starts_with(MAGIC)) else {
             return Err(Error::Magic.into());
         };
@@ -262,7 +263,7 @@ impl Batch {
         let got = String::from_utf8_lossy(rest.take(len)?);
         let fits = got == shape || got.strip_suffix(INVARIANT).is_some_and(|got| got == shape);
         if !fits {
-            return Err(Error::Shape { expected: shape, got: got.into_owned() }.into());
+            return Err(Error::Shape { expected: shape.to_owned(), got: got.into_owned() }.into());
         }
         let reached = rest.number()?;
         let tokens: Vec<u32> = rest.sized()?.map(u32::from_le_bytes).collect();
@@ -313,7 +314,7 @@ impl Batch {
     }
 
     /// What must be the same for caches to be, besides the model.
-    fn shape(&self) -> String {
+    fn shape(&self, scales: &[f32]) -> String {
         let plan = self.plan();
         let (keys, values) = (plan.keys.format().name(), plan.values.format().name());
         // Rotation of longer contexts may be another one.
@@ -324,7 +325,7 @@ impl Batch {
         rings.retain(|&kept| kept < plan.context);
         rings.dedup();
         let rings: String = rings.iter().map(|kept| format!(", {kept} positions of windows")).collect();
-        let adapters = self.model().adapters().iter().zip(self.adapter_scales()).filter(|(_, scale)| **scale != 0.0);
+        let adapters = self.model().adapters().iter().zip(scales).filter(|(_, scale)| **scale != 0.0);
         // The bits of a scale, since so many of its digits count.
         let adapters: String = adapters
             .map(|(adapter, scale)| {

@@ -41,7 +41,7 @@ impl Sequences {
     /// # Errors
     /// If there are not as many scales as adapters, or the device fails at reading a text anew.
     pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
-        self.batch.scale_adapters(scales)
+        self.ids.iter().try_for_each(|&id| self.batch.scale_adapters(id, scales))
     }
 
     /// Forgets all but the first `len` tokens of every sequence. A model with states, which cannot be taken back, computes

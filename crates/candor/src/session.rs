@@ -124,7 +124,7 @@ impl Session {
 
     /// By how much each of [`Model::adapters`] changes the model for this session.
     pub fn adapter_scales(&self) -> &[f32] {
-        self.batch.adapter_scales()
+        self.batch.adapter_scales(self.id).expect("a session's sequence is not removed")
     }
 
     /// Sets the session's scales of [`Model::adapters`], of which 0 costs nothing. What the session has seen is computed anew with
@@ -133,9 +133,9 @@ impl Session {
     /// # Errors
     /// If there are not as many scales as adapters, or the device fails at reading a text anew.
     pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
-        if self.batch.adapter_scales() != scales {
+        if self.adapter_scales() != scales {
             self.drop_ahead()?;
-            self.batch.scale_adapters(scales)?;
+            self.batch.scale_adapters(self.id, scales)?;
             self.forget_logits();
         }
         Ok(())

@@ -25,6 +25,8 @@ pub(crate) struct Sequence {
     roles: Vec<Role>,
     /// Which of them are in memory.
     pub(crate) past: Past,
+    /// By how much each adapter changes the model for it.
+    pub(crate) scales: Vec<f32>,
     /// Where memory of its first tokens is kept, by their number, ascending.
     checkpoints: Vec<Checkpoint>,
 }
@@ -60,9 +62,9 @@ impl Sequence {
         (&self.tokens[held.min(self.tokens.len())..][..alike.count()], role)
     }
 
-    /// Tokens and what memory has of them, as a file says.
-    pub(crate) fn restored(tokens: Vec<u32>, roles: Vec<Role>, past: Past) -> Sequence {
-        Sequence { tokens, roles, past, ..Sequence::default() }
+    /// One without tokens.
+    pub(super) fn new(scales: Vec<f32>) -> Sequence {
+        Sequence { scales, ..Sequence::default() }
     }
 }
 
@@ -74,7 +76,7 @@ impl Batch {
     pub fn add(&mut self) -> Result<SequenceId, Error> {
         let slot = self.slots[..self.sequences].iter().position(Option::is_none);
         let slot = slot.ok_or(Error::SequencesFull { most: self.sequences })?;
-        self.slots[slot] = Some(Sequence::default());
+        self.slots[slot] = Some(Sequence::new(self.model.scales()));
         Ok(self.id(slot))
     }
 
@@ -292,7 +294,8 @@ impl Batch {
         self.fits(text)?;
         self.staged.drop_slot(slot);
         self.forget_checkpoints(slot);
-        self.slots[slot] = Some(Sequence::default());
+        let scales = self.slots[slot].take().map_or_else(Vec::new, |sequence| sequence.scales);
+        self.slots[slot] = Some(Sequence::new(scales));
         self.run.release(slot, 0);
         self.encode(slot, text, observer)
     }
@@ -304,6 +307,7 @@ impl Batch {
         observer: Option<&mut dyn Observer>,
     ) -> Result<(), Error> {
         self.reserve(&[(slot, 0..text.len())])?;
+        self.rescale(slot);
         let (positions, sequences) = ((0..text.len() as u32).collect::<Vec<_>>(), vec![slot as u32; text.len()]);
         let step = Step { tokens: text, positions: &positions, sequences: &sequences, ..Step::default() };
         self.run.encode(step, observer)?;
@@ -329,11 +333,18 @@ impl Batch {
     }
 
     /// Puts a sequence's tokens in the place of those that it had, as a file says; its memory is what was put there.
-    pub(crate) fn restore(&mut self, id: SequenceId, sequence: Sequence) -> Result<(), Error> {
+    pub(crate) fn restore(
+        &mut self,
+        id: SequenceId,
+        (tokens, roles): (Vec<u32>, Vec<Role>),
+        past: Past,
+    ) -> Result<(), Error> {
         let slot = self.slot(id)?;
         self.staged.drop_slot(slot);
         self.forget_checkpoints(slot);
-        self.slots[slot] = Some(sequence);
+        let Some(sequence) = &mut self.slots[slot] else { return Err(Error::NoSuchSequence) };
+        (sequence.tokens, sequence.roles, sequence.past) = (tokens, roles, past);
+        sequence.text.clear();
         Ok(())
     }
 }

@@ -48,10 +48,17 @@ pub(super) struct Layout {
     pub(super) tokens: Vec<u32>,
     positions: Vec<u32>,
     sequences: Vec<u32>,
-    outputs: Vec<u32>,
+    pub(super) outputs: Vec<u32>,
     decoding: usize,
-    /// In the order in which they were asked for.
-    pub(super) rows: Vec<Row>,
+    /// Rows of which something is to be known, with the number of their push.
+    pub(super) rows: Vec<(usize, Row)>,
+}
+
+impl Row {
+    /// The same row of a step, behind another pass of so many rows and outputs.
+    pub(super) fn behind(self, rows: usize, outputs: usize) -> Row {
+        Row { row: self.row + rows, logits: self.logits + outputs, best: self.best + outputs, ..self }
+    }
 }
 
 impl Staged {
@@ -92,12 +99,21 @@ impl Staged {
         &self.tokens[push.tokens.clone()]
     }
 
-    /// Lays the rows out; `held` says how many tokens memory holds of a sequence.
-    pub(super) fn lay_out(&self, held: impl Fn(usize) -> usize) -> Layout {
+    /// What is to be known of rows.
+    pub(super) fn wants(&self) -> impl Iterator<Item = Want> {
+        self.pushes.iter().filter_map(|push| match push.outputs {
+            Outputs::None => None,
+            Outputs::Last(want) | Outputs::Each(want) => Some(want),
+        })
+    }
+
+    /// Lays out the rows of the sequences of a pass; `held` says how many tokens memory holds of a sequence.
+    pub(super) fn lay_out(&self, passes: impl Fn(usize) -> bool, held: impl Fn(usize) -> usize) -> Layout {
         let mut layout = Layout::default();
-        let mut wanted = Vec::new();
         for role in [Role::Prefill, Role::Decode] {
-            for (number, push) in self.pushes.iter().enumerate().filter(|(_, push)| push.role == role) {
+            for (number, push) in
+                self.pushes.iter().enumerate().filter(|(_, push)| push.role == role && passes(push.slot))
+            {
                 let (first, len) = (held(push.slot), push.len());
                 let (from, each, want) = match push.outputs {
                     Outputs::None => (len, false, None),
@@ -112,7 +128,7 @@ impl Staged {
                         if want != Want::Embedding {
                             layout.outputs.push(row as u32);
                         }
-                        wanted.push((number, Row { slot: push.slot, position, want, row, logits, best: logits }));
+                        layout.rows.push((number, Row { slot: push.slot, position, want, row, logits, best: logits }));
                     }
                     layout.tokens.push(token);
                     layout.positions.push(position as u32);
@@ -123,8 +139,6 @@ impl Staged {
                 }
             }
         }
-        wanted.sort_by_key(|(number, _)| *number);
-        layout.rows = wanted.into_iter().map(|(_, row)| row).collect();
         layout
     }
 }

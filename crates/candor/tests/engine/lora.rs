@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use candor::{
-    Adapter, Batching, Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions, adapter,
-    gguf::Gguf, ops::KvFormat,
+    Adapter, BatchOptions, Batching, Device, Error, GenerateOptions, LoadOptions, Model, Outputs, Role, Sampling,
+    SequenceId, Session, SessionOptions, Value, Want, adapter, gguf::Gguf, ops::KvFormat,
 };
 use candor_testing::{Lora, Tiny, TinyT5, fixtures, ids, is_matrix, json, merged, nmse};
 
@@ -280,6 +280,64 @@ fn a_text_is_read_anew_with_other_scales() {
     both.evaluate(1, &answer, |_| true).unwrap();
     let last = fresh(1.0);
     assert!(nmse(both.logits(), &last[last.len() - both.logits().len()..]) < 1e-10);
+}
+
+/// Sequences of a step have scales of their own, and the bits that they have alone with these.
+#[test]
+fn sequences_of_a_step_differ_in_their_scales() {
+    for device in [Device::Reference, Device::Cpu] {
+        let (_, _, model) = adapted(device);
+        let alone = |scales: &[f32], tokens: &[u32]| {
+            let mut session = session(&model);
+            session.scale_adapters(scales).unwrap();
+            session.evaluate(tokens, |_| true).unwrap();
+            session.decode(33).unwrap();
+            session.logits().to_vec()
+        };
+        // That scales do what they say is held against merged weights above.
+        assert!(alone(&[0.0, 0.0], &TOKENS) != alone(&[0.5, 2.0], &TOKENS));
+        let mut options = BatchOptions::default();
+        (options.sequences, options.context, options.rows) = (5, 48, 64);
+        (options.keys, options.values) = (KvFormat::F32, KvFormat::F32);
+        let mut batch = model.batch(&options).unwrap();
+        let scales = [[1.0, 1.0], [0.0, 0.0], [0.5, 2.0], [1.0, 1.0]];
+        let mut ids: Vec<SequenceId> = scales.iter().map(|_| batch.add().unwrap()).collect();
+        for (number, (&id, scales)) in ids.iter().zip(&scales).enumerate() {
+            batch.scale_adapters(id, scales).unwrap();
+            batch.push(id, &TOKENS[..5 + number], Role::Prefill, Outputs::Last(Want::Embedding)).unwrap();
+        }
+        batch.step().unwrap();
+        let found: Vec<(SequenceId, usize)> =
+            batch.answers().map(|answer| (answer.sequence, answer.position)).collect();
+        assert_eq!(found, [(ids[0], 4), (ids[1], 5), (ids[2], 6), (ids[3], 7)]);
+        // A fork goes on with the scales of what it has seen.
+        ids.push(batch.fork(ids[2], usize::MAX).unwrap());
+        for (number, &id) in ids.iter().enumerate() {
+            let want = if number == 2 { Want::Best(3) } else { Want::Logits };
+            batch.push(id, &[33], Role::Decode, Outputs::Last(want)).unwrap();
+        }
+        batch.step().unwrap();
+        for ((number, answer), of) in batch.answers().enumerate().zip([0, 1, 2, 3, 2]) {
+            let expected = alone(&scales[of], &TOKENS[..5 + of]);
+            assert_eq!(answer.sequence, ids[number]);
+            match answer.value {
+                Value::Logits(logits) => assert!(logits == expected, "{device:?}: sequence {number}"),
+                Value::Best(best) => {
+                    assert!(best.iter().all(|&(token, logit)| expected[token as usize] == logit), "{best:?}");
+                }
+                Value::Embedding(_) => panic!("nobody asked for rows"),
+            }
+        }
+        // What a sequence has seen is computed again with other scales, and the others go on as before.
+        batch.scale_adapters(ids[0], &[0.0, 0.0]).unwrap();
+        assert_eq!((batch.missing(ids[0]).unwrap(), batch.missing(ids[3]).unwrap()), (6, 0));
+        batch.truncate(ids[0], 5).unwrap();
+        batch.push(ids[0], &[33], Role::Decode, Outputs::Last(Want::Logits)).unwrap();
+        batch.step().unwrap();
+        let Value::Logits(logits) = batch.answers().next().unwrap().value else { panic!("logits") };
+        assert!(logits == alone(&[0.0, 0.0], &TOKENS[..5]));
+        assert!(matches!(batch.scale_adapters(ids[0], &[1.0]), Err(Error::Scales { .. })));
+    }
 }
 
 #[test]
