@@ -40,7 +40,7 @@ pub const VERIFY_VERSION: u32 = 1;
 
 /// The text that is run where none is given.
 pub const BUILT_IN_PROMPT: &str = "The quick brown fox jumps over the lazy dog, and 12 hens look on.";
-/// Tokens of the built-in text that a quick run takes: more than a GPU multiplies without tiles.
+/// Tokens of the built-in text that a quick run takes.
 const QUICK_PROMPT: usize = 9;
 /// Longest prompt: the oracle computes every operation of it in f64.
 pub const MAX_PROMPT: usize = 4096;

@@ -191,12 +191,12 @@ impl Run<'_> {
     }
 }
 
-/// `full` says that pages must have run out: that takes layers which keep all positions, and some turns.
-pub fn check(name: &str, model: &Model, turns: usize, full: bool) {
+/// `pool` has as many positions that pages must run out: that takes layers which keep all, and some turns.
+pub fn check(name: &str, model: &Model, turns: usize, pool: Option<usize>) {
     let (keys, values) = (KvFormat::F32, KvFormat::F32);
     let mut options = BatchOptions::default();
     (options.sequences, options.checkpoints, options.context, options.rows) = (SEQUENCES, 3, CONTEXT, ROWS);
-    (options.pool, options.keys, options.values) = (Some(5 * 256), keys, values);
+    (options.pool, options.keys, options.values) = (pool, keys, values);
     let batch = model.batch(&options).unwrap();
     let alone = Alone { model, known: HashMap::new() };
     let mut run =
@@ -205,7 +205,7 @@ pub fn check(name: &str, model: &Model, turns: usize, full: bool) {
         run.change();
         run.step();
     }
-    assert!(run.seen[0] > turns && (run.seen[1] > 0 || !full), "{name}: {:?}", run.seen);
+    assert!(run.seen[0] > turns && (run.seen[1] > 0 || pool.is_none()), "{name}: {:?}", run.seen);
     let ids: Vec<SequenceId> = run.sequences.iter().map(|(id, _)| *id).collect();
     ids.into_iter().for_each(|id| run.batch.remove(id).unwrap());
     assert_eq!(run.batch.pages().0, 0, "{name}: pages return");

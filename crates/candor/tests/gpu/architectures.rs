@@ -1,5 +1,5 @@
-//! Every fixture architecture on a GPU, as near to the reference as 32-bit floats are: a prompt at once, its tokens in small
-//! steps, and what is likeliest after it. Skipped where there is no adapter, a software one (lavapipe) included.
+//! Every fixture architecture on a GPU, as near to the reference as 32-bit floats are: a prompt at once, its tokens decoded in
+//! small steps, and what is likeliest after it. Skipped where there is no adapter, a software one (lavapipe) included.
 
 use std::io::Write;
 
@@ -42,7 +42,8 @@ struct Input<'a> {
     tokens: &'a [u32],
 }
 
-/// What a run gave for each token, logits or embeddings; and then the likeliest tokens, with all logits of each.
+/// What a run gave for each token, logits or embeddings; and then the likeliest tokens, with all logits of each. Tokens that do
+/// not come at once decode.
 fn run<B: Ops>(model: &Decoder<B>, ops: &mut B, input: Input<'_>, chunk: usize) -> (Vec<f32>, Vec<Vec<f32>>) {
     let Input { text, tokens } = input;
     let mut scratch = model.scratch(ops, chunk.max(text.len()), chunk);
@@ -56,21 +57,22 @@ fn run<B: Ops>(model: &Decoder<B>, ops: &mut B, input: Input<'_>, chunk: usize) 
         model.encode(&mut Pass { ops: &mut *ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         ops.finish().expect("no fault");
     }
-    let mut step = |tokens: &[u32], first: usize| {
+    let mut step = |tokens: &[u32], first: usize, decodes: bool| {
         let positions: Vec<u32> = (first as u32..(first + tokens.len()) as u32).collect();
         let outputs: Vec<u32> = (0..tokens.len() as u32).collect();
         let sequences = vec![0; tokens.len()];
-        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &outputs, decoding: 0 };
+        let decoding = if decodes { tokens.len() } else { 0 };
+        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs: &outputs, decoding };
         model.forward(&mut Pass { ops: &mut *ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         values(ops, &scratch.logits)
     };
-    let all: Vec<f32> =
-        tokens.chunks(chunk).enumerate().flat_map(|(number, tokens)| step(tokens, number * chunk)).collect();
+    let chunks = tokens.chunks(chunk).enumerate();
+    let all: Vec<f32> = chunks.flat_map(|(number, some)| step(some, number * chunk, chunk < tokens.len())).collect();
     let mut next = all[all.len() / tokens.len() * (tokens.len() - 1)..].to_vec();
     let mut after = Vec::new();
     while config.gives == Gives::Logits && after.len() < GREEDY {
         let best = argmax(&next);
-        after.push(std::mem::replace(&mut next, step(&[best], tokens.len() + after.len())));
+        after.push(std::mem::replace(&mut next, step(&[best], tokens.len() + after.len(), true)));
     }
     (all, after)
 }

@@ -17,12 +17,12 @@ fn sequences_in_any_company_have_the_bits_that_they_have_alone() {
     let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
     let load = LoadOptions { device: Device::Gpu, gpu, ..LoadOptions::default() };
     let tiny = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
-    check("tiny", &Model::from_gguf(tiny, &load).unwrap(), 60, true);
+    check("tiny", &Model::from_gguf(tiny, &load).unwrap(), 20, Some(2 * 256));
     let Some(fixtures) = fixtures() else { return };
     let mut checked = 0;
     for name in MODELS {
         match Model::open(fixtures.join(name), &load) {
-            Ok(model) => check(name, &model, 20, false),
+            Ok(model) => check(name, &model, 8, None),
             Err(Error::MissingOnGpu { operations }) => {
                 eprintln!("{name}: not on GPUs, which have no {}", operations.join(", "));
                 continue;

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{
     CacheFormat, LoraArgs, When,
-    device::{DeviceName, Layers},
+    device::{BatchingArgs, DeviceName, Layers},
     number,
 };
 
@@ -25,6 +25,8 @@ pub struct BenchArgs {
     pub tests: TestArgs,
     #[command(flatten)]
     pub setups: SetupArgs,
+    #[command(flatten)]
+    pub batching: BatchingArgs,
     #[command(flatten)]
     pub devices: DeviceLists,
     /// How often each test is run

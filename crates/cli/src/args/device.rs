@@ -37,12 +37,8 @@ pub struct DeviceArgs {
     #[arg(short, long, value_name = "N", default_value = "0")]
     #[arg(value_parser = number::whole::<u32>(0..=1024))]
     pub threads: u32,
-    /// Multiply rows by whatever kernel is fastest for as many, even if bits then depend on what is computed beside a text; --batch-invariant goes before it
-    #[arg(long)]
-    pub fast: bool,
-    /// Compute prompts with the kernels of decoding, so that a text has the same bits whether it was read or generated; slower (Q4_K, Q5_K and Q6_K weights with AVX2 or AVX-VNNI, F32, F16 and BF16 too with AVX-512, all with AMX)
-    #[arg(long)]
-    pub batch_invariant: bool,
+    #[command(flatten)]
+    pub batching: BatchingArgs,
     /// Threads for prompts (also -tb); 0 takes as many as -t
     #[arg(long, value_name = "N", default_value = "0")]
     #[arg(value_parser = number::whole::<u32>(0..=1024))]
@@ -59,15 +55,30 @@ pub struct DeviceArgs {
     pub huge_pages: bool,
 }
 
-impl DeviceArgs {
-    fn batching(&self) -> Batching {
+/// Which kernels multiply rows.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Performance")]
+pub struct BatchingArgs {
+    /// Multiply rows by whatever kernel is fastest for as many, even if bits then depend on what is computed beside a text; --batch-invariant goes before it
+    #[arg(long)]
+    pub fast: bool,
+    /// Compute prompts with the kernels of decoding, so that a text has the same bits whether it was read or generated; slower (Q4_K, Q5_K and Q6_K weights with AVX2 or AVX-VNNI, F32, F16 and BF16 too with AVX-512, all with AMX)
+    #[arg(long)]
+    pub batch_invariant: bool,
+}
+
+impl BatchingArgs {
+    /// The library's word for it.
+    pub fn batching(self) -> Batching {
         match (self.batch_invariant, self.fast) {
             (true, _) => Batching::Invariant,
             (false, true) => Batching::Fastest,
             (false, false) => Batching::ByRole,
         }
     }
+}
 
+impl DeviceArgs {
     /// The library's words for it.
     ///
     /// # Errors
@@ -89,7 +100,7 @@ impl DeviceArgs {
             threads_batch: self.threads_batch as usize,
             cpus: cpus.map(|list| Cpus::new(list, placing)).transpose().map_err(candor::Error::from)?,
             huge_pages: self.huge_pages,
-            batching: self.batching(),
+            batching: self.batching.batching(),
             ..LoadOptions::default()
         };
         #[cfg(feature = "gpu")]

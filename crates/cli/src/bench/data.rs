@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use candor::Batching;
 use serde_json::{Map, Value, json};
 
 use super::result::Measured;
@@ -25,6 +26,7 @@ pub fn fields(measured: &Measured<'_>) -> Map<String, Value> {
         ("n_ubatch", json!(setup.ubatch)),
         ("n_gpu_layers", json!(place.site.layers.to_string())),
         ("n_threads", json!(ceilings.threads)),
+        ("batching", json!(batching(place.site.batching))),
         ("type_k", json!(name(setup.keys))),
         ("type_v", json!(name(setup.values))),
         ("n_prompt", json!(test.prompt)),
@@ -51,6 +53,15 @@ pub fn fields(measured: &Measured<'_>) -> Map<String, Value> {
         ("samples_ts", json!(measured.speeds())),
     ];
     pairs.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
+}
+
+/// A word for which kernels multiply rows.
+pub fn batching(batching: Batching) -> &'static str {
+    match batching {
+        Batching::ByRole => "by role",
+        Batching::Fastest => "fastest",
+        Batching::Invariant => "invariant",
+    }
 }
 
 /// Writes a test as a line of quoted values; what is a list in JSON is one between the quotes, too.

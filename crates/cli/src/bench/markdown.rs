@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use candor::Device;
+use candor::{Batching, Device};
 
 use super::{
+    data::batching,
     plan::{Plan, Setup},
     result::Measured,
 };
@@ -59,6 +60,9 @@ impl Table {
         if plan.sites.iter().any(|site| site.device != DeviceName::One(Device::Cpu)) {
             columns.push(right("ngl", 4, |m| m.place.site.layers.to_string()));
             columns.push(left("dev", 10, |m| m.place.site.device.to_string()));
+        }
+        if plan.sites.iter().any(|site| site.batching != Batching::default()) {
+            columns.push(right("batching", 9, |m| batching(m.place.site.batching).to_owned()));
         }
         for setting in SETTINGS {
             if plan.tests.iter().any(|(setup, _)| (setting.value)(setup) != (setting.value)(&USUAL)) {

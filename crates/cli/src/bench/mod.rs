@@ -105,9 +105,10 @@ impl Bench<'_> {
         for site in &self.plan.sites {
             let (device, names) = site.device.parts();
             let offload = Offload { names, layers: site.layers.0, ..Offload::default() };
-            let (threads, session) = (site.threads as usize, self.plan.largest());
+            let (threads, batching, session) = (site.threads as usize, site.batching, self.plan.largest());
             let adapters = self.adapters.clone();
-            let options = LoadOptions { device, offload, threads, session, adapters, ..LoadOptions::default() };
+            let options =
+                LoadOptions { device, offload, threads, batching, session, adapters, ..LoadOptions::default() };
             let model = source.clone().open_with(&options, self.progress)?.model;
             model.refuse_answers("candor bench")?;
             if !self.tests(source, &model, site, printer)? {

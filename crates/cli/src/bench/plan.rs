@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use candor::SessionOptions;
+use candor::{Batching, SessionOptions};
 
 use crate::{
     answer::kv_format,
@@ -44,6 +44,7 @@ pub struct Site {
     pub layers: Layers,
     /// 0 stands for one per physical core.
     pub threads: u32,
+    pub batching: Batching,
 }
 
 /// The tests of a model.
@@ -167,7 +168,8 @@ fn sites(args: &BenchArgs) -> Vec<Site> {
     let places = devices.flat_map(|device| args.devices.gpu_layers.iter().map(move |&layers| (device, layers)));
     places
         .flat_map(|(device, layers)| {
-            threads.iter().map(move |&threads| Site { device: device.clone(), layers, threads })
+            let batching = args.batching.batching();
+            threads.iter().map(move |&threads| Site { device: device.clone(), layers, threads, batching })
         })
         .collect()
 }

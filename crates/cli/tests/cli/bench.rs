@@ -74,6 +74,8 @@ fn settings_get_a_column_where_they_are_not_the_usual_ones() {
         (vec!["-b", "4"], "n_batch", vec!["4"]),
         (vec!["-ctk", "f32,f16"], "type_k", vec!["f32", "f16"]),
         (vec!["-ctv", "f32", "-ctv", "f16"], "type_v", vec!["f32", "f16"]),
+        (vec!["--fast"], "batching", vec!["fastest"]),
+        (vec!["--batch-invariant"], "batching", vec!["invariant"]),
         (vec!["-t", "1,2"], "threads", vec!["1", "2"]),
     ] {
         let rows = rows(&bench(&[&["-p", "4", "-n", "0", "-r", "1"], &args[..]].concat()).text());
@@ -107,6 +109,7 @@ fn json_lines_and_csv_say_the_same() {
         ("n_threads", 1.into()),
         ("n_batch", 2048.into()),
         ("n_ubatch", 512.into()),
+        ("batching", "by role".into()),
         ("type_k", "f16".into()),
         ("test", "tg3 @ d5".into()),
         ("build_version", env!("CARGO_PKG_VERSION").into()),
