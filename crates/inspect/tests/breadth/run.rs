@@ -62,6 +62,12 @@ impl<'a> Input<'a> {
         Input { text: less(self.text), tokens: less(self.tokens) }
     }
 
+    /// The first tokens of both.
+    pub fn first(self, count: usize) -> Input<'a> {
+        let first = |tokens: &'a [u32]| &tokens[..tokens.len().min(count)];
+        Input { text: first(self.text), tokens: first(self.tokens) }
+    }
+
     /// Positions that both fit into.
     pub fn context(self) -> usize {
         self.tokens.len().max(self.text.len())
