@@ -45,7 +45,7 @@ impl Alone<'_> {
             for run in history.chunk_by(|a, b| a.1 == b.1) {
                 let tokens: Vec<u32> = run.iter().map(|(token, _)| *token).collect();
                 match run[0].1 {
-                    Role::Prefill => _ = session.evaluate(&tokens, |_| true).unwrap(),
+                    Role::Prefill => _ = session.evaluate(&tokens).unwrap(),
                     Role::Decode => tokens.iter().for_each(|&token| session.decode(token).unwrap()),
                 }
             }
@@ -241,7 +241,7 @@ fn bits_follow_from_roles() {
             let vocab = model.config().vocab as u32;
             let prompt: Vec<u32> = (0..150).map(|i| (3 + i * 7) % vocab).collect();
             let mut alone = model.session(&SessionOptions { context: 256, ..Default::default() }).unwrap();
-            alone.evaluate(&prompt, |_| true).unwrap();
+            alone.evaluate(&prompt).unwrap();
             let read: Vec<u32> = alone.logits().iter().map(|x| x.to_bits()).collect();
             alone.decode(9).unwrap();
             let written: Vec<u32> = alone.logits().iter().map(|x| x.to_bits()).collect();

@@ -11,6 +11,7 @@ mod forks;
 mod greedy;
 mod lora;
 mod minilm;
+mod own;
 mod parts;
 mod perplexity;
 mod rank;

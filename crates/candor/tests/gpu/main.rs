@@ -3,5 +3,6 @@
 
 mod architectures;
 mod best;
+mod own;
 mod parts;
 mod sessions;
