@@ -1,22 +1,29 @@
 //! Several prompts answered at once by the built-in model, each as it would be alone:
 //! `cargo run --release --features builtin --example batch`.
 
-use candor::{BatchOptions, Continuation, GenerateOptions, Message, Model, Outputs, Role, Sampling};
+use candor::{BatchOptions, Continuation, Error, GenerateOptions, Message, Model, Outputs, Role, Sampling};
 
-const PROMPTS: [&str; 3] = ["Hello, how are you?", "Tell me a story.", "What color is the sky?"];
+fn main() -> Result<(), Error> {
+    let questions = ["Hello, how are you?", "Tell me a story.", "What color is the sky?"];
+    let answers = answer(&Model::builtin(&Default::default())?, &questions)?;
+    for (question, answer) in questions.iter().zip(answers) {
+        println!("> {question}\n{answer}\n");
+    }
+    Ok(())
+}
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let model = Model::builtin(&Default::default())?;
+/// The answers to some questions, up to 40 tokens of each.
+pub fn answer(model: &Model, questions: &[&str]) -> Result<Vec<String>, Error> {
     let mut options = BatchOptions::default();
-    options.sequences = PROMPTS.len();
+    options.sequences = questions.len();
     let mut batch = model.batch(&options)?;
     let sampling = Sampling { seed: Some(1), ..Default::default() };
     let how = GenerateOptions { sampling, max_tokens: Some(40), ..Default::default() };
 
     let mut running = Vec::new();
-    for question in PROMPTS {
+    for &question in questions {
         let prompt = model.chat(&[Message::user(question)])?;
-        let mut text = Continuation::new(&model, &how, &prompt, batch.context())?;
+        let mut text = Continuation::new(model, &how, &prompt, batch.context())?;
         let id = batch.add()?;
         batch.push(id, &prompt, Role::Prefill, Outputs::Last(text.want(batch.top_k())))?;
         running.push((id, text, String::new()));
@@ -36,8 +43,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    for ((_, _, said), question) in running.iter().zip(PROMPTS) {
-        println!("> {question}\n{said}\n");
-    }
-    Ok(())
+    Ok(running.into_iter().map(|(_, _, said)| said).collect())
 }

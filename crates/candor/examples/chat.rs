@@ -1,25 +1,37 @@
 //! A conversation with the built-in model: `cargo run --release --features builtin --example chat`.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Write, stdin, stdout};
 
-use candor::{Message, Model};
+use candor::{GenerateOptions, Message, Model, Session};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let model = Model::builtin(&Default::default())?;
-    let mut session = model.session(&Default::default())?;
+    let mut session = Model::builtin(&Default::default())?.session(&Default::default())?;
     let mut messages = Vec::new();
-    for line in std::io::stdin().lock().lines() {
-        messages.push(Message::user(line?));
-        let mut answer = String::new();
-        // The session keeps what it has read: each turn computes only what is new.
-        for piece in session.generate(&model.chat(&messages)?, Default::default())? {
-            let text = piece?.text;
-            print!("{text}");
-            std::io::stdout().flush()?;
-            answer.push_str(&text);
-        }
-        println!();
-        messages.push(Message::assistant(answer));
+    for line in stdin().lock().lines() {
+        say(&mut session, &mut messages, &line?, Default::default(), &mut stdout())?;
     }
+    Ok(())
+}
+
+/// Answers a line: the answer is written as it comes, and joins the conversation.
+pub fn say(
+    session: &mut Session,
+    messages: &mut Vec<Message>,
+    line: &str,
+    options: GenerateOptions,
+    out: &mut impl Write,
+) -> Result<(), Box<dyn std::error::Error>> {
+    messages.push(Message::user(line));
+    let prompt = session.model().chat(messages)?;
+    let mut answer = String::new();
+    // The session keeps what it has read: each turn computes only what is new.
+    for piece in session.generate(&prompt, options)? {
+        let text = piece?.text;
+        write!(out, "{text}")?;
+        out.flush()?;
+        answer.push_str(&text);
+    }
+    writeln!(out)?;
+    messages.push(Message::assistant(answer));
     Ok(())
 }

@@ -10,7 +10,7 @@ use candor_models::Config;
 use candor_ops::{KvFormat, KvPlan, Ranked, Stored, Traffic, top_k};
 
 use crate::{
-    Error, Model, Observer,
+    Cancel, Error, Model, Observer,
     runner::{self, Asked, Computed},
 };
 pub(crate) use sequence::Sequence;
@@ -461,27 +461,27 @@ impl Batch {
         &mut self.computed.best
     }
 
-    /// Appends tokens to a sequence, step after step. `proceed` is asked before every step whether to go on, with the number of
-    /// tokens done; `false` leaves the sequence after what was done. The answer is the last token's.
+    /// Appends tokens to a sequence, step after step; the answer is the last token's. `false` where it was cancelled, which leaves
+    /// the sequence after what was done.
     pub(crate) fn feed(
         &mut self,
         id: SequenceId,
         tokens: &[u32],
         (role, want): (Role, Want),
-        mut proceed: impl FnMut(usize) -> bool,
+        cancel: &Cancel,
     ) -> Result<bool, Error> {
         if tokens.is_empty() {
             return Ok(true);
         }
         while self.missing(id)? > 0 {
-            if !proceed(0) {
+            if cancel.is_cancelled() {
                 return Ok(false);
             }
             self.catch_up_once(id)?;
         }
         let mut done = 0;
         for chunk in tokens.chunks(self.room.rows) {
-            if !proceed(done) {
+            if cancel.is_cancelled() {
                 return Ok(false);
             }
             done += chunk.len();

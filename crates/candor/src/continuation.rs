@@ -1,7 +1,7 @@
 //! What turns logits into text: a sampler, a decoder of tokens, the texts that end it, and limits. It borrows no session, so that
 //! as many as there are sequences go on side by side.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use candor_tokenizer::{Encode, Show, StreamDecoder, Tokenizer};
 
@@ -35,6 +35,9 @@ use crate::{
 pub struct Continuation {
     options: GenerateOptions,
     sampler: Sampler,
+    /// All tokens, and logits to change, where something of the user's asks for them.
+    seen: Vec<u32>,
+    logits: Vec<f32>,
     decoder: StreamDecoder<Arc<Tokenizer>>,
     tokenizer: Arc<Tokenizer>,
     /// Logits of a row.
@@ -73,6 +76,7 @@ impl Continuation {
         };
         let mut sampler = Sampler::new(&options.sampling, context, Some(&vocabulary))?;
         prompt.iter().for_each(|&token| sampler.accept(token));
+        let seen = if takes_all(&options) { prompt.to_vec() } else { Vec::new() };
         // An answer begins a text of its own after a control token; otherwise the prompt's text goes on.
         let answer = model.answers() || prompt.last().is_some_and(|&token| tokenizer.is_control(token));
         let own = tokenizer.clone();
@@ -80,6 +84,8 @@ impl Continuation {
         Ok(Continuation {
             decoder: decoder.show(options.show),
             sampler,
+            seen,
+            logits: Vec::new(),
             tokenizer,
             width: model.config().outputs(),
             position: prompt.len().saturating_sub(1),
@@ -99,14 +105,15 @@ impl Continuation {
         // A logit with its token is as much as two logits.
         let width = self.width;
         let worthwhile = |&count: &usize| count <= top_k && count.saturating_mul(2) < width;
-        self.sampler.enough().filter(worthwhile).map_or(Want::Logits, Want::Best)
+        self.enough().filter(worthwhile).map_or(Want::Logits, Want::Best)
     }
 
     /// Chooses the next token from what was wanted of the row of the last one: its text, or the rest of the text with
     /// [`Continuation::stop_reason`] where it ends, or nothing.
     ///
     /// # Errors
-    /// If a logit is not a number, the sampler takes all of them away, or something else than logits was wanted.
+    /// If a logit is not a number, the sampler takes all of them away, or something else than logits was wanted. If the user's own
+    /// sampler fails, or chooses a token outside of the vocabulary.
     pub fn choose(&mut self, value: Value<'_>) -> Result<Option<Piece>, Error> {
         if self.is_over() {
             return Ok(self.rest());
@@ -114,6 +121,9 @@ impl Continuation {
         let token = self.sample(value)?;
         self.position += 1;
         self.sampler.accept(token);
+        if takes_all(&self.options) {
+            self.seen.push(token);
+        }
         if !self.options.ignore_eos && self.tokenizer.stop_ids().contains(&token) {
             return Ok(self.stop(StopReason::EndOfText));
         }
@@ -140,18 +150,38 @@ impl Continuation {
             return Err(Error::NotFinite { position: self.position });
         }
         match value {
-            Value::Best(best) => Ok(self.sampler.sample_best(best, self.width)?),
+            Value::Logits(logits) if takes_all(&self.options) => self.sample_own(logits),
             Value::Logits(logits) => Ok(self.sampler.sample(logits)?),
-            Value::Embedding(_) => Err(Error::NoLogits),
+            Value::Best(best) if !takes_all(&self.options) => Ok(self.sampler.sample_best(best, self.width)?),
+            Value::Best(_) | Value::Embedding(_) => Err(Error::NoLogits),
+        }
+    }
+
+    /// Chooses with what the user brought.
+    fn sample_own(&mut self, logits: &[f32]) -> Result<u32, Error> {
+        self.logits.clear();
+        self.logits.extend_from_slice(logits);
+        self.options.processors.iter_mut().for_each(|processor| processor.process(&self.seen, &mut self.logits));
+        let Some(own) = &mut self.options.sampler else { return Ok(self.sampler.sample(&self.logits)?) };
+        if self.options.ignore_eos {
+            for &id in self.tokenizer.stop_ids() {
+                if let Some(logit) = self.logits.get_mut(id as usize) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+        }
+        let token = own.choose(&self.seen, &self.logits).map_err(Error::OwnSampler)?;
+        match (token as usize) < logits.len() {
+            true => Ok(token),
+            false => Err(Error::Token { token, vocab: logits.len() }),
         }
     }
 
     /// Whether it has ended: before, or now, by a limit or from elsewhere.
     pub(crate) fn is_over(&mut self) -> bool {
         if self.stop_reason.is_none() {
-            let cancelled = self.options.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
             let enough = self.options.max_tokens.is_some_and(|most| self.tokens >= most);
-            self.stop_reason = match (cancelled, enough) {
+            self.stop_reason = match (self.options.cancel.is_cancelled(), enough) {
                 (true, _) => Some(StopReason::Cancelled),
                 (false, true) => Some(StopReason::MaxTokens),
                 (false, false) => None,
@@ -191,7 +221,7 @@ impl Continuation {
         self.tokens
     }
 
-    /// The seed in use: with it and the same settings the same text comes again.
+    /// The built-in chain's seed in use: with it and the same settings the same text comes again.
     pub fn seed(&self) -> u32 {
         self.sampler.seed()
     }
@@ -208,8 +238,18 @@ impl Continuation {
 
     /// Whether so many of the best logits decide on the next token.
     pub(crate) fn is_enough(&mut self, count: usize) -> bool {
-        self.sampler.enough().is_some_and(|enough| count >= enough)
+        self.enough().is_some_and(|enough| count >= enough)
     }
+
+    /// So many of the best logits decide on the next token; `None` where all do.
+    fn enough(&mut self) -> Option<usize> {
+        if takes_all(&self.options) { None } else { self.sampler.enough() }
+    }
+}
+
+/// Whether something of the user's looks at all logits.
+fn takes_all(options: &GenerateOptions) -> bool {
+    options.sampler.is_some() || !options.processors.is_empty()
 }
 
 /// Bytes at the end of `text` that `stop` begins with.

@@ -18,6 +18,9 @@ pub enum Error {
     /// The sampling settings make no sense.
     #[error(transparent)]
     Sampler(#[from] sampler::Error),
+    /// The user's own sampler chose no token.
+    #[error("own sampler: {0}")]
+    OwnSampler(Box<dyn std::error::Error + Send + Sync>),
     /// An adapter is none, or none of the model's.
     #[error("adapter {name}: {error}")]
     Adapter {

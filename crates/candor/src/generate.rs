@@ -1,25 +1,24 @@
 //! Continuing a prompt, piece by piece.
 
-use std::{
-    io::Write,
-    slice,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{io::Write, slice, time::Duration};
 
 use candor_tokenizer::Show;
 use web_time::Instant;
 
-use crate::{Continuation, Error, Sampling, Session, Value, Want};
+use crate::{
+    Cancel, Continuation, Error, Sampling, Session, Value, Want,
+    sampler::{LogitsProcessor, OwnProcessor, OwnSampler, Sample},
+};
 
 /// How to continue a prompt.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateOptions {
     /// How the next token is chosen.
     pub sampling: Sampling,
+    /// Chooses the next token instead, so that of [`GenerateOptions::sampling`] nothing counts.
+    pub sampler: Option<OwnSampler>,
+    /// Change the logits, one after the other, before anything of `sampling` or `sampler` does.
+    pub processors: Vec<OwnProcessor>,
     /// Most tokens to generate; `None` goes on until the model ends the text or the context is full.
     pub max_tokens: Option<usize>,
     /// Makes the tokens that end a text impossible.
@@ -31,8 +30,22 @@ pub struct GenerateOptions {
     /// Whether control tokens are part of the text. An [`AnswerParser`](candor_tokenizer::AnswerParser) needs them: many
     /// models mark reasoning and tool calls by control tokens.
     pub show: Show,
-    /// Set from elsewhere to end the generation: asked before every step.
-    pub cancel: Option<Arc<AtomicBool>>,
+    /// Ends the generation from elsewhere, with [`StopReason::Cancelled`].
+    pub cancel: Cancel,
+}
+
+impl GenerateOptions {
+    /// Has `sampler` choose the tokens instead of [`GenerateOptions::sampling`]. Every generation begins with a clone of it.
+    pub fn sampler(mut self, sampler: impl Sample + Clone + 'static) -> Self {
+        self.sampler = Some(OwnSampler::new(sampler));
+        self
+    }
+
+    /// Has `processor` change the logits, after those that were added before. Every generation begins with a clone of it.
+    pub fn processor(mut self, processor: impl LogitsProcessor + Clone + 'static) -> Self {
+        self.processors.push(OwnProcessor::new(processor));
+        self
+    }
 }
 
 /// What sliding over a full context keeps.
@@ -53,7 +66,7 @@ pub enum StopReason {
     StopText,
     /// The context is full.
     ContextFull,
-    /// It was cancelled.
+    /// It was cancelled, while the prompt was read or later: [`GenerateOptions::cancel`].
     Cancelled,
 }
 
@@ -158,10 +171,9 @@ impl Session {
         let common = if seen { common } else { common.min(prompt.len() - 1) };
         self.truncate(common);
         let prompt_tokens = read + prompt.len() - self.held();
-        let go_on = |_| !options.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
         // States cannot be taken back: a generation from this prompt with other settings needs all logits.
         let want = if self.model().config().is_recurrent() { Want::Logits } else { want };
-        if !self.evaluate_for(want, &prompt[common..], go_on)? {
+        if !self.evaluate_for(want, &prompt[common..], &options.cancel)? {
             text.stop(StopReason::Cancelled);
         }
         let is_done = text.stop_reason().is_some();
@@ -226,7 +238,9 @@ impl Generation<'_> {
                 let Some(shift) = self.text.options().context_shift else {
                     return Ok(self.text.stop(StopReason::ContextFull));
                 };
-                self.slide(shift)?;
+                if !self.slide(shift)? {
+                    return Ok(self.text.stop(StopReason::Cancelled));
+                }
             }
             // The last token of all need not be guessed ahead.
             let most = self.text.options().max_tokens.map_or(usize::MAX, |most| most - self.timings.tokens - 1);
@@ -245,15 +259,15 @@ impl Generation<'_> {
         piece
     }
 
-    /// Forgets half of what follows the kept tokens and computes the rest anew at its new positions.
-    fn slide(&mut self, shift: ContextShift) -> Result<(), Error> {
+    /// Forgets half of what follows the kept tokens and computes the rest anew at its new positions; `false` where that was
+    /// cancelled.
+    fn slide(&mut self, shift: ContextShift) -> Result<bool, Error> {
         let tokens = self.session.tokens().to_vec();
         let keep = self.session.kept(shift, &tokens);
         let shortened = shift.shorten(&tokens, self.session.context(), keep);
         self.session.truncate(keep);
         let want = self.text.want(self.session.top_k());
-        self.session.evaluate_for(want, &shortened[keep..], |_| true)?;
-        Ok(())
+        self.session.evaluate_for(want, &shortened[keep..], &self.text.options().cancel)
     }
 }
 

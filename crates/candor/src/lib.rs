@@ -22,6 +22,7 @@
 pub mod adapter;
 mod backends;
 mod batch;
+mod cancel;
 mod ceilings;
 mod continuation;
 mod device;
@@ -55,6 +56,7 @@ pub use candor_tokenizer::{ChatContext, ChatTemplate, Message, Tokenizer};
 pub use adapter::Adapter;
 pub use backends::{BackendVisitor, chosen_gpus, devices, missing_on_gpus, visit_backend};
 pub use batch::{Answer, Batch, BatchOptions, Outputs, Role, SequenceId, Value, Want};
+pub use cancel::Cancel;
 pub use ceilings::{Ceilings, GpuCeilings, ceilings, gpu_ceilings};
 pub use continuation::Continuation;
 pub use device::{Device, DeviceInfo, GpuLayers, Offload, Placement};

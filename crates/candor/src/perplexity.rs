@@ -48,7 +48,7 @@ pub fn perplexity(
             input[0] = bos;
         }
         session.truncate(0);
-        session.evaluate(&input[..window / 2], |_| true)?;
+        session.evaluate(&input[..window / 2])?;
         session.evaluate_each(&input[window / 2..window - 1], |index, logits| {
             let nll = negative_log_likelihood(logits, chunk[window / 2 + index + 1]);
             sums.nll += nll;

@@ -6,7 +6,7 @@
 //! MT19937, so the same seed gives the same tokens on every platform, and mostly llama.cpp's own (see
 //! [`Sampler::sample`]).
 //!
-//! It is not a grammar and knows no model; it sees token texts only to find DRY's sequence breakers.
+//! [`Sample`] and [`LogitsProcessor`] are for samplers, masks and grammars of others. The chain is not a grammar and knows no model; it sees token texts only to find DRY's sequence breakers.
 
 mod bias;
 mod breakers;
@@ -16,6 +16,7 @@ mod error;
 mod exp;
 mod kind;
 mod mirostat;
+mod own;
 mod penalties;
 mod pool;
 mod random;
@@ -29,6 +30,7 @@ mod xtc;
 pub use breakers::Vocabulary;
 pub use error::Error;
 pub use kind::SamplerKind;
+pub use own::{LogitsProcessor, OwnProcessor, OwnSampler, Sample};
 pub use pool::Candidate;
 pub use settings::Sampling;
 
@@ -53,6 +55,8 @@ pub struct Sampler {
     typical: Typical,
     xtc: Xtc,
     mirostat: Option<Mirostat>,
+    /// Tokens that were accepted.
+    accepted: usize,
     /// The pool holds candidates of which none was accepted yet.
     open: bool,
 }
@@ -81,6 +85,7 @@ impl Sampler {
             xtc: Xtc::new(settings, seed),
             mirostat: Mirostat::new(settings),
             settings: settings.clone(),
+            accepted: 0,
             open: false,
         })
     }
@@ -94,6 +99,7 @@ impl Sampler {
     /// penalties and of DRY. After [`Self::candidates`] or [`Self::sample`] the first accepted token also moves
     /// mirostat's target, if it is one of the candidates.
     pub fn accept(&mut self, id: u32) {
+        self.accepted += 1;
         self.penalties.accept(id);
         if let Some(dry) = &mut self.dry {
             dry.accept(id);
@@ -205,7 +211,17 @@ impl Sampler {
         self.xtc.reset(self.seed);
         self.mirostat = Mirostat::new(&self.settings);
         self.pool.load(&[]);
+        self.accepted = 0;
         self.open = false;
+    }
+}
+
+/// Accepts those of `tokens` that it has not, so that it is given all from the first on, and samples.
+impl Sample for Sampler {
+    fn choose(&mut self, tokens: &[u32], logits: &[f32]) -> Result<u32, Box<dyn std::error::Error + Send + Sync>> {
+        let new = tokens.get(self.accepted..).unwrap_or_default();
+        new.iter().for_each(|&token| self.accept(token));
+        Ok(self.sample(logits)?)
     }
 }
 

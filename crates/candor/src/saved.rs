@@ -365,7 +365,7 @@ mod tests {
         let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
         let model = Model::from_gguf(gguf, &Default::default()).unwrap();
         let mut session = model.session(&SessionOptions { context: 16, ..Default::default() }).unwrap();
-        session.evaluate(&[1, 2, 3], |_| true).unwrap();
+        session.evaluate(&[1, 2, 3]).unwrap();
         let mut file = Vec::new();
         session.save(&mut file).unwrap();
         (session, file)
@@ -404,7 +404,7 @@ mod tests {
                 contents.truncate(random.below(contents.len()));
             }
             match session.load(&summed(contents)) {
-                Ok(_) => drop(session.evaluate(&[5, 6], |_| true)),
+                Ok(_) => drop(session.evaluate(&[5, 6])),
                 Err(_) => refused += 1,
             }
         }

@@ -1,6 +1,6 @@
 //! Several sequences that go on together, a token of each in every step: a [`Batch`] of a fixed number of them.
 
-use crate::{Batch, Error, Model, Outputs, Role, SequenceId, SessionOptions, Want, batch::Room};
+use crate::{Batch, Cancel, Error, Model, Outputs, Role, SequenceId, SessionOptions, Want, batch::Room};
 
 /// Sequences of tokens in a model's memory that are decoded together.
 ///
@@ -70,20 +70,22 @@ impl Sequences {
         self.batch.read_text(self.id(sequence)?, text, None)
     }
 
-    /// Appends tokens that are read to one sequence and computes the logits of the last one. `proceed` is asked before every
-    /// step whether to go on, with the number of tokens done; `false` leaves the sequence after what was done.
+    /// Appends tokens that are read to one sequence and computes the logits of the last one.
     ///
     /// # Errors
     /// If there is no such sequence, the tokens do not fit, one is outside of the vocabulary, or the device fails.
-    pub fn evaluate(
-        &mut self,
-        sequence: usize,
-        tokens: &[u32],
-        proceed: impl FnMut(usize) -> bool,
-    ) -> Result<bool, Error> {
+    pub fn evaluate(&mut self, sequence: usize, tokens: &[u32]) -> Result<(), Error> {
+        self.evaluate_until(sequence, tokens, &Cancel::new()).map(drop)
+    }
+
+    /// [`Sequences::evaluate`], unless it is cancelled before its end: `false` leaves the sequence after what was done.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn evaluate_until(&mut self, sequence: usize, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
         let id = self.id(sequence)?;
         self.batch.admits(id, tokens, 0)?;
-        let done = self.batch.feed(id, tokens, (Role::Prefill, Want::Logits), proceed)?;
+        let done = self.batch.feed(id, tokens, (Role::Prefill, Want::Logits), cancel)?;
         self.logits.clone_from(self.batch.logits());
         Ok(done)
     }

@@ -5,7 +5,7 @@ mod text;
 use candor_ops::{KvFormat, Ranked, Traffic};
 
 use crate::{
-    Batch, BatchOptions, Error, Model, Observer, Outputs, Role, SequenceId, Want,
+    Batch, BatchOptions, Cancel, Error, Model, Observer, Outputs, Role, SequenceId, Want,
     batch::{Room, Sequence},
     speculate::{self, Ahead, Speculation},
 };
@@ -161,13 +161,20 @@ impl Session {
         }
     }
 
-    /// Appends tokens that are read, and computes the logits of the last one. `proceed` is asked before every step whether to go
-    /// on, with the number of tokens done; `false` leaves the session after what was done.
+    /// Appends tokens that are read, and computes the logits of the last one.
     ///
     /// # Errors
     /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
-    pub fn evaluate(&mut self, tokens: &[u32], proceed: impl FnMut(usize) -> bool) -> Result<bool, Error> {
-        self.evaluate_for(Want::Logits, tokens, proceed)
+    pub fn evaluate(&mut self, tokens: &[u32]) -> Result<(), Error> {
+        self.evaluate_until(tokens, &Cancel::new()).map(drop)
+    }
+
+    /// [`Session::evaluate`], unless it is cancelled before its end: `false` leaves the session after what was done.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn evaluate_until(&mut self, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
+        self.evaluate_for(Want::Logits, tokens, cancel)
     }
 
     /// Appends a token that continues the text and computes its logits. They differ, within rounding, from those that
@@ -176,34 +183,23 @@ impl Session {
     /// # Errors
     /// As there.
     pub fn decode(&mut self, token: u32) -> Result<(), Error> {
-        self.feed(&[token], Role::Decode, Want::Logits, |_| true).map(drop)
+        self.feed(&[token], Role::Decode, Want::Logits, &Cancel::new()).map(drop)
     }
 
-    /// [`Session::evaluate`], as far as it takes for what is wanted.
-    pub(crate) fn evaluate_for(
-        &mut self,
-        want: Want,
-        tokens: &[u32],
-        proceed: impl FnMut(usize) -> bool,
-    ) -> Result<bool, Error> {
-        self.feed(tokens, Role::Prefill, want, proceed)
+    /// [`Session::evaluate_until`], as far as it takes for what is wanted.
+    pub(crate) fn evaluate_for(&mut self, want: Want, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
+        self.feed(tokens, Role::Prefill, want, cancel)
     }
 
     /// Appends tokens and takes over what is wanted of the last one.
-    fn feed(
-        &mut self,
-        tokens: &[u32],
-        role: Role,
-        want: Want,
-        proceed: impl FnMut(usize) -> bool,
-    ) -> Result<bool, Error> {
+    fn feed(&mut self, tokens: &[u32], role: Role, want: Want, cancel: &Cancel) -> Result<bool, Error> {
         self.admit(tokens)?;
         if tokens.is_empty() {
             return Ok(true);
         }
         self.drop_ahead()?;
         let before = self.tokens().len();
-        let done = self.batch.feed(self.id, tokens, (role, want), proceed)?;
+        let done = self.batch.feed(self.id, tokens, (role, want), cancel)?;
         if self.tokens().len() > before {
             self.take_results(want);
         }
@@ -241,7 +237,7 @@ impl Session {
         }
         let drafts = self.draft(token, most)?;
         if drafts.is_empty() {
-            self.feed(&[token], Role::Decode, want, |_| true)?;
+            self.feed(&[token], Role::Decode, want, &Cancel::new())?;
             return Ok(Guessed::default());
         }
         self.admit(&[token])?;

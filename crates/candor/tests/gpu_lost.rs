@@ -31,7 +31,7 @@ fn session(model: &Model, context: usize) -> Session {
 }
 
 /// What the device said.
-fn said(result: Result<bool, Error>) -> String {
+fn said(result: Result<(), Error>) -> String {
     match result {
         Err(Error::Model(models::Error::Ops(ops::Error::Device { device, what }))) => {
             assert!(device.starts_with("gpu "), "{device}");
@@ -46,30 +46,30 @@ fn a_lost_device_is_an_error_and_the_next_model_runs() {
     let Some(options) = gpu(Duration::from_secs(20)) else { return };
     let model = load(&options);
     let (mut first, mut second) = (session(&model, 32), session(&model, 32));
-    first.evaluate(&PROMPT, |_| true).unwrap();
-    second.evaluate(&PROMPT, |_| true).unwrap();
+    first.evaluate(&PROMPT).unwrap();
+    second.evaluate(&PROMPT).unwrap();
     let expected = second.logits().to_vec();
     let mut file = Vec::new();
     second.save(&mut file).unwrap();
 
     Gpu::new(&options.gpu).unwrap().lose();
     let started = Instant::now();
-    let what = said(first.evaluate(&[270], |_| true));
+    let what = said(first.evaluate(&[270]));
     assert!(what.contains("the device was lost"), "{what}");
     // All sessions of the device say the same, as often as they are asked; nothing panics, nothing hangs.
-    assert_eq!(said(second.evaluate(&[270], |_| true)), what);
-    assert_eq!(said(first.evaluate(&[271], |_| true)), what);
-    assert_eq!(said(session(&model, 32).evaluate(&PROMPT, |_| true)), what);
-    let saved = first.save(&mut Vec::new()).map(|()| true);
+    assert_eq!(said(second.evaluate(&[270])), what);
+    assert_eq!(said(first.evaluate(&[271])), what);
+    assert_eq!(said(session(&model, 32).evaluate(&PROMPT)), what);
+    let saved = first.save(&mut Vec::new());
     assert_eq!(said(saved), what);
-    assert_eq!(said(first.load(&file).map(|_| true)), what);
+    assert_eq!(said(first.load(&file).map(drop)), what);
     assert!(first.tokens().is_empty());
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 
     // Whoever loads now gets a device of its own.
     let again = load(&options);
     let mut third = session(&again, 32);
-    third.evaluate(&PROMPT, |_| true).unwrap();
+    third.evaluate(&PROMPT).unwrap();
     assert_eq!(third.logits(), expected);
 }
 
@@ -82,7 +82,7 @@ fn a_probe_that_fails_fails_alone() {
     let model = load(&options);
     let error = candor::gpu_ceilings(&model).expect_err("no probe compiles");
     assert!(error.to_string().contains("gpu "), "{error}");
-    session(&model, 32).evaluate(&PROMPT, |_| true).unwrap();
+    session(&model, 32).evaluate(&PROMPT).unwrap();
 }
 
 #[test]
@@ -90,12 +90,12 @@ fn more_than_there_is_is_an_error_of_that_session_alone() {
     let Some(options) = gpu(Duration::from_secs(21)) else { return };
     let model = load(&options);
     let mut small = session(&model, 32);
-    small.evaluate(&PROMPT, |_| true).unwrap();
+    small.evaluate(&PROMPT).unwrap();
     // A cache of 3.2 GB per layer, of which nothing is touched.
     let mut large = session(&model, 100_000_000);
-    let what = said(large.evaluate(&PROMPT, |_| true));
+    let what = said(large.evaluate(&PROMPT));
     assert!(what.starts_with("out of memory: "), "{what}");
-    small.evaluate(&[270], |_| true).unwrap();
+    small.evaluate(&[270]).unwrap();
     drop(large);
-    session(&model, 32).evaluate(&PROMPT, |_| true).unwrap();
+    session(&model, 32).evaluate(&PROMPT).unwrap();
 }

@@ -1,9 +1,10 @@
 //! An answer: the settings that it is generated with, its text to stdout as it comes, and what is said about it.
 
-use std::{io::Write, sync::Arc, sync::atomic::AtomicBool};
+use std::io::Write;
 
 use candor::{
-    ContextShift, GenerateOptions, Generation, SessionOptions, StopReason, Timings, ops::KvFormat, tokenizer::Show,
+    Cancel, ContextShift, GenerateOptions, Generation, SessionOptions, StopReason, Timings, ops::KvFormat,
+    tokenizer::Show,
 };
 
 use crate::{
@@ -43,12 +44,7 @@ pub fn kv_format(format: CacheFormat) -> KvFormat {
 }
 
 /// How to generate, by the arguments. `prompt` is the number of its tokens, `escape` says how to read texts.
-pub fn options(
-    tunable: &Tunable,
-    prompt: usize,
-    escape: bool,
-    cancel: Arc<AtomicBool>,
-) -> Result<GenerateOptions, Error> {
+pub fn options(tunable: &Tunable, prompt: usize, escape: bool, cancel: Cancel) -> Result<GenerateOptions, Error> {
     let generation = &tunable.generation;
     let keep = usize::try_from(generation.keep).unwrap_or(prompt);
     let stop = generation.reverse_prompt.iter().map(|stop| text::escaped(stop, escape));
@@ -59,7 +55,8 @@ pub fn options(
         stop: stop.filter(|stop| !matches!(stop, Ok(stop) if stop.is_empty())).collect::<Result<_, _>>()?,
         context_shift: generation.context_shift.then_some(ContextShift { keep }),
         show: Show::Text,
-        cancel: Some(cancel),
+        cancel,
+        ..GenerateOptions::default()
     })
 }
 

@@ -9,6 +9,8 @@ use std::{
     },
 };
 
+use candor::Cancel;
+
 use crate::errors::Error;
 
 /// The exit code of a program that Ctrl-C stopped, by the shells' convention.
@@ -48,8 +50,8 @@ impl Interrupt {
 
 impl Answering<'_> {
     /// What Ctrl-C sets.
-    pub fn cancel(&self) -> Arc<AtomicBool> {
-        self.0.cancel.clone()
+    pub fn cancel(&self) -> Cancel {
+        self.0.cancel.clone().into()
     }
 }
 

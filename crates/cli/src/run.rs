@@ -3,10 +3,9 @@
 use std::{
     io::{self, IsTerminal},
     process::ExitCode,
-    sync::Arc,
 };
 
-use candor::{Message, Model, StopReason, tokenizer::Show};
+use candor::{Cancel, Message, Model, StopReason, tokenizer::Show};
 use clap::error::ErrorKind;
 
 use crate::{
@@ -39,7 +38,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
         return Err(Error::SystemPrompt("--raw goes without"));
     }
     // Wrong settings are found before a model is loaded.
-    answer::options(&args.tunable, 0, args.template.escape, Arc::default())?;
+    answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
     let guesses = Guesses::of(line, &args.speculation)?;
     let prompt = prompt(&args.prompt, args.template.escape, line)?;
     let size = answer::session_options(args.context.ctx_size, &args.context.cache, &args.performance);

@@ -43,7 +43,7 @@ fn recording_changes_no_bit() {
         let model = model(device);
         let mut plain = session(&model);
         let mut logits = Vec::new();
-        plain.evaluate(&PROMPT, |_| true).unwrap();
+        plain.evaluate(&PROMPT).unwrap();
         for _ in 0..STEPS {
             let best = (1..plain.logits().len())
                 .fold(0, |best, i| if plain.logits()[i] > plain.logits()[best] { i } else { best });

@@ -21,8 +21,10 @@ impl Sampler {
         // What a cut to the best takes that came already; and whether anything was cut.
         let (mut enough, mut cut) = (None, false);
         for kind in &settings.samplers {
+            // Every kind is named: one that is added has to say what it does.
             let touched = match kind {
                 SamplerKind::Penalties if penalties.are_on() => penalties.lowered(),
+                SamplerKind::Penalties => continue,
                 SamplerKind::Dry => match dry {
                     Some(dry) => dry.lowered(),
                     None => continue,
@@ -34,16 +36,26 @@ impl Sampler {
                     cut = true;
                     continue;
                 }
+                SamplerKind::TopK => continue,
                 // These depend on all logits, but whatever they are, keep the best.
-                SamplerKind::TopNSigma | SamplerKind::TopP | SamplerKind::MinP => {
-                    cut |= is_on(*kind, settings);
+                SamplerKind::TopNSigma => {
+                    cut |= settings.top_n_sigma > 0.0;
+                    continue;
+                }
+                SamplerKind::TopP => {
+                    cut |= settings.top_p < 1.0;
+                    continue;
+                }
+                SamplerKind::MinP => {
+                    cut |= settings.min_p > 0.0;
                     continue;
                 }
                 SamplerKind::Temperature if cold => return Some(lowered + 1),
                 SamplerKind::Temperature => return enough,
-                SamplerKind::TypicalP if is_on(*kind, settings) => return enough,
+                SamplerKind::TypicalP if settings.typical_p < 1.0 => return enough,
+                SamplerKind::TypicalP => continue,
                 SamplerKind::Xtc if xtc.is_on() => return enough,
-                _ => continue,
+                SamplerKind::Xtc => continue,
             };
             // What was kept before is changed here.
             if cut {
@@ -71,16 +83,5 @@ impl Sampler {
         self.pool.load_best(best);
         self.run(vocabulary)?;
         Ok(self.draw())
-    }
-}
-
-/// Whether a cut by probability, or by spread, does anything.
-fn is_on(kind: SamplerKind, settings: &Sampling) -> bool {
-    match kind {
-        SamplerKind::TopNSigma => settings.top_n_sigma > 0.0,
-        SamplerKind::TopP => settings.top_p < 1.0,
-        SamplerKind::MinP => settings.min_p > 0.0,
-        SamplerKind::TypicalP => settings.typical_p < 1.0,
-        _ => false,
     }
 }

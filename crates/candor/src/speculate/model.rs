@@ -51,7 +51,7 @@ impl Drafter for DraftModel {
         let common = session.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
         let common = common.min(tokens.len() - 1);
         session.truncate(common);
-        session.evaluate(&tokens[common..], |_| true)?;
+        session.evaluate(&tokens[common..])?;
         while let Some((token, _)) = likeliest(&session.logits()[..*vocab]).filter(|(_, p)| *p >= *least_probability) {
             drafts.push(token);
             if drafts.len() == most {

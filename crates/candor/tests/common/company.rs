@@ -43,7 +43,7 @@ impl Alone<'_> {
             for run in history.chunk_by(|a, b| a.1 == b.1) {
                 let tokens: Vec<u32> = run.iter().map(|(token, _)| *token).collect();
                 match run[0].1 {
-                    Role::Prefill => _ = session.evaluate(&tokens, |_| true).unwrap(),
+                    Role::Prefill => session.evaluate(&tokens).unwrap(),
                     Role::Decode => tokens.iter().for_each(|&token| session.decode(token).unwrap()),
                 }
             }

@@ -31,7 +31,7 @@ fn likeliest(session: &mut Session, count: usize) -> Vec<u32> {
     let mut token = TinyT5::START;
     let mut tokens = Vec::new();
     for _ in 0..count {
-        session.evaluate(&[token], |_| true).unwrap();
+        session.evaluate(&[token]).unwrap();
         let mut logits = session.logits().to_vec();
         logits[2] = f32::NEG_INFINITY;
         token = argmax(&logits);
@@ -63,7 +63,7 @@ fn a_session_gives_the_logits_of_transformers() {
                 break;
             }
             assert_eq!(argmax(session.logits()), next, "{name}");
-            session.evaluate(&[next], |_| true).unwrap();
+            session.evaluate(&[next]).unwrap();
         }
     }
 }
@@ -132,7 +132,7 @@ fn sequences_answer_texts_of_their_own() {
     for token in [[0, 0], [270, 280], [281, 262]] {
         sequences.advance(&token).unwrap();
         for (sequence, session) in alone.iter_mut().enumerate() {
-            session.evaluate(&[token[sequence]], |_| true).unwrap();
+            session.evaluate(&[token[sequence]]).unwrap();
             let error = nmse(&sequences.logits()[sequence * vocab..][..vocab], session.logits());
             assert!(error < 1e-10, "{error:e}");
         }
@@ -146,7 +146,7 @@ fn what_goes_without_a_text_is_refused_by_name() {
     let message = |result: Result<(), Error>| result.unwrap_err().to_string();
     let mut session = model.session(&exact()).unwrap();
     let unread = "the model (t5) answers a text that it has read: it continues none";
-    assert_eq!(message(session.evaluate(&[0], |_| true).map(drop)), unread);
+    assert_eq!(message(session.evaluate(&[0])), unread);
     assert_eq!(message(session.evaluate_each(&[0], |_, _| ())), unread);
     let goes = |what: &str| format!("{what}: the model (t5) answers a text that it has read, which goes without");
     let speculation = Speculation::new(PromptLookup::default());
@@ -201,7 +201,7 @@ fn every_token_of_a_text_counts() {
     let mut session = model.session(&exact()).unwrap();
     let mut logits = |text: &[u32]| {
         session.read_text(text).unwrap();
-        session.evaluate(&[0, 270, 280], |_| true).unwrap();
+        session.evaluate(&[0, 270, 280]).unwrap();
         session.logits().to_vec()
     };
     let text: Vec<u32> = (260..300).chain([2]).collect();

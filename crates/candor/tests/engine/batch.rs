@@ -39,7 +39,7 @@ fn bits_follow_from_roles() {
             let vocab = model.config().vocab as u32;
             let prompt: Vec<u32> = (0..150).map(|i| (3 + i * 7) % vocab).collect();
             let mut alone = model.session(&SessionOptions { context: 256, ..Default::default() }).unwrap();
-            alone.evaluate(&prompt, |_| true).unwrap();
+            alone.evaluate(&prompt).unwrap();
             let read: Vec<u32> = alone.logits().iter().map(|x| x.to_bits()).collect();
             alone.decode(9).unwrap();
             let written: Vec<u32> = alone.logits().iter().map(|x| x.to_bits()).collect();

@@ -25,7 +25,7 @@ fn alone(model: &Model, text: &[u32], prompt: &[u32]) -> Session {
     if !text.is_empty() {
         session.read_text(text).unwrap();
     }
-    assert!(session.evaluate(prompt, |_| true).unwrap());
+    session.evaluate(prompt).unwrap();
     session
 }
 
@@ -53,8 +53,8 @@ fn check(name: &str, model: &Model) {
         sequences.read_text(sequence, text).unwrap();
     }
     // What a fork has seen before is forgotten.
-    sequences.evaluate(1, &[5, 6, 7], |_| true).unwrap();
-    sequences.evaluate(0, &prompt, |_| true).unwrap();
+    sequences.evaluate(1, &[5, 6, 7]).unwrap();
+    sequences.evaluate(0, &prompt).unwrap();
     sequences.fork(0, 1).unwrap();
     sequences.fork(1, 2).unwrap();
     assert_eq!(sequences.lengths(), [PROMPT; 3]);

@@ -177,7 +177,7 @@ fn logits_are_llama_cpps() {
         for device in [Device::Reference, Device::Cpu] {
             let mut session = session(&load(&gguf, device, &adapters).unwrap());
             session.scale_adapters(&scales).unwrap();
-            session.evaluate(&tokens, |_| true).unwrap();
+            session.evaluate(&tokens).unwrap();
             let error = nmse(session.logits(), &row(&case["logits"]));
             println!("{name:8} {scales:?} {device:?}: NMSE {error:.1e}");
             // llama.cpp's GELU is a table of halves.
@@ -192,7 +192,7 @@ fn stepwise(session: &mut Session, tokens: &[u32]) -> Vec<f32> {
     session.truncate(0);
     let mut all = Vec::new();
     for &token in tokens {
-        session.evaluate(&[token], |_| true).unwrap();
+        session.evaluate(&[token]).unwrap();
         all.extend_from_slice(session.logits());
     }
     all
@@ -215,10 +215,10 @@ fn a_prompt_gives_what_its_tokens_give_one_by_one() {
         assert_eq!(logits(&mut session, &TOKENS), stepwise(&mut session, &TOKENS), "{device:?}");
         let mut last = Vec::new();
         session.truncate(0);
-        session.evaluate(&TOKENS, |_| true).unwrap();
+        session.evaluate(&TOKENS).unwrap();
         last.extend_from_slice(session.logits());
         session.truncate(TOKENS.len() - 1);
-        session.evaluate(&TOKENS[TOKENS.len() - 1..], |_| true).unwrap();
+        session.evaluate(&TOKENS[TOKENS.len() - 1..]).unwrap();
         assert_eq!(last, session.logits(), "{device:?}");
     }
 }
@@ -234,14 +234,14 @@ fn scales_are_a_sessions_own_and_change_all_that_it_has_seen() {
     let (mut one, mut other) = (session(&model), session(&model));
     let untouched = logits(&mut other, &TOKENS);
     assert_eq!(one.adapter_scales(), [1.0, 1.0]);
-    one.evaluate(&TOKENS[..7], |_| true).unwrap();
+    one.evaluate(&TOKENS[..7]).unwrap();
     for scales in [[0.5, 2.0], [0.0, 1.0], [0.0, 0.0], [-1.0, 0.25], [1.0, 1.0]] {
         one.scale_adapters(&scales).unwrap();
         assert!(one.logits().is_empty() && one.tokens().len() >= 7, "tokens stay, what came of them does not");
         one.truncate(7);
-        one.evaluate(&TOKENS[7..], |_| true).unwrap();
+        one.evaluate(&TOKENS[7..]).unwrap();
         let mut expected = session(&merged(scales));
-        expected.evaluate(&TOKENS, |_| true).unwrap();
+        expected.evaluate(&TOKENS).unwrap();
         let error = nmse(one.logits(), expected.logits());
         assert!(error < 1e-12, "{scales:?}: NMSE {error:e}");
         if scales == [0.0; 2] {
@@ -277,7 +277,7 @@ fn a_text_is_read_anew_with_other_scales() {
     let mut both = model.sequences(2, &SessionOptions { context: 48, keys, values, ..Default::default() }).unwrap();
     both.read_text(1, &text).unwrap();
     both.scale_adapters(&[1.0]).unwrap();
-    both.evaluate(1, &answer, |_| true).unwrap();
+    both.evaluate(1, &answer).unwrap();
     let last = fresh(1.0);
     assert!(nmse(both.logits(), &last[last.len() - both.logits().len()..]) < 1e-10);
 }
@@ -290,7 +290,7 @@ fn sequences_of_a_step_differ_in_their_scales() {
         let alone = |scales: &[f32], tokens: &[u32]| {
             let mut session = session(&model);
             session.scale_adapters(scales).unwrap();
-            session.evaluate(tokens, |_| true).unwrap();
+            session.evaluate(tokens).unwrap();
             session.decode(33).unwrap();
             session.logits().to_vec()
         };
@@ -346,7 +346,7 @@ fn sequences_have_scales_too() {
     let options = SessionOptions { context: 48, keys: KvFormat::F32, values: KvFormat::F32, ..Default::default() };
     let mut sequences = model.sequences(2, &options).unwrap();
     for number in 0..2 {
-        sequences.evaluate(number, &TOKENS[..5 + number], |_| true).unwrap();
+        sequences.evaluate(number, &TOKENS[..5 + number]).unwrap();
     }
     sequences.scale_adapters(&[0.5, 0.0]).unwrap();
     sequences.advance(&[33, 44]).unwrap();
@@ -354,7 +354,7 @@ fn sequences_have_scales_too() {
     single.scale_adapters(&[0.5, 0.0]).unwrap();
     for (number, row) in sequences.logits().chunks_exact(Tiny::VOCAB).enumerate() {
         single.truncate(0);
-        single.evaluate(&[&TOKENS[..5 + number], &[[33, 44][number]]].concat(), |_| true).unwrap();
+        single.evaluate(&[&TOKENS[..5 + number], &[[33, 44][number]]].concat()).unwrap();
         assert_eq!(single.logits(), row, "sequence {number}");
     }
 }
@@ -363,7 +363,7 @@ fn sequences_have_scales_too() {
 fn a_saved_session_belongs_to_its_adapters_and_scales() {
     let (gguf, files, model) = adapted(Device::Cpu);
     let mut saving = session(&model);
-    saving.evaluate(&TOKENS, |_| true).unwrap();
+    saving.evaluate(&TOKENS).unwrap();
     let mut file = Vec::new();
     saving.save(&mut file).unwrap();
     let back = |model: &Model, scales: &[f32]| {
@@ -387,7 +387,7 @@ fn a_saved_session_belongs_to_its_adapters_and_scales() {
     // Without effect an adapter is as good as none.
     let mut off = session(&model);
     off.scale_adapters(&[0.0, 0.0]).unwrap();
-    off.evaluate(&TOKENS, |_| true).unwrap();
+    off.evaluate(&TOKENS).unwrap();
     let mut file = Vec::new();
     off.save(&mut file).unwrap();
     assert_eq!(session(&without).load(&file).unwrap(), TOKENS.len());

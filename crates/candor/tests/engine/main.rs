@@ -13,6 +13,7 @@ mod forks;
 mod greedy;
 mod lora;
 mod minilm;
+mod own;
 mod parts;
 mod perplexity;
 mod rank;

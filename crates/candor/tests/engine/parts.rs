@@ -46,12 +46,12 @@ fn bits(values: &[f32]) -> Vec<u32> {
 fn session(model: &Model) -> Vec<f32> {
     let mut session = model.session(&options()).unwrap();
     let mut all = Vec::new();
-    session.evaluate(&TOKENS, |_| true).unwrap();
+    session.evaluate(&TOKENS).unwrap();
     all.extend_from_slice(session.logits());
-    session.evaluate(&[299], |_| true).unwrap();
+    session.evaluate(&[299]).unwrap();
     all.extend_from_slice(session.logits());
     session.truncate(5);
-    session.evaluate(&[266, 267], |_| true).unwrap();
+    session.evaluate(&[266, 267]).unwrap();
     all.extend_from_slice(session.logits());
     session.evaluate_each(&[268, 269, 271], |_, logits| all.extend_from_slice(logits)).unwrap();
     all
@@ -60,8 +60,8 @@ fn session(model: &Model) -> Vec<f32> {
 /// Logits of sequences that go on together.
 fn sequences(model: &Model) -> Vec<f32> {
     let mut sequences = model.sequences(2, &options()).unwrap();
-    sequences.evaluate(0, &TOKENS[..6], |_| true).unwrap();
-    sequences.evaluate(1, &TOKENS[..2], |_| true).unwrap();
+    sequences.evaluate(0, &TOKENS[..6]).unwrap();
+    sequences.evaluate(1, &TOKENS[..2]).unwrap();
     let mut all = Vec::new();
     for tokens in [[280, 281], [282, 283]] {
         sequences.advance(&tokens).unwrap();
@@ -154,8 +154,8 @@ fn a_quantized_file_divided_anywhere_gives_the_same_bits() {
     let layers = whole.config().layers;
     let run = |model: &Model| {
         let mut session = model.session(&SessionOptions { context: 64, ..Default::default() }).unwrap();
-        session.evaluate(&[1, 70, 80, 90, 100], |_| true).unwrap();
-        session.evaluate(&[33], |_| true).unwrap();
+        session.evaluate(&[1, 70, 80, 90, 100]).unwrap();
+        session.evaluate(&[33]).unwrap();
         bits(session.logits())
     };
     let expected = run(&whole);

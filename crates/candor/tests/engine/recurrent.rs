@@ -1,7 +1,10 @@
 //! Models that keep states, which cannot be taken back: going back, going on and sharing a pass change nothing.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use candor::{
-    Batching, Device, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions, gguf::Gguf, ops::KvFormat,
+    Batching, Cancel, Device, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions, gguf::Gguf,
+    ops::KvFormat,
 };
 use candor_testing::{Tiny, fixtures, ids, json};
 
@@ -39,7 +42,7 @@ fn fresh(model: &Model, tokens: &[u32]) -> Vec<u32> {
 }
 
 fn after(session: &mut Session, tokens: &[u32]) -> Vec<u32> {
-    assert!(session.evaluate(tokens, |_| true).unwrap());
+    session.evaluate(tokens).unwrap();
     bits(session.logits())
 }
 
@@ -58,11 +61,9 @@ fn going_back_is_as_if_what_followed_had_never_been() {
         }
         // Stopped on its way, and in a way of its own.
         session.truncate(9);
-        let mut left = 2;
-        let stopped = session.evaluate(&tokens[9..], |_| {
-            left -= 1;
-            left > 0
-        });
+        let steps = AtomicUsize::new(0);
+        let second = Cancel::when(move || steps.fetch_add(1, Ordering::Relaxed) == 1);
+        let stopped = session.evaluate_until(&tokens[9..], &second);
         let done = if model.config().is_recurrent() { 9 } else { 14 };
         assert!(!stopped.unwrap() && session.tokens() == &tokens[..done], "{name}: {:?}", session.tokens());
         session.truncate(8);
@@ -90,7 +91,7 @@ fn sequences_go_on_and_back_as_alone() {
         let mut sequences = model.sequences(3, &options()).unwrap();
         let starts: [&[u32]; 3] = [&tokens[..1], &tokens[..11], &tokens[4..9]];
         for (sequence, start) in starts.iter().enumerate() {
-            sequences.evaluate(sequence, start, |_| true).unwrap();
+            sequences.evaluate(sequence, start).unwrap();
         }
         let next = &tokens[11..14];
         let alone: Vec<Vec<u32>> =
@@ -107,7 +108,7 @@ fn sequences_go_on_and_back_as_alone() {
         sequences.advance(next).unwrap();
         assert!(sequences.logits().chunks(vocab).map(bits).eq(alone), "{name}: taken back");
         sequences.truncate(2).unwrap();
-        sequences.evaluate(1, &tokens[2..], |_| true).unwrap();
+        sequences.evaluate(1, &tokens[2..]).unwrap();
         assert!(bits(sequences.logits()) == fresh(model, tokens), "{name}: one of them");
     });
 }

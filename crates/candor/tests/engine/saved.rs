@@ -61,15 +61,15 @@ fn what_was_saved_goes_on_as_if_it_had_never_stopped() {
                 for len in [1, 16, 17, TEXT.len()] {
                     let name = format!("{}, {format:?}, {len}", model.device_label());
                     let mut plain = session(&model, format);
-                    plain.evaluate(&TEXT[..len], |_| true).unwrap();
+                    plain.evaluate(&TEXT[..len]).unwrap();
                     let file = saved(&mut plain);
                     let mut back = session(&model, format);
-                    back.evaluate(&[5, 6, 7], |_| true).unwrap();
+                    back.evaluate(&[5, 6, 7]).unwrap();
                     assert_eq!(back.load(&file).unwrap(), len);
                     assert!(back.tokens() == plain.tokens() && bits(&back) == bits(&plain), "{name}");
                     assert!(saved(&mut back) == file, "{name}: saved again");
                     for session in [&mut plain, &mut back] {
-                        session.evaluate(&[12, 13, 14], |_| true).unwrap();
+                        session.evaluate(&[12, 13, 14]).unwrap();
                     }
                     assert!(bits(&back) == bits(&plain), "{name}: gone on");
                     // The same prompt, a longer and a shorter one: nothing is computed again that need not be.
@@ -122,16 +122,16 @@ fn a_file_is_the_same_whoever_writes_it() {
                 assert!(matches!(format, KvFormat::Q8_0 | KvFormat::Q4_0), "{name}, {format:?}");
                 continue;
             };
-            on_cpu.evaluate(&tokens, |_| true).unwrap();
+            on_cpu.evaluate(&tokens).unwrap();
             let file = saved(&mut on_cpu);
             assert_eq!(on_reference.load(&file).unwrap(), tokens.len());
             assert!(saved(&mut on_reference) == file, "{name}, {format:?}: from the processor");
             let mut back = cpu.session(&options).unwrap();
-            back.evaluate(&[5, 6, 7], |_| true).unwrap();
+            back.evaluate(&[5, 6, 7]).unwrap();
             back.load(&file).unwrap();
             assert!(saved(&mut back) == file, "{name}, {format:?}: and back");
             for session in [&mut on_cpu, &mut on_reference] {
-                session.evaluate(&[12, 13], |_| true).unwrap();
+                session.evaluate(&[12, 13]).unwrap();
             }
             let error = nmse(on_cpu.logits(), on_reference.logits());
             let most = if format == KvFormat::Q4_0 { 1e-4 } else { 1e-6 };
@@ -146,14 +146,14 @@ fn what_was_forgotten_or_guessed_is_not_saved() {
     use candor::speculate::{PromptLookup, Speculation};
     for model in models(Device::Cpu) {
         let mut fresh = session(&model, KvFormat::F32);
-        fresh.evaluate(&TEXT[..7], |_| true).unwrap();
+        fresh.evaluate(&TEXT[..7]).unwrap();
         let mut back = session(&model, KvFormat::F32);
-        back.evaluate(&TEXT, |_| true).unwrap();
+        back.evaluate(&TEXT).unwrap();
         back.truncate(7);
         let file = saved(&mut back);
         back.load(&file).unwrap();
         for session in [&mut fresh, &mut back] {
-            session.evaluate(&TEXT[7..], |_| true).unwrap();
+            session.evaluate(&TEXT[7..]).unwrap();
         }
         assert!(bits(&back) == bits(&fresh));
         if model.config().is_recurrent() {
@@ -182,7 +182,7 @@ fn who_wants_the_same_bits_in_all_batches_takes_no_others() {
     let fastest = Model::from_gguf(Gguf::from_bytes(Tiny::default().bytes().into()).unwrap(), &options).unwrap();
     let [ours, theirs] = [&invariant, &fastest].map(|model| {
         let mut writer = session(model, KvFormat::F16);
-        writer.evaluate(&TEXT, |_| true).unwrap();
+        writer.evaluate(&TEXT).unwrap();
         saved(&mut writer)
     });
     let taken = |model: &Model, file: &[u8]| session(model, KvFormat::F16).load(file).is_ok();
@@ -194,11 +194,11 @@ fn who_wants_the_same_bits_in_all_batches_takes_no_others() {
 fn what_does_not_belong_is_refused_by_name() {
     let model = tiny(&Tiny::default(), Device::Cpu);
     let mut writer = session(&model, KvFormat::F16);
-    writer.evaluate(&TEXT, |_| true).unwrap();
+    writer.evaluate(&TEXT).unwrap();
     let file = saved(&mut writer);
     let refused = |model: &Model, options: SessionOptions, file: &[u8]| {
         let mut session = model.session(&options).unwrap();
-        session.evaluate(&[3, 4], |_| true).unwrap();
+        session.evaluate(&[3, 4]).unwrap();
         let error = session.load(file).unwrap_err().to_string();
         assert!(session.tokens().is_empty() && session.logits().is_empty());
         error
@@ -228,11 +228,11 @@ fn what_does_not_belong_is_refused_by_name() {
 fn damage_is_noticed_and_harmless() {
     let model = tiny(&Tiny::default(), Device::Cpu);
     let mut written = session(&model, KvFormat::F16);
-    written.evaluate(&TEXT[..5], |_| true).unwrap();
+    written.evaluate(&TEXT[..5]).unwrap();
     let file = saved(&mut written);
     let expected = {
         let mut fresh = session(&model, KvFormat::F16);
-        fresh.evaluate(&TEXT, |_| true).unwrap();
+        fresh.evaluate(&TEXT).unwrap();
         bits(&fresh)
     };
     let mut reader = session(&model, KvFormat::F16);
@@ -249,6 +249,6 @@ fn damage_is_noticed_and_harmless() {
         }
         assert!(changed == file || reader.load(&changed).is_err());
     }
-    reader.evaluate(&TEXT, |_| true).unwrap();
+    reader.evaluate(&TEXT).unwrap();
     assert!(bits(&reader) == expected, "usable afterwards");
 }

@@ -1,6 +1,8 @@
 //! Sequences that are decoded together: each computes what it computes alone, bit for bit.
 
-use candor::{Device, Error, LoadOptions, Model, SessionOptions, gguf::Gguf, ops::KvFormat};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use candor::{Cancel, Device, Error, LoadOptions, Model, SessionOptions, gguf::Gguf, ops::KvFormat};
 use candor_testing::{Tiny, fixtures};
 
 /// Prompts of different lengths, and what follows them.
@@ -26,7 +28,7 @@ fn tiny(load: &LoadOptions) -> Model {
 /// The logits after every pass of one sequence in a session of its own.
 fn alone(model: &Model, sequence: usize) -> Vec<Vec<u32>> {
     let mut session = model.session(&options()).unwrap();
-    session.evaluate(PROMPTS[sequence], |_| true).unwrap();
+    session.evaluate(PROMPTS[sequence]).unwrap();
     let passes = (0..PASSES).map(|pass| {
         session.decode(next(pass, sequence)).unwrap();
         bits(session.logits())
@@ -38,7 +40,7 @@ fn check(name: &str, model: &Model) {
     let count = PROMPTS.len();
     let mut sequences = model.sequences(count, &options()).unwrap();
     for (sequence, prompt) in PROMPTS.iter().enumerate() {
-        assert!(sequences.evaluate(sequence, prompt, |_| true).unwrap());
+        sequences.evaluate(sequence, prompt).unwrap();
     }
     let mut together = vec![Vec::new(); count];
     for pass in 0..PASSES {
@@ -76,15 +78,15 @@ fn together_as_alone() {
 fn what_is_forgotten_has_no_effect() {
     let model = tiny(&Default::default());
     let mut sequences = model.sequences(2, &options()).unwrap();
-    sequences.evaluate(0, &[1, 5, 6], |_| true).unwrap();
-    sequences.evaluate(1, &[1], |_| true).unwrap();
+    sequences.evaluate(0, &[1, 5, 6]).unwrap();
+    sequences.evaluate(1, &[1]).unwrap();
     sequences.advance(&[7, 8]).unwrap();
     let before = bits(sequences.logits());
     sequences.advance(&[9, 10]).unwrap();
     sequences.truncate(3).unwrap();
     assert_eq!(sequences.lengths(), [3, 3]);
     sequences.truncate(1).unwrap();
-    sequences.evaluate(0, &[5, 6], |_| true).unwrap();
+    sequences.evaluate(0, &[5, 6]).unwrap();
     sequences.advance(&[7, 8]).unwrap();
     assert_eq!(bits(sequences.logits()), before);
 }
@@ -94,14 +96,16 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
     let model = tiny(&Default::default());
     let vocab = model.config().vocab;
     let mut sequences = model.sequences(2, &options()).unwrap();
-    assert!(matches!(sequences.evaluate(1, &[1; 25], |_| true), Err(Error::PromptTooLong { prompt: 25, context: 24 })));
+    assert!(matches!(sequences.evaluate(1, &[1; 25]), Err(Error::PromptTooLong { prompt: 25, context: 24 })));
     assert!(
         matches!(sequences.advance(&[1, vocab as u32]), Err(Error::Token { token, .. }) if token as usize == vocab)
     );
-    sequences.evaluate(1, &[1; 24], |_| true).unwrap();
+    sequences.evaluate(1, &[1; 24]).unwrap();
     assert!(matches!(sequences.advance(&[1, 1]), Err(Error::PromptTooLong { prompt: 25, context: 24 })));
     assert_eq!(sequences.lengths(), [0, 24]);
-    assert!(!sequences.evaluate(0, &[1; 6], |done| done < 4).unwrap(), "stopped");
+    let steps = AtomicUsize::new(0);
+    let second = Cancel::when(move || steps.fetch_add(1, Ordering::Relaxed) == 1);
+    assert!(!sequences.evaluate_until(0, &[1; 6], &second).unwrap(), "stopped");
     assert_eq!(sequences.lengths(), [4, 24]);
     let endless = SessionOptions { context: usize::MAX / 4, ..options() };
     assert!(matches!(model.sequences(2, &endless), Err(Error::Memory { .. })));

@@ -2,11 +2,11 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use candor::{
-    ContextShift, Error, GenerateOptions, Model, Sampling, Session, SessionOptions, StopReason, gguf::Gguf,
+    Cancel, ContextShift, Error, GenerateOptions, Model, Sampling, Session, SessionOptions, StopReason, gguf::Gguf,
     ops::KvFormat, tokenizer::Show,
 };
 use candor_testing::{Tiny, nmse};
@@ -16,9 +16,12 @@ fn model() -> Model {
     Model::from_gguf(gguf, &Default::default()).unwrap()
 }
 
+fn options(context: usize) -> SessionOptions {
+    SessionOptions { context, keys: KvFormat::F32, values: KvFormat::F32, ..Default::default() }
+}
+
 fn session(context: usize) -> Session {
-    let options = SessionOptions { context, keys: KvFormat::F32, values: KvFormat::F32, ..Default::default() };
-    model().session(&options).unwrap()
+    model().session(&options(context)).unwrap()
 }
 
 fn greedy(max_tokens: usize) -> GenerateOptions {
@@ -104,7 +107,7 @@ fn a_full_context_ends_or_slides() {
     let all = [&PROMPT[..], &tokens].concat();
     assert!(all[..all.len() - 1].ends_with(&window[2..]), "{window:?}");
     let mut fresh = session(16);
-    fresh.evaluate(&window, |_| true).unwrap();
+    fresh.evaluate(&window).unwrap();
     assert!(nmse(sliding.logits(), fresh.logits()) < 1e-10);
 
     let long: Vec<u32> = std::iter::once(1).chain((0..50).map(|i| 260 + i)).collect();
@@ -128,12 +131,12 @@ fn stop_texts_end_the_text_and_are_not_part_of_it() {
 
 #[test]
 fn cancelling_ends_before_the_next_token() {
-    let flag = Arc::new(AtomicBool::new(false));
+    let cancel = Cancel::new();
     let mut session = session(0);
-    let options = GenerateOptions { cancel: Some(flag.clone()), ..greedy(40) };
+    let options = GenerateOptions { cancel: cancel.clone(), ..greedy(40) };
     let mut generation = session.generate(&PROMPT, options.clone()).unwrap();
     generation.next().unwrap().unwrap();
-    flag.store(true, Ordering::Relaxed);
+    cancel.cancel();
     assert!(generation.by_ref().all(|piece| piece.unwrap().token.is_none()));
     assert_eq!(generation.stop_reason(), Some(StopReason::Cancelled));
 
@@ -141,6 +144,61 @@ fn cancelling_ends_before_the_next_token() {
     let mut generation = session.generate(&other, options).unwrap();
     assert!(generation.next().is_none());
     assert_eq!(generation.stop_reason(), Some(StopReason::Cancelled));
+}
+
+/// Cancelled at its `n`-th question, from 1, and ever after.
+fn at(n: usize) -> Cancel {
+    let asked = AtomicUsize::new(0);
+    Cancel::when(move || asked.fetch_add(1, Ordering::Relaxed) + 1 >= n)
+}
+
+#[test]
+fn a_cancelled_session_goes_on_where_it_was() {
+    let small = SessionOptions { ubatch: 4, ..options(0) };
+    let model = model();
+    let whole: Vec<u32> = (0..12).map(|i| 261 + i).collect();
+    let mut expected = model.session(&small).unwrap();
+    expected.evaluate(&whole).unwrap();
+    let mut session = model.session(&small).unwrap();
+    assert!(!session.evaluate_until(&whole, &at(3)).unwrap());
+    assert_eq!(session.tokens(), &whole[..8]);
+    // A flag of others', which is not set.
+    assert!(session.evaluate_until(&whole[8..], &Arc::new(AtomicBool::new(false)).into()).unwrap());
+    assert_eq!(session.logits(), expected.logits());
+    // While a prompt is read; asked of the two steps that are left of it.
+    session.truncate(4);
+    let mut generation = session.generate(&whole, GenerateOptions { cancel: at(2), ..greedy(3) }).unwrap();
+    assert!(generation.next().is_none());
+    assert_eq!(generation.stop_reason(), Some(StopReason::Cancelled));
+    assert_eq!(session.tokens(), &whole[..8]);
+}
+
+#[test]
+fn sliding_can_be_cancelled() {
+    let shift = Some(ContextShift { keep: 1 });
+    let sliding = SessionOptions { context: 16, ubatch: 4, ..options(0) };
+    let prompt: Vec<u32> = (0..15).map(|i| 261 + i).collect();
+    let asks = Arc::new(AtomicUsize::new(0));
+    // Counts the questions until the token before sliding.
+    let counted = asks.clone();
+    let count = Cancel::when(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        false
+    });
+    let how = GenerateOptions { context_shift: shift, ignore_eos: true, ..greedy(4) };
+    let mut session = model().session(&sliding).unwrap();
+    let mut generation = session.generate(&prompt, GenerateOptions { cancel: count, ..how.clone() }).unwrap();
+    let mut before = 0;
+    while generation.session().tokens().len() != 10 {
+        before = asks.load(Ordering::Relaxed);
+        generation.next().unwrap().unwrap();
+    }
+    assert!(asks.load(Ordering::Relaxed) > before + 2, "sliding asks before each of its steps");
+    let mut session = model().session(&sliding).unwrap();
+    let mut generation = session.generate(&prompt, GenerateOptions { cancel: at(before + 3), ..how }).unwrap();
+    assert!(generation.by_ref().all(|piece| piece.is_ok()));
+    assert_eq!(generation.stop_reason(), Some(StopReason::Cancelled));
+    assert_eq!(session.tokens().len(), 1 + 4, "what is kept, and a step");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn last(model: &Model, tokens: &[u32]) -> Vec<f32> {
     }
     let exact = SessionOptions { context: 256, keys: KvFormat::F32, values: KvFormat::F32, ..Default::default() };
     let mut session = model.session(&exact).unwrap();
-    session.evaluate(tokens, |_| true).unwrap();
+    session.evaluate(tokens).unwrap();
     session.logits().iter().copied().step_by(8).collect()
 }
 

@@ -52,10 +52,10 @@ fn a_window_gives_the_same_however_much_is_kept() {
         let tokens = tokens(2_000, model.config().vocab);
         let all = |ubatch: usize| {
             let mut session = model.session(&options(2_048, ubatch)).unwrap();
-            session.evaluate(&tokens, |_| true).unwrap();
+            session.evaluate(&tokens).unwrap();
             // Back further than a window is kept, and on.
             session.truncate(700);
-            session.evaluate(&tokens[700..1_500], |_| true).unwrap();
+            session.evaluate(&tokens[700..1_500]).unwrap();
             session.logits().to_vec()
         };
         // With all tokens in one step all positions are kept.
@@ -89,7 +89,7 @@ fn a_needle_after_32000_positions() {
         let Some(model) = open(name) else { return };
         let expected: Vec<f32> = logits.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
         let mut session = model.session(&options(length, 512)).unwrap();
-        session.evaluate(&tokens, |_| true).unwrap();
+        session.evaluate(&tokens).unwrap();
         let error = nmse(session.logits(), &expected);
         println!("{name}: NMSE {error:.1e} after {length} positions");
         // llama.cpp multiplies angles in f32, which at 32,000 radians is off by a thousandth.

@@ -50,7 +50,7 @@ fn from_all(model: &Model, prompt: &[u32], sampling: &Sampling, count: usize) ->
     let mut next = prompt.to_vec();
     while tokens.len() < count {
         enough.push(sampler.enough());
-        session.evaluate(&next, |_| true).unwrap();
+        session.evaluate(&next).unwrap();
         let token = sampler.sample(session.logits()).unwrap();
         sampler.accept(token);
         if tokenizer.stop_ids().contains(&token) {

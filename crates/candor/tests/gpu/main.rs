@@ -6,5 +6,6 @@ mod batch;
 mod best;
 #[path = "../common/company.rs"]
 mod company;
+mod own;
 mod parts;
 mod sessions;

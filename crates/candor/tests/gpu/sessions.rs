@@ -138,7 +138,7 @@ fn what_comes_after_greedy_tokens_is_as_if_logits_had_been_read() {
         session.generate(&prompt, options).unwrap().filter_map(|piece| piece.unwrap().token).collect();
     assert!(session.logits().is_empty());
     session.truncate(prompt.len() - 1);
-    session.evaluate(&prompt[prompt.len() - 1..], |_| true).unwrap();
+    session.evaluate(&prompt[prompt.len() - 1..]).unwrap();
     let mut logits = session.logits().to_vec();
     assert_eq!(argmax(&logits), first[0]);
     logits[first[0] as usize] = f32::NEG_INFINITY;
@@ -185,11 +185,11 @@ fn logits_equal_transformers() {
         assert!(error < 1e-9, "{name}: NMSE {error:e}");
 
         let mut session = model.session(&EXACT_CACHE).unwrap();
-        session.evaluate(&tokens, |_| true).unwrap();
+        session.evaluate(&tokens).unwrap();
         for (step, &expected) in greedy.iter().enumerate() {
             let next = argmax(session.logits());
             assert_eq!(next, expected, "{name}: greedy step {step}");
-            session.evaluate(&[next], |_| true).unwrap();
+            session.evaluate(&[next]).unwrap();
         }
         assert_eq!(generated(&model, &tokens, greedy.len()), greedy, "{name}: picked on the device");
         open = Some(model);
@@ -309,18 +309,18 @@ fn sessions_are_saved_on_one_device_and_go_on_on_another() {
             let options = SessionOptions { context, batch: 8, ubatch: 8, keys: format, values: format };
             for (i, writer) in models.iter().enumerate() {
                 let Ok(mut written) = writer.session(&options) else { continue };
-                written.evaluate(&tokens, |_| true).unwrap();
+                written.evaluate(&tokens).unwrap();
                 let mut file = Vec::new();
                 written.save(&mut file).unwrap();
-                written.evaluate(&[12, 13], |_| true).unwrap();
+                written.evaluate(&[12, 13]).unwrap();
                 for (j, reader) in models.iter().enumerate() {
                     let mut read = reader.session(&options).unwrap();
-                    read.evaluate(&[5, 6, 7], |_| true).unwrap();
+                    read.evaluate(&[5, 6, 7]).unwrap();
                     assert_eq!(read.load(&file).unwrap(), tokens.len());
                     let mut again = Vec::new();
                     read.save(&mut again).unwrap();
                     assert!(again == file, "{name}, {format:?}: from {i} to {j}");
-                    read.evaluate(&[12, 13], |_| true).unwrap();
+                    read.evaluate(&[12, 13]).unwrap();
                     let error = nmse(read.logits(), written.logits());
                     println!("{name}, {format:?}: from {i} to {j}: {error:.1e}");
                     // Numbers of 4 bits are far apart, and what is nearly between two may become either.
@@ -348,13 +348,13 @@ fn sessions_of_other_architectures_go_back() {
         let exact =
             Model::open(folder.join("model.gguf"), &LoadOptions { device: Device::Reference, ..on_gpu.clone() });
         let mut reference = exact.unwrap().session(&EXACT_CACHE).unwrap();
-        reference.evaluate(&tokens, |_| true).unwrap();
+        reference.evaluate(&tokens).unwrap();
         let options = SessionOptions { context: tokens.len() + 8, batch: 7, ubatch: 7, ..EXACT_CACHE };
         let mut session = model.session(&options).unwrap();
         for kept in [0, tokens.len() - 1, 3] {
-            session.evaluate(&[3, 4, 5], |_| true).unwrap();
+            session.evaluate(&[3, 4, 5]).unwrap();
             session.truncate(kept);
-            session.evaluate(&tokens[kept..], |_| true).unwrap();
+            session.evaluate(&tokens[kept..]).unwrap();
             let error = nmse(session.logits(), reference.logits());
             println!("{name:20} {kept} kept: NMSE {error:.1e}");
             assert!(error < 1e-9, "{name}, {kept} kept: NMSE {error:e}");

@@ -1,11 +1,8 @@
 //! Running a test: the passes of a prompt and of generated tokens, timed, on random tokens. Nothing is sampled.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Instant,
-};
+use std::time::Instant;
 
-use candor::{EmbedOptions, Embedder, Model, Pooling, Sequences, Session, SessionOptions};
+use candor::{Cancel, EmbedOptions, Embedder, Model, Pooling, Sequences, Session, SessionOptions};
 
 use super::plan::{Setup, Test};
 use crate::errors::Error;
@@ -17,7 +14,7 @@ pub struct Runs<'a> {
     /// Whether one goes before that does not.
     pub warmup: bool,
     /// What Ctrl-C sets.
-    pub cancel: &'a AtomicBool,
+    pub cancel: &'a Cancel,
 }
 
 /// The times of the runs in nanoseconds; `None` where Ctrl-C came before the last.
@@ -57,7 +54,7 @@ struct Course<'a> {
     test: Test,
     random: Random,
     bos: Option<u32>,
-    cancel: &'a AtomicBool,
+    cancel: &'a Cancel,
 }
 
 impl Feed {
@@ -80,7 +77,7 @@ impl Feed {
 }
 
 impl<'a> Course<'a> {
-    fn new(model: &Model, setup: Setup, test: Test, cancel: &'a AtomicBool) -> Result<Course<'a>, Error> {
+    fn new(model: &Model, setup: Setup, test: Test, cancel: &'a Cancel) -> Result<Course<'a>, Error> {
         let context = usize::try_from(test.context()).unwrap_or(usize::MAX);
         let options = SessionOptions { context, ..setup.session() };
         let feed = match test.sequences {
@@ -108,12 +105,11 @@ impl<'a> Course<'a> {
             return Ok(true);
         }
         let first = self.bos.filter(|_| self.feed.is_empty());
-        let mut proceed = |_| !self.cancel.load(Ordering::SeqCst);
         match &mut self.feed {
-            Feed::One(session) => Ok(session.evaluate(&self.random.tokens(tokens, first), proceed)?),
+            Feed::One(session) => Ok(session.evaluate_until(&self.random.tokens(tokens, first), self.cancel)?),
             Feed::Many(sequences) => {
                 for sequence in 0..self.test.prompts() as usize {
-                    if !sequences.evaluate(sequence, &self.random.tokens(tokens, first), &mut proceed)? {
+                    if !sequences.evaluate_until(sequence, &self.random.tokens(tokens, first), self.cancel)? {
                         return Ok(false);
                     }
                 }
@@ -124,7 +120,7 @@ impl<'a> Course<'a> {
             }
             Feed::Texts(embedder) => {
                 embedder.embed(&[self.random.tokens(tokens, first)], |_| ())?;
-                Ok(proceed(0))
+                Ok(!self.cancel.is_cancelled())
             }
         }
     }
@@ -132,7 +128,7 @@ impl<'a> Course<'a> {
     /// So many passes that add a token to every sequence; whether they got to their end.
     fn generate(&mut self, passes: u32) -> Result<bool, Error> {
         for _ in 0..passes {
-            if self.cancel.load(Ordering::SeqCst) {
+            if self.cancel.is_cancelled() {
                 return Ok(false);
             }
             let tokens = self.random.tokens(self.test.sequences as usize, None);

@@ -1,8 +1,8 @@
 //! The state of a conversation, and what each command does to it.
 
-use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
-use candor::{ChatTemplate, Message, Session, SessionOptions, StopReason, Timings};
+use candor::{Cancel, ChatTemplate, Message, Session, SessionOptions, StopReason, Timings};
 
 use super::{
     commands::{self, Command, unquoted},
@@ -59,7 +59,7 @@ impl<'a> Conversation<'a> {
     pub fn begin(args: &'a ChatArgs, line: &Line, interrupt: &'a Interrupt) -> Result<Self, Error> {
         let source = Source::of(line, &args.model)?;
         // Wrong settings are found now, before a model is loaded, instead of at the first answer.
-        let options = answer::options(&args.tunable, 0, args.template.escape, Arc::default())?;
+        let options = answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
         let template = template_of_file(&args.template)?;
         let system = system_prompt(line, &args.template)?;
         let opened = source.open(&args.performance, args.lora.open()?, session_options(args), &args.output)?;
@@ -93,7 +93,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn options(&self, prompt: usize) -> Result<candor::GenerateOptions, Error> {
-        answer::options(&self.tunable, prompt, self.args.template.escape, Arc::default())
+        answer::options(&self.tunable, prompt, self.args.template.escape, Cancel::new())
     }
 
     /// Answers a message. If that fails, the conversation is as before.
@@ -124,7 +124,7 @@ impl<'a> Conversation<'a> {
         let prompt = model.encode_prompt(&text);
         let mut options = self.options(prompt.len())?;
         let answering = self.interrupt.answering();
-        options.cancel = Some(answering.cancel());
+        options.cancel = answering.cancel();
         answer::stream(self.session.generate(&prompt, options)?, &mut io::stdout().lock())
     }
 

@@ -67,7 +67,7 @@ pub fn session_options(context: usize, cache: &CacheArgs, performance: &Performa
 }
 
 fn after<'s>(session: &'s mut Session, tokens: &[u32]) -> Result<&'s [f32], Error> {
-    session.evaluate(tokens, |_| true)?;
+    session.evaluate(tokens)?;
     Ok(session.logits())
 }
 

@@ -51,7 +51,7 @@ impl Runs<'_> {
     /// Logits of the last token when all are evaluated at once.
     fn at_once(&self, model: &Model) -> Result<Vec<f32>, Error> {
         let mut session = self.session(model)?;
-        session.evaluate(self.tokens, |_| true)?;
+        session.evaluate(self.tokens)?;
         Ok(session.logits().to_vec())
     }
 }
@@ -64,7 +64,7 @@ impl Sessions<'_> {
         self.runs.session(model)?.evaluate_each(tokens, |_, row| prefill.push(row.to_vec()))?;
         let mut session = self.runs.session(model)?;
         for token in tokens {
-            session.evaluate(&[*token], |_| true)?;
+            session.evaluate(&[*token])?;
             steps.push(session.logits().to_vec());
         }
         let rows = prefill.iter().zip(&steps).enumerate();
@@ -77,7 +77,7 @@ impl Sessions<'_> {
     pub(super) fn decoded(&self) -> Result<Check, Error> {
         let Runs { model, tokens, .. } = self.runs;
         let mut session = self.runs.session(model)?;
-        session.evaluate(&tokens[..1], |_| true)?;
+        session.evaluate(&tokens[..1])?;
         tokens[1..].iter().try_for_each(|&token| session.decode(token))?;
         let outcome = Agreement::Within(SESSIONS_QUANTIZED).of(&self.fresh, session.logits());
         Ok(check("prefill against decoding", format!("{} tokens", tokens.len()), outcome))
@@ -93,9 +93,9 @@ impl Sessions<'_> {
         if let Some(token) = other.get_mut(keep) {
             *token = (*token + 1) % model.config().vocab as u32;
         }
-        session.evaluate(&other, |_| true)?;
+        session.evaluate(&other)?;
         session.truncate(keep);
-        session.evaluate(&tokens[keep..], |_| true)?;
+        session.evaluate(&tokens[keep..])?;
         let outcome = agreement.of(&self.fresh, session.logits());
         let detail = format!("{keep} tokens kept, {} evaluated again", tokens.len() - keep);
         Ok(check("cached against fresh", detail, outcome))
