@@ -8,7 +8,7 @@ use crate::bed::Bed;
 use crate::model;
 
 /// Tries, unless `CANDOR_TRIES` says how many.
-const TRIES: usize = 12;
+const TRIES: usize = 6;
 
 /// A number of a normal distribution (Box and Muller 1958).
 fn normal(random: &mut Random) -> f32 {
