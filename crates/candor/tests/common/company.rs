@@ -205,7 +205,7 @@ pub fn check(name: &str, model: &Model, turns: usize, pool: Option<usize>) {
         run.change();
         run.step();
     }
-    assert!(run.seen[0] > turns && (run.seen[1] > 0 || pool.is_none()), "{name}: {:?}", run.seen);
+    assert!(run.seen[0] >= turns / 2 && (run.seen[1] > 0 || pool.is_none()), "{name}: {:?}", run.seen);
     let ids: Vec<SequenceId> = run.sequences.iter().map(|(id, _)| *id).collect();
     ids.into_iter().for_each(|id| run.batch.remove(id).unwrap());
     assert_eq!(run.batch.pages().0, 0, "{name}: pages return");
