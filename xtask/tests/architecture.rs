@@ -96,6 +96,40 @@ fn below(from: &str) -> Vec<&'static str> {
     direct.iter().flat_map(|on| below(on).into_iter().chain([*on])).collect()
 }
 
+/// Most bytes of a package, by the registry's rule for its compressed form.
+const PACKAGE_BYTES: u64 = 10_000_000;
+
+/// The bytes of a folder's files.
+fn bytes(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let entries = entries.map(|entry| entry.expect("an entry").path());
+    entries
+        .map(|path| if path.is_dir() { bytes(&path) } else { fs::metadata(&path).map_or(0, |file| file.len()) })
+        .sum()
+}
+
+#[test]
+fn packages_have_what_a_registry_asks_for() {
+    let packages = packages();
+    let house: Vec<&str> = packages.iter().map(name).collect();
+    let published = |package: &&Value| package["publish"].is_null();
+    assert_eq!(packages.iter().filter(published).count(), packages.len() - 2, "all but {TESTING} and xtask");
+    for package in packages.iter().filter(published) {
+        for key in ["description", "license", "readme", "rust_version"] {
+            assert!(package[key].is_string(), "{}: {key}", name(package));
+        }
+        assert!(package["keywords"].as_array().is_some_and(|keywords| !keywords.is_empty()), "{}", name(package));
+        for on in package["dependencies"].as_array().expect("a list of dependencies") {
+            let (inside, version) = (house.contains(&name(on)), on["req"].as_str().expect("a version"));
+            // What has a path alone is left out of packages, which only tests may be.
+            assert_eq!(inside && version == "*", name(on) == TESTING, "{}: {}", name(package), name(on));
+        }
+        let folder = Path::new(package["manifest_path"].as_str().expect("a path")).parent().expect("a folder");
+        let bytes: u64 = ["src", "assets", "examples"].iter().map(|part| bytes(&folder.join(part))).sum();
+        assert!(bytes < PACKAGE_BYTES, "{}: {bytes} bytes", name(package));
+    }
+}
+
 #[test]
 fn every_dependency_from_outside_has_its_line() {
     let path = root().join("docs").join("dependencies.md");
