@@ -5,20 +5,21 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const FLAGS = [
-  "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--headless", "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
 ];
-const PATIENCE = 60_000;
 
 export class Browser {
   #next = 1;
   #waiting = new Map();
   #listeners = new Set();
 
-  static async start(program) {
+  /** With flags of its own, and as many milliseconds for an answer. */
+  static async start(program, flags = ["--disable-gpu"], patience = 60_000) {
     const browser = new Browser();
+    browser.patience = patience;
     browser.profile = await mkdtemp(join(tmpdir(), "page-test-"));
-    browser.process = spawn(program, [...FLAGS, `--user-data-dir=${browser.profile}`, "about:blank"],
+    browser.process = spawn(program, [...FLAGS, ...flags, `--user-data-dir=${browser.profile}`, "about:blank"],
       { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
     browser.process.once("error", (error) => browser.#fail(error));
     browser.process.once("exit", (code) => browser.#fail(new Error(`${program}: ended with ${code}`)));
@@ -49,7 +50,7 @@ export class Browser {
     const id = this.#next++;
     this.process.stdio[3].write(JSON.stringify({ id, method, params, sessionId }) + "\0");
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`${method}: no answer`)), PATIENCE);
+      const timer = setTimeout(() => reject(new Error(`${method}: no answer`)), this.patience);
       this.#waiting.set(id, { resolve, reject, timer });
     });
   }
@@ -108,7 +109,7 @@ class Tab {
 
   async open(url) {
     const loaded = new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`${url}: does not load`)), PATIENCE);
+      const timer = setTimeout(() => reject(new Error(`${url}: does not load`)), this.browser.patience);
       this.loaded = () => resolve(clearTimeout(timer));
     });
     this.url = url;

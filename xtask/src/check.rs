@@ -38,6 +38,11 @@ pub fn run(test: bool) -> Result<(), Box<dyn Error>> {
     let mut wasm = vec!["check", "--target", WASM_TARGET];
     wasm.extend(WASM.iter().flat_map(|name| ["-p", name]));
     cargo(&wasm, &[])?;
+    // A browser's GPU, too.
+    cargo(
+        &["check", "--target", WASM_TARGET, "-p", "candor", "-p", "candor-inspect", "--features", "candor/gpu"],
+        &[],
+    )?;
     let mut others = vec!["check", "-p", "candor-gpu", "-p", "candor", "-p", "candor-cli"];
     for target in OTHER_SYSTEMS {
         add_target(target)?;

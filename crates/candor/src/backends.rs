@@ -15,6 +15,7 @@ use crate::{
     adapter::Fitted,
     batch::Room,
     gpus::{self, Found},
+    now::now,
     plan::{self, Budget, Needs, Plan, Target},
     runner::{self, Changes, Loaded, LoadedPart},
 };
@@ -26,7 +27,7 @@ pub trait BackendVisitor {
     /// `label` is for people to read: `cpu, avx2 kernels, 8 threads`.
     fn visit<B>(self, ops: B, label: String) -> Self::Output
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
             + Clone
             + Send
             + Sync
@@ -38,9 +39,17 @@ pub trait BackendVisitor {
 /// # Errors
 /// If `CANDOR_ISA` names no instruction set of this machine, huge pages are asked for where there are none, or a GPU is.
 pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Result<V::Output, Error> {
-    let mut backends = Backends::new(options)?;
+    now(visit_backend_body(options, visitor))
+}
+
+/// What [`visit_backend`] does.
+pub(crate) async fn visit_backend_body<V: BackendVisitor>(
+    options: &LoadOptions,
+    visitor: V,
+) -> Result<V::Output, Error> {
+    let mut backends = Backends::new(options).await?;
     let target = backends.first();
-    backends.visit(target, visitor)
+    backends.visit(target, visitor).await
 }
 
 /// The devices of this machine, the processor first.
@@ -48,12 +57,17 @@ pub fn visit_backend<V: BackendVisitor>(options: &LoadOptions, visitor: V) -> Re
 /// # Errors
 /// If `CANDOR_ISA` names no instruction set of this machine.
 pub fn devices() -> Result<Vec<DeviceInfo>, Error> {
+    now(devices_body())
+}
+
+/// What [`devices`] does.
+pub(crate) async fn devices_body() -> Result<Vec<DeviceInfo>, Error> {
     let driver = format!("{} kernels", Kernels::from_env()?.name);
     let description = format!("processor, {} cores", candor_cpu::physical_cores());
     let (total_bytes, free_bytes, budget_bytes) = (None, None, None);
     let name = "cpu".to_owned();
     let mut devices = vec![DeviceInfo { name, description, driver, total_bytes, free_bytes, budget_bytes }];
-    devices.extend(gpus::all().into_iter().map(|gpu| gpu.info));
+    devices.extend(gpus::all().await.into_iter().map(|gpu| gpu.info));
     Ok(devices)
 }
 
@@ -62,8 +76,13 @@ pub fn devices() -> Result<Vec<DeviceInfo>, Error> {
 /// # Errors
 /// If a GPU is asked for by a name that fits none.
 pub fn chosen_gpus(options: &LoadOptions) -> Result<Vec<DeviceInfo>, Error> {
+    now(chosen_gpus_body(options))
+}
+
+/// What [`chosen_gpus`] does.
+pub(crate) async fn chosen_gpus_body(options: &LoadOptions) -> Result<Vec<DeviceInfo>, Error> {
     match options.device {
-        Device::Auto | Device::Gpu => Ok(gpus::chosen(options)?.into_iter().map(|gpu| gpu.info).collect()),
+        Device::Auto | Device::Gpu => Ok(gpus::chosen(options).await?.into_iter().map(|gpu| gpu.info).collect()),
         Device::Cpu | Device::Reference => Ok(Vec::new()),
     }
 }
@@ -107,9 +126,9 @@ pub(crate) struct Placed {
 }
 
 /// Loads a model where options say.
-pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> {
+pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> {
     let config = Config::from_gguf(gguf)?;
-    let mut backends = Backends::new(options)?;
+    let mut backends = Backends::new(options).await?;
     let adapters = &options.adapters;
     let fitted = Fitted::new(gguf, adapters)?;
     let missing = if backends.gpus.is_empty() { Vec::new() } else { without(&fitted.operations) };
@@ -134,7 +153,7 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
     let changes = Changes { all: &fitted.changes, scales: &scales };
     let (mut loaded, mut labels) = (Vec::new(), Vec::<String>::new());
     for (target, part) in &parts {
-        let (part, label) = backends.visit(*target, Load { gguf, part, changes })??;
+        let (part, label) = backends.visit(*target, Load { gguf, part, changes }).await??;
         loaded.push(part);
         if !labels.contains(&label) {
             labels.push(label);
@@ -145,7 +164,9 @@ pub(crate) fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, Error> 
     let one_arithmetic =
         options.batching == Batching::Invariant && !parts.iter().any(|(target, _)| matches!(target, Target::Gpu(_)));
     let over_budget = decision.as_ref().is_some_and(|(_, over_budget)| *over_budget);
-    let (loaded, label) = (Loaded::new(config, loaded), labels.join("; "));
+    let on_host = parts.iter().filter(|(target, _)| !matches!(target, Target::Gpu(_)));
+    let on_host = on_host.map(|(_, part)| config.cached(part)).collect();
+    let (loaded, label) = (Loaded::new(config, loaded, on_host), labels.join("; "));
     let reason = decision.map(|(reason, _)| reason).or(on_cpu);
     #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
     let only_gpu =
@@ -184,7 +205,7 @@ impl BackendVisitor for Load<'_> {
 
     fn visit<B>(self, ops: B, label: String) -> Self::Output
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
             + Clone
             + Send
             + Sync
@@ -203,14 +224,14 @@ struct Backends<'a> {
 }
 
 impl<'a> Backends<'a> {
-    fn new(options: &'a LoadOptions) -> Result<Backends<'a>, Error> {
+    async fn new(options: &'a LoadOptions) -> Result<Backends<'a>, Error> {
         let listed = |device| match &options.placement {
             Placement::Planned => options.device == device,
             Placement::Parts(parts) => parts.iter().any(|(of_part, _)| *of_part == device),
         };
         let gpus = match (listed(Device::Gpu), listed(Device::Auto)) {
             (false, false) => Vec::new(),
-            _ => gpus::chosen(options)?,
+            _ => gpus::chosen(options).await?,
         };
         if gpus.is_empty() && listed(Device::Gpu) {
             return Err(if cfg!(feature = "gpu") { Error::NoGpu } else { Error::BuiltWithoutGpu });
@@ -244,7 +265,7 @@ impl<'a> Backends<'a> {
         Ok(plan::plan(&needs, &budgets.collect::<Vec<_>>(), asked.layers))
     }
 
-    fn visit<V: BackendVisitor>(&mut self, target: Target, visitor: V) -> Result<V::Output, Error> {
+    async fn visit<V: BackendVisitor>(&mut self, target: Target, visitor: V) -> Result<V::Output, Error> {
         Ok(match target {
             Target::Cpu => {
                 let cpu = self.cpu()?;
@@ -256,9 +277,11 @@ impl<'a> Backends<'a> {
             Target::Reference => visitor.visit(Reference, "reference".to_owned()),
             #[cfg(feature = "gpu")]
             Target::Gpu(number) => {
-                let gpu = self.gpu(number)?;
+                let gpu = self.gpu(number).await?;
                 let label = format!("gpu, {}", gpu.label());
-                visitor.visit(gpu, label)
+                let output = visitor.visit(gpu.clone(), label);
+                gpu.settled().await.map_err(candor_models::Error::from)?;
+                output
             }
             #[cfg(not(feature = "gpu"))]
             Target::Gpu(_) => return Err(Error::BuiltWithoutGpu),
@@ -267,8 +290,8 @@ impl<'a> Backends<'a> {
 
     /// A GPU; those who have opened it already share it.
     #[cfg(feature = "gpu")]
-    fn gpu(&self, number: usize) -> Result<Gpu, Error> {
-        Ok(Gpu::new(&self.gpu_options(number)?)?)
+    async fn gpu(&self, number: usize) -> Result<Gpu, Error> {
+        Ok(Gpu::open(&self.gpu_options(number)?).await?)
     }
 
     /// How a GPU is opened.

@@ -11,7 +11,8 @@ use candor_ops::{KvFormat, KvPlan, Ranked, Stored, Traffic, top_k};
 
 use crate::{
     Cancel, Error, Model, Observer,
-    runner::{self, Asked, Computed},
+    now::now,
+    runner::{self, Asked, Computed, Doing},
 };
 pub(crate) use sequence::Sequence;
 use staged::{Row, Staged};
@@ -102,7 +103,8 @@ impl Room {
     ///
     /// # Errors
     /// If it does not fit into memory.
-    pub(crate) fn new(config: &Config, options: &BatchOptions) -> Result<Room, Error> {
+    pub(crate) fn new(model: &Model, options: &BatchOptions) -> Result<Room, Error> {
+        let config = model.config();
         let room = Room::planned(config, options);
         let (context, plan) = (room.plan.context, &room.plan);
         if let Some(limit) = config.limit.filter(|&limit| context > limit) {
@@ -111,7 +113,9 @@ impl Room {
         plan.check().map_err(candor_models::Error::from)?;
         // The cache is allocated without touching it; whether the system would give it is asked first.
         let bytes = plan.checked_bytes().unwrap_or(usize::MAX);
-        if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+        // In a browser what was given once is never given back: only what this process needs is asked for.
+        let asked = if cfg!(target_arch = "wasm32") { model.loaded().host_bytes(plan) } else { bytes };
+        if Vec::<u8>::new().try_reserve_exact(asked).is_err() {
             return Err(Error::Memory { context: context.saturating_mul(plan.sequences), bytes });
         }
         Ok(room)
@@ -256,6 +260,11 @@ impl Batch {
     /// # Errors
     /// If there is no such sequence, there are not as many scales as adapters, or the device fails at reading a text again.
     pub fn scale_adapters(&mut self, id: SequenceId, scales: &[f32]) -> Result<(), Error> {
+        now(self.scale_adapters_body(id, scales))
+    }
+
+    /// What [`Self::scale_adapters`] does.
+    pub(crate) async fn scale_adapters_body(&mut self, id: SequenceId, scales: &[f32]) -> Result<(), Error> {
         let slot = self.slot(id)?;
         self.model.expect_scales(scales)?;
         if self.sequence(id)?.scales == scales {
@@ -268,7 +277,7 @@ impl Batch {
         sequence.past.truncate(&self.room.plan, 0);
         let text = mem::take(&mut sequence.text);
         self.run.release(slot, 0);
-        if text.is_empty() { Ok(()) } else { self.encode(slot, &text, None) }
+        if text.is_empty() { Ok(()) } else { self.encode(slot, &text, None).await }
     }
 
     /// How many tokens memory holds of a sequence.
@@ -331,12 +340,13 @@ impl Batch {
     /// # Errors
     /// As there.
     pub fn step_observed(&mut self, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+        now(self.step_observed_body(observer))
+    }
+
+    /// What [`Self::step_observed`] does.
+    pub(crate) async fn step_observed_body(&mut self, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
         let staged = mem::take(&mut self.staged);
-        let caught_up = staged.pushes.iter().try_for_each(|push| {
-            while self.catch_up(push.slot)? {}
-            Ok(())
-        });
-        let done = caught_up.and_then(|()| self.run_staged(&staged, observer));
+        let done = self.compute(&staged, observer).await;
         if done.is_ok() {
             for push in &staged.pushes {
                 let sequence = self.slots[push.slot].as_mut().expect("a sequence in a step is not removed");
@@ -348,7 +358,14 @@ impl Batch {
         done
     }
 
-    fn run_staged(&mut self, staged: &Staged, mut observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+    async fn compute(&mut self, staged: &Staged, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+        for push in &staged.pushes {
+            while self.catch_up(push.slot).await? {}
+        }
+        self.run_staged(staged, observer).await
+    }
+
+    async fn run_staged(&mut self, staged: &Staged, mut observer: Option<&mut dyn Observer>) -> Result<(), Error> {
         self.rows.clear();
         self.computed.clear();
         let places = staged.pushes.iter().map(|push| {
@@ -367,7 +384,7 @@ impl Batch {
             let computed = if tokens == 0 { &mut self.computed } else { &mut more };
             // What a loop lends must be no longer than its turn.
             let observer = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
-            self.run.step(layout.step(), asked, computed, observer)?;
+            self.run.step(layout.step(), Doing::Step(asked), computed, observer).await?;
             if tokens > 0 {
                 self.computed.append(&mut more);
             }
@@ -463,7 +480,7 @@ impl Batch {
 
     /// Appends tokens to a sequence, step after step; the answer is the last token's. `false` where it was cancelled, which leaves
     /// the sequence after what was done.
-    pub(crate) fn feed(
+    pub(crate) async fn feed(
         &mut self,
         id: SequenceId,
         tokens: &[u32],
@@ -477,7 +494,7 @@ impl Batch {
             if cancel.is_cancelled() {
                 return Ok(false);
             }
-            self.catch_up_once(id)?;
+            self.catch_up_once_body(id).await?;
         }
         let mut done = 0;
         for chunk in tokens.chunks(self.room.rows) {
@@ -487,13 +504,13 @@ impl Batch {
             done += chunk.len();
             let outputs = if done == tokens.len() { Outputs::Last(want) } else { Outputs::None };
             self.push(id, chunk, role, outputs)?;
-            self.step()?;
+            self.step_observed_body(None).await?;
         }
         Ok(true)
     }
 
     /// Computes a chunk of a sequence's tokens anew that memory no longer holds; `false` where there is none.
-    pub(crate) fn catch_up(&mut self, slot: usize) -> Result<bool, Error> {
+    pub(crate) async fn catch_up(&mut self, slot: usize) -> Result<bool, Error> {
         let Some(sequence) = &self.slots[slot] else { return Ok(false) };
         let (missing, role) = sequence.missing(self.room.rows);
         if missing.is_empty() {
@@ -501,7 +518,7 @@ impl Batch {
         }
         let mut staged = Staged::default();
         staged.push(slot, missing, role, Outputs::None);
-        self.run_staged(&staged, None)?;
+        self.run_staged(&staged, None).await?;
         Ok(true)
     }
 

@@ -7,7 +7,9 @@ use candor_models::Rank;
 use candor_ops::KvFormat;
 use candor_tokenizer::Encode;
 
-use crate::{Batch, BatchOptions, Error, Model, Outputs, Pooling, Role, Scaling, SequenceId, Value, Want, batch::Room};
+use crate::{
+    Batch, BatchOptions, Error, Model, Outputs, Pooling, Role, Scaling, SequenceId, Value, Want, batch::Room, now::now,
+};
 
 /// How vectors are made.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +121,16 @@ impl Embedder {
     ///
     /// # Errors
     /// If a text is empty or too long, an id is outside of the vocabulary, there is not enough memory, or the device fails.
-    pub fn embed(&mut self, texts: &[Vec<u32>], mut progress: impl FnMut(usize)) -> Result<Vec<Vec<f32>>, Error> {
+    pub fn embed(&mut self, texts: &[Vec<u32>], progress: impl FnMut(usize)) -> Result<Vec<Vec<f32>>, Error> {
+        now(self.embed_body(texts, progress))
+    }
+
+    /// What [`Self::embed`] does.
+    pub(crate) async fn embed_body(
+        &mut self,
+        texts: &[Vec<u32>],
+        mut progress: impl FnMut(usize),
+    ) -> Result<Vec<Vec<f32>>, Error> {
         let admitted = texts.iter().enumerate().map(|(index, ids)| self.admit(index + 1, ids));
         let admitted = admitted.collect::<Result<Vec<&[u32]>, Error>>()?;
         let cut = texts.iter().zip(admitted).map(|(ids, cut)| self.closed(ids, cut)).collect::<Vec<_>>();
@@ -132,7 +143,7 @@ impl Embedder {
             let count = self.together(rest.iter().map(|&text| cut[text].len()));
             let (group, after) = rest.split_at(count);
             let ids: Vec<&[u32]> = group.iter().map(|&text| cut[text].as_slice()).collect();
-            let rows = self.rows(&ids, cut[longest].len())?;
+            let rows = self.rows(&ids, cut[longest].len()).await?;
             for (&text, rows) in group.iter().zip(rows) {
                 vectors[text] = self.vector(text + 1, &rows)?;
             }
@@ -179,7 +190,7 @@ impl Embedder {
     }
 
     /// The rows of each text, `[T, D]`; the longest one has so many tokens.
-    fn rows(&mut self, texts: &[&[u32]], longest: usize) -> Result<Vec<Vec<f32>>, Error> {
+    async fn rows(&mut self, texts: &[&[u32]], longest: usize) -> Result<Vec<Vec<f32>>, Error> {
         let original = self.model.config().original_context();
         let limit = if longest > original { usize::MAX } else { original };
         let limit = limit.min(self.model.config().limit.unwrap_or(usize::MAX)).max(longest);
@@ -200,7 +211,7 @@ impl Embedder {
                 batch.push(id, now, Role::Prefill, Outputs::Each(Want::Embedding))?;
                 (*text, left) = (later, left - now.len());
             }
-            batch.step()?;
+            batch.step_observed_body(None).await?;
             for answer in batch.answers() {
                 if let (Value::Embedding(row), Some(text)) =
                     (answer.value, ids.iter().position(|&id| id == answer.sequence))
@@ -221,7 +232,7 @@ impl Embedder {
         let rows = if self.model.encodes() { all } else { all.min(self.options.rows.max(1)) };
         let (keys, values) = (KvFormat::F32, KvFormat::F32);
         let options = BatchOptions { sequences, context, rows, keys, values, ..BatchOptions::default() };
-        let mut room = Room::new(self.model.config(), &options)?;
+        let mut room = Room::new(&self.model, &options)?;
         (room.rows, room.plan.step, room.outputs) = (rows, rows, 0);
         Ok(Fitted { batch: Batch::new(self.model.clone(), room, sequences)?, sequences })
     }

@@ -59,6 +59,10 @@ pub enum Error {
     /// Something was asked of the system that it does not have.
     #[error(transparent)]
     Unavailable(#[from] candor_cpu::Unavailable),
+    /// A call that cannot wait came upon a device that answers later, as a browser's does: the call of the same name that ends
+    /// in `_async` is for that.
+    #[error("the device answers later, and this call does not wait")]
+    NotAwaited,
     /// A GPU was asked for, and the program was built without them.
     #[error("device gpu: this program was built without it (cargo feature `gpu`)")]
     BuiltWithoutGpu,

@@ -7,6 +7,7 @@ use web_time::Instant;
 
 use crate::{
     Cancel, Continuation, Error, Sampling, Session, Value, Want,
+    now::now,
     sampler::{LogitsProcessor, OwnProcessor, OwnSampler, Sample},
 };
 
@@ -130,6 +131,15 @@ impl Session {
     /// # Errors
     /// If the prompt is empty, has a token outside of the vocabulary, or does not fit into the context.
     pub fn generate(&mut self, prompt: &[u32], options: GenerateOptions) -> Result<Generation<'_>, Error> {
+        now(self.generate_body(prompt, options))
+    }
+
+    /// What [`Session::generate`] does.
+    pub(crate) async fn generate_body(
+        &mut self,
+        prompt: &[u32],
+        options: GenerateOptions,
+    ) -> Result<Generation<'_>, Error> {
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
         }
@@ -142,7 +152,7 @@ impl Session {
                     self.model().refuse_answers("sliding over a full context")?;
                 }
                 let known = self.text() == prompt;
-                self.read_text(prompt)?;
+                self.read_text_body(prompt).await?;
                 (slice::from_ref(start), if known { 0 } else { prompt.len() })
             }
         };
@@ -173,7 +183,7 @@ impl Session {
         let prompt_tokens = read + prompt.len() - self.held();
         // States cannot be taken back: a generation from this prompt with other settings needs all logits.
         let want = if self.model().config().is_recurrent() { Want::Logits } else { want };
-        if !self.evaluate_for(want, &prompt[common..], &options.cancel)? {
+        if !self.evaluate_for(want, &prompt[common..], &options.cancel).await? {
             text.stop(StopReason::Cancelled);
         }
         let is_done = text.stop_reason().is_some();
@@ -215,7 +225,12 @@ impl Generation<'_> {
     /// # Errors
     /// As there.
     pub fn save(&mut self, out: &mut dyn Write) -> Result<(), Error> {
-        self.session.save(out)
+        now(self.save_body(out))
+    }
+
+    /// What [`Self::save`] does.
+    pub(crate) async fn save_body(&mut self, out: &mut dyn Write) -> Result<(), Error> {
+        self.session.save_body(out).await
     }
 
     /// How long it took so far.
@@ -228,8 +243,19 @@ impl Generation<'_> {
         self.text.seed()
     }
 
+    /// What its iterator does: the next piece of text, `None` at the end.
+    pub(crate) async fn next_body(&mut self) -> Result<Option<Piece>, Error> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let advanced = self.advance().await;
+        self.timings.decode = self.decoding_since.elapsed();
+        self.is_done = self.text.stop_reason().is_some() || advanced.is_err();
+        advanced
+    }
+
     /// One token further: its text, or what is left of it at the end.
-    fn advance(&mut self) -> Result<Option<Piece>, Error> {
+    async fn advance(&mut self) -> Result<Option<Piece>, Error> {
         if self.text.is_over() {
             return Ok(self.text.rest());
         }
@@ -238,14 +264,14 @@ impl Generation<'_> {
                 let Some(shift) = self.text.options().context_shift else {
                     return Ok(self.text.stop(StopReason::ContextFull));
                 };
-                if !self.slide(shift)? {
+                if !self.slide(shift).await? {
                     return Ok(self.text.stop(StopReason::Cancelled));
                 }
             }
             // The last token of all need not be guessed ahead.
             let most = self.text.options().max_tokens.map_or(usize::MAX, |most| most - self.timings.tokens - 1);
             let want = self.text.want(self.session.top_k());
-            let guessed = self.session.go_on(want, token, most)?;
+            let guessed = self.session.go_on(want, token, most).await?;
             self.timings.drafted += guessed.drafted;
             self.timings.accepted += guessed.accepted;
         }
@@ -259,15 +285,15 @@ impl Generation<'_> {
         piece
     }
 
-    /// Forgets half of what follows the kept tokens and computes the rest anew at its new positions; `false` where that was
+    /// Forgets half of what follows the kept tokens and computes the rest again at its new positions; `false` where that was
     /// cancelled.
-    fn slide(&mut self, shift: ContextShift) -> Result<bool, Error> {
+    async fn slide(&mut self, shift: ContextShift) -> Result<bool, Error> {
         let tokens = self.session.tokens().to_vec();
         let keep = self.session.kept(shift, &tokens);
         let shortened = shift.shorten(&tokens, self.session.context(), keep);
         self.session.truncate(keep);
         let want = self.text.want(self.session.top_k());
-        self.session.evaluate_for(want, &shortened[keep..], &self.text.options().cancel)
+        self.session.evaluate_for(want, &shortened[keep..], &self.text.options().cancel).await
     }
 }
 
@@ -275,13 +301,7 @@ impl Iterator for Generation<'_> {
     type Item = Result<Piece, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_done {
-            return None;
-        }
-        let advanced = self.advance();
-        self.timings.decode = self.decoding_since.elapsed();
-        self.is_done = self.text.stop_reason().is_some() || advanced.is_err();
-        advanced.transpose()
+        now(self.next_body()).transpose()
     }
 }
 

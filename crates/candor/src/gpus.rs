@@ -26,9 +26,9 @@ pub(crate) enum Kind {
 }
 
 /// All GPUs, emulations included.
-#[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
-pub(crate) fn all() -> Vec<Found> {
-    let found = candor_gpu::adapters().into_iter().enumerate().map(|(index, adapter)| Found {
+#[cfg(feature = "gpu")]
+pub(crate) async fn all() -> Vec<Found> {
+    let found = candor_gpu::adapters_async().await.into_iter().enumerate().map(|(index, adapter)| Found {
         index,
         backend: adapter.backend.clone(),
         kind: match adapter.kind {
@@ -50,14 +50,14 @@ pub(crate) fn all() -> Vec<Found> {
     found.collect()
 }
 
-#[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+#[cfg(feature = "gpu")]
 fn matrices(adapter: &candor_gpu::AdapterInfo) -> &'static str {
     if adapter.cooperative.is_some() { ", cooperative matrices" } else { "" }
 }
 
 /// None: the program was built without them.
-#[cfg(not(all(feature = "gpu", not(target_arch = "wasm32"))))]
-pub(crate) fn all() -> Vec<Found> {
+#[cfg(not(feature = "gpu"))]
+pub(crate) async fn all() -> Vec<Found> {
     Vec::new()
 }
 
@@ -86,12 +86,12 @@ impl LoadOptions {
 ///
 /// # Errors
 /// If a name fits none.
-pub(crate) fn chosen(options: &LoadOptions) -> Result<Vec<Found>, Error> {
+pub(crate) async fn chosen(options: &LoadOptions) -> Result<Vec<Found>, Error> {
     let names = names(options);
     if options.device == Device::Auto && names.is_empty() && !emulations() && !may_exist() {
         return Ok(Vec::new());
     }
-    choose(all(), &names)
+    choose(all().await, &names)
 }
 
 /// Whether emulations may be taken without being named.

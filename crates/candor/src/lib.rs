@@ -20,6 +20,8 @@
 #![forbid(unsafe_code)]
 
 pub mod adapter;
+#[cfg(target_arch = "wasm32")]
+mod awaited;
 mod backends;
 mod batch;
 mod cancel;
@@ -31,6 +33,7 @@ mod error;
 mod generate;
 mod gpus;
 mod model;
+mod now;
 mod observe;
 mod past;
 mod perplexity;
@@ -54,6 +57,8 @@ pub use candor_tokenizer as tokenizer;
 pub use candor_tokenizer::{ChatContext, ChatTemplate, Message, Tokenizer};
 
 pub use adapter::Adapter;
+#[cfg(target_arch = "wasm32")]
+pub use awaited::{chosen_gpus_async, devices_async, perplexity_async, visit_backend_async};
 pub use backends::{BackendVisitor, chosen_gpus, devices, missing_on_gpus, visit_backend};
 pub use batch::{Answer, Batch, BatchOptions, Outputs, Role, SequenceId, Value, Want};
 pub use cancel::Cancel;

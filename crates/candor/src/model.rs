@@ -14,6 +14,7 @@ use crate::{
     SessionOptions, adapter,
     backends::{self, Placed},
     batch::Room,
+    now::now,
     runner::Loaded,
 };
 
@@ -95,7 +96,14 @@ impl Model {
     /// If `CANDOR_ISA` names no instruction set of this machine.
     #[cfg(feature = "builtin")]
     pub fn builtin(options: &LoadOptions) -> Result<Model, Error> {
-        Model::from_gguf(Gguf::from_bytes(bytes::Bytes::from_static(BUILTIN))?, options)
+        now(Model::builtin_body(options))
+    }
+
+    /// What [`Self::builtin`] does.
+    #[cfg(feature = "builtin")]
+    pub(crate) async fn builtin_body(options: &LoadOptions) -> Result<Model, Error> {
+        let gguf = Gguf::from_bytes(bytes::Bytes::from_static(BUILTIN))?;
+        Model::from_gguf_body(gguf, options).await
     }
 
     /// Loads an opened file.
@@ -103,6 +111,11 @@ impl Model {
     /// # Errors
     /// If the file holds something that cannot be run: the message names it.
     pub fn from_gguf(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
+        now(Model::from_gguf_body(gguf, options))
+    }
+
+    /// What [`Self::from_gguf`] does.
+    pub(crate) async fn from_gguf_body(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
         adapter::refuse(&gguf)?;
         let config = Config::from_gguf(&gguf)?;
         let tokenizer = Arc::new(Tokenizer::from_metadata(gguf.metadata())?);
@@ -111,7 +124,7 @@ impl Model {
         }
         let template = gguf.metadata().str("tokenizer.chat_template")?;
         let template = template.map(|source| ChatTemplate::new(source).map_err(|error| error.to_string()));
-        let placed = backends::load(&gguf, options)?;
+        let placed = backends::load(&gguf, options).await?;
         let adapters = options.adapters.clone();
         Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, placed, adapters }) })
     }
@@ -302,7 +315,7 @@ impl Model {
     /// If the model is an encoder, or the context does not fit into memory.
     pub fn batch(&self, options: &BatchOptions) -> Result<Batch, Error> {
         self.continues_text()?;
-        Batch::new(self.clone(), Room::new(self.config(), options)?, options.sequences.max(1))
+        Batch::new(self.clone(), Room::new(self, options)?, options.sequences.max(1))
     }
 
     /// So many sequences that are decoded together; the options are those of each.

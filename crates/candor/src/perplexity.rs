@@ -1,6 +1,6 @@
 //! Perplexity of a text, windowed as llama-perplexity does: the second half of each window is scored.
 
-use crate::{Error, Session};
+use crate::{Cancel, Error, Session, now::now};
 
 /// How well a model predicts a text.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -32,6 +32,15 @@ struct Sums {
 pub fn perplexity(
     session: &mut Session,
     tokens: &[u32],
+    progress: impl FnMut(Perplexity, usize),
+) -> Result<Perplexity, Error> {
+    now(perplexity_body(session, tokens, progress))
+}
+
+/// What [`perplexity`] does.
+pub(crate) async fn perplexity_body(
+    session: &mut Session,
+    tokens: &[u32],
     mut progress: impl FnMut(Perplexity, usize),
 ) -> Result<Perplexity, Error> {
     let window = session.context();
@@ -48,13 +57,15 @@ pub fn perplexity(
             input[0] = bos;
         }
         session.truncate(0);
-        session.evaluate(&input[..window / 2])?;
-        session.evaluate_each(&input[window / 2..window - 1], |index, logits| {
-            let nll = negative_log_likelihood(logits, chunk[window / 2 + index + 1]);
-            sums.nll += nll;
-            sums.nll_squared += nll * nll;
-            sums.tokens += 1;
-        })?;
+        session.evaluate_body(&input[..window / 2], &Cancel::new()).await?;
+        session
+            .evaluate_each_body(&input[window / 2..window - 1], |index, logits| {
+                let nll = negative_log_likelihood(logits, chunk[window / 2 + index + 1]);
+                sums.nll += nll;
+                sums.nll_squared += nll * nll;
+                sums.tokens += 1;
+            })
+            .await?;
         sums.windows += 1;
         if !sums.nll.is_finite() {
             return Err(Error::NotFinite { position: sums.windows * window });

@@ -2,8 +2,11 @@
 //! from a part to the next is the residual stream.
 
 use std::{
+    future::poll_fn,
+    mem,
     ops::{Add, Range},
     sync::Arc,
+    task::{Context, Poll, Waker},
 };
 
 use candor_gguf::Gguf;
@@ -17,6 +20,8 @@ pub(crate) struct Loaded {
     config: Config,
     /// In the order of the layers, the whole model together.
     parts: Vec<Arc<dyn LoadedPart>>,
+    /// The layers whose caches lie in this process's memory.
+    on_host: Vec<Range<usize>>,
 }
 
 /// A part of a model on a backend.
@@ -94,21 +99,31 @@ impl Computed {
     }
 }
 
-/// A part of a run.
+/// What a part does with a step's tokens.
+#[derive(Clone, Copy)]
+pub(crate) enum Doing {
+    /// It computes what was asked for.
+    Step(Asked),
+    /// It reads whole texts, as an encoder does: [`Decoder::encode`].
+    Encode,
+}
+
+/// A part of a run. A step is begun, polled until it is ready, and ended.
 pub(crate) trait RunPart: Send {
-    /// Runs a step: on the stream of `computed` where the part begins with it, and leaves there the stream or what was asked for. Every
-    /// named value is shown to `observer`. An error is the device's, after which no step will do.
-    fn step(
+    /// Records a step, on the stream of `computed` where the part begins with it. Named values are shown to `observer`.
+    fn begin(&mut self, step: Step<'_>, doing: Doing, computed: &Computed, observer: Option<&mut dyn Observer>);
+    /// Ready when what the step is to give can be read without waiting, or where the host can wait.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Shows `observer` the named values that it has not seen yet, and leaves the stream or what was asked for in `computed`. An
+    /// error is the device's, after which no step will do.
+    fn end(
         &mut self,
         step: Step<'_>,
-        asked: Asked,
         computed: &mut Computed,
         observer: Option<&mut dyn Observer>,
     ) -> Result<(), Error>;
     /// Of how many logits at most the best are cheaper found where they are than read.
     fn top_k(&self) -> usize;
-    /// Reads the step's tokens, whole texts, as an encoder does: [`Decoder::encode`]. `observer` sees every named value.
-    fn encode(&mut self, step: Step<'_>, observer: Option<&mut dyn Observer>) -> Result<(), Error>;
     /// The cache's contents, where the backend lets them out.
     fn stored(&mut self) -> Option<&mut dyn Stored>;
     /// [`Stored::fork`], texts that were read included; `false` where the backend does not let the cache out.
@@ -120,8 +135,14 @@ pub(crate) trait RunPart: Send {
 }
 
 impl Loaded {
-    pub(crate) fn new(config: Config, parts: Vec<Arc<dyn LoadedPart>>) -> Loaded {
-        Loaded { config, parts }
+    pub(crate) fn new(config: Config, parts: Vec<Arc<dyn LoadedPart>>, on_host: Vec<Range<usize>>) -> Loaded {
+        Loaded { config, parts, on_host }
+    }
+
+    /// Bytes of this process's memory that a cache takes.
+    pub(crate) fn host_bytes(&self, plan: &KvPlan) -> usize {
+        let parts = self.on_host.iter().map(|layers| plan.part(layers.clone()).checked_bytes().unwrap_or(usize::MAX));
+        parts.fold(0, usize::saturating_add)
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -141,18 +162,21 @@ impl Loaded {
 impl Run {
     /// Runs a step and replaces what `computed` holds by what was asked for. Every named value is shown to `observer`. An error is
     /// a device's, after which no step will do.
-    pub(crate) fn step(
+    pub(crate) async fn step(
         &mut self,
         step: Step<'_>,
-        asked: Asked,
+        doing: Doing,
         computed: &mut Computed,
         mut observer: Option<&mut dyn Observer>,
     ) -> Result<(), Error> {
         computed.clear();
         for part in &mut self.parts {
             // What a loop lends must be no longer than its turn.
-            let observer = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
-            part.step(step, asked, computed, observer)?;
+            let lent = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
+            part.begin(step, doing, computed, lent);
+            poll_fn(|cx| part.poll(cx)).await;
+            let lent = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
+            part.end(step, computed, lent)?;
         }
         Ok(())
     }
@@ -200,16 +224,6 @@ impl Run {
         pages.max().unwrap_or_default()
     }
 
-    /// Reads the step's tokens, whole texts that later steps answer, and shows every named value to `observer`.
-    pub(crate) fn encode(&mut self, step: Step<'_>, mut observer: Option<&mut dyn Observer>) -> Result<(), Error> {
-        for part in &mut self.parts {
-            // What a loop lends must be no longer than its turn.
-            let observer = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
-            part.encode(step, observer)?;
-        }
-        Ok(())
-    }
-
     /// What was exchanged with devices so far.
     pub(crate) fn traffic(&self) -> Traffic {
         self.parts.iter().map(|part| part.traffic()).fold(Traffic::default(), Traffic::add)
@@ -221,40 +235,76 @@ impl Run {
     }
 }
 
-/// Hands the named values of a pass to an observer, as copies.
-struct Watch<'a> {
+/// Hands the named values of a pass to an observer, as copies: at once where that is possible, or else after the pass.
+struct Watch<'a, B: Prims> {
     step: Step<'a>,
     observer: &'a mut dyn Observer,
-    copy: Vec<f32>,
+    kept: &'a mut Vec<Kept<B::Snapshot>>,
 }
 
-impl<B: Ops> Tap<B> for Watch<'_> {
+/// A copy that an observer has not seen yet.
+struct Kept<S> {
+    value: Named,
+    layer: Option<usize>,
+    copy: S,
+}
+
+/// What a copy is of.
+#[derive(Clone, Copy)]
+enum Named {
+    /// A value of this name.
+    Value(&'static str),
+    /// The choices of experts: those of [`CHOSEN`] that are wanted.
+    Chosen([bool; 2]),
+}
+
+impl<B: Ops> Watch<'_, B> {
+    fn take(&mut self, ops: &mut B, mut kept: Kept<B::Snapshot>) {
+        // Values come in the order of computation.
+        let now =
+            self.kept.is_empty() && ops.poll_read(&mut kept.copy, &mut Context::from_waker(Waker::noop())).is_ready();
+        if now { kept.show(ops, self.step, self.observer) } else { self.kept.push(kept) }
+    }
+}
+
+impl<B: Ops> Tap<B> for Watch<'_, B> {
     fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf) {
         if self.observer.wants(name, layer) {
-            let snapshot = ops.snapshot(x);
-            ops.download(&snapshot, &mut self.copy);
-            let rows = if name == "result_output" { self.step.outputs.len() } else { self.step.tokens.len() };
-            self.observer.value(&Observed { name, layer, step: self.step, rows, values: &self.copy });
+            let copy = ops.snapshot(x);
+            self.take(ops, Kept { value: Named::Value(name), layer, copy });
         }
     }
 
     fn chosen(&mut self, ops: &mut B, layer: Option<usize>, routes: &B::Routes) {
         let wanted = CHOSEN.map(|name| self.observer.wants(name, layer));
-        if wanted == [false; 2] {
-            return;
+        if wanted != [false; 2] {
+            let copy = ops.choices(routes);
+            self.take(ops, Kept { value: Named::Chosen(wanted), layer, copy });
         }
-        let mut chosen = Vec::new();
-        ops.chosen(routes, &mut chosen);
-        let (experts, weights): (Vec<f32>, Vec<f32>) = chosen.iter().map(|&(expert, x)| (expert as f32, x)).unzip();
-        for ((name, values), _) in CHOSEN.into_iter().zip([experts, weights]).zip(wanted).filter(|&(_, wanted)| wanted)
-        {
-            self.observer.value(&Observed {
-                name,
-                layer,
-                step: self.step,
-                rows: self.step.tokens.len(),
-                values: &values,
-            });
+    }
+}
+
+impl<S> Kept<S> {
+    fn show<B: Prims<Snapshot = S>>(&self, ops: &mut B, step: Step<'_>, observer: &mut dyn Observer) {
+        let Kept { value, layer, copy } = self;
+        let mut show = |name, values: &[f32]| {
+            let rows = if name == "result_output" { step.outputs.len() } else { step.tokens.len() };
+            observer.value(&Observed { name, layer: *layer, step, rows, values });
+        };
+        match *value {
+            Named::Value(name) => {
+                let mut values = Vec::new();
+                ops.download(copy, &mut values);
+                show(name, &values);
+            }
+            Named::Chosen(wanted) => {
+                let mut chosen = Vec::new();
+                ops.chosen(copy, &mut chosen);
+                let (experts, weights): (Vec<f32>, Vec<f32>) =
+                    chosen.iter().map(|&(expert, weight)| (expert as f32, weight)).unzip();
+                let both = CHOSEN.into_iter().zip([experts, weights]).zip(wanted);
+                both.filter(|&(_, wanted)| wanted).for_each(|((name, values), _)| show(name, &values));
+            }
         }
     }
 }
@@ -281,6 +331,7 @@ where
     Scratch<Adapted<B>>: Send,
     B::Buf: Send,
     B::Kv: Send,
+    B::Snapshot: Send,
     B::Routes: Send,
 {
     let mut ops = Adapted::new(ops, changes.all.clone(), Vec::new());
@@ -303,6 +354,19 @@ struct Running<B: Ops> {
     ops: B,
     scratch: Scratch<B>,
     kv: B::Kv,
+    /// Copies of what the step that was begun gives.
+    found: Vec<(Found, B::Snapshot)>,
+    /// Copies that its observer has not seen yet.
+    kept: Vec<Kept<B::Snapshot>>,
+}
+
+/// What a copy is of.
+#[derive(Clone, Copy)]
+enum Found {
+    Stream,
+    Embeddings,
+    Logits,
+    Best(usize),
 }
 
 impl<B> LoadedPart for On<B>
@@ -312,6 +376,7 @@ where
     Scratch<Adapted<B>>: Send,
     B::Buf: Send,
     B::Kv: Send,
+    B::Snapshot: Send,
     B::Routes: Send,
 {
     fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Box<dyn RunPart>, Error> {
@@ -321,7 +386,8 @@ where
         let mut scratch = self.model.scratch(&mut ops, rows, outputs);
         scratch.far = plan.context > self.model.config().original_context();
         let kv = ops.kv(&plan.part(self.model.config().cached(self.model.part())));
-        Ok(Box::new(Running { model: self.model.clone(), ops, scratch, kv }))
+        let (found, kept) = (Vec::new(), Vec::new());
+        Ok(Box::new(Running { model: self.model.clone(), ops, scratch, kv, found, kept }))
     }
 }
 
@@ -332,40 +398,59 @@ where
     Scratch<Adapted<B>>: Send,
     B::Buf: Send,
     B::Kv: Send,
+    B::Snapshot: Send,
     B::Routes: Send,
 {
-    fn step(
+    fn begin(&mut self, step: Step<'_>, doing: Doing, computed: &Computed, observer: Option<&mut dyn Observer>) {
+        // Of a step that nobody waited for to its end.
+        self.kept.clear();
+        if matches!(doing, Doing::Step(_)) && self.model.part().begin == Begin::Stream {
+            self.ops.upload(&mut self.scratch.x, &computed.stream, &step);
+        }
+        let mut kept = mem::take(&mut self.kept);
+        match observer {
+            None => self.run(step, doing, &mut ()),
+            Some(observer) => self.run(step, doing, &mut Watch { step, observer, kept: &mut kept }),
+        }
+        self.kept = kept;
+        self.take(step, doing);
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Running { ops, found, kept, .. } = self;
+        let copies = found.iter_mut().map(|(_, copy)| copy).chain(kept.iter_mut().map(|kept| &mut kept.copy));
+        // All of them are asked for.
+        let pending = copies.filter_map(|copy| ops.poll_read(copy, cx).is_pending().then_some(())).count();
+        if pending == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn end(
         &mut self,
         step: Step<'_>,
-        asked: Asked,
         computed: &mut Computed,
         observer: Option<&mut dyn Observer>,
     ) -> Result<(), Error> {
-        if self.model.part().begin == Begin::Stream {
-            self.ops.upload(&mut self.scratch.x, &computed.stream, &step);
+        if let Some(observer) = observer {
+            self.kept.iter().for_each(|kept| kept.show(&mut self.ops, step, observer));
         }
-        match observer {
-            None => self.run(step, asked, &mut ()),
-            Some(observer) => self.run(step, asked, &mut Watch { step, observer, copy: Vec::new() }),
+        self.kept.clear();
+        let width = self.model.config().outputs();
+        for (of, copy) in self.found.drain(..) {
+            match of {
+                Found::Stream => self.ops.download(&copy, &mut computed.stream),
+                Found::Embeddings => self.ops.download(&copy, &mut computed.embeddings),
+                Found::Logits => self.ops.download(&copy, &mut computed.logits),
+                Found::Best(count) => {
+                    self.ops.ranked(&copy, width, count, &mut computed.best);
+                    computed.each = computed.best.len() / step.outputs.len();
+                }
+            }
         }
-        self.read(step, asked, computed);
         Ok(self.ops.finish().map_err(candor_models::Error::from)?)
     }
 
     fn top_k(&self) -> usize {
         B::TOP_K
-    }
-
-    fn encode(&mut self, step: Step<'_>, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
-        let Running { model, ops, scratch, kv } = self;
-        match observer {
-            None => model.encode(&mut Pass { ops, s: scratch, kv, step, tap: &mut () }),
-            Some(observer) => {
-                let tap = &mut Watch { step, observer, copy: Vec::new() };
-                model.encode(&mut Pass { ops, s: scratch, kv, step, tap });
-            }
-        }
-        Ok(self.ops.finish().map_err(candor_models::Error::from)?)
     }
 
     fn stored(&mut self) -> Option<&mut dyn Stored> {
@@ -390,37 +475,34 @@ where
 
 impl<B: Ops> Running<B> {
     /// The pass itself; what it ends with is left with the backend.
-    fn run<P: Tap<B>>(&mut self, step: Step<'_>, asked: Asked, tap: &mut P) {
-        let Running { model, ops, scratch, kv } = self;
+    fn run<P: Tap<B>>(&mut self, step: Step<'_>, doing: Doing, tap: &mut P) {
+        let Running { model, ops, scratch, kv, .. } = self;
         let pass = &mut Pass { ops, s: scratch, kv, step, tap };
-        match asked.embeddings && asked.logits == AskedLogits::None {
-            true => model.embed(pass),
-            false => model.forward(pass),
+        match doing {
+            Doing::Encode => model.encode(pass),
+            Doing::Step(Asked { logits: AskedLogits::None, embeddings: true }) => model.embed(pass),
+            Doing::Step(_) => model.forward(pass),
         }
     }
 
-    /// Reads what the pass ended with.
-    fn read(&mut self, step: Step<'_>, asked: Asked, computed: &mut Computed) {
-        let Running { model, ops, scratch, .. } = self;
-        let mut read = |buf: &B::Buf, out: &mut Vec<f32>| {
-            let snapshot = ops.snapshot(buf);
-            ops.download(&snapshot, out);
-        };
+    /// Copies what the pass ended with, as far as it was asked for.
+    fn take(&mut self, step: Step<'_>, doing: Doing) {
+        let Running { model, ops, scratch, found, .. } = self;
+        found.clear();
+        let Doing::Step(asked) = doing else { return };
         if model.part().end == End::Stream {
-            return read(&scratch.x, &mut computed.stream);
+            return found.push((Found::Stream, ops.snapshot(&scratch.x)));
         }
         if asked.embeddings {
-            read(&scratch.h, &mut computed.embeddings);
-        }
-        if step.outputs.is_empty() {
-            return;
+            found.push((Found::Embeddings, ops.snapshot(&scratch.h)));
         }
         match asked.logits {
+            _ if step.outputs.is_empty() => {}
             AskedLogits::None => {}
-            AskedLogits::All => read(&scratch.logits, &mut computed.logits),
+            AskedLogits::All => found.push((Found::Logits, ops.snapshot(&scratch.logits))),
             AskedLogits::Best(count) => {
-                ops.top_k(&scratch.logits, model.config().outputs(), count, &mut computed.best);
-                computed.each = computed.best.len() / step.outputs.len();
+                let best = ops.top_k(&scratch.logits, model.config().outputs(), count);
+                found.push((Found::Best(count), best));
             }
         }
     }

@@ -16,12 +16,15 @@
 
 mod hash;
 
-use std::io::{self, Write};
+use std::{
+    future::poll_fn,
+    io::{self, Write},
+};
 
 use candor_gguf::Gguf;
 use candor_ops::{Prefix, Ranked, Stored, better_first};
 
-use crate::{Batch, Role, SequenceId, Session, past::Past};
+use crate::{Batch, Role, SequenceId, Session, now::now, past::Past};
 use hash::Hash;
 
 /// What a file begins with.
@@ -145,9 +148,14 @@ impl Session {
     /// # Errors
     /// If the model runs where that is not possible, writing fails, or the device does.
     pub fn save(&mut self, out: &mut dyn Write) -> Result<(), crate::Error> {
-        self.catch_up()?;
+        now(self.save_body(out))
+    }
+
+    /// What [`Self::save`] does.
+    pub(crate) async fn save_body(&mut self, out: &mut dyn Write) -> Result<(), crate::Error> {
+        self.catch_up().await?;
         let (batch, id, logits, best) = self.parts();
-        batch.save_with(id, (logits, best), out)
+        batch.save_with(id, (logits, best), out).await
     }
 
     /// Takes back what [`Session::save`] wrote and forgets what was there before; how many tokens that are. After an error
@@ -172,8 +180,13 @@ impl Batch {
     /// # Errors
     /// If there is no such sequence, the model runs where that is not possible, writing fails, or the device does.
     pub fn save(&mut self, id: SequenceId, out: &mut dyn Write) -> Result<(), crate::Error> {
-        while self.catch_up_once(id)? {}
-        self.save_with(id, (&[], &[]), out)
+        now(self.save_body(id, out))
+    }
+
+    /// What [`Self::save`] does.
+    pub(crate) async fn save_body(&mut self, id: SequenceId, out: &mut dyn Write) -> Result<(), crate::Error> {
+        while self.catch_up_once_body(id).await? {}
+        self.save_with(id, (&[], &[]), out).await
     }
 
     /// Takes back what [`Batch::save`] or [`Session::save`] wrote as the tokens of a sequence, which forgets what it had; after an
@@ -187,7 +200,7 @@ impl Batch {
         self.load_with(id, bytes).map(drop)
     }
 
-    fn save_with(
+    async fn save_with(
         &mut self,
         id: SequenceId,
         (logits, best): (&[f32], &[Ranked]),
@@ -218,7 +231,9 @@ impl Batch {
             for layer in 0..cache.layers() {
                 bytes.clear();
                 let kept = Prefix { layer, sequence: slot, positions };
-                cache.save(&mut bytes, kept).map_err(candor_models::Error::from)?;
+                cache.begin_save(kept).map_err(candor_models::Error::from)?;
+                let saved = poll_fn(|cx| cache.poll_save(&mut bytes, kept, cx)).await;
+                saved.map_err(candor_models::Error::from)?;
                 file.put_sized(&bytes, 1)?;
             }
         }

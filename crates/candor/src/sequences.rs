@@ -1,6 +1,6 @@
 //! Several sequences that go on together, a token of each in every step: a [`Batch`] of a fixed number of them.
 
-use crate::{Batch, Cancel, Error, Model, Outputs, Role, SequenceId, SessionOptions, Want, batch::Room};
+use crate::{Batch, Cancel, Error, Model, Outputs, Role, SequenceId, SessionOptions, Want, batch::Room, now::now};
 
 /// Sequences of tokens in a model's memory that are decoded together.
 ///
@@ -15,7 +15,7 @@ pub struct Sequences {
 impl Sequences {
     pub(crate) fn new(model: Model, count: usize, options: &SessionOptions) -> Result<Sequences, Error> {
         assert!(count > 0, "no sequences");
-        let room = Room::new(model.config(), &options.of_batch(count))?;
+        let room = Room::new(&model, &options.of_batch(count))?;
         let mut batch = Batch::new(model, room, count)?;
         let ids = (0..count).map(|_| batch.add()).collect::<Result<_, _>>()?;
         Ok(Sequences { batch, ids, logits: Vec::new() })
@@ -41,7 +41,15 @@ impl Sequences {
     /// # Errors
     /// If there are not as many scales as adapters, or the device fails at reading a text anew.
     pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
-        self.ids.iter().try_for_each(|&id| self.batch.scale_adapters(id, scales))
+        now(self.scale_adapters_body(scales))
+    }
+
+    /// What [`Self::scale_adapters`] does.
+    pub(crate) async fn scale_adapters_body(&mut self, scales: &[f32]) -> Result<(), Error> {
+        for &id in &self.ids {
+            self.batch.scale_adapters_body(id, scales).await?;
+        }
+        Ok(())
     }
 
     /// Forgets all but the first `len` tokens of every sequence. A model with states, which cannot be taken back, computes
@@ -58,7 +66,12 @@ impl Sequences {
     /// # Errors
     /// If there are no such sequences, or the device fails.
     pub fn fork(&mut self, from: usize, to: usize) -> Result<(), Error> {
-        self.batch.fork_into(self.id(from)?, self.id(to)?, usize::MAX)
+        now(self.fork_body(from, to))
+    }
+
+    /// What [`Self::fork`] does.
+    pub(crate) async fn fork_body(&mut self, from: usize, to: usize) -> Result<(), Error> {
+        self.batch.fork_into_body(self.id(from)?, self.id(to)?, usize::MAX).await
     }
 
     /// Has the model's encoder read a text and forgets the sequence's tokens: those to come answer it.
@@ -67,7 +80,12 @@ impl Sequences {
     /// If there is no such sequence, the model has no encoder, the text has no tokens, too many or one outside of the vocabulary,
     /// or the device fails.
     pub fn read_text(&mut self, sequence: usize, text: &[u32]) -> Result<(), Error> {
-        self.batch.read_text(self.id(sequence)?, text, None)
+        now(self.read_text_body(sequence, text))
+    }
+
+    /// What [`Self::read_text`] does.
+    pub(crate) async fn read_text_body(&mut self, sequence: usize, text: &[u32]) -> Result<(), Error> {
+        self.batch.read_text_body(self.id(sequence)?, text, None).await
     }
 
     /// Appends tokens that are read to one sequence and computes the logits of the last one.
@@ -83,9 +101,19 @@ impl Sequences {
     /// # Errors
     /// As there.
     pub fn evaluate_until(&mut self, sequence: usize, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
+        now(self.evaluate_body(sequence, tokens, cancel))
+    }
+
+    /// What [`Self::evaluate_until`] does.
+    pub(crate) async fn evaluate_body(
+        &mut self,
+        sequence: usize,
+        tokens: &[u32],
+        cancel: &Cancel,
+    ) -> Result<bool, Error> {
         let id = self.id(sequence)?;
         self.batch.admits(id, tokens, 0)?;
-        let done = self.batch.feed(id, tokens, (Role::Prefill, Want::Logits), cancel)?;
+        let done = self.batch.feed(id, tokens, (Role::Prefill, Want::Logits), cancel).await?;
         self.logits.clone_from(self.batch.logits());
         Ok(done)
     }
@@ -95,6 +123,11 @@ impl Sequences {
     /// # Errors
     /// If there are not as many tokens as sequences, a sequence is full, a token is outside of the vocabulary, or the device fails.
     pub fn advance(&mut self, tokens: &[u32]) -> Result<(), Error> {
+        now(self.advance_body(tokens))
+    }
+
+    /// What [`Self::advance`] does.
+    pub(crate) async fn advance_body(&mut self, tokens: &[u32]) -> Result<(), Error> {
         if tokens.len() != self.ids.len() {
             return Err(Error::TokenForEach { expected: self.ids.len(), got: tokens.len() });
         }
@@ -102,7 +135,7 @@ impl Sequences {
             let pushed = self.batch.push(id, std::slice::from_ref(token), Role::Decode, Outputs::Last(Want::Logits));
             pushed.inspect_err(|_| self.batch.unstage())?;
         }
-        self.batch.step()?;
+        self.batch.step_observed_body(None).await?;
         self.logits.clone_from(self.batch.logits());
         Ok(())
     }

@@ -7,6 +7,7 @@ use candor_ops::{KvFormat, Ranked, Traffic};
 use crate::{
     Batch, BatchOptions, Cancel, Error, Model, Observer, Outputs, Role, SequenceId, Want,
     batch::{Room, Sequence},
+    now::now,
     speculate::{self, Ahead, Speculation},
 };
 
@@ -78,7 +79,7 @@ pub(crate) struct Guessed {
 
 impl Session {
     pub(crate) fn new(model: Model, options: &SessionOptions) -> Result<Session, Error> {
-        let room = Room::new(model.config(), &options.of_batch(1))?;
+        let room = Room::new(&model, &options.of_batch(1))?;
         let mut batch = Batch::new(model, room, 1)?;
         let id = batch.add()?;
         let (logits, best) = (Vec::new(), Vec::new());
@@ -133,9 +134,14 @@ impl Session {
     /// # Errors
     /// If there are not as many scales as adapters, or the device fails at reading a text anew.
     pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
+        now(self.scale_adapters_body(scales))
+    }
+
+    /// What [`Self::scale_adapters`] does.
+    pub(crate) async fn scale_adapters_body(&mut self, scales: &[f32]) -> Result<(), Error> {
         if self.adapter_scales() != scales {
             self.drop_ahead()?;
-            self.batch.scale_adapters(self.id, scales)?;
+            self.batch.scale_adapters_body(self.id, scales).await?;
             self.forget_logits();
         }
         Ok(())
@@ -174,7 +180,12 @@ impl Session {
     /// # Errors
     /// As there.
     pub fn evaluate_until(&mut self, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
-        self.evaluate_for(Want::Logits, tokens, cancel)
+        now(self.evaluate_body(tokens, cancel))
+    }
+
+    /// What [`Self::evaluate_until`] does.
+    pub(crate) async fn evaluate_body(&mut self, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
+        self.evaluate_for(Want::Logits, tokens, cancel).await
     }
 
     /// Appends a token that continues the text and computes its logits. They differ, within rounding, from those that
@@ -183,23 +194,28 @@ impl Session {
     /// # Errors
     /// As there.
     pub fn decode(&mut self, token: u32) -> Result<(), Error> {
-        self.feed(&[token], Role::Decode, Want::Logits, &Cancel::new()).map(drop)
+        now(self.decode_body(token))
+    }
+
+    /// What [`Self::decode`] does.
+    pub(crate) async fn decode_body(&mut self, token: u32) -> Result<(), Error> {
+        self.feed(&[token], Role::Decode, Want::Logits, &Cancel::new()).await.map(drop)
     }
 
     /// [`Session::evaluate_until`], as far as it takes for what is wanted.
-    pub(crate) fn evaluate_for(&mut self, want: Want, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
-        self.feed(tokens, Role::Prefill, want, cancel)
+    pub(crate) async fn evaluate_for(&mut self, want: Want, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
+        self.feed(tokens, Role::Prefill, want, cancel).await
     }
 
     /// Appends tokens and takes over what is wanted of the last one.
-    fn feed(&mut self, tokens: &[u32], role: Role, want: Want, cancel: &Cancel) -> Result<bool, Error> {
+    async fn feed(&mut self, tokens: &[u32], role: Role, want: Want, cancel: &Cancel) -> Result<bool, Error> {
         self.admit(tokens)?;
         if tokens.is_empty() {
             return Ok(true);
         }
         self.drop_ahead()?;
         let before = self.tokens().len();
-        let done = self.batch.feed(self.id, tokens, (role, want), cancel)?;
+        let done = self.batch.feed(self.id, tokens, (role, want), cancel).await?;
         if self.tokens().len() > before {
             self.take_results(want);
         }
@@ -230,21 +246,21 @@ impl Session {
     }
 
     /// Appends a token that was chosen and computes what is wanted of it, with up to `most` tokens that may follow.
-    pub(crate) fn go_on(&mut self, want: Want, token: u32, most: usize) -> Result<Guessed, Error> {
+    pub(crate) async fn go_on(&mut self, want: Want, token: u32, most: usize) -> Result<Guessed, Error> {
         if self.ahead.take(token, &mut self.logits) {
             self.best.clear();
             return Ok(Guessed { drafted: 0, accepted: 1 });
         }
         let drafts = self.draft(token, most)?;
         if drafts.is_empty() {
-            self.feed(&[token], Role::Decode, want, &Cancel::new())?;
+            self.feed(&[token], Role::Decode, want, &Cancel::new()).await?;
             return Ok(Guessed::default());
         }
         self.admit(&[token])?;
-        self.catch_up()?;
+        self.catch_up().await?;
         let tokens = [&[token][..], &drafts].concat();
         self.batch.push(self.id, &tokens, Role::Decode, Outputs::Each(Want::Logits))?;
-        self.batch.step()?;
+        self.batch.step_observed_body(None).await?;
         self.take_results(Want::Logits);
         let drafted = drafts.len();
         self.ahead.keep(drafts, &mut self.logits);
@@ -275,13 +291,22 @@ impl Session {
     ///
     /// # Errors
     /// If the tokens do not fit, one is outside of the vocabulary, or the device fails.
-    pub fn evaluate_each(&mut self, tokens: &[u32], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
+    pub fn evaluate_each(&mut self, tokens: &[u32], each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
+        now(self.evaluate_each_body(tokens, each))
+    }
+
+    /// What [`Self::evaluate_each`] does.
+    pub(crate) async fn evaluate_each_body(
+        &mut self,
+        tokens: &[u32],
+        mut each: impl FnMut(usize, &[f32]),
+    ) -> Result<(), Error> {
         self.admit(tokens)?;
-        self.catch_up()?;
+        self.catch_up().await?;
         let (vocab, most) = (self.model().config().vocab, self.batch.outputs());
         for (number, chunk) in tokens.chunks(most).enumerate() {
             self.batch.push(self.id, chunk, Role::Prefill, Outputs::Each(Want::Logits))?;
-            self.batch.step()?;
+            self.batch.step_observed_body(None).await?;
             self.take_results(Want::Logits);
             for (row, logits) in self.logits.chunks_exact(vocab).enumerate() {
                 each(number * most + row, logits);
@@ -303,8 +328,19 @@ impl Session {
         logits: Logits,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
+        now(self.observe_body(tokens, role, logits, observer))
+    }
+
+    /// What [`Self::observe`] does.
+    pub(crate) async fn observe_body(
+        &mut self,
+        tokens: &[u32],
+        role: Role,
+        logits: Logits,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
         self.admit(tokens)?;
-        self.catch_up()?;
+        self.catch_up().await?;
         let size = match logits {
             Logits::All => self.batch.outputs(),
             Logits::Last => self.batch.rows(),
@@ -318,7 +354,7 @@ impl Session {
                 Logits::Last => Outputs::None,
             };
             self.batch.push(self.id, chunk, role, outputs)?;
-            self.batch.step_observed(Some(observer))?;
+            self.batch.step_observed_body(Some(observer)).await?;
             self.take_results(Want::Logits);
         }
         self.keep_last(self.model().config().vocab);
@@ -351,9 +387,9 @@ impl Session {
     }
 
     /// Brings memory to where the tokens end, neither before nor beyond.
-    pub(crate) fn catch_up(&mut self) -> Result<(), Error> {
+    pub(crate) async fn catch_up(&mut self) -> Result<(), Error> {
         self.drop_ahead()?;
-        while self.batch.catch_up_once(self.id)? {}
+        while self.batch.catch_up_once_body(self.id).await? {}
         Ok(())
     }
 }

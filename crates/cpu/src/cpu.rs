@@ -394,9 +394,13 @@ impl Prims for Cpu {
         routes.choose(logits, bias.map(Weight::vector), router, &self.pool);
     }
 
-    fn chosen(&mut self, routes: &Routes, out: &mut Vec<(u32, f32)>) {
+    fn choices(&mut self, routes: &Routes) -> Vec<f32> {
+        routes.chosen.iter().flat_map(|&(expert, weight)| [expert as f32, weight]).collect()
+    }
+
+    fn chosen(&mut self, choices: &Vec<f32>, out: &mut Vec<(u32, f32)>) {
         out.clear();
-        out.extend(routes.chosen.iter().map(|&(expert, weight)| (expert as u32, weight)));
+        out.extend(choices.as_chunks().0.iter().map(|&[expert, weight]| (expert as u32, weight)));
     }
 
     fn matmul_experts(&mut self, out: &mut Buf, x: &Buf, w: &Weight, routes: &Routes) {

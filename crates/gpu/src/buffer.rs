@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::Gpu;
 use crate::device::Storage;
 use crate::format::RUN;
+use crate::record::Asked;
 
 /// Activations, `[rows, width]`. Rows are filled up with zeros to whole runs of 16, which every operation leaves zero,
 /// so that products need not ask where a row ends.
@@ -41,11 +42,24 @@ impl Buf {
     }
 }
 
-/// A copy of a buffer's rows, without what fills them up.
+/// A copy of a buffer's rows, without what fills them up; or of another's words.
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) storage: Arc<Storage>,
+    /// Words.
     pub(crate) len: usize,
+    /// The read of it that is under way, where reads are awaited.
+    pub(crate) asked: Option<Asked>,
+}
+
+impl Snapshot {
+    pub(crate) fn new(storage: Arc<Storage>, len: usize) -> Snapshot {
+        Snapshot { storage, len, asked: None }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        4 * self.len as u64
+    }
 }
 
 /// Buffers of copies that nobody holds any more.

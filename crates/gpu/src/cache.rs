@@ -9,7 +9,7 @@ use crate::Gpu;
 use crate::buffer::Buf;
 use crate::device::{Device, Storage};
 use crate::kernel::{Kernel, KvKind};
-use crate::record::Dispatch;
+use crate::record::{Asked, Dispatch};
 
 /// Keys and values of the positions seen so far, and states.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct Cache {
     /// Where layers that are paged have the positions of each sequence. The others count alike.
     pub(crate) pages: Pages,
     pub(crate) layers: Vec<Layer>,
+    /// The keys, values and states of a layer that are on their way to the host.
+    pub(crate) saving: [Option<Asked>; 3],
 }
 
 /// Keys and values, `[head][place][words]` each, behind which a paged layer has the pages of all sequences.
@@ -84,7 +86,7 @@ pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
         Layer { plan: *layer, kept, places, paged, storage, sides, states }
     });
     let layers = layers.collect();
-    Cache { device: gpu.device.clone(), plan: plan.clone(), pages, layers }
+    Cache { device: gpu.device.clone(), plan: plan.clone(), pages, layers, saving: Default::default() }
 }
 
 pub(crate) fn write(gpu: &mut Gpu, kv: &mut Cache, layer: usize, rows: [&Buf; 2], step: &Step<'_>) {

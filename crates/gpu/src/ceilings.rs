@@ -137,8 +137,9 @@ mod tests {
     fn words(gpu: &mut Gpu, storage: &Storage) -> Vec<u32> {
         let mut words = Vec::new();
         let Gpu { device, recorder, .. } = gpu;
-        let bytes = storage.buffer.size();
-        recorder.read(device, storage, bytes, &mut |bytes| words = bytemuck::pod_collect_to_vec(bytes));
+        let asked = recorder.ask(device, storage, storage.buffer.size()).expect("memory to read into");
+        asked.wait(device);
+        asked.show(device, &mut |bytes| words = bytemuck::pod_collect_to_vec(bytes));
         words
     }
 

@@ -5,10 +5,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use wgpu::{AdapterInfo, Device, ErrorFilter, Features, PipelineCache, PipelineCacheDescriptor};
-
-use crate::device::caught;
 
 /// What a file begins with, before the sum of its bytes.
 const MAGIC: [u8; 8] = *b"candorp1";
@@ -36,7 +36,9 @@ impl Compiled {
         // SAFETY: the bytes are as `drop` wrote them, from `get_data` on this adapter with this driver: the file's name and
         // its sum say so. wgpu and the driver check their own headers besides, and begin empty if those do not fit.
         let cache = unsafe { device.create_pipeline_cache(&descriptor) };
-        caught(scope).is_none().then_some(Compiled { cache, path, before })
+        // No browser has this, so that it is known at once.
+        let caught = pin!(scope.pop()).poll(&mut Context::from_waker(Waker::noop()));
+        matches!(caught, Poll::Ready(None)).then_some(Compiled { cache, path, before })
     }
 
     pub(crate) fn cache(&self) -> &PipelineCache {

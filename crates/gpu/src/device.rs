@@ -1,8 +1,10 @@
 //! An opened device: what all sessions on it share.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use candor_quant::Format;
@@ -41,6 +43,8 @@ pub(crate) struct Device {
     /// Pipelines on disk.
     compiled: Option<Compiled>,
     pipelines: Mutex<HashMap<Kernel, Arc<Pipeline>>>,
+    /// What is still to be heard of: whether something that was made is there.
+    errors: Errors,
     /// Codebooks of the formats that were uploaded.
     pub(crate) books: Mutex<HashMap<Format, Storage>>,
 }
@@ -134,11 +138,12 @@ impl Device {
             edits: options.edits.clone(),
             compiled,
             pipelines: Mutex::default(),
+            errors: Errors::default(),
             books: Mutex::default(),
         })
     }
 
-    /// A buffer that shaders read and write, full of zeros; or why there is none, which concerns only who asked for it.
+    /// A buffer that shaders read and write, full of zeros; or why it cannot be had, an error of this call alone.
     pub(crate) fn storage(&self, bytes: u64) -> Result<Storage, String> {
         let limit = self.binding_bytes;
         if bytes > limit {
@@ -151,8 +156,8 @@ impl Device {
     pub(crate) fn caught(&self, bytes: u64, usage: BufferUsages) -> Result<Storage, String> {
         let scope = self.device.push_error_scope(ErrorFilter::OutOfMemory);
         let storage = self.buffer(bytes, usage);
-        match caught(scope) {
-            Some(_) => Err(format!("out of memory: a buffer of {bytes} bytes")),
+        match self.errors.of(scope, move |_| format!("out of memory: a buffer of {bytes} bytes")) {
+            Some(what) => Err(what),
             None => Ok(storage),
         }
     }
@@ -206,8 +211,8 @@ impl Device {
             compilation_options: Default::default(),
             cache: self.compiled.as_ref().map(Compiled::cache),
         });
-        if let Some(error) = caught(scope) {
-            self.fault.set(format!("{label}: {error}"));
+        if let Some(what) = self.errors.of(scope, move |error| format!("{label}: {error}")) {
+            self.fault.set(what);
         }
         let bindings = declared.into_iter().map(|(binding, _)| binding).collect();
         Pipeline { pipeline, layout, bindings }
@@ -236,6 +241,19 @@ impl Device {
         source
     }
 
+    /// Keeps what went wrong with things made before, and is ready when of all of them it is known.
+    pub(crate) fn poll_errors(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut pending = self.errors.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.retain_mut(|scope| match scope.as_mut().poll(cx) {
+            Poll::Ready(error) => {
+                error.into_iter().for_each(|what| self.fault.set(what));
+                false
+            }
+            Poll::Pending => true,
+        });
+        if pending.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
     /// Waits until all that was submitted is done.
     pub(crate) fn wait(&self) {
         self.poll(None);
@@ -257,13 +275,30 @@ impl Device {
     }
 }
 
-/// What a scope has caught. In a browser nobody can wait for it, and none is told.
-pub(crate) fn caught(scope: ErrorScopeGuard) -> Option<wgpu::Error> {
-    #[cfg(not(target_arch = "wasm32"))]
-    return pollster::block_on(scope.pop());
-    #[cfg(target_arch = "wasm32")]
-    {
-        drop(scope);
-        None
+/// Scopes of which it is not known yet whether they have caught something: a browser tells later.
+#[derive(Default)]
+struct Errors(Mutex<Vec<Pending>>);
+
+/// Says in the end what went wrong, if something did.
+type Pending = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+
+impl std::fmt::Debug for Errors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Errors")
+    }
+}
+
+impl Errors {
+    /// What a scope has caught, in words; `None` where it is not known yet, too.
+    fn of(&self, scope: ErrorScopeGuard, words: impl FnOnce(wgpu::Error) -> String + Send + 'static) -> Option<String> {
+        let caught = scope.pop();
+        let mut caught: Pending = Box::pin(async move { caught.await.map(words) });
+        match caught.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(error) => error,
+            Poll::Pending => {
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).push(caught);
+                None
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use candor_ops::{Gate, Router};
 
-use crate::buffer::Buf;
+use crate::buffer::{Buf, Snapshot};
 use crate::device::Storage;
 use crate::kernel::{EXPERTS, ExpertRows, GateKind, Inputs, Kernel, MAT_VEC_ROWS, Route, TILE, rows_per_group};
 use crate::product::{Rounded, kinds, takes_bytes, tile_of};
@@ -108,15 +108,21 @@ fn sort(gpu: &mut Gpu, routes: &mut Routes) {
     recorder.dispatch(device, &dispatch);
 }
 
-pub(crate) fn chosen(gpu: &mut Gpu, routes: &Routes, out: &mut Vec<(u32, f32)>) {
-    out.clear();
-    let bytes = (routes.choices() * 8) as u64;
-    if bytes > 0 {
-        gpu.recorder.read(&gpu.device, &routes.choices, bytes, &mut |read| {
-            let pairs = bytemuck::cast_slice::<u8, [u32; 2]>(read);
-            out.extend(pairs.iter().map(|&[expert, weight]| (expert, f32::from_bits(weight))));
-        });
+/// A copy of what was chosen: not by a shader, whose floats may lose small bits.
+pub(crate) fn choices(gpu: &mut Gpu, routes: &Routes) -> Snapshot {
+    let copy = Snapshot::new(gpu.pooled((routes.choices() * 8) as u64), routes.choices() * 2);
+    if copy.len > 0 {
+        gpu.recorder.copy(&gpu.device, &routes.choices, &copy.storage, copy.bytes());
     }
+    copy
+}
+
+pub(crate) fn chosen(gpu: &mut Gpu, choices: &Snapshot, out: &mut Vec<(u32, f32)>) {
+    out.clear();
+    gpu.recorder.read(&gpu.device, choices, &mut |read| {
+        let pairs = bytemuck::cast_slice::<u8, [u32; 2]>(read);
+        out.extend(pairs.iter().map(|&[expert, weight]| (expert, f32::from_bits(weight))));
+    });
 }
 
 /// Products of the same input, which is rounded once for those that want it rounded.

@@ -1,12 +1,13 @@
 //! The backend itself: a session's recording on a shared device, and the operations on it.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use wgpu::BufferUsages;
 
 use candor_ops::{
     Attention, Columns, Error, KvPlan, Norm, Ops, Pairing, Prims, Ranked, Recurrence, Rope, Router, Step, Stored,
-    Tensor, Traffic, Unary,
+    Tensor, Traffic, Unary, top_k,
 };
 
 use crate::attention;
@@ -75,6 +76,20 @@ impl Gpu {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn apart(options: &GpuOptions) -> Result<Gpu, crate::Error> {
         Ok(Gpu::on(Arc::new(pollster::block_on(Device::open(options))?)))
+    }
+
+    /// Ready when it is known of all buffers and shaders that were made so far whether the device has them: at once, but in a
+    /// browser.
+    ///
+    /// # Errors
+    /// If the device has failed, or lacks one of them.
+    pub async fn settled(&self) -> Result<(), Error> {
+        std::future::poll_fn(|cx| self.device.poll_errors(cx)).await;
+        self.device.fault.get().map_or(Ok(()), |what| Err(self.failed(what)))
+    }
+
+    fn failed(&self, what: String) -> Error {
+        Error::Device { device: format!("gpu {}", self.device.name), what }
     }
 
     /// The device's name and the interface to it, for people to read: `llvmpipe (LLVM 15), vulkan`.
@@ -295,8 +310,12 @@ impl Prims for Gpu {
         experts::route(self, routes, logits, bias, router);
     }
 
-    fn chosen(&mut self, routes: &Routes, out: &mut Vec<(u32, f32)>) {
-        experts::chosen(self, routes, out);
+    fn choices(&mut self, routes: &Routes) -> Snapshot {
+        experts::choices(self, routes)
+    }
+
+    fn chosen(&mut self, choices: &Snapshot, out: &mut Vec<(u32, f32)>) {
+        experts::chosen(self, choices, out);
     }
 
     fn matmul_experts(&mut self, out: &mut Buf, x: &Buf, w: &Weight, routes: &Routes) {
@@ -334,23 +353,25 @@ impl Prims for Gpu {
     fn snapshot(&mut self, x: &Buf) -> Snapshot {
         let storage = self.pooled((x.rows * x.width * 4) as u64);
         rows::columns(self, (&storage, x.width), x, Columns::run(x.width, 0, 0));
-        Snapshot { storage, len: x.rows * x.width }
+        Snapshot::new(storage, x.rows * x.width)
+    }
+
+    fn poll_read(&mut self, snapshot: &mut Snapshot, cx: &mut Context<'_>) -> Poll<()> {
+        // Elsewhere reading waits.
+        if cfg!(target_arch = "wasm32") { self.recorder.poll(&self.device, snapshot, cx) } else { Poll::Ready(()) }
     }
 
     fn download(&mut self, snapshot: &Snapshot, out: &mut Vec<f32>) {
         out.clear();
         out.resize(snapshot.len, 0.0);
-        if snapshot.len > 0 {
-            let values: &mut [u8] = bytemuck::cast_slice_mut(out);
-            let bytes = values.len() as u64;
-            self.recorder.read(&self.device, &snapshot.storage, bytes, &mut |read| values.copy_from_slice(read));
-        }
+        let values: &mut [u8] = bytemuck::cast_slice_mut(out);
+        self.recorder.read(&self.device, snapshot, &mut |read| values.copy_from_slice(read));
     }
 
     fn finish(&mut self) -> Result<(), Error> {
         self.recorder.submit(&self.device);
         match self.device.fault.get().or_else(|| self.refused.clone()) {
-            Some(what) => Err(Error::Device { device: format!("gpu {}", self.device.name), what }),
+            Some(what) => Err(self.failed(what)),
             None => Ok(()),
         }
     }
@@ -379,12 +400,18 @@ impl Ops for Gpu {
 
     const TOP_K: usize = top::MOST;
 
-    fn top_k(&mut self, x: &Buf, width: usize, k: usize, out: &mut Vec<Ranked>) {
-        if k.min(width) <= top::MOST {
-            top::find(self, x, width, k, out);
-        } else {
-            top::read(self, x, width, k, out);
+    fn top_k(&mut self, x: &Buf, width: usize, k: usize) -> Snapshot {
+        if top::finds(width, k) { top::find(self, x, width, k) } else { self.snapshot(x) }
+    }
+
+    fn ranked(&mut self, best: &Snapshot, width: usize, k: usize, out: &mut Vec<Ranked>) {
+        if top::finds(width, k) {
+            return top::read(self, best, width, k, out);
         }
+        let mut values = Vec::new();
+        self.download(best, &mut values);
+        out.clear();
+        values.chunks_exact(width).for_each(|row| top_k(row, k, out));
     }
 
     fn traffic(&self) -> Traffic {

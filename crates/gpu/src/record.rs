@@ -1,8 +1,8 @@
 //! The recording of a session: operations gather in one compute pass of one command encoder until something is read.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BufferAsyncError, BufferUsages, CommandEncoder, ComputePass,
@@ -10,6 +10,7 @@ use wgpu::{
 };
 
 use crate::Counters;
+use crate::buffer::Snapshot;
 use crate::device::{Device, Pipeline, Storage};
 use crate::kernel::Kernel;
 
@@ -35,8 +36,8 @@ struct Key {
 pub(crate) struct Recorder {
     open: Option<Open>,
     groups: HashMap<Key, Bound>,
-    /// Where results wait to be read by the host.
-    staging: Option<Storage>,
+    /// Where results wait to be read by the host: those that no read has.
+    staging: Vec<Storage>,
     /// Multiply-adds that were recorded and not handed over.
     work: u64,
     /// What was handed over and nobody has waited for.
@@ -127,72 +128,164 @@ impl Recorder {
         self.work = 0;
     }
 
-    /// Hands what was recorded to the queue and reads the first `bytes` of a buffer; `out` sees them, or nothing where
-    /// the device has failed.
-    pub(crate) fn read(&mut self, device: &Device, from: &Storage, bytes: u64, out: &mut dyn FnMut(&[u8])) {
-        if self.staging.as_ref().is_none_or(|staging| staging.buffer.size() < bytes) {
-            match device.staging(bytes.next_power_of_two()) {
-                Ok(staging) => self.staging = Some(staging),
-                Err(what) => return device.fault.set(what),
-            }
-            self.counters.buffers += 1;
-        }
-        let Some(staging) = &self.staging else { return };
-        let mut encoder = match self.open.take() {
+    /// Copies words of a buffer behind what was recorded before.
+    pub(crate) fn copy(&mut self, device: &Device, from: &Storage, to: &Storage, bytes: u64) {
+        let mut encoder = self.encoder(device);
+        encoder.copy_buffer_to_buffer(&from.buffer, 0, &to.buffer, 0, Some(bytes));
+        self.hand_over(device, encoder);
+    }
+
+    fn encoder(&mut self, device: &Device) -> CommandEncoder {
+        match self.open.take() {
             Some(Open { pass, encoder, .. }) => {
                 drop(pass);
                 encoder
             }
             None => device.device.create_command_encoder(&Default::default()),
+        }
+    }
+
+    /// Hands what was recorded to the queue and asks for the first `bytes` of a buffer; `None` where the device has no memory
+    /// for them, which its fault tells.
+    pub(crate) fn ask(&mut self, device: &Device, from: &Storage, bytes: u64) -> Option<Asked> {
+        let fits = self.staging.iter().position(|staging| staging.buffer.size() >= bytes);
+        let staging = match fits {
+            Some(fits) => self.staging.swap_remove(fits),
+            None => {
+                self.staging.clear();
+                self.counters.buffers += 1;
+                let staging = device.staging(bytes.next_power_of_two());
+                staging.map_err(|what| device.fault.set(what)).ok()?
+            }
         };
+        let mut encoder = self.encoder(device);
         encoder.copy_buffer_to_buffer(&from.buffer, 0, &staging.buffer, 0, Some(bytes));
         self.hand_over(device, encoder);
         self.counters.bytes_read += bytes;
+        Some(Asked::new(staging, bytes))
+    }
+
+    /// Shows `out` what a snapshot holds, or nothing where the device has failed. Where nobody can wait, the read must have been
+    /// polled until it was ready.
+    pub(crate) fn read(&mut self, device: &Device, snapshot: &Snapshot, out: &mut dyn FnMut(&[u8])) {
+        if snapshot.len == 0 {
+            return;
+        }
+        if let Some(asked) = &snapshot.asked {
+            return asked.show(device, out);
+        }
+        let Some(asked) = self.ask(device, &snapshot.storage, snapshot.bytes()) else { return };
         // One after the other: each has the device's time to answer.
         self.submitted.drain(..).for_each(|index| device.wait_for(index));
-        if let Some(staging) = &self.staging {
-            device.mapped(staging, bytes, out);
+        asked.wait(device);
+        asked.show(device, out);
+        self.staging.push(asked.staging);
+    }
+
+    /// Asks for what a snapshot holds, and is ready when it has come.
+    pub(crate) fn poll(&mut self, device: &Device, snapshot: &mut Snapshot, cx: &mut Context<'_>) -> Poll<()> {
+        if snapshot.asked.is_none() && snapshot.len > 0 {
+            snapshot.asked = self.ask(device, &snapshot.storage, snapshot.bytes());
+            // They are done when this one is read.
+            self.submitted.clear();
         }
+        let errors = device.poll_errors(cx);
+        let answer = snapshot.asked.as_ref().map_or(Poll::Ready(()), |asked| asked.poll(cx));
+        // A device that has failed may never answer.
+        if device.fault.get().is_some() || errors.is_ready() && answer.is_ready() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+/// A read that is under way.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    staging: Storage,
+    bytes: u64,
+    answer: Arc<Answer>,
+}
+
+/// What came of mapping. Polling the device calls the callbacks, so it may be another session that does so a moment
+/// after this one's wait is over.
+#[derive(Debug, Default)]
+struct Answer {
+    state: Mutex<Mapping>,
+    came: Condvar,
+}
+
+/// A mapping's result, once it is there, and the task to wake then.
+#[derive(Debug, Default)]
+struct Mapping {
+    result: Option<Result<(), BufferAsyncError>>,
+    waker: Option<Waker>,
+}
+
+impl Asked {
+    /// Asks for the first `bytes` of a buffer to which what was submitted writes.
+    pub(crate) fn new(staging: Storage, bytes: u64) -> Asked {
+        let answer = Arc::<Answer>::default();
+        let given = answer.clone();
+        staging.buffer.map_async(MapMode::Read, 0..bytes, move |result| {
+            let waker = {
+                let mut state = given.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.result = Some(result);
+                state.waker.take()
+            };
+            given.came.notify_all();
+            waker.into_iter().for_each(Waker::wake);
+        });
+        Asked { staging, bytes, answer }
+    }
+
+    /// Waits until what was submitted is done and the answer is there; in a browser for nothing.
+    pub(crate) fn wait(&self, device: &Device) {
+        device.wait();
+        if cfg!(target_arch = "wasm32") || device.fault.get().is_some() {
+            return;
+        }
+        let state = self.answer.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let came = self.answer.came.wait_timeout_while(state, device.timeout, |state| state.result.is_none());
+        drop(came.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Ready when the answer is there.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.answer.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.result.is_some() {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Shows `out` what came; nothing where the device has failed. Once.
+    pub(crate) fn show(&self, device: &Device, out: &mut dyn FnMut(&[u8])) {
+        let answer = self.answer.state.lock().unwrap_or_else(PoisonError::into_inner).result.take();
+        if device.fault.get().is_none() {
+            match answer {
+                Some(Ok(())) => match self.staging.buffer.get_mapped_range(0..self.bytes) {
+                    Ok(view) => {
+                        out(&view);
+                        drop(view);
+                    }
+                    Err(error) => device.fault.set(format!("reading back: {error}")),
+                },
+                Some(Err(error)) => device.fault.set(format!("reading back: {error}")),
+                None => device.fault.set("reading back: the device does not answer".to_owned()),
+            }
+        }
+        self.staging.buffer.unmap();
     }
 }
 
 impl Device {
-    /// A buffer from which the host reads; or why there is none, which concerns only who asked for it.
+    /// A buffer from which the host reads; or why it cannot be had, an error of this call alone.
     pub(crate) fn staging(&self, bytes: u64) -> Result<Storage, String> {
         self.caught(bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)
     }
-
-    /// Waits until what was submitted is done, and shows `out` the first `bytes` of a buffer; nothing where the device has
-    /// failed.
-    pub(crate) fn mapped(&self, staging: &Storage, bytes: u64, out: &mut dyn FnMut(&[u8])) {
-        if self.fault.get().is_some() {
-            return;
-        }
-        let (done, mapped) = std::sync::mpsc::channel();
-        staging.buffer.map_async(MapMode::Read, 0..bytes, move |result| {
-            // Nobody listens any more where the wait below has timed out.
-            let _ = done.send(result);
-        });
-        self.wait();
-        match answer(&mapped, self) {
-            Some(Ok(())) => match staging.buffer.get_mapped_range(0..bytes) {
-                Ok(view) => {
-                    out(&view);
-                    drop(view);
-                }
-                Err(error) => self.fault.set(format!("reading back: {error}")),
-            },
-            Some(Err(error)) => self.fault.set(format!("reading back: {error}")),
-            None => self.fault.set("reading back: the device does not answer".to_owned()),
-        }
-        staging.buffer.unmap();
-    }
-}
-
-/// What came of mapping. Whoever polls the device calls the callbacks, so it may be another session that does so a moment
-/// after this one's wait is over.
-fn answer(mapped: &Receiver<Result<(), BufferAsyncError>>, device: &Device) -> Option<Result<(), BufferAsyncError>> {
-    if cfg!(target_arch = "wasm32") { mapped.try_recv().ok() } else { mapped.recv_timeout(device.timeout).ok() }
 }
 
 fn bind(device: &Device, key: &Key, buffers: &[&Storage]) -> Bound {

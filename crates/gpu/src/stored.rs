@@ -1,11 +1,14 @@
 //! The cache's contents as bytes: rows without what fills them up, their scales before their quants as in files.
 
+use std::mem;
 use std::ops::Range;
+use std::task::{Context, Poll};
 
 use candor_ops::{Error, PAGE, Pages, Prefix, Stored};
 
 use crate::cache::{Cache, Copy, Given, Layer, Side};
 use crate::device::{Device, Storage};
+use crate::record::Asked;
 
 /// A piece of a buffer, in bytes.
 struct Piece<'a> {
@@ -76,9 +79,31 @@ impl Cache {
         Error::Device { device: format!("gpu {}", self.device.name), what }
     }
 
-    fn read<'a>(&self, pieces: impl Iterator<Item = Piece<'a>>) -> Result<Vec<u8>, Error> {
-        let pieces: Vec<_> = pieces.collect();
-        read(&self.device, &pieces).map_err(|what| self.failed(what))
+    /// Asks for the keys, the values and the states of a layer.
+    fn ask(&self, prefix: Prefix) -> Result<[Option<Asked>; 3], Error> {
+        let extent = self.plan.extent(prefix);
+        let layer = &self.layers[prefix.layer];
+        let runs = layer.runs((prefix.sequence, &self.pages), extent.places);
+        let [keys, values] = [0, 1].map(|side| layer.heads(side, &runs).collect::<Vec<_>>());
+        let states: Vec<_> = layer.states(prefix.sequence).collect();
+        let ask = |pieces: &[Piece<'_>]| ask(&self.device, pieces).map_err(|what| self.failed(what));
+        Ok([ask(&keys)?, ask(&values)?, ask(&states)?])
+    }
+
+    /// Appends what came.
+    fn take(&self, out: &mut Vec<u8>, prefix: Prefix, asked: [Option<Asked>; 3]) -> Result<(), Error> {
+        let extent = self.plan.extent(prefix);
+        let layer = &self.layers[prefix.layer];
+        for (i, asked) in asked.iter().enumerate() {
+            let Some(asked) = asked else { continue };
+            asked.show(&self.device, &mut |bytes| match layer.sides.get(i) {
+                Some(side) => {
+                    bytes.chunks_exact(side.stride.max(1) * 4).for_each(|row| side.save(out, row, extent.rows[i]));
+                }
+                None => out.extend_from_slice(bytes),
+            });
+        }
+        self.device.fault.get().map_or(Ok(()), |what| Err(self.failed(what)))
     }
 }
 
@@ -88,15 +113,29 @@ impl Stored for Cache {
     }
 
     fn save(&mut self, out: &mut Vec<u8>, prefix: Prefix) -> Result<(), Error> {
-        let extent = self.plan.extent(prefix);
-        let layer = &self.layers[prefix.layer];
-        let runs = layer.runs((prefix.sequence, &self.pages), extent.places);
-        for (i, side) in layer.sides.iter().enumerate() {
-            let bytes = self.read(layer.heads(i, &runs))?;
-            bytes.chunks_exact(side.stride.max(1) * 4).for_each(|row| side.save(out, row, extent.rows[i]));
+        let asked = self.ask(prefix)?;
+        asked.iter().flatten().for_each(|asked| asked.wait(&self.device));
+        self.take(out, prefix, asked)
+    }
+
+    fn begin_save(&mut self, prefix: Prefix) -> Result<(), Error> {
+        if cfg!(target_arch = "wasm32") {
+            self.saving = self.ask(prefix)?;
         }
-        out.extend(self.read(layer.states(prefix.sequence))?);
         Ok(())
+    }
+
+    fn poll_save(&mut self, out: &mut Vec<u8>, prefix: Prefix, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if !cfg!(target_arch = "wasm32") {
+            return Poll::Ready(self.save(out, prefix));
+        }
+        let errors = self.device.poll_errors(cx);
+        let waits = self.saving.iter().flatten().filter(|asked| asked.poll(cx).is_pending()).count();
+        if self.device.fault.get().is_none() && (errors.is_pending() || waits > 0) {
+            return Poll::Pending;
+        }
+        let asked = mem::take(&mut self.saving);
+        Poll::Ready(self.take(out, prefix, asked))
     }
 
     fn load(&mut self, bytes: &[u8], prefix: Prefix) -> Result<(), Error> {
@@ -172,24 +211,20 @@ impl Stored for Cache {
     }
 }
 
-/// The pieces one after the other.
-fn read(device: &Device, pieces: &[Piece<'_>]) -> Result<Vec<u8>, String> {
+/// Asks for pieces, one after the other; `None` where they have no bytes.
+fn ask(device: &Device, pieces: &[Piece<'_>]) -> Result<Option<Asked>, String> {
     let bytes: usize = pieces.iter().map(|piece| piece.len).sum();
-    let mut out = Vec::new();
-    if bytes > 0 {
-        let staging = device.staging(bytes as u64)?;
-        let mut encoder = device.device.create_command_encoder(&Default::default());
-        let mut to = 0;
-        for piece in pieces.iter().filter(|piece| piece.len > 0) {
-            let (first, len) = (piece.first as u64, piece.len as u64);
-            encoder.copy_buffer_to_buffer(&piece.storage.buffer, first, &staging.buffer, to, Some(len));
-            to += len;
-        }
-        device.queue.submit([encoder.finish()]);
-        device.mapped(&staging, bytes as u64, &mut |read| out.extend_from_slice(read));
+    if bytes == 0 {
+        return Ok(None);
     }
-    match device.fault.get() {
-        Some(what) => Err(what),
-        None => Ok(out),
+    let staging = device.staging(bytes as u64)?;
+    let mut encoder = device.device.create_command_encoder(&Default::default());
+    let mut to = 0;
+    for piece in pieces.iter().filter(|piece| piece.len > 0) {
+        let (first, len) = (piece.first as u64, piece.len as u64);
+        encoder.copy_buffer_to_buffer(&piece.storage.buffer, first, &staging.buffer, to, Some(len));
+        to += len;
     }
+    device.queue.submit([encoder.finish()]);
+    Ok(Some(Asked::new(staging, bytes as u64)))
 }

@@ -137,7 +137,7 @@ impl BackendVisitor for Check<'_> {
 
     fn visit<B>(self, ops: B, _: String) -> Self::Output
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
             + Clone
             + Send
             + Sync

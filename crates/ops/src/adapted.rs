@@ -1,7 +1,11 @@
 //! A backend whose weights may have low-rank changes beside them (Hu et al. 2021): `(w + scale * b @ a) x` is computed as
 //! `w x + b (scale * (a x))`. The weight itself is neither changed nor copied, and a change whose scale is 0 costs nothing.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use crate::{
     Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Ranked, Recurrence, Rope, Router, Step, Stored, Tensor,
@@ -317,8 +321,11 @@ impl<B: Ops> Prims for Adapted<B> {
     fn route(&mut self, routes: &mut B::Routes, logits: &B::Buf, bias: Option<&Self::Weight>, router: Router) {
         self.base.route(routes, logits, bias.map(|w| &w.base), router);
     }
-    fn chosen(&mut self, routes: &B::Routes, out: &mut Vec<(u32, f32)>) {
-        self.base.chosen(routes, out);
+    fn choices(&mut self, routes: &B::Routes) -> B::Snapshot {
+        self.base.choices(routes)
+    }
+    fn chosen(&mut self, choices: &B::Snapshot, out: &mut Vec<(u32, f32)>) {
+        self.base.chosen(choices, out);
     }
     fn add_bias_experts(&mut self, x: &mut B::Buf, bias: &Self::Weight, routes: &B::Routes) {
         self.base.add_bias_experts(x, &bias.base, routes);
@@ -334,6 +341,9 @@ impl<B: Ops> Prims for Adapted<B> {
     }
     fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
         self.base.snapshot(x)
+    }
+    fn poll_read(&mut self, snapshot: &mut B::Snapshot, cx: &mut Context<'_>) -> Poll<()> {
+        self.base.poll_read(snapshot, cx)
     }
     fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {
         self.base.download(snapshot, out);
@@ -388,8 +398,11 @@ impl<B: Ops> Ops for Adapted<B> {
 
     const TOP_K: usize = B::TOP_K;
 
-    fn top_k(&mut self, x: &B::Buf, width: usize, k: usize, out: &mut Vec<Ranked>) {
-        self.base.top_k(x, width, k, out);
+    fn top_k(&mut self, x: &B::Buf, width: usize, k: usize) -> B::Snapshot {
+        self.base.top_k(x, width, k)
+    }
+    fn ranked(&mut self, best: &B::Snapshot, width: usize, k: usize, out: &mut Vec<Ranked>) {
+        self.base.ranked(best, width, k, out);
     }
     fn traffic(&self) -> Traffic {
         self.base.traffic()

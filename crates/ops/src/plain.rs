@@ -1,5 +1,7 @@
 //! A backend with its fusions switched off: tells a wrong fusion from a wrong primitive.
 
+use std::task::{Context, Poll};
+
 use crate::{
     Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Stored, Tensor, Unary,
 };
@@ -118,8 +120,11 @@ impl<B: Prims> Prims for Plain<B> {
     fn route(&mut self, routes: &mut B::Routes, logits: &B::Buf, bias: Option<&B::Weight>, router: Router) {
         self.0.route(routes, logits, bias, router);
     }
-    fn chosen(&mut self, routes: &B::Routes, out: &mut Vec<(u32, f32)>) {
-        self.0.chosen(routes, out);
+    fn choices(&mut self, routes: &B::Routes) -> B::Snapshot {
+        self.0.choices(routes)
+    }
+    fn chosen(&mut self, choices: &B::Snapshot, out: &mut Vec<(u32, f32)>) {
+        self.0.chosen(choices, out);
     }
     fn matmul_experts(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, routes: &B::Routes) {
         self.0.matmul_experts(out, x, w, routes);
@@ -144,6 +149,9 @@ impl<B: Prims> Prims for Plain<B> {
     }
     fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
         self.0.snapshot(x)
+    }
+    fn poll_read(&mut self, snapshot: &mut B::Snapshot, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_read(snapshot, cx)
     }
     fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {
         self.0.download(snapshot, out);

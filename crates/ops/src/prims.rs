@@ -1,5 +1,7 @@
 //! The operations of a forward pass. Outputs come first and are `&mut`, inputs are `&`, numbers come last.
 
+use std::task::{Context, Poll};
+
 use crate::{
     Attention, Columns, Error, KvPlan, Norm, Ranked, Recurrence, Rope, Router, Step, Stored, Tensor, Unary, top_k,
 };
@@ -159,8 +161,10 @@ pub trait Prims {
 
     /// Chooses experts for each row from `logits`, `[T, experts]`. `bias` is added to what is chosen by, not to weights.
     fn route(&mut self, routes: &mut Self::Routes, logits: &Self::Buf, bias: Option<&Self::Weight>, router: Router);
-    /// Reads back what was chosen: an expert and its weight, `used` for each row.
-    fn chosen(&mut self, routes: &Self::Routes, out: &mut Vec<(u32, f32)>);
+    /// A copy of what was chosen, for [`Prims::chosen`]; taking it changes nothing else.
+    fn choices(&mut self, routes: &Self::Routes) -> Self::Snapshot;
+    /// Reads what [`Prims::choices`] took into `out`, replacing what was there: an expert and its weight, `used` for each row.
+    fn chosen(&mut self, choices: &Self::Snapshot, out: &mut Vec<(u32, f32)>);
     /// `out[t * used + i] = w[expert(t, i)] @ x`: `[T, in]`, or `[T * used, in]` a row for each choice, to
     /// `[T * used, out]`. `w` has the matrices of all experts one below the other.
     fn matmul_experts(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, routes: &Self::Routes);
@@ -175,6 +179,12 @@ pub trait Prims {
     fn upload(&mut self, x: &mut Self::Buf, values: &[f32], step: &Step);
     /// A copy of the rows in flight, `[T, width]`; taking it changes nothing else.
     fn snapshot(&mut self, x: &Self::Buf) -> Self::Snapshot;
+    /// Sends a snapshot on its way to the host, and is ready when it is there. Where the host can wait for a device this is always
+    /// ready, and reading waits. A browser cannot wait: there a snapshot that was not polled until it was ready cannot be read.
+    fn poll_read(&mut self, snapshot: &mut Self::Snapshot, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = (snapshot, cx);
+        Poll::Ready(())
+    }
     /// Reads a snapshot row by row into `out`, replacing what was there.
     fn download(&mut self, snapshot: &Self::Snapshot, out: &mut Vec<f32>);
 
@@ -242,11 +252,17 @@ pub trait Ops: Prims {
     /// values lie at hand.
     const TOP_K: usize = 0;
 
-    /// The best `k` elements of each row in flight, of `width`, in the order of [`top_k`]: `[T, k]`, or all of each row if it
-    /// has fewer.
-    fn top_k(&mut self, x: &Self::Buf, width: usize, k: usize, out: &mut Vec<Ranked>) {
-        let (snapshot, mut values) = (self.snapshot(x), Vec::new());
-        self.download(&snapshot, &mut values);
+    /// A copy of what the best `k` elements of each row in flight, of `width`, are read from by [`Ops::ranked`].
+    fn top_k(&mut self, x: &Self::Buf, width: usize, k: usize) -> Self::Snapshot {
+        let _ = (width, k);
+        self.snapshot(x)
+    }
+
+    /// Reads what [`Ops::top_k`] took with the same numbers into `out`, replacing what was there: the best of each row in the order
+    /// of [`top_k`], `[T, k]`, or all of each row if it has fewer.
+    fn ranked(&mut self, best: &Self::Snapshot, width: usize, k: usize, out: &mut Vec<Ranked>) {
+        let mut values = Vec::new();
+        self.download(best, &mut values);
         out.clear();
         values.chunks_exact(width).for_each(|row| top_k(row, k, out));
     }

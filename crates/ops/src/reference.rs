@@ -473,9 +473,13 @@ impl Prims for Reference {
         }
     }
 
-    fn chosen(&mut self, routes: &Chosen, out: &mut Vec<(u32, f32)>) {
+    fn choices(&mut self, routes: &Chosen) -> Vec<f32> {
+        routes.experts.iter().flat_map(|&(expert, weight)| [expert as f32, weight as f32]).collect()
+    }
+
+    fn chosen(&mut self, choices: &Vec<f32>, out: &mut Vec<(u32, f32)>) {
         out.clear();
-        out.extend(routes.experts.iter().map(|&(expert, weight)| (expert as u32, weight as f32)));
+        out.extend(choices.as_chunks().0.iter().map(|&[expert, weight]| (expert as u32, weight)));
     }
 
     fn matmul_experts(&mut self, out: &mut Rows, x: &Rows, w: &Matrix, routes: &Chosen) {

@@ -425,10 +425,15 @@ impl Prims for Shapes {
         }
     }
 
+    fn choices(&mut self, routes: &ShapesRoutes) -> ShapesBuf {
+        let ShapesRoutes { rows, used: width, .. } = *routes;
+        ShapesBuf { rows, width, capacity: rows }
+    }
+
     /// The first expert every time: as many as there would be.
-    fn chosen(&mut self, routes: &ShapesRoutes, out: &mut Vec<(u32, f32)>) {
+    fn chosen(&mut self, choices: &ShapesBuf, out: &mut Vec<(u32, f32)>) {
         out.clear();
-        out.resize(routes.rows * routes.used, (0, 0.0));
+        out.resize(choices.rows * choices.width, (0, 0.0));
     }
 
     fn matmul_experts(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, w: &ShapesWeight, routes: &ShapesRoutes) {

@@ -3,7 +3,10 @@
 //! A layer is the keys of all heads, then their values, then its states. A head is a row for each place that is taken, in the
 //! blocks of the cache's format as files of weights have them. States are f32, as their operations define them.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    task::{Context, Poll},
+};
 
 use crate::{Error, KvFormat, KvPlan};
 
@@ -30,6 +33,29 @@ pub trait Stored {
     /// # Panics
     /// If there is no such layer or sequence, or some of its positions have no page.
     fn save(&mut self, out: &mut Vec<u8>, prefix: Prefix) -> Result<(), Error>;
+    /// Begins [`Stored::poll_save`].
+    ///
+    /// # Errors
+    /// If the device has no memory for it.
+    ///
+    /// # Panics
+    /// As [`Stored::save`].
+    fn begin_save(&mut self, prefix: Prefix) -> Result<(), Error> {
+        let _ = prefix;
+        Ok(())
+    }
+    /// [`Stored::save`] where nobody can wait: ready when what the layer keeps has come and was appended. Elsewhere it is ready
+    /// at once.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    fn poll_save(&mut self, out: &mut Vec<u8>, prefix: Prefix, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let _ = cx;
+        Poll::Ready(self.save(out, prefix))
+    }
     /// Takes back what [`Stored::save`] gave for the same prefix, on whatever backend.
     ///
     /// # Errors

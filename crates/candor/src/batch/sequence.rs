@@ -5,7 +5,12 @@ use std::mem;
 use candor_ops::Step;
 
 use super::{Batch, Role};
-use crate::{Error, Observer, past::Past};
+use crate::{
+    Error, Observer,
+    now::now,
+    past::Past,
+    runner::{Computed, Doing},
+};
 
 /// A sequence of a [`Batch`]. After its removal it names none, even where another took its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,8 +135,13 @@ impl Batch {
     /// # Errors
     /// If there is no such sequence, or the device fails.
     pub fn catch_up_once(&mut self, id: SequenceId) -> Result<bool, Error> {
+        now(self.catch_up_once_body(id))
+    }
+
+    /// What [`Self::catch_up_once`] does.
+    pub(crate) async fn catch_up_once_body(&mut self, id: SequenceId) -> Result<bool, Error> {
         let slot = self.slot(id)?;
-        self.catch_up(slot)
+        self.catch_up(slot).await
     }
 
     /// Forgets all but the first `len` tokens of a sequence. Memory goes back where it can: in place, or to the last checkpoint
@@ -180,8 +190,13 @@ impl Batch {
     /// # Errors
     /// If there is no such sequence, no room for another checkpoint, or the device fails.
     pub fn checkpoint(&mut self, id: SequenceId) -> Result<(), Error> {
+        now(self.checkpoint_body(id))
+    }
+
+    /// What [`Self::checkpoint`] does.
+    pub(crate) async fn checkpoint_body(&mut self, id: SequenceId) -> Result<(), Error> {
         let slot = self.slot(id)?;
-        while self.catch_up(slot)? {}
+        while self.catch_up(slot).await? {}
         let sequence = self.sequence(id)?;
         let past = sequence.past.clone();
         let is_kept = sequence.checkpoints.last().is_some_and(|last| last.past.held() == past.held());
@@ -221,10 +236,15 @@ impl Batch {
     /// # Errors
     /// If there is no such sequence, or as many as there can be, or the device fails.
     pub fn fork(&mut self, from: SequenceId, len: usize) -> Result<SequenceId, Error> {
+        now(self.fork_body(from, len))
+    }
+
+    /// What [`Self::fork`] does.
+    pub(crate) async fn fork_body(&mut self, from: SequenceId, len: usize) -> Result<SequenceId, Error> {
         let from = self.slot(from)?;
         let id = self.add()?;
         let to = self.slot(id)?;
-        self.fork_slot(from, to, len)?;
+        self.fork_slot(from, to, len).await?;
         Ok(id)
     }
 
@@ -233,12 +253,17 @@ impl Batch {
     /// # Errors
     /// If there are no such sequences, or the device fails.
     pub fn fork_into(&mut self, from: SequenceId, to: SequenceId, len: usize) -> Result<(), Error> {
-        let (from, to) = (self.slot(from)?, self.slot(to)?);
-        self.staged.drop_slot(to);
-        self.fork_slot(from, to, len)
+        now(self.fork_into_body(from, to, len))
     }
 
-    fn fork_slot(&mut self, from: usize, to: usize, len: usize) -> Result<(), Error> {
+    /// What [`Self::fork_into`] does.
+    pub(crate) async fn fork_into_body(&mut self, from: SequenceId, to: SequenceId, len: usize) -> Result<(), Error> {
+        let (from, to) = (self.slot(from)?, self.slot(to)?);
+        self.staged.drop_slot(to);
+        self.fork_slot(from, to, len).await
+    }
+
+    async fn fork_slot(&mut self, from: usize, to: usize, len: usize) -> Result<(), Error> {
         if from == to {
             let Some(sequence) = &mut self.slots[to] else { return Err(Error::NoSuchSequence) };
             sequence.tokens.truncate(len);
@@ -269,7 +294,7 @@ impl Batch {
         if let Some(sequence) = &mut self.slots[to] {
             sequence.past.truncate(&self.room.plan, 0);
         }
-        if text.is_empty() { Ok(()) } else { self.encode(to, &text, None) }
+        if text.is_empty() { Ok(()) } else { self.encode(to, &text, None).await }
     }
 
     /// Has the model's encoder read a text and forgets the sequence's tokens: those to come answer it. `observer` is shown every
@@ -279,6 +304,16 @@ impl Batch {
     /// If there is no such sequence, the model has no encoder, the text has no tokens, too many or one outside of the vocabulary,
     /// or the device fails.
     pub fn read_text(
+        &mut self,
+        id: SequenceId,
+        text: &[u32],
+        observer: Option<&mut dyn Observer>,
+    ) -> Result<(), Error> {
+        now(self.read_text_body(id, text, observer))
+    }
+
+    /// What [`Self::read_text`] does.
+    pub(crate) async fn read_text_body(
         &mut self,
         id: SequenceId,
         text: &[u32],
@@ -297,10 +332,10 @@ impl Batch {
         let scales = self.slots[slot].take().map_or_else(Vec::new, |sequence| sequence.scales);
         self.slots[slot] = Some(Sequence::new(scales));
         self.run.release(slot, 0);
-        self.encode(slot, text, observer)
+        self.encode(slot, text, observer).await
     }
 
-    pub(super) fn encode(
+    pub(super) async fn encode(
         &mut self,
         slot: usize,
         text: &[u32],
@@ -310,7 +345,7 @@ impl Batch {
         self.rescale(slot);
         let (positions, sequences) = ((0..text.len() as u32).collect::<Vec<_>>(), vec![slot as u32; text.len()]);
         let step = Step { tokens: text, positions: &positions, sequences: &sequences, ..Step::default() };
-        self.run.encode(step, observer)?;
+        self.run.step(step, Doing::Encode, &mut Computed::default(), observer).await?;
         if let Some(sequence) = &mut self.slots[slot] {
             sequence.text = text.to_vec();
         }

@@ -68,8 +68,10 @@ fn what_was_chosen_is_read_back() {
         for case in cases().into_iter().filter(|case| case.steps == 0.0) {
             let (mut want, mut got) = (Vec::new(), Vec::new());
             let chosen = routes(&mut Reference, &case);
+            let chosen = Reference.choices(&chosen);
             Reference.chosen(&chosen, &mut want);
             let chosen = routes(&mut gpu, &case);
+            let chosen = gpu.choices(&chosen);
             gpu.chosen(&chosen, &mut got);
             let near = |(a, b): (&(u32, f32), &(u32, f32))| a.0 == b.0 && (a.1 - b.1).abs() <= 1e-6 * b.1.abs();
             assert!(got.len() == want.len() && got.iter().zip(&want).all(near), "{name}, {case:?}: {got:?}, {want:?}");

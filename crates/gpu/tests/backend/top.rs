@@ -39,7 +39,8 @@ fn random_floats(seed: u64, len: usize) -> Vec<f32> {
 
 fn found(gpu: &mut Gpu, width: usize, values: &[f32], k: usize) -> Vec<Ranked> {
     let (x, mut out) = (uploaded(gpu, width, values), vec![(9, 9.0)]);
-    gpu.top_k(&x, width, k, &mut out);
+    let best = gpu.top_k(&x, width, k);
+    gpu.ranked(&best, width, k, &mut out);
     out
 }
 
@@ -107,11 +108,13 @@ fn finding_them_is_one_submit_and_as_many_bytes_as_were_asked_for() {
         let (x, mut out) = (uploaded(&mut gpu, width, &values), Vec::new());
         let mut counters = vec![gpu.counters()];
         for _ in 0..3 {
-            gpu.top_k(&x, width, k, &mut out);
+            let best = gpu.top_k(&x, width, k);
+            gpu.ranked(&best, width, k, &mut out);
             counters.push(gpu.counters());
         }
         // One more needs no other shader, nor other buffers.
-        gpu.top_k(&x, width, k + 1, &mut out);
+        let best = gpu.top_k(&x, width, k + 1);
+        gpu.ranked(&best, width, k + 1, &mut out);
         counters.push(gpu.counters());
         for (number, pair) in counters.windows(2).enumerate() {
             let [before, after] = [pair[0], pair[1]];

@@ -320,7 +320,9 @@ impl Prims for Notes {
         routes.0 = self.push(kind, vec![logits.node], 2 * router.used);
     }
 
-    fn chosen(&mut self, _: &(NodeId, usize), out: &mut Vec<(u32, f32)>) {
+    fn choices(&mut self, _: &(NodeId, usize)) {}
+
+    fn chosen(&mut self, (): &(), out: &mut Vec<(u32, f32)>) {
         out.clear();
     }
 

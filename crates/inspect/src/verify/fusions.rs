@@ -52,13 +52,20 @@ impl<B: Ops> Ops for Checked<B> {
 
     const TOP_K: usize = B::TOP_K;
 
-    fn top_k(&mut self, x: &Self::Buf, width: usize, k: usize, out: &mut Vec<Ranked>) {
+    fn top_k(&mut self, x: &Self::Buf, width: usize, k: usize) -> B::Snapshot {
         let rows = self.read(x);
-        self.inner.top_k(&x.inner, width, k, out);
+        let best = self.inner.top_k(&x.inner, width, k);
+        let mut out = Vec::new();
+        self.inner.ranked(&best, width, k, &mut out);
         // Places are exact in floats up to 2^24, which no vocabulary reaches.
         let got: Vec<f32> = out.iter().flat_map(|&(place, value)| [place as f32, value]).collect();
         let expected = rows.chunks_exact(width).flat_map(|row| formulas::best(row, k));
         let place = Place { layer: None, ..self.here() };
         self.compare(("top_k", RANKED), place, 2 * k.min(width), &got, expected);
+        best
+    }
+
+    fn ranked(&mut self, best: &B::Snapshot, width: usize, k: usize, out: &mut Vec<Ranked>) {
+        self.inner.ranked(best, width, k, out);
     }
 }

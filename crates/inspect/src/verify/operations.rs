@@ -127,7 +127,7 @@ fn run<O: Ops>(
     let mut kv = ops.kv(&cache);
     let mut tokens = plan.prompt.to_vec();
     let vocab = model.config().vocab;
-    let (mut logits, mut best) = (Vec::new(), Vec::new());
+    let mut logits = Vec::new();
     if !plan.text.is_empty() {
         let places: Vec<u32> = (0..plan.text.len() as u32).collect();
         let step = Step {
@@ -152,7 +152,7 @@ fn run<O: Ops>(
         begin(ops, pass);
         model.forward(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
         for count in TOP.into_iter().filter(|&count| count <= O::TOP_K) {
-            ops.top_k(&scratch.logits, model.config().outputs(), count, &mut best);
+            ops.top_k(&scratch.logits, model.config().outputs(), count);
         }
         let snapshot = ops.snapshot(&scratch.logits);
         ops.download(&snapshot, &mut logits);
@@ -182,7 +182,7 @@ impl BackendVisitor for OnBackend<'_> {
 
     fn visit<B>(self, ops: B, _: String) -> Self::Output
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
             + Clone
             + Send
             + Sync

@@ -1,5 +1,7 @@
 //! Every primitive on the backend that is watched, held against its formula.
 
+use std::task::{Context, Poll};
+
 use candor::ops::{
     Attention, Columns as Copied, Decay, Error, KvFormat, KvPlan, Norm, NormKind, Ops, Prims, Recurrence, Relative,
     Rope, Router, Step, Tensor, Unary, sequence_len,
@@ -339,12 +341,17 @@ impl<B: Ops> Prims for Checked<B> {
     fn route(&mut self, routes: &mut Self::Routes, logits: &Self::Buf, bias: Option<&Self::Weight>, router: Router) {
         let before = self.read(logits);
         self.inner.route(&mut routes.inner, &logits.inner, bias.map(|w| &w.inner), router);
-        self.inner.chosen(&routes.inner, &mut routes.chosen);
+        let choices = self.inner.choices(&routes.inner);
+        self.inner.chosen(&choices, &mut routes.chosen);
         self.check_choice(routes, &before, bias.map(|w| &w.tensor), router);
     }
 
-    fn chosen(&mut self, routes: &Self::Routes, out: &mut Vec<(u32, f32)>) {
-        self.inner.chosen(&routes.inner, out);
+    fn choices(&mut self, routes: &Self::Routes) -> B::Snapshot {
+        self.inner.choices(&routes.inner)
+    }
+
+    fn chosen(&mut self, choices: &B::Snapshot, out: &mut Vec<(u32, f32)>) {
+        self.inner.chosen(choices, out);
     }
 
     fn matmul_experts(&mut self, out: &mut Self::Buf, x: &Self::Buf, w: &Self::Weight, routes: &Self::Routes) {
@@ -381,6 +388,10 @@ impl<B: Ops> Prims for Checked<B> {
 
     fn snapshot(&mut self, x: &Self::Buf) -> B::Snapshot {
         self.inner.snapshot(&x.inner)
+    }
+
+    fn poll_read(&mut self, snapshot: &mut B::Snapshot, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner.poll_read(snapshot, cx)
     }
 
     fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {

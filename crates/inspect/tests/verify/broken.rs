@@ -214,8 +214,11 @@ impl<B: Prims> Prims for Broken<B> {
             _ => self.right.route(routes, logits, bias, router),
         }
     }
-    fn chosen(&mut self, routes: &B::Routes, out: &mut Vec<(u32, f32)>) {
-        self.right.chosen(routes, out);
+    fn choices(&mut self, routes: &B::Routes) -> B::Snapshot {
+        self.right.choices(routes)
+    }
+    fn chosen(&mut self, choices: &B::Snapshot, out: &mut Vec<(u32, f32)>) {
+        self.right.chosen(choices, out);
     }
     fn matmul_experts(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, routes: &B::Routes) {
         self.right.matmul_experts(out, x, w, routes);

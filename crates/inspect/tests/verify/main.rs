@@ -126,7 +126,7 @@ impl BackendVisitor for Breaking<'_> {
 
     fn visit<B>(self, right: B, _: String) -> Operations
     where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Rope: Send + Sync, Routes: Send>
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
             + Clone
             + Send
             + Sync
