@@ -15,6 +15,7 @@ const WASM: &[&str] = &[
     "candor-cpu",
     "candor-gpu",
     "candor-models",
+    "candor-verify",
     "candor",
     "candor-inspect",
 ];

@@ -18,6 +18,7 @@ use crate::{
     now::now,
     plan::{self, Budget, Needs, Plan, Target},
     runner::{self, Changes, Loaded, LoadedPart},
+    trust::{self, Trust},
 };
 
 /// Something to do with the backend that options choose, whatever its type.
@@ -34,7 +35,7 @@ pub trait BackendVisitor {
             + 'static;
 }
 
-/// Makes the backend that `options` choose for a whole model and hands it to the visitor.
+/// Makes the backend that `options` choose for a whole model and hands it to the visitor. A GPU is not verified.
 ///
 /// # Errors
 /// If `CANDOR_ISA` names no instruction set of this machine, huge pages are asked for where there are none, or a GPU is.
@@ -115,6 +116,8 @@ pub(crate) struct Placed {
     /// How the GPU is opened on which all of it lies.
     #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
     pub(crate) only_gpu: Option<GpuOptions>,
+    /// What was found out of GPUs.
+    pub(crate) trust: Trust,
     /// Why it lies where it lies, where that was a decision.
     pub(crate) reason: Option<String>,
     /// Whether a GPU was given more than its budget.
@@ -141,6 +144,7 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
         }
         backends.gpus.clear();
     }
+    let trust = trust::settle(gguf, &mut backends.options, &mut backends.gpus).await?;
     let (parts, decision) = match &options.placement {
         Placement::Planned if backends.gpus.is_empty() => (vec![(backends.first(), Part::whole(config.layers))], None),
         Placement::Planned => {
@@ -176,6 +180,7 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
         label,
         #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
         only_gpu,
+        trust,
         reason,
         over_budget,
         batch_invariant,
@@ -216,15 +221,15 @@ impl BackendVisitor for Load<'_> {
 }
 
 /// What options choose among, made where it was needed.
-struct Backends<'a> {
-    options: &'a LoadOptions,
+struct Backends {
+    options: LoadOptions,
     cpu: Option<Cpu>,
     /// Those that the options ask for.
     gpus: Vec<Found>,
 }
 
-impl<'a> Backends<'a> {
-    async fn new(options: &'a LoadOptions) -> Result<Backends<'a>, Error> {
+impl Backends {
+    async fn new(options: &LoadOptions) -> Result<Backends, Error> {
         let listed = |device| match &options.placement {
             Placement::Planned => options.device == device,
             Placement::Parts(parts) => parts.iter().any(|(of_part, _)| *of_part == device),
@@ -236,7 +241,7 @@ impl<'a> Backends<'a> {
         if gpus.is_empty() && listed(Device::Gpu) {
             return Err(if cfg!(feature = "gpu") { Error::NoGpu } else { Error::BuiltWithoutGpu });
         }
-        Ok(Backends { options, cpu: None, gpus })
+        Ok(Backends { options: options.clone(), cpu: None, gpus })
     }
 
     /// Where a model runs that is not divided.
@@ -310,7 +315,7 @@ impl<'a> Backends<'a> {
         if self.options.huge_pages {
             huge_pages()?;
         }
-        let LoadOptions { threads, threads_batch, batching, huge_pages, .. } = *self.options;
+        let LoadOptions { threads, threads_batch, batching, huge_pages, .. } = self.options;
         let cpus = self.options.cpus.clone();
         let cpu = Cpu::new(CpuOptions { threads, threads_batch, cpus, huge_pages, kernels, batching });
         Ok(self.cpu.insert(cpu).clone())

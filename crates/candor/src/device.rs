@@ -7,12 +7,12 @@ use std::ops::Range;
 #[non_exhaustive]
 pub enum Device {
     /// The GPUs of this machine as far as their memory goes and the processor for the rest; without a GPU the processor.
-    /// Whether a GPU's driver computes rightly is not asked here: `candor_inspect::trust` does, before a model is loaded.
+    /// A GPU that computes wrongly is left out: see [`Verify`](crate::Verify).
     Auto,
     /// The processor, with the best kernels that it has.
     #[default]
     Cpu,
-    /// The same as [`Device::Auto`], but an error where there is no GPU.
+    /// The same as [`Device::Auto`], but an error where there is no GPU, or one computes wrongly.
     Gpu,
     /// The readable definition of every operation, in f64 where it sums. Slow, and holds all weights in f32.
     Reference,

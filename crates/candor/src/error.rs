@@ -69,6 +69,18 @@ pub enum Error {
     /// A GPU was asked for, and there is none but emulations, which must be named.
     #[error("device gpu: this machine has none")]
     NoGpu,
+    /// A GPU that was asked for computes wrongly: see [`Verify`](crate::Verify).
+    #[error("device {name}: {device} with driver {driver} computes wrongly: {failure}")]
+    Untrusted {
+        /// Its name.
+        name: String,
+        /// What it is.
+        device: String,
+        /// How it is reached.
+        driver: String,
+        /// What it computed wrongly first.
+        failure: String,
+    },
     /// A GPU was asked for, and the model has operations that it does not have.
     #[error("device gpu: it does not have what this model needs ({})", operations.join(", "))]
     MissingOnGpu {

@@ -11,6 +11,9 @@ pub(crate) struct Found {
     pub(crate) kind: Kind,
     /// The interface to it. A GPU may be there once for each.
     pub(crate) backend: String,
+    /// Whether it has cooperative matrices.
+    #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing finds one"))]
+    pub(crate) cooperative: bool,
 }
 
 /// The sorts of GPUs, the best first.
@@ -31,6 +34,7 @@ pub(crate) async fn all() -> Vec<Found> {
     let found = candor_gpu::adapters_async().await.into_iter().enumerate().map(|(index, adapter)| Found {
         index,
         backend: adapter.backend.clone(),
+        cooperative: adapter.cooperative.is_some(),
         kind: match adapter.kind {
             "discrete" => Kind::Discrete,
             "integrated" => Kind::Integrated,
@@ -59,27 +63,6 @@ fn matrices(adapter: &candor_gpu::AdapterInfo) -> &'static str {
 #[cfg(not(feature = "gpu"))]
 pub(crate) async fn all() -> Vec<Found> {
     Vec::new()
-}
-
-impl LoadOptions {
-    /// The same but that GPUs multiply without cooperative matrices; `None` where none of them would take any.
-    pub fn without_cooperative(&self) -> Option<LoadOptions> {
-        #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
-        {
-            let quick = |adapter: &candor_gpu::AdapterInfo| adapter.cooperative.is_some() && adapter.kind != "software";
-            let takes = self.gpu.cooperative
-                && match self.gpu.variant {
-                    Some(variant) => variant.cooperative.is_some(),
-                    None => candor_gpu::adapters().iter().any(quick),
-                };
-            takes.then(|| {
-                let gpu = candor_gpu::GpuOptions { cooperative: false, ..self.gpu.clone() };
-                LoadOptions { gpu, ..self.clone() }
-            })
-        }
-        #[cfg(not(all(feature = "gpu", not(target_arch = "wasm32"))))]
-        None
-    }
 }
 
 /// Those that options ask for: by name, or all of the best sort.
@@ -161,7 +144,7 @@ mod tests {
         let (name, description) = (format!("gpu{index}"), description.to_owned());
         let (total_bytes, free_bytes, budget_bytes) = (None, None, None);
         let info = DeviceInfo { name, description, driver: backend.to_owned(), total_bytes, free_bytes, budget_bytes };
-        Found { index, info, kind, backend: backend.to_owned() }
+        Found { index, info, kind, backend: backend.to_owned(), cooperative: false }
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub mod saved;
 mod sequences;
 mod session;
 pub mod speculate;
+pub mod trust;
 
 pub use candor_cpu::{Batching, Cpus, Placing, Unavailable};
 pub use candor_gguf as gguf;
@@ -75,3 +76,4 @@ pub use pooling::{Pooling, Scaling};
 pub use sampler::Sampling;
 pub use sequences::Sequences;
 pub use session::{Logits, Session, SessionOptions};
+pub use trust::{Trust, Verify};

@@ -11,7 +11,7 @@ use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
 use crate::{
     Adapter, Batch, BatchOptions, Device, EmbedOptions, Embedder, Error, Offload, Placement, Sequences, Session,
-    SessionOptions, adapter,
+    SessionOptions, Trust, Verify, adapter,
     backends::{self, Placed},
     batch::Room,
     now::now,
@@ -37,6 +37,8 @@ pub struct LoadOptions {
     pub offload: Offload,
     /// How the model is laid out over devices.
     pub placement: Placement,
+    /// Whether GPUs are verified before they are used.
+    pub verify: Verify,
     /// What changes the model's weights. Sessions choose by how much: see [`Session::scale_adapters`].
     pub adapters: Vec<Adapter>,
     /// The session that a plan leaves room for in a GPU's memory.
@@ -80,7 +82,8 @@ impl Model {
     /// Opens a GGUF file (any one of its shards), memory-mapped or read into memory.
     ///
     /// # Errors
-    /// If the file cannot be read, or holds something that cannot be run: the message names it.
+    /// If the file cannot be read, or holds something that cannot be run: the message names it. If a GPU was asked for
+    /// that this machine lacks, or that computes wrongly ([`Error::Untrusted`]).
     pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model, Error> {
         let gguf = match (options.weights, options.huge_pages) {
             (Weights::Mapped, _) => Gguf::open(path)?,
@@ -93,7 +96,7 @@ impl Model {
     /// The model that the program carries: small talk, short stories and simple questions.
     ///
     /// # Errors
-    /// If `CANDOR_ISA` names no instruction set of this machine.
+    /// If `CANDOR_ISA` names no instruction set of this machine, or a GPU as in [`Model::open`].
     #[cfg(feature = "builtin")]
     pub fn builtin(options: &LoadOptions) -> Result<Model, Error> {
         now(Model::builtin_body(options))
@@ -109,7 +112,7 @@ impl Model {
     /// Loads an opened file.
     ///
     /// # Errors
-    /// If the file holds something that cannot be run: the message names it.
+    /// As [`Model::open`].
     pub fn from_gguf(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
         now(Model::from_gguf_body(gguf, options))
     }
@@ -143,6 +146,11 @@ impl Model {
     /// How many layers went to GPUs and why, for people to read; `None` where there was nothing to decide.
     pub fn placement(&self) -> Option<&str> {
         self.inner.placed.reason.as_deref()
+    }
+
+    /// What was found out of GPUs before it was loaded, such as why one was left out.
+    pub fn trust(&self) -> &Trust {
+        &self.inner.placed.trust
     }
 
     /// Whether a GPU was asked to take more than its budget, so that it may run out of memory.

@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use candor::gguf::Gguf;
-use candor::{Device, GpuLayers, LoadOptions, Model, Offload, SessionOptions};
+use candor::{Device, GpuLayers, LoadOptions, Model, Offload, SessionOptions, Verify};
 use candor_testing::{Tiny, argmax, nmse};
 
 const BUDGET: u64 = 64_000_000;
@@ -25,7 +25,14 @@ fn a_budget_of_64_megabytes_spills_and_gives_the_same_tokens() {
     let session = SessionOptions { context: 64, batch: 32, ..SessionOptions::default() };
     let names = vec!["gpu0".to_owned()];
     let offload = Offload { names, layers: GpuLayers::Auto, memory: Some(BUDGET), ..Offload::default() };
-    let options = LoadOptions { device: Device::Gpu, offload, session, threads: 2, ..LoadOptions::default() };
+    let options = LoadOptions {
+        device: Device::Gpu,
+        offload,
+        session,
+        verify: Verify::Off,
+        threads: 2,
+        ..LoadOptions::default()
+    };
     let before = candor::gpu::held();
     let gpu = Model::from_gguf(gguf.clone(), &options).unwrap();
     let placement = gpu.placement().unwrap();

@@ -10,7 +10,7 @@ use std::time::Instant;
 use candor::gguf::Gguf;
 use candor::gpu::{AdapterChoice, Gpu, GpuOptions, held};
 use candor::ops::KvFormat;
-use candor::{Cancel, Device, GenerateOptions, LoadOptions, Model, Offload, Sampling, Session, SessionOptions};
+use candor::{Cancel, Device, GenerateOptions, LoadOptions, Model, Offload, Sampling, Session, SessionOptions, Verify};
 use candor_testing::{Random, Tiny};
 
 const STEPS: usize = 1000;
@@ -111,7 +111,7 @@ fn a_thousand_interleavings_leave_nothing_behind() {
     let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
     // Keeps the device open, and with it the compiled shaders.
     let device = Gpu::new(&gpu).unwrap();
-    let whole = LoadOptions { device: Device::Gpu, gpu, threads: 1, ..LoadOptions::default() };
+    let whole = LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, threads: 1, ..LoadOptions::default() };
     let offload = Offload { layers: candor::GpuLayers::Count(1), ..Offload::default() };
     let divided = LoadOptions { offload, ..whole.clone() };
     let other = Tiny { dim: 36, heads: 2, kv_heads: 1, head_dim: 18, ffn: 50, seed: 5, ..Tiny::default() };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use candor::gguf::Gguf;
 use candor::gpu::{AdapterChoice, Gpu, GpuOptions, ShaderEdit, Variant};
-use candor::{Device, Error, LoadOptions, Model, Session, SessionOptions, models, ops};
+use candor::{Device, Error, LoadOptions, Model, Session, SessionOptions, Verify, models, ops};
 use candor_testing::Tiny;
 
 const PROMPT: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];
@@ -19,7 +19,7 @@ fn gpu(timeout: Duration) -> Option<LoadOptions> {
         return None;
     }
     let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), timeout, ..GpuOptions::default() };
-    Some(LoadOptions { device: Device::Gpu, gpu, threads: 1, ..LoadOptions::default() })
+    Some(LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, threads: 1, ..LoadOptions::default() })
 }
 
 fn load(options: &LoadOptions) -> Model {

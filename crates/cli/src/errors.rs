@@ -159,18 +159,6 @@ pub enum Error {
         /// Why.
         error: Box<Error>,
     },
-    /// The GPU that was asked for computes wrongly.
-    #[error("device {name}: {device} with driver {driver} computes wrongly: {failure}")]
-    Untrusted {
-        /// Its name.
-        name: String,
-        /// What it is.
-        device: String,
-        /// How it is reached.
-        driver: String,
-        /// What it computed wrongly first.
-        failure: String,
-    },
     /// The library's.
     #[error(transparent)]
     Candor(#[from] candor::Error),
@@ -304,7 +292,7 @@ impl Error {
             Error::Candor(candor::Error::Model(models::Error::Ops(ops::Error::Format {
                 backend: "the gpu", ..
             }))) => "--gpu-dequant holds such weights as F16 on the GPU; --device cpu runs on the processor",
-            Error::Untrusted { .. } => {
+            Error::Candor(candor::Error::Untrusted { .. }) => {
                 "--device cpu runs on the processor; `candor verify` shows all that is wrong; another driver may do better; \
                  --no-verify takes the GPU all the same"
             }

@@ -61,16 +61,11 @@ impl Source {
 
     /// The file, without making a model of it.
     pub fn gguf(&self) -> Result<Gguf, Error> {
-        if *self == Source::BuiltIn {
-            note_built_in();
-        }
-        self.quietly()
-    }
-
-    /// The same without a note.
-    pub fn quietly(&self) -> Result<Gguf, Error> {
         match self {
-            Source::BuiltIn => Ok(Model::builtin(&LoadOptions::default())?.gguf().clone()),
+            Source::BuiltIn => {
+                note_built_in();
+                Ok(Model::builtin(&LoadOptions::default())?.gguf().clone())
+            }
             Source::File(path) => {
                 check(path)?;
                 Ok(Gguf::open(path)?)
@@ -86,10 +81,7 @@ impl Source {
         session: SessionOptions,
         output: &OutputArgs,
     ) -> Result<Opened, Error> {
-        let mut options = LoadOptions { session, adapters, ..performance.load()? };
-        if !performance.no_verify {
-            options = trust::settle(&self, options)?;
-        }
+        let options = LoadOptions { session, adapters, ..performance.load()? };
         self.open_with(&options, output.progress)
     }
 
@@ -99,11 +91,14 @@ impl Source {
         let model = match &self {
             Source::BuiltIn => {
                 note_built_in();
-                Model::builtin(options)?
+                let model = Model::builtin(options)?;
+                trust::warn(model.trust());
+                model
             }
             Source::File(path) => {
                 check(path)?;
                 let model = Model::open(path, options)?;
+                trust::warn(model.trust());
                 read_ahead(&model, bar, started);
                 model
             }

@@ -21,7 +21,6 @@ mod simulate;
 pub mod survey;
 pub mod text;
 mod trace;
-pub mod trust;
 mod value;
 pub mod verify;
 

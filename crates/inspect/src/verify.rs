@@ -4,17 +4,7 @@
 //! with a run, and why, is `diagnose`; a file without a run is `doctor`.
 
 mod against;
-mod attended;
-mod checked;
-mod experts;
-mod formulas;
-mod fusions;
-mod ledger;
-mod operations;
-mod primitives;
-mod product;
 mod sessions;
-mod states;
 mod texts;
 
 use std::{
@@ -22,7 +12,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candor::{Device, LoadOptions, Model, gguf::Gguf, ops::KvFormat, visit_backend};
+use candor::{
+    BackendVisitor, Device, LoadOptions, Model, Verify,
+    gguf::Gguf,
+    ops::{KvFormat, Ops},
+    visit_backend,
+};
 use serde::{Deserialize, Serialize};
 use web_time::Instant;
 
@@ -32,8 +27,7 @@ use crate::{
 };
 
 pub use against::{Against, Compared};
-pub use ledger::{Class, Operation, Place, Worst};
-pub use operations::{Operations, Plan, Work, operations, watched};
+pub use candor_verify::{Class, Depth, Operation, Operations, Place, Plan, Work, Worst, operations, watched};
 
 /// Version of [`VerifyReport`]'s layout.
 pub const VERIFY_VERSION: u32 = 1;
@@ -61,27 +55,17 @@ pub enum Prompt {
     Ids(Vec<u32>),
 }
 
-/// How much is checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Depth {
-    /// Every output of every operation, every weight of the file, its hash, and one thread against several.
-    #[default]
-    Full,
-    /// A start-up self-check: 64 outputs of each product, 64 rows of each tensor, a short prompt, no hash, no threads.
-    Quick,
-}
-
 /// How to verify.
 #[derive(Clone, Debug)]
 pub struct VerifyOptions {
-    /// The device in question, and its threads.
+    /// The device in question, and its threads. A GPU is verified here, so that [`LoadOptions::verify`] means nothing.
     pub load: LoadOptions,
     /// What is run.
     pub prompt: Prompt,
     /// Tokens decoded after the prompt, one by one; at most [`MAX_DECODE`].
     pub decode: usize,
-    /// How much is checked.
+    /// How much is checked. In full, besides the operations: every weight of the file, its hash, and one thread against
+    /// several. Quickly: 64 rows of each tensor and a short prompt.
     pub depth: Depth,
     /// Element type of cached keys.
     pub keys: KvFormat,
@@ -249,7 +233,8 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
 /// As [`verify`].
 pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> Result<VerifyReport, VerifyError> {
     let start = Instant::now();
-    let model = Model::from_gguf(gguf.clone(), &options.load)?;
+    let load = LoadOptions { verify: Verify::Off, ..options.load.clone() };
+    let model = Model::from_gguf(gguf.clone(), &load)?;
     let (tokens, prompt_tokens) = tokens(&model, options)?;
     let (text, tokens, prompt_tokens) = match (model.config().start, &options.against) {
         (None, _) => (Vec::new(), tokens, prompt_tokens),
@@ -287,7 +272,7 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
             let VerifyOptions { decode, depth, keys, values, .. } = *options;
             let text = &report.text;
             let plan = Plan { text, prompt, decode, depth, keys, values, part: None };
-            let found = visit_backend(&options.load, operations::OnBackend { gguf: &gguf, plan })?;
+            let found = visit_backend(&load, OnBackend { gguf: &gguf, plan })?;
             let found = found.map_err(candor::Error::from)?;
             report.tokens.clone_from(&found.tokens);
             report.operations = Some(found);
@@ -303,6 +288,27 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
     report.verdict = verdict(&report);
     report.seconds = start.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// [`operations`] on the backend that options choose.
+struct OnBackend<'a> {
+    gguf: &'a Gguf,
+    plan: Plan<'a>,
+}
+
+impl BackendVisitor for OnBackend<'_> {
+    type Output = Result<Operations, candor::models::Error>;
+
+    fn visit<B>(self, ops: B, _: String) -> Self::Output
+    where
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        operations(self.gguf, ops, &self.plan)
+    }
 }
 
 /// This program, as traces name it.
@@ -397,14 +403,8 @@ fn verdict(report: &VerifyReport) -> Verdict {
             Outcome::Passed | Outcome::Skipped(_) => None,
         })
     };
-    let operation = || {
-        let found = report.operations.as_ref()?;
-        let (index, worst) = found.first_failure.as_ref()?;
-        let error = worst.error.map_or("not a number".to_owned(), |error| format!("error {error:.1e}"));
-        Some(format!("{}: {error}, at most {:.1e}, at {}", found.classes[*index].class, worst.bound, worst.place))
-    };
     let first = failed(&[Subject::File, Subject::Text])
-        .or_else(operation)
+        .or_else(|| report.operations.as_ref().and_then(Operations::failure))
         .or_else(|| failed(&[Subject::Session]))
         .or_else(|| report.against.as_ref().and_then(Against::failure));
     first.map_or(Verdict::Pass, |first| Verdict::Fail { first })

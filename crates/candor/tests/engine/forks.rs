@@ -89,13 +89,14 @@ fn forks_go_on_as_if_they_were_alone() {
 #[cfg(feature = "gpu")]
 #[test]
 fn forks_on_a_gpu_go_on_as_if_they_were_alone() {
-    use candor::{GpuLayers, Offload};
+    use candor::{GpuLayers, Offload, Verify};
     if !candor_testing::has_gpu(candor::gpu::adapters().len()) {
         return;
     }
     let on = |layers| {
         let offload = Offload { names: vec!["gpu0".to_owned()], layers, ..Offload::default() };
-        LoadOptions { device: Device::Gpu, offload, session: options(), threads: 2, ..LoadOptions::default() }
+        let (session, verify) = (options(), Verify::Off);
+        LoadOptions { device: Device::Gpu, offload, session, verify, threads: 2, ..LoadOptions::default() }
     };
     check("tiny, gpu", &tiny(&on(GpuLayers::All)));
     check("tiny, half on a gpu", &tiny(&on(GpuLayers::Count(1))));

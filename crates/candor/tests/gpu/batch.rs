@@ -1,7 +1,7 @@
 //! Steps of any mixture of sequences on a GPU: each has the bits that it has alone there.
 
 use candor::{
-    Device, Error, LoadOptions, Model,
+    Device, Error, LoadOptions, Model, Verify,
     gguf::Gguf,
     gpu::{AdapterChoice, GpuOptions, adapters},
 };
@@ -15,7 +15,7 @@ fn sequences_in_any_company_have_the_bits_that_they_have_alone() {
         return;
     }
     let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
-    let load = LoadOptions { device: Device::Gpu, gpu, ..LoadOptions::default() };
+    let load = LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, ..LoadOptions::default() };
     let tiny = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
     check("tiny", &Model::from_gguf(tiny, &load).unwrap(), 20, Some(2 * 256));
     let Some(fixtures) = fixtures() else { return };

@@ -5,7 +5,7 @@ use candor::gguf::Gguf;
 use candor::gpu::{AdapterChoice, GpuOptions, Variant, adapters};
 use candor::ops::KvFormat;
 use candor::sampler::{Sampler, Vocabulary};
-use candor::{Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions};
+use candor::{Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions, Verify};
 use candor_testing::{Tiny, fixtures, has_gpu, ids, json};
 
 const CACHE: SessionOptions =
@@ -18,7 +18,7 @@ fn gpu(subgroups: bool) -> Option<LoadOptions> {
     }
     let variant = Some(Variant { subgroups, ..Variant::default() });
     let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), variant, ..GpuOptions::default() };
-    Some(LoadOptions { device: Device::Gpu, gpu, ..LoadOptions::default() })
+    Some(LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, ..LoadOptions::default() })
 }
 
 fn tiny(options: &LoadOptions) -> Model {

@@ -9,3 +9,4 @@ mod company;
 mod own;
 mod parts;
 mod sessions;
+mod trust;

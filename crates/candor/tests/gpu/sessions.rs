@@ -5,7 +5,7 @@ use candor::gguf::Gguf;
 use candor::gpu::{AdapterChoice, GpuOptions, Variant, adapters};
 use candor::ops::{KvFormat, Traffic};
 use candor::{
-    Adapter, Device, Error, GenerateOptions, LoadOptions, Model, Placement, Sampling, Session, SessionOptions,
+    Adapter, Device, Error, GenerateOptions, LoadOptions, Model, Placement, Sampling, Session, SessionOptions, Verify,
 };
 use candor_testing::{Lora, Tiny, argmax, fixtures, has_gpu, ids, json, nmse, npy};
 
@@ -36,7 +36,7 @@ fn gpu(variant: Variant) -> Option<LoadOptions> {
         return None;
     }
     let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), variant: Some(variant), ..GpuOptions::default() };
-    Some(LoadOptions { device: Device::Gpu, gpu, ..LoadOptions::default() })
+    Some(LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, ..LoadOptions::default() })
 }
 
 fn all_logits(model: &Model, tokens: &[u32]) -> Vec<f32> {

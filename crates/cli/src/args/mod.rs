@@ -24,7 +24,7 @@ use candor::{LoadOptions, Weights};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::errors::Error;
+use crate::{errors::Error, trust};
 
 pub use ahead::{PromptCacheArgs, SpeculationArgs};
 pub use bench::BenchArgs;
@@ -300,7 +300,7 @@ impl PerformanceArgs {
     /// If the processors are none that can be used.
     pub fn load(&self) -> Result<LoadOptions, Error> {
         let weights = if self.no_mmap { Weights::Read } else { Weights::Mapped };
-        Ok(LoadOptions { weights, ..self.place.load()? })
+        Ok(LoadOptions { weights, verify: trust::verify(self.no_verify), ..self.place.load()? })
     }
 }
 

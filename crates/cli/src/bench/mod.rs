@@ -15,7 +15,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{Adapter, GpuCeilings, LoadOptions, Model, Offload, tokenizer::CivilTime};
+use candor::{Adapter, GpuCeilings, LoadOptions, Model, Offload, Verify, tokenizer::CivilTime};
 use clap::error::ErrorKind;
 
 use crate::{
@@ -107,8 +107,10 @@ impl Bench<'_> {
             let offload = Offload { names, layers: site.layers.0, ..Offload::default() };
             let (threads, batching, session) = (site.threads as usize, site.batching, self.plan.largest());
             let adapters = self.adapters.clone();
+            // A device is measured as it is.
+            let verify = Verify::Off;
             let options =
-                LoadOptions { device, offload, threads, batching, session, adapters, ..LoadOptions::default() };
+                LoadOptions { device, offload, verify, threads, batching, session, adapters, ..LoadOptions::default() };
             let model = source.clone().open_with(&options, self.progress)?.model;
             model.refuse_answers("candor bench")?;
             if !self.tests(source, &model, site, printer)? {

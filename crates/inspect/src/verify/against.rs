@@ -7,9 +7,10 @@ use candor::{
     Logits, Model, Observed, Observer, Role, SessionOptions,
     ops::{CHOSEN, KvFormat},
 };
+use candor_verify::{FLOOR, input_step};
 use serde::{Deserialize, Serialize};
 
-use super::{VerifyError, VerifyReport, ledger::FLOOR, product};
+use super::{VerifyError, VerifyReport};
 use crate::{Evidence, Key, Known, Trace};
 
 /// Relative error of a file whose products round nothing: another order of the sums, over all layers.
@@ -211,10 +212,10 @@ impl Noise {
         let matrices = model.gguf().tensors().iter().filter(|tensor| tensor.shape.get(1).is_some_and(|&rows| rows > 1));
         let per_layer = matrices.map(|tensor| {
             let blocks = tensor.format.block_len() > 1;
-            product::step(tensor.format) * if blocks { BLOCKS_PER_LAYER } else { FLOATS_PER_LAYER }
+            input_step(tensor.format) * if blocks { BLOCKS_PER_LAYER } else { FLOATS_PER_LAYER }
         });
         let cache = cache.into_iter().filter(|&format| format != KvFormat::F32);
-        let cache = cache.map(|format| product::step(format.format())).fold(0.0, f64::max);
+        let cache = cache.map(|format| input_step(format.format())).fold(0.0, f64::max);
         Noise { per_layer: per_layer.fold(cache, f64::max) }
     }
 

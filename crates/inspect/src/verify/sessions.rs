@@ -2,6 +2,7 @@
 //! on one thread or several, observed or not.
 
 use candor::{Error, LoadOptions, Logits, Model, Observed, Observer, Role, Session, SessionOptions, ops::KvFormat};
+use candor_verify::FLOOR;
 
 use super::{Check, Outcome, SESSIONS_QUANTIZED, Subject};
 
@@ -171,7 +172,7 @@ impl Agreement {
 pub(super) fn relative(a: &[f32], b: &[f32]) -> f64 {
     let squares = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>();
     let difference = squares(&mut a.iter().zip(b).map(|(&a, &b)| f64::from(a) - f64::from(b)));
-    (difference / squares(&mut b.iter().map(|&b| f64::from(b))).max(super::ledger::FLOOR)).sqrt()
+    (difference / squares(&mut b.iter().map(|&b| f64::from(b))).max(FLOOR)).sqrt()
 }
 
 /// The first failure, named.

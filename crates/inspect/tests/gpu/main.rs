@@ -3,12 +3,11 @@
 
 mod others;
 mod shaders;
-mod trust;
 
 use std::io::Write;
 
 use candor::{
-    Device, LoadOptions, SessionOptions,
+    Device, LoadOptions, SessionOptions, Verify,
     gguf::{Format, Gguf, Writer},
     gpu::{AdapterChoice, GpuOptions, Variant, adapters},
     ops::KvFormat,
@@ -47,7 +46,7 @@ fn gpu(edits: &[ShaderEdit]) -> Option<LoadOptions> {
     let adapter = Some(AdapterChoice::Index(0));
     let gpu = GpuOptions { adapter, edits: edits.to_vec(), ..GpuOptions::default() };
     let session = SessionOptions { context: 32, keys: KvFormat::F16, values: KvFormat::F16, ..Default::default() };
-    Some(LoadOptions { device: Device::Gpu, gpu, session, threads: 2, ..LoadOptions::default() })
+    Some(LoadOptions { device: Device::Gpu, gpu, session, verify: Verify::Off, threads: 2, ..LoadOptions::default() })
 }
 
 /// A tiny model, with biases or with norms of heads, its matrices in `format`.

@@ -1,13 +1,12 @@
 //! Faults planted in the text of shaders: `verify` fails at the operation, and `diagnose` names it from a trace.
 
-use candor::{Model, SessionOptions, gguf::Format, gpu::Variant};
+use candor::{Device, LoadOptions, Model, SessionOptions, Trust, Verify, gguf::Format, gpu::Variant, trust::Source};
 use candor_gpu::ShaderEdit;
 use candor_inspect::{
     Diagnosis, Origin, diagnose,
     file::TraceWriter,
     import::{ReadOptions, read},
     record::{Selection, record},
-    trust::{self, Source},
     verify::{Depth, Prompt, Verdict, VerifyOptions, verify_opened},
 };
 
@@ -196,24 +195,22 @@ fn healthy() -> impl Iterator<Item = (&'static str, Option<Variant>)> {
 #[test]
 fn wrong_cooperative_matrices_are_done_without() {
     let Some(variant) = matrices() else { return };
-    let folder = tempfile::tempdir().unwrap();
     let settled = |edits| {
-        let mut options = gpu_with(Some(variant), edits)?;
-        let gguf = model("llama", Format::Q4_0);
-        let (found, without) = trust::settled(&gguf, &mut options, Some(folder.path())).unwrap();
-        assert_eq!(options.gpu.cooperative, !without);
-        Some((found[0].failure.is_none(), without, found[0].source))
+        let options =
+            LoadOptions { device: Device::Auto, verify: Verify::default(), ..gpu_with(Some(variant), edits)? };
+        let model = Model::from_gguf(model("qwen3", Format::Q4_0), &options).unwrap();
+        let Trust { verdicts, without_cooperative, .. } = model.trust();
+        let right = verdicts[0].failure.is_none();
+        assert_eq!(model.device_label().starts_with("gpu, "), right);
+        Some((right, *without_cooperative, verdicts[0].source))
     };
     // Verdicts are those of the driver, with cooperative matrices and without.
     for source in [Source::Verified, Source::Remembered] {
         assert_eq!(settled(FAULTS_OF_MATRICES[0].edits), Some((true, true, source)));
     }
-    std::fs::remove_dir_all(folder.path()).unwrap();
     assert_eq!(settled(&[]), Some((true, false, Source::Verified)));
-    std::fs::remove_dir_all(folder.path()).unwrap();
     assert_eq!(settled(FAULTS[1].edits), Some((false, false, Source::Verified)));
     // Nor does a shader that is not compiled keep the GPU from being used.
-    std::fs::remove_dir_all(folder.path()).unwrap();
     let broken = [edit("MatMul { format: Q4_0, tile: Cooperative", "coopMultiplyAdd(", "multiplyAdd(")];
     assert_eq!(settled(&broken), Some((true, true, Source::Verified)));
 }
@@ -231,10 +228,13 @@ fn a_broken_shader_fails_verify_by_the_name_of_its_operation() {
         let (index, _) = found.first_failure.clone().unwrap_or_else(|| panic!("{name}: {first}"));
         assert_eq!(found.classes[index].class.to_string(), *class, "{name}: {first}");
         assert!(first.starts_with(class), "{name}: {first}");
-        // And the GPU is not trusted, for the same reason.
-        let found = trust::gpus(&model(arch, Format::Q4_0), &options.load, None).unwrap();
-        let failure = found[0].failure.as_deref().unwrap_or_else(|| panic!("{name}: trusted"));
-        assert!(failure.starts_with(class), "{name}: {failure}");
+        // And the GPU is not trusted, for the same reason; but that wrong cooperative matrices are done without.
+        let load = LoadOptions { device: Device::Auto, verify: Verify::default(), ..options.load };
+        let model = Model::from_gguf(model(arch, Format::Q4_0), &load).unwrap();
+        match &model.trust().verdicts[0].failure {
+            Some(failure) => assert!(failure.starts_with(class), "{name}: {failure}"),
+            None => assert!(model.trust().without_cooperative, "{name}: trusted"),
+        }
     }
     for (arch, variant) in healthy() {
         let Some(load) = gpu_with(variant, &[]) else { return };

@@ -1,24 +1,24 @@
 //! What attention means, in f64 from f32 queries and what the cache holds, with every mask, cap and bias.
 
-use candor::ops::{Attention, alibi_slope, relative_bucket};
+use candor_ops::{Attention, alibi_slope, relative_bucket};
 
-use super::formulas::Expected;
+use crate::formulas::Expected;
 
 /// What a sequence has in the cache: its keys, `[positions, kv_heads * key_dim]`, and values likewise.
-pub(super) struct Seen<'a> {
-    pub(super) keys: &'a [f32],
-    pub(super) values: &'a [f32],
+pub(crate) struct Seen<'a> {
+    pub(crate) keys: &'a [f32],
+    pub(crate) values: &'a [f32],
     /// Positions of the sequence up to the last one of the step.
-    pub(super) len: usize,
-    /// [`super::formulas::CHAIN`] for a cache of 32-bit floats, [`super::formulas::HALF`] for one that rounds.
-    pub(super) bound: f64,
+    pub(crate) len: usize,
+    /// [`crate::formulas::CHAIN`] for a cache of 32-bit floats, [`crate::formulas::HALF`] for one that rounds.
+    pub(crate) bound: f64,
 }
 
 /// A score, and the size of what it was added up from.
 type Score = (f64, f64);
 
 /// Attention of one row of queries at a position. Errors are measured against the weighted sum of magnitudes.
-pub(super) fn attended(
+pub(crate) fn attended(
     query: &[f32],
     position: usize,
     seen: &Seen<'_>,
@@ -75,9 +75,10 @@ fn biased((score, size): Score, (h, position, p): (usize, usize, usize), attenti
 
 #[cfg(test)]
 mod tests {
-    use candor::ops::{Heads, Mask};
+    use candor_ops::{Heads, Mask};
 
-    use super::{super::formulas::CHAIN, *};
+    use super::*;
+    use crate::formulas::CHAIN;
 
     fn values(attention: &Attention<'_, Vec<f32>>, keys: &[f32], values: &[f32], position: usize) -> Vec<f64> {
         let seen = Seen { keys, values, len: keys.len(), bound: CHAIN };

@@ -1,13 +1,13 @@
 //! What convolutions and recurrences mean, in f64, on states of their own; and how far the f32 states of a right backend
 //! may have moved away from them.
 
-use candor::ops::{Decay, Recurrence, Step};
+use candor_ops::{Decay, Recurrence, Step};
 
-use super::formulas::Expected;
+use crate::{formulas::Expected, ledger::FLOOR};
 
 /// A state of all sequences, and how far a backend's may be off.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     values: Vec<f64>,
     /// Per sequence and column of each head's matrix: the length of the column's error.
     slack: Vec<f64>,
@@ -15,13 +15,13 @@ pub(super) struct State {
 
 impl State {
     /// Zeros.
-    pub(super) fn new(len: usize) -> State {
+    pub(crate) fn new(len: usize) -> State {
         State { values: vec![0.0; len], slack: Vec::new() }
     }
 }
 
 /// `out[t][c] = sum_j w[c][j] * x[t - (taps - 1) + j][c]`; the rows before the step are the state, `[taps - 1, width]`.
-pub(super) fn convolved(state: &mut State, x: &[f32], (w, taps): (&[f32], usize), step: &Step) -> Vec<Expected> {
+pub(crate) fn convolved(state: &mut State, x: &[f32], (w, taps): (&[f32], usize), step: &Step) -> Vec<Expected> {
     let width = w.len() / taps.max(1);
     // So many products and sums, each rounded by at most 2^-24 of what is added up; f32 states hold f32 inputs exactly.
     let bound = (taps + 4) as f64 * f64::from(f32::EPSILON);
@@ -50,7 +50,7 @@ pub(super) fn convolved(state: &mut State, x: &[f32], (w, taps): (&[f32], usize)
 ///
 /// One step rounds a column by at most `gamma` times the length of what it is made of, without signs. What was off before
 /// fades with the slowest key; where rows erase, the column keeps its error, as a stable recurrence makes none larger.
-pub(super) fn recurred(state: &mut State, inputs: &Recurrence<'_, Vec<f32>, Vec<f32>>, step: &Step) -> Vec<Expected> {
+pub(crate) fn recurred(state: &mut State, inputs: &Recurrence<'_, Vec<f32>, Vec<f32>>, step: &Step) -> Vec<Expected> {
     let Recurrence { heads, key_heads, key_dim: dim, value_dim, q, k, v, decay, erase, bonus } = *inputs;
     let gamma = (dim as f64 + 16.0) * f64::from(f32::EPSILON);
     let (size, columns) = (inputs.state_len(), heads * value_dim);
@@ -102,7 +102,7 @@ pub(super) fn recurred(state: &mut State, inputs: &Recurrence<'_, Vec<f32>, Vec<
                 let before = *slack;
                 *slack = fading * before + gamma * made.sqrt();
                 let state = if bonus.is_some() { before } else { *slack };
-                let scale = scale.max(super::ledger::FLOOR);
+                let scale = scale.max(FLOOR);
                 out.push(Expected { value: sum, scale, bound: (length * state) / scale + gamma });
             }
         }

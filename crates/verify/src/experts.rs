@@ -1,9 +1,9 @@
 //! Mixtures of experts on the backend that is watched: its own choice is held against the router's definition, and what it
 //! makes of the choice against formulas.
 
-use candor::ops::{Ops, Router, Tensor};
+use candor_ops::{Ops, Router, Tensor};
 
-use super::{
+use crate::{
     checked::{Checked, RELATIVE, Routes, SUMS, numbers, part, table_row},
     formulas::{self, CHAIN, Expected, ROUNDING},
 };
@@ -23,7 +23,7 @@ impl<B: Ops> Checked<B> {
 
     /// The weights of the experts that were chosen. A choice is right if it is that of the definition where the chosen have a
     /// head start of [`NEAR`].
-    pub(super) fn check_choice<R>(
+    pub(crate) fn check_choice<R>(
         &mut self,
         routes: &Routes<R>,
         logits: &[f32],
@@ -59,7 +59,7 @@ impl<B: Ops> Checked<B> {
     }
 
     /// Each expert's product of the rows that went to it.
-    pub(super) fn check_products<R>(
+    pub(crate) fn check_products<R>(
         &mut self,
         routes: &Routes<R>,
         x: &[f32],
@@ -88,7 +88,7 @@ impl<B: Ops> Checked<B> {
     }
 
     /// Each choice plus its expert's bias.
-    pub(super) fn check_biases<R>(&mut self, routes: &Routes<R>, x: &[f32], bias: &Tensor, got: &[f32]) {
+    pub(crate) fn check_biases<R>(&mut self, routes: &Routes<R>, x: &[f32], bias: &Tensor, got: &[f32]) {
         let place = self.at(bias);
         let rows = x.chunks_exact(bias.cols.max(1)).zip(&routes.chosen);
         let expected: Vec<Expected> = rows
@@ -104,7 +104,7 @@ impl<B: Ops> Checked<B> {
     }
 
     /// Each choice times its weight.
-    pub(super) fn check_scaling<R>(&mut self, routes: &Routes<R>, x: &[f32], (got, width): (&[f32], usize)) {
+    pub(crate) fn check_scaling<R>(&mut self, routes: &Routes<R>, x: &[f32], (got, width): (&[f32], usize)) {
         let rows = x.chunks_exact(width).zip(&routes.chosen);
         let expected = rows.flat_map(|(row, choice)| {
             row.iter().map(|&x| formulas::relative(f64::from(x) * f64::from(choice.1), ROUNDING))
@@ -115,7 +115,7 @@ impl<B: Ops> Checked<B> {
     }
 
     /// Each row's choices together.
-    pub(super) fn check_sums<R>(&mut self, routes: &Routes<R>, x: &[f32], (got, width): (&[f32], usize)) {
+    pub(crate) fn check_sums<R>(&mut self, routes: &Routes<R>, x: &[f32], (got, width): (&[f32], usize)) {
         let rows = x.chunks_exact((routes.used * width).max(1));
         let bound = ROUNDING * routes.used as f64;
         let expected = rows.flat_map(|row| {

@@ -2,12 +2,12 @@
 
 use std::task::{Context, Poll};
 
-use candor::ops::{
+use candor_ops::{
     Attention, Columns as Copied, Decay, Error, KvFormat, KvPlan, Norm, NormKind, Ops, Prims, Recurrence, Relative,
     Rope, Router, Step, Tensor, Unary, sequence_len,
 };
 
-use super::{
+use crate::{
     attended::{Seen, attended},
     checked::{
         Buf, Checked, EXACT, Kv, OF_THE_ROW, PAIRS, PARTS, RELATIVE, Routes, STEPS, SUMS, Turn, WEIGHTED, Weight,

@@ -3,95 +3,93 @@
 //! Inputs and outputs are read through snapshots, so nothing of the run itself changes. A fusion is held against the
 //! formulas of what its default body says. What the cache holds is known from what was written into it.
 
-use candor::{
-    gguf::Format,
-    ops::{KvFormat, KvPlan, Ops, Rope, Tensor},
-};
+use candor_ops::{KvFormat, KvPlan, Ops, Rope, Tensor};
+use candor_quant::Format;
 
-use super::{
+use crate::{
     formulas::{Expected, ROUNDING},
-    ledger::{Call, Class, Element, Ledger, Place},
+    ledger::{Call, Class, Element, FLOOR, Ledger, Place},
     product::{Columns, Output, product, whole},
     states::State,
 };
 
 /// A backend and the book on it.
-pub(super) struct Checked<B> {
-    pub(super) inner: B,
-    pub(super) ledger: Ledger,
+pub(crate) struct Checked<B> {
+    pub(crate) inner: B,
+    pub(crate) ledger: Ledger,
     columns: Columns,
     pass: usize,
-    pub(super) layer: Option<usize>,
+    pub(crate) layer: Option<usize>,
     /// Positions of the rows in flight.
-    pub(super) positions: Vec<u32>,
+    pub(crate) positions: Vec<u32>,
 }
 
 /// A weight, and the file's bytes of it.
-pub(super) struct Weight<W> {
-    pub(super) inner: W,
-    pub(super) tensor: Tensor,
+pub(crate) struct Weight<W> {
+    pub(crate) inner: W,
+    pub(crate) tensor: Tensor,
 }
 
 /// A buffer and the width of its rows.
-pub(super) struct Buf<T> {
-    pub(super) inner: T,
-    pub(super) width: usize,
+pub(crate) struct Buf<T> {
+    pub(crate) inner: T,
+    pub(crate) width: usize,
 }
 
 /// A cache, and copies of what was written into it.
-pub(super) struct Kv<K> {
-    pub(super) inner: K,
-    pub(super) plan: KvPlan,
-    pub(super) layers: Vec<Written>,
+pub(crate) struct Kv<K> {
+    pub(crate) inner: K,
+    pub(crate) plan: KvPlan,
+    pub(crate) layers: Vec<Written>,
 }
 
 /// Keys and values of a layer, `[sequence][position][width]`, and its states.
-pub(super) struct Written {
-    pub(super) keys: Vec<f32>,
-    pub(super) values: Vec<f32>,
-    pub(super) states: [State; 3],
+pub(crate) struct Written {
+    pub(crate) keys: Vec<f32>,
+    pub(crate) values: Vec<f32>,
+    pub(crate) states: [State; 3],
 }
 
 /// Choices of experts as the backend has them, and as it tells them: an expert and its weight, so many a row.
-pub(super) struct Routes<R> {
-    pub(super) inner: R,
-    pub(super) used: usize,
-    pub(super) chosen: Vec<(u32, f32)>,
+pub(crate) struct Routes<R> {
+    pub(crate) inner: R,
+    pub(crate) used: usize,
+    pub(crate) chosen: Vec<(u32, f32)>,
 }
 
 /// A rotation as the backend has it, and as the model does.
-pub(super) struct Turn<R> {
-    pub(super) inner: R,
-    pub(super) rope: Rope,
+pub(crate) struct Turn<R> {
+    pub(crate) inner: R,
+    pub(crate) rope: Rope,
 }
 
-pub(super) const RELATIVE: &str = "relative to the element";
-pub(super) const OF_THE_ROW: &str =
+pub(crate) const RELATIVE: &str = "relative to the element";
+pub(crate) const OF_THE_ROW: &str =
     "relative to the largest of the element's block: the file's number, give or take one rounding";
-pub(super) const SUMS: &str = "relative to what is added, without signs";
-pub(super) const PARTS: &str =
+pub(crate) const SUMS: &str = "relative to what is added, without signs";
+pub(crate) const PARTS: &str =
     "relative to the element; to its parts without signs where they are taken from each other";
-pub(super) const EXACT: &str = "the same number";
-pub(super) const RANKED: &str = "the same places and values, in the same order";
-pub(super) const STEPS: &str =
+pub(crate) const EXACT: &str = "the same number";
+pub(crate) const RANKED: &str = "the same places and values, in the same order";
+pub(crate) const STEPS: &str =
     "relative to what is added, without signs; bound from the number of terms, and growing as errors stay in the state";
-pub(super) const PAIRS: &str = "relative to the length of the pair";
-pub(super) const WEIGHTED: &str =
+pub(crate) const PAIRS: &str = "relative to the length of the pair";
+pub(crate) const WEIGHTED: &str =
     "relative to the weighted sum without signs; keys and values rounded to the cache's format";
 const PRODUCTS: &str =
     "relative to the row; bound from the weights and the rounding of the inputs to the weights' kind";
 
 impl<B: Ops> Checked<B> {
-    pub(super) fn new(inner: B, columns: Columns) -> Self {
+    pub(crate) fn new(inner: B, columns: Columns) -> Self {
         Checked { inner, ledger: Ledger::default(), columns, pass: 0, layer: None, positions: Vec::new() }
     }
 
     /// Says which pass comes next.
-    pub(super) fn begin(&mut self, pass: usize) {
+    pub(crate) fn begin(&mut self, pass: usize) {
         (self.pass, self.layer) = (pass, None);
     }
 
-    pub(super) fn read(&mut self, x: &Buf<B::Buf>) -> Vec<f32> {
+    pub(crate) fn read(&mut self, x: &Buf<B::Buf>) -> Vec<f32> {
         let mut out = Vec::new();
         let snapshot = self.inner.snapshot(&x.inner);
         self.inner.download(&snapshot, &mut out);
@@ -99,7 +97,7 @@ impl<B: Ops> Checked<B> {
     }
 
     /// The place of an operation with a weight; what follows without one is in the same layer.
-    pub(super) fn at(&mut self, weight: &Tensor) -> Place {
+    pub(crate) fn at(&mut self, weight: &Tensor) -> Place {
         let stack =
             weight.name.strip_prefix("enc.").or_else(|| weight.name.strip_prefix("dec.")).unwrap_or(&weight.name);
         let layer = stack.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
@@ -107,12 +105,12 @@ impl<B: Ops> Checked<B> {
         Place { weight: Some(weight.name.clone()), ..self.here() }
     }
 
-    pub(super) fn here(&self) -> Place {
+    pub(crate) fn here(&self) -> Place {
         Place { layer: self.layer, pass: self.pass, ..Place::default() }
     }
 
     /// Holds `got`, `[rows, width]`, against `expected` of the same order.
-    pub(super) fn compare(
+    pub(crate) fn compare(
         &mut self,
         (operation, measure): (&str, &'static str),
         place: Place,
@@ -135,7 +133,7 @@ impl<B: Ops> Checked<B> {
     }
 
     /// Holds a product, `[rows, outputs]`, against the formula. `before` is what it was added to.
-    pub(super) fn compare_product(
+    pub(crate) fn compare_product(
         &mut self,
         operation: &str,
         x: &[f32],
@@ -167,7 +165,7 @@ impl<B: Ops> Checked<B> {
                 got: value(i),
                 expected: output.value,
                 scale,
-                bound: output.allowed / scale.max(super::ledger::FLOOR),
+                bound: output.allowed / scale.max(FLOOR),
             }
         });
         let whole = whole((0..expected.len()).map(value), &expected);
@@ -189,7 +187,7 @@ fn row_scales(expected: &[Output], rows: usize) -> Vec<f64> {
 }
 
 /// All numbers of a small weight, row by row.
-pub(super) fn numbers(w: &Tensor) -> Vec<f32> {
+pub(crate) fn numbers(w: &Tensor) -> Vec<f32> {
     let mut out = vec![0.0; w.rows * w.cols];
     let rows = out.chunks_exact_mut(w.cols.max(1)).enumerate();
     rows.for_each(|(row, out)| w.format.decode(w.row(row), out));
@@ -197,7 +195,7 @@ pub(super) fn numbers(w: &Tensor) -> Vec<f32> {
 }
 
 /// A row of a table, each number with the largest magnitude of its block.
-pub(super) fn table_row(table: &Tensor, row: usize) -> Vec<(f32, f32)> {
+pub(crate) fn table_row(table: &Tensor, row: usize) -> Vec<(f32, f32)> {
     let mut numbers = vec![0.0; table.cols];
     table.format.decode(table.row(row), &mut numbers);
     let blocks = numbers.chunks(table.format.block_len());
@@ -206,13 +204,13 @@ pub(super) fn table_row(table: &Tensor, row: usize) -> Vec<(f32, f32)> {
 }
 
 /// Some rows of a matrix as a matrix of their own.
-pub(super) fn part(w: &Tensor, rows: std::ops::Range<usize>) -> Tensor {
+pub(crate) fn part(w: &Tensor, rows: std::ops::Range<usize>) -> Tensor {
     let stride = w.bytes.len() / w.rows.max(1);
     Tensor { rows: rows.len(), bytes: w.bytes.slice(rows.start * stride..rows.end * stride), ..w.clone() }
 }
 
 /// Puts `x` into `out` as a cache of this format holds it.
-pub(super) fn store(out: &mut [f32], x: &[f32], format: Format) {
+pub(crate) fn store(out: &mut [f32], x: &[f32], format: Format) {
     let mut bytes = vec![0; format.block_bytes()];
     for (x, out) in x.chunks_exact(format.block_len()).zip(out.chunks_exact_mut(format.block_len())) {
         // The formats of a cache have encoders.
@@ -224,12 +222,12 @@ pub(super) fn store(out: &mut [f32], x: &[f32], format: Format) {
 
 impl<K> Kv<K> {
     /// Index of a position's row.
-    pub(super) fn row(&self, sequence: u32, position: u32) -> usize {
+    pub(crate) fn row(&self, sequence: u32, position: u32) -> usize {
         sequence as usize * self.plan.context + position as usize
     }
 
     /// Whether what is read may differ from what was written.
-    pub(super) fn rounds(&self) -> bool {
+    pub(crate) fn rounds(&self) -> bool {
         [self.plan.keys, self.plan.values] != [KvFormat::F32; 2]
     }
 }

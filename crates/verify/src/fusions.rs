@@ -1,8 +1,8 @@
 //! Every fusion on the backend that is watched, held against the formulas of what its default body says; and the best of a row.
 
-use candor::ops::{Ops, Ranked, Unary};
+use candor_ops::{Ops, Ranked, Unary};
 
-use super::{
+use crate::{
     checked::{Checked, RANKED, RELATIVE},
     formulas::{self, CHAIN},
     ledger::Place,

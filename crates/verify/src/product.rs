@@ -5,7 +5,10 @@
 
 use std::thread;
 
-use candor::{gguf::Format, ops::Tensor};
+use candor_ops::Tensor;
+use candor_quant::Format;
+
+use crate::ledger::FLOOR;
 
 /// Inputs per rounding step: the block of 8-bit activations.
 const BLOCK: usize = 32;
@@ -22,14 +25,14 @@ const WORTH_A_THREAD: usize = 1 << 20;
 
 /// One output of a product.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Output {
-    pub(super) value: f64,
+pub(crate) struct Output {
+    pub(crate) value: f64,
     /// Largest error that passes.
-    pub(super) allowed: f64,
+    pub(crate) allowed: f64,
     /// Deviation that rounding the inputs is expected to cause.
-    pub(super) deviation: f64,
+    pub(crate) deviation: f64,
     /// Largest error of adding up in f32.
-    pub(super) summing: f64,
+    pub(crate) summing: f64,
 }
 
 /// The inputs of a product, `[rows, cols]`.
@@ -54,7 +57,7 @@ impl Inputs {
 
 /// How coarsely a backend may see the inputs of a product with weights of this format, relative to a block's largest:
 /// as 8-bit blocks where the weights are blocks, else as finely as the weights themselves are stored.
-pub(super) fn step(format: Format) -> f64 {
+pub fn input_step(format: Format) -> f64 {
     if format.block_len() > 1 {
         return Q8_STEP;
     }
@@ -70,8 +73,8 @@ pub(super) fn step(format: Format) -> f64 {
 }
 
 /// The outputs `columns` of `w @ x[t]` for every row of `x`: `[columns, rows]`.
-pub(super) fn product(w: &Tensor, x: &[f32], columns: &[usize]) -> Vec<Output> {
-    let inputs = Inputs::new(x, w.cols, step(w.format));
+pub(crate) fn product(w: &Tensor, x: &[f32], columns: &[usize]) -> Vec<Output> {
+    let inputs = Inputs::new(x, w.cols, input_step(w.format));
     let rows = x.len() / w.cols.max(1);
     let mut out = vec![Output::default(); columns.len() * rows];
     if out.is_empty() {
@@ -137,7 +140,7 @@ fn dot(w: &[f64], x: &[f64]) -> f64 {
 }
 
 /// The error of a call as a whole and its bound, both relative to the expected values' root mean square.
-pub(super) fn whole(got: impl Iterator<Item = f32>, expected: &[Output]) -> (f64, f64) {
+pub(crate) fn whole(got: impl Iterator<Item = f32>, expected: &[Output]) -> (f64, f64) {
     let (mut error, mut size, mut variance, mut summing) = (0.0, 0.0, 0.0, 0.0);
     for (got, expected) in got.zip(expected) {
         error += (f64::from(got) - expected.value).powi(2);
@@ -145,13 +148,13 @@ pub(super) fn whole(got: impl Iterator<Item = f32>, expected: &[Output]) -> (f64
         variance += expected.deviation * expected.deviation;
         summing += expected.summing * expected.summing;
     }
-    let scale = size.sqrt().max(super::ledger::FLOOR);
+    let scale = size.sqrt().max(FLOOR);
     (error.sqrt() / scale, (CALL_DEVIATIONS * variance.sqrt() + summing.sqrt()) / scale)
 }
 
 /// Which outputs of a matrix are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Columns {
+pub(crate) enum Columns {
     /// Every one.
     All,
     /// So many at most: the first and last, where tiles begin and end, and others spread between.
@@ -160,7 +163,7 @@ pub(super) enum Columns {
 
 impl Columns {
     /// Ascending indices below `len`.
-    pub(super) fn of(self, len: usize) -> Vec<usize> {
+    pub(crate) fn of(self, len: usize) -> Vec<usize> {
         match self {
             Columns::Sampled(count) if count < len => {
                 let edge = count / 4;
@@ -204,7 +207,7 @@ mod tests {
             (Format::Q4K, 1.0 / 120.0),
         ];
         for (format, expected) in cases {
-            assert_eq!(step(format), expected, "{format}");
+            assert_eq!(input_step(format), expected, "{format}");
         }
     }
 
@@ -219,10 +222,14 @@ mod tests {
         let mut bytes = vec![0; Format::Q8_0.row_bytes(values.len()).unwrap()];
         Format::Q8_0.encode(&values, &mut bytes).unwrap();
         let w = Tensor { name: "w".into(), format: Format::Q8_0, rows: ROWS, cols: COLS, bytes: bytes.into() };
-        let (mut quants, mut scales, mut sums) = (vec![0; COLS], vec![0.0; COLS / 32], vec![0; COLS / 16]);
-        let out = candor::kernels::Q8RowMut { quants: &mut quants, scales: &mut scales, sums: &mut sums };
-        (candor::kernels::Kernels::scalar().f32.quantize_q8)(out, &x);
-        let rounded: Vec<f32> = quants.iter().zip(0..).map(|(&q, i)| f32::from(q) * scales[i / 32]).collect();
+        // Blocks of 32 bytes with a scale, as the processor's kernels have them.
+        let rounded: Vec<f32> = x
+            .chunks(32)
+            .flat_map(|block| {
+                let scale = block.iter().fold(0f32, |most, x| most.max(x.abs())) / 127.0;
+                block.iter().map(move |x| (x / scale).round() * scale)
+            })
+            .collect();
         let columns: Vec<usize> = (0..ROWS).collect();
         let (exact, seen) = (product(&w, &x, &columns), product(&w, &rounded, &columns));
         let size = (exact.iter().map(|output| output.value.powi(2)).sum::<f64>() / ROWS as f64).sqrt();

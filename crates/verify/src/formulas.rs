@@ -2,26 +2,26 @@
 //! backend may be. Written from the formulas, not from any backend; products are `product`, attention is
 //! `attended`, and what has a state is `states`.
 
-use candor::ops::{Norm, NormKind, Rope, Unary};
+use candor_ops::{Norm, NormKind, Rope, Unary};
 
 /// An expected element: its value, what its error is measured against, and the largest error relative to that.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected {
-    pub(super) value: f64,
-    pub(super) scale: f64,
-    pub(super) bound: f64,
+pub(crate) struct Expected {
+    pub(crate) value: f64,
+    pub(crate) scale: f64,
+    pub(crate) bound: f64,
 }
 
 /// One or two f32 roundings (2^-24 each), with room for flushed or contracted arithmetic.
-pub(super) const ROUNDING: f64 = 1e-6;
+pub(crate) const ROUNDING: f64 = 1e-6;
 /// A short chain of f32 operations, or one function: D3's gate for norm, rope, silu. The sum of n squares of a norm
 /// in lanes of 16 is within (n / 16 + 5) * 2^-25 of its value: below this for rows of up to 5000.
-pub(super) const CHAIN: f64 = 1e-5;
+pub(crate) const CHAIN: f64 = 1e-5;
 /// A cache of half-precision values that may have been rounded either way (2^-10), both keys and values.
-pub(super) const HALF: f64 = 2e-3;
+pub(crate) const HALF: f64 = 2e-3;
 
 /// A row, each run of it normed, times a weight and plus a bias; both are as wide as a run, or as the row.
-pub(super) fn norm(x: &[f32], norm: Norm, weight: Option<&[f32]>, bias: Option<&[f32]>) -> Vec<Expected> {
+pub(crate) fn norm(x: &[f32], norm: Norm, weight: Option<&[f32]>, bias: Option<&[f32]>) -> Vec<Expected> {
     let mut out = Vec::with_capacity(x.len());
     for run in x.chunks_exact(norm.run) {
         let len = run.len() as f64;
@@ -45,7 +45,7 @@ pub(super) fn norm(x: &[f32], norm: Norm, weight: Option<&[f32]>, bias: Option<&
 }
 
 /// A function of one number. Where it subtracts, or comes close to zero as a difference, errors are relative to the parts.
-pub(super) fn applied(f: Unary, x: f32) -> Expected {
+pub(crate) fn applied(f: Unary, x: f32) -> Expected {
     let x = f64::from(x);
     let value = f.at(x);
     let scale = match f {
@@ -61,20 +61,20 @@ pub(super) fn applied(f: Unary, x: f32) -> Expected {
 }
 
 /// `sum(x * y)`: the error is relative to the products without signs.
-pub(super) fn dot(x: &[f32], y: &[f32]) -> Expected {
+pub(crate) fn dot(x: &[f32], y: &[f32]) -> Expected {
     let terms = x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y));
     let (value, scale) = terms.fold((0.0, 0.0), |(sum, size): (f64, f64), x| (sum + x, size + x.abs()));
     Expected { value, scale, bound: CHAIN }
 }
 
 /// `x + y`, where `y` is a number of a table whose block has this largest magnitude.
-pub(super) fn sum_of_table(x: f32, (y, largest): (f32, f32)) -> Expected {
+pub(crate) fn sum_of_table(x: f32, (y, largest): (f32, f32)) -> Expected {
     let (x, y) = (f64::from(x), f64::from(y));
     Expected { value: x + y, scale: x.abs() + f64::from(largest), bound: ROUNDING }
 }
 
 /// The best `k` of a row, the best first and of equals the earlier: the place of each, and its value.
-pub(super) fn best(row: &[f32], k: usize) -> Vec<Expected> {
+pub(crate) fn best(row: &[f32], k: usize) -> Vec<Expected> {
     let mut places: Vec<usize> = (0..row.len()).collect();
     // A sort that leaves equals as they are.
     places.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
@@ -83,18 +83,18 @@ pub(super) fn best(row: &[f32], k: usize) -> Vec<Expected> {
 }
 
 /// An element whose error is relative to itself.
-pub(super) fn relative(value: f64, bound: f64) -> Expected {
+pub(crate) fn relative(value: f64, bound: f64) -> Expected {
     Expected { value, scale: value.abs(), bound }
 }
 
 /// `x + y`: the error is relative to what was added, as they may cancel.
-pub(super) fn sum(x: f32, y: f32) -> Expected {
+pub(crate) fn sum(x: f32, y: f32) -> Expected {
     let (x, y) = (f64::from(x), f64::from(y));
     Expected { value: x + y, scale: x.abs() + y.abs(), bound: ROUNDING }
 }
 
 /// One head turned to a position. Elements that belong to no pair stay.
-pub(super) fn turned(head: &[f32], rope: &Rope, position: u32) -> Vec<Expected> {
+pub(crate) fn turned(head: &[f32], rope: &Rope, position: u32) -> Vec<Expected> {
     let mut out: Vec<Expected> = head.iter().map(|&x| relative(f64::from(x), CHAIN)).collect();
     for pair in 0..rope.frequencies.len() {
         let angle = f64::from(position) * rope.frequencies[pair];

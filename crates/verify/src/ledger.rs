@@ -106,40 +106,40 @@ impl Operation {
 
 /// One element of a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Element {
-    pub(super) row: usize,
-    pub(super) column: usize,
-    pub(super) got: f32,
-    pub(super) expected: f64,
+pub(crate) struct Element {
+    pub(crate) row: usize,
+    pub(crate) column: usize,
+    pub(crate) got: f32,
+    pub(crate) expected: f64,
     /// What the error is divided by.
-    pub(super) scale: f64,
+    pub(crate) scale: f64,
     /// The largest error that passes, divided likewise.
-    pub(super) bound: f64,
+    pub(crate) bound: f64,
 }
 
 /// Scales are at least this, so that errors of vanishing values do not count: far above f32's subnormal range.
-pub(super) const FLOOR: f64 = 1e-30;
+pub const FLOOR: f64 = 1e-30;
 
 /// The book of a run.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
-    pub(super) operations: Vec<Operation>,
+pub(crate) struct Ledger {
+    pub(crate) operations: Vec<Operation>,
     /// The first call that failed, by index into `operations`, and its worst element.
-    pub(super) first_failure: Option<(usize, Worst)>,
+    pub(crate) first_failure: Option<(usize, Worst)>,
 }
 
 /// A call that is being entered.
-pub(super) struct Call<'a> {
-    pub(super) class: Class,
-    pub(super) measure: &'static str,
-    pub(super) place: Place,
+pub(crate) struct Call<'a> {
+    pub(crate) class: Class,
+    pub(crate) measure: &'static str,
+    pub(crate) place: Place,
     /// Position of each row's token.
-    pub(super) positions: &'a [u32],
+    pub(crate) positions: &'a [u32],
 }
 
 impl Ledger {
     /// Enters a call. `whole` is the error of the call as a whole and its bound, both relative.
-    pub(super) fn enter(&mut self, call: Call<'_>, elements: impl Iterator<Item = Element>, whole: Option<(f64, f64)>) {
+    pub(crate) fn enter(&mut self, call: Call<'_>, elements: impl Iterator<Item = Element>, whole: Option<(f64, f64)>) {
         let mut worst: Option<(f64, Element)> = None;
         let mut count = 0;
         for element in elements {

@@ -1,15 +1,11 @@
 //! A model's run on a watched backend: a prompt in one pass, then tokens one by one, every operation checked.
 
-use candor::{
-    BackendVisitor,
-    gguf::Gguf,
-    models::{Decoder, Part, Pass},
-    ops::{Error, KvFormat, Ops, Plain, Step},
-};
+use candor_gguf::Gguf;
+use candor_models::{Decoder, Part, Pass};
+use candor_ops::{Error, KvFormat, Ops, Plain, Step};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Depth,
+use crate::{
     checked::Checked,
     ledger::{Ledger, Operation, Worst},
     product::Columns,
@@ -21,6 +17,17 @@ const QUICK_COLUMNS: usize = 64;
 /// How many of the best logits a device is asked for that finds them itself: one, those of llama.cpp's default and a few
 /// that are penalised, and many.
 const TOP: [usize; 3] = [1, 43, 200];
+
+/// How much is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Depth {
+    /// Every output of every operation, with the fusions and without.
+    #[default]
+    Full,
+    /// A self-check: 64 outputs of each product, with the fusions.
+    Quick,
+}
 
 /// What is run while the operations are checked.
 #[derive(Clone, Debug)]
@@ -57,6 +64,13 @@ impl Operations {
     pub fn passes(&self) -> bool {
         self.first_failure.is_none()
     }
+
+    /// What failed first, with its error and bound, for people to read; `None` where nothing did.
+    pub fn failure(&self) -> Option<String> {
+        let (index, worst) = self.first_failure.as_ref()?;
+        let error = worst.error.map_or("not a number".to_owned(), |error| format!("error {error:.1e}"));
+        Some(format!("{}: {error}, at most {:.1e}, at {}", self.classes[*index].class, worst.bound, worst.place))
+    }
 }
 
 impl From<(Ledger, Vec<u32>)> for Operations {
@@ -70,7 +84,7 @@ impl From<(Ledger, Vec<u32>)> for Operations {
 ///
 /// # Errors
 /// If the backend cannot hold the model, or its device fails.
-pub fn operations<B: Ops + Clone>(gguf: &Gguf, ops: B, plan: &Plan<'_>) -> Result<Operations, candor::models::Error> {
+pub fn operations<B: Ops + Clone>(gguf: &Gguf, ops: B, plan: &Plan<'_>) -> Result<Operations, candor_models::Error> {
     let columns = match plan.depth {
         Depth::Full => Columns::All,
         Depth::Quick => Columns::Sampled(QUICK_COLUMNS),
@@ -114,7 +128,7 @@ fn run<O: Ops>(
     ops: &mut O,
     plan: &Plan<'_>,
     begin: impl Fn(&mut O, usize),
-) -> Result<Vec<u32>, candor::models::Error> {
+) -> Result<Vec<u32>, candor_models::Error> {
     let model = match &plan.part {
         Some(part) => Decoder::load_part(gguf, ops, part)?,
         None => Decoder::load(gguf, ops)?,
@@ -169,25 +183,4 @@ fn run<O: Ops>(
 fn greatest(values: &[f32]) -> u32 {
     let better = |best: usize, i: usize| if values[i] > values[best] { i } else { best };
     (1..values.len()).fold(0, better) as u32
-}
-
-/// [`operations`] on the backend that options choose.
-pub(super) struct OnBackend<'a> {
-    pub(super) gguf: &'a Gguf,
-    pub(super) plan: Plan<'a>,
-}
-
-impl BackendVisitor for OnBackend<'_> {
-    type Output = Result<Operations, candor::models::Error>;
-
-    fn visit<B>(self, ops: B, _: String) -> Self::Output
-    where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-    {
-        operations(self.gguf, ops, &self.plan)
-    }
 }
