@@ -11,11 +11,8 @@ use std::process::{Command, Stdio};
 use crate::command::tool;
 
 /// What each crate runs: its arguments. Tests that need more than Miri has are ignored where they stand, with the reason.
-const TESTS: &[&[&str]] = &[
-    &["-p", "candor-kernels", "--", "--skip", "x86::", "--skip", "aarch64::"],
-    &["-p", "candor-cpu", "--lib"],
-    &["-p", "candor-cpu", "--test", "backend", "small::"],
-];
+const TESTS: &[&[&str]] =
+    &[&["-p", "candor-kernels"], &["-p", "candor-cpu", "--lib"], &["-p", "candor-cpu", "--test", "backend", "small::"]];
 
 /// Files are read (how many cores there are); overflows are for the usual tests to find, and take half of the time.
 const VARIABLES: &[(&str, &str)] = &[

@@ -10,6 +10,8 @@ mod attention;
 mod batch;
 mod codebook;
 mod function;
+#[doc(hidden)]
+pub mod inside;
 mod isa;
 mod lanes;
 mod order;
@@ -20,6 +22,7 @@ mod scan;
 mod shape;
 mod table;
 mod weights;
+#[allow(missing_docs, reason = "what is public there is seen by this crate's tests alone")]
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

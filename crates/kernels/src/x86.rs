@@ -1,14 +1,14 @@
 //! Tables for x86-64.
 
-mod ahead;
-mod amx;
+pub mod ahead;
+pub mod amx;
 mod avx2;
-mod avx512;
+pub mod avx512;
 mod avxvnni;
-mod batch;
-mod superblocks;
+pub mod batch;
+pub mod superblocks;
 
-pub(crate) use amx::Amx;
-pub(crate) use avx2::Avx2;
-pub(crate) use avx512::{Avx512, Avx512Bf16, Avx512Vnni};
-pub(crate) use avxvnni::AvxVnni;
+pub use amx::Amx;
+pub use avx2::Avx2;
+pub use avx512::{Avx512, Avx512Bf16, Avx512Vnni};
+pub use avxvnni::AvxVnni;

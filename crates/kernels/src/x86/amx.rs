@@ -6,12 +6,7 @@
 //! F32 weights stay as they are, and with the engine in registers.
 
 mod permission;
-mod tiles;
-
-#[cfg(all(test, target_os = "linux"))]
-mod emulator;
-#[cfg(all(test, target_os = "linux"))]
-pub mod tests;
+pub mod tiles;
 
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
@@ -30,11 +25,11 @@ use tiles::Tiles;
 /// Proof that this processor has AMX with bfloat16, AVX-512 with bfloat16 and what AVX-512 VNNI's table needs, and that
 /// the operating system lets this process use the tiles.
 #[derive(Clone, Copy)]
-pub(crate) struct Amx(Avx512Bf16);
+pub struct Amx(Avx512Bf16);
 
 impl Amx {
     /// Asks the processor and the operating system.
-    pub(crate) fn detect() -> Option<Amx> {
+    pub fn detect() -> Option<Amx> {
         const AMX_BF16: u32 = 1 << 22;
         const AMX_TILE: u32 = 1 << 24;
         let below = Avx512Bf16::detect()?;
@@ -44,8 +39,16 @@ impl Amx {
         has.then_some(Amx(below))
     }
 
+    /// The token of a process in which something else carries tile instructions out.
+    ///
+    /// # Safety
+    /// Tile instructions work in every thread of this process.
+    pub unsafe fn emulated(below: Avx512Bf16) -> Amx {
+        Amx(below)
+    }
+
     /// The table: loops and rows are those of the one below.
-    pub(crate) fn kernels(self) -> &'static Kernels {
+    pub fn kernels(self) -> &'static Kernels {
         static TABLE: OnceLock<Kernels> = OnceLock::new();
         TABLE.get_or_init(|| {
             let Kernels { f32, mat, attention, probe, .. } = *self.0.kernels();

@@ -39,18 +39,18 @@ use crate::{Kernels, MatKernels};
 
 /// Proof that this processor has AVX2, FMA and F16C: the only way to the table, and so to its kernels.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx2(());
+pub struct Avx2(());
 
 impl Avx2 {
     /// Asks the processor and the operating system.
-    pub(crate) fn detect() -> Option<Avx2> {
+    pub fn detect() -> Option<Avx2> {
         let has =
             is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
         has.then_some(Avx2(()))
     }
 
     /// The table.
-    pub(crate) fn kernels(self) -> &'static Kernels {
+    pub fn kernels(self) -> &'static Kernels {
         static TABLE: Kernels =
             Kernels { name: "avx2", f32: LOOPS, mat, attention, probe: PROBE, batch: superblocks::avx2 };
         &TABLE

@@ -36,17 +36,16 @@ use super::batch::{
     unpack::plain,
 };
 use super::superblocks;
-#[cfg(test)]
-pub(super) use float::{Bf16, F16};
-pub(super) use float::{F32, Number};
+pub(super) use float::Number;
+pub use float::{Bf16, F16, F32};
 
 /// Proof that this processor has AVX-512 F, BW, VL and DQ, and what AVX2's table needs.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512(());
+pub struct Avx512(());
 
 impl Avx512 {
     /// Asks the processor and the operating system.
-    pub(crate) fn detect() -> Option<Avx512> {
+    pub fn detect() -> Option<Avx512> {
         Avx2::detect()?;
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -56,7 +55,7 @@ impl Avx512 {
     }
 
     /// The table.
-    pub(crate) fn kernels(self) -> &'static Kernels {
+    pub fn kernels(self) -> &'static Kernels {
         static TABLE: Kernels = Kernels {
             name: "avx512",
             f32: float_loops::LOOPS,
@@ -71,17 +70,17 @@ impl Avx512 {
 
 /// Proof that this processor has AVX-512 VNNI too.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512Vnni(());
+pub struct Avx512Vnni(());
 
 impl Avx512Vnni {
     /// Asks the processor and the operating system.
-    pub(crate) fn detect() -> Option<Avx512Vnni> {
+    pub fn detect() -> Option<Avx512Vnni> {
         Avx512::detect()?;
         is_x86_feature_detected!("avx512vnni").then_some(Avx512Vnni(()))
     }
 
     /// The table.
-    pub(crate) fn kernels(self) -> &'static Kernels {
+    pub fn kernels(self) -> &'static Kernels {
         static TABLE: Kernels = Kernels {
             name: "avx512vnni",
             f32: float_loops::LOOPS,
@@ -96,17 +95,17 @@ impl Avx512Vnni {
 
 /// Proof that this processor has AVX-512 with bfloat16 and VNNI too (Cooper Lake, Zen 4, Sapphire Rapids and later).
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512Bf16(());
+pub struct Avx512Bf16(());
 
 impl Avx512Bf16 {
     /// Asks the processor and the operating system.
-    pub(crate) fn detect() -> Option<Avx512Bf16> {
+    pub fn detect() -> Option<Avx512Bf16> {
         Avx512Vnni::detect()?;
         is_x86_feature_detected!("avx512bf16").then_some(Avx512Bf16(()))
     }
 
     /// The table: that of VNNI, but for many inputs of BF16 weights, which are rounded to bfloat16 in turn.
-    pub(crate) fn kernels(self) -> &'static Kernels {
+    pub fn kernels(self) -> &'static Kernels {
         static TABLE: Kernels = Kernels {
             name: "avx512bf16",
             f32: float_loops::LOOPS,

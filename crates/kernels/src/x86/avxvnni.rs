@@ -13,17 +13,17 @@ use crate::Kernels;
 
 /// Proof that this processor has AVX-VNNI, and what AVX2's table needs.
 #[derive(Clone, Copy)]
-pub(crate) struct AvxVnni(());
+pub struct AvxVnni(());
 
 impl AvxVnni {
     /// Asks the processor and the operating system.
-    pub(crate) fn detect() -> Option<AvxVnni> {
+    pub fn detect() -> Option<AvxVnni> {
         Avx2::detect()?;
         is_x86_feature_detected!("avxvnni").then_some(AvxVnni(()))
     }
 
     /// The table.
-    pub(crate) fn kernels(self) -> &'static Kernels {
+    pub fn kernels(self) -> &'static Kernels {
         static TABLE: Kernels = Kernels {
             name: "avxvnni",
             f32: avx2::LOOPS,

@@ -8,9 +8,6 @@ pub mod pack;
 pub mod registers;
 pub mod unpack;
 
-#[cfg(all(test, target_os = "linux"))]
-pub mod tests;
-
 use crate::Line;
 
 /// What numbers are while they are multiplied.

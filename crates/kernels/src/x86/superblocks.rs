@@ -9,13 +9,10 @@
 //! inputs have a float for each block.
 #![allow(clippy::needless_range_loop, reason = "the index of a register meets several arrays, with constant bounds")]
 
-mod avx2;
-mod inputs;
+pub mod avx2;
+pub mod inputs;
 mod mat;
-mod vnni;
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests;
+pub mod vnni;
 
 use candor_quant::Format;
 
@@ -25,11 +22,11 @@ use super::avxvnni::fours::Fours;
 use crate::BatchKernels;
 
 /// Columns of a superblock.
-const COLS: usize = 256;
+pub const COLS: usize = 256;
 
 /// How a block's products come to fit 16 bits, sums of inputs' magnitudes over 16 columns being at most 1023.
 #[derive(Clone, Copy, PartialEq)]
-enum Sums {
+pub enum Sums {
     /// Weights of up to 15.
     Blocks,
     /// Weights of up to 31: halves of 16 columns apart.

@@ -4,7 +4,7 @@ use candor_quant::Format;
 
 use super::random::{Random, columns, decode};
 use super::{formats, tables};
-use crate::{BatchKernels, BatchTask, Form, Line};
+use candor_kernels::{BatchKernels, BatchTask, Form, Line};
 
 /// Products of every weight row with every input, `[input][row]`. Room is exactly what is asked for, between marks.
 pub fn product(kernels: &BatchKernels, w: &[u8], rows: usize, cols: usize, x: &[f32]) -> Vec<f32> {

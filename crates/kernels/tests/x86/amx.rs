@@ -1,10 +1,10 @@
 //! The kernels as machine code: on a processor with AMX as it is, elsewhere with `emulator` behind the instructions.
 
+mod emulator;
 mod instructions;
 
-use super::{Amx, emulator};
-use crate::Kernels;
-use crate::x86::Avx512Bf16;
+use candor_kernels::Kernels;
+use candor_kernels::inside::x86::{Amx, Avx512Bf16};
 
 /// A token for this test, and the word on what runs it; `None` where not even AVX-512 with bfloat16 is there.
 ///
@@ -20,7 +20,8 @@ pub fn amx() -> Option<Amx> {
         None => eprintln!("skipped: this processor has no AVX-512 with bfloat16"),
     }
     emulator::install();
-    below.map(Amx)
+    // SAFETY: the emulator does what the processor does not.
+    below.map(|below| unsafe { Amx::emulated(below) })
 }
 
 #[test]

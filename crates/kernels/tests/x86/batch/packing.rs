@@ -4,11 +4,9 @@ use candor_quant::half;
 
 use super::has_bf16;
 use super::random::Random;
-use crate::x86::Avx512;
-use crate::x86::batch::Form;
-use crate::x86::batch::pack::packing;
-use crate::x86::batch::unpack::BLOCK_ROWS;
-use crate::{Line, Packing};
+use candor_kernels::inside::x86::Avx512;
+use candor_kernels::inside::x86::batch::{BLOCK_ROWS, Form, packing};
+use candor_kernels::{Line, Packing};
 
 /// The dword or word of a number.
 fn stored(form: Form, half: usize, x: f32) -> u32 {

@@ -3,11 +3,11 @@
 
 use std::arch::asm;
 
+use candor_kernels::inside::fma;
+use candor_kernels::inside::x86::batch::{Engine, Tiles};
+
 use super::amx;
-use crate::order::fma;
-use crate::x86::amx::tiles::Tiles;
-use crate::x86::batch::Engine;
-use crate::x86::batch::tests::random::Random;
+use crate::batch::random::Random;
 
 /// What `ldtilecfg` reads: tiles 0 to 2, for sums of `m` x `n` and `k` pairs.
 #[repr(C, align(64))]

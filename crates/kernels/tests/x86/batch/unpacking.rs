@@ -4,10 +4,9 @@ use candor_quant::{Format, half};
 
 use super::has_bf16;
 use super::random::{Random, columns, decode};
-use crate::x86::batch::Form;
-use crate::x86::batch::unpack::{BLOCK_ROWS, Panel, STEP, Step, Unpack, k_quants, legacy, nvfp4, plain};
-use crate::x86::{Avx512, avx512};
-use crate::{Line, codebook};
+use candor_kernels::Line;
+use candor_kernels::inside::x86::Avx512;
+use candor_kernels::inside::x86::batch::{self, BLOCK_ROWS, Form, Panel, STEP, Step, Unpack};
 
 /// The nearest bfloat16; denormal numbers are zero.
 fn rounded(x: f32) -> u16 {
@@ -65,31 +64,31 @@ fn every_unpacker_rounds_what_is_decoded() {
     if !has_bf16() {
         return;
     }
-    check::<plain::Bf16>();
-    check::<plain::F16>();
-    check::<legacy::Q4_0>();
-    check::<legacy::Q4_1>();
-    check::<legacy::Q5_0>();
-    check::<legacy::Q5_1>();
-    check::<legacy::Q8_0>();
-    check::<legacy::Iq4Nl>();
-    check::<k_quants::Q2K>();
-    check::<k_quants::Q3K>();
-    check::<k_quants::Q4K>();
-    check::<k_quants::Q5K>();
-    check::<k_quants::Q6K>();
-    check::<k_quants::Iq4Xs>();
-    check::<legacy::Mxfp4>();
-    check::<nvfp4::Nvfp4>();
-    check::<codebook::Iq1S>();
-    check::<codebook::Iq1M>();
-    check::<codebook::Iq2Xxs>();
-    check::<codebook::Iq2Xs>();
-    check::<codebook::Iq2S>();
-    check::<codebook::Iq3Xxs>();
-    check::<codebook::Iq3S>();
-    check::<codebook::Tq1_0>();
-    check::<codebook::Tq2_0>();
+    check::<batch::Bf16>();
+    check::<batch::F16>();
+    check::<batch::Q4_0>();
+    check::<batch::Q4_1>();
+    check::<batch::Q5_0>();
+    check::<batch::Q5_1>();
+    check::<batch::Q8_0>();
+    check::<batch::Iq4Nl>();
+    check::<batch::Q2K>();
+    check::<batch::Q3K>();
+    check::<batch::Q4K>();
+    check::<batch::Q5K>();
+    check::<batch::Q6K>();
+    check::<batch::Iq4Xs>();
+    check::<batch::Mxfp4>();
+    check::<batch::Nvfp4>();
+    check::<batch::Iq1S>();
+    check::<batch::Iq1M>();
+    check::<batch::Iq2Xxs>();
+    check::<batch::Iq2Xs>();
+    check::<batch::Iq2S>();
+    check::<batch::Iq3Xxs>();
+    check::<batch::Iq3S>();
+    check::<batch::Tq1_0>();
+    check::<batch::Tq2_0>();
 }
 
 /// Floats of a panel are the decoded numbers themselves.
@@ -120,7 +119,7 @@ fn floats_are_as_they_were() {
     if Avx512::detect().is_none() {
         return;
     }
-    check_wide::<plain::Wide<avx512::F32>>();
-    check_wide::<plain::Wide<avx512::F16>>();
-    check_wide::<plain::Wide<avx512::Bf16>>();
+    check_wide::<batch::Wide<batch::WideF32>>();
+    check_wide::<batch::Wide<batch::WideF16>>();
+    check_wide::<batch::Wide<batch::WideBf16>>();
 }

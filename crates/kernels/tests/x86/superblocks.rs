@@ -2,12 +2,12 @@
 
 use candor_quant::Format;
 
-use super::inputs::{INPUTS, Packed as _};
-use super::{COLS, avx2, avxvnni, vnni};
-use crate::x86::batch::tests::products::product;
-use crate::x86::batch::tests::random::{Random, decode};
-use crate::x86::{Avx2, Avx512Vnni, AvxVnni};
-use crate::{BatchKernels, Kernels, Line, Packing, Q8RowMut};
+use candor_kernels::inside::x86::superblocks::{Avx2Input, COLS, INPUTS, Packed as _, VnniInput, avx2, avxvnni, vnni};
+use candor_kernels::inside::x86::{Avx2, Avx512Vnni, AvxVnni};
+use candor_kernels::{BatchKernels, Kernels, Line, Packing, Q8RowMut};
+
+use crate::batch::products::product;
+use crate::batch::random::{Random, decode};
 
 /// What a superblock of an input holds.
 struct Superblock {
@@ -45,7 +45,7 @@ fn read_avxvnni(lines: &[Line]) -> Superblock {
 
 /// `quant` finds column `i` of the first or second block of a pair.
 fn read_narrow(lines: &[Line], quant: impl Fn(&[[i8; 4]; 16], usize, usize) -> i8) -> Superblock {
-    let input = &avx2::input::Input::all(lines)[0];
+    let input = &Avx2Input::all(lines)[0];
     let quant = |b: usize, i: usize| i32::from(quant(&input.quants[b / 2], b % 2, i));
     let offset = |b: usize, half: usize| i32::from(input.offsets[half][b / 2][b % 2]);
     Superblock {
@@ -58,7 +58,7 @@ fn read_narrow(lines: &[Line], quant: impl Fn(&[[i8; 4]; 16], usize, usize) -> i
 }
 
 fn read_vnni(lines: &[Line]) -> Superblock {
-    let input = &vnni::input::Input::all(lines)[0];
+    let input = &VnniInput::all(lines)[0];
     let quant = |b: usize, i: usize| i32::from(input.quants[i / 4][b / 2][b % 2 * 4 + i % 4]);
     let offset = |b: usize, half: usize| input.offsets[half][b / 2][b % 2];
     Superblock {

@@ -6,11 +6,11 @@ pub mod random;
 mod speed;
 mod unpacking;
 
+use candor_kernels::inside::x86::{Avx2, Avx512, Avx512Bf16, Avx512Vnni, AvxVnni};
+use candor_kernels::{BatchKernels, Kernels};
 use candor_quant::Format;
 
-use crate::x86::amx::tests::amx;
-use crate::x86::{Avx2, Avx512, Avx512Bf16, Avx512Vnni, AvxVnni};
-use crate::{BatchKernels, Kernels};
+use crate::amx::amx;
 
 /// The tables that differ in their batch kernels. AMX's is emulated where the processor has none.
 fn tables() -> Vec<&'static Kernels> {

@@ -1,5 +1,5 @@
 //! Not a test: how fast inputs are packed, weights unpacked and both multiplied, on one thread; tiles only by a processor
-//! that has them. `cargo test --release -p candor-kernels --lib speed -- --ignored --nocapture`
+//! that has them. `cargo test --release -p candor-kernels --test x86 speed -- --ignored --nocapture`
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,11 +8,9 @@ use candor_quant::Format;
 
 use super::random::Random;
 use super::{formats, has_bf16, tables};
-use crate::x86::Amx;
-use crate::x86::batch::Form;
-use crate::x86::batch::pack::packing;
-use crate::x86::batch::unpack::{self, BLOCK_ROWS, Panel, Unpack, k_quants, legacy, nvfp4, plain};
-use crate::{BatchTask, Kernels, Line, codebook};
+use candor_kernels::inside::x86::Amx;
+use candor_kernels::inside::x86::batch::{self, BLOCK_ROWS, Form, Panel, Unpack, packing};
+use candor_kernels::{BatchTask, Kernels, Line};
 
 const COLS: usize = 2048;
 const INPUTS: usize = 512;
@@ -51,7 +49,7 @@ fn unpack_all<W: Unpack>(w: &[u8], panel: &mut Panel) {
 }
 
 fn unpacking<W: Unpack>() {
-    let mut panel: Panel = [[Line::ZERO; BLOCK_ROWS]; unpack::PANEL_LINES / BLOCK_ROWS];
+    let mut panel: Panel = [[Line::ZERO; BLOCK_ROWS]; batch::PANEL_LINES / BLOCK_ROWS];
     let w = rows(W::FORMAT, STREAM_BYTES);
     let block_bytes = W::FORMAT.row_bytes(COLS).expect("whole blocks") * BLOCK_ROWS;
     print!("unpack {:8}", W::FORMAT.name());
@@ -120,31 +118,31 @@ fn speed() {
         return;
     }
     pack();
-    unpacking::<k_quants::Q2K>();
-    unpacking::<k_quants::Q3K>();
-    unpacking::<k_quants::Q4K>();
-    unpacking::<k_quants::Q5K>();
-    unpacking::<k_quants::Q6K>();
-    unpacking::<legacy::Q8_0>();
-    unpacking::<legacy::Q4_0>();
-    unpacking::<plain::F16>();
-    unpacking::<plain::Bf16>();
-    unpacking::<k_quants::Iq4Xs>();
-    unpacking::<legacy::Q4_1>();
-    unpacking::<legacy::Q5_0>();
-    unpacking::<legacy::Q5_1>();
-    unpacking::<legacy::Iq4Nl>();
-    unpacking::<legacy::Mxfp4>();
-    unpacking::<nvfp4::Nvfp4>();
-    unpacking::<codebook::Iq1S>();
-    unpacking::<codebook::Iq1M>();
-    unpacking::<codebook::Iq2Xxs>();
-    unpacking::<codebook::Iq2Xs>();
-    unpacking::<codebook::Iq2S>();
-    unpacking::<codebook::Iq3Xxs>();
-    unpacking::<codebook::Iq3S>();
-    unpacking::<codebook::Tq1_0>();
-    unpacking::<codebook::Tq2_0>();
+    unpacking::<batch::Q2K>();
+    unpacking::<batch::Q3K>();
+    unpacking::<batch::Q4K>();
+    unpacking::<batch::Q5K>();
+    unpacking::<batch::Q6K>();
+    unpacking::<batch::Q8_0>();
+    unpacking::<batch::Q4_0>();
+    unpacking::<batch::F16>();
+    unpacking::<batch::Bf16>();
+    unpacking::<batch::Iq4Xs>();
+    unpacking::<batch::Q4_1>();
+    unpacking::<batch::Q5_0>();
+    unpacking::<batch::Q5_1>();
+    unpacking::<batch::Iq4Nl>();
+    unpacking::<batch::Mxfp4>();
+    unpacking::<batch::Nvfp4>();
+    unpacking::<batch::Iq1S>();
+    unpacking::<batch::Iq1M>();
+    unpacking::<batch::Iq2Xxs>();
+    unpacking::<batch::Iq2Xs>();
+    unpacking::<batch::Iq2S>();
+    unpacking::<batch::Iq3Xxs>();
+    unpacking::<batch::Iq3S>();
+    unpacking::<batch::Tq1_0>();
+    unpacking::<batch::Tq2_0>();
     for table in tables() {
         if table.name != "amx" || Amx::detect().is_some() {
             multiplying(table);
