@@ -3,10 +3,11 @@
 
 use std::fs;
 
-use candor::gguf::Gguf;
-use candor::gpu::{AdapterChoice, GpuOptions, ShaderEdit, adapters};
-use candor::trust::{Source, Trust};
-use candor::{Device, Error, LoadOptions, Model, Placement, Verify};
+use candor::{
+    Device, Error, Gguf, LoadOptions, Model, Placement, Verify,
+    trust::{Source, Trust},
+};
+use candor_gpu::{AdapterChoice, GpuOptions, ShaderEdit, adapters};
 use candor_testing::{Tiny, argmax, has_gpu};
 
 const PROMPT: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];
@@ -14,7 +15,7 @@ const PROMPT: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];
 /// All tokens of a prompt are turned by the first one's position.
 const BROKEN: ShaderEdit = ShaderEdit { kernel: "Rope", from: "step[id.y + 1u].y", to: "step[1u].y" };
 
-/// The first adapter, with faults; prints a reason and returns `None` where there is none.
+/// The first adapter, with faults; prints a reason and returns `None` on a machine without adapters.
 fn gpu(edits: &[ShaderEdit]) -> Option<LoadOptions> {
     if !has_gpu(adapters().len()) {
         return None;
