@@ -233,6 +233,7 @@ def add_names(path, ids):
     known = tomllib.loads(text)
     lines = [f"{json.dumps(id)} = []\n" for id in sorted(ids) if id not in known]
     if lines:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + f"\n# {MAKER}\n" + "".join(lines))
 
 

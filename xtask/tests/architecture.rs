@@ -38,6 +38,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &["candor-gguf", "candor-kernels", "candor-quant"]),
 ];
 
+/// The files of `candor` that name its runner: those that load a model into one, and the batch, which alone makes steps.
+const RUNNER: &[&str] = &["backends.rs", "batch.rs", "batch/sequence.rs", "lib.rs", "model.rs"];
+
 /// The crate that tests may use and nothing else.
 const TESTING: &str = "candor-testing";
 
@@ -163,4 +166,23 @@ fn unsafe_is_forbidden_but_in_four_crates() {
             assert!(source.contains("#![forbid(unsafe_code)]"), "{path} does not forbid unsafe code");
         }
     }
+}
+
+#[test]
+fn only_batches_make_steps() {
+    let src = root().join("crates/candor/src");
+    let mut named = BTreeSet::new();
+    let mut folders = vec![src.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if fs::read_to_string(&path).expect("text").contains("runner") {
+                let path = path.strip_prefix(&src).expect("a file in it").to_string_lossy().replace('\\', "/");
+                named.insert(path);
+            }
+        }
+    }
+    assert_eq!(named, RUNNER.iter().map(|&path| path.to_owned()).collect(), "who names the runner");
 }

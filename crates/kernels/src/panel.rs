@@ -46,32 +46,3 @@ fn give<const N: usize>(all: &mut [u8], lane: usize, pieces: &[u8]) {
     let of_lane = all.as_chunks_mut::<N>().0.iter_mut().skip(lane).step_by(PANEL);
     of_lane.zip(pieces.as_chunks::<N>().0).for_each(|(to, piece)| *to = *piece);
 }
-
-#[cfg(test)]
-mod tests {
-    use candor_quant::Format;
-
-    use crate::{Kernels, PANEL};
-
-    /// What is put as floats is taken as the format's own bytes; what is given is where it would have been put.
-    #[test]
-    fn keys_come_out_of_panels_as_they_went_in() {
-        for kernels in Kernels::available() {
-            for format in [Format::F32, Format::F16, Format::Q8_0, Format::Q4_0] {
-                let kernels = (kernels.attention)(format).expect("a format of the cache");
-                let bytes = format.row_bytes(96).expect("whole blocks");
-                let (mut panel, mut copy) = (vec![0; bytes * PANEL], vec![0; bytes * PANEL]);
-                for lane in (0..PANEL).rev() {
-                    let key: Vec<f32> = (0..96).map(|i| ((i * 37 + lane * 11) % 101) as f32 - 50.0).collect();
-                    let (mut expected, mut got) = (vec![0; bytes], vec![0; bytes]);
-                    format.encode(&key, &mut expected).expect("it has an encoder");
-                    (kernels.put_key)(&mut panel, lane, &key);
-                    kernels.take_key(&mut got, &panel, lane);
-                    assert!(got == expected, "{}, lane {lane}", format.name());
-                    kernels.give_key(&mut copy, lane, &got);
-                    assert!(copy == panel, "{}, lane {lane}", format.name());
-                }
-            }
-        }
-    }
-}

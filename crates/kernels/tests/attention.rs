@@ -272,3 +272,25 @@ fn halves_are_rounded_to_even_on_their_way_in() {
         assert_eq!(got, [2048.0, 2052.0, 0.0, f32::INFINITY, 0.0], "{}", table.name);
     }
 }
+
+/// What is put as floats is taken as the format's own bytes; what is given is where it would have been put.
+#[test]
+fn keys_come_out_of_panels_as_they_went_in() {
+    for kernels in Kernels::available() {
+        for format in [Format::F32, Format::F16, Format::Q8_0, Format::Q4_0] {
+            let kernels = (kernels.attention)(format).expect("a format of the cache");
+            let bytes = format.row_bytes(96).expect("whole blocks");
+            let (mut panel, mut copy) = (vec![0; bytes * PANEL], vec![0; bytes * PANEL]);
+            for lane in (0..PANEL).rev() {
+                let key: Vec<f32> = (0..96).map(|i| ((i * 37 + lane * 11) % 101) as f32 - 50.0).collect();
+                let (mut expected, mut got) = (vec![0; bytes], vec![0; bytes]);
+                format.encode(&key, &mut expected).expect("it has an encoder");
+                (kernels.put_key)(&mut panel, lane, &key);
+                kernels.take_key(&mut got, &panel, lane);
+                assert!(got == expected, "{}, lane {lane}", format.name());
+                kernels.give_key(&mut copy, lane, &got);
+                assert!(copy == panel, "{}, lane {lane}", format.name());
+            }
+        }
+    }
+}

@@ -85,13 +85,16 @@ fn chains() -> Vec<(&'static str, Sampling)> {
     ]
 }
 
-fn check(model: &Model, name: &str, prompt: &[u32], count: usize) {
+/// Checks that each chain gives the same tokens from the best logits as from all, and reads no more than it needs. Returns how
+/// many of them choose otherwise than the greatest logit does.
+fn check(model: &Model, name: &str, chains: &[(&str, Sampling)], prompt: &[u32], count: usize) -> usize {
     let vocab = model.config().vocab;
+    let (greedy, _) = from_all(model, prompt, &Sampling::greedy(), count);
     let mut changed = 0;
-    for (chain, sampling) in chains() {
-        let (want, enough) = from_all(model, prompt, &sampling, count);
+    for (chain, sampling) in chains {
+        let (want, enough) = from_all(model, prompt, sampling, count);
         let mut session = model.session(&CACHE).unwrap();
-        let got = generate(&mut session, prompt, &sampling, count);
+        let got = generate(&mut session, prompt, sampling, count);
         assert_eq!(got, want, "{name}, {chain}");
         // States cannot be taken back, so all is read of a prompt that leads to them.
         let first = if model.config().is_recurrent() { None } else { enough[0] };
@@ -102,29 +105,34 @@ fn check(model: &Model, name: &str, prompt: &[u32], count: usize) {
         let traffic = session.traffic();
         assert_eq!((traffic.bytes_read, traffic.submits), (bytes as u64, enough.len() as u64), "{name}, {chain}");
         println!("{name}, {chain}: {} bytes a token instead of {}", bytes / enough.len(), 4 * vocab);
-        changed += usize::from(want != from_all(model, prompt, &Sampling::greedy(), count).0);
+        changed += usize::from(want != greedy);
     }
-    assert!(changed >= 8, "{name}: {changed} chains choose otherwise than the greatest logit does");
+    changed
 }
 
 #[test]
 fn a_seed_gives_the_text_of_all_logits() {
     for subgroups in [false, true] {
         let Some(options) = gpu(subgroups) else { continue };
-        check(&tiny(&options), &format!("tiny, subgroups {subgroups}"), &[1, 270, 280, 290, 270, 280], 30);
+        let (name, prompt) = (format!("tiny, subgroups {subgroups}"), [1, 270, 280, 290, 270, 280]);
+        let changed = check(&tiny(&options), &name, &chains(), &prompt, 30);
+        assert!(changed >= 8, "{name}: {changed} chains choose otherwise than the greatest logit does");
     }
 }
 
-/// Experts, states, caps and what else comes before logits.
+/// Experts, states, caps and what else comes before logits. Each model has every third chain, beginning with another one.
 #[test]
 fn fixture_models_give_the_texts_of_all_logits() {
     let (Some(fixtures), Some(options)) = (fixtures(), gpu(false)) else { return };
     let mut open = None;
-    for name in ["llama", "qwen3", "gemma2", "mixtral", "mamba2", "rwkv7", "quant-llama-wide256-Q4_K_M"] {
+    let names = ["llama", "qwen3", "gemma2", "mixtral", "mamba2", "rwkv7", "quant-llama-wide256-Q4_K_M"];
+    for (first, name) in names.into_iter().enumerate() {
         let folder = fixtures.join("arch").join(name);
         let model = Model::open(folder.join("model.gguf"), &options).unwrap();
         let tokens = ids(&json(&folder.join("tokens.json"))["tokens"]);
-        check(&model, name, &tokens[..tokens.len().min(12)], 12);
+        let chains: Vec<_> = chains().into_iter().skip(first % 3).step_by(3).collect();
+        let changed = check(&model, name, &chains, &tokens[..tokens.len().min(12)], 12);
+        assert!(changed >= 2, "{name}: {changed} chains choose otherwise than the greatest logit does");
         open = Some(model);
     }
     drop(open);

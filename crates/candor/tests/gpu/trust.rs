@@ -15,7 +15,7 @@ const PROMPT: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];
 /// All tokens of a prompt are turned by the first one's position.
 const BROKEN: ShaderEdit = ShaderEdit { kernel: "Rope", from: "step[id.y + 1u].y", to: "step[1u].y" };
 
-/// The first adapter, with faults; prints a reason and returns `None` on a machine without adapters.
+/// Options for the first adapter, with changes to its shaders. On a machine without adapters `None`, with a printed reason.
 fn gpu(edits: &[ShaderEdit]) -> Option<LoadOptions> {
     if !has_gpu(adapters().len()) {
         return None;

@@ -1,7 +1,7 @@
 //! The commands on a GPU: on the first that there is, a software one (lavapipe) included. Skipped with a printed reason where
 //! there is none.
 
-use std::{fs, time::Duration};
+use std::{fs, sync::Once, time::Duration};
 
 use candor_gguf::{Format, Gguf, Writer};
 use candor_testing::{fixtures, has_gpu};
@@ -18,10 +18,19 @@ fn gpu() -> Option<String> {
     has_gpu(gpus.len()).then(|| gpus[0].clone())
 }
 
+/// A folder in which all these commands remember that the GPU computes rightly: to find it out takes seconds.
+fn verdicts() -> &'static str {
+    static EMPTIED: Once = Once::new();
+    let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/verdicts");
+    EMPTIED.call_once(|| drop(fs::remove_dir_all(folder)));
+    folder
+}
+
 /// A command on a device. Mesa's layer that orders devices complains where there is no screen; it is left out.
 fn on(device: &str, args: &[&str]) -> Program {
     let (command, rest) = args.split_first().expect("a command");
-    candor([command, "--device", device].iter().chain(rest)).env("NODEVICE_SELECT", "1")
+    let program = candor([command, "--device", device].iter().chain(rest)).env("NODEVICE_SELECT", "1");
+    program.env("XDG_CACHE_HOME", verdicts())
 }
 
 /// What a command prints on a GPU, which stderr must name.

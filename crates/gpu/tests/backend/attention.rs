@@ -27,7 +27,7 @@ fn attention_is_the_reference_however_it_is_fed() {
 #[test]
 fn a_long_text_is_the_reference_in_one_go_and_token_by_token() {
     let half = (KvFormat::F16, KvFormat::F16);
-    for case in [
+    let cases = [
         long((3, 3, 16, 20), (KvFormat::F32, KvFormat::F32)),
         long((8, 2, 32, 48), half),
         long((5, 1, 64, 32), half),
@@ -38,12 +38,18 @@ fn a_long_text_is_the_reference_in_one_go_and_token_by_token() {
         long((8, 2, 64, 96), (KvFormat::Q4_0, KvFormat::Q4_0)),
         long((4, 1, 128, 256), (KvFormat::F16, KvFormat::Q4_0)),
         long((3, 3, 160, 32), (KvFormat::Q4_0, KvFormat::Q8_0)),
-    ] {
+    ];
+    for (i, case) in cases.into_iter().enumerate() {
         let case = Case { lengths: [330, 90], ..case };
         let want = attended(&mut Reference, &case, 1000);
-        for (name, mut gpu) in vector_backends() {
-            let error = nmse(&attended(&mut gpu, &case, 1000), &want);
-            assert!(error < 1e-11, "{name}, {case:?}: {error}");
+        // How maxima are found has nothing to do with how positions are parted, so each device takes its turn.
+        for (j, (name, mut gpu)) in vector_backends().into_iter().enumerate() {
+            if (i + j) % 2 == 0 {
+                let error = nmse(&attended(&mut gpu, &case, 1000), &want);
+                assert!(error < 1e-11, "{name}, {case:?}: {error}");
+                sound(&mut gpu);
+                continue;
+            }
             // Positions are split for rows that decode.
             let (whole, last) = (case.lengths[0] - 3, |start: usize| (255..258).contains(&start));
             let chunk = |start| if last(start) || start >= whole { 1 } else { 51 };

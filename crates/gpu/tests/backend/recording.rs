@@ -73,21 +73,24 @@ fn tokens(gpu: &mut Gpu, count: usize) -> Option<(Vec<Duration>, u64)> {
         if number > 0 {
             assert_eq!((after.buffers, after.bind_groups), (before.buffers, before.bind_groups), "token {number}");
         }
-        // As whoever wants a token waits for it.
+        // As one waits for a token.
         let (snapshot, mut read) = (gpu.snapshot(&k), Vec::new());
         gpu.download(&snapshot, &mut read);
     }
     Some((times, dispatches))
 }
 
-/// Issue 5: at most 1 ms for 22 layers. Only optimized builds without checks are held to it.
+/// Tokens that are recorded: enough for a median where time is asked for.
+const TOKENS: usize = if cfg!(debug_assertions) { 8 } else { 60 };
+
+/// At most 1 ms for 22 layers. Only optimized builds without checks are held to it.
 #[test]
 fn a_token_of_22_layers_is_recorded_within_a_millisecond() {
     let Some(options) = options() else { return };
     for int8_dot in [false, true] {
         let variant = Some(Variant { int8_dot, ..Variant::default() });
         let mut gpu = Gpu::new(&GpuOptions { variant, ..options.clone() }).expect("the adapter opens");
-        let Some((mut times, dispatches)) = tokens(&mut gpu, 60) else { return };
+        let Some((mut times, dispatches)) = tokens(&mut gpu, TOKENS) else { return };
         times.remove(0);
         times.sort();
         let median = times[times.len() / 2];

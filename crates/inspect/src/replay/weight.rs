@@ -117,14 +117,45 @@ fn fill(out: &mut Value, cost: usize, row: impl Fn(usize, &mut [f32]) + Sync) {
     });
 }
 
+/// Rows that are multiplied back to front at once: each sum alone would wait for itself.
+const TOGETHER: usize = 8;
+
+/// The first `cols` columns of [`TOGETHER`] rows, then those of the next ones; zeros where there are fewer rows.
+fn columns(x: &Value, cols: usize) -> Vec<[f32; TOGETHER]> {
+    let mut columns = vec![[0.0; TOGETHER]; x.rows.div_ceil(TOGETHER) * cols];
+    for t in 0..x.rows {
+        let group = &mut columns[t / TOGETHER * cols..][..cols];
+        group.iter_mut().zip(x.row(t)).for_each(|(column, &value)| column[t % TOGETHER] = value);
+    }
+    columns
+}
+
+/// [`Order::Reverse`]'s products of a row of weights with the rows of some columns.
+fn reverse_dots(weights: &[f32], columns: &[[f32; TOGETHER]]) -> [f32; TOGETHER] {
+    weights.iter().zip(columns).rev().fold([0.0; TOGETHER], |mut sums, (&weight, column)| {
+        sums.iter_mut().zip(column).for_each(|(sum, &value)| *sum += weight * value);
+        sums
+    })
+}
+
 /// `out[t] = w @ x[t]`.
 pub fn multiply(x: &Value, w: &Matrix, order: Order) -> Value {
     let cols = w.cols.min(x.width);
     // As the transpose, so that a row of the matrix is read once and threads write to separate places.
     let mut transposed = Value::zeros(w.rows, x.rows);
+    let together = if order == Order::Reverse { columns(x, cols) } else { Vec::new() };
     fill(&mut transposed, w.values.len() * x.rows, |row, outs| {
         let weights = &w.row(row)[..cols];
-        outs.iter_mut().enumerate().for_each(|(t, out)| *out = order.dot(weights, &x.row(t)[..cols]));
+        match order {
+            Order::Lanes => {
+                outs.iter_mut().enumerate().for_each(|(t, out)| *out = order.dot(weights, &x.row(t)[..cols]))
+            }
+            Order::Reverse => {
+                for (outs, columns) in outs.chunks_mut(TOGETHER).zip(together.chunks(cols.max(1))) {
+                    outs.copy_from_slice(&reverse_dots(weights, columns)[..outs.len()]);
+                }
+            }
+        }
     });
     let mut out = Value::zeros(x.rows, w.rows);
     if x.rows > 0 {

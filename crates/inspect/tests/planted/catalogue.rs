@@ -11,7 +11,7 @@ use candor_inspect::{Outcome, catalogue, fault::Active, fault::Harm, replay::Rou
 use candor_testing::Tiny;
 
 /// Of how many faults one is planted in each model and rounding.
-const SHARE: usize = 40;
+const SHARE: usize = 80;
 
 /// Both wirings, tiny and in TinyLlama's proportions, in floats and quantized.
 fn beds() -> Vec<Bed> {

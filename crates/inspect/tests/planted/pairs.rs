@@ -19,7 +19,7 @@ fn same(a: &Trace, b: &Trace) -> bool {
 }
 
 /// Pairs that are planted.
-const PAIRS: usize = 60;
+const PAIRS: usize = 30;
 
 #[test]
 fn both_of_two_faults_are_named() {

@@ -46,7 +46,7 @@ fn corners(trace: &Trace) -> Trace {
 type Cut = fn(&Trace) -> Trace;
 
 /// Of how many faults one is planted for each kind of evidence; the table has all.
-const SHARE: usize = 24;
+const SHARE: usize = 36;
 
 /// Kinds of evidence, and the share of visible faults that has to be named from it.
 const EVIDENCE: [(&str, f64, Cut); 5] = [
