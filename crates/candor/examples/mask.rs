@@ -1,7 +1,7 @@
 //! A mask of logits: an answer of the built-in model without a letter, which nobody misses.
 //! `cargo run --release --features builtin --example mask`.
 
-use candor::{Error, GenerateOptions, Message, Model, tokenizer::Show};
+use candor::{Error, GenerateOptions, Message, Model, Show};
 
 fn main() -> Result<(), Error> {
     let model = Model::builtin(&Default::default())?;

@@ -1,4 +1,13 @@
-//! What can go wrong between a file and a text.
+//! What can go wrong between a file and a text: [`Error`], and the errors that it is made of.
+
+pub use candor_cpu::Unavailable;
+pub use candor_gguf::Error as GgufError;
+#[cfg(feature = "gpu")]
+pub use candor_gpu::Error as GpuError;
+pub use candor_kernels::UnknownIsa;
+pub use candor_models::Error as ModelError;
+pub use candor_ops::Error as OpsError;
+pub use candor_tokenizer::Error as TokenizerError;
 
 use crate::{adapter, sampler, saved};
 
@@ -8,13 +17,13 @@ use crate::{adapter, sampler, saved};
 pub enum Error {
     /// The file is not a readable GGUF file.
     #[error(transparent)]
-    Gguf(#[from] candor_gguf::Error),
+    Gguf(#[from] GgufError),
     /// The file's model cannot be run.
     #[error(transparent)]
-    Model(#[from] candor_models::Error),
+    Model(#[from] ModelError),
     /// The file's vocabulary or chat template cannot be used.
     #[error(transparent)]
-    Tokenizer(#[from] candor_tokenizer::Error),
+    Tokenizer(#[from] TokenizerError),
     /// The sampling settings make no sense.
     #[error(transparent)]
     Sampler(#[from] sampler::Error),
@@ -51,14 +60,14 @@ pub enum Error {
     Saved(#[from] saved::Error),
     /// `CANDOR_ISA` names no instruction set of this machine.
     #[error(transparent)]
-    Isa(#[from] candor_kernels::UnknownIsa),
+    Isa(#[from] UnknownIsa),
     /// No GPU could be opened.
     #[cfg(feature = "gpu")]
     #[error(transparent)]
-    Gpu(#[from] candor_gpu::Error),
+    Gpu(#[from] GpuError),
     /// Something was asked of the system that it does not have.
     #[error(transparent)]
-    Unavailable(#[from] candor_cpu::Unavailable),
+    Unavailable(#[from] Unavailable),
     /// A call that cannot wait came upon a device that answers later, as a browser's does: the call of the same name that ends
     /// in `_async` is for that.
     #[error("the device answers later, and this call does not wait")]

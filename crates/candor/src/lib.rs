@@ -16,7 +16,10 @@
 //!
 //! A [`Model`] is a file whose weights are on a [`Device`]; a [`Session`] is a sequence of tokens with its keys and
 //! values; [`Session::generate`] continues a prompt; an [`Embedder`] makes vectors of texts; an [`Adapter`]
-//! changes what a model computes. Nothing here prints, and nothing starts a thread but the processor's pool.
+//! changes what a model computes. A GPU is verified before a model is loaded on it: see [`Verify`]. Nothing here prints,
+//! and nothing starts a thread but the processor's pool.
+//!
+//! The types that signatures name are exported here, so that a program needs no other crate of the house.
 #![forbid(unsafe_code)]
 
 pub mod adapter;
@@ -29,7 +32,7 @@ mod ceilings;
 mod continuation;
 mod device;
 mod embed;
-mod error;
+pub mod error;
 mod generate;
 mod gpus;
 mod model;
@@ -47,15 +50,16 @@ mod session;
 pub mod speculate;
 pub mod trust;
 
-pub use candor_cpu::{Batching, Cpus, Placing, Unavailable};
-pub use candor_gguf as gguf;
+pub use candor_cpu::{Batching, Cpus, Placing};
+pub use candor_gguf::{Array as MetadataArray, ByteOrder, Format, Gguf, Metadata, TensorInfo, Value as MetadataValue};
 #[cfg(feature = "gpu")]
-pub use candor_gpu as gpu;
-pub use candor_kernels as kernels;
-pub use candor_models as models;
-pub use candor_ops as ops;
-pub use candor_tokenizer as tokenizer;
-pub use candor_tokenizer::{ChatContext, ChatTemplate, Message, Tokenizer};
+pub use candor_gpu::{AdapterChoice, Cooperative, Dequant, GpuOptions, Variant};
+pub use candor_models::{Config, Gives};
+pub use candor_ops::{KvFormat, Ops, Ranked, Step, Traffic};
+pub use candor_tokenizer::{
+    AnswerFormat, AnswerParser, ChatContext, ChatTemplate, CivilTime, Encode, Message, Part as AnswerPart, Show,
+    StreamDecoder, Tokenizer, ToolCall,
+};
 
 pub use adapter::Adapter;
 #[cfg(target_arch = "wasm32")]

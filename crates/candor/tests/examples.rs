@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use candor::{Adapter, Cancel, GenerateOptions, LoadOptions, Model, Sampling, Session, StopReason, gguf::Gguf};
+use candor::{Adapter, Cancel, GenerateOptions, Gguf, LoadOptions, Model, Sampling, Session, StopReason};
 use candor_testing::{Lora, Tiny, argmax, fixtures, ids, json};
 
 #[path = "../examples/batch.rs"]

@@ -4,8 +4,7 @@
 
 use std::io::Write;
 
-use candor::gguf::Gguf;
-use candor::{Device, GpuLayers, LoadOptions, Model, Offload, SessionOptions, Verify};
+use candor::{Device, Gguf, GpuLayers, LoadOptions, Model, Offload, SessionOptions, Verify};
 use candor_testing::{Tiny, argmax, nmse};
 
 const BUDGET: u64 = 64_000_000;
@@ -14,7 +13,7 @@ const STEPS: usize = 12;
 
 #[test]
 fn a_budget_of_64_megabytes_spills_and_gives_the_same_tokens() {
-    if candor::gpu::adapters().is_empty() {
+    if candor_gpu::adapters().is_empty() {
         let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
         return;
     }
@@ -33,7 +32,7 @@ fn a_budget_of_64_megabytes_spills_and_gives_the_same_tokens() {
         threads: 2,
         ..LoadOptions::default()
     };
-    let before = candor::gpu::held();
+    let before = candor_gpu::held();
     let gpu = Model::from_gguf(gguf.clone(), &options).unwrap();
     let placement = gpu.placement().unwrap();
     println!("{placement}");
@@ -64,7 +63,7 @@ fn a_budget_of_64_megabytes_spills_and_gives_the_same_tokens() {
         prompt = &token;
     }
     println!("{STEPS} tokens, {near_ties} near-ties");
-    let held = candor::gpu::held().bytes - before.bytes;
+    let held = candor_gpu::held().bytes - before.bytes;
     println!("{held} bytes on the device");
     assert!(held <= BUDGET, "{held} bytes on the device, the budget is {BUDGET}");
 }

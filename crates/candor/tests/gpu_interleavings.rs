@@ -7,10 +7,11 @@ use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use candor::gguf::Gguf;
-use candor::gpu::{AdapterChoice, Gpu, GpuOptions, held};
-use candor::ops::KvFormat;
-use candor::{Cancel, Device, GenerateOptions, LoadOptions, Model, Offload, Sampling, Session, SessionOptions, Verify};
+use candor::{
+    Cancel, Device, GenerateOptions, Gguf, KvFormat, LoadOptions, Model, Offload, Sampling, Session, SessionOptions,
+    Verify,
+};
+use candor_gpu::{AdapterChoice, Gpu, GpuOptions, held};
 use candor_testing::{Random, Tiny};
 
 const STEPS: usize = 1000;
@@ -102,7 +103,7 @@ impl Open {
 
 #[test]
 fn a_thousand_interleavings_leave_nothing_behind() {
-    if candor::gpu::adapters().is_empty() {
+    if candor_gpu::adapters().is_empty() {
         let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
         return;
     }

@@ -5,16 +5,15 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use candor::gguf::Gguf;
-use candor::gpu::{AdapterChoice, Gpu, GpuOptions, ShaderEdit, Variant};
-use candor::{Device, Error, LoadOptions, Model, Session, SessionOptions, Verify, models, ops};
+use candor::{Device, Error, Gguf, LoadOptions, Model, Session, SessionOptions, Verify};
+use candor_gpu::{AdapterChoice, Gpu, GpuOptions, ShaderEdit, Variant};
 use candor_testing::Tiny;
 
 const PROMPT: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];
 
 /// Options for a device that no other test has; `None` where there is no adapter.
 fn gpu(timeout: Duration) -> Option<LoadOptions> {
-    if candor::gpu::adapters().is_empty() {
+    if candor_gpu::adapters().is_empty() {
         let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
         return None;
     }
@@ -33,7 +32,7 @@ fn session(model: &Model, context: usize) -> Session {
 /// What the device said.
 fn said(result: Result<(), Error>) -> String {
     match result {
-        Err(Error::Model(models::Error::Ops(ops::Error::Device { device, what }))) => {
+        Err(Error::Model(candor_models::Error::Ops(candor_ops::Error::Device { device, what }))) => {
             assert!(device.starts_with("gpu "), "{device}");
             what
         }

@@ -2,10 +2,7 @@
 
 use std::io::Write;
 
-use candor::{
-    Cancel, ContextShift, GenerateOptions, Generation, SessionOptions, StopReason, Timings, ops::KvFormat,
-    tokenizer::Show,
-};
+use candor::{Cancel, ContextShift, GenerateOptions, Generation, KvFormat, SessionOptions, Show, StopReason, Timings};
 
 use crate::{
     args::{CacheArgs, CacheFormat, PerformanceArgs, Tunable},

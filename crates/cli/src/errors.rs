@@ -7,7 +7,7 @@ use std::{
 };
 
 use candor::{
-    gguf, models, ops,
+    error::{GgufError, ModelError, OpsError, TokenizerError},
     sampler::{Error as SamplerError, SamplerKind},
 };
 
@@ -170,14 +170,14 @@ pub enum Error {
     Undecided(Box<Error>),
 }
 
-impl From<gguf::Error> for Error {
-    fn from(error: gguf::Error) -> Self {
+impl From<GgufError> for Error {
+    fn from(error: GgufError) -> Self {
         Error::Candor(error.into())
     }
 }
 
-impl From<candor::tokenizer::Error> for Error {
-    fn from(error: candor::tokenizer::Error) -> Self {
+impl From<TokenizerError> for Error {
+    fn from(error: TokenizerError) -> Self {
         Error::Candor(error.into())
     }
 }
@@ -260,14 +260,14 @@ impl Error {
             Error::Candor(candor::Error::Memory { .. } | candor::Error::ContextLimit { .. }) => {
                 "-c N makes the context shorter"
             }
-            Error::Candor(candor::Error::Model(candor::models::Error::Ops(candor::ops::Error::Cache { .. }))) => {
+            Error::Candor(candor::Error::Model(ModelError::Ops(OpsError::Cache { .. }))) => {
                 "-ctk f16 and -ctv f16 take heads of any width"
             }
             Error::Candor(candor::Error::NoChatTemplate) => {
                 "candor run --raw continues a text without one; --chat-template-file FILE gives the model a template"
             }
             Error::Candor(candor::Error::Tokenizer(
-                candor::tokenizer::Error::TemplateSyntax { .. } | candor::tokenizer::Error::TemplateRender { .. },
+                TokenizerError::TemplateSyntax { .. } | TokenizerError::TemplateRender { .. },
             )) => "--chat-template-file FILE gives the model another template, --raw goes without",
             Error::Candor(candor::Error::TextTooShort { .. }) => "-c N makes the windows shorter",
             Error::Candor(candor::Error::MissingOnGpu { .. }) => {
@@ -277,10 +277,10 @@ impl Error {
                 "--device cpu runs on the processor; `candor devices` lists what there is; what is emulated in software runs \
                  only by its name"
             }
-            Error::Candor(candor::Error::Model(models::Error::Undivided)) => {
+            Error::Candor(candor::Error::Model(ModelError::Undivided)) => {
                 "-ngl all gives all of it to one GPU, -ngl 0 to the processor; -ngl auto chooses"
             }
-            Error::Candor(candor::Error::Model(models::Error::Ops(ops::Error::Device { what, .. }))) => {
+            Error::Candor(candor::Error::Model(ModelError::Ops(OpsError::Device { what, .. }))) => {
                 match what.contains("out of memory") {
                     true => {
                         "-ngl with fewer layers (or auto), a shorter context (-c) or a smaller cache (-ctk q8_0 -ctv q8_0) \
@@ -289,9 +289,9 @@ impl Error {
                     false => "another run starts the GPU anew; --device cpu runs on the processor",
                 }
             }
-            Error::Candor(candor::Error::Model(models::Error::Ops(ops::Error::Format {
-                backend: "the gpu", ..
-            }))) => "--gpu-dequant holds such weights as F16 on the GPU; --device cpu runs on the processor",
+            Error::Candor(candor::Error::Model(ModelError::Ops(OpsError::Format { backend: "the gpu", .. }))) => {
+                "--gpu-dequant holds such weights as F16 on the GPU; --device cpu runs on the processor"
+            }
             Error::Candor(candor::Error::Untrusted { .. }) => {
                 "--device cpu runs on the processor; `candor verify` shows all that is wrong; another driver may do better; \
                  --no-verify takes the GPU all the same"
@@ -337,13 +337,13 @@ impl Error {
 }
 
 /// What can be done about a file that is not whole.
-fn gguf_hint(error: &gguf::Error) -> Option<&'static str> {
+fn gguf_hint(error: &GgufError) -> Option<&'static str> {
     match error {
-        gguf::Error::In { error, .. } => gguf_hint(error),
-        gguf::Error::PastEnd { .. } | gguf::Error::Truncated { .. } | gguf::Error::Count { .. } => {
+        GgufError::In { error, .. } => gguf_hint(error),
+        GgufError::PastEnd { .. } | GgufError::Truncated { .. } | GgufError::Count { .. } => {
             Some("the file was cut short or damaged: download or copy it again; `candor doctor` says more")
         }
-        gguf::Error::ShardMissing { .. } => Some("all shards belong into the same folder"),
+        GgufError::ShardMissing { .. } => Some("all shards belong into the same folder"),
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! The memory that cached keys and values need, in the words of the command line.
 
-use candor::{models::Config, ops::KvPlan};
+use candor::Config;
+use candor_ops::KvPlan;
 
 use crate::{answer::kv_format, args::CacheFormat};
 

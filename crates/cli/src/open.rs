@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use candor::{Adapter, LoadOptions, Model, Session, SessionOptions, gguf::Gguf};
+use candor::{Adapter, Gguf, LoadOptions, Model, Session, SessionOptions};
 
 use crate::{
     args::{Line, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere},
@@ -111,7 +111,7 @@ impl Source {
             Some(placement) => say!("{placement}"),
             None => {}
         }
-        for note in candor::models::Config::notes(model.gguf()).map_err(candor::Error::from)? {
+        for note in candor::Config::notes(model.gguf()).map_err(candor::Error::from)? {
             say!("note: {note}");
         }
         for warning in model.tokenizer().warnings() {

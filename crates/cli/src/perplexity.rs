@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::tokenizer::Encode;
+use candor::Encode;
 
 use crate::{
     answer,

@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{Cancel, Message, Model, StopReason, tokenizer::Show};
+use candor::{Cancel, Message, Model, Show, StopReason};
 use clap::error::ErrorKind;
 
 use crate::{

@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::tokenizer::{Encode, Show, Tokenizer};
+use candor::{Encode, Show, Tokenizer};
 
 use crate::{
     args::{Line, TokenizeArgs},

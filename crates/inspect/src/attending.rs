@@ -1,7 +1,7 @@
 //! What an attention layer does between its scores and its values: mask, cap, biases, sinks. As data, so that a fault can
 //! change it.
 
-use candor::ops::{Attention, Heads, Mask, Tensor};
+use candor_ops::{Attention, Heads, Mask, Tensor};
 
 /// An attention layer with the weights that it reads.
 #[derive(Clone, Debug)]

@@ -27,8 +27,8 @@ mod time_step;
 
 use std::{ops::Range, rc::Rc};
 
-use candor::gguf::Format;
-use candor::ops::Tensor;
+use candor::Format;
+use candor_ops::Tensor;
 
 use crate::{
     Kind, Value,

@@ -23,10 +23,8 @@ use std::{
     time::Duration,
 };
 
-use candor::{
-    gguf::{Format, Gguf},
-    ops::CHOSEN,
-};
+use candor::{Format, Gguf};
+use candor_ops::CHOSEN;
 
 use web_time::Instant;
 
@@ -49,7 +47,7 @@ pub use report::{Check, Confidence, Diagnosis, Finding, Outcome, Rival, Status};
 pub enum Error {
     /// The model does not run.
     #[error(transparent)]
-    Model(#[from] candor::models::Error),
+    Model(#[from] candor_models::Error),
     /// Nothing says which tokens went in.
     #[error("trace: it does not say which tokens the engine was given")]
     NoTokens,

@@ -10,7 +10,7 @@ mod weights;
 
 use std::path::Path;
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 use serde::{Deserialize, Serialize};
 
 pub use hash::{FileHash, files_of, sha256};

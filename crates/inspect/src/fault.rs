@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use candor::ops::{Columns, Unary};
+use candor_ops::{Columns, Unary};
 use serde::Serialize;
 
 use crate::{

@@ -5,9 +5,9 @@ mod notes;
 
 use std::collections::HashMap;
 
-use candor::gguf::Gguf;
-use candor::models::{Config, Decoder, Pass};
-use candor::ops::{Columns, Heads, KvFormat, Norm, NormKind, Prims, Rope, Router, Step, Tensor, Unary};
+use candor::Gguf;
+use candor_models::{Config, Decoder, Pass};
+use candor_ops::{Columns, Heads, KvFormat, Norm, NormKind, Prims, Rope, Router, Step, Tensor, Unary};
 
 use crate::{
     Key,
@@ -260,7 +260,7 @@ impl Graph {
     ///
     /// # Errors
     /// If the file is not a model that runs.
-    pub fn new(gguf: &Gguf) -> Result<Graph, candor::models::Error> {
+    pub fn new(gguf: &Gguf) -> Result<Graph, candor_models::Error> {
         let mut notes = Notes::default();
         let model = Decoder::load(gguf, &mut notes)?;
         let mut scratch = model.scratch(&mut notes, 1, 1);
@@ -342,7 +342,7 @@ impl Graph {
 
 #[cfg(test)]
 mod tests {
-    use candor::gguf::Gguf;
+    use candor::Gguf;
     use candor_testing::Tiny;
 
     use super::*;
@@ -368,7 +368,7 @@ mod tests {
         let tiny = Tiny { layers: 1, ..Tiny::default() };
         let mut writer = tiny.writer();
         let (len, bytes) = (tiny.dim as u64, vec![0; tiny.dim * 4]);
-        writer.tensor("blk.0.attn_output.bias", candor::gguf::Format::F32, &[len], bytes).unwrap();
+        writer.tensor("blk.0.attn_output.bias", candor::Format::F32, &[len], bytes).unwrap();
         let graph = Graph::new(&Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()).unwrap();
         let node = |name: &str| &graph.nodes[graph.find(&Key::new(name, Some(0))).unwrap()];
         let input = |name: &str, at: usize| graph.nodes[node(name).inputs[at]].key.name.as_str();

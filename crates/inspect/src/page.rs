@@ -8,7 +8,7 @@ mod data;
 mod given;
 mod text;
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 
 use crate::{
     Check, DiagnoseError, Diagnosis, Graph, Key, Kind, NodeId, Trace, Value,

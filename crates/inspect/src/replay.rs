@@ -18,10 +18,8 @@ use std::{
     sync::Arc,
 };
 
-use candor::{
-    gguf::{Format, Gguf},
-    ops::Unary,
-};
+use candor::{Format, Gguf};
+use candor_ops::Unary;
 
 use crate::{
     Graph, Kind, Node, NodeId, Trace, Value,

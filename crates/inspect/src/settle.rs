@@ -1,6 +1,6 @@
 //! Which token the rows of a log are, where it does not say: the reading under which what it prints is right.
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 
 use crate::{DiagnoseError, Diagnosis, Outcome, Trace, import::Imported};
 

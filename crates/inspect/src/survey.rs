@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 use serde::Serialize;
 
 use crate::{
@@ -44,7 +44,7 @@ type Sketch = BTreeMap<NodeId, [f64; 4]>;
 ///
 /// # Errors
 /// If the model does not run.
-pub fn survey(gguf: &Gguf) -> Result<Vec<Row>, candor::models::Error> {
+pub fn survey(gguf: &Gguf) -> Result<Vec<Row>, candor_models::Error> {
     let graph = Graph::new(gguf)?;
     let tokens = tokens(&graph);
     let decoded = Decoded::default();

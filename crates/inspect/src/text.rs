@@ -20,7 +20,7 @@ mod segmentation;
 mod stopping;
 mod tokenizing;
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 
 pub use difference::{Difference, Piece};
 pub use report::{Explanation, TextCheck, TextOutcome, TextReport, Verdict};
@@ -36,10 +36,10 @@ use scene::Scene;
 pub enum TextError {
     /// The file has no vocabulary that is built in.
     #[error("vocabulary: {0}")]
-    Tokenizer(#[from] candor::tokenizer::Error),
+    Tokenizer(#[from] candor::error::TokenizerError),
     /// A metadata value has another type than it should.
     #[error(transparent)]
-    Metadata(#[from] candor::gguf::Error),
+    Metadata(#[from] candor_gguf::Error),
     /// Nothing was said.
     #[error("evidence: expected a prompt, ids, a text or logits, got nothing")]
     Nothing,

@@ -12,12 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candor::{
-    BackendVisitor, Device, LoadOptions, Model, Verify,
-    gguf::Gguf,
-    ops::{KvFormat, Ops},
-    visit_backend,
-};
+use candor::{BackendVisitor, Device, Gguf, KvFormat, LoadOptions, Model, Ops, Verify, visit_backend};
 use serde::{Deserialize, Serialize};
 use web_time::Instant;
 
@@ -297,7 +292,7 @@ struct OnBackend<'a> {
 }
 
 impl BackendVisitor for OnBackend<'_> {
-    type Output = Result<Operations, candor::models::Error>;
+    type Output = Result<Operations, candor_models::Error>;
 
     fn visit<B>(self, ops: B, _: String) -> Self::Output
     where

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use candor::gguf::{Format, Gguf, Split, Value, Writer};
+use candor_gguf::{Format, Gguf, Split, Value, Writer};
 use candor_inspect::doctor::{DoctorReport, Severity, doctor, sha256};
 use candor_testing::{Random, Tiny};
 
@@ -354,7 +354,7 @@ fn a_big_endian_file_is_as_healthy() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.gguf");
     let little = Gguf::from_bytes(Model::new(Format::Q8_0).writer().to_bytes().unwrap()).unwrap();
-    let writer = Writer::copy_of(&little).unwrap().byte_order(candor::gguf::ByteOrder::Big);
+    let writer = Writer::copy_of(&little).unwrap().byte_order(candor_gguf::ByteOrder::Big);
     writer.write_file(&path).unwrap();
     let report = doctor(&path).unwrap();
     assert!(report.findings.is_empty(), "{:#?}", report.findings);

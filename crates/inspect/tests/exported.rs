@@ -8,8 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candor::{gguf::Gguf, ops::CHOSEN};
+use candor::Gguf;
 use candor_inspect::{Diagnosis, Outcome, Status, diagnose, import};
+use candor_ops::CHOSEN;
 
 /// One line about a trace: the worst residual among the values, against its gate.
 fn line(name: &str, report: &Diagnosis) -> String {

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 use candor_inspect::{
     Graph, Outcome, Wiring,
     import::{Imported, ReadOptions, import},

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 use candor_inspect::{
     Evidence, Graph, Key, Known, Wiring,
     import::{Imported, ReadOptions, import},

@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use candor::{gguf::Gguf, tokenizer::Encode};
+use candor::{Encode, Gguf};
 use candor_inspect::{
     Diagnosis, Evidence, Graph, Key, Known, Outcome, Trace, catalogue, diagnose,
     fault::Active,

@@ -1,6 +1,6 @@
 //! Recording a run: nothing of it changes, and what is recorded is what was computed.
 
-use candor::{Device, LoadOptions, Logits, Model, Observed, Observer, Role, Session, SessionOptions, gguf::Gguf};
+use candor::{Device, Gguf, LoadOptions, Logits, Model, Observed, Observer, Role, Session, SessionOptions};
 use candor_inspect::{
     Evidence, Graph, Key, Trace,
     file::TraceWriter,

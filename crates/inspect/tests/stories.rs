@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 use candor_inspect::{
     Confidence, Diagnosis, Graph, Key, Known, Outcome, ProjectionBias, Trace, Wiring, diagnose,
     doctor::{Severity, doctor},

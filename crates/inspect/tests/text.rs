@@ -4,9 +4,9 @@ use std::{path::PathBuf, process::Command, sync::OnceLock};
 
 use candor::{
     Message,
-    gguf::{Array, Gguf, Value, Writer},
     sampler::{Sampler, Sampling},
 };
+use candor_gguf::{Array, Gguf, Value, Writer};
 use candor_inspect::{
     Said, check_text,
     text::{Penalised, Reading, TextOutcome, TextReport, Verdict, text_catalogue},
@@ -443,9 +443,9 @@ fn healthy_runs_raise_no_alarm() {
     for gguf in [builtin, spm(&[])] {
         let tokenizer = candor::Tokenizer::from_metadata(gguf.metadata()).unwrap();
         for text in ["ab", "Hello, how are you?", "", "two  spaces\nand a line \u{e9}\u{4e2d}", " a", "<s>ab</s>"] {
-            let ids = tokenizer.encode(text, candor::tokenizer::Encode::prompt());
-            let generated = tokenizer.encode(" ab c\u{e9}", candor::tokenizer::Encode::text());
-            let mut stream = candor::tokenizer::StreamDecoder::continuing(&tokenizer);
+            let ids = tokenizer.encode(text, candor::Encode::prompt());
+            let generated = tokenizer.encode(" ab c\u{e9}", candor::Encode::text());
+            let mut stream = candor::StreamDecoder::continuing(&tokenizer);
             let control = ids.last().is_some_and(|&id| tokenizer.is_control(id));
             let printed: String = generated.iter().map(|&id| stream.push(id)).collect();
             let text_of_own = tokenizer.decode(&generated);

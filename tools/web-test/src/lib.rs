@@ -2,8 +2,8 @@
 #![cfg(target_arch = "wasm32")]
 
 use candor::{
-    Device, GenerateOptions, Generation, LoadOptions, Logits, Message, Model, Observed, Observer, Placement, Role,
-    Sampling, SessionOptions, gpu::GpuOptions,
+    Device, GenerateOptions, Generation, GpuOptions, LoadOptions, Logits, Message, Model, Observed, Observer,
+    Placement, Role, Sampling, SessionOptions,
 };
 use candor_gpu::{AdapterChoice, ShaderEdit};
 use wasm_bindgen::prelude::*;

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use candor::{
-    Batch, BatchOptions, Error, Model, Outputs, Role, SequenceId, SessionOptions, Value, Want, ops::KvFormat,
-};
+use candor::{Batch, BatchOptions, Error, KvFormat, Model, Outputs, Role, SequenceId, SessionOptions, Value, Want};
 use candor_testing::Random;
 
 const SEQUENCES: usize = 5;

@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use candor::{Device, LoadOptions, Model, SessionOptions, ops::KvFormat};
+use candor::{Device, KvFormat, LoadOptions, Model, SessionOptions};
 use candor_testing::{fixtures, ids, json};
 
 const EXACT_CACHE: SessionOptions =

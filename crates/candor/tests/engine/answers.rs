@@ -1,10 +1,8 @@
 //! Models whose encoder reads a text, which they answer: sessions, sequences, embeddings, and what makes no sense for them.
 
 use candor::{
-    ContextShift, EmbedOptions, Error, GenerateOptions, Model, Pooling, Sampling, Scaling, Session, SessionOptions,
-    StopReason,
-    gguf::Gguf,
-    ops::KvFormat,
+    ContextShift, EmbedOptions, Error, GenerateOptions, Gguf, KvFormat, Model, Pooling, Sampling, Scaling, Session,
+    SessionOptions, StopReason,
     speculate::{PromptLookup, Speculation},
 };
 use candor_testing::{Tiny, TinyT5, argmax, encoder_of, fixtures, ids, json, nmse, npy};

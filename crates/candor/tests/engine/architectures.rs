@@ -1,7 +1,7 @@
 //! Logits of tiny models of every architecture against HF Transformers in float64, and of quantized ones against
 //! float64 over the dequantized weights.
 
-use candor::{Device, LoadOptions, Model, SessionOptions, ops::KvFormat};
+use candor::{Device, KvFormat, LoadOptions, Model, SessionOptions};
 use candor_testing::{argmax, fixtures, ids, json, nmse, npy};
 
 const ARCHITECTURES: &[&str] = &[

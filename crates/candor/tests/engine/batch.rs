@@ -2,8 +2,8 @@
 //! alone, and all pages return.
 
 use candor::{
-    BatchOptions, Batching, Device, Error, LoadOptions, Model, Outputs, Role, SequenceId, SessionOptions, Value, Want,
-    gguf::Gguf,
+    BatchOptions, Batching, Device, Error, Gguf, LoadOptions, Model, Outputs, Role, SequenceId, SessionOptions, Value,
+    Want,
 };
 use candor_testing::{Tiny, fixtures};
 
@@ -100,7 +100,7 @@ fn a_format_with_two_arithmetics_has_both() {
     assert!(bits(Batching::Fastest, Role::Prefill).0 == written);
     let (read, invariant) = bits(Batching::ByRole, Role::Prefill);
     assert!(invariant);
-    let scalar = candor::kernels::Kernels::best().name == "scalar";
+    let scalar = candor_kernels::Kernels::best().name == "scalar";
     assert!(scalar || read != written, "kernels for prompts");
 }
 

@@ -102,7 +102,7 @@ fn a_model_that_continues_texts_gives_its_last_norm() {
     let folder = fixtures.join("arch/llama");
     let model = open(&folder, Device::Cpu);
     let tokens = ids(&json(&folder.join("tokens.json"))["tokens"]);
-    let keys = candor::ops::KvFormat::F32;
+    let keys = candor::KvFormat::F32;
     let mut session = model.session(&SessionOptions { keys, values: keys, ..SessionOptions::default() }).unwrap();
     let mut norm = Norm(Vec::new());
     session.observe(&tokens, candor::Role::Prefill, candor::Logits::Last, &mut norm).unwrap();
@@ -158,7 +158,7 @@ fn an_overlong_text_is_cut_before_its_end() {
 fn a_number_that_is_none_is_an_error() {
     let mut writer = Tiny::default().writer();
     writer.insert("llama.attention.layer_norm_rms_epsilon", f32::NAN);
-    let gguf = candor::gguf::Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
+    let gguf = candor::Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
     let model = Model::from_gguf(gguf, &LoadOptions { device: Device::Cpu, ..LoadOptions::default() }).unwrap();
     let error = model.embedder(&RAW).unwrap().embed(&[vec![1, 2]], |_| ()).unwrap_err();
     assert!(matches!(error, Error::VectorNotFinite { number: 1 }), "{error}");

@@ -1,8 +1,8 @@
 //! A few of the greatest logits decide as all of them do: the same candidates with the same probabilities to the bit, and the
 //! same tokens.
 
-use candor::ops::{Ranked, top_k};
 use candor::sampler::{Candidate, Sampler, SamplerKind, Sampling};
+use candor_ops::{Ranked, top_k};
 use candor_testing::Random;
 
 const VOCAB: usize = 300;

@@ -1,7 +1,7 @@
 //! Sequences that go on from where another one is: each computes what it computes alone, whoever writes first to what they
 //! share.
 
-use candor::{Batching, Device, LoadOptions, Model, Sequences, Session, SessionOptions, gguf::Gguf, ops::KvFormat};
+use candor::{Batching, Device, Gguf, KvFormat, LoadOptions, Model, Sequences, Session, SessionOptions};
 use candor_testing::{Tiny, fixtures, nmse};
 
 /// Windows whose caches are rings at this length, states, states beside attention, latents; a text that is answered.
@@ -90,7 +90,7 @@ fn forks_go_on_as_if_they_were_alone() {
 #[test]
 fn forks_on_a_gpu_go_on_as_if_they_were_alone() {
     use candor::{GpuLayers, Offload, Verify};
-    if !candor_testing::has_gpu(candor::gpu::adapters().len()) {
+    if !candor_testing::has_gpu(candor_gpu::adapters().len()) {
         return;
     }
     let on = |layers| {

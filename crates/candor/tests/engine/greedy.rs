@@ -1,6 +1,6 @@
 //! Greedy text of trained models against llama.cpp's, token by token.
 
-use candor::{Device, GenerateOptions, LoadOptions, Model, Sampling, SessionOptions, ops::KvFormat};
+use candor::{Device, GenerateOptions, KvFormat, LoadOptions, Model, Sampling, SessionOptions};
 use candor_testing::{argmax, fixtures, ids, json, rms_difference};
 
 const EXACT_CACHE: SessionOptions =

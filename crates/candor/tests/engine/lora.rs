@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use candor::{
-    Adapter, BatchOptions, Batching, Device, Error, GenerateOptions, LoadOptions, Model, Outputs, Role, Sampling,
-    SequenceId, Session, SessionOptions, Value, Want, adapter, gguf::Gguf, ops::KvFormat,
+    Adapter, BatchOptions, Batching, Device, Error, GenerateOptions, Gguf, KvFormat, LoadOptions, Model, Outputs, Role,
+    Sampling, SequenceId, Session, SessionOptions, Value, Want, adapter,
 };
 use candor_testing::{Lora, Tiny, TinyT5, fixtures, ids, is_matrix, json, merged, nmse};
 
@@ -41,13 +41,13 @@ fn tiny() -> Gguf {
 
 /// The model with every weight changed in its last bit: how much that does is how exact merged weights can be.
 fn nudged(model: &Gguf) -> Gguf {
-    let mut writer = candor::gguf::Writer::new();
+    let mut writer = candor_gguf::Writer::new();
     model.metadata().iter().for_each(|(key, value)| writer.insert(key, value.clone()));
     for tensor in model.tensors() {
         let mut bytes = model.data(tensor).to_vec();
         // The lowest byte of a little-endian float.
         bytes.iter_mut().step_by(4).for_each(|byte| *byte ^= 1);
-        assert_eq!(tensor.format, candor::gguf::Format::F32);
+        assert_eq!(tensor.format, candor::Format::F32);
         writer.tensor(&tensor.name, tensor.format, &tensor.shape, bytes).unwrap();
     }
     Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()
@@ -398,20 +398,19 @@ fn generation_and_formats_of_adapters() {
     let gguf = tiny();
     let adapter_of = |format| {
         let exact = FIRST.gguf(&gguf, |name| name.contains("attn_q") || name.contains("ffn_down"));
-        let mut writer = candor::gguf::Writer::new();
+        let mut writer = candor_gguf::Writer::new();
         exact.metadata().iter().for_each(|(key, value)| writer.insert(key, value.clone()));
         for tensor in exact.tensors() {
             let mut values = vec![0.0; tensor.elements() as usize];
             tensor.format.decode(&exact.data(tensor), &mut values);
-            let format: candor::gguf::Format =
-                if tensor.shape[0] % 32 == 0 { format } else { candor::gguf::Format::F16 };
+            let format: candor::Format = if tensor.shape[0] % 32 == 0 { format } else { candor::Format::F16 };
             let mut bytes = vec![0; tensor.elements() as usize / format.block_len() * format.block_bytes()];
             format.encode(&values, &mut bytes).unwrap();
             writer.tensor(&tensor.name, format, &tensor.shape, bytes).unwrap();
         }
         Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()
     };
-    for format in [candor::gguf::Format::F16, candor::gguf::Format::Q8_0] {
+    for format in [candor::Format::F16, candor::Format::Q8_0] {
         let file = adapter_of(format);
         let expected = load(&merged(&gguf, &[(&file, 1.0)]), Device::Reference, &[]).unwrap();
         let expected = logits(&mut session(&expected), &TOKENS);
@@ -455,7 +454,7 @@ fn changed(metadata: &[(&str, &str)], tensors: &[(&str, &[u64])], wanted: &str) 
     }
     for (name, shape) in tensors {
         let bytes = vec![0u8; shape.iter().product::<u64>() as usize * 4];
-        writer.tensor(name, candor::gguf::Format::F32, shape, bytes).unwrap();
+        writer.tensor(name, candor::Format::F32, shape, bytes).unwrap();
     }
     Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()
 }
@@ -470,7 +469,7 @@ fn what_is_no_adapter_of_the_model_is_refused_in_a_line() {
     };
     let tied = Gguf::from_bytes(Tiny { head: false, ..Tiny::default() }.bytes().into()).unwrap();
     let mut alora = FIRST.writer(&tiny(), |name| name == q);
-    alora.insert("adapter.alora.invocation_tokens", candor::gguf::Value::Array(candor::gguf::Array::U32(vec![5])));
+    alora.insert("adapter.alora.invocation_tokens", candor_gguf::Value::Array(candor_gguf::Array::U32(vec![5])));
     let alora = Gguf::from_bytes(alora.to_bytes().unwrap()).unwrap();
     let endless = Lora { alpha: f32::INFINITY, ..FIRST }.gguf(&tiny(), |name| name == q);
     let k = "blk.0.attn_k.weight";

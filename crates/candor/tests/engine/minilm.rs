@@ -3,7 +3,7 @@
 
 use std::{fs, io::Write, path::Path, path::PathBuf};
 
-use candor::{Device, EmbedOptions, LoadOptions, Model, Pooling, gguf::Format};
+use candor::{Device, EmbedOptions, Format, LoadOptions, Model, Pooling};
 
 /// The golden vectors are rounded to 11 bits, which costs a cosine about 4e-8.
 const COSINE: f64 = 0.999_999;

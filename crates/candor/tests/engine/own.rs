@@ -3,10 +3,10 @@
 use std::error;
 use std::sync::{Arc, Mutex};
 
-use candor::sampler::{Sample, Sampler};
-use candor::speculate::{PromptLookup, Speculation};
 use candor::{
-    BatchOptions, Continuation, Error, GenerateOptions, Model, Outputs, Role, Sampling, Session, Want, gguf::Gguf,
+    BatchOptions, Continuation, Error, GenerateOptions, Gguf, Model, Outputs, Role, Sampling, Session, Want,
+    sampler::{Sample, Sampler},
+    speculate::{PromptLookup, Speculation},
 };
 use candor_testing::Tiny;
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use candor::{
-    Device, Error, GenerateOptions, LoadOptions, Logits, Model, Observed, Observer, Placement, Role, Sampling,
-    SessionOptions, gguf::Gguf, ops::KvFormat,
+    Device, Error, GenerateOptions, Gguf, KvFormat, LoadOptions, Logits, Model, Observed, Observer, Placement, Role,
+    Sampling, SessionOptions,
 };
 use candor_testing::{Tiny, fixtures, nmse};
 

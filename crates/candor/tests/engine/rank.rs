@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use candor::{
-    Device, EmbedOptions, LoadOptions, Model, Pooling,
-    gguf::{Format, Gguf, Writer},
-};
+use candor::{Device, EmbedOptions, LoadOptions, Model, Pooling};
+use candor_gguf::{Format, Gguf, Writer};
 use candor_testing::{Tiny, ids, json};
 
 fn golden(name: &str) -> std::path::PathBuf {
@@ -82,7 +80,7 @@ fn a_template_puts_query_and_document_together() {
     writer.insert("tokenizer.chat_template.rerank", "q{query}d{document}e");
     let model = load(Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap(), Device::Cpu);
     let embedder = model.embedder(&EmbedOptions::default()).unwrap();
-    let plain = |text| model.tokenizer().encode(text, candor::tokenizer::Encode { bos: false, specials: true });
+    let plain = |text| model.tokenizer().encode(text, candor::Encode { bos: false, specials: true });
     assert_eq!(embedder.encode_pair("a", "b").unwrap(), plain("qadbe"));
     assert_eq!(embedder.encode_pair("{document}", "{query}").unwrap(), plain("q{document}d{query}e"));
 }

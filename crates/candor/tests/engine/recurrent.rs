@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use candor::{
-    Batching, Cancel, Device, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions, gguf::Gguf,
-    ops::KvFormat,
+    Batching, Cancel, Device, GenerateOptions, Gguf, KvFormat, LoadOptions, Model, Sampling, Session, SessionOptions,
 };
 use candor_testing::{Tiny, fixtures, ids, json};
 

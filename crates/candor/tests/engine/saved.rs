@@ -2,7 +2,7 @@
 //! damaged.
 
 use candor::{
-    Batching, Device, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions, gguf::Gguf, ops::KvFormat,
+    Batching, Device, GenerateOptions, Gguf, KvFormat, LoadOptions, Model, Sampling, Session, SessionOptions,
 };
 use candor_testing::{Random, Tiny, fixtures, nmse};
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use candor::{Cancel, Device, Error, LoadOptions, Model, SessionOptions, gguf::Gguf, ops::KvFormat};
+use candor::{Cancel, Device, Error, Gguf, KvFormat, LoadOptions, Model, SessionOptions};
 use candor_testing::{Tiny, fixtures};
 
 /// Prompts of different lengths, and what follows them.

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use candor::{
-    Cancel, ContextShift, Error, GenerateOptions, Model, Sampling, Session, SessionOptions, StopReason, gguf::Gguf,
-    ops::KvFormat, tokenizer::Show,
+    Cancel, ContextShift, Error, GenerateOptions, Gguf, KvFormat, Model, Sampling, Session, SessionOptions, Show,
+    StopReason,
 };
 use candor_testing::{Tiny, nmse};
 

@@ -1,10 +1,8 @@
 //! Guesses change no text: neither greedy ones nor drawn ones, whoever guesses what.
 
 use candor::{
-    Batching, ContextShift, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions, StopReason,
-    Timings,
-    gguf::Gguf,
-    ops::KvFormat,
+    Batching, ContextShift, Error, GenerateOptions, Gguf, KvFormat, LoadOptions, Model, Sampling, Session,
+    SessionOptions, StopReason, Timings,
     speculate::{DraftModel, Drafter, PromptLookup, Speculation},
 };
 use candor_testing::{Random, Tiny, fixtures};
@@ -191,9 +189,9 @@ fn another_vocabulary_is_refused_by_its_first_token() {
     let mut writer = tiny.writer();
     let metadata = tiny.metadata();
     let (_, tokens) = metadata.iter().find(|(key, _)| key == "tokenizer.ggml.tokens").unwrap();
-    let candor::gguf::Value::Array(candor::gguf::Array::String(mut tokens)) = tokens.clone() else { unreachable!() };
+    let candor_gguf::Value::Array(candor_gguf::Array::String(mut tokens)) = tokens.clone() else { unreachable!() };
     tokens[270] = "elsewhere".into();
-    writer.insert("tokenizer.ggml.tokens", candor::gguf::Value::Array(candor::gguf::Array::String(tokens)));
+    writer.insert("tokenizer.ggml.tokens", candor_gguf::Value::Array(candor_gguf::Array::String(tokens)));
     let changed = Gguf::from_bytes(writer.to_bytes().unwrap().to_vec().into()).unwrap();
     let changed = Model::from_gguf(changed, &Default::default()).unwrap();
     let error = DraftModel::new(session(&changed, 0), &target, 0.0).map(|_| ()).unwrap_err();

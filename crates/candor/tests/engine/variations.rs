@@ -1,11 +1,9 @@
 //! Files with other metadata than the fixtures have, old ones that lack keys among them: what llama.cpp computes, or a refusal.
 
-use candor::{
-    Device, EmbedOptions, LoadOptions, Model, Pooling, Scaling, SessionOptions,
-    gguf::{Array, Gguf, Value, Writer},
-    models::Decoder,
-    ops::{KvFormat, Shapes},
-};
+use candor::{Device, EmbedOptions, LoadOptions, Model, Pooling, Scaling, SessionOptions};
+use candor_gguf::{Array, Gguf, Value, Writer};
+use candor_models::Decoder;
+use candor_ops::{KvFormat, Shapes};
 use candor_testing::{fixtures, ids, nmse};
 use serde_json::Value as Json;
 

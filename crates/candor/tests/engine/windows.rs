@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use candor::{Device, LoadOptions, Model, SessionOptions, ops::KvFormat};
+use candor::{Device, KvFormat, LoadOptions, Model, SessionOptions};
 use candor_testing::{fixtures, nmse};
 
 fn open(name: &str) -> Option<Model> {

@@ -3,11 +3,11 @@
 
 use std::io::Write;
 
-use candor::gguf::{Format, Gguf, Writer};
-use candor::gpu::{AdapterChoice, Gpu, GpuOptions, Variant, adapters};
 use candor::missing_on_gpus;
-use candor::models::{Decoder, Gives, Pass};
-use candor::ops::{KvFormat, Ops, Reference, Step};
+use candor_gguf::{Format, Gguf, Writer};
+use candor_gpu::{AdapterChoice, Gpu, GpuOptions, Variant, adapters};
+use candor_models::{Decoder, Gives, Pass};
+use candor_ops::{KvFormat, Ops, Reference, Step};
 use candor_testing::{Random, Tiny, architectures, argmax, fixtures, has_gpu, ids, json, nmse};
 
 /// Sums of floats alone, whatever else the adapter has.

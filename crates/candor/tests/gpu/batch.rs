@@ -1,10 +1,7 @@
 //! Steps of any mixture of sequences on a GPU: each has the bits that it has alone there.
 
-use candor::{
-    Device, Error, LoadOptions, Model, Verify,
-    gguf::Gguf,
-    gpu::{AdapterChoice, GpuOptions, adapters},
-};
+use candor::{Device, Error, Gguf, LoadOptions, Model, Verify};
+use candor_gpu::{AdapterChoice, GpuOptions, adapters};
 use candor_testing::{Tiny, fixtures, has_gpu};
 
 use crate::company::{MODELS, check};

@@ -1,11 +1,11 @@
 //! Sampling from the best logits that a device finds: the texts are those of all logits, and few bytes come back. Skipped
 //! where there is no adapter, a software one (lavapipe) included.
 
-use candor::gguf::Gguf;
-use candor::gpu::{AdapterChoice, GpuOptions, Variant, adapters};
-use candor::ops::KvFormat;
-use candor::sampler::{Sampler, Vocabulary};
-use candor::{Device, Error, GenerateOptions, LoadOptions, Model, Sampling, Session, SessionOptions, Verify};
+use candor::{
+    Device, Error, GenerateOptions, Gguf, KvFormat, LoadOptions, Model, Sampling, Session, SessionOptions, Verify,
+    sampler::{Sampler, Vocabulary},
+};
+use candor_gpu::{AdapterChoice, GpuOptions, Variant, adapters};
 use candor_testing::{Tiny, fixtures, has_gpu, ids, json};
 
 const CACHE: SessionOptions =
@@ -41,8 +41,8 @@ fn from_all(model: &Model, prompt: &[u32], sampling: &Sampling, count: usize) ->
     let tokenizer = model.tokenizer();
     let vocabulary = Vocabulary {
         tokens: tokenizer.vocab_size(),
-        piece: &|id| tokenizer.piece(id, candor::tokenizer::Show::Specials).into_owned(),
-        encode: &|text| tokenizer.encode(text, candor::tokenizer::Encode::text()),
+        piece: &|id| tokenizer.piece(id, candor::Show::Specials).into_owned(),
+        encode: &|text| tokenizer.encode(text, candor::Encode::text()),
     };
     let mut sampler = Sampler::new(sampling, session.context(), Some(&vocabulary)).unwrap();
     prompt.iter().for_each(|&token| sampler.accept(token));

@@ -3,11 +3,12 @@
 
 use std::error;
 
-use candor::gguf::Gguf;
-use candor::gpu::{AdapterChoice, GpuOptions, adapters};
-use candor::sampler::Sample;
-use candor::speculate::{PromptLookup, Speculation};
-use candor::{Device, GenerateOptions, LoadOptions, Model, Sampling, Session, Verify};
+use candor::{
+    Device, GenerateOptions, Gguf, LoadOptions, Model, Sampling, Session, Verify,
+    sampler::Sample,
+    speculate::{PromptLookup, Speculation},
+};
+use candor_gpu::{AdapterChoice, GpuOptions, adapters};
 use candor_testing::{Tiny, has_gpu};
 
 const PROMPT: [u32; 6] = [1, 270, 280, 290, 270, 280];

@@ -1,8 +1,7 @@
 //! A model divided between a GPU and the processor: the same tokens as on the processor alone. Skipped where there is no
 //! adapter, a software one (lavapipe) included.
 
-use candor::gguf::Gguf;
-use candor::{Device, Error, GpuLayers, LoadOptions, Model, Offload, Placement, SessionOptions, ops::KvFormat};
+use candor::{Device, Error, Gguf, GpuLayers, KvFormat, LoadOptions, Model, Offload, Placement, SessionOptions};
 use candor_testing::{Tiny, argmax, has_gpu, nmse};
 
 const LAYERS: usize = 4;
@@ -10,7 +9,7 @@ const TOKENS: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];
 
 /// The first adapter by name; prints a reason and returns `None` where there is none.
 fn gpu() -> Option<LoadOptions> {
-    if !has_gpu(candor::gpu::adapters().len()) {
+    if !has_gpu(candor_gpu::adapters().len()) {
         return None;
     }
     let offload = Offload { names: vec!["gpu0".to_owned()], ..Offload::default() };

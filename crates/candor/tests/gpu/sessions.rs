@@ -1,12 +1,11 @@
 //! Sessions on a GPU: logits as near to exact results as 32-bit floats are, greedy tokens, what is saved. Skipped where there
 //! is no adapter, a software one (lavapipe) included.
 
-use candor::gguf::Gguf;
-use candor::gpu::{AdapterChoice, GpuOptions, Variant, adapters};
-use candor::ops::{KvFormat, Traffic};
 use candor::{
-    Adapter, Device, Error, GenerateOptions, LoadOptions, Model, Placement, Sampling, Session, SessionOptions, Verify,
+    Adapter, Device, Error, GenerateOptions, Gguf, KvFormat, LoadOptions, Model, Placement, Sampling, Session,
+    SessionOptions, Traffic, Verify,
 };
+use candor_gpu::{AdapterChoice, GpuOptions, Variant, adapters};
 use candor_testing::{Lora, Tiny, argmax, fixtures, has_gpu, ids, json, nmse, npy};
 
 const ARCHITECTURES: &[&str] = &[

@@ -3,10 +3,11 @@
 
 use std::fs;
 
-use candor::gguf::Gguf;
-use candor::gpu::{AdapterChoice, GpuOptions, ShaderEdit, adapters};
-use candor::trust::{Source, Trust};
-use candor::{Device, Error, LoadOptions, Model, Placement, Verify};
+use candor::{
+    Device, Error, Gguf, LoadOptions, Model, Placement, Verify,
+    trust::{Source, Trust},
+};
+use candor_gpu::{AdapterChoice, GpuOptions, ShaderEdit, adapters};
 use candor_testing::{Tiny, argmax, has_gpu};
 
 const PROMPT: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];

@@ -6,7 +6,7 @@ use candor::{Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing, c
 use clap::Args;
 
 #[cfg(feature = "gpu")]
-use candor::gpu::Dequant;
+use candor::Dequant;
 
 use super::number;
 #[cfg(feature = "gpu")]

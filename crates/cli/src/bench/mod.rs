@@ -15,7 +15,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{Adapter, GpuCeilings, LoadOptions, Model, Offload, Verify, tokenizer::CivilTime};
+use candor::{Adapter, CivilTime, GpuCeilings, LoadOptions, Model, Offload, Verify};
 use clap::error::ErrorKind;
 
 use crate::{

@@ -1,6 +1,7 @@
 //! What a test gave: its samples, what it worked on, and the figures that follow from both.
 
-use candor::{Ceilings, GpuCeilings, Model, gguf::Gguf, ops::Work};
+use candor::{Ceilings, Gguf, GpuCeilings, Model};
+use candor_ops::Work;
 
 use super::plan::{Setup, Site, Test};
 use crate::show::summary::Summary;

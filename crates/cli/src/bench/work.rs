@@ -1,10 +1,8 @@
 //! What a run of a test has to do, counted by running its passes on shapes alone.
 
-use candor::{
-    gguf::Gguf,
-    models::{Decoder, Gives},
-    ops::{KvPlan, Shapes, Step, Work},
-};
+use candor::Gguf;
+use candor_models::{Decoder, Gives};
+use candor_ops::{KvPlan, Shapes, Step, Work};
 
 use super::plan::{Setup, Test};
 use crate::{answer::kv_format, errors::Error};

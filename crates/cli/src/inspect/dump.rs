@@ -2,10 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use candor::{
-    gguf::Gguf,
-    tokenizer::{Encode, Tokenizer},
-};
+use candor::{Encode, Gguf, Tokenizer};
 use candor_inspect::{
     Graph, NameMap, ProjectionBias, Trace, Wiring,
     doctor::{files_of, sha256},

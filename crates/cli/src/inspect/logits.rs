@@ -5,10 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{
-    Session, SessionOptions,
-    tokenizer::{Show, Tokenizer},
-};
+use candor::{Session, SessionOptions, Show, Tokenizer};
 
 use super::tokens::Given;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use candor::{Adapter, adapter::Target, gguf::Gguf};
+use candor::{Adapter, Gguf, adapter::Target};
 use serde_json::{Value, json};
 
 use super::row;

@@ -1,6 +1,6 @@
 //! `candor show --json`: the same as data.
 
-use candor::gguf::{Array, Gguf, Value};
+use candor_gguf::{Array, Gguf, Value};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -25,7 +25,7 @@ pub fn value(gguf: &Gguf, source: &Source, args: &ShowArgs, all: bool) -> Json {
     Json::Object(object)
 }
 
-fn tensor(tensor: &candor::gguf::TensorInfo) -> Json {
+fn tensor(tensor: &candor_gguf::TensorInfo) -> Json {
     json!({
         "name": tensor.name, "format": tensor.format.name(), "shape": tensor.shape, "bytes": tensor.bytes,
         "offset": tensor.offset(), "shard": tensor.shard(),

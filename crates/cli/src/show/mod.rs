@@ -9,11 +9,8 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{
-    gguf::{ByteOrder, Gguf},
-    models::Config,
-    tokenizer::Tokenizer,
-};
+use candor::{Config, Tokenizer};
+use candor_gguf::{ByteOrder, Gguf};
 
 use crate::{
     args::{Line, ShowArgs},

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use candor::{
-    Tokenizer,
-    gguf::{Format, Gguf},
-    models::{Config, Decoder},
-    ops::Shapes,
-};
+use candor::{Format, Gguf, Tokenizer};
+use candor_models::{Config, Decoder};
+use candor_ops::Shapes;
 
 use crate::{args::CacheFormat, memory::cache_bytes};
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 use candor_testing::Lora;
 
 use crate::program::{candor, story};

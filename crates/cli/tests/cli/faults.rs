@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use candor::gguf::{Array, Format, Value};
+use candor_gguf::{Array, Format, Value};
 use candor_testing::Tiny;
 use tempfile::TempDir;
 
@@ -33,7 +33,7 @@ fn with(folder: &TempDir, key: &str, value: impl Into<Value>) -> PathBuf {
 /// A file of a tiny model with other tensors.
 fn tensors(folder: &TempDir, keep: impl Fn(&str) -> bool, add: &[(&str, &[u64])]) -> PathBuf {
     let tiny = Tiny::default();
-    let mut writer = candor::gguf::Writer::new();
+    let mut writer = candor_gguf::Writer::new();
     for (key, value) in tiny.metadata() {
         writer.insert(key, value);
     }

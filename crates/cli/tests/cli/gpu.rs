@@ -3,7 +3,7 @@
 
 use std::{fs, sync::Once, time::Duration};
 
-use candor::gguf::{Format, Gguf, Writer};
+use candor_gguf::{Format, Gguf, Writer};
 use candor_testing::{fixtures, has_gpu};
 use serde_json::Value;
 

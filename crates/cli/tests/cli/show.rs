@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use candor::gguf::{Format, Split, Writer};
+use candor_gguf::{Format, Split, Writer};
 use candor_testing::Tiny;
 
 use crate::program::candor;

@@ -1,7 +1,7 @@
 //! Faults of models that answer a text, T5 and its kin: what the encoder's tokens see, what the decoder has of them, and
 //! scores by distance.
 
-use candor::ops::relative_bucket;
+use candor_ops::relative_bucket;
 
 use super::{
     ROW,

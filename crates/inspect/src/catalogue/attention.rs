@@ -1,6 +1,6 @@
 //! Faults of attention (section A5 of the catalogue).
 
-use candor::ops::{Mask, Unary};
+use candor_ops::{Mask, Unary};
 
 use super::{
     ROW, UP_TO_TOKENS, any,

@@ -1,6 +1,6 @@
 //! Faults of the KV cache: what is written where, and what is read (section A5 of the catalogue).
 
-use candor::ops::Mask;
+use candor_ops::Mask;
 
 use super::{
     FACTORS, ROW, UP_TO_TOKENS,

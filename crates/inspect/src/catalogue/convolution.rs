@@ -1,6 +1,6 @@
 //! Faults of short convolutions along the tokens, and of RWKV's look at the token before.
 
-use candor::ops::Unary;
+use candor_ops::Unary;
 
 use super::{
     ROW, left_at_decode,

@@ -1,7 +1,7 @@
 //! Faults of dequantization: nibbles, scales, strides (section A2 of the catalogue). Bytes are changed to what the
 //! faulty reader would have needed to see, and decoded rightly.
 
-use candor::gguf::{Format, half};
+use candor_gguf::{Format, half};
 
 use super::{ROW, any, raw, scale_fields};
 use crate::fault::{Edit, Fault};

@@ -1,6 +1,6 @@
 //! Faults of embeddings: lookups, scales, learned positions, token types (entries 9, 26, 27 and 29 of the catalogue).
 
-use candor::ops::Unary;
+use candor_ops::Unary;
 
 use super::{FACTORS, ROW, is_embedding, left_at_decode, near, tensor};
 use crate::Kind;

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use candor::ops::Unary;
+use candor_ops::Unary;
 
 use super::{ROW, reshape, tensor};
 use crate::fault::{Edit, Fault};

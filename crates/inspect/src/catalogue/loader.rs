@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use candor::gguf::Format;
+use candor::Format;
 
 use super::{
     ROW, any, fused, is_embedding, is_layer_matrix, is_matrix, is_square, raw, reshape, scale_fields, weight_of_layer,

@@ -1,6 +1,6 @@
 //! Faults of what scores go through besides the causal mask: windows, caps, sinks and biases (section A5 of the catalogue).
 
-use candor::ops::{Mask, alibi_slope};
+use candor_ops::{Mask, alibi_slope};
 
 use super::{
     ROW, UP_TO_TOKENS,

@@ -1,6 +1,6 @@
 //! Faults of what RWKV mixes with learned shares: inputs with the token before, values with those of the first layer.
 
-use candor::ops::Unary;
+use candor_ops::Unary;
 
 use super::{
     ROW,

@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use candor::{gguf::half, ops::Rope};
+use candor_gguf::half;
+use candor_ops::Rope;
 
 use super::{ROW, left_at_decode, loader::swap_names, tensor, weight_of_layer};
 use crate::fault::{Edit, Fault, Fit, Steps};

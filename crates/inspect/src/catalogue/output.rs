@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, rc::Rc};
 
-use candor::ops::Unary;
+use candor_ops::Unary;
 
 use super::{FACTORS, ROW, is_matrix, near, reshape, scaled, tensor};
 use crate::fault::{Edit, Fault, Fit, Steps};

@@ -1,8 +1,8 @@
 //! Faults of recurrences: what a state keeps from token to token, how it fades, what enters it and what reads it (Mamba,
 //! RWKV, delta rules).
 
-use candor::gguf::half;
-use candor::ops::{Columns, NormKind, Unary};
+use candor_gguf::half;
+use candor_ops::{Columns, NormKind, Unary};
 
 use super::{ROW, UP_TO_TOKENS, fused};
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
-use candor::gguf::half;
-use candor::ops::{Mask, Pairing, Rope};
+use candor_gguf::half;
+use candor_ops::{Mask, Pairing, Rope};
 
 use super::{FACTORS, ROW, UP_TO_TOKENS, any, tensor};
 use crate::fault::{Edit, Fault, Fit, Harm, Steps};
@@ -202,7 +202,7 @@ pub(super) const FAULTS: &[Fault] = &[
                 Pairing::Norm => Pairing::Neox,
                 Pairing::Neox => Pairing::Norm,
             };
-            let other = candor::ops::Rope { pairing: other, ..rope.clone() };
+            let other = candor_ops::Rope { pairing: other, ..rope.clone() };
             for (index, pair) in turn.pairs.iter_mut().enumerate() {
                 (pair.0, pair.1) = other.elements(index);
             }

@@ -1,7 +1,7 @@
 //! Faults of a mixture's router: which experts are chosen, and what they count for (section A6 of the catalogue, entries 68
 //! and 69).
 
-use candor::ops::{Gate, Router};
+use candor_ops::{Gate, Router};
 
 use super::{FACTORS, ROW, rotary::bf16};
 use crate::Kind;

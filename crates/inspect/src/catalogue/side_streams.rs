@@ -1,6 +1,6 @@
 //! Faults of second ways around a layer: low-rank ones beside attention (LAuReL), and several streams (AltUp). Gemma 3n.
 
-use candor::ops::Unary;
+use candor_ops::Unary;
 
 use super::{
     ROW,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use candor::ops::Unary;
+use candor_ops::Unary;
 
 use super::{FACTORS, ROW, near, norm, scaled};
 use crate::fault::{Edit, Fault};

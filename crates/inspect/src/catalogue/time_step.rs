@@ -1,6 +1,6 @@
 //! Faults of what a state space's time step, B and C are made by (Mamba, delta rules).
 
-use candor::ops::{NormKind, Unary};
+use candor_ops::{NormKind, Unary};
 
 use super::{
     ROW,

@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use candor::ops::Pairing;
+use candor_ops::Pairing;
 
 use super::{Court, Status, span};
 use crate::{Evidence, Graph, Key, Kind, Known, NodeId, Trace, compare, replay::Stage};

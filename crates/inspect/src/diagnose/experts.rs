@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, rc::Rc};
 
-use candor::ops::CHOSEN;
+use candor_ops::CHOSEN;
 
 use super::{Gate, span};
 use crate::{

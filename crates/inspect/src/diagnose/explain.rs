@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write};
 
-use candor::ops::CHOSEN;
+use candor_ops::CHOSEN;
 
 use super::{Check, Confidence, Court, Failure, Finding, Gate, Match, Rival, Status, near};
 use crate::{

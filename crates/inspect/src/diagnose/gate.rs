@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use candor::gguf::Format;
+use candor::Format;
 use serde::Serialize;
 
 use super::Status;

@@ -1,6 +1,6 @@
 //! Which number of the file a fitted number is, or is made of: `4 = 1 / logit_scale`.
 
-use candor::gguf::{Metadata, Value};
+use candor_gguf::{Metadata, Value};
 
 /// Largest relative distance to a number that a fitted one is said to be.
 const SAME: f64 = 1e-4;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use candor::gguf::half;
+use candor_gguf::half;
 use serde::Serialize;
 
 use crate::{Evidence, Graph, Kind, Known, NodeId, Trace};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use candor::gguf::Format;
+use candor::Format;
 
 use crate::{
     Kind, Known, NodeId, Trace, compare,

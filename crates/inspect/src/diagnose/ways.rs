@@ -1,7 +1,8 @@
 //! A suspect's own ways of storing that are no faults: in which format its cache keeps keys and values, and whether GELU
 //! comes from a table of halves. Both show in the values that come out.
 
-use candor::{gguf::Format, ops::Unary};
+use candor::Format;
+use candor_ops::Unary;
 
 use super::rounding::span;
 use crate::{

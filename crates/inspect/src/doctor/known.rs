@@ -1,6 +1,6 @@
 //! The numbers by which known faults are recognised.
 
-use candor::gguf::Format;
+use candor::Format;
 
 /// How much of a matrix a loader that guessed its size brought along, and which guess that was.
 pub(super) struct Share {

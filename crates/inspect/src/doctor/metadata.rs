@@ -1,9 +1,6 @@
 //! Metadata that is known to go wrong: special tokens, rotary bases, windows, templates, sizes.
 
-use candor::{
-    ChatTemplate, Tokenizer,
-    gguf::{Gguf, Metadata},
-};
+use candor::{ChatTemplate, Gguf, Metadata, Tokenizer};
 
 use super::Finding;
 

@@ -2,40 +2,38 @@
 
 use std::path::PathBuf;
 
-use candor::{
-    gguf::{self, Gguf},
-    models::Decoder,
-    ops::Shapes,
-};
+use candor::Gguf;
+use candor_models::Decoder;
+use candor_ops::Shapes;
 
 use super::Finding;
 
 const AGAIN: &str = "download or copy the file again and compare its SHA-256";
 
 /// Why a file was refused.
-pub(super) fn refused(error: &gguf::Error) -> Finding {
+pub(super) fn refused(error: &candor_gguf::Error) -> Finding {
     let mut inner = error;
-    while let gguf::Error::In { error, .. } = inner {
+    while let candor_gguf::Error::In { error, .. } = inner {
         inner = error;
     }
     match inner {
-        gguf::Error::PastEnd { offset, expected, got, .. } => {
+        candor_gguf::Error::PastEnd { offset, expected, got, .. } => {
             let missing = expected.saturating_sub(*got);
             let message = format!("{inner}: at least {missing} bytes are missing after byte {}", offset + got);
             Finding::error("file", message, format!("the file was cut short: {AGAIN}"))
         }
-        gguf::Error::Truncated { .. } | gguf::Error::Count { .. } => {
+        candor_gguf::Error::Truncated { .. } | candor_gguf::Error::Count { .. } => {
             Finding::error("file", inner.to_string(), format!("the file was cut short or damaged: {AGAIN}"))
         }
-        gguf::Error::ShardMissing { .. } => {
+        candor_gguf::Error::ShardMissing { .. } => {
             Finding::error("file", inner.to_string(), "put all shards into the same folder")
         }
-        gguf::Error::Overlap { .. } | gguf::Error::Unaligned { .. } => Finding::error(
+        candor_gguf::Error::Overlap { .. } | candor_gguf::Error::Unaligned { .. } => Finding::error(
             "file",
             inner.to_string(),
             "the directory is wrong: the program that wrote the file did not align its data",
         ),
-        gguf::Error::Format { .. } => {
+        candor_gguf::Error::Format { .. } => {
             Finding::error("file", inner.to_string(), "a newer or an abandoned format: convert the model again")
         }
         _ => Finding::error("file", inner.to_string(), AGAIN),
@@ -59,8 +57,8 @@ pub(super) fn findings(gguf: &Gguf, files: &[PathBuf]) -> Vec<Finding> {
     }
     if let Err(error) = Decoder::<Shapes>::check(gguf, 1) {
         let hint = match &error {
-            candor::models::Error::UnknownArchitecture { .. } => "Candor cannot run it; other engines may",
-            candor::models::Error::MissingTensor(_) => "a shard or a part of the conversion is missing",
+            candor_models::Error::UnknownArchitecture { .. } => "Candor cannot run it; other engines may",
+            candor_models::Error::MissingTensor(_) => "a shard or a part of the conversion is missing",
             _ => "the metadata and the tensors come from different models, or the conversion went wrong",
         };
         findings.push(Finding::error("model", error.to_string(), hint));

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use candor::gguf::{Format, Gguf, TensorInfo};
+use candor_gguf::{Format, Gguf, TensorInfo};
 use serde::{Deserialize, Serialize};
 
 /// Rows of a tensor that a sampled scan looks at.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use candor::gguf::{Format, Gguf, TensorInfo};
+use candor_gguf::{Format, Gguf, TensorInfo};
 
 use super::{Finding, TensorStats, known};
 

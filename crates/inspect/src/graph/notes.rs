@@ -4,7 +4,7 @@ mod states;
 
 use std::collections::{HashMap, HashSet};
 
-use candor::ops::{
+use candor_ops::{
     Attention, CHOSEN, Columns, Error as OpsError, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope, Router,
     Step, Tap, Tensor, Unary,
 };
@@ -361,7 +361,7 @@ impl Ops for Notes {}
 
 #[cfg(test)]
 mod tests {
-    use candor::ops::{Attention, Gate, Heads, KvFormat, LayerCache};
+    use candor_ops::{Attention, Gate, Heads, KvFormat, LayerCache};
     use candor_testing::backend::floats;
 
     use super::*;

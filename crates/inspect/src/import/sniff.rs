@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use candor::gguf::is_llama2c;
+use candor_gguf::is_llama2c;
 
 use super::{ImportError, eval_callback};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use candor::{Tokenizer, gguf::Gguf, tokenizer::Show};
+use candor::{Gguf, Show, Tokenizer};
 use serde::Serialize;
 
 use super::{cell::Cell, text::clipped};

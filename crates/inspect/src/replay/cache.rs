@@ -1,6 +1,6 @@
 //! Keys and values as a cache gives them back, and what engines round beside them.
 
-use candor::gguf::Format;
+use candor::Format;
 
 use super::Rounding;
 use crate::Value;

@@ -1,6 +1,6 @@
 //! A choice of experts in the order in which a trace has it: engines sort a row's experts as they please.
 
-use candor::ops::CHOSEN;
+use candor_ops::CHOSEN;
 
 use super::plan::Choice;
 use crate::{Key, Node, Trace, Value, graph::Chosen};
@@ -94,7 +94,7 @@ fn ranked(mut pairs: Vec<[f32; 2]>, weights: &[f32]) -> Vec<[f32; 2]> {
 
 #[cfg(test)]
 mod tests {
-    use candor::ops::{Gate, Router};
+    use candor_ops::{Gate, Router};
 
     use super::*;
 

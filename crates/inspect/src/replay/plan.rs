@@ -1,7 +1,7 @@
 //! How an operation is computed, as data: the right way by default. A fault is a small change of it, so that two faults
 //! of one operation can stand side by side. Sums run in f64, results are rounded to f32.
 
-use candor::ops::{Gate, Heads, NormKind, Rope, Router, Tensor, alibi_slope, relative_bucket};
+use candor_ops::{Gate, Heads, NormKind, Rope, Router, Tensor, alibi_slope, relative_bucket};
 
 use super::weight::Matrix;
 use crate::{Value, attending::Attending};
@@ -103,7 +103,7 @@ pub struct Norm {
 }
 
 impl Norm {
-    pub(crate) fn new(norm: &candor::ops::Norm, weight: Vec<f32>, bias: Vec<f32>) -> Norm {
+    pub(crate) fn new(norm: &candor_ops::Norm, weight: Vec<f32>, bias: Vec<f32>) -> Norm {
         let centred = norm.kind == NormKind::Layer;
         let divisor = if norm.kind == NormKind::L2 { Divisor::RootSumSquare } else { Divisor::RootMeanSquare };
         let (run, eps) = (norm.run, f64::from(norm.eps));

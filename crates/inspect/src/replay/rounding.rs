@@ -1,6 +1,6 @@
 //! How engines round the inputs of products.
 
-use candor::gguf::{Format, half};
+use candor_gguf::{Format, half};
 
 use crate::Value;
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use candor::ops::Columns;
+use candor_ops::Columns;
 
 use crate::{Value, graph::Weighted};
 

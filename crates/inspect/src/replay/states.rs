@@ -1,7 +1,7 @@
 //! How operations with a state are computed, as data: convolutions along a sequence, and linear recurrences. Sums run in
 //! f64; what a state keeps between rows is f32, as in every engine.
 
-use candor::ops::{Decay, Recurrence, Tensor};
+use candor_ops::{Decay, Recurrence, Tensor};
 
 use super::weight::Matrix;
 use crate::Value;

@@ -2,8 +2,8 @@
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
-use candor::gguf::Format;
-use candor::ops::Tensor;
+use candor::Format;
+use candor_ops::Tensor;
 
 use crate::Value;
 

@@ -2,8 +2,8 @@
 //! Which of them fits a run is `super::choice`.
 
 use candor::{
+    Encode, Show,
     sampler::{Sampler, Sampling, Vocabulary},
-    tokenizer::{Encode, Show},
 };
 
 use super::{

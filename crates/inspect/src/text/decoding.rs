@@ -1,6 +1,6 @@
 //! From generated ids to printed text: characters spread over tokens, the letters that stand for spaces and bytes.
 
-use candor::tokenizer::{Show, StreamDecoder};
+use candor::{Show, StreamDecoder};
 
 use super::{
     difference::Difference,

@@ -1,6 +1,6 @@
 //! Where two lists of ids, or two texts, part: an excerpt of both around the first difference.
 
-use candor::tokenizer::Tokenizer;
+use candor::Tokenizer;
 use serde::Serialize;
 
 /// Ids, or characters, that are shown before and after the first difference.

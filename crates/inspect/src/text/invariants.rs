@@ -1,6 +1,6 @@
 //! What holds of logits whatever the model is: used where only the foreign engine's values are known.
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 
 use super::{
     report::{Explanation, TextCheck},

@@ -1,7 +1,7 @@
 //! From the prompt, as text or as a conversation, to token ids: the whole way through template, tokenizer, BOS and
 //! context with no fault, with each, and with every two of different stages.
 
-use candor::{Message, tokenizer::Show};
+use candor::{Message, Show};
 
 use super::{
     difference::Difference,

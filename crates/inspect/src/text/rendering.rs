@@ -1,7 +1,7 @@
 //! From a conversation to a prompt's text: the file's template, and what engines do in place of it. Other models'
 //! templates are `super::families`.
 
-use candor::{ChatTemplate, Message, tokenizer::ChatContext};
+use candor::{ChatContext, ChatTemplate, Message};
 
 use super::{
     difference::Difference,

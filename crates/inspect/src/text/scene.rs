@@ -7,11 +7,8 @@ use std::{
     rc::Rc,
 };
 
-use candor::{
-    ChatTemplate, Message, Tokenizer,
-    gguf::{Array, Gguf, Metadata, Value},
-    tokenizer::{ChatContext, Encode},
-};
+use candor::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
+use candor_gguf::{Array, Gguf, Metadata, Value};
 
 use super::{Reading, Said, TextError};
 

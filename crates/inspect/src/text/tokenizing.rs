@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use candor::{
-    gguf::{Array, Metadata, Value},
-    tokenizer::Encode,
-};
+use candor::Encode;
+use candor_gguf::{Array, Metadata, Value};
 
 use super::{
     Reading,

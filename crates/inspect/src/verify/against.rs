@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use candor::{
-    Logits, Model, Observed, Observer, Role, SessionOptions,
-    ops::{CHOSEN, KvFormat},
-};
+use candor::{Logits, Model, Observed, Observer, Role, SessionOptions};
+use candor_ops::{CHOSEN, KvFormat};
 use candor_verify::{FLOOR, input_step};
 use serde::{Deserialize, Serialize};
 

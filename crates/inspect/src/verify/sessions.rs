@@ -1,7 +1,7 @@
 //! Runs that must agree, through the public interface: a prompt at once or token by token, after going back or afresh,
 //! on one thread or several, observed or not.
 
-use candor::{Error, LoadOptions, Logits, Model, Observed, Observer, Role, Session, SessionOptions, ops::KvFormat};
+use candor::{Error, KvFormat, LoadOptions, Logits, Model, Observed, Observer, Role, Session, SessionOptions};
 use candor_verify::FLOOR;
 
 use super::{Check, Outcome, SESSIONS_QUANTIZED, Subject};

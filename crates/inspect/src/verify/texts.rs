@@ -1,6 +1,6 @@
 //! What isn't arithmetic: text to ids and back, the chat template, and how many BOS tokens a conversation begins with.
 
-use candor::{Message, Model, tokenizer::Encode};
+use candor::{Encode, Message, Model};
 
 use super::{Check, Outcome, Subject};
 

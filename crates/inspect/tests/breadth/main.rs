@@ -14,15 +14,13 @@ use std::{
     path::Path,
 };
 
-use candor::{
-    models::{Decoder, Gives, Pass},
-    ops::{KvFormat, Ops, Reference, Step},
-};
 use candor_cpu::{Batching, Cpu, CpuOptions};
 use candor_inspect::{
     Outcome,
     verify::{Depth, Plan, operations},
 };
+use candor_models::{Decoder, Gives, Pass};
+use candor_ops::{KvFormat, Ops, Reference, Step};
 use candor_testing::{argmax, fixtures, ids, json, nmse, npy};
 
 use run::{Case, Input, chosen, diagnosed};

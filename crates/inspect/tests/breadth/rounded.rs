@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use candor::gguf::{Format, Gguf, TensorInfo, Writer};
 use candor_cpu::Batching;
+use candor_gguf::{Format, Gguf, TensorInfo, Writer};
 use candor_inspect::{Outcome, replay::Rounding};
 
 use crate::run::{Case, chosen, diagnosed};

@@ -2,17 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use candor::{
-    gguf::{Gguf, Writer},
-    models::{Decoder, Pass, Scratch},
-    ops::{KvFormat, Ops, Prims, Recorder, Step, Tap, Tapped},
-};
 use candor_cpu::{Batching, Cpu, CpuOptions};
+use candor_gguf::{Gguf, Writer};
 use candor_inspect::{
     Diagnosis, Key, Origin, Trace, diagnose,
     file::TraceWriter,
     import::{ReadOptions, read},
 };
+use candor_models::{Decoder, Pass, Scratch};
+use candor_ops::{KvFormat, Ops, Prims, Recorder, Step, Tap, Tapped};
 use candor_testing::{architectures, ids, json};
 
 use crate::exception;

@@ -2,11 +2,9 @@
 //! compute what the fixtures do, or are refused by the number's name. So does llama.cpp with such copies of llama, mixtral, qwen3moe
 //! and nemotron-h (llama-cpp-python 0.3.36; in some other wirings it leaves numbers out that it has read).
 
-use candor::{
-    gguf::{Format, Gguf, Writer},
-    models::Decoder,
-    ops::Reference,
-};
+use candor_gguf::{Format, Gguf, Writer};
+use candor_models::Decoder;
+use candor_ops::Reference;
 use candor_testing::nmse;
 
 use crate::{
@@ -70,7 +68,7 @@ fn matrices_with_a_scale_are_what_they_are_with_it() {
         let input = case.input();
         let all = |gguf: &Gguf| {
             let model = Decoder::load(gguf, &mut Reference)?;
-            Ok::<_, candor::models::Error>(rows(&model, &Reference, input, input.tokens.len()))
+            Ok::<_, candor_models::Error>(rows(&model, &Reference, input, input.tokens.len()))
         };
         match all(&scaled(&case.gguf)) {
             Ok(got) => {

@@ -6,13 +6,10 @@ mod shaders;
 
 use std::io::Write;
 
-use candor::{
-    Device, LoadOptions, SessionOptions, Verify,
-    gguf::{Format, Gguf, Writer},
-    gpu::{AdapterChoice, GpuOptions, Variant, adapters},
-    ops::KvFormat,
-};
+use candor::{Device, KvFormat, LoadOptions, SessionOptions, Verify};
+use candor_gguf::{Format, Gguf, Writer};
 use candor_gpu::ShaderEdit;
+use candor_gpu::{AdapterChoice, GpuOptions, Variant, adapters};
 use candor_testing::{Random, Tiny};
 
 /// More tokens than a GPU multiplies without tiles.

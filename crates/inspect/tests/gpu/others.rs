@@ -1,7 +1,7 @@
 //! Faults in the shaders of operations that only some architectures have, on fixtures that have them: `verify` names the
 //! operation, and finds nothing where nothing is wrong.
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 use candor_gpu::ShaderEdit;
 use candor_inspect::verify::{Depth, Prompt, Verdict, VerifyOptions, verify_opened};
 use candor_testing::{fixtures, ids, json};

@@ -1,6 +1,6 @@
 //! Faults planted in the text of shaders: `verify` fails at the operation, and `diagnose` names it from a trace.
 
-use candor::{Device, LoadOptions, Model, SessionOptions, Trust, Verify, gguf::Format, gpu::Variant, trust::Source};
+use candor::{Device, Format, LoadOptions, Model, SessionOptions, Trust, Variant, Verify, trust::Source};
 use candor_gpu::ShaderEdit;
 use candor_inspect::{
     Diagnosis, Origin, diagnose,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 use candor_inspect::{
     Confidence, Diagnosis, Graph, Node, Outcome, Trace, catalogue, diagnose_in,
     fault::Active,

@@ -6,7 +6,7 @@ use crate::bed::{Bed, Verdict, every_fault, judge};
 use crate::families;
 use crate::model::{self, Rope, Shape};
 use crate::{recurrent, wirings};
-use candor::gguf::Format;
+use candor::Format;
 use candor_inspect::{Outcome, catalogue, fault::Active, fault::Harm, replay::Rounding};
 use candor_testing::Tiny;
 

@@ -1,7 +1,7 @@
 //! Tiny models of other wirings, made from lists of their tensors: LayerNorm with biases, learned positions, token types,
 //! parallel blocks, norms after a half, limited gates of experts with biases, fused products, scales and caps.
 
-use candor::gguf::{Format, Gguf, Value, Writer};
+use candor_gguf::{Format, Gguf, Value, Writer};
 use candor_testing::{Random, Tiny};
 
 use crate::bed::Bed;

@@ -1,7 +1,7 @@
 //! Random models in which faults can show: rows of different sizes, a BOS row near zero, small norms in the first layer,
 //! as TinyLlama has them.
 
-use candor::gguf::{Format, Gguf, Writer, half};
+use candor_gguf::{Format, Gguf, Writer, half};
 use candor_testing::{Random, Tiny};
 
 /// What a model has beside its shape.

@@ -1,6 +1,6 @@
 //! Noise in place of values is never called healthy, however little else is known.
 
-use candor::gguf::Format;
+use candor::Format;
 use candor_inspect::{Known, Outcome, Trace, replay::Rounding};
 use candor_testing::Random;
 

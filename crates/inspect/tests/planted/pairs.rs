@@ -2,7 +2,7 @@
 
 use crate::bed::{Bed, every_fault};
 use crate::model;
-use candor::gguf::Format;
+use candor::Format;
 use candor_inspect::{Known, Trace, diagnose, fault::Active, replay::Rounding};
 use candor_testing::Random;
 

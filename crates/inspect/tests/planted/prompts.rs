@@ -1,10 +1,8 @@
 //! This engine's own runs of prompts, long enough for kernels that add up superblocks where the processor has such.
 
-use candor::{
-    Device, LoadOptions, Model, SessionOptions,
-    gguf::{Format, Gguf, Writer},
-};
+use candor::{Device, LoadOptions, Model, SessionOptions};
 use candor_cpu::{Cpu, CpuOptions};
+use candor_gguf::{Format, Gguf, Writer};
 use candor_inspect::{
     Diagnosis, Key, Known, Origin, Outcome, Status, Trace, diagnose,
     file::TraceWriter,

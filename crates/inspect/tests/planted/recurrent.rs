@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use candor::gguf::{Array, Format, Gguf, Value, Writer};
+use candor_gguf::{Array, Format, Gguf, Value, Writer};
 use candor_testing::{Random, Tiny};
 
 use crate::bed::Bed;

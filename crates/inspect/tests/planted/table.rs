@@ -11,8 +11,9 @@ use std::{
     thread,
 };
 
-use candor::{gguf::Gguf, models::ARCHITECTURES};
+use candor::Gguf;
 use candor_inspect::{catalogue, fault::Active, replay::Rounding, survey::survey};
+use candor_models::ARCHITECTURES;
 use candor_testing::{architectures, encoder_of};
 
 use crate::bed::{Bed, Verdict, judge};

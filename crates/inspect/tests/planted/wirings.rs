@@ -1,8 +1,8 @@
 //! Models with operations that tiny llamas lack, made from those of a llama: masks and biases of other attention layers,
 //! routers, shared experts, scales.
 
-use candor::ops::{Columns, Gate, Mask, Router, Tensor, Unary};
 use candor_inspect::{Attending, Chosen, Key, Kind, Node, NodeId, Weighted, replay::Side};
+use candor_ops::{Columns, Gate, Mask, Router, Tensor, Unary};
 use candor_testing::{Random, backend::floats};
 
 use crate::bed::Bed;

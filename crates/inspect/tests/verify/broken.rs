@@ -1,6 +1,6 @@
 //! A backend that runs another, and does one operation wrong.
 
-use candor::ops::{
+use candor_ops::{
     Attention, Columns, Error, Heads, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope, Router, Step, Tensor,
     Unary,
 };

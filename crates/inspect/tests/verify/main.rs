@@ -3,12 +3,8 @@
 mod broken;
 mod vocabulary;
 
-use candor::{
-    BackendVisitor, Device, LoadOptions,
-    gguf::{Format, Gguf, Value, Writer},
-    ops::{KvFormat, Ops},
-    visit_backend,
-};
+use candor::{BackendVisitor, Device, KvFormat, LoadOptions, Ops, visit_backend};
+use candor_gguf::{Format, Gguf, Value, Writer};
 use candor_inspect::{
     Evidence, Key, Known, Origin, Trace,
     verify::{

@@ -1,15 +1,11 @@
 //! Operations that no tiny model here has, asked for directly: right backends pass, and a wrong one is named.
 
-use candor::{
-    BackendVisitor, Device,
-    gguf::Format,
-    ops::{
-        Attention, Columns, Decay, Error, Gate, Heads, KvFormat, KvPlan, LayerCache, Mask, Norm, NormKind, Ops,
-        Recurrence, Relative, Router, Step, Unary,
-    },
-    visit_backend,
-};
+use candor::{BackendVisitor, Device, Format, visit_backend};
 use candor_inspect::verify::{Operations, Work, watched};
+use candor_ops::{
+    Attention, Columns, Decay, Error, Gate, Heads, KvFormat, KvPlan, LayerCache, Mask, Norm, NormKind, Ops, Recurrence,
+    Relative, Router, Step, Unary,
+};
 use candor_testing::{
     Random,
     backend::{self, floats},

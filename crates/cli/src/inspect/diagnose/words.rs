@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::gguf::Gguf;
+use candor::Gguf;
 use candor_inspect::{
     Trace,
     text::{Said, TextCheck, TextOutcome, TextReport, Verdict, check_text},

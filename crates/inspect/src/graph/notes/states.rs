@@ -1,6 +1,6 @@
 //! Names of values inside of layers with a state: those of llama.cpp where it has one, those of their weights else.
 
-use candor::ops::{NormKind, Unary};
+use candor_ops::{NormKind, Unary};
 
 use crate::{Kind, Node, NodeId, replay::Fading};
 
