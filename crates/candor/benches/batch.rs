@@ -19,7 +19,7 @@ fn main() -> Result<(), candor::Error> {
         return Ok(());
     };
     let threads = args.get(1).and_then(|threads| threads.parse().ok()).unwrap_or(0);
-    let load = |batching| Model::open(path, &LoadOptions { threads, batching, ..LoadOptions::default() });
+    let load = |batching| Model::open(path, &LoadOptions::default().threads(threads).batching(batching));
     let models = BATCHINGS.map(load).into_iter().collect::<Result<Vec<Model>, _>>()?;
     println!("| prompt rows | decoding rows | by role | fastest | one arithmetic | by role / fastest |");
     println!("| --- | --- | --- | --- | --- | --- |");

@@ -24,17 +24,17 @@ fn chains(criterion: &mut Criterion) {
     let default = Sampling::default();
     let settings = [
         ("default", default.clone()),
-        ("greedy", Sampling { temperature: 0.0, ..default.clone() }),
-        ("repeat penalty", Sampling { repeat_penalty: 1.1, ..default.clone() }),
-        ("top-p alone", Sampling { top_k: 0, min_p: 0.0, ..default.clone() }),
-        ("min-p alone", Sampling { top_k: 0, top_p: 1.0, ..default.clone() }),
-        ("temperature alone", Sampling { top_k: 0, top_p: 1.0, min_p: 0.0, ..default.clone() }),
-        ("mirostat 2", Sampling { mirostat: 2, ..default }),
+        ("greedy", default.clone().temperature(0.0)),
+        ("repeat penalty", default.clone().repeat_penalty(1.1)),
+        ("top-p alone", default.clone().top_k(0).min_p(0.0)),
+        ("min-p alone", default.clone().top_k(0).top_p(1.0)),
+        ("temperature alone", default.clone().top_k(0).top_p(1.0).min_p(0.0)),
+        ("mirostat 2", default.mirostat(2)),
     ];
     let logits = logits();
     let mut group = criterion.benchmark_group("128k");
     for (name, settings) in settings {
-        let settings = Sampling { seed: Some(1), ..settings };
+        let settings = settings.seed(1);
         let mut sampler = Sampler::new(&settings, 4096, None).expect("settings in range");
         group.bench_function(name, |bencher| {
             bencher.iter(|| {

@@ -17,8 +17,8 @@ pub fn answer(model: &Model, questions: &[&str]) -> Result<Vec<String>, Error> {
     let mut options = BatchOptions::default();
     options.sequences = questions.len();
     let mut batch = model.batch(&options)?;
-    let sampling = Sampling { seed: Some(1), ..Default::default() };
-    let how = GenerateOptions { sampling, max_tokens: Some(40), ..Default::default() };
+    let sampling = Sampling::default().seed(1);
+    let how = GenerateOptions::default().sampling(sampling).max_tokens(40);
 
     let mut running = Vec::new();
     for &question in questions {

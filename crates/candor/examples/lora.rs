@@ -6,7 +6,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [model, adapter, text] = args.as_slice() else { return Err("usage: lora MODEL ADAPTER TEXT".into()) };
 
-    let options = LoadOptions { adapters: vec![Adapter::open(adapter)?], ..Default::default() };
+    let options = LoadOptions::default().adapters(vec![Adapter::open(adapter)?]);
     let model = Model::open(model, &options)?;
     for scale in [0.0, 0.5, 1.0] {
         println!("{scale}: {text}{}\n", at(&model, text, scale)?);
@@ -18,6 +18,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 pub fn at(model: &Model, text: &str, scale: f32) -> Result<String, Error> {
     let mut session = model.session(&Default::default())?;
     session.scale_adapters(&[scale])?;
-    let options = GenerateOptions { max_tokens: Some(30), sampling: Sampling::greedy(), ..Default::default() };
+    let options = GenerateOptions::default().max_tokens(30).sampling(Sampling::greedy());
     session.generate(&model.encode_prompt(text), options)?.map(|piece| Ok(piece?.text)).collect()
 }

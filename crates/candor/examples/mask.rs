@@ -21,7 +21,7 @@ pub fn without(model: &Model, question: &str, letter: char) -> Result<String, Er
             logits[id as usize] = f32::NEG_INFINITY;
         }
     };
-    let options = GenerateOptions { max_tokens: Some(60), ..Default::default() }.processor(mask);
+    let options = GenerateOptions::default().max_tokens(60).processor(mask);
     let mut session = model.session(&Default::default())?;
     let prompt = model.chat(&[Message::user(question)])?;
     session.generate(&prompt, options)?.map(|piece| Ok(piece?.text)).collect()

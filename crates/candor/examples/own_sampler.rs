@@ -47,7 +47,7 @@ impl Sample for Eta {
 /// Up to 60 tokens of a story.
 pub fn story(model: &Model, sampler: impl Sample + Clone + 'static) -> Result<String, Error> {
     let mut session = model.session(&Default::default())?;
-    let options = GenerateOptions { max_tokens: Some(60), ..Default::default() }.sampler(sampler);
+    let options = GenerateOptions::default().max_tokens(60).sampler(sampler);
     let prompt = model.chat(&[Message::user("Tell me a story.")])?;
     session.generate(&prompt, options)?.map(|piece| Ok(piece?.text)).collect()
 }

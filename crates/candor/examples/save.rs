@@ -21,7 +21,7 @@ pub fn answer(model: &Model, file: &Path, text: &str) -> Result<(String, usize),
         // An error here says what differs: the model, the cache's formats.
         session.load(&fs::read(file)?)?;
     }
-    let options = GenerateOptions { max_tokens: Some(30), sampling: Sampling::greedy(), ..Default::default() };
+    let options = GenerateOptions::default().max_tokens(30).sampling(Sampling::greedy());
     let mut answer = String::new();
     let mut generation = session.generate(&model.chat(&[Message::user(text)])?, options)?;
     for piece in &mut generation {

@@ -23,8 +23,8 @@ pub fn tell(model: &Model, draft: Option<&Model>, text: &str) -> Result<(String,
         let guesses = DraftModel::new(draft.session(&Default::default())?, model, 0.5)?;
         session.speculate(Some(Speculation::new(guesses)))?;
     }
-    let sampling = Sampling { seed: Some(1), ..Default::default() };
-    let options = GenerateOptions { max_tokens: Some(60), sampling, ..Default::default() };
+    let sampling = Sampling::default().seed(1);
+    let options = GenerateOptions::default().max_tokens(60).sampling(sampling);
     let mut generation = session.generate(&model.encode_prompt(text), options)?;
     let told = generation.by_ref().map(|piece| Ok(piece?.text)).collect::<Result<_, Error>>()?;
     Ok((told, generation.timings()))

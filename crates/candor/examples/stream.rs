@@ -27,7 +27,7 @@ pub fn stream(
     out: &mut impl Write,
 ) -> Result<Option<StopReason>, Box<dyn std::error::Error>> {
     let prompt = session.model().encode_prompt(text);
-    let options = GenerateOptions { max_tokens: Some(100), cancel: cancel.clone(), ..Default::default() };
+    let options = GenerateOptions::default().max_tokens(100).cancel(cancel.clone());
     let mut generation = session.generate(&prompt, options)?;
     for piece in &mut generation {
         write!(out, "{}", piece?.text)?;

@@ -17,6 +17,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// The answer to a text, given by its tokens. The encoder reads them; the answer begins with the decoder's start token.
 pub fn answer(model: &Model, text: &[u32]) -> Result<String, Error> {
     let mut session = model.session(&Default::default())?;
-    let options = GenerateOptions { max_tokens: Some(100), sampling: Sampling::greedy(), ..Default::default() };
+    let options = GenerateOptions::default().max_tokens(100).sampling(Sampling::greedy());
     session.generate(text, options)?.map(|piece| Ok(piece?.text)).collect()
 }

@@ -303,7 +303,7 @@ impl Backends {
     #[cfg(feature = "gpu")]
     fn gpu_options(&self, number: usize) -> Result<GpuOptions, Error> {
         let index = self.gpus.get(number).ok_or(Error::NoGpu)?.index;
-        Ok(GpuOptions { adapter: Some(AdapterChoice::Index(index)), ..self.options.gpu.clone() })
+        Ok(self.options.gpu.clone().adapter(AdapterChoice::Index(index)))
     }
 
     /// The processor, with one pool of threads for all that it computes.

@@ -77,6 +77,17 @@ pub struct BatchOptions {
     pub values: KvFormat,
 }
 
+setters!(BatchOptions {
+    sequences: usize,
+    checkpoints: usize,
+    context: usize,
+    rows: usize,
+    outputs: usize,
+    pool: impl Into<Option<usize>>,
+    keys: KvFormat,
+    values: KvFormat,
+});
+
 impl Default for BatchOptions {
     /// One sequence of the model's context, steps of 512 rows, a half-precision cache.
     fn default() -> Self {

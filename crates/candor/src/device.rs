@@ -32,6 +32,7 @@ pub enum GpuLayers {
 
 /// What is asked of GPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Offload {
     /// Which to take, by their names or parts of their descriptions; empty takes every one that is no emulation.
     pub names: Vec<String>,
@@ -42,6 +43,13 @@ pub struct Offload {
     /// Shares of the GPUs in the layers that they take together; empty goes by their budgets.
     pub split: Vec<f32>,
 }
+
+setters!(Offload {
+    names: Vec<String>,
+    layers: GpuLayers,
+    memory: impl Into<Option<u64>>,
+    split: Vec<f32>,
+});
 
 /// How a model is laid out over devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use crate::{
 
 /// How vectors are made.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct EmbedOptions {
     /// How tokens' vectors become the text's; `None` takes what the file says.
     pub pooling: Option<Pooling>,
@@ -23,6 +24,13 @@ pub struct EmbedOptions {
     /// About how many tokens are computed at once. A longer text of an encoder is computed at once all the same.
     pub rows: usize,
 }
+
+setters!(EmbedOptions {
+    pooling: impl Into<Option<Pooling>>,
+    scaling: Scaling,
+    overlong: Overlong,
+    rows: usize,
+});
 
 impl Default for EmbedOptions {
     /// The file's pooling, vectors of length 1, no cutting, steps of 512.

@@ -13,6 +13,7 @@ use crate::{
 
 /// How to continue a prompt.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct GenerateOptions {
     /// How the next token is chosen.
     pub sampling: Sampling,
@@ -34,6 +35,16 @@ pub struct GenerateOptions {
     /// Ends the generation from elsewhere, with [`StopReason::Cancelled`].
     pub cancel: Cancel,
 }
+
+setters!(GenerateOptions {
+    sampling: Sampling,
+    max_tokens: impl Into<Option<usize>>,
+    ignore_eos: bool,
+    stop: Vec<String>,
+    context_shift: impl Into<Option<ContextShift>>,
+    show: Show,
+    cancel: Cancel,
+});
 
 impl GenerateOptions {
     /// Has `sampler` choose the tokens instead of [`GenerateOptions::sampling`]. Every generation begins with a clone of it.

@@ -22,6 +22,9 @@
 //! The types that signatures name are exported here, so that a program needs no other crate of the house.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod setters;
+
 pub mod adapter;
 #[cfg(target_arch = "wasm32")]
 mod awaited;

@@ -30,6 +30,7 @@ pub enum Weights {
 
 /// How to load a model.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct LoadOptions {
     /// Where to run.
     pub device: Device,
@@ -59,6 +60,23 @@ pub struct LoadOptions {
     #[cfg(feature = "gpu")]
     pub gpu: GpuOptions,
 }
+
+setters!(LoadOptions {
+    device: Device,
+    offload: Offload,
+    placement: Placement,
+    verify: Verify,
+    adapters: Vec<Adapter>,
+    session: SessionOptions,
+    threads: usize,
+    batching: Batching,
+    threads_batch: usize,
+    cpus: impl Into<Option<Cpus>>,
+    weights: Weights,
+    huge_pages: bool,
+    #[cfg(feature = "gpu")]
+    gpu: GpuOptions,
+});
 
 /// A loaded model. Cheap to clone; every clone shares the weights.
 #[derive(Clone)]

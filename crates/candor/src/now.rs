@@ -70,12 +70,12 @@ mod tests {
             let mut file = Vec::new();
             once(&case, session.save_body(&mut file));
             once(&case, session.scale_adapters_body(&[]));
-            let options = GenerateOptions { max_tokens: Some(3), ignore_eos: true, ..Default::default() };
+            let options = GenerateOptions::default().max_tokens(3).ignore_eos(true);
             let mut generation = once(&case, session.generate_body(&[1, 2, 3], options));
             while once(&case, generation.next_body()).is_some() {}
             assert_eq!(generation.timings().tokens, 3, "{case}");
 
-            let options = BatchOptions { sequences: 3, ..Default::default() };
+            let options = BatchOptions::default().sequences(3);
             let mut batch = model.batch(&options).unwrap();
             let id = batch.add().unwrap();
             for want in [Want::Logits, Want::Best(4), Want::Embedding] {
@@ -92,7 +92,7 @@ mod tests {
             once(&case, sequences.evaluate_body(0, &[1, 2], &Cancel::new()));
             once(&case, sequences.fork_body(0, 1));
             once(&case, sequences.advance_body(&[3, 4]));
-            let options = EmbedOptions { pooling: Some(Pooling::Mean), ..Default::default() };
+            let options = EmbedOptions::default().pooling(Pooling::Mean);
             let mut embedder = model.embedder(&options).unwrap();
             once(&case, embedder.embed_body(&[vec![1, 2], vec![3]], |_| {}));
         }
@@ -100,7 +100,7 @@ mod tests {
 
     /// The processor, the formulas, a GPU where there is one, and a model that lies on both.
     fn devices() -> Vec<LoadOptions> {
-        let on = |device| LoadOptions { device, ..Default::default() };
+        let on = |device| LoadOptions::default().device(device);
         let all = [on(Device::Cpu), on(Device::Reference)].into_iter();
         #[cfg(feature = "gpu")]
         let all = all.chain(candor_testing::has_gpu(candor_gpu::adapters().len()).then(|| on(Device::Gpu))).flat_map(
@@ -109,7 +109,7 @@ mod tests {
                 let layers = Tiny::default().layers;
                 let parts = vec![(Device::Gpu, 0..1), (Device::Cpu, 1..layers)];
                 let placement = Placement::Parts(parts);
-                let divided = LoadOptions { placement, ..options.clone() };
+                let divided = options.clone().placement(placement);
                 let divided = (options.device == Device::Gpu).then_some(divided);
                 [options].into_iter().chain(divided)
             },

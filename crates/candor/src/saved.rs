@@ -379,7 +379,7 @@ mod tests {
     fn saved() -> (Session, Vec<u8>) {
         let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
         let model = Model::from_gguf(gguf, &Default::default()).unwrap();
-        let mut session = model.session(&SessionOptions { context: 16, ..Default::default() }).unwrap();
+        let mut session = model.session(&SessionOptions::default().context(16)).unwrap();
         session.evaluate(&[1, 2, 3]).unwrap();
         let mut file = Vec::new();
         session.save(&mut file).unwrap();

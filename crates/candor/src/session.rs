@@ -13,6 +13,7 @@ use crate::{
 
 /// The size of a session.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct SessionOptions {
     /// Positions; 0 takes the length that the model was trained on.
     pub context: usize,
@@ -25,6 +26,8 @@ pub struct SessionOptions {
     /// Element type of cached values.
     pub values: KvFormat,
 }
+
+setters!(SessionOptions { context: usize, batch: usize, ubatch: usize, keys: KvFormat, values: KvFormat });
 
 impl Default for SessionOptions {
     /// llama.cpp's defaults: the model's context, batches of 2048 in steps of 512, a half-precision cache.

@@ -61,7 +61,7 @@ fn story(fixtures: &Path, format: &str) -> PathBuf {
 }
 
 fn greedy(max_tokens: usize) -> GenerateOptions {
-    GenerateOptions { sampling: Sampling::greedy(), max_tokens: Some(max_tokens), ..Default::default() }
+    GenerateOptions::default().sampling(Sampling::greedy()).max_tokens(max_tokens)
 }
 
 /// What a fresh session makes of a prompt.
@@ -157,7 +157,7 @@ fn an_adapter_changes_the_text_by_its_scale() {
     let lora =
         Lora { rank: 4, alpha: 64.0, seed: 7 }.gguf(&Gguf::open(&path).unwrap(), |name| name != "token_embd.weight");
     let adapter = Adapter::from_gguf("random", lora).unwrap();
-    let model = Model::open(&path, &LoadOptions { adapters: vec![adapter], ..Default::default() }).unwrap();
+    let model = Model::open(&path, &LoadOptions::default().adapters(vec![adapter])).unwrap();
     let [off, on] = [0.0, 1.0].map(|scale| lora::at(&model, "Once upon a time", scale).unwrap());
     let plain = open(&path);
     let prompt = plain.encode_prompt("Once upon a time");

@@ -21,17 +21,11 @@ fn a_budget_of_64_megabytes_spills_and_gives_the_same_tokens() {
     let gguf = Gguf::from_bytes(shape.bytes().into()).unwrap();
     let weights: usize = gguf.tensors().iter().map(|tensor| tensor.shape.iter().product::<u64>() as usize * 4).sum();
     assert!(weights as u64 > BUDGET * 5 / 4, "{weights} bytes");
-    let session = SessionOptions { context: 64, batch: 32, ..SessionOptions::default() };
+    let session = SessionOptions::default().context(64).batch(32);
     let names = vec!["gpu0".to_owned()];
-    let offload = Offload { names, layers: GpuLayers::Auto, memory: Some(BUDGET), ..Offload::default() };
-    let options = LoadOptions {
-        device: Device::Gpu,
-        offload,
-        session,
-        verify: Verify::Off,
-        threads: 2,
-        ..LoadOptions::default()
-    };
+    let offload = Offload::default().names(names).layers(GpuLayers::Auto).memory(BUDGET);
+    let options =
+        LoadOptions::default().device(Device::Gpu).offload(offload).session(session).verify(Verify::Off).threads(2);
     let before = candor_gpu::held();
     let gpu = Model::from_gguf(gguf.clone(), &options).unwrap();
     let placement = gpu.placement().unwrap();
@@ -40,7 +34,7 @@ fn a_budget_of_64_megabytes_spills_and_gives_the_same_tokens() {
     assert!((1..shape.layers).contains(&taken) && !gpu.is_over_budget(), "{placement}");
     assert!(placement.ends_with("the budget of 64 MB holds no more"), "{placement}");
 
-    let cpu = Model::from_gguf(gguf, &LoadOptions { device: Device::Cpu, ..options.clone() }).unwrap();
+    let cpu = Model::from_gguf(gguf, &options.clone().device(Device::Cpu)).unwrap();
     let (mut on_gpu, mut on_cpu) = (gpu.session(&session).unwrap(), cpu.session(&session).unwrap());
     let mut prompt = &PROMPT[..];
     let mut token = [0];

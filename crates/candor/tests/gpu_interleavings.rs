@@ -31,12 +31,12 @@ fn prompts() -> Vec<Vec<u32>> {
 const FORMATS: [KvFormat; 2] = [KvFormat::F32, KvFormat::F16];
 
 fn session_options(format: KvFormat) -> SessionOptions {
-    SessionOptions { context: 64, batch: 32, ubatch: 16, keys: format, values: format }
+    SessionOptions::default().context(64).batch(32).ubatch(16).keys(format).values(format)
 }
 
 fn greedy(max_tokens: usize) -> GenerateOptions {
-    let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
-    GenerateOptions { sampling, max_tokens: Some(max_tokens), ignore_eos: true, ..GenerateOptions::default() }
+    let sampling = Sampling::default().temperature(0.0);
+    GenerateOptions::default().sampling(sampling).max_tokens(max_tokens).ignore_eos(true)
 }
 
 /// Up to `count` tokens after the prompt; to drop the rest is to cancel.
@@ -109,12 +109,12 @@ fn a_thousand_interleavings_leave_nothing_behind() {
     }
     let seed = std::env::var("CANDOR_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20);
     println!("CANDOR_SEED={seed}");
-    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
+    let gpu = GpuOptions::default().adapter(AdapterChoice::Index(0));
     // Keeps the device open, and with it the compiled shaders.
     let device = Gpu::new(&gpu).unwrap();
-    let whole = LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, threads: 1, ..LoadOptions::default() };
-    let offload = Offload { layers: candor::GpuLayers::Count(1), ..Offload::default() };
-    let divided = LoadOptions { offload, ..whole.clone() };
+    let whole = LoadOptions::default().device(Device::Gpu).gpu(gpu).verify(Verify::Off).threads(1);
+    let offload = Offload::default().layers(candor::GpuLayers::Count(1));
+    let divided = whole.clone().offload(offload);
     let other = Tiny { dim: 36, heads: 2, kv_heads: 1, head_dim: 18, ffn: 50, seed: 5, ..Tiny::default() };
     let subjects = [Subject::new(&Tiny::default(), whole), Subject::new(&other, divided)];
     assert_ne!(subjects[0].expected, subjects[1].expected);

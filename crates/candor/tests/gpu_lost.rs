@@ -17,8 +17,8 @@ fn gpu(timeout: Duration) -> Option<LoadOptions> {
         let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
         return None;
     }
-    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), timeout, ..GpuOptions::default() };
-    Some(LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, threads: 1, ..LoadOptions::default() })
+    let gpu = GpuOptions::default().adapter(AdapterChoice::Index(0)).timeout(timeout);
+    Some(LoadOptions::default().device(Device::Gpu).gpu(gpu).verify(Verify::Off).threads(1))
 }
 
 fn load(options: &LoadOptions) -> Model {
@@ -26,7 +26,7 @@ fn load(options: &LoadOptions) -> Model {
 }
 
 fn session(model: &Model, context: usize) -> Session {
-    model.session(&SessionOptions { context, ..SessionOptions::default() }).unwrap()
+    model.session(&SessionOptions::default().context(context)).unwrap()
 }
 
 /// What the device said.

@@ -21,13 +21,12 @@ pub struct Answer {
 
 /// A session of the size that the arguments ask for.
 pub fn session_options(context: u32, cache: &CacheArgs, performance: &PerformanceArgs) -> SessionOptions {
-    SessionOptions {
-        context: context as usize,
-        batch: performance.batch_size as usize,
-        ubatch: performance.ubatch_size as usize,
-        keys: kv_format(cache.cache_type_k),
-        values: kv_format(cache.cache_type_v),
-    }
+    SessionOptions::default()
+        .context(context as usize)
+        .batch(performance.batch_size as usize)
+        .ubatch(performance.ubatch_size as usize)
+        .keys(kv_format(cache.cache_type_k))
+        .values(kv_format(cache.cache_type_v))
 }
 
 /// The library's name of a cache format.
@@ -45,16 +44,15 @@ pub fn options(tunable: &Tunable, prompt: usize, escape: bool, cancel: Cancel) -
     let generation = &tunable.generation;
     let keep = usize::try_from(generation.keep).unwrap_or(prompt);
     let stop = generation.reverse_prompt.iter().map(|stop| text::escaped(stop, escape));
-    Ok(GenerateOptions {
-        sampling: tunable.sampling.sampling(|breaker| text::escaped(breaker, escape))?,
-        max_tokens: usize::try_from(generation.predict).ok(),
-        ignore_eos: generation.ignore_eos,
-        stop: stop.filter(|stop| !matches!(stop, Ok(stop) if stop.is_empty())).collect::<Result<_, _>>()?,
-        context_shift: generation.context_shift.then_some(ContextShift { keep }),
-        show: Show::Text,
-        cancel,
-        ..GenerateOptions::default()
-    })
+    let stop = stop.filter(|stop| !matches!(stop, Ok(stop) if stop.is_empty())).collect::<Result<_, _>>()?;
+    Ok(GenerateOptions::default()
+        .sampling(tunable.sampling.sampling(|breaker| text::escaped(breaker, escape))?)
+        .max_tokens(usize::try_from(generation.predict).ok())
+        .ignore_eos(generation.ignore_eos)
+        .stop(stop)
+        .context_shift(generation.context_shift.then_some(ContextShift { keep }))
+        .show(Show::Text)
+        .cancel(cancel))
 }
 
 /// Goes on generating, and writes each piece of text to `out` as it comes.

@@ -81,7 +81,7 @@ impl Source {
         session: SessionOptions,
         output: &OutputArgs,
     ) -> Result<Opened, Error> {
-        let options = LoadOptions { session, adapters, ..performance.load()? };
+        let options = performance.load()?.session(session).adapters(adapters);
         self.open_with(&options, output.progress)
     }
 

@@ -53,7 +53,7 @@ impl<'a> Guesses<'a> {
             Guesser::Nobody => return Ok(()),
             Guesser::Text => Speculation::new(PromptLookup::default()),
             Guesser::Model(source) => {
-                let options = SessionOptions { context: session.context(), ..options };
+                let options = options.context(session.context());
                 let opened = source.clone().open(performance, Vec::new(), options, output)?;
                 let draft = opened.model.session(&options)?;
                 let drafter = DraftModel::new(draft, session.model(), self.args.draft_p_min)?;

@@ -131,7 +131,7 @@ mod tests {
     fn gpu() -> Option<Gpu> {
         let adapter = Some(AdapterChoice::Index(0));
         candor_testing::has_gpu(adapters().len())
-            .then(|| Gpu::new(&GpuOptions { adapter, ..GpuOptions::default() }).expect("the adapter opens"))
+            .then(|| Gpu::new(&GpuOptions::default().adapter(adapter)).expect("the adapter opens"))
     }
 
     fn words(gpu: &mut Gpu, storage: &Storage) -> Vec<u32> {
@@ -198,7 +198,7 @@ mod tests {
     fn apart(change: impl FnOnce(&mut crate::device::Device)) -> Option<Gpu> {
         let adapter = Some(AdapterChoice::Index(0));
         candor_testing::has_gpu(adapters().len()).then(|| {
-            let options = GpuOptions { adapter, ..GpuOptions::default() };
+            let options = GpuOptions::default().adapter(adapter);
             let mut gpu = Gpu::apart(&options).expect("the adapter opens");
             change(std::sync::Arc::get_mut(&mut gpu.device).expect("nobody shares it"));
             gpu
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_device_apart_fails_alone() {
         let Some(gpu) = apart(|_| ()) else { return };
-        let options = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
+        let options = GpuOptions::default().adapter(AdapterChoice::Index(0));
         let mut shared = Gpu::new(&options).expect("the adapter opens");
         gpu.device.fault.set("a probe fails".to_owned());
         assert!(gpu.ceilings().is_err());

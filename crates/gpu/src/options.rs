@@ -26,6 +26,7 @@ pub enum Dequant {
 
 /// How to open a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GpuOptions {
     /// The adapter; `None` takes the first that is hardware, discrete before integrated.
     pub adapter: Option<AdapterChoice>,
@@ -78,5 +79,71 @@ impl Default for GpuOptions {
             #[cfg(feature = "faults")]
             edits: Vec::new(),
         }
+    }
+}
+
+impl GpuOptions {
+    /// Sets [`adapter`](field@Self::adapter).
+    #[must_use]
+    pub fn adapter(mut self, adapter: impl Into<Option<AdapterChoice>>) -> Self {
+        self.adapter = adapter.into();
+        self
+    }
+
+    /// Sets [`variant`](field@Self::variant).
+    #[must_use]
+    pub fn variant(mut self, variant: impl Into<Option<Variant>>) -> Self {
+        self.variant = variant.into();
+        self
+    }
+
+    /// Sets [`cooperative`](field@Self::cooperative).
+    #[must_use]
+    pub fn cooperative(mut self, cooperative: bool) -> Self {
+        self.cooperative = cooperative;
+        self
+    }
+
+    /// Sets [`dequant`](field@Self::dequant).
+    #[must_use]
+    pub fn dequant(mut self, dequant: Dequant) -> Self {
+        self.dequant = dequant;
+        self
+    }
+
+    /// Sets [`part_bytes`](field@Self::part_bytes).
+    #[must_use]
+    pub fn part_bytes(mut self, part_bytes: impl Into<Option<u64>>) -> Self {
+        self.part_bytes = part_bytes.into();
+        self
+    }
+
+    /// Sets [`cache`](field@Self::cache).
+    #[must_use]
+    pub fn cache(mut self, cache: impl Into<Option<PathBuf>>) -> Self {
+        self.cache = cache.into();
+        self
+    }
+
+    /// Sets [`work`](field@Self::work).
+    #[must_use]
+    pub fn work(mut self, work: u64) -> Self {
+        self.work = work;
+        self
+    }
+
+    /// Sets [`timeout`](field@Self::timeout).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets [`edits`](field@Self::edits).
+    #[cfg(feature = "faults")]
+    #[must_use]
+    pub fn edits(mut self, edits: Vec<ShaderEdit>) -> Self {
+        self.edits = edits;
+        self
     }
 }

@@ -228,7 +228,7 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
 /// As [`verify`].
 pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> Result<VerifyReport, VerifyError> {
     let start = Instant::now();
-    let load = LoadOptions { verify: Verify::Off, ..options.load.clone() };
+    let load = options.load.clone().verify(Verify::Off);
     let model = Model::from_gguf(gguf.clone(), &load)?;
     let (tokens, prompt_tokens) = tokens(&model, options)?;
     let (text, tokens, prompt_tokens) = match (model.config().start, &options.against) {

@@ -15,12 +15,12 @@ const STEPS: usize = 3;
 
 fn model(device: Device) -> Model {
     let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
-    Model::from_gguf(gguf, &LoadOptions { device, threads: 1, ..LoadOptions::default() }).unwrap()
+    Model::from_gguf(gguf, &LoadOptions::default().device(device).threads(1)).unwrap()
 }
 
 /// A session whose prompt takes three passes.
 fn session(model: &Model) -> Session {
-    model.session(&SessionOptions { context: 16, ubatch: 2, ..SessionOptions::default() }).unwrap()
+    model.session(&SessionOptions::default().context(16).ubatch(2)).unwrap()
 }
 
 fn origin(session: &Session) -> Origin {

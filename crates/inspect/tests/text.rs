@@ -280,7 +280,7 @@ fn chosen_as(said: &Said, row: &str) {
 #[test]
 fn choices() {
     let greedy = Sampling::greedy;
-    let penalty = || Sampling { repeat_penalty: 1.6, repeat_last_n: -1, ..greedy() };
+    let penalty = || greedy().repeat_penalty(1.6).repeat_last_n(-1);
     chosen_as(&run(greedy(), |_, _, _| 0), "always-token-0");
     chosen_as(&run(greedy(), |_, _, _| 39), "last-of-vocabulary");
     chosen_as(&run(penalty(), |at, _, rows| top(rows[at].clone())), "best-token-regardless");
@@ -292,7 +292,7 @@ fn choices() {
         let reached = powers.scan(0.0, |reached, p| Some(std::mem::replace(reached, *reached + p)));
         reached.take_while(|&reached| reached < 0.3 * sum).count() as u32 - 1
     };
-    chosen_as(&run(Sampling { top_p: 0.3, ..Sampling::default() }, in_order), "top-p-unsorted");
+    chosen_as(&run(Sampling::default().top_p(0.3), in_order), "top-p-unsorted");
     chosen_as(
         &run(greedy(), |at, _, rows| {
             top(rows[at].iter().enumerate().map(|(id, &x)| if id == top(rows[at].clone()) as usize { -9.0 } else { x }))
@@ -336,8 +336,7 @@ fn choices() {
 
 #[test]
 fn settings_told_by_likelihood() {
-    let asked =
-        |temperature| Sampling { temperature, seed: Some(3), top_k: 0, top_p: 1.0, min_p: 0.0, ..Sampling::default() };
+    let asked = |temperature| Sampling::default().temperature(temperature).seed(3).top_k(0).top_p(1.0).min_p(0.0);
     let drawn = |given: Sampling, used: Sampling| {
         let mut all = run(given, |_, _, _| 0);
         let rows = logits(200, 4);
@@ -351,7 +350,7 @@ fn settings_told_by_likelihood() {
     chosen_as(&drawn(asked(0.5), asked(1.0)), "temperature-ignored");
     chosen_as(&drawn(asked(0.8), Sampling::greedy()), "greedy-though-sampling");
     for seed in 0..20 {
-        let used = Sampling { seed: Some(seed), ..asked(0.8) };
+        let used = asked(0.8).seed(seed);
         let report = check_text(&spm(&[]), &drawn(asked(0.8), used)).unwrap();
         assert_eq!(report.check("choice of tokens").unwrap().verdict, Verdict::Right, "seed {seed}: {report:#?}");
     }

@@ -10,8 +10,8 @@ use wasm_bindgen::prelude::*;
 
 /// The browser's one adapter, which may be an emulation.
 fn on_gpu(edits: Vec<ShaderEdit>) -> LoadOptions {
-    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), edits, ..GpuOptions::default() };
-    LoadOptions { device: Device::Gpu, gpu, ..LoadOptions::default() }
+    let gpu = GpuOptions::default().adapter(AdapterChoice::Index(0)).edits(edits);
+    LoadOptions::default().device(Device::Gpu).gpu(gpu)
 }
 
 fn prompt(model: &Model) -> Result<Vec<u32>, candor::Error> {
@@ -19,8 +19,8 @@ fn prompt(model: &Model) -> Result<Vec<u32>, candor::Error> {
 }
 
 fn greedy(count: usize) -> GenerateOptions {
-    let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
-    GenerateOptions { sampling, max_tokens: Some(count), ..Default::default() }
+    let sampling = Sampling::default().temperature(0.0);
+    GenerateOptions::default().sampling(sampling).max_tokens(count)
 }
 
 async fn rest(mut generation: Generation<'_>) -> Result<Vec<u32>, candor::Error> {
@@ -47,7 +47,7 @@ pub async fn tokens(count: usize) -> Result<Vec<u32>, JsError> {
 pub async fn divided(count: usize) -> Result<Vec<u32>, JsError> {
     let layers = Model::builtin(&LoadOptions::default())?.config().layers;
     let placement = Placement::Parts(vec![(Device::Gpu, 0..2), (Device::Cpu, 2..layers)]);
-    let model = Model::builtin_async(&LoadOptions { placement, ..on_gpu(Vec::new()) }).await?;
+    let model = Model::builtin_async(&on_gpu(Vec::new()).placement(placement)).await?;
     Ok(decoded(&model, count).await?)
 }
 
@@ -112,7 +112,7 @@ pub async fn observed() -> Result<Vec<f64>, JsError> {
     let prompt = prompt(&model)?;
     let mut session = model.session(&Default::default())?;
     session.observe_async(&prompt, Role::Prefill, Logits::Last, &mut got).await?;
-    let model = Model::builtin(&LoadOptions { device: Device::Reference, ..Default::default() })?;
+    let model = Model::builtin(&LoadOptions::default().device(Device::Reference))?;
     let mut session = model.session(&Default::default())?;
     session.observe(&prompt, Role::Prefill, Logits::Last, &mut expected)?;
     let (count, mut most) = (got.0.len(), 0.0f64);
@@ -131,7 +131,7 @@ pub async fn grown(context: usize) -> Result<usize, JsError> {
     let model = Model::builtin_async(&on_gpu(Vec::new())).await?;
     let pages = || core::arch::wasm32::memory_size::<0>();
     let before = pages();
-    let session = model.session(&SessionOptions { context, ..Default::default() })?;
+    let session = model.session(&SessionOptions::default().context(context))?;
     let grown = pages() - before;
     drop(session);
     Ok(grown << 16)

@@ -60,7 +60,7 @@ mod tests {
     fn a_bias_of_minus_infinity_excludes() {
         let logits = [5.0, 4.0, 3.0];
         let sampler = |settings| Sampler::new(&settings, 512, None).unwrap();
-        let biased = |logit_bias: &[(u32, f32)]| Sampling { logit_bias: logit_bias.to_vec(), ..Sampling::greedy() };
+        let biased = |logit_bias: &[(u32, f32)]| Sampling::greedy().logit_bias(logit_bias.to_vec());
         assert_eq!(sampler(biased(&[])).sample(&logits), Ok(0));
         assert_eq!(sampler(biased(&[(0, f32::NEG_INFINITY)])).sample(&logits), Ok(1));
         assert_eq!(sampler(biased(&[(2, 1.5), (2, 1.0)])).sample(&logits), Ok(2));
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(sampler(biased(&all)).sample(&logits), Err(Error::NothingLeft { logits: 3 }));
         assert_eq!(sampler(biased(&[(3, 1.0)])).sample(&logits), Err(Error::BiasOutside { id: 3, tokens: 3 }));
         // Nor is an excluded token drawn where nothing else cuts.
-        let mut open = sampler(Sampling { samplers: vec![], seed: Some(1), ..biased(&[(0, f32::NEG_INFINITY)]) });
+        let mut open = sampler(biased(&[(0, f32::NEG_INFINITY)]).samplers(vec![]).seed(1));
         assert!((0..1000).all(|_| open.sample(&logits) != Ok(0)));
     }
 }

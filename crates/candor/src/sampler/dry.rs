@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_token_that_goes_on_is_penalised() {
-        let settings = Sampling { dry_multiplier: 0.5, dry_base: 2.0, ..Sampling::default() };
+        let settings = Sampling::default().dry_multiplier(0.5).dry_base(2.0);
         let mut dry = Dry::new(&settings, 0, Breakers::default());
         // "1 2 3 4 . 9 . 1 2 3": 4 would go on with a repetition of 3.
         for id in [1, 2, 3, 4, 7, 9, 7, 1, 2, 3] {
@@ -179,9 +179,9 @@ mod tests {
 
     #[test]
     fn dry_stops_at_breakers_and_needs_a_vocabulary_for_them() {
-        let settings = Sampling { dry_multiplier: 1.0, dry_base: 2.0, ..Sampling::default() };
+        let settings = Sampling::default().dry_multiplier(1.0).dry_base(2.0);
         assert_eq!(Sampler::new(&settings, 512, None).unwrap_err(), Error::NoVocabulary);
-        let unused = Sampling { samplers: vec![SamplerKind::TopK], ..settings.clone() };
+        let unused = settings.clone().samplers(vec![SamplerKind::TopK]);
         assert!(Sampler::new(&unused, 512, None).is_ok());
 
         let pieces = ["a", "b", "c", "\n", "d:"];
@@ -190,7 +190,7 @@ mod tests {
             piece: &|id| pieces[id as usize].as_bytes().to_vec(),
             encode: &|text| panic!("no breaker has a tail, asked for {text:?}"),
         };
-        let alone = Sampling { samplers: vec![SamplerKind::Dry], ..settings };
+        let alone = settings.samplers(vec![SamplerKind::Dry]);
         for (said, next, penalty) in [
             (&[0, 1, 2, 0, 1][..], 2, 1.0),
             (&[0, 1, 2, 0, 1, 2, 0, 1], 2, 8.0),

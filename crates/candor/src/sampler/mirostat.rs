@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn mirostat_steers_by_the_accepted_tokens() {
         let logits = (0..500).map(|i| i as f32 * -0.2).collect::<Vec<f32>>();
-        let settings = Sampling { mirostat: 2, mirostat_tau: 3.0, mirostat_eta: 0.5, ..Sampling::default() };
+        let settings = Sampling::default().mirostat(2).mirostat_tau(3.0).mirostat_eta(0.5);
         let mut plain = Sampler::new(&settings, 512, None).unwrap();
         let at_first = plain.candidates(&logits).unwrap().len();
         let best = plain.last_candidates()[0].id;

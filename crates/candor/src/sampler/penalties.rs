@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn penalties_look_at_their_window() {
         let (seen, logits) = ([1, 2, 3, 2], [2.0; 6]);
-        let settings = |repeat_last_n| Sampling {
-            repeat_penalty: 2.0,
-            frequency_penalty: 0.25,
-            presence_penalty: 0.125,
-            repeat_last_n,
-            samplers: vec![SamplerKind::Penalties],
-            ..Sampling::default()
+        let settings = |repeat_last_n| {
+            Sampling::default()
+                .repeat_penalty(2.0)
+                .frequency_penalty(0.25)
+                .presence_penalty(0.125)
+                .repeat_last_n(repeat_last_n)
+                .samplers(vec![SamplerKind::Penalties])
         };
         let (never, once, twice) = (2.0, 2.0 / 2.0 - 0.25 - 0.125, 2.0 / 2.0 - 0.5 - 0.125);
         for (last_n, context, expected) in [
@@ -143,13 +143,13 @@ mod tests {
     #[test]
     fn penalties_work_behind_a_cut_too() {
         let logits = random_logits(5, 400);
-        let chain = |text| Sampling {
-            repeat_penalty: 1.5,
-            top_k: 50,
-            dry_multiplier: 1.0,
-            dry_sequence_breakers: vec![],
-            samplers: Sampling::parse_samplers(text).unwrap(),
-            ..Sampling::default()
+        let chain = |text| {
+            Sampling::default()
+                .repeat_penalty(1.5)
+                .top_k(50)
+                .dry_multiplier(1.0)
+                .dry_sequence_breakers(vec![])
+                .samplers(Sampling::parse_samplers(text).unwrap())
         };
         let mut before = Sampler::new(&chain("penalties;dry"), 512, None).unwrap();
         let mut behind = Sampler::new(&chain("top_k;penalties;dry"), 512, None).unwrap();

@@ -9,6 +9,7 @@ use super::{Error, SamplerKind, bias};
 /// A setting missing from a serialised form has its default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Sampling {
     /// Logits are divided by it; 0 or less keeps the best token alone.
     pub temperature: f32,
@@ -66,6 +67,35 @@ pub struct Sampling {
     /// Start of the random numbers; `None` or `u32::MAX` (llama.cpp's -1) draws one.
     pub seed: Option<u32>,
 }
+
+setters!(Sampling {
+    temperature: f32,
+    dynatemp_range: f32,
+    dynatemp_exp: f32,
+    top_k: i32,
+    top_p: f32,
+    min_p: f32,
+    typical_p: f32,
+    top_n_sigma: f32,
+    xtc_probability: f32,
+    xtc_threshold: f32,
+    repeat_penalty: f32,
+    repeat_last_n: i32,
+    presence_penalty: f32,
+    frequency_penalty: f32,
+    dry_multiplier: f32,
+    dry_base: f32,
+    dry_allowed_length: u32,
+    dry_penalty_last_n: i32,
+    dry_sequence_breakers: Vec<String>,
+    mirostat: u8,
+    mirostat_tau: f32,
+    mirostat_eta: f32,
+    logit_bias: Vec<(u32, f32)>,
+    samplers: Vec<SamplerKind>,
+    min_keep: usize,
+    seed: impl Into<Option<u32>>,
+});
 
 impl Default for Sampling {
     fn default() -> Self {

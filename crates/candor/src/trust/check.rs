@@ -8,7 +8,7 @@ use std::{
 };
 
 use candor_gguf::{Format, Gguf};
-use candor_gpu::{AdapterChoice, Gpu, GpuOptions};
+use candor_gpu::{AdapterChoice, Gpu};
 use candor_models::Config;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -73,7 +73,7 @@ pub(super) async fn verdicts(gguf: &Gguf, options: &LoadOptions, gpus: &[Found])
 /// Runs the first layers of a model, as many as have all that any of them has, and its head on a GPU; what was wrong first.
 async fn check(gguf: &Gguf, options: &LoadOptions, gpu: &Found) -> Result<Option<String>, Error> {
     let adapter = Some(AdapterChoice::Index(gpu.index));
-    let gpu = Gpu::open(&GpuOptions { adapter, ..options.gpu.clone() }).await?;
+    let gpu = Gpu::open(&options.gpu.clone().adapter(adapter)).await?;
     let found = candor_verify::quick(gguf, gpu.clone(), options.session.keys, options.session.values);
     gpu.settled().await.map_err(candor_models::Error::from)?;
     Ok(found?.failure())
@@ -86,7 +86,7 @@ fn fingerprint(gguf: &Gguf, options: &LoadOptions) -> Result<String, Error> {
     let (keys, values) = (options.session.keys, options.session.values);
     // What changes no shader is left out.
     let (work, timeout) = (0, Duration::ZERO);
-    let gpu = GpuOptions { adapter: None, cache: None, work, timeout, ..options.gpu.clone() };
+    let gpu = options.gpu.clone().adapter(None).cache(None).work(work).timeout(timeout);
     let mut text = format!("{architecture:?} {:?} {keys:?} {values:?} {gpu:?}", config.heads);
     let line = |name: &str, shape: &[u64], format: Format| format!("\n{name} {shape:?} {}", format.name());
     text.extend(gguf.tensors().iter().map(|tensor| line(&tensor.name, &tensor.shape, tensor.format)));

@@ -1,7 +1,6 @@
 //! What follows from verdicts: which GPUs are taken, and how.
 
 use candor_gguf::Gguf;
-use candor_gpu::GpuOptions;
 
 use super::{Trust, Verdict, Verify, check::verdicts};
 use crate::{
@@ -56,8 +55,8 @@ fn without_cooperative(options: &LoadOptions, gpus: &[Found]) -> Option<LoadOpti
         Some(variant) => variant.cooperative.is_some(),
         None => gpus.iter().any(|gpu| gpu.cooperative && gpu.kind != Kind::Emulation),
     };
-    let gpu = GpuOptions { cooperative: false, ..options.gpu.clone() };
-    (takes && options.gpu.cooperative).then(|| LoadOptions { gpu, ..options.clone() })
+    let gpu = options.gpu.clone().cooperative(false);
+    (takes && options.gpu.cooperative).then(|| options.clone().gpu(gpu))
 }
 
 /// Whether the processor, or other GPUs, may take the place of a GPU.
@@ -100,7 +99,7 @@ mod tests {
     fn a_gpu_that_computes_wrongly_is_not_taken() {
         let choose = |device, placement: Placement, wrong: &[bool]| {
             let mut gpus: Vec<Found> = (0..wrong.len()).map(gpu).collect();
-            let mut options = LoadOptions { device, placement, ..LoadOptions::default() };
+            let mut options = LoadOptions::default().device(device).placement(placement);
             options.offload.split = vec![1.0; wrong.len()];
             let verdict = |(gpu, wrong): (&Found, &bool)| Verdict {
                 device: gpu.info.clone(),

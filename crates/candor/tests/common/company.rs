@@ -36,7 +36,7 @@ impl Alone<'_> {
         let model = self.model;
         self.known.entry(history.clone()).or_insert_with(|| {
             let (keys, values) = (KvFormat::F32, KvFormat::F32);
-            let options = SessionOptions { context: CONTEXT, batch: 50, keys, values, ..Default::default() };
+            let options = SessionOptions::default().context(CONTEXT).batch(50).keys(keys).values(values);
             let mut session = model.session(&options).unwrap();
             for run in history.chunk_by(|a, b| a.1 == b.1) {
                 let tokens: Vec<u32> = run.iter().map(|(token, _)| *token).collect();

@@ -14,8 +14,9 @@ use std::path::Path;
 use candor::{Device, KvFormat, LoadOptions, Model, SessionOptions};
 use candor_testing::{fixtures, ids, json};
 
-const EXACT_CACHE: SessionOptions =
-    SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F32, values: KvFormat::F32 };
+fn exact_cache() -> SessionOptions {
+    SessionOptions::default().keys(KvFormat::F32).values(KvFormat::F32)
+}
 
 /// Most that one format's mean may be of llama.cpp's; all together must not be worse than it.
 const BOUND: f64 = 1.15;
@@ -24,8 +25,8 @@ const NONE: f64 = 1e-12;
 
 /// Log-probabilities after each token.
 fn distributions(file: &Path, device: Device, tokens: &[u32]) -> Vec<Vec<f64>> {
-    let model = Model::open(file, &LoadOptions { device, ..LoadOptions::default() }).unwrap();
-    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let model = Model::open(file, &LoadOptions::default().device(device)).unwrap();
+    let mut session = model.session(&exact_cache()).unwrap();
     let mut rows = Vec::new();
     session.evaluate_each(tokens, |_, logits| rows.push(log_softmax(logits))).unwrap();
     rows

@@ -16,12 +16,12 @@ fn tiny() -> Model {
 }
 
 fn exact() -> SessionOptions {
-    SessionOptions { keys: KvFormat::F32, values: KvFormat::F32, ..SessionOptions::default() }
+    SessionOptions::default().keys(KvFormat::F32).values(KvFormat::F32)
 }
 
 fn greedy(max_tokens: usize) -> GenerateOptions {
-    let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
-    GenerateOptions { sampling, max_tokens: Some(max_tokens), ignore_eos: true, ..GenerateOptions::default() }
+    let sampling = Sampling::default().temperature(0.0);
+    GenerateOptions::default().sampling(sampling).max_tokens(max_tokens).ignore_eos(true)
 }
 
 /// The likeliest tokens of an answer, without what ends it.
@@ -92,8 +92,8 @@ fn an_answer_begins_with_the_files_token_and_ends_where_the_model_says() {
 
     // The model ends its answer where EOS is the likeliest token.
     let bias = vec![(2, 1e4)];
-    let sampling = Sampling { temperature: 0.0, logit_bias: bias, ..Sampling::default() };
-    let mut generation = session.generate(&text, GenerateOptions { sampling, ..GenerateOptions::default() }).unwrap();
+    let sampling = Sampling::default().temperature(0.0).logit_bias(bias);
+    let mut generation = session.generate(&text, GenerateOptions::default().sampling(sampling)).unwrap();
     assert_eq!(generation.by_ref().count(), 0);
     assert_eq!(generation.stop_reason(), Some(StopReason::EndOfText));
 }
@@ -104,8 +104,8 @@ fn penalties_are_of_the_answer_alone() {
     let text = model.encode_prompt("a b c");
     let mut session = model.session(&exact()).unwrap();
     let first = |session: &mut Session, bias: Vec<(u32, f32)>| {
-        let sampling = Sampling { repeat_penalty: 1e6, temperature: 0.0, logit_bias: bias, ..Sampling::default() };
-        let options = GenerateOptions { sampling, max_tokens: Some(1), ..GenerateOptions::default() };
+        let sampling = Sampling::default().repeat_penalty(1e6).temperature(0.0).logit_bias(bias);
+        let options = GenerateOptions::default().sampling(sampling).max_tokens(1);
         session.generate(&text, options).unwrap().next().unwrap().unwrap().token
     };
     // A token of the text, pushed to the front, is not seen as repeated.
@@ -151,7 +151,7 @@ fn what_goes_without_a_text_is_refused_by_name() {
     assert_eq!(message(session.speculate(Some(speculation))), goes("speculative decoding"));
     assert_eq!(message(session.save(&mut Vec::new())), goes("a saved session"));
     assert_eq!(message(session.load(&[]).map(drop)), goes("a saved session"));
-    let options = GenerateOptions { context_shift: Some(ContextShift::default()), ..GenerateOptions::default() };
+    let options = GenerateOptions::default().context_shift(ContextShift::default());
     assert_eq!(message(session.generate(&[5, 2], options).map(drop)), goes("sliding over a full context"));
     assert_eq!(message(session.read_text(&[])), Error::EmptyPrompt.to_string());
     assert_eq!(message(session.read_text(&[5; 65])), "the prompt has 65 tokens, the context holds 64");
@@ -175,8 +175,7 @@ fn an_encoder_gives_vectors_alone_or_with_its_decoder() {
         for model in [model(gguf.clone()), model(encoder_of(&gguf))] {
             let error = model.embedder(&EmbedOptions::default()).err().expect("the file says nothing").to_string();
             assert!(error.contains("pooling_type is missing"), "{error}");
-            let whole =
-                EmbedOptions { pooling: Some(Pooling::None), scaling: Scaling::None, ..EmbedOptions::default() };
+            let whole = EmbedOptions::default().pooling(Pooling::None).scaling(Scaling::None);
             let mut embedder = model.embedder(&whole).unwrap();
             // Shorter texts beside it change nothing.
             let texts = [text[..7].to_vec(), text.clone(), text[3..].to_vec()];

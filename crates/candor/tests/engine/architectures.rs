@@ -23,13 +23,14 @@ const DEVICES: [Device; 2] = [Device::Reference, Device::Cpu];
 
 fn all_logits(model: &Model, tokens: &[u32]) -> Vec<f32> {
     let mut logits = Vec::new();
-    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let mut session = model.session(&exact_cache()).unwrap();
     session.evaluate_each(tokens, |_, row| logits.extend_from_slice(row)).unwrap();
     logits
 }
 
-const EXACT_CACHE: SessionOptions =
-    SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F32, values: KvFormat::F32 };
+fn exact_cache() -> SessionOptions {
+    SessionOptions::default().keys(KvFormat::F32).values(KvFormat::F32)
+}
 
 #[test]
 fn logits_equal_transformers() {
@@ -40,13 +41,13 @@ fn logits_equal_transformers() {
         let (tokens, greedy) = (ids(&record["tokens"]), ids(&record["greedy_hf"]));
         let expected = npy(&folder.join("logits_hf.npy"));
         for device in DEVICES {
-            let options = LoadOptions { device, ..LoadOptions::default() };
+            let options = LoadOptions::default().device(device);
             let model = Model::open(folder.join("model.gguf"), &options).unwrap();
             let error = nmse(&all_logits(&model, &tokens), &expected);
             println!("{name:20} {device:?}: NMSE {error:.1e}");
             assert!(error < 1e-9, "{name} on {device:?}: NMSE {error:e}");
 
-            let mut session = model.session(&EXACT_CACHE).unwrap();
+            let mut session = model.session(&exact_cache()).unwrap();
             session.evaluate(&tokens).unwrap();
             for (step, &expected) in greedy.iter().enumerate() {
                 let next = argmax(session.logits());
@@ -71,7 +72,7 @@ fn quantized_logits_are_as_exact_as_llama_cpp() {
         let expected = npy(&folder.join("logits_exact.npy"));
         let llama_cpp = json(&folder.join("meta.json"))["nmse_llamacpp_vs_exact_dequant"].as_f64().unwrap();
         let [exact, ours] = DEVICES.map(|device| {
-            let options = LoadOptions { device, ..LoadOptions::default() };
+            let options = LoadOptions::default().device(device);
             let model = Model::open(folder.join("model.gguf"), &options).unwrap();
             nmse(&all_logits(&model, &tokens), &expected)
         });

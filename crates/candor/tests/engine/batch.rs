@@ -16,12 +16,12 @@ fn tiny(load: &LoadOptions) -> Model {
 #[test]
 fn sequences_in_any_company_have_the_bits_that_they_have_alone() {
     for device in [Device::Cpu, Device::Reference] {
-        let model = tiny(&LoadOptions { device, threads: 2, ..Default::default() });
+        let model = tiny(&LoadOptions::default().device(device).threads(2));
         check(&format!("tiny, {device:?}"), &model, 60, Some(5 * 256));
     }
     let Some(fixtures) = fixtures() else { return };
     for name in MODELS {
-        let load = LoadOptions { threads: 2, ..Default::default() };
+        let load = LoadOptions::default().threads(2);
         let recurrent = ["mamba2", "rwkv7"].iter().any(|recurrent| name.contains(recurrent));
         let pool = (!recurrent).then_some(5 * 256);
         check(name, &Model::open(fixtures.join(name), &load).unwrap(), 60, pool);
@@ -34,11 +34,11 @@ fn bits_follow_from_roles() {
     let Some(fixtures) = fixtures() else { return };
     for name in ["quant-llama-wide256-Q4_K_M", "quant-llama-wide256-Q6_K", "quant-llama-F16", "qwen3moe"] {
         for threads in [1, 2] {
-            let load = LoadOptions { threads, ..Default::default() };
+            let load = LoadOptions::default().threads(threads);
             let model = Model::open(fixtures.join("arch").join(name).join("model.gguf"), &load).unwrap();
             let vocab = model.config().vocab as u32;
             let prompt: Vec<u32> = (0..150).map(|i| (3 + i * 7) % vocab).collect();
-            let mut alone = model.session(&SessionOptions { context: 256, ..Default::default() }).unwrap();
+            let mut alone = model.session(&SessionOptions::default().context(256)).unwrap();
             alone.evaluate(&prompt).unwrap();
             let read: Vec<u32> = alone.logits().iter().map(|x| x.to_bits()).collect();
             alone.decode(9).unwrap();
@@ -84,7 +84,7 @@ fn a_format_with_two_arithmetics_has_both() {
     let Some(fixtures) = fixtures() else { return };
     let path = fixtures.join("arch/quant-llama-wide256-Q4_K_M/model.gguf");
     let bits = |batching, role| {
-        let model = Model::open(&path, &LoadOptions { threads: 1, batching, ..Default::default() }).unwrap();
+        let model = Model::open(&path, &LoadOptions::default().threads(1).batching(batching)).unwrap();
         let mut batch = model.batch(&BatchOptions::default()).unwrap();
         let id = batch.add().unwrap();
         batch.push(id, &[1, 5, 6, 7], role, Outputs::Last(Want::Logits)).unwrap();

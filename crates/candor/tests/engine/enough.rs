@@ -48,30 +48,28 @@ fn settings(random: &mut Random) -> Sampling {
         let bias = often(random, f32::NEG_INFINITY, &[-0.5, -20.0, -0.0, 0.0, 3.0]);
         (random.below(VOCAB) as u32, bias)
     });
-    Sampling {
-        logit_bias: logit_bias.collect(),
-        temperature: often(random, 0.8, &[0.0, 0.0, -1.0, 1.0, 5.0]),
-        dynatemp_range: often(random, 0.0, &[0.5]),
-        top_k: often(random, 40, &[0, 1, 2, 5, 100, 1000]),
-        top_p: often(random, 0.95, &[1.0, 0.3, 0.0]),
-        min_p: often(random, 0.05, &[0.0, 0.5, 1.5]),
-        typical_p: often(random, 1.0, &[0.5]),
-        top_n_sigma: often(random, -1.0, &[0.5, 1.5]),
-        xtc_probability,
-        xtc_threshold,
-        repeat_penalty: often(random, 1.1, &[1.0, 3.0, 0.4]),
-        repeat_last_n: often(random, 64, &[0, 3, -1]),
-        presence_penalty,
-        frequency_penalty,
-        dry_multiplier: often(random, 0.0, &[0.8, 1e30, -1.0]),
-        dry_allowed_length: often(random, 2, &[0, 1]),
-        dry_sequence_breakers: Vec::new(),
-        mirostat: often(random, 0, &[0, 0, 0, 0, 2]),
-        min_keep: often(random, 0, &[3]),
-        seed: Some(random.bits() as u32 >> 1),
-        samplers,
-        ..Sampling::default()
-    }
+    Sampling::default()
+        .logit_bias(logit_bias.collect())
+        .temperature(often(random, 0.8, &[0.0, 0.0, -1.0, 1.0, 5.0]))
+        .dynatemp_range(often(random, 0.0, &[0.5]))
+        .top_k(often(random, 40, &[0, 1, 2, 5, 100, 1000]))
+        .top_p(often(random, 0.95, &[1.0, 0.3, 0.0]))
+        .min_p(often(random, 0.05, &[0.0, 0.5, 1.5]))
+        .typical_p(often(random, 1.0, &[0.5]))
+        .top_n_sigma(often(random, -1.0, &[0.5, 1.5]))
+        .xtc_probability(xtc_probability)
+        .xtc_threshold(xtc_threshold)
+        .repeat_penalty(often(random, 1.1, &[1.0, 3.0, 0.4]))
+        .repeat_last_n(often(random, 64, &[0, 3, -1]))
+        .presence_penalty(presence_penalty)
+        .frequency_penalty(frequency_penalty)
+        .dry_multiplier(often(random, 0.0, &[0.8, 1e30, -1.0]))
+        .dry_allowed_length(often(random, 2, &[0, 1]))
+        .dry_sequence_breakers(Vec::new())
+        .mirostat(often(random, 0, &[0, 0, 0, 0, 2]))
+        .min_keep(often(random, 0, &[3]))
+        .seed(random.bits() as u32 >> 1)
+        .samplers(samplers)
 }
 
 #[test]
@@ -121,7 +119,7 @@ fn a_few_of_the_greatest_logits_decide_as_all_do() {
 
 /// Of which the tokens 7, 8 and 9 were seen, 9 after 7 and 8 twice, and then 7 and 8 again.
 fn enough(settings: &Sampling) -> Option<usize> {
-    let settings = Sampling { dry_sequence_breakers: Vec::new(), ..settings.clone() };
+    let settings = settings.clone().dry_sequence_breakers(Vec::new());
     let mut sampler = Sampler::new(&settings, 512, None).unwrap();
     [7, 8, 9, 7, 8, 9, 7, 8].into_iter().for_each(|token| sampler.accept(token));
     sampler.enough()
@@ -130,53 +128,53 @@ fn enough(settings: &Sampling) -> Option<usize> {
 #[test]
 fn what_is_enough() {
     let (usual, greedy) = (Sampling::default(), Sampling::greedy());
-    let chain = |text, of: &Sampling| Sampling { samplers: Sampling::parse_samplers(text).unwrap(), ..of.clone() };
-    let biased = |bias, of: &Sampling| Sampling { logit_bias: vec![(7, bias), (9, f32::NEG_INFINITY)], ..of.clone() };
+    let chain = |text, of: &Sampling| of.clone().samplers(Sampling::parse_samplers(text).unwrap());
+    let biased = |bias, of: &Sampling| of.clone().logit_bias(vec![(7, bias), (9, f32::NEG_INFINITY)]);
     let cases = [
         (Some(40), usual.clone()),
-        (Some(9), Sampling { top_k: 9, temperature: 3.0, dynatemp_range: 1.0, ..usual.clone() }),
-        (Some(40), Sampling { typical_p: 0.3, xtc_probability: 0.5, min_keep: 3, ..usual.clone() }),
-        (None, Sampling { top_k: 0, ..usual.clone() }),
-        (None, Sampling { top_n_sigma: 1.0, ..usual.clone() }),
-        (None, Sampling { mirostat: 1, ..usual.clone() }),
+        (Some(9), usual.clone().top_k(9).temperature(3.0).dynatemp_range(1.0)),
+        (Some(40), usual.clone().typical_p(0.3).xtc_probability(0.5).min_keep(3)),
+        (None, usual.clone().top_k(0)),
+        (None, usual.clone().top_n_sigma(1.0)),
+        (None, usual.clone().mirostat(1)),
         (None, chain("top_p;top_k;temperature", &usual)),
         (None, chain("min_p;top_k", &usual)),
         (None, chain("temperature;top_k", &usual)),
-        (None, Sampling { xtc_probability: 0.5, ..chain("xtc;top_k", &usual) }),
-        (None, Sampling { typical_p: 0.5, ..chain("typ_p;top_k", &usual) }),
+        (None, chain("xtc;top_k", &usual).xtc_probability(0.5)),
+        (None, chain("typ_p;top_k", &usual).typical_p(0.5)),
         (None, chain("", &usual)),
-        (Some(40), Sampling { typical_p: 1.0, top_p: 1.0, min_p: 0.0, ..chain("top_p;typ_p;min_p;xtc;top_k", &usual) }),
+        (Some(40), chain("top_p;typ_p;min_p;xtc;top_k", &usual).typical_p(1.0).top_p(1.0).min_p(0.0)),
         // Ollama's default penalty; one that rewards; those of others.
-        (Some(43), Sampling { repeat_penalty: 1.1, ..usual.clone() }),
-        (Some(41), Sampling { repeat_penalty: 1.1, repeat_last_n: 1, ..usual.clone() }),
-        (Some(40), Sampling { repeat_penalty: 1.1, repeat_last_n: 0, ..usual.clone() }),
-        (Some(40), Sampling { repeat_penalty: 1.1, ..chain("top_k;penalties", &usual) }),
-        (None, Sampling { repeat_penalty: 0.9, ..usual.clone() }),
-        (Some(43), Sampling { presence_penalty: 0.5, frequency_penalty: 0.5, ..usual.clone() }),
-        (None, Sampling { presence_penalty: -0.5, ..usual.clone() }),
-        (None, Sampling { frequency_penalty: -0.5, ..usual.clone() }),
-        (Some(41), Sampling { dry_multiplier: 0.8, ..usual.clone() }),
-        (None, Sampling { dry_multiplier: -0.8, ..usual.clone() }),
+        (Some(43), usual.clone().repeat_penalty(1.1)),
+        (Some(41), usual.clone().repeat_penalty(1.1).repeat_last_n(1)),
+        (Some(40), usual.clone().repeat_penalty(1.1).repeat_last_n(0)),
+        (Some(40), chain("top_k;penalties", &usual).repeat_penalty(1.1)),
+        (None, usual.clone().repeat_penalty(0.9)),
+        (Some(43), usual.clone().presence_penalty(0.5).frequency_penalty(0.5)),
+        (None, usual.clone().presence_penalty(-0.5)),
+        (None, usual.clone().frequency_penalty(-0.5)),
+        (Some(41), usual.clone().dry_multiplier(0.8)),
+        (None, usual.clone().dry_multiplier(-0.8)),
         (Some(42), biased(-1.0, &usual)),
         (None, biased(1.0, &usual)),
         // Nothing but the best is left in the end.
         (Some(1), greedy.clone()),
-        (Some(1), Sampling { top_k: 3, top_p: 0.1, min_p: 0.9, top_n_sigma: 0.5, min_keep: 4, ..greedy.clone() }),
-        (Some(1), Sampling { typical_p: 0.1, xtc_probability: 1.0, ..chain("temperature;top_k", &greedy) }),
+        (Some(1), greedy.clone().top_k(3).top_p(0.1).min_p(0.9).top_n_sigma(0.5).min_keep(4)),
+        (Some(1), chain("temperature;top_k", &greedy).typical_p(0.1).xtc_probability(1.0)),
         (Some(1), chain("temperature", &greedy)),
-        (Some(1), Sampling { typical_p: 0.1, ..chain("temperature;typ_p", &greedy) }),
-        (None, Sampling { xtc_probability: 1.0, xtc_threshold: 0.0, ..chain("temperature;xtc", &greedy) }),
-        (None, Sampling { typical_p: 0.1, ..chain("typ_p;temperature", &greedy) }),
+        (Some(1), chain("temperature;typ_p", &greedy).typical_p(0.1)),
+        (None, chain("temperature;xtc", &greedy).xtc_probability(1.0).xtc_threshold(0.0)),
+        (None, chain("typ_p;temperature", &greedy).typical_p(0.1)),
         (Some(3), biased(f32::NEG_INFINITY, &greedy)),
         (None, biased(1.0, &greedy)),
-        (Some(4), Sampling { repeat_penalty: 1.1, ..greedy.clone() }),
-        (Some(5), Sampling { repeat_penalty: 1.1, dry_multiplier: 0.8, ..greedy.clone() }),
-        (Some(40), Sampling { dynatemp_range: 0.5, ..greedy.clone() }),
-        (Some(40), Sampling { xtc_probability: 0.5, ..greedy.clone() }),
-        (Some(1), Sampling { xtc_probability: 0.5, xtc_threshold: 0.6, ..greedy.clone() }),
-        (Some(40), Sampling { typical_p: 0.5, ..greedy.clone() }),
-        (Some(40), Sampling { repeat_penalty: 1.1, ..chain("top_k;penalties;temperature", &greedy) }),
-        (None, Sampling { repeat_penalty: 1.1, ..chain("min_p;penalties;temperature", &greedy) }),
+        (Some(4), greedy.clone().repeat_penalty(1.1)),
+        (Some(5), greedy.clone().repeat_penalty(1.1).dry_multiplier(0.8)),
+        (Some(40), greedy.clone().dynatemp_range(0.5)),
+        (Some(40), greedy.clone().xtc_probability(0.5)),
+        (Some(1), greedy.clone().xtc_probability(0.5).xtc_threshold(0.6)),
+        (Some(40), greedy.clone().typical_p(0.5)),
+        (Some(40), chain("top_k;penalties;temperature", &greedy).repeat_penalty(1.1)),
+        (None, chain("min_p;penalties;temperature", &greedy).repeat_penalty(1.1)),
     ];
     for (expected, settings) in cases {
         assert_eq!(enough(&settings), expected, "{settings:?}");

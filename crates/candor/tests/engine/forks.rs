@@ -12,7 +12,7 @@ const PROMPT: usize = 290;
 
 fn options() -> SessionOptions {
     let (keys, values) = (KvFormat::F32, KvFormat::F32);
-    SessionOptions { context: PROMPT + 40, batch: 64, keys, values, ..Default::default() }
+    SessionOptions::default().context(PROMPT + 40).batch(64).keys(keys).values(values)
 }
 
 fn tiny(load: &LoadOptions) -> Model {
@@ -76,12 +76,12 @@ fn check(name: &str, model: &Model) {
 #[test]
 fn forks_go_on_as_if_they_were_alone() {
     for device in [Device::Cpu, Device::Reference] {
-        let load = LoadOptions { device, threads: 2, batching: Batching::Invariant, ..Default::default() };
+        let load = LoadOptions::default().device(device).threads(2).batching(Batching::Invariant);
         check(&format!("tiny, {device:?}"), &tiny(&load));
     }
     let Some(fixtures) = fixtures() else { return };
     for name in MODELS {
-        let load = LoadOptions { threads: 2, batching: Batching::Invariant, ..Default::default() };
+        let load = LoadOptions::default().threads(2).batching(Batching::Invariant);
         check(name, &Model::open(fixtures.join("arch").join(name).join("model.gguf"), &load).unwrap());
     }
 }
@@ -94,9 +94,9 @@ fn forks_on_a_gpu_go_on_as_if_they_were_alone() {
         return;
     }
     let on = |layers| {
-        let offload = Offload { names: vec!["gpu0".to_owned()], layers, ..Offload::default() };
+        let offload = Offload::default().names(vec!["gpu0".to_owned()]).layers(layers);
         let (session, verify) = (options(), Verify::Off);
-        LoadOptions { device: Device::Gpu, offload, session, verify, threads: 2, ..LoadOptions::default() }
+        LoadOptions::default().device(Device::Gpu).offload(offload).session(session).verify(verify).threads(2)
     };
     check("tiny, gpu", &tiny(&on(GpuLayers::All)));
     check("tiny, half on a gpu", &tiny(&on(GpuLayers::Count(1))));

@@ -3,8 +3,9 @@
 use candor::{Device, GenerateOptions, KvFormat, LoadOptions, Model, Sampling, SessionOptions};
 use candor_testing::{argmax, fixtures, ids, json, rms_difference};
 
-const EXACT_CACHE: SessionOptions =
-    SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F32, values: KvFormat::F32 };
+fn exact_cache() -> SessionOptions {
+    SessionOptions::default().keys(KvFormat::F32).values(KvFormat::F32)
+}
 
 #[test]
 fn greedy_text_equals_llama_cpp() {
@@ -18,13 +19,13 @@ fn greedy_text_equals_llama_cpp() {
         let (prompt, greedy) = (ids(&record["prompt_ids"]), ids(&record["greedy_ids"]));
         let margins: Vec<f64> = record["margins"].as_array().unwrap().iter().map(|m| m.as_f64().unwrap()).collect();
 
-        let load = |device| Model::open(&file, &LoadOptions { device, ..LoadOptions::default() }).unwrap();
+        let load = |device| Model::open(&file, &LoadOptions::default().device(device)).unwrap();
         let (cpu, reference) = (load(Device::Cpu), load(Device::Reference));
         assert_eq!(cpu.encode_prompt(record["prompt"].as_str().unwrap()), prompt, "{name}: prompt ids");
 
-        let mut session = cpu.session(&EXACT_CACHE).unwrap();
-        let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
-        let options = GenerateOptions { sampling, max_tokens: Some(greedy.len()), ..GenerateOptions::default() };
+        let mut session = cpu.session(&exact_cache()).unwrap();
+        let sampling = Sampling::default().temperature(0.0);
+        let options = GenerateOptions::default().sampling(sampling).max_tokens(greedy.len());
         let generated: Vec<u32> =
             session.generate(&prompt, options).unwrap().filter_map(|piece| piece.unwrap().token).collect();
         let parted = generated.iter().zip(&greedy).position(|(a, b)| a != b);
@@ -40,7 +41,7 @@ fn greedy_text_equals_llama_cpp() {
         let sequence = [&prompt[..], &greedy].concat();
         let rows = |model: &Model| {
             let mut rows = Vec::new();
-            let mut session = model.session(&EXACT_CACHE).unwrap();
+            let mut session = model.session(&exact_cache()).unwrap();
             session.evaluate_each(&sequence, |_, row| rows.push(row.to_vec())).unwrap();
             rows
         };

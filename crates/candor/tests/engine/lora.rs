@@ -15,7 +15,7 @@ const SECOND: Lora = Lora { rank: 3, alpha: 0.0, seed: 12 };
 
 fn load(gguf: &Gguf, device: Device, adapters: &[Adapter]) -> Result<Model, Error> {
     let adapters = adapters.to_vec();
-    let options = LoadOptions { device, adapters, threads: 2, batching: Batching::Invariant, ..Default::default() };
+    let options = LoadOptions::default().device(device).adapters(adapters).threads(2).batching(Batching::Invariant);
     Model::from_gguf(gguf.clone(), &options)
 }
 
@@ -25,7 +25,7 @@ fn adapter(name: &str, gguf: &Gguf) -> Adapter {
 
 fn session(model: &Model) -> Session {
     let (keys, values) = (KvFormat::F32, KvFormat::F32);
-    model.session(&SessionOptions { context: 48, batch: 8, keys, values, ..Default::default() }).unwrap()
+    model.session(&SessionOptions::default().context(48).batch(8).keys(keys).values(values)).unwrap()
 }
 
 fn logits(session: &mut Session, tokens: &[u32]) -> Vec<f32> {
@@ -274,7 +274,7 @@ fn a_text_is_read_anew_with_other_scales() {
     assert_eq!(logits(&mut session, &answer), fresh(1.0));
     assert_ne!(fresh(0.0), fresh(1.0));
     let (keys, values) = (KvFormat::F32, KvFormat::F32);
-    let mut both = model.sequences(2, &SessionOptions { context: 48, keys, values, ..Default::default() }).unwrap();
+    let mut both = model.sequences(2, &SessionOptions::default().context(48).keys(keys).values(values)).unwrap();
     both.read_text(1, &text).unwrap();
     both.scale_adapters(&[1.0]).unwrap();
     both.evaluate(1, &answer).unwrap();
@@ -343,7 +343,7 @@ fn sequences_of_a_step_differ_in_their_scales() {
 #[test]
 fn sequences_have_scales_too() {
     let (_, _, model) = adapted(Device::Cpu);
-    let options = SessionOptions { context: 48, keys: KvFormat::F32, values: KvFormat::F32, ..Default::default() };
+    let options = SessionOptions::default().context(48).keys(KvFormat::F32).values(KvFormat::F32);
     let mut sequences = model.sequences(2, &options).unwrap();
     for number in 0..2 {
         sequences.evaluate(number, &TOKENS[..5 + number]).unwrap();
@@ -428,18 +428,13 @@ fn a_device_that_holds_some_layers_has_their_changes() {
     let parts = vec![(Device::Cpu, 0..1), (Device::Reference, 1..2)];
     let adapters = [adapter("first", &files[0]), adapter("second", &files[1])].to_vec();
     let placement = candor::Placement::Parts(parts);
-    let model = Model::from_gguf(gguf, &LoadOptions { placement, adapters, ..Default::default() }).unwrap();
+    let model = Model::from_gguf(gguf, &LoadOptions::default().placement(placement).adapters(adapters)).unwrap();
     let expected = logits(&mut session(&whole), &TOKENS);
     let error = nmse(&logits(&mut session(&model), &TOKENS), &expected);
     assert!(error < 1e-9, "NMSE {error:e}");
     // And a text is generated with them, the same one.
     let [ours, theirs] = [&model, &whole].map(|model| {
-        let options = GenerateOptions {
-            sampling: Sampling::greedy(),
-            max_tokens: Some(9),
-            ignore_eos: true,
-            ..Default::default()
-        };
+        let options = GenerateOptions::default().sampling(Sampling::greedy()).max_tokens(9).ignore_eos(true);
         let mut session = session(model);
         session.generate(&TOKENS, options).unwrap().filter_map(|piece| piece.unwrap().token).collect::<Vec<_>>()
     });

@@ -45,7 +45,7 @@ fn two_hundred_sentences_agree_with_sentence_transformers() {
     let expected = vectors();
     assert_eq!(lines.len(), expected.len());
     for file in ["minilm-f32.gguf", "minilm-f16.gguf"] {
-        let options = LoadOptions { device: Device::Cpu, ..LoadOptions::default() };
+        let options = LoadOptions::default().device(Device::Cpu);
         let model = Model::open(folder.join(file), &options).unwrap();
         let mut embedder = model.embedder(&EmbedOptions::default()).unwrap();
         assert_eq!((embedder.pooling(), embedder.width()), (Pooling::Mean, 384));

@@ -17,7 +17,7 @@ fn model() -> Model {
 }
 
 fn limited(max_tokens: usize) -> GenerateOptions {
-    GenerateOptions { max_tokens: Some(max_tokens), ignore_eos: true, ..Default::default() }
+    GenerateOptions::default().max_tokens(max_tokens).ignore_eos(true)
 }
 
 fn tokens(session: &mut Session, options: GenerateOptions) -> Vec<u32> {
@@ -64,7 +64,7 @@ fn by_hand(count: usize, worst: bool) -> Vec<u32> {
 #[test]
 fn an_own_sampler_chooses() {
     assert_eq!(fresh(limited(8).sampler(Extreme { worst: true })), by_hand(8, true));
-    let greedy = GenerateOptions { sampling: Sampling::greedy(), ..limited(8) };
+    let greedy = limited(8).sampling(Sampling::greedy());
     assert_eq!(fresh(limited(8).sampler(Extreme { worst: false })), fresh(greedy));
     assert_eq!(fresh(limited(8).sampler(Extreme { worst: false })), by_hand(8, false));
 }
@@ -80,12 +80,12 @@ fn an_own_sampler_chooses_among_guesses() {
 #[test]
 fn the_chain_is_a_sampler() {
     for sampling in [
-        Sampling { seed: Some(3), ..Default::default() },
-        Sampling { seed: Some(4), repeat_penalty: 1.5, temperature: 2.0, ..Default::default() },
-        Sampling { seed: Some(5), mirostat: 2, ..Default::default() },
+        Sampling::default().seed(3),
+        Sampling::default().seed(4).repeat_penalty(1.5).temperature(2.0),
+        Sampling::default().seed(5).mirostat(2),
     ] {
         let own = Sampler::new(&sampling, 512, None).unwrap();
-        let built_in = GenerateOptions { sampling, ..limited(20) };
+        let built_in = limited(20).sampling(sampling);
         assert_eq!(fresh(limited(20).sampler(own)), fresh(built_in));
     }
 }
@@ -138,7 +138,7 @@ fn a_text_that_must_go_on_goes_on() {
     let model = model();
     let end = model.tokenizer().stop_ids()[0];
     let boosted = move |_: &[u32], logits: &mut [f32]| logits[end as usize] = 1e9;
-    let (on, ends) = (limited(3), GenerateOptions { ignore_eos: false, ..limited(3) });
+    let (on, ends) = (limited(3), limited(3).ignore_eos(false));
     for sampler in [false, true] {
         let with = |options: GenerateOptions| {
             let options = options.processor(boosted);

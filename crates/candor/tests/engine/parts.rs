@@ -26,7 +26,7 @@ fn layouts(devices: [Device; 3]) -> Vec<Vec<(Device, Range<usize>)>> {
 
 fn load(tiny: &Tiny, placement: Placement) -> Result<Model, Error> {
     let gguf = Gguf::from_bytes(tiny.bytes().into()).unwrap();
-    Model::from_gguf(gguf, &LoadOptions { threads: 2, placement, ..Default::default() })
+    Model::from_gguf(gguf, &LoadOptions::default().threads(2).placement(placement))
 }
 
 /// A model with a head of its own, and one whose embedding is its head.
@@ -35,7 +35,7 @@ fn models() -> [Tiny; 2] {
 }
 
 fn options() -> SessionOptions {
-    SessionOptions { context: 24, batch: 4, values: KvFormat::F32, ..Default::default() }
+    SessionOptions::default().context(24).batch(4).values(KvFormat::F32)
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
@@ -93,8 +93,8 @@ fn observed(model: &Model) -> Seen {
 }
 
 fn greedy(model: &Model) -> Vec<u32> {
-    let sampling = Sampling { temperature: 0.0, ..Default::default() };
-    let options = GenerateOptions { sampling, max_tokens: Some(12), ignore_eos: true, ..Default::default() };
+    let sampling = Sampling::default().temperature(0.0);
+    let options = GenerateOptions::default().sampling(sampling).max_tokens(12).ignore_eos(true);
     let mut session = model.session(&Default::default()).unwrap();
     session.generate(&TOKENS, options).unwrap().filter_map(|piece| piece.unwrap().token).collect()
 }
@@ -149,11 +149,11 @@ fn parts_on_different_backends_agree() {
 fn a_quantized_file_divided_anywhere_gives_the_same_bits() {
     let Some(fixtures) = fixtures() else { return };
     let path = fixtures.join("models/stories260K-wide256-Q4_K_M.gguf");
-    let open = |placement| Model::open(&path, &LoadOptions { threads: 2, placement, ..Default::default() }).unwrap();
+    let open = |placement| Model::open(&path, &LoadOptions::default().threads(2).placement(placement)).unwrap();
     let whole = open(Placement::Planned);
     let layers = whole.config().layers;
     let run = |model: &Model| {
-        let mut session = model.session(&SessionOptions { context: 64, ..Default::default() }).unwrap();
+        let mut session = model.session(&SessionOptions::default().context(64)).unwrap();
         session.evaluate(&[1, 70, 80, 90, 100]).unwrap();
         session.evaluate(&[33]).unwrap();
         bits(session.logits())

@@ -20,9 +20,9 @@ fn compare(chosen: impl Fn(&str) -> bool) {
             continue;
         }
         let expected: f64 = estimate.split("PPL = ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-        let model = Model::open(path, &LoadOptions { threads: 1, ..LoadOptions::default() }).unwrap();
+        let model = Model::open(path, &LoadOptions::default().threads(1)).unwrap();
         let text = std::fs::read_to_string(fixtures.join(format!("text/{text}.txt"))).unwrap();
-        let mut session = model.session(&SessionOptions { context: 256, ..SessionOptions::default() }).unwrap();
+        let mut session = model.session(&SessionOptions::default().context(256)).unwrap();
         let got = perplexity(&mut session, &model.encode_prompt(&text), |_, _| ()).unwrap().value;
         let bound = if name.contains("Q2_K") || name.contains("Q3_K") { 0.01 } else { 0.005 };
         let off = got / expected - 1.0;

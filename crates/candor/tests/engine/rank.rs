@@ -11,7 +11,7 @@ fn golden(name: &str) -> std::path::PathBuf {
 }
 
 fn load(gguf: Gguf, device: Device) -> Model {
-    Model::from_gguf(gguf, &LoadOptions { device, ..LoadOptions::default() }).unwrap()
+    Model::from_gguf(gguf, &LoadOptions::default().device(device)).unwrap()
 }
 
 fn near(got: &[f32], expected: &[f64], limit: f64) -> bool {
@@ -61,8 +61,7 @@ fn a_judge_answers_with_shares_of_its_last_token() {
     for (arch, is_shares) in [("qwen3", true), ("llama", false)] {
         let model = load(Gguf::from_bytes(judge(arch, &rows).to_bytes().unwrap()).unwrap(), Device::Cpu);
         let got = model.embedder(&EmbedOptions::default()).unwrap().embed(&tokens, |_| ()).unwrap().remove(0);
-        let last =
-            EmbedOptions { pooling: Some(Pooling::Last), scaling: candor::Scaling::None, ..EmbedOptions::default() };
+        let last = EmbedOptions::default().pooling(Pooling::Last).scaling(candor::Scaling::None);
         let last = model.embedder(&last).unwrap().embed(&tokens, |_| ()).unwrap().remove(0);
         let product = |row: &Vec<f32>| row.iter().zip(&last).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum::<f64>();
         let mut expected: Vec<f64> = rows.iter().map(product).collect();

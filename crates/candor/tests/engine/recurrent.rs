@@ -11,13 +11,13 @@ use candor_testing::{Tiny, fixtures, ids, json};
 const MODELS: [&str; 7] = ["mamba", "mamba2", "rwkv6", "rwkv7", "lfm2", "qwen3next", "falcon-h1"];
 
 fn options() -> SessionOptions {
-    SessionOptions { context: 64, batch: 5, keys: KvFormat::F32, values: KvFormat::F32, ..Default::default() }
+    SessionOptions::default().context(64).batch(5).keys(KvFormat::F32).values(KvFormat::F32)
 }
 
 /// Every model on both processors, with a text of its own; a model without states first.
 fn each(mut check: impl FnMut(&str, &Model, &[u32])) {
     for device in [Device::Cpu, Device::Reference] {
-        let load = LoadOptions { device, threads: 2, batching: Batching::Invariant, ..Default::default() };
+        let load = LoadOptions::default().device(device).threads(2).batching(Batching::Invariant);
         let tiny = Model::from_gguf(Gguf::from_bytes(Tiny::default().bytes().into()).unwrap(), &load).unwrap();
         assert!(!tiny.config().is_recurrent());
         check(&format!("tiny, {device:?}"), &tiny, &(0..20).map(|i| 1 + 13 * i).collect::<Vec<u32>>());
@@ -116,12 +116,7 @@ fn sequences_go_on_and_back_as_alone() {
 fn another_prompt_in_the_same_session_is_the_same_text() {
     each(|name, model, tokens| {
         let generate = |session: &mut Session, prompt: &[u32]| -> (Vec<u32>, usize) {
-            let options = GenerateOptions {
-                sampling: Sampling::greedy(),
-                max_tokens: Some(6),
-                ignore_eos: true,
-                ..Default::default()
-            };
+            let options = GenerateOptions::default().sampling(Sampling::greedy()).max_tokens(6).ignore_eos(true);
             let mut generation = session.generate(prompt, options).unwrap();
             let tokens = generation.by_ref().filter_map(|piece| piece.unwrap().token).collect();
             (tokens, generation.timings().prompt_tokens)

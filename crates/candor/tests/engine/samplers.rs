@@ -150,7 +150,7 @@ fn what_is_left_is_what_llama_cpp_leaves() {
 
 #[test]
 fn the_same_seed_gives_the_same_tokens() {
-    let settings = Sampling { seed: Some(42), xtc_probability: 0.5, repeat_penalty: 1.1, ..Sampling::default() };
+    let settings = Sampling::default().seed(42).xtc_probability(0.5).repeat_penalty(1.1);
     let run = |sampler: &mut Sampler| -> Vec<u32> {
         let next = |step| {
             let id = sampler.sample(&bell(step, 1000)).unwrap();
@@ -167,13 +167,13 @@ fn the_same_seed_gives_the_same_tokens() {
     assert_ne!(run(&mut first), tokens, "the state moves on");
     first.reset();
     assert_eq!(run(&mut first), tokens);
-    assert_ne!(run(&mut sampler(Sampling { seed: Some(43), ..settings.clone() })), tokens);
+    assert_ne!(run(&mut sampler(settings.clone().seed(43))), tokens);
 
     for random in [None, Some(u32::MAX)] {
-        let drawn = sampler(Sampling { seed: random, ..settings.clone() });
+        let drawn = sampler(settings.clone().seed(random));
         let seed = drawn.seed();
         assert_ne!(seed, u32::MAX);
-        assert_eq!(run(&mut drawn.clone()), run(&mut sampler(Sampling { seed: Some(seed), ..settings.clone() })));
+        assert_eq!(run(&mut drawn.clone()), run(&mut sampler(settings.clone().seed(seed))));
     }
     let seeds: Vec<u32> = (0..4).map(|_| sampler(Sampling::default()).seed()).collect();
     assert!(seeds.iter().any(|&seed| seed != seeds[0]), "{seeds:?}");
@@ -182,7 +182,7 @@ fn the_same_seed_gives_the_same_tokens() {
 /// The tokens themselves, as written by the platform that made this test: a platform that differs fails.
 #[test]
 fn the_same_seed_gives_these_tokens() {
-    let mut sampler = sampler(Sampling { seed: Some(42), top_k: 0, top_p: 0.999, min_p: 0.0, ..Sampling::default() });
+    let mut sampler = sampler(Sampling::default().seed(42).top_k(0).top_p(0.999).min_p(0.0));
     let tokens: Vec<u32> = (0..12).map(|step| sampler.sample(&bell(step, 5000)).unwrap()).collect();
     assert_eq!(tokens, [1685, 4046, 1924, 793, 4848, 4768, 2467, 4525, 3151, 1320, 338, 4302]);
 }
@@ -193,7 +193,7 @@ fn the_order_of_the_chain_matters() {
     let logits: Vec<f32> = (0..20).map(|i| i as f32 * -std::f32::consts::LN_2).collect();
     let count = |chain: &str| {
         let samplers = Sampling::parse_samplers(chain).unwrap();
-        let settings = Sampling { temperature: 2.0, top_p: 0.8, top_k: 3, samplers, ..Sampling::default() };
+        let settings = Sampling::default().temperature(2.0).top_p(0.8).top_k(3).samplers(samplers);
         sampler(settings).candidates(&logits).unwrap().len()
     };
     assert_eq!(count("top_p;temperature"), 3);
@@ -211,7 +211,7 @@ fn greedy_takes_the_first_of_the_best() {
             ["temperature", "top_k;temperature", "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"]
         {
             let samplers = Sampling::parse_samplers(chain).unwrap();
-            let mut greedy = sampler(Sampling { temperature, samplers, ..Sampling::default() });
+            let mut greedy = sampler(Sampling::default().temperature(temperature).samplers(samplers));
             assert_eq!(greedy.sample(&logits), Ok(1), "{chain}");
             assert_eq!(greedy.last_candidates(), [Candidate { id: 1, logit: 3.0, p: 1.0 }], "{chain}");
         }
@@ -222,21 +222,19 @@ fn greedy_takes_the_first_of_the_best() {
 fn logits_that_are_no_numbers_do_no_harm() {
     const NAN: f32 = f32::NAN;
     const INF: f32 = f32::INFINITY;
-    let everything = Sampling {
-        typical_p: 0.9,
-        top_n_sigma: 1.0,
-        xtc_probability: 1.0,
-        xtc_threshold: 0.01,
-        repeat_penalty: 2.0,
-        dynatemp_range: 0.5,
-        dry_multiplier: 1e30,
-        dry_sequence_breakers: vec![],
-        ..Sampling::default()
-    };
-    let bare = Sampling { samplers: vec![], ..Sampling::default() };
+    let everything = Sampling::default()
+        .typical_p(0.9)
+        .top_n_sigma(1.0)
+        .xtc_probability(1.0)
+        .xtc_threshold(0.01)
+        .repeat_penalty(2.0)
+        .dynatemp_range(0.5)
+        .dry_multiplier(1e30)
+        .dry_sequence_breakers(vec![]);
+    let bare = Sampling::default().samplers(vec![]);
     let mut chains = vec![bare, Sampling::greedy(), Sampling::default(), everything.clone()];
-    chains.extend([1, 2].map(|mirostat| Sampling { mirostat, ..Sampling::default() }));
-    chains.extend(SamplerKind::DEFAULT_ORDER.map(|kind| Sampling { samplers: vec![kind], ..everything.clone() }));
+    chains.extend([1, 2].map(|mirostat| Sampling::default().mirostat(mirostat)));
+    chains.extend(SamplerKind::DEFAULT_ORDER.map(|kind| everything.clone().samplers(vec![kind])));
     for settings in chains {
         let mut sampler = sampler(settings);
         [1, 2, 1, 2, 1, 2].iter().for_each(|&id| sampler.accept(id));
@@ -272,7 +270,7 @@ fn draws_follow_the_probabilities() {
     const DRAWS: usize = 100_000;
     let logits = bell(9, 300);
     for (samplers, top_k) in [(vec![], 0), (vec![SamplerKind::TopK], 30)] {
-        let mut sampler = sampler(Sampling { samplers, top_k, seed: Some(2024), ..Sampling::default() });
+        let mut sampler = sampler(Sampling::default().samplers(samplers).top_k(top_k).seed(2024));
         let mut counts = HashMap::<u32, usize>::new();
         for _ in 0..DRAWS {
             *counts.entry(sampler.sample(&logits).unwrap()).or_default() += 1;
@@ -308,15 +306,15 @@ fn draws_follow_the_probabilities() {
 #[test]
 fn a_large_vocabulary_takes_little_time() {
     let logits = logits(&("spiky".into(), 1, 6.0), 128_256);
-    let off = Sampling { top_k: 0, dry_sequence_breakers: vec![], ..Sampling::default() };
+    let off = Sampling::default().top_k(0).dry_sequence_breakers(vec![]);
     for (name, settings) in [
         ("default", Sampling::default()),
         ("greedy", Sampling::greedy()),
-        ("penalties", Sampling { repeat_penalty: 1.1, dry_multiplier: 0.8, top_k: 40, ..off.clone() }),
-        ("top-p over all", Sampling { top_k: 0, ..off.clone() }),
-        ("typical over all", Sampling { typical_p: 0.5, top_p: 1.0, ..off.clone() }),
-        ("no cut", Sampling { samplers: vec![SamplerKind::Temperature], ..off.clone() }),
-        ("mirostat 2", Sampling { mirostat: 2, ..off.clone() }),
+        ("penalties", off.clone().repeat_penalty(1.1).dry_multiplier(0.8).top_k(40)),
+        ("top-p over all", off.clone().top_k(0)),
+        ("typical over all", off.clone().typical_p(0.5).top_p(1.0)),
+        ("no cut", off.clone().samplers(vec![SamplerKind::Temperature])),
+        ("mirostat 2", off.clone().mirostat(2)),
     ] {
         let mut sampler = sampler(settings);
         let round = |_| {

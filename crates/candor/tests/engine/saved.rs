@@ -9,7 +9,7 @@ use candor_testing::{Random, Tiny, fixtures, nmse};
 const TEXT: [u32; 23] = [1, 9, 70, 80, 90, 9, 70, 81, 91, 101, 111, 121, 9, 70, 80, 33, 44, 55, 66, 77, 88, 99, 100];
 
 fn load(device: Device) -> LoadOptions {
-    LoadOptions { device, threads: 2, batching: Batching::Invariant, ..Default::default() }
+    LoadOptions::default().device(device).threads(2).batching(Batching::Invariant)
 }
 
 fn tiny(tiny: &Tiny, device: Device) -> Model {
@@ -27,7 +27,7 @@ fn models(device: Device) -> Vec<Model> {
 }
 
 fn session(model: &Model, format: KvFormat) -> Session {
-    let options = SessionOptions { context: 48, batch: 8, keys: format, values: format, ..Default::default() };
+    let options = SessionOptions::default().context(48).batch(8).keys(format).values(format);
     model.session(&options).unwrap()
 }
 
@@ -43,8 +43,7 @@ fn bits(session: &Session) -> Vec<u32> {
 
 /// Tokens, and how many of the prompt were computed.
 fn generate(session: &mut Session, prompt: &[u32]) -> (Vec<u32>, usize) {
-    let options =
-        GenerateOptions { sampling: Sampling::greedy(), max_tokens: Some(9), ignore_eos: true, ..Default::default() };
+    let options = GenerateOptions::default().sampling(Sampling::greedy()).max_tokens(9).ignore_eos(true);
     let mut generation = session.generate(prompt, options).unwrap();
     let tokens = generation.by_ref().filter_map(|piece| piece.unwrap().token).collect();
     (tokens, generation.timings().prompt_tokens)
@@ -117,7 +116,7 @@ fn a_file_is_the_same_whoever_writes_it() {
         let (count, context) = if name == "gemma3-long200" { (330, 400) } else { (19, 48) };
         let tokens: Vec<u32> = (0..count).map(|i| 3 + i * 7 % 50).collect();
         for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0, KvFormat::Q4_0] {
-            let options = SessionOptions { context, batch: 8, ubatch: 8, keys: format, values: format };
+            let options = SessionOptions::default().context(context).batch(8).ubatch(8).keys(format).values(format);
             let (Ok(mut on_cpu), Ok(mut on_reference)) = (cpu.session(&options), reference.session(&options)) else {
                 assert!(matches!(format, KvFormat::Q8_0 | KvFormat::Q4_0), "{name}, {format:?}");
                 continue;
@@ -160,7 +159,7 @@ fn what_was_forgotten_or_guessed_is_not_saved() {
             continue;
         }
         back.speculate(Some(Speculation::new(PromptLookup { longest: 1, shortest: 1 }))).unwrap();
-        let options = GenerateOptions { sampling: Sampling::greedy(), max_tokens: Some(9), ..Default::default() };
+        let options = GenerateOptions::default().sampling(Sampling::greedy()).max_tokens(9);
         let mut generation = back.generate(&TEXT, options).unwrap();
         for _ in 0..3 {
             generation.next();
@@ -178,7 +177,7 @@ fn what_was_forgotten_or_guessed_is_not_saved() {
 #[test]
 fn who_wants_the_same_bits_in_all_batches_takes_no_others() {
     let invariant = tiny(&Tiny::default(), Device::Cpu);
-    let options = LoadOptions { batching: Batching::Fastest, ..load(Device::Cpu) };
+    let options = load(Device::Cpu).batching(Batching::Fastest);
     let fastest = Model::from_gguf(Gguf::from_bytes(Tiny::default().bytes().into()).unwrap(), &options).unwrap();
     let [ours, theirs] = [&invariant, &fastest].map(|model| {
         let mut writer = session(model, KvFormat::F16);
@@ -203,18 +202,15 @@ fn what_does_not_belong_is_refused_by_name() {
         assert!(session.tokens().is_empty() && session.logits().is_empty());
         error
     };
-    let options = SessionOptions { context: 48, ..Default::default() };
+    let options = SessionOptions::default().context(48);
     // The same metadata and directory: only the weights differ.
     let other = tiny(&Tiny { seed: 2, ..Tiny::default() }, Device::Cpu);
     assert_eq!(refused(&other, options, &file), "it belongs to another model");
     assert_eq!(
-        refused(&model, SessionOptions { keys: KvFormat::F32, ..options }, &file),
+        refused(&model, options.keys(KvFormat::F32), &file),
         "expected keys F32, values F16, the same in all batches, got keys F16, values F16, the same in all batches"
     );
-    assert_eq!(
-        refused(&model, SessionOptions { context: 22, ..options }, &file),
-        "it has 23 tokens, the context holds 22"
-    );
+    assert_eq!(refused(&model, options.context(22), &file), "it has 23 tokens, the context holds 22");
     let mut next = file.clone();
     next[8] = 1;
     assert_eq!(refused(&model, options, &next), "expected version 4 of saved sessions, got 1");

@@ -18,7 +18,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 }
 
 fn options() -> SessionOptions {
-    SessionOptions { context: 24, batch: 4, values: KvFormat::F32, ..Default::default() }
+    SessionOptions::default().context(24).batch(4).values(KvFormat::F32)
 }
 
 fn tiny(load: &LoadOptions) -> Model {
@@ -60,7 +60,7 @@ fn check(name: &str, model: &Model) {
 fn together_as_alone() {
     for device in [Device::Cpu, Device::Reference] {
         for threads in [1, 3] {
-            let load = LoadOptions { device, threads, ..Default::default() };
+            let load = LoadOptions::default().device(device).threads(threads);
             check(&format!("tiny, {device:?}, {threads} threads"), &tiny(&load));
         }
     }
@@ -68,7 +68,7 @@ fn together_as_alone() {
     for format in ["Q4_K_M", "Q8_0", "Q6_K", "IQ4_XS", "F16"] {
         let path = fixtures.join(format!("models/stories260K-wide256-{format}.gguf"));
         for threads in [1, 2] {
-            let load = LoadOptions { threads, ..Default::default() };
+            let load = LoadOptions::default().threads(threads);
             check(&format!("{format}, {threads} threads"), &Model::open(&path, &load).unwrap());
         }
     }
@@ -107,6 +107,6 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
     let second = Cancel::when(move || steps.fetch_add(1, Ordering::Relaxed) == 1);
     assert!(!sequences.evaluate_until(0, &[1; 6], &second).unwrap(), "stopped");
     assert_eq!(sequences.lengths(), [4, 24]);
-    let endless = SessionOptions { context: usize::MAX / 4, ..options() };
+    let endless = options().context(usize::MAX / 4);
     assert!(matches!(model.sequences(2, &endless), Err(Error::Memory { .. })));
 }

@@ -17,7 +17,7 @@ fn model() -> Model {
 }
 
 fn options(context: usize) -> SessionOptions {
-    SessionOptions { context, keys: KvFormat::F32, values: KvFormat::F32, ..Default::default() }
+    SessionOptions::default().context(context).keys(KvFormat::F32).values(KvFormat::F32)
 }
 
 fn session(context: usize) -> Session {
@@ -25,9 +25,9 @@ fn session(context: usize) -> Session {
 }
 
 fn greedy(max_tokens: usize) -> GenerateOptions {
-    let sampling = Sampling { temperature: 0.0, ..Default::default() };
+    let sampling = Sampling::default().temperature(0.0);
     // A random model may end its text at any time; these tests are about everything else.
-    GenerateOptions { sampling, max_tokens: Some(max_tokens), ignore_eos: true, ..Default::default() }
+    GenerateOptions::default().sampling(sampling).max_tokens(max_tokens).ignore_eos(true)
 }
 
 /// Tokens, text and the reason for the end.
@@ -48,7 +48,7 @@ fn control_tokens_are_shown_where_they_are_asked_for() {
     let tokenizer = model.tokenizer();
     let control = (0..Tiny::VOCAB as u32).find(|id| tokenizer.is_control(*id)).unwrap();
     for (show, times) in [(Show::Text, 0), (Show::Specials, 3)] {
-        let mut options = GenerateOptions { show, ..greedy(3) };
+        let mut options = greedy(3).show(show);
         options.ignore_eos = false;
         options.sampling.logit_bias = vec![(control, 1e6)];
         let (tokens, text, _) = run(&mut session(0), &PROMPT, options);
@@ -79,10 +79,7 @@ fn a_kept_prefix_changes_nothing() {
 
 #[test]
 fn the_same_seed_gives_the_same_text() {
-    let with_seed = |seed| GenerateOptions {
-        sampling: Sampling { seed: Some(seed), temperature: 1.5, ..Default::default() },
-        ..greedy(30)
-    };
+    let with_seed = |seed| greedy(30).sampling(Sampling::default().seed(seed).temperature(1.5));
     let first = run(&mut session(0), &PROMPT, with_seed(7));
     assert_eq!(run(&mut session(0), &PROMPT, with_seed(7)), first);
     assert_ne!(run(&mut session(0), &PROMPT, with_seed(8)), first);
@@ -94,7 +91,7 @@ fn a_full_context_ends_or_slides() {
     // The last token is chosen from a full context and needs no place in it.
     assert_eq!((tokens.len(), reason), (16 - PROMPT.len() + 1, StopReason::ContextFull));
 
-    let options = GenerateOptions { context_shift: Some(ContextShift { keep: 2 }), ..greedy(100) };
+    let options = greedy(100).context_shift(ContextShift { keep: 2 });
     let mut sliding = session(16);
     let (tokens, _, reason) = run(&mut sliding, &PROMPT, options.clone());
     assert_eq!((tokens.len(), reason), (100, StopReason::MaxTokens));
@@ -123,7 +120,7 @@ fn stop_texts_end_the_text_and_are_not_part_of_it() {
     let (_, text, _) = run(&mut session(0), &PROMPT, greedy(40));
     let characters: Vec<char> = text.chars().collect();
     let stop: String = characters[characters.len() / 2..characters.len() / 2 + 3].iter().collect();
-    let options = GenerateOptions { stop: vec!["never there".into(), stop.clone()], ..greedy(40) };
+    let options = greedy(40).stop(vec!["never there".into(), stop.clone()]);
     let (_, stopped, reason) = run(&mut session(0), &PROMPT, options);
     assert_eq!(reason, StopReason::StopText);
     assert_eq!(stopped, text[..text.find(&stop).unwrap()]);
@@ -133,7 +130,7 @@ fn stop_texts_end_the_text_and_are_not_part_of_it() {
 fn cancelling_ends_before_the_next_token() {
     let cancel = Cancel::new();
     let mut session = session(0);
-    let options = GenerateOptions { cancel: cancel.clone(), ..greedy(40) };
+    let options = greedy(40).cancel(cancel.clone());
     let mut generation = session.generate(&PROMPT, options.clone()).unwrap();
     generation.next().unwrap().unwrap();
     cancel.cancel();
@@ -154,7 +151,7 @@ fn at(n: usize) -> Cancel {
 
 #[test]
 fn a_cancelled_session_goes_on_where_it_was() {
-    let small = SessionOptions { ubatch: 4, ..options(0) };
+    let small = options(0).ubatch(4);
     let model = model();
     let whole: Vec<u32> = (0..12).map(|i| 261 + i).collect();
     let mut expected = model.session(&small).unwrap();
@@ -167,7 +164,7 @@ fn a_cancelled_session_goes_on_where_it_was() {
     assert_eq!(session.logits(), expected.logits());
     // While a prompt is read; asked of the two steps that are left of it.
     session.truncate(4);
-    let mut generation = session.generate(&whole, GenerateOptions { cancel: at(2), ..greedy(3) }).unwrap();
+    let mut generation = session.generate(&whole, greedy(3).cancel(at(2))).unwrap();
     assert!(generation.next().is_none());
     assert_eq!(generation.stop_reason(), Some(StopReason::Cancelled));
     assert_eq!(session.tokens(), &whole[..8]);
@@ -176,7 +173,7 @@ fn a_cancelled_session_goes_on_where_it_was() {
 #[test]
 fn sliding_can_be_cancelled() {
     let shift = Some(ContextShift { keep: 1 });
-    let sliding = SessionOptions { context: 16, ubatch: 4, ..options(0) };
+    let sliding = options(0).context(16).ubatch(4);
     let prompt: Vec<u32> = (0..15).map(|i| 261 + i).collect();
     let asks = Arc::new(AtomicUsize::new(0));
     // Counts the questions until the token before sliding.
@@ -185,9 +182,9 @@ fn sliding_can_be_cancelled() {
         counted.fetch_add(1, Ordering::Relaxed);
         false
     });
-    let how = GenerateOptions { context_shift: shift, ignore_eos: true, ..greedy(4) };
+    let how = greedy(4).context_shift(shift).ignore_eos(true);
     let mut session = model().session(&sliding).unwrap();
-    let mut generation = session.generate(&prompt, GenerateOptions { cancel: count, ..how.clone() }).unwrap();
+    let mut generation = session.generate(&prompt, how.clone().cancel(count)).unwrap();
     let mut before = 0;
     while generation.session().tokens().len() != 10 {
         before = asks.load(Ordering::Relaxed);
@@ -195,7 +192,7 @@ fn sliding_can_be_cancelled() {
     }
     assert!(asks.load(Ordering::Relaxed) > before + 2, "sliding asks before each of its steps");
     let mut session = model().session(&sliding).unwrap();
-    let mut generation = session.generate(&prompt, GenerateOptions { cancel: at(before + 3), ..how }).unwrap();
+    let mut generation = session.generate(&prompt, how.cancel(at(before + 3))).unwrap();
     assert!(generation.by_ref().all(|piece| piece.is_ok()));
     assert_eq!(generation.stop_reason(), Some(StopReason::Cancelled));
     assert_eq!(session.tokens().len(), 1 + 4, "what is kept, and a step");
@@ -207,6 +204,6 @@ fn nothing_is_asked_for_or_nothing_can_be_done() {
     assert!(matches!(session(0).generate(&[], greedy(1)).map(|_| ()), Err(Error::EmptyPrompt)));
     let outside = session(0).generate(&[1, 99_999], greedy(1)).map(|_| ()).unwrap_err();
     assert_eq!(outside.to_string(), "token 99999 is outside of the vocabulary of 312");
-    let options = SessionOptions { context: usize::MAX / 2, ..Default::default() };
+    let options = SessionOptions::default().context(usize::MAX / 2);
     assert!(matches!(model().session(&options).map(|_| ()), Err(Error::Memory { .. })));
 }

@@ -11,12 +11,12 @@ const PROMPT: [u32; 9] = [1, 270, 280, 290, 300, 270, 280, 290, 300];
 
 fn model(tiny: &Tiny) -> Model {
     // Where there are batch kernels, logits would depend within rounding on how many are computed at once.
-    let load = LoadOptions { batching: Batching::Invariant, threads: 1, ..Default::default() };
+    let load = LoadOptions::default().batching(Batching::Invariant).threads(1);
     Model::from_gguf(Gguf::from_bytes(tiny.bytes().into()).unwrap(), &load).unwrap()
 }
 
 fn session(model: &Model, context: usize) -> Session {
-    let options = SessionOptions { context, keys: KvFormat::F32, values: KvFormat::F32, ..Default::default() };
+    let options = SessionOptions::default().context(context).keys(KvFormat::F32).values(KvFormat::F32);
     model.session(&options).unwrap()
 }
 
@@ -80,21 +80,21 @@ fn run(session: &mut Session, options: &GenerateOptions) -> (Text, Timings) {
 #[test]
 fn guesses_change_no_text() {
     let target = model(&Tiny::default());
-    let sampled = |sampling: Sampling| Sampling { seed: Some(3), temperature: 1.2, ..sampling };
+    let sampled = |sampling: Sampling| sampling.seed(3).temperature(1.2);
     let shift = Some(ContextShift { keep: 2 });
     let (mut accepted, mut rejected) = (0, 0);
     for sampling in [
         Sampling::greedy(),
         sampled(Sampling::default()),
-        sampled(Sampling { repeat_penalty: 1.5, frequency_penalty: 0.5, ..Sampling::default() }),
-        sampled(Sampling { mirostat: 2, ..Sampling::default() }),
-        sampled(Sampling { xtc_probability: 0.5, xtc_threshold: 0.01, dry_multiplier: 1.0, ..Sampling::default() }),
+        sampled(Sampling::default().repeat_penalty(1.5).frequency_penalty(0.5)),
+        sampled(Sampling::default().mirostat(2)),
+        sampled(Sampling::default().xtc_probability(0.5).xtc_threshold(0.01).dry_multiplier(1.0)),
     ] {
         for (context, max_tokens, context_shift) in [(64, 40, None), (64, 1, None), (20, 40, None), (20, 60, shift)] {
             let sampling = sampling.clone();
             let options =
-                GenerateOptions { sampling, max_tokens: Some(max_tokens), context_shift, ..Default::default() };
-            let options = GenerateOptions { ignore_eos: true, ..options };
+                GenerateOptions::default().sampling(sampling).max_tokens(max_tokens).context_shift(context_shift);
+            let options = options.ignore_eos(true);
             let (plain, timings) = run(&mut session(&target, context), &options);
             assert_eq!((timings.drafted, timings.acceptance()), (0, None));
             let text = [&PROMPT[..], &plain.0].concat();
@@ -117,8 +117,7 @@ fn guesses_change_no_text() {
 #[test]
 fn acceptance_is_counted() {
     let target = model(&Tiny::default());
-    let options =
-        GenerateOptions { sampling: Sampling::greedy(), max_tokens: Some(41), ignore_eos: true, ..Default::default() };
+    let options = GenerateOptions::default().sampling(Sampling::greedy()).max_tokens(41).ignore_eos(true);
     let text = [&PROMPT[..], &run(&mut session(&target, 0), &options).0.0].concat();
     for (wrong, most, drafted, accepted) in [(99, 7, 35, 35), (2, 2, 39, 20), (1, 4, 0, 0), (99, 100, 39, 39)] {
         let mut session = session(&target, 0);
@@ -140,8 +139,8 @@ fn the_distribution_is_that_of_the_model() {
     const DRAWS: usize = 4000;
     let target = model(&Tiny::default());
     let bias = (0..Tiny::VOCAB as u32).filter(|token| !ALLOWED.contains(token)).map(|token| (token, f32::NEG_INFINITY));
-    let plain = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..Sampling::default() };
-    let sampling = Sampling { logit_bias: bias.collect(), ..plain };
+    let plain = Sampling::default().temperature(1.0).top_k(0).top_p(1.0).min_p(0.0);
+    let sampling = plain.logit_bias(bias.collect());
     let softmax = |session: &mut Session, tokens: &[u32]| {
         session.truncate(0);
         session.evaluate(tokens).unwrap();
@@ -168,8 +167,8 @@ fn the_distribution_is_that_of_the_model() {
     let mut counts = [0usize; 16];
     let mut accepted = 0;
     for seed in 0..DRAWS as u32 {
-        let sampling = Sampling { seed: Some(seed), ..sampling.clone() };
-        let options = GenerateOptions { sampling, max_tokens: Some(4), ..Default::default() };
+        let sampling = sampling.clone().seed(seed);
+        let options = GenerateOptions::default().sampling(sampling).max_tokens(4);
         let ((tokens, ..), timings) = run(&mut session, &options);
         let place = |token: u32| ALLOWED.iter().position(|&allowed| allowed == token).expect("no other is allowed");
         counts[place(tokens[1]) * 4 + place(tokens[2])] += 1;
@@ -203,7 +202,7 @@ fn models_with_states_are_refused_by_name() {
     let Some(fixtures) = fixtures() else { return };
     let mamba = Model::open(fixtures.join("arch/mamba2/model.gguf"), &Default::default()).unwrap();
     let expected = "speculative decoding: mamba2 keeps states, which cannot be taken back where a guess was wrong";
-    let mut session = mamba.session(&SessionOptions { context: 32, ..Default::default() }).unwrap();
+    let mut session = mamba.session(&SessionOptions::default().context(32)).unwrap();
     let error = session.speculate(Some(Speculation::new(PromptLookup::default()))).unwrap_err();
     assert_eq!(error.to_string(), expected);
     session.speculate(None).unwrap();

@@ -53,17 +53,17 @@ fn varied(fixture: &str, set: &Json, left_out: &[&str], copied: Option<&[Json]>)
 }
 
 fn open(gguf: Gguf, device: Device) -> Result<Model, candor::Error> {
-    Model::from_gguf(gguf, &LoadOptions { device, threads: 1, ..LoadOptions::default() })
+    Model::from_gguf(gguf, &LoadOptions::default().device(device).threads(1))
 }
 
 /// The last token's vector, or every eighth of its logits.
 fn last(model: &Model, tokens: &[u32]) -> Vec<f32> {
     if model.is_encoder() {
-        let raw = EmbedOptions { pooling: Some(Pooling::None), scaling: Scaling::None, ..EmbedOptions::default() };
+        let raw = EmbedOptions::default().pooling(Pooling::None).scaling(Scaling::None);
         let rows = model.embedder(&raw).unwrap().embed(&[tokens.to_vec()], |_| ()).unwrap().remove(0);
         return rows[rows.len() - model.config().dim..].to_vec();
     }
-    let exact = SessionOptions { context: 256, keys: KvFormat::F32, values: KvFormat::F32, ..Default::default() };
+    let exact = SessionOptions::default().context(256).keys(KvFormat::F32).values(KvFormat::F32);
     let mut session = model.session(&exact).unwrap();
     session.evaluate(tokens).unwrap();
     session.logits().iter().copied().step_by(8).collect()

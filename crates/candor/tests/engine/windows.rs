@@ -11,11 +11,11 @@ fn open(name: &str) -> Option<Model> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inspect/tests/goldens/architectures");
     let folder = if name == "gemma4-shared" { own } else { fixtures()?.join("arch") };
     let path = folder.join(name).join("model.gguf");
-    Some(Model::open(path, &LoadOptions { device: Device::Cpu, ..LoadOptions::default() }).unwrap())
+    Some(Model::open(path, &LoadOptions::default().device(Device::Cpu)).unwrap())
 }
 
 fn options(context: usize, ubatch: usize) -> SessionOptions {
-    SessionOptions { context, batch: ubatch, ubatch, keys: KvFormat::F32, values: KvFormat::F32 }
+    SessionOptions::default().context(context).batch(ubatch).ubatch(ubatch).keys(KvFormat::F32).values(KvFormat::F32)
 }
 
 /// Tokens of a vocabulary of which none follows from the one before; `tools/goldens/needle.py` makes the same.

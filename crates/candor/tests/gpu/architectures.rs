@@ -182,7 +182,7 @@ fn a_model_of_few_bits_is_the_reference() {
     let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
     let tokens: Vec<u32> = (0..12).map(|i| 259 + i * 7 % 50).collect();
     let (text, adapter) = (&[][..], Some(AdapterChoice::Index(0)));
-    let mut gpu = Gpu::new(&GpuOptions { adapter, variant: Some(EXACT), ..GpuOptions::default() }).unwrap();
+    let mut gpu = Gpu::new(&GpuOptions::default().adapter(adapter).variant(EXACT)).unwrap();
     let exact = Decoder::load(&gguf, &mut Reference).unwrap();
     let (want, likeliest) = run(&exact, &mut Reference, Input { text, tokens: &tokens }, 12);
     let model = Decoder::load(&gguf, &mut gpu).unwrap();
@@ -197,7 +197,7 @@ fn check(way: &Way, prepare: fn(Gguf) -> Gguf) {
     let Way { variant, near, like } = *way;
     let adapter = Some(AdapterChoice::Index(0));
     // Open throughout, and with it the compiled shaders.
-    let open = |variant| Gpu::new(&GpuOptions { adapter: adapter.clone(), variant, ..GpuOptions::default() }).unwrap();
+    let open = |variant| Gpu::new(&GpuOptions::default().adapter(adapter.clone()).variant(variant)).unwrap();
     let (gpu, like) = (open(Some(variant)), like.map(|variant| open(Some(variant))));
     let only = std::env::var("CANDOR_ONLY").ok();
     let (mut ran, mut faults) = (0, Vec::new());

@@ -11,8 +11,8 @@ fn sequences_in_any_company_have_the_bits_that_they_have_alone() {
     if !has_gpu(adapters().len()) {
         return;
     }
-    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
-    let load = LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, ..LoadOptions::default() };
+    let gpu = GpuOptions::default().adapter(AdapterChoice::Index(0));
+    let load = LoadOptions::default().device(Device::Gpu).gpu(gpu).verify(Verify::Off);
     let tiny = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
     check("tiny", &Model::from_gguf(tiny, &load).unwrap(), 20, Some(2 * 256));
     let Some(fixtures) = fixtures() else { return };

@@ -8,8 +8,9 @@ use candor::{
 use candor_gpu::{AdapterChoice, GpuOptions, Variant, adapters};
 use candor_testing::{Tiny, fixtures, has_gpu, ids, json};
 
-const CACHE: SessionOptions =
-    SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F32, values: KvFormat::F32 };
+fn cache() -> SessionOptions {
+    SessionOptions::default().keys(KvFormat::F32).values(KvFormat::F32)
+}
 
 /// Options for the first adapter, with subgroups or without; none where it has none.
 fn gpu(subgroups: bool) -> Option<LoadOptions> {
@@ -17,8 +18,8 @@ fn gpu(subgroups: bool) -> Option<LoadOptions> {
         return None;
     }
     let variant = Some(Variant { subgroups, ..Variant::default() });
-    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), variant, ..GpuOptions::default() };
-    Some(LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, ..LoadOptions::default() })
+    let gpu = GpuOptions::default().adapter(AdapterChoice::Index(0)).variant(variant);
+    Some(LoadOptions::default().device(Device::Gpu).gpu(gpu).verify(Verify::Off))
 }
 
 fn tiny(options: &LoadOptions) -> Model {
@@ -26,18 +27,18 @@ fn tiny(options: &LoadOptions) -> Model {
 }
 
 fn seeded(seed: u32) -> Sampling {
-    Sampling { seed: Some(seed), ..Sampling::default() }
+    Sampling::default().seed(seed)
 }
 
 /// Sampled tokens after a prompt, as far as the model goes on.
 fn generate(session: &mut Session, prompt: &[u32], sampling: &Sampling, count: usize) -> Vec<u32> {
-    let options = GenerateOptions { max_tokens: Some(count), sampling: sampling.clone(), ..Default::default() };
+    let options = GenerateOptions::default().max_tokens(count).sampling(sampling.clone());
     session.generate(prompt, options).unwrap().filter_map(|piece| piece.unwrap().token).collect()
 }
 
 /// The same from all logits, each token of which is read; and how many were enough in each step.
 fn from_all(model: &Model, prompt: &[u32], sampling: &Sampling, count: usize) -> (Vec<u32>, Vec<Option<usize>>) {
-    let mut session = model.session(&CACHE).unwrap();
+    let mut session = model.session(&cache()).unwrap();
     let tokenizer = model.tokenizer();
     let vocabulary = Vocabulary {
         tokens: tokenizer.vocab_size(),
@@ -64,24 +65,24 @@ fn from_all(model: &Model, prompt: &[u32], sampling: &Sampling, count: usize) ->
 
 /// The chains that people use, and what is read of each.
 fn chains() -> Vec<(&'static str, Sampling)> {
-    let penalties = Sampling { repeat_penalty: 1.1, ..seeded(4) };
+    let penalties = seeded(4).repeat_penalty(1.1);
     let samplers = Sampling::parse_samplers("top_k;penalties;typ_p;xtc;temperature").unwrap();
     vec![
         ("default", seeded(1)),
-        ("hot", Sampling { temperature: 3.0, min_p: 0.0, top_p: 1.0, ..seeded(2) }),
-        ("dynamic", Sampling { dynatemp_range: 0.7, typical_p: 0.9, xtc_probability: 0.5, ..seeded(3) }),
+        ("hot", seeded(2).temperature(3.0).min_p(0.0).top_p(1.0)),
+        ("dynamic", seeded(3).dynatemp_range(0.7).typical_p(0.9).xtc_probability(0.5)),
         ("Ollama's penalty", penalties.clone()),
-        ("all penalties", Sampling { presence_penalty: 0.3, frequency_penalty: 0.2, temperature: 2.0, ..penalties }),
-        ("DRY", Sampling { dry_multiplier: 0.8, dry_allowed_length: 1, top_k: 5, ..seeded(5) }),
-        ("of five", Sampling { top_k: 5, temperature: 2.0, min_p: 0.0, top_p: 1.0, ..seeded(6) }),
-        ("penalties behind", Sampling { samplers, repeat_penalty: 1.5, xtc_probability: 0.3, ..seeded(7) }),
-        ("greedy and penalised", Sampling { repeat_penalty: 1.3, ..Sampling::greedy() }),
-        ("biased", Sampling { logit_bias: vec![(5, -3.0), (9, f32::NEG_INFINITY)], temperature: 2.0, ..seeded(8) }),
+        ("all penalties", penalties.presence_penalty(0.3).frequency_penalty(0.2).temperature(2.0)),
+        ("DRY", seeded(5).dry_multiplier(0.8).dry_allowed_length(1).top_k(5)),
+        ("of five", seeded(6).top_k(5).temperature(2.0).min_p(0.0).top_p(1.0)),
+        ("penalties behind", seeded(7).samplers(samplers).repeat_penalty(1.5).xtc_probability(0.3)),
+        ("greedy and penalised", Sampling::greedy().repeat_penalty(1.3)),
+        ("biased", seeded(8).logit_bias(vec![(5, -3.0), (9, f32::NEG_INFINITY)]).temperature(2.0)),
         // Those that take all logits.
-        ("top-p alone", Sampling { top_k: 0, ..seeded(9) }),
-        ("spread", Sampling { top_n_sigma: 1.5, ..seeded(10) }),
-        ("mirostat", Sampling { mirostat: 2, ..seeded(11) }),
-        ("rewarded", Sampling { repeat_penalty: 0.9, ..seeded(12) }),
+        ("top-p alone", seeded(9).top_k(0)),
+        ("spread", seeded(10).top_n_sigma(1.5)),
+        ("mirostat", seeded(11).mirostat(2)),
+        ("rewarded", seeded(12).repeat_penalty(0.9)),
     ]
 }
 
@@ -93,7 +94,7 @@ fn check(model: &Model, name: &str, chains: &[(&str, Sampling)], prompt: &[u32],
     let mut changed = 0;
     for (chain, sampling) in chains {
         let (want, enough) = from_all(model, prompt, sampling, count);
-        let mut session = model.session(&CACHE).unwrap();
+        let mut session = model.session(&cache()).unwrap();
         let got = generate(&mut session, prompt, sampling, count);
         assert_eq!(got, want, "{name}, {chain}");
         // States cannot be taken back, so all is read of a prompt that leads to them.
@@ -142,8 +143,8 @@ fn fixture_models_give_the_texts_of_all_logits() {
 fn a_sampled_token_is_one_submit_that_makes_nothing_anew() {
     let Some(options) = gpu(false) else { return };
     let model = tiny(&options);
-    let mut session = model.session(&SessionOptions { context: 128, ..CACHE }).unwrap();
-    let sampling = Sampling { repeat_penalty: 1.1, repeat_last_n: 16, ..seeded(1) };
+    let mut session = model.session(&cache().context(128)).unwrap();
+    let sampling = seeded(1).repeat_penalty(1.1).repeat_last_n(16);
     // So long that positions do not go past a power of two, and that the window is full.
     let mut text: Vec<u32> = (0..66).map(|i| 259 + i % 50).collect();
     // Twice: what is read after something written is one row of a prompt, of which there has been no step yet.
@@ -162,9 +163,9 @@ fn a_sampled_token_is_one_submit_that_makes_nothing_anew() {
 fn what_is_known_is_used_again_where_it_is_enough() {
     let Some(options) = gpu(false) else { return };
     let model = tiny(&options);
-    let mut session = model.session(&CACHE).unwrap();
+    let mut session = model.session(&cache()).unwrap();
     let prompt = [1, 270, 280, 290];
-    let (of_ten, of_all) = (Sampling { top_k: 10, ..seeded(2) }, Sampling { top_k: 0, ..seeded(2) });
+    let (of_ten, of_all) = (seeded(2).top_k(10), seeded(2).top_k(0));
     for (sampling, computed) in
         [(&seeded(2), true), (&seeded(3), false), (&of_ten, false), (&of_all, true), (&seeded(2), false)]
     {
@@ -173,7 +174,7 @@ fn what_is_known_is_used_again_where_it_is_enough() {
         assert_eq!(tokens, from_all(&model, &prompt, sampling, 1).0, "{sampling:?}");
         assert_eq!(session.traffic().submits > before, computed, "{sampling:?}");
     }
-    let mut session = model.session(&CACHE).unwrap();
+    let mut session = model.session(&cache()).unwrap();
     for (sampling, computed) in [(&of_ten, true), (&seeded(2), true)] {
         let before = session.traffic().submits;
         let tokens = generate(&mut session, &prompt, sampling, 1);
@@ -186,7 +187,7 @@ fn what_is_known_is_used_again_where_it_is_enough() {
 fn the_best_logits_are_saved() {
     let Some(options) = gpu(false) else { return };
     let model = tiny(&options);
-    let mut session = model.session(&CACHE).unwrap();
+    let mut session = model.session(&cache()).unwrap();
     let prompt = [1, 270, 280, 290];
     let expected = generate(&mut session, &prompt, &seeded(5), 6);
     session.truncate(0);
@@ -194,10 +195,10 @@ fn the_best_logits_are_saved() {
     let mut file = Vec::new();
     session.save(&mut file).unwrap();
     for device in [Device::Gpu, Device::Cpu] {
-        let model = tiny(&LoadOptions { device, ..options.clone() });
-        let mut session = model.session(&CACHE).unwrap();
+        let model = tiny(&options.clone().device(device));
+        let mut session = model.session(&cache()).unwrap();
         session.load(&file).unwrap();
-        let options = GenerateOptions { max_tokens: Some(6), sampling: seeded(5), ..Default::default() };
+        let options = GenerateOptions::default().max_tokens(6).sampling(seeded(5));
         let mut generation = session.generate(&prompt, options).unwrap();
         let tokens: Vec<u32> = generation.by_ref().filter_map(|piece| piece.unwrap().token).collect();
         assert_eq!((tokens, generation.timings().prompt_tokens), (expected.clone(), 0), "{device:?}");
@@ -212,9 +213,9 @@ fn a_logit_that_is_not_a_number_is_an_error_of_sampling() {
     let at = bytes.len() - 4;
     bytes[at..].copy_from_slice(&(-f32::NAN).to_le_bytes());
     let model = Model::from_gguf(Gguf::from_bytes(bytes.into()).unwrap(), &options).unwrap();
-    for sampling in [seeded(1), Sampling { top_k: 0, ..seeded(1) }] {
-        let mut session = model.session(&CACHE).unwrap();
-        let options = GenerateOptions { sampling, ..Default::default() };
+    for sampling in [seeded(1), seeded(1).top_k(0)] {
+        let mut session = model.session(&cache()).unwrap();
+        let options = GenerateOptions::default().sampling(sampling);
         let mut generation = session.generate(&[1, 270, 280], options).unwrap();
         let error = generation.next().unwrap().unwrap_err();
         assert!(matches!(error, Error::NotFinite { position: 2 }), "{error}");

@@ -60,15 +60,10 @@ fn all_logits_are_read_for_them() {
     if !has_gpu(adapters().len()) {
         return;
     }
-    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() };
-    let load = LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, ..LoadOptions::default() };
+    let gpu = GpuOptions::default().adapter(AdapterChoice::Index(0));
+    let load = LoadOptions::default().device(Device::Gpu).gpu(gpu).verify(Verify::Off);
     let model = Model::from_gguf(Gguf::from_bytes(Tiny::default().bytes().into()).unwrap(), &load).unwrap();
-    let greedy = GenerateOptions {
-        sampling: Sampling::greedy(),
-        max_tokens: Some(COUNT),
-        ignore_eos: true,
-        ..GenerateOptions::default()
-    };
+    let greedy = GenerateOptions::default().sampling(Sampling::greedy()).max_tokens(COUNT).ignore_eos(true);
     let worst = by_hand(&model, |logits| Worst.choose(&[], logits).unwrap());
     let half = by_hand(&model, |logits| {
         worse_half(&[], logits);
@@ -81,7 +76,7 @@ fn all_logits_are_read_for_them() {
         // The chain leaves the best of the prompt's logits, which are not enough.
         assert_ne!(tokens(&mut session, greedy.clone()), expected, "{name}");
         session.truncate(0);
-        tokens(&mut session, GenerateOptions { max_tokens: Some(0), ..greedy.clone() });
+        tokens(&mut session, greedy.clone().max_tokens(0));
         assert!(session.logits().is_empty(), "{name}: only the best are known");
         let before = session.traffic().bytes_read;
         assert_eq!(tokens(&mut session, options.clone()), expected, "{name}");

@@ -12,13 +12,14 @@ fn gpu() -> Option<LoadOptions> {
     if !has_gpu(candor_gpu::adapters().len()) {
         return None;
     }
-    let offload = Offload { names: vec!["gpu0".to_owned()], ..Offload::default() };
-    let session = SessionOptions { context: 32, batch: 4, ..EXACT_CACHE };
-    Some(LoadOptions { device: Device::Gpu, offload, session, threads: 2, ..LoadOptions::default() })
+    let offload = Offload::default().names(vec!["gpu0".to_owned()]);
+    let session = exact_cache().context(32).batch(4);
+    Some(LoadOptions::default().device(Device::Gpu).offload(offload).session(session).threads(2))
 }
 
-const EXACT_CACHE: SessionOptions =
-    SessionOptions { context: 32, batch: 4, ubatch: 512, keys: KvFormat::F32, values: KvFormat::F32 };
+fn exact_cache() -> SessionOptions {
+    SessionOptions::default().context(32).batch(4).ubatch(512).keys(KvFormat::F32).values(KvFormat::F32)
+}
 
 fn load(tiny: &Tiny, options: &LoadOptions) -> Result<Model, Error> {
     Model::from_gguf(Gguf::from_bytes(tiny.bytes().into()).unwrap(), options)
@@ -26,7 +27,7 @@ fn load(tiny: &Tiny, options: &LoadOptions) -> Result<Model, Error> {
 
 /// Logits after a prompt in steps, then of greedy tokens, and these tokens.
 fn run(model: &Model) -> (Vec<f32>, Vec<u32>) {
-    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let mut session = model.session(&exact_cache()).unwrap();
     let (mut logits, mut tokens) = (Vec::new(), TOKENS.to_vec());
     session.evaluate(&TOKENS).unwrap();
     for _ in 0..8 {
@@ -54,13 +55,13 @@ fn divided_anywhere_gives_the_same_tokens() {
     // The second one has an odd width: rows on the device are longer than what crosses.
     let odd = Tiny { dim: 36, heads: 2, kv_heads: 1, head_dim: 18, ffn: 50, ..Tiny::default() };
     for tiny in [Tiny { layers: LAYERS, ..Tiny::default() }, Tiny { layers: LAYERS, head: false, ..odd }] {
-        let cpu = run(&load(&tiny, &LoadOptions { device: Device::Cpu, ..options.clone() }).unwrap());
+        let cpu = run(&load(&tiny, &options.clone().device(Device::Cpu)).unwrap());
         for at in 0..=LAYERS {
             for [first, second] in [[Device::Cpu, Device::Gpu], [Device::Gpu, Device::Cpu], [Device::Gpu, Device::Gpu]]
             {
                 let parts = vec![(first, 0..at), (second, at..LAYERS)];
                 let placement = Placement::Parts(parts.clone());
-                let model = load(&tiny, &LoadOptions { placement, ..options.clone() }).unwrap();
+                let model = load(&tiny, &options.clone().placement(placement)).unwrap();
                 same(&format!("{parts:?}"), &model, &cpu);
             }
         }
@@ -71,10 +72,10 @@ fn divided_anywhere_gives_the_same_tokens() {
 fn as_many_layers_as_are_asked_for_or_fit() {
     let Some(options) = gpu() else { return };
     let tiny = Tiny { layers: LAYERS, ..Tiny::default() };
-    let cpu = run(&load(&tiny, &LoadOptions { device: Device::Cpu, ..options.clone() }).unwrap());
+    let cpu = run(&load(&tiny, &options.clone().device(Device::Cpu)).unwrap());
     let with = |layers, memory| {
-        let offload = Offload { layers, memory, ..options.offload.clone() };
-        let model = load(&tiny, &LoadOptions { offload, ..options.clone() }).unwrap();
+        let offload = options.offload.clone().layers(layers).memory(memory);
+        let model = load(&tiny, &options.clone().offload(offload)).unwrap();
         let placement = model.placement().unwrap().to_owned();
         same(&placement, &model, &cpu);
         (placement, model.device_label().to_owned())
@@ -101,8 +102,8 @@ fn as_many_layers_as_are_asked_for_or_fit() {
 
 #[test]
 fn a_gpu_that_is_not_there_is_named() {
-    let offload = Offload { names: vec!["gpu77".to_owned()], ..Offload::default() };
-    let options = LoadOptions { device: Device::Gpu, offload, ..LoadOptions::default() };
+    let offload = Offload::default().names(vec!["gpu77".to_owned()]);
+    let options = LoadOptions::default().device(Device::Gpu).offload(offload);
     let Err(error) = load(&Tiny::default(), &options) else { panic!("there is no such GPU") };
     assert!(error.to_string().starts_with("device gpu77: expected one of auto, cpu, gpu, reference"), "{error}");
 }

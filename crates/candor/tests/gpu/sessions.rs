@@ -23,8 +23,9 @@ const ARCHITECTURES: &[&str] = &[
     "qwen3-yarn",
 ];
 
-const EXACT_CACHE: SessionOptions =
-    SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F32, values: KvFormat::F32 };
+fn exact_cache() -> SessionOptions {
+    SessionOptions::default().keys(KvFormat::F32).values(KvFormat::F32)
+}
 
 /// Sums of floats alone, whatever else the adapter has.
 const EXACT: Variant = Variant { subgroups: false, int8_dot: false, f16: false, cooperative: None };
@@ -34,19 +35,19 @@ fn gpu(variant: Variant) -> Option<LoadOptions> {
     if !has_gpu(adapters().len()) {
         return None;
     }
-    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), variant: Some(variant), ..GpuOptions::default() };
-    Some(LoadOptions { device: Device::Gpu, gpu, verify: Verify::Off, ..LoadOptions::default() })
+    let gpu = GpuOptions::default().adapter(AdapterChoice::Index(0)).variant(variant);
+    Some(LoadOptions::default().device(Device::Gpu).gpu(gpu).verify(Verify::Off))
 }
 
 fn all_logits(model: &Model, tokens: &[u32]) -> Vec<f32> {
     let mut logits = Vec::new();
-    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let mut session = model.session(&exact_cache()).unwrap();
     session.evaluate_each(tokens, |_, row| logits.extend_from_slice(row)).unwrap();
     logits
 }
 
 fn logits_decoded(model: &Model, tokens: &[u32]) -> Vec<f32> {
-    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let mut session = model.session(&exact_cache()).unwrap();
     let decoded = tokens.iter().map(|&token| {
         session.decode(token).unwrap();
         session.logits().to_vec()
@@ -56,12 +57,12 @@ fn logits_decoded(model: &Model, tokens: &[u32]) -> Vec<f32> {
 
 /// Greedy tokens after a prompt, as far as the model goes on.
 fn generated(model: &Model, prompt: &[u32], count: usize) -> Vec<u32> {
-    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let mut session = model.session(&exact_cache()).unwrap();
     generate(&mut session, prompt, count)
 }
 
 fn generate(session: &mut Session, prompt: &[u32], count: usize) -> Vec<u32> {
-    let options = GenerateOptions { max_tokens: Some(count), sampling: Sampling::greedy(), ..Default::default() };
+    let options = GenerateOptions::default().max_tokens(count).sampling(Sampling::greedy());
     session.generate(prompt, options).unwrap().filter_map(|piece| piece.unwrap().token).collect()
 }
 
@@ -75,12 +76,12 @@ fn adapters_change_a_model_as_they_do_on_the_reference() {
     let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
     let file = Lora { rank: 4, alpha: 8.0, seed: 11 }.gguf(&gguf, |name| name.starts_with("blk."));
     let adapters = vec![Adapter::from_gguf("one", file).unwrap().scaled(0.25)];
-    let reference = LoadOptions { device: Device::Reference, adapters: adapters.clone(), ..LoadOptions::default() };
-    let [gpu, exact] = [LoadOptions { adapters, ..options }, reference]
-        .map(|options| Model::from_gguf(gguf.clone(), &options).unwrap());
+    let reference = LoadOptions::default().device(Device::Reference).adapters(adapters.clone());
+    let [gpu, exact] =
+        [options.adapters(adapters), reference].map(|options| Model::from_gguf(gguf.clone(), &options).unwrap());
     let tokens = [1, 9, 70, 80, 90, 9, 70, 81];
     let logits = |model: &Model, scale: f32| {
-        let (mut session, mut logits) = (model.session(&EXACT_CACHE).unwrap(), Vec::new());
+        let (mut session, mut logits) = (model.session(&exact_cache()).unwrap(), Vec::new());
         session.evaluate_each(&tokens, |_, _| ()).unwrap();
         session.scale_adapters(&[scale]).unwrap();
         session.truncate(0);
@@ -99,7 +100,7 @@ fn a_greedy_token_is_one_submit_and_a_few_bytes() {
     let Some(options) = gpu(EXACT) else { return };
     let shape = Tiny { layers: 3, dim: 64, ffn: 96, ..Tiny::default() };
     let model = tiny(shape.bytes(), &options);
-    let mut session = model.session(&SessionOptions { context: 128, ..EXACT_CACHE }).unwrap();
+    let mut session = model.session(&exact_cache().context(128)).unwrap();
     // So long that positions do not go past a power of two, with which the work of attention is shared out anew.
     let mut text: Vec<u32> = (0..66).map(|i| 259 + i % 50).collect();
     // Twice: what is read after something written is one row of a prompt, of which there has been no step yet.
@@ -113,8 +114,8 @@ fn a_greedy_token_is_one_submit_and_a_few_bytes() {
     assert_eq!(after.made, before.made, "{before:?} {after:?}");
     assert!(session.logits().is_empty());
 
-    let cpu = tiny(shape.bytes(), &LoadOptions { device: Device::Cpu, ..options });
-    let mut session = cpu.session(&SessionOptions { context: 128, ..EXACT_CACHE }).unwrap();
+    let cpu = tiny(shape.bytes(), &options.device(Device::Cpu));
+    let mut session = cpu.session(&exact_cache().context(128)).unwrap();
     assert_eq!(generate(&mut session, &text, 20), tokens);
     assert_eq!(session.traffic(), Traffic::default());
     assert!(!session.logits().is_empty());
@@ -125,14 +126,14 @@ fn what_comes_after_greedy_tokens_is_as_if_logits_had_been_read() {
     let Some(options) = gpu(EXACT) else { return };
     let model = tiny(Tiny::default().bytes(), &options);
     let prompt = [1, 270, 280, 290];
-    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let mut session = model.session(&exact_cache()).unwrap();
     let first = generate(&mut session, &prompt, 1);
     // Nothing is to be computed: the best token is known, and then it is not where logits are needed.
     let before = session.traffic();
     assert_eq!(generate(&mut session, &prompt, 1), first);
     assert_eq!(session.traffic(), before);
-    let sampling = Sampling { logit_bias: vec![(first[0], f32::NEG_INFINITY)], ..Sampling::greedy() };
-    let options = GenerateOptions { max_tokens: Some(1), sampling, ..Default::default() };
+    let sampling = Sampling::greedy().logit_bias(vec![(first[0], f32::NEG_INFINITY)]);
+    let options = GenerateOptions::default().max_tokens(1).sampling(sampling);
     let second: Vec<u32> =
         session.generate(&prompt, options).unwrap().filter_map(|piece| piece.unwrap().token).collect();
     assert!(session.logits().is_empty());
@@ -161,8 +162,8 @@ fn a_logit_that_is_not_a_number_is_an_error_of_greedy_generation() {
         let at = bytes.len() - 4 * count;
         bytes[at..].chunks_exact_mut(4).for_each(|value| value.copy_from_slice(&f32::NAN.to_le_bytes()));
         let model = tiny(bytes, &options);
-        let mut session = model.session(&EXACT_CACHE).unwrap();
-        let options = GenerateOptions { sampling: Sampling::greedy(), ..Default::default() };
+        let mut session = model.session(&exact_cache()).unwrap();
+        let options = GenerateOptions::default().sampling(Sampling::greedy());
         let mut generation = session.generate(&[1, 270, 280], options).unwrap();
         let error = generation.next().unwrap().unwrap_err();
         assert!(matches!(error, Error::NotFinite { position: 2 }), "{count}: {error}");
@@ -183,7 +184,7 @@ fn logits_equal_transformers() {
         println!("{name:20} {}: NMSE {error:.1e}", model.device_label());
         assert!(error < 1e-9, "{name}: NMSE {error:e}");
 
-        let mut session = model.session(&EXACT_CACHE).unwrap();
+        let mut session = model.session(&exact_cache()).unwrap();
         session.evaluate(&tokens).unwrap();
         for (step, &expected) in greedy.iter().enumerate() {
             let next = argmax(session.logits());
@@ -230,8 +231,8 @@ fn every_variant_runs_a_model() {
             continue;
         }
         let variant = Variant { subgroups, int8_dot, f16, cooperative: has.cooperative.filter(|_| cooperative) };
-        let gpu = GpuOptions { variant: Some(variant), ..options.gpu.clone() };
-        let options = LoadOptions { gpu, ..options.clone() };
+        let gpu = options.gpu.clone().variant(variant);
+        let options = options.clone().gpu(gpu);
         for (name, logits, block) in [
             ("qwen3", "logits_hf", false),
             ("quant-llama-F16", "logits_exact", false),
@@ -264,21 +265,21 @@ fn the_best_token_is_saved_where_there_are_no_logits() {
     let Some(options) = gpu(EXACT) else { return };
     let bytes = Tiny::default().bytes();
     let model = tiny(bytes.clone(), &options);
-    let mut session = model.session(&EXACT_CACHE).unwrap();
+    let mut session = model.session(&exact_cache()).unwrap();
     let prompt = [1, 270, 280, 290];
     let expected = generate(&mut session, &prompt, 3);
     session.truncate(0);
     let mut file = Vec::new();
     // A prompt that is read, of which nothing has been answered.
-    let nothing = GenerateOptions { max_tokens: Some(0), sampling: Sampling::greedy(), ..Default::default() };
+    let nothing = GenerateOptions::default().max_tokens(0).sampling(Sampling::greedy());
     session.generate(&prompt, nothing).unwrap().for_each(drop);
     assert!(session.logits().is_empty() && session.tokens() == prompt, "{:?}", session.tokens());
     session.save(&mut file).unwrap();
     for device in [Device::Gpu, Device::Cpu] {
-        let model = tiny(bytes.clone(), &LoadOptions { device, ..options.clone() });
-        let mut session = model.session(&EXACT_CACHE).unwrap();
+        let model = tiny(bytes.clone(), &options.clone().device(device));
+        let mut session = model.session(&exact_cache()).unwrap();
         session.load(&file).unwrap();
-        let options = GenerateOptions { max_tokens: Some(3), sampling: Sampling::greedy(), ..Default::default() };
+        let options = GenerateOptions::default().max_tokens(3).sampling(Sampling::greedy());
         let mut generation = session.generate(&prompt, options).unwrap();
         let tokens: Vec<u32> = generation.by_ref().filter_map(|piece| piece.unwrap().token).collect();
         assert_eq!((tokens, generation.timings().prompt_tokens), (expected.clone(), 0), "{device:?}");
@@ -295,9 +296,9 @@ fn sessions_are_saved_on_one_device_and_go_on_on_another() {
         models.push((name, Gguf::open(fixtures.join("arch").join(name).join("model.gguf")).unwrap()));
     }
     for (name, gguf) in models {
-        let cpu = LoadOptions { device: Device::Cpu, ..on_gpu.clone() };
+        let cpu = on_gpu.clone().device(Device::Cpu);
         let halves = vec![(Device::Cpu, 0..1), (Device::Gpu, 1..3)];
-        let both = LoadOptions { placement: Placement::Parts(halves), ..on_gpu.clone() };
+        let both = on_gpu.clone().placement(Placement::Parts(halves));
         let mut devices = vec![cpu, on_gpu.clone()];
         devices.extend((name == "tiny").then_some(both));
         let models: Vec<_> = devices.iter().map(|options| Model::from_gguf(gguf.clone(), options).unwrap()).collect();
@@ -305,7 +306,7 @@ fn sessions_are_saved_on_one_device_and_go_on_on_another() {
         let (count, context) = if name == "gemma3-long200" { (330, 400) } else { (19, 48) };
         let tokens: Vec<u32> = (0..count).map(|i| 3 + i * 7 % 50).collect();
         for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0, KvFormat::Q4_0] {
-            let options = SessionOptions { context, batch: 8, ubatch: 8, keys: format, values: format };
+            let options = SessionOptions::default().context(context).batch(8).ubatch(8).keys(format).values(format);
             for (i, writer) in models.iter().enumerate() {
                 let Ok(mut written) = writer.session(&options) else { continue };
                 written.evaluate(&tokens).unwrap();
@@ -341,14 +342,13 @@ fn sessions_of_other_architectures_go_back() {
         let folder = fixtures.join("arch").join(name);
         let tokens = ids(&json(&folder.join("tokens.json"))["tokens"]);
         // Chosen by itself, since nothing that the model needs is missing.
-        let options = LoadOptions { device: Device::Auto, ..on_gpu.clone() };
+        let options = on_gpu.clone().device(Device::Auto);
         let model = Model::open(folder.join("model.gguf"), &options).unwrap();
         assert!(model.device_label().starts_with("gpu"), "{name}: {}", model.device_label());
-        let exact =
-            Model::open(folder.join("model.gguf"), &LoadOptions { device: Device::Reference, ..on_gpu.clone() });
-        let mut reference = exact.unwrap().session(&EXACT_CACHE).unwrap();
+        let exact = Model::open(folder.join("model.gguf"), &on_gpu.clone().device(Device::Reference));
+        let mut reference = exact.unwrap().session(&exact_cache()).unwrap();
         reference.evaluate(&tokens).unwrap();
-        let options = SessionOptions { context: tokens.len() + 8, batch: 7, ubatch: 7, ..EXACT_CACHE };
+        let options = exact_cache().context(tokens.len() + 8).batch(7).ubatch(7);
         let mut session = model.session(&options).unwrap();
         for kept in [0, tokens.len() - 1, 3] {
             session.evaluate(&[3, 4, 5]).unwrap();
@@ -359,7 +359,7 @@ fn sessions_of_other_architectures_go_back() {
             assert!(error < 1e-9, "{name}, {kept} kept: NMSE {error:e}");
         }
         // A token is one submit, and once one of each role was computed nothing is made for the next.
-        let options = SessionOptions { context: tokens.len() + 16, ..EXACT_CACHE };
+        let options = exact_cache().context(tokens.len() + 16);
         let mut session = model.session(&options).unwrap();
         let mut text = tokens.clone();
         (0..2).for_each(|_| text.extend(generate(&mut session, &text, 3)));

@@ -20,8 +20,8 @@ fn gpu(edits: &[ShaderEdit]) -> Option<LoadOptions> {
     if !has_gpu(adapters().len()) {
         return None;
     }
-    let gpu = GpuOptions { adapter: Some(AdapterChoice::Index(0)), edits: edits.to_vec(), ..GpuOptions::default() };
-    Some(LoadOptions { device: Device::Gpu, gpu, threads: 1, ..LoadOptions::default() })
+    let gpu = GpuOptions::default().adapter(AdapterChoice::Index(0)).edits(edits.to_vec());
+    Some(LoadOptions::default().device(Device::Gpu).gpu(gpu).threads(1))
 }
 
 /// A model of a shape of its own.
@@ -51,29 +51,29 @@ fn failure(trust: &Trust) -> Option<&str> {
 #[test]
 fn a_gpu_that_computes_wrongly_is_refused_or_left_out() {
     let (Some(healthy), Some(broken)) = (gpu(&[]), gpu(&[BROKEN])) else { return };
-    let on_cpu = run(&load(80, &LoadOptions { device: Device::Cpu, ..broken.clone() }).unwrap());
+    let on_cpu = run(&load(80, &broken.clone().device(Device::Cpu)).unwrap());
 
     let parts = Placement::Parts(vec![(Device::Cpu, 0..1), (Device::Gpu, 1..2)]);
     for placement in [Placement::Planned, parts] {
-        let Err(error) = load(80, &LoadOptions { placement, ..broken.clone() }) else { panic!("it was taken") };
+        let Err(error) = load(80, &broken.clone().placement(placement)) else { panic!("it was taken") };
         let Error::Untrusted { name, driver, failure, .. } = &error else { panic!("{error}") };
         assert!(name == "gpu0" && driver.contains("vulkan") && failure.starts_with("rope: error "), "{error}");
         assert!(error.to_string().contains(" computes wrongly: rope: error "), "{error}");
     }
 
-    let auto = load(80, &LoadOptions { device: Device::Auto, ..broken.clone() }).unwrap();
+    let auto = load(80, &broken.clone().device(Device::Auto)).unwrap();
     assert!(auto.device_label().starts_with("cpu, "), "{}", auto.device_label());
     assert!(failure(auto.trust()).is_some_and(|failure| failure.starts_with("rope: error ")), "{:?}", auto.trust());
     assert_eq!(run(&auto), on_cpu);
 
-    let taken = load(80, &LoadOptions { verify: Verify::Off, ..broken }).unwrap();
+    let taken = load(80, &broken.verify(Verify::Off)).unwrap();
     assert!(taken.device_label().starts_with("gpu, "), "{}", taken.device_label());
     assert_eq!(taken.trust(), &Trust::default());
     let most = run(&taken).1.iter().zip(&on_cpu.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(most > 1e-2, "the fault changes logits by {most}");
 
     for device in [Device::Gpu, Device::Auto] {
-        let model = load(80, &LoadOptions { device, ..healthy.clone() }).unwrap();
+        let model = load(80, &healthy.clone().device(device)).unwrap();
         assert!(model.device_label().starts_with("gpu, "), "{}", model.device_label());
         assert_eq!(failure(model.trust()), None);
         assert_eq!(run(&model).0, on_cpu.0);
@@ -86,7 +86,7 @@ fn a_gpu_that_cannot_be_verified_is_refused_or_left_out() {
     let Some(broken) = gpu(&[ShaderEdit { kernel: "RmsNorm", from: "no such text", to: "" }]) else { return };
     let Err(error) = load(80, &broken) else { panic!("it was taken") };
     assert!(matches!(error, Error::Model(_)) && error.to_string().contains("no such text"), "{error}");
-    let auto = load(80, &LoadOptions { device: Device::Auto, ..broken }).unwrap();
+    let auto = load(80, &broken.device(Device::Auto)).unwrap();
     assert!(auto.device_label().starts_with("cpu, "), "{}", auto.device_label());
     assert_eq!(auto.trust().unverified.as_ref(), Some(&error.to_string()));
     assert!(auto.trust().verdicts.is_empty());
@@ -104,7 +104,7 @@ fn a_verdict_is_found_out_once_and_again_when_something_changes() {
 
     // What this process knows is kept for others, whose word is taken.
     let folder = std::env::temp_dir().join(format!("candor-trust-{}", std::process::id()));
-    let kept = LoadOptions { verify: Verify::On { folder: Some(folder.join("not/there/yet")) }, ..healthy };
+    let kept = healthy.verify(Verify::On { folder: Some(folder.join("not/there/yet")) });
     assert_eq!(source(88, &kept), Source::Remembered);
     let files: Vec<_> =
         fs::read_dir(folder.join("not/there/yet")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -117,5 +117,5 @@ fn a_verdict_is_found_out_once_and_again_when_something_changes() {
 
     // A file where the folder should be is no reason to fail.
     let nowhere = Verify::On { folder: Some(std::env::current_exe().unwrap()) };
-    assert_eq!(source(104, &LoadOptions { verify: nowhere, ..kept }), Source::Verified);
+    assert_eq!(source(104, &kept.verify(nowhere)), Source::Verified);
 }

@@ -85,24 +85,21 @@ impl DeviceArgs {
     /// If the processors are none that can be used, or a GPU has none of the names.
     pub fn load(&self) -> Result<LoadOptions, Error> {
         let (device, names) = self.device.parts();
-        let offload = Offload {
-            names,
-            layers: self.gpu_layers.0,
-            memory: Some(self.gpu_memory.0).filter(|&bytes| bytes > 0),
-            split: self.tensor_split.clone(),
-        };
+        let offload = Offload::default()
+            .names(names)
+            .layers(self.gpu_layers.0)
+            .memory(Some(self.gpu_memory.0).filter(|&bytes| bytes > 0))
+            .split(self.tensor_split.clone());
         let placing = if self.cpu_strict == 1 { Placing::Strict } else { Placing::Shared };
         let cpus = self.cpu_range.as_deref().filter(|list| !list.is_empty());
-        let mut options = LoadOptions {
-            device,
-            offload,
-            threads: self.threads as usize,
-            threads_batch: self.threads_batch as usize,
-            cpus: cpus.map(|list| Cpus::new(list, placing)).transpose().map_err(candor::Error::from)?,
-            huge_pages: self.huge_pages,
-            batching: self.batching.batching(),
-            ..LoadOptions::default()
-        };
+        let mut options = LoadOptions::default()
+            .device(device)
+            .offload(offload)
+            .threads(self.threads as usize)
+            .threads_batch(self.threads_batch as usize)
+            .cpus(cpus.map(|list| Cpus::new(list, placing)).transpose().map_err(candor::Error::from)?)
+            .huge_pages(self.huge_pages)
+            .batching(self.batching.batching());
         #[cfg(feature = "gpu")]
         {
             options.gpu.cache = folders().map(|folders| folders.cache_dir().join("shaders"));

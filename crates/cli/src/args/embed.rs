@@ -110,7 +110,11 @@ impl EmbedArgs {
             PoolingName::Last => Pooling::Last,
             PoolingName::Rank => Pooling::Rank,
         });
-        EmbedOptions { pooling, scaling, overlong: overlong(self.truncate), rows: rows(&self.performance) }
+        EmbedOptions::default()
+            .pooling(pooling)
+            .scaling(scaling)
+            .overlong(overlong(self.truncate))
+            .rows(rows(&self.performance))
     }
 }
 
@@ -118,7 +122,7 @@ impl RerankArgs {
     /// The library's words for it.
     pub fn options(&self) -> EmbedOptions {
         let (overlong, rows) = (overlong(self.truncate), rows(&self.performance));
-        EmbedOptions { pooling: Some(Pooling::Rank), scaling: Scaling::None, overlong, rows }
+        EmbedOptions::default().pooling(Pooling::Rank).scaling(Scaling::None).overlong(overlong).rows(rows)
     }
 }
 

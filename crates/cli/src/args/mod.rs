@@ -300,7 +300,7 @@ impl PerformanceArgs {
     /// If the processors are none that can be used.
     pub fn load(&self) -> Result<LoadOptions, Error> {
         let weights = if self.no_mmap { Weights::Read } else { Weights::Mapped };
-        Ok(LoadOptions { weights, verify: trust::verify(self.no_verify), ..self.place.load()? })
+        Ok(self.place.load()?.weights(weights).verify(trust::verify(self.no_verify)))
     }
 }
 

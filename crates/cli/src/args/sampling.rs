@@ -124,34 +124,32 @@ impl SamplingArgs {
         // As llama.cpp reads it: everything before a `none` is dropped.
         let breakers = self.dry_sequence_breaker.as_slice();
         let breakers = breakers.rsplit(|breaker| breaker == "none").next().unwrap_or(breakers);
-        let sampling = Sampling {
-            temperature: self.temp,
-            dynatemp_range: self.dynatemp_range,
-            dynatemp_exp: self.dynatemp_exp,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            typical_p: self.typical,
-            top_n_sigma: self.top_nsigma,
-            xtc_probability: self.xtc_probability,
-            xtc_threshold: self.xtc_threshold,
-            repeat_penalty: self.repeat_penalty,
-            repeat_last_n: self.repeat_last_n,
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
-            dry_multiplier: self.dry_multiplier,
-            dry_base: self.dry_base,
-            dry_allowed_length: self.dry_allowed_length,
-            dry_penalty_last_n: self.dry_penalty_last_n,
-            dry_sequence_breakers: breakers.iter().map(|breaker| text(breaker)).collect::<Result<_, _>>()?,
-            mirostat: self.mirostat,
-            mirostat_tau: self.mirostat_ent,
-            mirostat_eta: self.mirostat_lr,
-            logit_bias: self.logit_bias.clone(),
-            samplers: samplers.map_err(candor::Error::from)?,
-            seed: u32::try_from(self.seed).ok(),
-            ..Sampling::default()
-        };
+        let sampling = Sampling::default()
+            .temperature(self.temp)
+            .dynatemp_range(self.dynatemp_range)
+            .dynatemp_exp(self.dynatemp_exp)
+            .top_k(self.top_k)
+            .top_p(self.top_p)
+            .min_p(self.min_p)
+            .typical_p(self.typical)
+            .top_n_sigma(self.top_nsigma)
+            .xtc_probability(self.xtc_probability)
+            .xtc_threshold(self.xtc_threshold)
+            .repeat_penalty(self.repeat_penalty)
+            .repeat_last_n(self.repeat_last_n)
+            .presence_penalty(self.presence_penalty)
+            .frequency_penalty(self.frequency_penalty)
+            .dry_multiplier(self.dry_multiplier)
+            .dry_base(self.dry_base)
+            .dry_allowed_length(self.dry_allowed_length)
+            .dry_penalty_last_n(self.dry_penalty_last_n)
+            .dry_sequence_breakers(breakers.iter().map(|breaker| text(breaker)).collect::<Result<_, _>>()?)
+            .mirostat(self.mirostat)
+            .mirostat_tau(self.mirostat_ent)
+            .mirostat_eta(self.mirostat_lr)
+            .logit_bias(self.logit_bias.clone())
+            .samplers(samplers.map_err(candor::Error::from)?)
+            .seed(u32::try_from(self.seed).ok());
         sampling.validate().map_err(candor::Error::from)?;
         Ok(sampling)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use candor::{Cancel, EmbedOptions, Embedder, Model, Pooling, Sequences, Session, SessionOptions};
+use candor::{Cancel, EmbedOptions, Embedder, Model, Pooling, Sequences, Session};
 
 use super::plan::{Setup, Test};
 use crate::errors::Error;
@@ -79,11 +79,11 @@ impl Feed {
 impl<'a> Course<'a> {
     fn new(model: &Model, setup: Setup, test: Test, cancel: &'a Cancel) -> Result<Course<'a>, Error> {
         let context = usize::try_from(test.context()).unwrap_or(usize::MAX);
-        let options = SessionOptions { context, ..setup.session() };
+        let options = setup.session().context(context);
         let feed = match test.sequences {
             _ if model.is_encoder() => {
                 // How rows become a vector costs nothing beside them.
-                let options = EmbedOptions { pooling: Some(Pooling::Mean), ..EmbedOptions::default() };
+                let options = EmbedOptions::default().pooling(Pooling::Mean);
                 Feed::Texts(Box::new(model.embedder(&options)?))
             }
             1 => Feed::One(Box::new(model.session(&options)?)),

@@ -104,13 +104,19 @@ impl Bench<'_> {
     fn model(&mut self, source: &Source, printer: &mut Printer<impl Write>) -> Result<bool, Error> {
         for site in &self.plan.sites {
             let (device, names) = site.device.parts();
-            let offload = Offload { names, layers: site.layers.0, ..Offload::default() };
+            let offload = Offload::default().names(names).layers(site.layers.0);
             let (threads, batching, session) = (site.threads as usize, site.batching, self.plan.largest());
             let adapters = self.adapters.clone();
             // A device is measured as it is.
             let verify = Verify::Off;
-            let options =
-                LoadOptions { device, offload, verify, threads, batching, session, adapters, ..LoadOptions::default() };
+            let options = LoadOptions::default()
+                .device(device)
+                .offload(offload)
+                .verify(verify)
+                .threads(threads)
+                .batching(batching)
+                .session(session)
+                .adapters(adapters);
             let model = source.clone().open_with(&options, self.progress)?.model;
             model.refuse_answers("candor bench")?;
             if !self.tests(source, &model, site, printer)? {

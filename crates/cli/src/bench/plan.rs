@@ -77,13 +77,12 @@ impl fmt::Display for Test {
 impl Setup {
     /// A session with these settings and the model's context.
     pub fn session(self) -> SessionOptions {
-        SessionOptions {
-            context: 0,
-            batch: self.batch as usize,
-            ubatch: self.ubatch as usize,
-            keys: kv_format(self.keys),
-            values: kv_format(self.values),
-        }
+        SessionOptions::default()
+            .context(0)
+            .batch(self.batch as usize)
+            .ubatch(self.ubatch as usize)
+            .keys(kv_format(self.keys))
+            .values(kv_format(self.values))
     }
 }
 
@@ -116,7 +115,7 @@ impl Plan {
         longest.map_or_else(SessionOptions::default, |(setup, test)| {
             // What several sequences take is what one of the same length together takes.
             let context = test.context() * u64::from(test.sequences);
-            SessionOptions { context: usize::try_from(context).unwrap_or(usize::MAX), ..setup.session() }
+            setup.session().context(usize::try_from(context).unwrap_or(usize::MAX))
         })
     }
 

@@ -54,13 +54,12 @@ pub fn logits(args: &LogitsArgs, line: &Line) -> Result<ExitCode, Error> {
 
 /// A session of exactly as many positions as there are tokens.
 pub fn session_options(context: usize, cache: &CacheArgs, performance: &PerformanceArgs) -> SessionOptions {
-    SessionOptions {
-        context,
-        batch: performance.batch_size as usize,
-        ubatch: performance.ubatch_size as usize,
-        keys: kv_format(cache.cache_type_k),
-        values: kv_format(cache.cache_type_v),
-    }
+    SessionOptions::default()
+        .context(context)
+        .batch(performance.batch_size as usize)
+        .ubatch(performance.ubatch_size as usize)
+        .keys(kv_format(cache.cache_type_k))
+        .values(kv_format(cache.cache_type_v))
 }
 
 fn after<'s>(session: &'s mut Session, tokens: &[u32]) -> Result<&'s [f32], Error> {

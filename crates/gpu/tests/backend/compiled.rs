@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 
-use candor_gpu::{Gpu, GpuOptions};
+use candor_gpu::Gpu;
 use candor_ops::Prims;
 use candor_testing::backend::{read, upload};
 
@@ -13,7 +13,7 @@ use crate::options;
 fn pipelines_are_kept_and_a_broken_file_is_written_anew() {
     let Some(options) = options() else { return };
     let folder = std::env::temp_dir().join(format!("candor-gpu-{}", std::process::id()));
-    let options = GpuOptions { cache: Some(folder.clone()), ..options };
+    let options = options.cache(folder.clone());
     let run = || {
         let mut gpu = Gpu::new(&options).expect("the adapter opens");
         let (mut x, y) = (upload(&mut gpu, 2, &[1.0, 2.0]), upload(&mut gpu, 2, &[3.0, 4.0]));

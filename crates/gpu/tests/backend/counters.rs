@@ -95,7 +95,7 @@ fn a_step_is_one_submit_of_one_pass_that_makes_nothing_anew() {
 #[test]
 fn much_work_is_handed_over_in_parts_and_computes_the_same() {
     let Some(options) = options() else { return };
-    let open = |work| Gpu::new(&GpuOptions { work, ..options.clone() }).expect("the adapter opens");
+    let open = |work| Gpu::new(&options.clone().work(work)).expect("the adapter opens");
     let (mut whole, mut parts) = (open(GpuOptions::default().work), open(1 << 20));
     for (rows, decoding, submits) in [(1, 1, 1), (8, 8, 1), (8, 0, 1), (20, 0, 4), (20, 20, 4), (20, 7, 4)] {
         let [(_, expected), (counters, got)] = [&mut whole, &mut parts].map(|gpu| steps(gpu, (rows, decoding), 2));
@@ -112,7 +112,7 @@ fn attention_to_many_positions_is_handed_over_in_parts_and_computes_the_same() {
     let positions: Vec<u32> = (0..context as u32).collect();
     let (tokens, sequences) = (vec![0; context], vec![0; context]);
     let attend = |work| {
-        let mut gpu = Gpu::new(&GpuOptions { work, ..options.clone() }).expect("the adapter opens");
+        let mut gpu = Gpu::new(&options.clone().work(work)).expect("the adapter opens");
         let (layers, formats) = (vec![LayerCache::attention(2, 64, 64)], [KvFormat::F16; 2]);
         let [keys, values] = formats;
         let mut kv = gpu.kv(&KvPlan { layers, context, step: context, sequences: 1, pool: None, keys, values });

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use candor_gpu::{Gpu, GpuOptions};
+use candor_gpu::Gpu;
 use candor_ops::{Gate, Plain, Prims, Reference, Router, Tensor};
 use candor_quant::Format;
 use candor_testing::backend::experts::{Case, HEADS, cases, choices, per_head, products, routes, summed, two_products};
@@ -183,7 +183,7 @@ fn many_choices_are_sorted_by_their_experts() {
 fn experts_are_split_by_rows_where_a_buffer_is_too_small() {
     let Some(options) = options() else { return };
     // Fifteen rows of Q8_0 and four of F32: parts end within experts.
-    let options = GpuOptions { part_bytes: Some(4096), ..options };
+    let options = options.part_bytes(4096);
     let mut gpus = [("parts".to_owned(), Gpu::new(&options).expect("the adapter opens"))];
     for (i, case) in cases().into_iter().enumerate().filter(|(_, case)| case.router.experts <= 8) {
         let format = [Format::Q8_0, Format::F32][i % 2];

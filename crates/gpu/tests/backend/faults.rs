@@ -27,10 +27,10 @@ fn a_buffer_that_no_device_holds_is_told_at_the_end_of_the_step() {
 fn cooperative_matrices_that_are_not_there_are_named() {
     let Some(options) = options() else { return };
     let variant = Variant { cooperative: Some(Cooperative { side: 32, subgroup: 1 }), ..Variant::default() };
-    let with = GpuOptions { variant: Some(variant), ..options };
+    let with = options.variant(variant);
     let message = Gpu::new(&with).expect_err("not there").to_string();
     assert!(message.contains("cooperative matrices of that size"), "{message}");
-    let gpu = Gpu::new(&GpuOptions { cooperative: false, ..with }).expect("the adapter opens");
+    let gpu = Gpu::new(&with.cooperative(false)).expect("the adapter opens");
     assert_eq!(gpu.variant(), Variant::default());
 }
 
@@ -48,7 +48,7 @@ fn an_adapter_that_is_not_there_is_named() {
     for (choice, wanted) in
         [(AdapterChoice::Name("no such card".into()), "no such card"), (AdapterChoice::Index(99), "99")]
     {
-        let options = GpuOptions { adapter: Some(choice), ..GpuOptions::default() };
+        let options = GpuOptions::default().adapter(choice);
         let message = Gpu::new(&options).expect_err("not there").to_string();
         assert!(message.starts_with(&format!("gpu: expected an adapter {wanted}, found ")), "{message}");
     }

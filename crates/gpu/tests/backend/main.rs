@@ -26,7 +26,7 @@ fn options() -> Option<GpuOptions> {
     if !has_gpu(adapters().len()) {
         return None;
     }
-    Some(GpuOptions { adapter: Some(AdapterChoice::Index(0)), ..GpuOptions::default() })
+    Some(GpuOptions::default().adapter(AdapterChoice::Index(0)))
 }
 
 /// A device for every variant that the adapter has; they stay open until the process ends, with their shaders.
@@ -50,7 +50,7 @@ fn backends() -> Vec<(String, Gpu)> {
         variants.extend([false, true].map(all));
     }
     for variant in variants {
-        let options = GpuOptions { variant: Some(variant), ..options.clone() };
+        let options = options.clone().variant(variant);
         opened.push((format!("{variant:?}"), Gpu::new(&options).expect("the adapter opens")));
     }
     OPEN.lock().expect("nobody panics here").extend(opened.iter().map(|(_, gpu)| gpu.clone()));

@@ -1,6 +1,6 @@
 //! Matrix products and embeddings of every format.
 
-use candor_gpu::{Dequant, Gpu, GpuOptions};
+use candor_gpu::{Dequant, Gpu};
 use candor_ops::{Prims, Reference, Step, Tensor};
 use candor_quant::Format;
 use candor_testing::backend::products::{SHAPES, embedded, product};
@@ -225,7 +225,7 @@ fn embed_decodes_rows_of_every_format() {
 fn weights_are_split_by_rows_where_a_buffer_is_too_small() {
     let Some(options) = options() else { return };
     // Six rows of Q6_K, four of F32 and two of F16.
-    let mut gpu = Gpu::new(&GpuOptions { part_bytes: Some(4096), ..options }).expect("the adapter opens");
+    let mut gpu = Gpu::new(&options.part_bytes(4096)).expect("the adapter opens");
     let whole = &mut backends()[0].1;
     for (format, rows, cols) in [(Format::Q6K, 20, 768), (Format::F32, 7, 250), (Format::F16, 5, 1024)] {
         let tensor = Random(rows as u64).matrix(format, rows, cols);
@@ -261,7 +261,7 @@ fn weights_are_split_by_rows_where_a_buffer_is_too_small() {
 fn formats_without_a_shader_are_refused_or_become_halves() {
     let Some(options) = options() else { return };
     let mut refusing = Gpu::new(&options).expect("the adapter opens");
-    let mut decoding = Gpu::new(&GpuOptions { dequant: Dequant::ToF16, ..options }).expect("the adapter opens");
+    let mut decoding = Gpu::new(&options.dequant(Dequant::ToF16)).expect("the adapter opens");
     for &format in Format::ALL.iter().filter(|format| !FORMATS.contains(format)) {
         let tensor = Random(1).matrix(format, 9, 512);
         let message = refusing.weight(tensor.clone()).expect_err("no shader").to_string();

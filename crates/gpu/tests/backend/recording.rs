@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use candor_gpu::{Gpu, GpuOptions, Variant};
+use candor_gpu::{Gpu, Variant};
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Ops, Pairing, Prims, Rope, Step};
 use candor_quant::Format;
 use candor_testing::backend::{Random, floats};
@@ -89,7 +89,7 @@ fn a_token_of_22_layers_is_recorded_within_a_millisecond() {
     let Some(options) = options() else { return };
     for int8_dot in [false, true] {
         let variant = Some(Variant { int8_dot, ..Variant::default() });
-        let mut gpu = Gpu::new(&GpuOptions { variant, ..options.clone() }).expect("the adapter opens");
+        let mut gpu = Gpu::new(&options.clone().variant(variant)).expect("the adapter opens");
         let Some((mut times, dispatches)) = tokens(&mut gpu, TOKENS) else { return };
         times.remove(0);
         times.sort();

@@ -105,7 +105,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         |scene, step| {
             let cold = step.settings.temperature <= 0.0;
-            let warm = Sampling { temperature: 1.0, ..step.settings.clone() };
+            let warm = step.settings.clone().temperature(1.0);
             if cold { allowed(scene, step, step.logits, &warm) } else { None }
         },
     ),
@@ -200,7 +200,7 @@ pub(super) const ROWS: &[Row] = &[
             remedy: "Draw from the distribution at a temperature above 0.",
             source: "gibberish.md#88",
         },
-        |asked| Some(Sampling { temperature: 0.0, ..asked.clone() }),
+        |asked| Some(asked.clone().temperature(0.0)),
     ),
     settings(
         TextFault {
@@ -210,7 +210,7 @@ pub(super) const ROWS: &[Row] = &[
             remedy: "Divide by the temperature in one place.",
             source: "RL-Align/RL-Kernel#81",
         },
-        |asked| Some(Sampling { temperature: asked.temperature * asked.temperature, ..asked.clone() }),
+        |asked| Some(asked.clone().temperature(asked.temperature * asked.temperature)),
     ),
     settings(
         TextFault {
@@ -220,7 +220,7 @@ pub(super) const ROWS: &[Row] = &[
             remedy: "Divide the logits by the temperature that was asked for.",
             source: "gibberish.md#88",
         },
-        |asked| Some(Sampling { temperature: 1.0, ..asked.clone() }),
+        |asked| Some(asked.clone().temperature(1.0)),
     ),
 ];
 
@@ -262,7 +262,7 @@ fn allowed_after(scene: &Scene<'_>, seen: &[u32], logits: &[f32], settings: &Sam
         let left = candidates(scene, logits, seen, settings)?;
         return Some(left.iter().map(|candidate| candidate.id).collect());
     }
-    let left = candidates(scene, logits, seen, &Sampling { temperature: 1.0, top_k: 0, ..settings.clone() })?;
+    let left = candidates(scene, logits, seen, &settings.clone().temperature(1.0).top_k(0))?;
     let greatest = left.iter().map(|candidate| candidate.logit).max_by(f32::total_cmp)?;
     Some(left.iter().filter(|candidate| candidate.logit == greatest).map(|candidate| candidate.id).collect())
 }
@@ -307,7 +307,7 @@ fn penalised_by(scene: &Scene<'_>, step: &Step<'_>, penalise: impl Fn(f32, i32, 
             *logit = penalise(*logit, times as i32, penalty);
         }
     }
-    allowed(scene, step, &logits, &Sampling { repeat_penalty: 1.0, ..step.settings.clone() })
+    allowed(scene, step, &logits, &step.settings.clone().repeat_penalty(1.0))
 }
 
 fn penalty_divides(scene: &Scene<'_>, step: &Step<'_>) -> Option<Vec<u32>> {

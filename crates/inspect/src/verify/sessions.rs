@@ -42,7 +42,7 @@ impl<'a> Sessions<'a> {
 impl Runs<'_> {
     fn session(&self, model: &Model) -> Result<Session, Error> {
         let (context, keys, values) = ((self.tokens.len() + 1).max(self.text.len()), self.keys, self.values);
-        let mut session = model.session(&SessionOptions { context, keys, values, ..SessionOptions::default() })?;
+        let mut session = model.session(&SessionOptions::default().context(context).keys(keys).values(values))?;
         if !self.text.is_empty() {
             session.read_text(self.text)?;
         }
@@ -105,9 +105,8 @@ impl Sessions<'_> {
     /// One thread gives what several give, to the bit.
     pub(super) fn threads(&self, load: &LoadOptions) -> Result<Check, Error> {
         let model = self.runs.model;
-        let with = |threads| {
-            Model::from_gguf(model.gguf().clone(), &LoadOptions { threads, threads_batch: threads, ..load.clone() })
-        };
+        let with =
+            |threads| Model::from_gguf(model.gguf().clone(), &load.clone().threads(threads).threads_batch(threads));
         let one = with(1)?;
         let few = if one.device_label() == model.device_label() { Some(with(2)?) } else { None };
         let (several, logits) = match &few {

@@ -41,9 +41,9 @@ fn gpu(edits: &[ShaderEdit]) -> Option<LoadOptions> {
         return None;
     }
     let adapter = Some(AdapterChoice::Index(0));
-    let gpu = GpuOptions { adapter, edits: edits.to_vec(), ..GpuOptions::default() };
-    let session = SessionOptions { context: 32, keys: KvFormat::F16, values: KvFormat::F16, ..Default::default() };
-    Some(LoadOptions { device: Device::Gpu, gpu, session, verify: Verify::Off, threads: 2, ..LoadOptions::default() })
+    let gpu = GpuOptions::default().adapter(adapter).edits(edits.to_vec());
+    let session = SessionOptions::default().context(32).keys(KvFormat::F16).values(KvFormat::F16);
+    Some(LoadOptions::default().device(Device::Gpu).gpu(gpu).session(session).verify(Verify::Off).threads(2))
 }
 
 /// A tiny model, with biases or with norms of heads, its matrices in `format`.

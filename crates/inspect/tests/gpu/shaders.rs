@@ -1,6 +1,6 @@
 //! Faults planted in the text of shaders: `verify` fails at the operation, and `diagnose` names it from a trace.
 
-use candor::{Device, Format, LoadOptions, Model, SessionOptions, Trust, Variant, Verify, trust::Source};
+use candor::{Device, Format, Model, Trust, Variant, Verify, trust::Source};
 use candor_gpu::ShaderEdit;
 use candor_inspect::{
     Diagnosis, Origin, diagnose,
@@ -196,8 +196,7 @@ fn healthy() -> impl Iterator<Item = (&'static str, Option<Variant>)> {
 fn wrong_cooperative_matrices_are_done_without() {
     let Some(variant) = matrices() else { return };
     let settled = |edits| {
-        let options =
-            LoadOptions { device: Device::Auto, verify: Verify::default(), ..gpu_with(Some(variant), edits)? };
+        let options = gpu_with(Some(variant), edits)?.device(Device::Auto).verify(Verify::default());
         let model = Model::from_gguf(model("qwen3", Format::Q4_0), &options).unwrap();
         let Trust { verdicts, without_cooperative, .. } = model.trust();
         let right = verdicts[0].failure.is_none();
@@ -229,7 +228,7 @@ fn a_broken_shader_fails_verify_by_the_name_of_its_operation() {
         assert_eq!(found.classes[index].class.to_string(), *class, "{name}: {first}");
         assert!(first.starts_with(class), "{name}: {first}");
         // And the GPU is not trusted, for the same reason; but that wrong cooperative matrices are done without.
-        let load = LoadOptions { device: Device::Auto, verify: Verify::default(), ..options.load };
+        let load = options.load.device(Device::Auto).verify(Verify::default());
         let model = Model::from_gguf(model(arch, Format::Q4_0), &load).unwrap();
         match &model.trust().verdicts[0].failure {
             Some(failure) => assert!(failure.starts_with(class), "{name}: {failure}"),
@@ -248,7 +247,7 @@ fn a_broken_shader_fails_verify_by_the_name_of_its_operation() {
 fn diagnosed(arch: &'static str, variant: Option<Variant>, edits: &[ShaderEdit]) -> Option<Diagnosis> {
     let options = gpu_with(variant, edits)?;
     let model = Model::from_gguf(model(arch, Format::Q4_0), &options).unwrap();
-    let mut session = model.session(&SessionOptions { ubatch: 512, ..options.session }).unwrap();
+    let mut session = model.session(&options.session.ubatch(512)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.safetensors");
     let mut writer = TraceWriter::create(&path).unwrap();

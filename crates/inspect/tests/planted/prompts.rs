@@ -16,9 +16,9 @@ use crate::model::{self, Shape};
 
 /// A run of a prompt, and of four tokens behind it one by one.
 pub fn run(gguf: &Gguf, prompt: usize, ubatch: usize) -> Trace {
-    let load = LoadOptions { device: Device::Cpu, threads: 2, ..LoadOptions::default() };
+    let load = LoadOptions::default().device(Device::Cpu).threads(2);
     let model = Model::from_gguf(gguf.clone(), &load).unwrap();
-    let mut session = model.session(&SessionOptions { context: 256, ubatch, ..SessionOptions::default() }).unwrap();
+    let mut session = model.session(&SessionOptions::default().context(256).ubatch(ubatch)).unwrap();
     let mut random = Random(7);
     let prompt: Vec<u32> = (0..prompt).map(|_| 259 + random.below(50) as u32).collect();
     let folder = tempfile::tempdir().unwrap();

@@ -51,7 +51,7 @@ fn writer(arch: &'static str, format: Format) -> Writer {
 }
 
 fn load(device: Device) -> LoadOptions {
-    LoadOptions { device, threads: 2, ..LoadOptions::default() }
+    LoadOptions::default().device(device).threads(2)
 }
 
 fn options(device: Device) -> VerifyOptions {
