@@ -3,6 +3,8 @@
 
 mod amx;
 mod batch;
+#[path = "../cases/random.rs"]
+mod random;
 mod superblocks;
 
 /// Prefetches depend on it.
