@@ -17,6 +17,7 @@ use crate::{
     gpus::{self, Found},
     now::now,
     plan::{self, Budget, Needs, Plan, Target},
+    rounding::Arithmetic,
     runner::{self, Changes, Loaded, LoadedPart},
     trust::{self, Trust},
 };
@@ -126,6 +127,8 @@ pub(crate) struct Placed {
     pub(crate) batch_invariant: bool,
     /// Whether both roles have the same arithmetic.
     pub(crate) one_arithmetic: bool,
+    /// Of the processor, where it computes alone.
+    pub(crate) arithmetic: Option<Arithmetic>,
 }
 
 /// Loads a model where options say.
@@ -167,6 +170,11 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
     // GPUs multiply the rows of prompts in tiles, whatever was asked for.
     let one_arithmetic =
         options.batching == Batching::Invariant && !parts.iter().any(|(target, _)| matches!(target, Target::Gpu(_)));
+    let alone = parts.iter().all(|(target, _)| *target == Target::Cpu);
+    let arithmetic = alone
+        .then(|| Kernels::from_env())
+        .transpose()?
+        .map(|kernels| Arithmetic { kernels, batching: options.batching });
     let over_budget = decision.as_ref().is_some_and(|(_, over_budget)| *over_budget);
     let on_host = parts.iter().filter(|(target, _)| !matches!(target, Target::Gpu(_)));
     let on_host = on_host.map(|(_, part)| config.cached(part)).collect();
@@ -185,6 +193,7 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
         over_budget,
         batch_invariant,
         one_arithmetic,
+        arithmetic,
     })
 }
 

@@ -20,8 +20,10 @@ pub struct Ceilings {
     pub threads: usize,
     /// Bytes read from memory per second.
     pub read: f64,
-    /// Multiplications and additions of bytes per second, on registers, with the table's best instruction.
+    /// Multiplications and additions per second, on registers, with the table's best instruction.
     pub multiply: f64,
+    /// What that instruction multiplies: `bytes` or `bfloat16`.
+    pub numbers: &'static str,
 }
 
 /// What a GPU can do at most.
@@ -66,7 +68,8 @@ pub fn ceilings(model: &Model, threads: usize) -> Result<Ceilings, Error> {
         _ => read(&cpu, &weights.iter().map(AsRef::as_ref).collect::<Vec<_>>()),
     };
     let multiply = best(|| cpu.multiply_all(ROUNDS));
-    Ok(Ceilings { isa: cpu.kernels().name, threads: cpu.threads(), read, multiply })
+    let (isa, numbers) = (cpu.kernels().name, cpu.kernels().probe.numbers);
+    Ok(Ceilings { isa, threads: cpu.threads(), read, multiply, numbers })
 }
 
 /// Measures what the GPU can do on which a model lies as a whole, in about a second; an emulation takes longer. It is opened

@@ -3,15 +3,15 @@
 use std::{path::Path, sync::Arc};
 
 use candor_cpu::{Batching, Cpus};
-use candor_gguf::{Gguf, Pages};
+use candor_gguf::{Format, Gguf, Pages};
 #[cfg(feature = "gpu")]
 use candor_gpu::GpuOptions;
 use candor_models::{Config, Gives};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
 use crate::{
-    Adapter, Batch, BatchOptions, Device, EmbedOptions, Embedder, Error, Offload, Placement, Sequences, Session,
-    SessionOptions, Trust, Verify, adapter,
+    Adapter, Batch, BatchOptions, Device, EmbedOptions, Embedder, Error, Offload, Placement, Role, Rounding, Sequences,
+    Session, SessionOptions, Trust, Verify, adapter,
     backends::{self, Placed},
     batch::Room,
     now::now,
@@ -180,6 +180,12 @@ impl Model {
     /// [`Role`](crate::Role) of each token.
     pub fn is_batch_invariant(&self) -> bool {
         self.inner.placed.batch_invariant
+    }
+
+    /// How products with weights of a format are rounded, in rows of a role; `None` where something else than the processor's
+    /// kernels computes.
+    pub fn rounding(&self, format: Format, role: Role) -> Option<Rounding> {
+        self.inner.placed.arithmetic.map(|arithmetic| arithmetic.rounding(format, role))
     }
 
     /// Whether one arithmetic for all rows was asked for, and is had.

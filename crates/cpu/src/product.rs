@@ -21,8 +21,8 @@ pub(crate) const CHUNK_OUTPUTS: usize = 64 << 10;
 const BATCH_OUTPUTS: usize = 512 << 10;
 /// Weight rows of a batch chunk are a multiple of this.
 const BATCH_ROWS_MULTIPLE: usize = 32;
-/// Weight rows that are worth a chunk of their own to batch kernels.
-const BATCH_ROWS: usize = 128;
+/// Weight rows that are worth a chunk of their own to batch kernels: each chunk reads all inputs again.
+const BATCH_ROWS: usize = 512;
 /// Bytes of inputs worked through per chunk at a time, for the same reason.
 const INPUT_BYTES: usize = 1 << 20;
 /// Rows decoded at a time where there is no kernel.

@@ -370,13 +370,15 @@ impl<'a> Replay<'a> {
                 edited!(Norm, Norm::new(norm, first.clone(), second.clone())).run(&inputs[0])
             }
             Kind::MatMul(tensor) => {
-                let x = self.arithmetic.rounding.apply(&inputs[0], tensor.format, read(&inputs[0]));
-                weight::multiply(&x, &weight(), self.arithmetic.order)
+                multiplied(self.arithmetic, tensor.format, (&inputs[0], read(&inputs[0])), weight(), |x, w| {
+                    weight::multiply(x, w, self.arithmetic.order)
+                })
             }
             Kind::Stacked { weight: tensor, matrices, .. } => {
-                let x = self.arithmetic.rounding.apply(&inputs[0], tensor.format, read(&inputs[0]));
                 let choice = inputs.get(1).map(|routes| &**routes);
-                weight::multiply_stacked(&x, &weight(), *matrices, choice, self.arithmetic.order)
+                multiplied(self.arithmetic, tensor.format, (&inputs[0], read(&inputs[0])), weight(), |x, w| {
+                    weight::multiply_stacked(x, w, *matrices, choice, self.arithmetic.order)
+                })
             }
             Kind::Bias(_) => {
                 let (mut out, bias) = ((*inputs[0]).clone(), weight());
@@ -459,6 +461,25 @@ impl<'a> Replay<'a> {
 }
 
 /// A function as ggml looks it up: a number of half precision for one of half precision, by the tanh formula where others
+/// A product of inputs, of which the first `prompt` rows are of a prompt, each rounded as the suspect rounds them.
+fn multiplied(
+    arithmetic: Arithmetic,
+    format: Format,
+    (x, prompt): (&Value, usize),
+    weight: Arc<Matrix>,
+    multiply: impl Fn(&Value, &Matrix) -> Value,
+) -> Value {
+    let rounded = arithmetic.rounding.apply(x, format, prompt);
+    let mut out = multiply(&rounded, &weight);
+    if let Some(rounding) = arithmetic.rounding.of_prompts_weights(format) {
+        let mut weight = weight;
+        Arc::make_mut(&mut weight).values.iter_mut().for_each(|w| *w = rounding.rounded(*w));
+        let read = out.data.len() / x.rows.max(1) * prompt;
+        out.data[..read].copy_from_slice(&multiply(&rounded, &weight).data[..read]);
+    }
+    out
+}
+
 /// have the error function. Of GELU, what lies beyond 10 is not in the table.
 fn looked_up(f: Unary, x: f32) -> f32 {
     let half = |x: f32| Rounding::Half.rounded(x);

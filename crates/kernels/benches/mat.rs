@@ -1,7 +1,8 @@
-//! Speed of every matrix kernel on one thread: `cargo bench -p candor-kernels -- [TABLE] [FORMAT]`.
+//! Speed of every matrix kernel on one thread: `cargo bench -p candor-kernels -- [TABLE] [FORMAT] [INPUTS,...]`.
 //!
 //! Decode: one input row, weights streamed from memory, GB/s of weight bytes. Cached: the same of weights in the
 //! second-level cache, where instructions alone count. Prompt: up to 512 input rows, GMAC/s.
+//! With numbers of inputs: nanoseconds per weight row, streamed from memory, of the row kernels and of the batch kernels.
 //! Best of several passes, since other work on the machine only ever slows a pass down.
 
 use std::hint::black_box;
@@ -21,6 +22,8 @@ const STREAM_BYTES: usize = 640 << 20;
 const CACHED_BYTES: usize = 256 << 10;
 /// Weight bytes between two looks at the clock while streaming: under the time slice of a busy machine.
 const WINDOW_BYTES: usize = 4 << 20;
+/// Inputs with which a window is worth several chunks.
+const FEW_INPUTS: usize = 32;
 const PROMPT_ROWS: usize = 1024;
 const PROMPT_INPUTS: [usize; 5] = [2, 3, 8, 32, 512];
 
@@ -69,7 +72,7 @@ fn pass(kernels: &MatKernels, format: Format, w: &[u8], rows: usize, x: Activati
     };
     let row_bytes = format.row_bytes(COLS).expect("whole blocks");
     let chunk = if x_rows == 1 { DECODE_ROWS } else { CHUNK_ROWS };
-    let window = if x_rows == 1 { (WINDOW_BYTES / row_bytes).next_multiple_of(chunk) } else { chunk };
+    let window = if x_rows <= FEW_INPUTS { (WINDOW_BYTES / row_bytes).next_multiple_of(chunk) } else { chunk };
     let window = window.min(rows);
     let mut least = f64::INFINITY;
     for from in (0..rows + 1 - window).step_by(window) {
@@ -119,6 +122,25 @@ fn weights(format: Format, bytes: usize, values: &[f32]) -> Vec<u8> {
     words.flatten().collect()
 }
 
+/// A line for each number of inputs.
+fn by_number((table, format): (&Kernels, Format), numbers: &[usize], inputs: &Inputs, out: &mut [f32]) {
+    let Some(kernels) = (table.mat)(format) else { return };
+    let weights = weights(format, STREAM_BYTES, &inputs.values);
+    let rows = weights.len() / format.row_bytes(COLS).expect("whole blocks");
+    for &count in numbers {
+        let x = inputs.rows(&kernels, count);
+        let time = best(4, || pass(&kernels, format, &weights, rows, x, out));
+        print!("{:10} {:8} {count:6} {:12.1}", table.name, format.name(), time * 1e9);
+        match (table.batch)(format) {
+            Some(batch) => {
+                let x = &inputs.values[..count * COLS];
+                println!(" {:12.1}", best(24, || batch_pass(&batch, format, &weights, x)) * 1e9);
+            }
+            None => println!(),
+        }
+    }
+}
+
 fn best(passes: usize, mut pass: impl FnMut() -> f64) -> f64 {
     (0..passes).map(|_| pass()).fold(f64::INFINITY, f64::min)
 }
@@ -129,10 +151,23 @@ fn main() {
     let tables: Vec<_> = Kernels::available().collect();
     let one_table = tables.iter().any(|table| is_wanted(table.name));
     let one_format = Format::ALL.iter().any(|format| is_wanted(format.name()));
+    let numbers = wanted.iter().find_map(|argument| {
+        let numbers: Result<Vec<usize>, _> = argument.split(',').map(str::parse).collect();
+        numbers.ok()
+    });
 
-    let most = *PROMPT_INPUTS.iter().max().expect("not empty");
+    let most = numbers.iter().flatten().chain(&PROMPT_INPUTS).copied().max().expect("not empty");
     let inputs = Inputs::new(most);
     let mut out = vec![0.0; most * CHUNK_ROWS];
+    if let Some(numbers) = numbers {
+        println!("{:10} {:8} {:>6} {:>12} {:>12}", "table", "format", "inputs", "rows ns", "batch ns");
+        for table in tables.iter().filter(|table| !one_table || is_wanted(table.name)) {
+            for &format in Format::ALL.iter().filter(|format| !one_format || is_wanted(format.name())) {
+                by_number((table, format), &numbers, &inputs, &mut out);
+            }
+        }
+        return;
+    }
     print!("{:8} {:8} {:>12} {:>12}", "table", "format", "decode GB/s", "cached GB/s");
     for inputs in PROMPT_INPUTS {
         print!(" {:>12}", format!("x{inputs} GMAC/s"));

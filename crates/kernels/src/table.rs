@@ -87,9 +87,11 @@ pub struct Probe {
     /// Read every byte, in two streams and in four: some processors are faster at the one, some at the other. Both return
     /// the sum of the little-endian words of 8 bytes and of the single bytes after the last of them, modulo 2^64.
     pub reads: [fn(bytes: &[u8]) -> u64; 2],
-    /// Runs the best multiplication of bytes with addition for some rounds, on registers. Returns the number of
-    /// operations: two for each multiplication with its addition.
+    /// Runs the table's best multiplication with addition for some rounds, on registers. Returns the number of operations:
+    /// two for each multiplication with its addition.
     pub multiply: fn(rounds: u32) -> u64,
+    /// What is multiplied: `bytes` or `bfloat16`.
+    pub numbers: &'static str,
 }
 
 /// The kernels of one instruction set.

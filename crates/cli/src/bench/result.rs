@@ -156,9 +156,9 @@ impl Place {
         match self.gpu {
             Some(gpu) => format!("{}{}", self.runner.label, limits.text(&format!(" with {}", gpu.numbers))),
             None => {
-                let Ceilings { isa, threads, .. } = self.ceilings;
+                let Ceilings { isa, threads, numbers, .. } = self.ceilings;
                 let noun = if threads == 1 { "thread" } else { "threads" };
-                format!("{}, {isa}, {threads} {noun}{}", self.cpu, limits.text(""))
+                format!("{}, {isa}, {threads} {noun}{}", self.cpu, limits.text(&format!(" with {numbers}")))
             }
         }
     }

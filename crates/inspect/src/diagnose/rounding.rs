@@ -140,6 +140,7 @@ fn rules(floats: bool) -> Vec<Rounding> {
         Rounding::Tf32,
         Rounding::Half,
         Rounding::Bfloat,
+        Rounding::Tiles,
     ]
 }
 

@@ -20,6 +20,9 @@ pub enum Rounding {
     /// As Candor's CPU code where it knows superblocks: in rows of a prompt, inputs of Q4_K, Q5_K and Q6_K have 8 bits, a whole
     /// factor per 32 and a float per 256. All else is [`Rounding::Searched`].
     Superblocks,
+    /// As Candor's CPU code with AMX: in rows of a prompt, inputs and weights are rounded to bfloat16, but for F32 and F16, which
+    /// stay as good as exact. Rows that decode are [`Rounding::Searched`].
+    Tiles,
     /// To 8 bits in blocks of this many elements with an exact scale, before products with any weights.
     AnyBlocks(usize),
     /// To 8 bits in blocks of 32 with a scale in half precision (Q8_0), before products with any weights.
@@ -60,6 +63,9 @@ impl Rounding {
             }
             (_, Format::F32 | Format::F64) => {}
             (Rounding::Ggml, Format::F16 | Format::Bf16) => halves(&mut x.data, format),
+            (Rounding::Tiles, Format::Bf16) => {
+                x.data[..prompt * x.width].iter_mut().for_each(|x| *x = Rounding::Bfloat.rounded(*x));
+            }
             (_, Format::F16 | Format::Bf16) => {}
             (Rounding::Ggml, _) if is_super_block(format) => q8_k(&mut x.data),
             (Rounding::Ggml, _) => {
@@ -67,6 +73,11 @@ impl Rounding {
             }
             (Rounding::Blocks(size), _) => x.data.chunks_mut(size).for_each(|block| q8(block, 127.0, |scale| scale)),
             (Rounding::Searched, _) => x.data.chunks_mut(32).for_each(searched),
+            (Rounding::Tiles, _) => {
+                let (read, decoded) = x.data.split_at_mut(prompt * x.width);
+                read.iter_mut().for_each(|x| *x = Rounding::Bfloat.rounded(*x));
+                decoded.chunks_mut(32).for_each(searched);
+            }
             (Rounding::Superblocks, _) => {
                 let prompt = if matches!(format, Format::Q4K | Format::Q5K | Format::Q6K) { prompt } else { 0 };
                 let (read, decoded) = x.data.split_at_mut(prompt * x.width);
@@ -85,6 +96,12 @@ impl Rounding {
     /// Whether weights are rounded, too.
     pub(super) fn rounds_weights(self) -> bool {
         matches!(self, Rounding::Tf32 | Rounding::Half | Rounding::Bfloat)
+    }
+
+    /// How the weights of a format are rounded where they meet rows of a prompt alone.
+    pub(super) fn of_prompts_weights(self, format: Format) -> Option<Rounding> {
+        let rounds = self == Rounding::Tiles && !matches!(format, Format::F32 | Format::F64 | Format::F16);
+        rounds.then_some(Rounding::Bfloat)
     }
 
     /// A number as these floats have it.

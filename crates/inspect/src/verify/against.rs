@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use candor::{Logits, Model, Observed, Observer, Role, SessionOptions};
+use candor::{Format, Logits, Model, Observed, Observer, Role, Rounding, SessionOptions};
 use candor_ops::{CHOSEN, KvFormat};
 use candor_verify::{FLOOR, input_step};
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,12 @@ use crate::{Evidence, Key, Known, Trace};
 
 /// Relative error of a file whose products round nothing: another order of the sums, over all layers.
 const EXACT: f64 = 1e-4;
-/// Relative error per layer in multiples of the rounding step of 8-bit inputs (1/120). Measured for one side that rounds
-/// blocks of 32, in a model of high gain: 3.1. Both sides round, the other one K-quants' inputs in blocks of 256, whose
-/// largest is 1.36 times as large: 3.1 * sqrt(1 + 1.36^2).
+/// Relative error per layer in multiples of the rounding step of 8-bit inputs (1/120), of one side that rounds blocks of 32:
+/// measured in a model of high gain.
+const STEPS_PER_LAYER: f64 = 3.1;
+/// How much larger the largest of 256 inputs is than that of 32.
+const LONG_BLOCKS: f64 = 1.36;
+/// The same of two sides, of which the other rounds K-quants' inputs in blocks of 256: 3.1 * sqrt(1 + 1.36^2).
 const BLOCKS_PER_LAYER: f64 = 5.2;
 /// The same of half-precision inputs, whose step is relative to each element rather than to a block's largest.
 const FLOATS_PER_LAYER: f64 = 1.0;
@@ -201,7 +204,7 @@ fn refusal(trace: &Trace, report: &VerifyReport) -> Option<String> {
 }
 
 /// What a program that rounds inputs to the weights' kind may be off by.
-struct Noise {
+pub(super) struct Noise {
     per_layer: f64,
 }
 
@@ -217,6 +220,23 @@ impl Noise {
         Noise { per_layer: per_layer.fold(cache, f64::max) }
     }
 
+    /// What the logits of prompts and those of decoding may be apart: each rounds in its own way, and what a layer adds is
+    /// independent of what the others do. `None` where it is not known how they round.
+    pub(super) fn of_roles(model: &Model) -> Option<f64> {
+        let matrices = model.gguf().tensors().iter().filter(|tensor| tensor.shape.get(1).is_some_and(|&rows| rows > 1));
+        let mut most = 0f64;
+        for tensor in matrices {
+            let mut squares = 0.0;
+            for role in [Role::Prefill, Role::Decode] {
+                squares += per_layer(model.rounding(tensor.format, role)?).powi(2);
+            }
+            most = most.max(squares.sqrt());
+        }
+        // The head is one more product.
+        let products = (model.config().layers + 1) as f64;
+        Some((most * products.sqrt()).clamp(EXACT, MOST))
+    }
+
     fn bound(&self, key: &Key, layers: usize) -> f64 {
         if EMBEDDINGS.contains(&key.name.as_str()) {
             return COPIED;
@@ -224,6 +244,18 @@ impl Noise {
         // The head is one more product.
         let passed = key.layer.unwrap_or(layers) + 1;
         (self.per_layer * passed as f64).clamp(EXACT, MOST)
+    }
+}
+
+/// Relative error that a layer's products add.
+fn per_layer(rounding: Rounding) -> f64 {
+    match rounding {
+        Rounding::Exact => 0.0,
+        Rounding::Blocks(len) => input_step(Format::Q8_0) * if len > 32 { LONG_BLOCKS } else { 1.0 } * STEPS_PER_LAYER,
+        // Inputs and weights.
+        Rounding::Bfloat => input_step(Format::Bf16) * FLOATS_PER_LAYER * std::f64::consts::SQRT_2,
+        // Twice as many bits as one bfloat16 has.
+        _ => input_step(Format::Bf16).powi(2) * FLOATS_PER_LAYER,
     }
 }
 

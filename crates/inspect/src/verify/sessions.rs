@@ -4,7 +4,7 @@
 use candor::{Error, KvFormat, LoadOptions, Logits, Model, Observed, Observer, Role, Session, SessionOptions};
 use candor_verify::FLOOR;
 
-use super::{Check, Outcome, SESSIONS_QUANTIZED, Subject};
+use super::{Check, Outcome, SESSIONS_QUANTIZED, Subject, against::Noise};
 
 /// What two runs may differ by.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,13 +74,14 @@ impl Sessions<'_> {
     }
 
     /// The prompt as if it had been generated gives the same logits, within what the kernels of prompts and those of decoding
-    /// round.
+    /// round ([`Noise::of_roles`]).
     pub(super) fn decoded(&self) -> Result<Check, Error> {
         let Runs { model, tokens, .. } = self.runs;
         let mut session = self.runs.session(model)?;
         session.evaluate(&tokens[..1])?;
         tokens[1..].iter().try_for_each(|&token| session.decode(token))?;
-        let outcome = Agreement::Within(SESSIONS_QUANTIZED).of(&self.fresh, session.logits());
+        let bound = Noise::of_roles(model).unwrap_or(SESSIONS_QUANTIZED);
+        let outcome = Agreement::Within(bound).of(&self.fresh, session.logits());
         Ok(check("prefill against decoding", format!("{} tokens", tokens.len()), outcome))
     }
 

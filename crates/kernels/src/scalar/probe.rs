@@ -5,7 +5,7 @@ use std::hint::black_box;
 use crate::Probe;
 use crate::probe::{streams, sum};
 
-pub const PROBE: Probe = Probe { reads: [read::<2>, read::<4>], multiply };
+pub const PROBE: Probe = Probe { reads: [read::<2>, read::<4>], multiply, numbers: "bytes" };
 
 /// Bytes of a stream per turn of the loop.
 const BLOCK: usize = 64;

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use candor_quant::Format;
 
-use crate::{BatchKernels, Kernels, codebook};
+use crate::{BatchKernels, Kernels, Probe, codebook};
 
 use super::Avx512Bf16;
 use super::avx512::F32;
@@ -52,6 +52,11 @@ impl Amx {
         static TABLE: OnceLock<Kernels> = OnceLock::new();
         TABLE.get_or_init(|| {
             let Kernels { f32, mat, attention, probe, .. } = *self.0.kernels();
+            let multiply = |rounds| {
+                // SAFETY: this token alone leads here: the processor has AMX. Kernels do not call each other.
+                unsafe { tiles::probe(rounds) }
+            };
+            let probe = Probe { multiply, numbers: "bfloat16", ..probe };
             Kernels { name: "amx", f32, mat, attention, batch, probe }
         })
     }

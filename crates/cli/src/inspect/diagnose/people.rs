@@ -235,6 +235,7 @@ fn rounded(rounding: Rounding) -> String {
         Rounding::Ggml => "as llama.cpp does".to_owned(),
         Rounding::Searched => "as Candor's CPU code does".to_owned(),
         Rounding::Superblocks => "as Candor's CPU code does with prompts".to_owned(),
+        Rounding::Tiles => "as Candor's CPU code does with AMX".to_owned(),
         Rounding::Unknown => "in a way that is not known".to_owned(),
         Rounding::Blocks(size) => format!("to 8 bits in blocks of {size}"),
         Rounding::AnyBlocks(size) => format!("to 8 bits in blocks of {size}, whatever the weights"),

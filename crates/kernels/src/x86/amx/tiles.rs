@@ -70,6 +70,50 @@ impl Drop for Tiles {
     }
 }
 
+/// Multiplies tiles of bfloat16 and does nothing else. Returns the number of operations.
+///
+/// # Safety
+/// The processor has AMX with bfloat16, and no `Tiles` lives in this thread.
+pub unsafe fn probe(rounds: u32) -> u64 {
+    /// Four products of 16 x 16 sums over 32 columns, each multiplied and added.
+    const OPERATIONS: u64 = 4 * 2 * 16 * 16 * 32;
+    // Numbers between 1 and 4: processors multiply zeros faster.
+    let operands: [Line; 4 * TILE] = std::array::from_fn(|i| Line([0x3f80_4040 + 0x0001_0003 * i as u32; 16]));
+    if rounds == 0 {
+        return 0;
+    }
+    // SAFETY: the caller has AMX.
+    let tiles = unsafe { Tiles::ready() };
+    // SAFETY: the tiles are configured, and `operands` is as long as four of them.
+    unsafe {
+        asm!(
+            "tileloadd tmm4, [{x} + {s}]",
+            "tileloadd tmm5, [{x} + {s} + 1024]",
+            "tileloadd tmm6, [{x} + {s} + 2048]",
+            "tileloadd tmm7, [{x} + {s} + 3072]",
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "dec {rounds:e}",
+            "jnz 2b",
+            x = in(reg) operands.as_ptr(),
+            s = in(reg) 64usize,
+            rounds = inout(reg) rounds => _,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack, readonly),
+        );
+    }
+    drop(tiles);
+    u64::from(rounds) * OPERATIONS
+}
+
 /// A loop over steps between loads of the sums, or zeros, and stores of them. `w` and `x` are bytes per step.
 ///
 /// Inputs are loaded with the hint that the first-level cache is not for them: it holds the weights.

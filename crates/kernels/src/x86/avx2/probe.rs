@@ -10,7 +10,7 @@ use crate::Probe;
 use crate::probe::{streams, sum};
 use crate::x86::ahead::Ahead;
 
-pub const PROBE: Probe = Probe { reads: [read::<2>, read::<4>], multiply };
+pub const PROBE: Probe = Probe { reads: [read::<2>, read::<4>], multiply, numbers: "bytes" };
 
 /// Bytes of a stream per turn of the loop.
 const BLOCK: usize = 256;

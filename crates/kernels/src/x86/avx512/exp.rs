@@ -1,4 +1,4 @@
-//! The exponentials of a softmax, the bits those of `lanes::exp_sum`: up to eight registers go side by side,
+//! Exponentials of a softmax and of gates, the bits those of `lanes`: up to eight registers go side by side,
 //! since one waits for itself most of the time, and rows that do not fill a register are masked.
 
 use std::arch::x86_64::*;
@@ -35,6 +35,35 @@ pub fn exp_sum(x: &mut [f32], max: f32) -> f32 {
     let mut lanes = [0.0; WIDTH];
     store_ps(&mut lanes, sums);
     lanes::tree(lanes)
+}
+
+/// As `lanes::swiglu`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+pub fn swiglu(gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "swiglu");
+    let (gates, gate) = gate.as_chunks_mut::<{ 4 * WIDTH }>();
+    let (ups, up) = up.as_chunks::<{ 4 * WIDTH }>();
+    for (gate, up) in gates.iter_mut().zip(ups) {
+        gated(gate, up);
+    }
+    lanes::swiglu(gate, up);
+}
+
+/// Four registers of gates, side by side.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+fn gated(gate: &mut [f32; 4 * WIDTH], up: &[f32; 4 * WIDTH]) {
+    let (gate, up) = (gate.as_chunks_mut::<WIDTH>().0, up.as_chunks::<WIDTH>().0);
+    let mut e = [_mm512_setzero_ps(); 4];
+    for i in 0..4 {
+        // The sign bit, also of zero and NaN.
+        e[i] = _mm512_xor_ps(load_ps(&gate[i]), _mm512_set1_ps(-0.0));
+    }
+    e = exp(e);
+    for i in 0..4 {
+        let silu = _mm512_div_ps(load_ps(&gate[i]), _mm512_add_ps(_mm512_set1_ps(1.0), e[i]));
+        store_ps(&mut gate[i], _mm512_mul_ps(silu, load_ps(&up[i])));
+    }
 }
 
 /// `N` registers of scores; gives `sums` with them added, one after the other.

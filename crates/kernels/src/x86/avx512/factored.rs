@@ -13,46 +13,48 @@ use crate::x86::avx2::panel::Panel;
 /// Adds eight blocks of four rows to the lanes of each input: of the first two rows and of the last two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn four<R: Row, const T: usize>(
-    lanes: &mut [[__m512; 2]; T],
+pub fn four<'a, R: Row>(
+    lanes: &mut [[__m512; 2]],
     w: [&R::Group; 4],
-    x: [&Input; T],
+    x: impl Fn(usize) -> &'a Input,
     multiples: [u8; 4],
 ) {
     let (some, fits) = (R::Panel::OFFSET != 0, fits::<R>(multiples));
-    let mut words = [[_mm512_setzero_si512(); 4]; T];
+    // SAFETY: this function has the features that all three ask for.
+    let (factors, of_rows) = unsafe { (R::factors_of_four(w), R::scales_minima(w)) };
+    let mut weights = [[_mm512_setzero_si512(); 4]; 4];
     for r in 0..4 {
-        // SAFETY: this function has the features that `strips` asks for.
-        let w = unsafe { R::strips(w[r]) };
-        for t in 0..T {
-            let mut fours = if some && !fits { x[t].starts } else { [_mm512_setzero_si512(); 4] };
+        // SAFETY: as above.
+        weights[r] = unsafe { R::strips(w[r]) };
+    }
+    let first = first_words();
+    let second = _mm512_add_epi16(first, _mm512_set1_epi16(1));
+    for (t, lanes) in lanes.iter_mut().enumerate() {
+        let x = x(t);
+        let mut words = [_mm512_setzero_si512(); 4];
+        for r in 0..4 {
+            let mut fours = if some && !fits { x.starts } else { [_mm512_setzero_si512(); 4] };
             for j in 0..4 {
-                fours[j] = _mm512_dpbusd_epi32(fours[j], w[j], load_quants(&x[t].quants, j * 64));
+                fours[j] = _mm512_dpbusd_epi32(fours[j], weights[r][j], load_quants(&x.quants, j * 64));
             }
             let ones = _mm512_set1_epi16(1);
             let [a, b, c, d] = fours;
             let eights =
                 [_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)].map(|words| _mm512_madd_epi16(words, ones));
             // Quarter `2 * H + h`: two sums each of half `h` of blocks `4 * H + j`.
-            words[t][r] = _mm512_packs_epi32(eights[0], eights[1]);
+            words[r] = _mm512_packs_epi32(eights[0], eights[1]);
         }
-    }
-    // SAFETY: as above.
-    let (factors, of_rows) = unsafe { (R::factors_of_four(w), R::scales_minima(w)) };
-    let first = first_words();
-    let second = _mm512_add_epi16(first, _mm512_set1_epi16(1));
-    for t in 0..T {
         for i in 0..2 {
-            let (a, b) = (words[t][2 * i], words[t][2 * i + 1]);
+            let (a, b) = (words[2 * i], words[2 * i + 1]);
             let (first, second) = (_mm512_permutex2var_epi16(a, first, b), _mm512_permutex2var_epi16(a, second, b));
-            let first = if some && fits { _mm512_add_epi16(first, x[t].offsets) } else { first };
+            let first = if some && fits { _mm512_add_epi16(first, x.offsets) } else { first };
             let blocks = _mm512_dpwssd_epi32(_mm512_madd_epi16(first, factors[i]), second, factors[i]);
             let (scale, minima) = of_rows[i];
             let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(blocks), scale);
-            lanes[t][i] = _mm512_fmadd_ps(scaled, x[t].scales, lanes[t][i]);
+            lanes[i] = _mm512_fmadd_ps(scaled, x.scales, lanes[i]);
             if let Minima::Halves = R::Panel::MINIMA {
-                for (minima, sums) in minima.into_iter().zip(x[t].minima) {
-                    lanes[t][i] = _mm512_fnmadd_ps(minima, sums, lanes[t][i]);
+                for (minima, sums) in minima.into_iter().zip(x.minima) {
+                    lanes[i] = _mm512_fnmadd_ps(minima, sums, lanes[i]);
                 }
             }
         }

@@ -32,7 +32,7 @@ compile! {
     exp_sum(x: &mut [f32], max: f32) -> f32 = super::exp::exp_sum(x, max);
     rms_norm(out: &mut [f32], x: &[f32], w: &[f32], eps: f32) = lanes::rms_norm(out, x, w, eps);
     silu(x: &mut [f32]) = lanes::silu(x);
-    swiglu(gate: &mut [f32], up: &[f32]) = lanes::swiglu(gate, up);
+    swiglu(gate: &mut [f32], up: &[f32]) = super::exp::swiglu(gate, up);
     function(x: &mut [f32], f: Function) = function::function(x, f);
     add(x: &mut [f32], y: &[f32]) = lanes::add(x, y);
     mul(x: &mut [f32], y: &[f32]) = lanes::mul(x, y);

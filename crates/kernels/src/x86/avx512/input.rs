@@ -33,9 +33,9 @@ thread_local! {
     static ROOM: Cell<Vec<Input>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `then` with the inputs by groups, the last of each filled up with zeros.
+/// Calls `then` with the inputs by groups, the last of each filled up with zeros. There are up to `MOST` inputs.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn with_inputs<R: Row, const T: usize>(x: [Q8Row<'_>; T], then: impl FnOnce([&[Input]; T])) {
+pub fn with_inputs<R: Row, const MOST: usize>(x: &[Q8Row<'_>], then: impl FnOnce([&[Input]; MOST])) {
     let mut inputs = ROOM.take();
     inputs.clear();
     for x in x {
@@ -49,8 +49,8 @@ pub fn with_inputs<R: Row, const T: usize>(x: [Q8Row<'_>; T], then: impl FnOnce(
             inputs.push(arrange::<R>(&padded(quants_rest), &padded(scales_rest), &padded(sums_rest)));
         }
     }
-    let each = inputs.len() / T;
-    then(from_fn(|t| &inputs[t * each..][..each]));
+    let each = inputs.len() / x.len();
+    then(from_fn(|t| if t < x.len() { &inputs[t * each..][..each] } else { &[] }));
     ROOM.set(inputs);
 }
 

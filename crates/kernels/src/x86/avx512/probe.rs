@@ -9,8 +9,8 @@ use crate::Probe;
 use crate::probe::{streams, sum};
 use crate::x86::ahead::Ahead;
 
-pub const BYTES: Probe = Probe { reads: READS, multiply };
-pub const VNNI: Probe = Probe { reads: READS, multiply: multiply_vnni };
+pub const BYTES: Probe = Probe { reads: READS, multiply, numbers: "bytes" };
+pub const VNNI: Probe = Probe { multiply: multiply_vnni, ..BYTES };
 
 const READS: [fn(&[u8]) -> u64; 2] = [read::<2>, read::<4>];
 

@@ -23,35 +23,38 @@ const ODD: i32 = 0b11_01_11_01;
 /// Adds eight blocks of four rows of weights of `bits` to the lanes of each input: of the first two rows and of the last two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn four<R: Row, const T: usize>(lanes: &mut [[__m512; 2]; T], w: [&R::Group; 4], x: [&Input; T], bits: u32) {
-    // In each quarter of each row two sums of 16 products of one block, then two of the other.
-    let mut sixteens = [[_mm512_setzero_si512(); 4]; T];
+pub fn four<'a, R: Row>(lanes: &mut [[__m512; 2]], w: [&R::Group; 4], x: impl Fn(usize) -> &'a Input, bits: u32) {
+    // SAFETY: this function has the features that all three ask for.
+    let (factors, of_rows) = unsafe { (R::quarter_factors(w), R::scales_minima(w)) };
+    let mut weights = [[[_mm512_setzero_si512(); 2]; 2]; 4];
     for r in 0..4 {
-        // SAFETY: this function has the features that `quarters` asks for.
-        let w = unsafe { R::quarters(w[r]) };
-        for t in 0..T {
+        // SAFETY: as above.
+        weights[r] = unsafe { R::quarters(w[r]) };
+    }
+    for (t, lanes) in lanes.iter_mut().enumerate() {
+        let x = x(t);
+        // In each quarter of each row two sums of 16 products of one block, then two of the other.
+        let mut sixteens = [_mm512_setzero_si512(); 4];
+        for r in 0..4 {
             let mut eights = [_mm512_setzero_si512(); 2];
             for e in 0..2 {
                 for h in 0..2 {
-                    eights[e] = _mm512_dpbusd_epi32(eights[e], w[e][h], load_quants(&x[t].quants, (2 * e + h) * 64));
+                    let quants = load_quants(&x.quants, (2 * e + h) * 64);
+                    eights[e] = _mm512_dpbusd_epi32(eights[e], weights[r][e][h], quants);
                 }
             }
-            sixteens[t][r] = add_pairs(eights, 8, bits, _mm512_set1_epi16(1));
+            sixteens[r] = add_pairs(eights, 8, bits, _mm512_set1_epi16(1));
         }
-    }
-    // SAFETY: as above.
-    let (factors, of_rows) = unsafe { (R::quarter_factors(w), R::scales_minima(w)) };
-    for t in 0..T {
         for i in 0..2 {
-            let mut blocks = add_pairs([sixteens[t][2 * i], sixteens[t][2 * i + 1]], 16, bits, factors[i]);
+            let mut blocks = add_pairs([sixteens[2 * i], sixteens[2 * i + 1]], 16, bits, factors[i]);
             if R::Panel::OFFSET != 0 {
-                blocks = _mm512_add_epi32(blocks, x[t].offsets);
+                blocks = _mm512_add_epi32(blocks, x.offsets);
             }
             let (scale, [minima, _]) = of_rows[i];
             let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(blocks), scale);
-            lanes[t][i] = _mm512_fmadd_ps(scaled, x[t].scales, lanes[t][i]);
+            lanes[i] = _mm512_fmadd_ps(scaled, x.scales, lanes[i]);
             if let Minima::Whole = R::Panel::MINIMA {
-                lanes[t][i] = _mm512_fnmadd_ps(minima, x[t].minima[0], lanes[t][i]);
+                lanes[i] = _mm512_fnmadd_ps(minima, x.minima[0], lanes[i]);
             }
         }
     }

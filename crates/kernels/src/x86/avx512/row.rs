@@ -142,18 +142,18 @@ pub trait Row: Quant {
     }
 }
 
-/// `out[t * stride + o] = w[o] . x[t]` for `outputs` weight rows.
+/// `out[t * stride + o] = w[o] . x[t]` for `outputs` weight rows and up to `MOST` inputs.
 ///
 /// Rows of the four quarters of `w` go together: four streams from memory are faster than two.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-pub fn rows<R: Row, const T: usize>(
+pub fn rows<R: Row, const MOST: usize>(
     out: &mut OutTile<'_>,
     outputs: usize,
     (w, row_bytes): (&[u8], usize),
-    x: [Q8Row<'_>; T],
+    x: &[Q8Row<'_>],
 ) {
-    let blocks = x[0].scales.len();
-    with_inputs::<R, T>(x, |x| {
+    let (blocks, count) = (x[0].scales.len(), x.len());
+    with_inputs::<R, MOST>(x, |x| {
         let ahead = Ahead::new(ROWS);
         let (quarter, stride, out) = (outputs / 4, out.stride, &mut *out.values);
         for o in 0..quarter {
@@ -161,8 +161,8 @@ pub fn rows<R: Row, const T: usize>(
             for i in 0..4 {
                 rows[i] = row(w, row_bytes, i * quarter + o);
             }
-            let sums = dot::<R, T>(rows, x, blocks, ahead);
-            for t in 0..T {
+            let sums = dot::<R, MOST>(rows, (&x, count), blocks, ahead);
+            for t in 0..count {
                 for i in 0..4 {
                     out[t * stride + i * quarter + o] = sums[t][i];
                 }
@@ -171,22 +171,27 @@ pub fn rows<R: Row, const T: usize>(
         let rest = quarter * 4..outputs;
         if !rest.is_empty() {
             let rows = [0, 1, 2, 3].map(|i| row(w, row_bytes, (rest.start + i).min(outputs - 1)));
-            let sums = dot::<R, T>(rows, x, blocks, ahead);
-            for t in 0..T {
+            let sums = dot::<R, MOST>(rows, (&x, count), blocks, ahead);
+            for t in 0..count {
                 out[t * stride..][rest.clone()].copy_from_slice(&sums[t][..rest.len()]);
             }
         }
     });
 }
 
-/// Four rows of as many blocks times each input.
+/// Four rows of as many blocks times each of `inputs`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn dot<R: Row, const T: usize>(rows: [&[u8]; 4], x: [&[Input]; T], blocks: usize, ahead: Ahead) -> [[f32; 4]; T] {
+fn dot<R: Row, const MOST: usize>(
+    rows: [&[u8]; 4],
+    (x, inputs): (&[&[Input]; MOST], usize),
+    blocks: usize,
+    ahead: Ahead,
+) -> [[f32; 4]; MOST] {
     let (whole, count) = (blocks / 8, x[0].len());
     // All are as long: said once, not checked for each.
-    let mut x_whole = x;
-    for t in 0..T {
+    let mut x_whole = *x;
+    for t in 0..inputs {
         x_whole[t] = &x[t][..whole];
     }
     let mut groups: [&[R::Group]; 4] = [&[]; 4];
@@ -195,20 +200,16 @@ fn dot<R: Row, const T: usize>(rows: [&[u8]; 4], x: [&[Input]; T], blocks: usize
         let (whole_ones, rest) = R::Group::split(rows[r]);
         (groups[r], rests[r]) = (&whole_ones[..whole], rest);
     }
-    let mut totals = [_mm512_setzero_ps(); T];
+    let mut totals = [_mm512_setzero_ps(); MOST];
     for start in (0..count).step_by(SEGMENT_GROUPS) {
         let end = count.min(start + SEGMENT_GROUPS);
-        let mut lanes = [[_mm512_setzero_ps(); 2]; T];
+        let mut lanes = [[_mm512_setzero_ps(); 2]; MOST];
         for g in start..end.min(whole) {
             let w = [&groups[0][g], &groups[1][g], &groups[2][g], &groups[3][g]];
             for w in w {
                 ahead.fetch(w);
             }
-            let mut x = [&x_whole[0][g]; T];
-            for t in 1..T {
-                x[t] = &x_whole[t][g];
-            }
-            four::<R, T>(&mut lanes, w, x);
+            four::<R>(&mut lanes[..inputs], w, |t| &x_whole[t][g]);
         }
         if end > whole {
             let live = (1u16 << (blocks % 8)) - 1;
@@ -218,19 +219,19 @@ fn dot<R: Row, const T: usize>(rows: [&[u8]; 4], x: [&[Input]; T], blocks: usize
                 end.bytes()[..rest.len()].copy_from_slice(rest);
             }
             let mut next = lanes;
-            four::<R, T>(&mut next, ends.each_ref(), x.map(|x| &x[whole]));
+            four::<R>(&mut next[..inputs], ends.each_ref(), |t| &x[t][whole]);
             for (lanes, next) in lanes.as_flattened_mut().iter_mut().zip(next.as_flattened()) {
                 *lanes = _mm512_mask_mov_ps(*lanes, live, *next);
             }
         }
-        for t in 0..T {
+        for t in 0..inputs {
             let sums = if R::QUARTERS.is_some() { quarters::trees(lanes[t]) } else { trees(lanes[t]) };
             totals[t] = if start == 0 { sums } else { _mm512_add_ps(totals[t], sums) };
         }
     }
     let of_rows = if R::QUARTERS.is_some() { quarters::OF_ROWS } else { [0, 4, 8, 12] };
-    let mut sums = [[0.0; 4]; T];
-    for t in 0..T {
+    let mut sums = [[0.0; 4]; MOST];
+    for t in 0..inputs {
         let mut all = [0.0; 16];
         store_ps(&mut all, totals[t]);
         sums[t] = of_rows.map(|lane| all[lane]);
@@ -250,19 +251,20 @@ fn trees([a, b]: [__m512; 2]) -> __m512 {
 /// Adds eight blocks of four rows to the lanes of each input: of the first two rows and of the last two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-fn four<R: Row, const T: usize>(lanes: &mut [[__m512; 2]; T], w: [&R::Group; 4], x: [&Input; T]) {
+fn four<'a, R: Row>(lanes: &mut [[__m512; 2]], w: [&R::Group; 4], x: impl Fn(usize) -> &'a Input) {
     if let Some(bits) = R::QUARTERS {
-        return quarters::four::<R, T>(lanes, w, x, bits);
+        return quarters::four::<R>(lanes, w, x, bits);
     }
     if let Some(multiples) = R::STRIPS {
-        return factored::four::<R, T>(lanes, w, x, multiples);
+        return factored::four::<R>(lanes, w, x, multiples);
     }
     for (i, w) in [[w[0], w[1]], [w[2], w[3]]].into_iter().enumerate() {
         // SAFETY: this function has the features that both ask for.
         let (quants, scales) = unsafe { ([R::quants(w[0]), R::quants(w[1])], R::scales(w)) };
-        for t in 0..T {
-            let scaled = _mm512_mul_ps(products::<R>(w, &quants, x[t]), scales);
-            lanes[t][i] = _mm512_fmadd_ps(scaled, x[t].scales, lanes[t][i]);
+        for (t, lanes) in lanes.iter_mut().enumerate() {
+            let x = x(t);
+            let scaled = _mm512_mul_ps(products::<R>(w, &quants, x), scales);
+            lanes[i] = _mm512_fmadd_ps(scaled, x.scales, lanes[i]);
         }
     }
 }

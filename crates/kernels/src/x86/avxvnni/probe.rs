@@ -8,7 +8,7 @@ use super::fours::add_fours;
 use crate::Probe;
 use crate::x86::avx2;
 
-pub const PROBE: Probe = Probe { reads: avx2::PROBE.reads, multiply };
+pub const PROBE: Probe = Probe { multiply, ..avx2::PROBE };
 
 /// Products in flight: with a factor for all of them and two others, what fits into sixteen registers.
 const CHAINS: usize = 12;
