@@ -19,6 +19,9 @@ pub fn say_model(opened: &Opened, session: &Session, cache: &CacheArgs, performa
         say!("adapter: {} by {scale}, {weights} weights, rank {ranks}", adapter.name());
     }
     say!("device: {}", model.device_label());
+    if let Some(weights) = weights(model, !performance.no_mmap) {
+        say!("{weights}");
+    }
     let (k, v) = (cache.cache_type_k, cache.cache_type_v);
     let bytes = memory::cache_bytes(model.config(), session.context(), k, v);
     let size = bytes.map_or_else(|| "unknown".to_owned(), |bytes| Bytes(bytes).to_string());
@@ -36,6 +39,18 @@ pub fn say_sampling(sampling: &Sampling) {
     let fields = json.as_object().into_iter().flatten().filter(|(name, _)| name.as_str() != "seed");
     let texts: Vec<String> = fields.map(|(name, value)| format!("{name} {}", shown(value))).collect();
     say!("sampling: {}", texts.join(", "));
+}
+
+/// Computes the part of a model's file that lies in huge pages of memory, where the system tells.
+pub fn huge_share(model: &Model) -> Option<f64> {
+    let gguf = model.gguf();
+    Some(gguf.huge_bytes()? as f64 / gguf.file_bytes().max(1) as f64)
+}
+
+/// Says how a model's file lies in memory, where the system tells.
+pub fn weights(model: &Model, mapped: bool) -> Option<String> {
+    let how = if mapped { "mapped" } else { "read into memory" };
+    Some(format!("weights: {how}, {:.0} % in huge pages", 100.0 * huge_share(model)?))
 }
 
 /// Architecture, size and formats on one line.

@@ -3,6 +3,8 @@
 use crate::cursor::ByteOrder;
 use crate::directory::{self, Directory};
 use crate::map::{self, Mapping, Opened, Pages};
+#[cfg(target_os = "linux")]
+use crate::pages;
 use crate::{Error, Metadata, TensorInfo, prefault, shards};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -56,7 +58,7 @@ impl Gguf {
     /// # Errors
     /// As [`Gguf::open`].
     pub fn read(path: impl AsRef<Path>, pages: Pages) -> Result<Gguf, Error> {
-        Gguf::open_by(path.as_ref(), |path| Ok((map::read(path, pages)?, None)))
+        Gguf::open_by(path.as_ref(), |path| map::read(path, pages))
     }
 
     fn open_by(path: &Path, open: impl Fn(&Path) -> Result<Opened, Error>) -> Result<Gguf, Error> {
@@ -154,8 +156,27 @@ impl Gguf {
     /// Reads what of the mapped files is not in memory yet and makes every page ready, so that this happens now and in order.
     /// `progress` sees bytes done and in all, on this thread. Does nothing for files that were copied into memory anyway.
     pub fn prefault(&self, progress: impl FnMut(u64, u64)) {
-        let mapped = |shard: &Shard| shard.mapping.clone().filter(|_| shard.order == ByteOrder::Little);
+        let mapped = |shard: &Shard| {
+            shard.mapping.clone().filter(|mapping| mapping.is_of_file() && shard.order == ByteOrder::Little)
+        };
         prefault::prefault(&self.0.shards.iter().filter_map(mapped).collect::<Vec<_>>(), progress);
+    }
+
+    /// Counts the bytes of the files, of [`Self::file_bytes`], that lie in huge pages of this process's memory; what was not read yet
+    /// lies nowhere. `None` where the system does not tell (all but Linux) and of files that were given as bytes.
+    pub fn huge_bytes(&self) -> Option<u64> {
+        #[cfg(target_os = "linux")]
+        {
+            let range = |shard: &Shard| {
+                let bytes = shard.mapping.as_ref()?.as_ref();
+                let start = bytes.as_ptr().addr() as u64;
+                Some(start..start + bytes.len() as u64)
+            };
+            let ranges = self.0.shards.iter().map(range).collect::<Option<Vec<_>>>()?;
+            Some(pages::huge_bytes(&std::fs::read_to_string("/proc/self/smaps").ok()?, &ranges))
+        }
+        #[cfg(not(target_os = "linux"))]
+        None
     }
 
     /// The data of a tensor of this file, little-endian, `tensor.bytes` long. No copy is made of a little-endian file's

@@ -30,6 +30,8 @@ mod looks;
 #[allow(unsafe_code)]
 mod map;
 mod metadata;
+#[cfg(target_os = "linux")]
+mod pages;
 mod prefault;
 mod shards;
 mod tensor;

@@ -12,32 +12,44 @@ use std::sync::Arc;
 /// The smallest page of any system that runs this.
 const PAGE_BYTES: usize = 4096;
 
-/// A mapped file. The mapping ends with the last of its owners, which the `Bytes` made of it are too.
+/// Memory that holds a file: mapped from it, or of this process. It ends with the last of its owners, which the `Bytes` made of it are too.
 #[derive(Clone)]
-pub(crate) struct Mapping(Arc<Mmap>);
+pub(crate) struct Mapping {
+    memory: Arc<Mmap>,
+    of_file: bool,
+}
 
 impl AsRef<[u8]> for Mapping {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.memory
     }
 }
 
 impl Mapping {
+    fn new(memory: Mmap, of_file: bool) -> Mapping {
+        Mapping { memory: Arc::new(memory), of_file }
+    }
+
+    /// Says whether it is mapped from a file, so that pages may still have to be read.
+    pub(crate) fn is_of_file(&self) -> bool {
+        self.of_file
+    }
+
     /// Puts these pages into the page table, reading from disk what is not in memory. One call of Linux 5.14 or later does
     /// it in three quarters of the time that touching every page takes.
     pub(crate) fn populate(&self, bytes: Range<usize>) {
         #[cfg(target_os = "linux")]
-        match self.0.advise_range(memmap2::Advice::PopulateRead, bytes.start, bytes.len()) {
+        match self.memory.advise_range(memmap2::Advice::PopulateRead, bytes.start, bytes.len()) {
             // The system does not know the call. Other refusals come up, if they matter, where the bytes are used.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
             _ => return,
         }
-        let touched = self.0[bytes].iter().step_by(PAGE_BYTES).fold(0u8, |sum, &byte| sum ^ byte);
+        let touched = self.memory[bytes].iter().step_by(PAGE_BYTES).fold(0u8, |sum, &byte| sum ^ byte);
         std::hint::black_box(touched);
     }
 }
 
-/// A file's bytes, and their mapping where they have one.
+/// A file's bytes, and the memory that holds them where there is any.
 pub(crate) type Opened = (Bytes, Option<Mapping>);
 
 /// What pages memory has.
@@ -49,9 +61,9 @@ pub enum Pages {
     Huge,
 }
 
-/// The bytes of the file at `path`, read into memory.
-pub(crate) fn read(path: &Path, pages: Pages) -> Result<Bytes, Error> {
-    let Some((mut file, bytes)) = open(path)? else { return Ok(Bytes::new()) };
+/// The bytes of the file at `path`, read into memory; an empty file takes none.
+pub(crate) fn read(path: &Path, pages: Pages) -> Result<Opened, Error> {
+    let Some((mut file, bytes)) = open(path)? else { return Ok((Bytes::new(), None)) };
     let error = |error: io::Error| Error::Io { action: "read into memory", error };
     let bytes = usize::try_from(bytes).map_err(|_| error(io::ErrorKind::OutOfMemory.into()))?;
     let mut memory = MmapMut::map_anon(bytes).map_err(error)?;
@@ -61,8 +73,7 @@ pub(crate) fn read(path: &Path, pages: Pages) -> Result<Bytes, Error> {
         let _ = memory.advise(memmap2::Advice::HugePage);
     }
     file.read_exact(&mut memory).map_err(error)?;
-    let memory = memory.make_read_only().map_err(error)?;
-    Ok(Bytes::from_owner(Mapping(Arc::new(memory))))
+    Ok(opened(Mapping::new(memory.make_read_only().map_err(error)?, false)))
 }
 
 /// The file at `path` and its length; `None` if it is empty.
@@ -90,6 +101,9 @@ pub(crate) fn map(path: &Path) -> Result<Opened, Error> {
     // took two thirds of the time, and decoding is quicker. Advice only: a refusal costs speed and nothing else.
     #[cfg(target_os = "linux")]
     let _ = mapping.advise(memmap2::Advice::HugePage);
-    let mapping = Mapping(Arc::new(mapping));
-    Ok((Bytes::from_owner(mapping.clone()), Some(mapping)))
+    Ok(opened(Mapping::new(mapping, true)))
+}
+
+fn opened(mapping: Mapping) -> Opened {
+    (Bytes::from_owner(mapping.clone()), Some(mapping))
 }

@@ -170,3 +170,32 @@ fn prefault_makes_every_page_ready() {
     gguf.prefault(|_, _| ());
     assert!(resident(&path) >= fs::metadata(&path).unwrap().len());
 }
+
+/// Says whether programs can have huge pages.
+#[cfg(target_os = "linux")]
+fn gives_huge_pages() -> bool {
+    let choices = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    choices.is_ok_and(|choices| !choices.contains("[never]"))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn huge_pages_of_files_are_counted() {
+    const BYTES: usize = 40 << 20;
+    let path = folder("huge-bytes").join("large.gguf");
+    let mut writer = Writer::new();
+    writer.tensor("a", Format::F32, &[BYTES as u64 / 4], vec![0; BYTES]).unwrap();
+    writer.write_file(&path).unwrap();
+    let mapped_file = Gguf::open(&path).unwrap();
+    mapped_file.prefault(|_, _| ());
+    let kilobytes = mapped(&path, "FilePmdMapped:");
+    let expected = 1024 * kilobytes.strip_suffix(" kB").unwrap().parse::<u64>().unwrap();
+    assert_eq!(mapped_file.huge_bytes(), Some(expected));
+    if gives_huge_pages() {
+        let read = Gguf::read(&path, candor_gguf::Pages::Huge).unwrap();
+        // Memory in pieces may not have all of it.
+        let huge = read.huge_bytes().expect("Linux tells");
+        assert!((8 << 20..=read.file_bytes()).contains(&huge), "{huge}");
+    }
+    assert_eq!(Gguf::from_bytes(fs::read(&path).unwrap().into()).unwrap().huge_bytes(), None);
+}

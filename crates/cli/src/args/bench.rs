@@ -29,6 +29,12 @@ pub struct BenchArgs {
     pub batching: BatchingArgs,
     #[command(flatten)]
     pub devices: DeviceLists,
+    /// Read the weights into memory instead of mapping the file
+    #[arg(long, help_heading = "Performance")]
+    pub no_mmap: bool,
+    /// Ask for huge pages for the cache and buffers, and for weights that are read (Linux)
+    #[arg(long, help_heading = "Performance")]
+    pub huge_pages: bool,
     /// How often each test is run
     #[arg(short, long, value_name = "N", default_value = "5", help_heading = "Tests")]
     #[arg(value_parser = number::whole::<u32>(1..=100_000))]

@@ -10,7 +10,7 @@ use crate::report::name;
 
 /// All fields of a test, in their order.
 pub fn fields(measured: &Measured<'_>) -> Map<String, Value> {
-    let Measured { subject, place, setup, test, work, samples, time } = measured;
+    let Measured { subject, place, setup, test, work, samples, huge_share, time } = measured;
     let (ceilings, ns, ts) = (&place.ceilings, measured.nanoseconds(), measured.speed());
     let pairs = [
         ("build_version", json!(env!("CARGO_PKG_VERSION"))),
@@ -29,6 +29,9 @@ pub fn fields(measured: &Measured<'_>) -> Map<String, Value> {
         ("batching", json!(batching(place.site.batching))),
         ("type_k", json!(name(setup.keys))),
         ("type_v", json!(name(setup.values))),
+        ("use_mmap", json!(place.memory.mapped)),
+        ("huge_pages", json!(place.memory.huge_pages)),
+        ("huge_share", json!(huge_share)),
         ("n_prompt", json!(test.prompt)),
         ("n_gen", json!(test.generated)),
         ("n_depth", json!(test.depth)),

@@ -15,7 +15,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{Adapter, CivilTime, GpuCeilings, LoadOptions, Model, Offload, Verify};
+use candor::{Adapter, CivilTime, GpuCeilings, LoadOptions, Model, Offload, Verify, Weights};
 use clap::error::ErrorKind;
 
 use crate::{
@@ -24,11 +24,12 @@ use crate::{
     interrupt::{self, Interrupt},
     open::Source,
     output::say,
+    report,
 };
 use measure::Runs;
 use plan::{Plan, Site};
 use printer::Printer;
-use result::{Measured, Place, Runner, Subject};
+use result::{Measured, Memory, Place, Runner, Subject};
 
 /// Runs the command.
 pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
@@ -49,6 +50,7 @@ pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
         total: sources.len() * plan.sites.len() * plan.tests.len(),
         notes: vec![format!("build: {}", env!("CARGO_PKG_VERSION"))],
         adapters: args.lora.open()?,
+        memory: Memory { mapped: !args.no_mmap, huge_pages: args.huge_pages },
     };
     for adapter in &bench.adapters {
         bench.notes.push(format!("adapter: {} by {}", adapter.name(), adapter.scale()));
@@ -97,6 +99,8 @@ struct Bench<'a> {
     notes: Vec<String>,
     /// What changes the models.
     adapters: Vec<Adapter>,
+    /// What the models lie in.
+    memory: Memory,
 }
 
 impl Bench<'_> {
@@ -107,6 +111,7 @@ impl Bench<'_> {
             let offload = Offload::default().names(names).layers(site.layers.0);
             let (threads, batching, session) = (site.threads as usize, site.batching, self.plan.largest());
             let adapters = self.adapters.clone();
+            let weights = if self.memory.mapped { Weights::Mapped } else { Weights::Read };
             // A device is measured as it is.
             let verify = Verify::Off;
             let options = LoadOptions::default()
@@ -115,6 +120,8 @@ impl Bench<'_> {
                 .verify(verify)
                 .threads(threads)
                 .batching(batching)
+                .weights(weights)
+                .huge_pages(self.memory.huge_pages)
                 .session(session)
                 .adapters(adapters);
             let model = source.clone().open_with(&options, self.progress)?.model;
@@ -148,8 +155,10 @@ impl Bench<'_> {
         let ceilings = candor::ceilings(model, site.threads as usize)?;
         let runner = Runner::of(model);
         let gpu = if runner.is_gpu() { gpu_ceilings(model) } else { None };
-        let place = Place { cpu: machine::processor(), ceilings, gpu, site: site.clone(), runner };
+        let memory = self.memory;
+        let place = Place { cpu: machine::processor(), ceilings, gpu, site: site.clone(), runner, memory };
         self.notes.push(place.note());
+        self.notes.extend(report::weights(model, self.memory.mapped));
         if encodes && self.plan.tests.iter().any(|(_, test)| !test.encodes()) {
             say!("note: {} is an encoder: only prompts of one text are measured", subject.kind);
         }
@@ -160,7 +169,17 @@ impl Bench<'_> {
             let samples = samples.map_err(|error| Error::Test { test: test.to_string(), error: Box::new(error) })?;
             let Some(samples) = samples else { return Ok(false) };
             let work = counter.count(setup, test)?;
-            printer.add(&Measured { subject: &subject, place: &place, setup, test, work, samples, time })?;
+            let huge_share = report::huge_share(model);
+            printer.add(&Measured {
+                subject: &subject,
+                place: &place,
+                setup,
+                test,
+                work,
+                samples,
+                huge_share,
+                time,
+            })?;
             self.done += 1;
         }
         Ok(true)

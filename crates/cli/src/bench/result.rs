@@ -29,6 +29,16 @@ pub struct Place {
     /// As it was asked for.
     pub site: Site,
     pub runner: Runner,
+    pub memory: Memory,
+}
+
+/// What holds the weights and buffers, as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Whether weights are mapped from the file; else they are read.
+    pub mapped: bool,
+    /// Whether huge pages are asked for, for buffers and for weights that are read.
+    pub huge_pages: bool,
 }
 
 /// What computes: the model's own words, and whether the processor alone does.
@@ -67,6 +77,8 @@ pub struct Measured<'a> {
     pub work: Work,
     /// Nanoseconds of each run.
     pub samples: Vec<u64>,
+    /// The part of the weights' memory that lay in huge pages, where the system tells.
+    pub huge_share: Option<f64>,
     /// When it was measured, in UTC.
     pub time: String,
 }

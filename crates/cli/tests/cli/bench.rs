@@ -185,6 +185,46 @@ fn the_defaults_are_llama_benchs() {
 }
 
 #[test]
+fn the_memory_of_the_weights_is_shown() {
+    let (_folder, path) = tiny();
+    // Room for several huge pages behind the tensors.
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(24 << 20).unwrap();
+    let path = path.to_str().unwrap();
+    let system = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let gives = !system.is_empty() && !system.contains("[never]");
+    for (flags, mapped, huge, how) in [
+        (&[][..], true, false, "mapped, "),
+        (&["--no-mmap"], false, false, "read into memory, "),
+        (&["--huge-pages"], true, true, "mapped, "),
+        (&["--no-mmap", "--huge-pages"], false, true, "read into memory, "),
+    ] {
+        if huge && !gives {
+            let error = bench(&[&[path, "-p", "2", "-n", "0"], flags].concat()).error();
+            assert!(error.starts_with("error: huge pages: "), "{error}");
+            continue;
+        }
+        let test = &tests(&[&[path, "-p", "2", "-n", "0"], flags].concat())[0];
+        assert_eq!((&test["use_mmap"], &test["huge_pages"]), (&mapped.into(), &huge.into()), "{flags:?}");
+        let text = bench(&[&[path, "-p", "2", "-n", "0", "-r", "1"], flags].concat()).text();
+        let line = text.lines().find(|line| line.starts_with("weights: "));
+        if cfg!(target_os = "linux") {
+            let share = test["huge_share"].as_f64().unwrap_or_else(|| panic!("{flags:?}: {test}"));
+            let least = if huge && !mapped { 0.2 } else { 0.0 };
+            assert!((least..=1.0).contains(&share), "{flags:?}: {share}");
+            let shown = line.and_then(|line| line.strip_prefix("weights: ")?.strip_prefix(how));
+            let shown = shown.and_then(|rest| rest.strip_suffix(" % in huge pages")?.parse::<f64>().ok());
+            let shown = shown.unwrap_or_else(|| panic!("{flags:?}: {text}"));
+            assert!((100.0 * least..=100.0).contains(&shown), "{flags:?}: {text}");
+        } else {
+            assert!(test["huge_share"].is_null() && line.is_none(), "{flags:?}: {text}");
+        }
+    }
+    // It is no file of its own.
+    assert!(tests(&["-p", "2", "-n", "0"])[0]["huge_share"].is_null());
+    assert!(!bench(&["-p", "2", "-n", "0", "-r", "1"]).text().contains("weights: "));
+}
+
+#[test]
 fn sequences_share_the_weights_and_count_together() {
     let one = &tests(&["-p", "0", "-n", "4", "--no-warmup"])[0];
     let eight = &tests(&["-p", "0", "-n", "4", "-B", "8"])[0];

@@ -171,6 +171,21 @@ fn weights_that_are_read_give_the_same_text() {
     assert!(error.starts_with("error: no-such-folder: no such file"), "{error}");
 }
 
+#[test]
+fn verbose_tells_how_much_of_the_weights_lies_in_huge_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    std::fs::write(&path, candor_testing::Tiny::default().bytes()).unwrap();
+    let path = path.to_str().unwrap();
+    for (args, how) in [(&[][..], "mapped"), (&["--no-mmap"], "read into memory")] {
+        let outcome = candor(["run", path, "-p", "a b", "-n", "1", "-v"].iter().chain(args)).outcome();
+        let line = outcome.stderr.lines().find(|line| line.starts_with("weights: "));
+        // A file of less than 2 MB has no room for a huge page.
+        let expected = cfg!(target_os = "linux").then(|| format!("weights: {how}, 0 % in huge pages"));
+        assert_eq!(line, expected.as_deref(), "{outcome:?}");
+    }
+}
+
 /// Without it the same holds but on processors with AMX, where text may differ once two tokens are nearly as likely.
 #[test]
 fn a_batch_invariant_run_prints_the_same_numbers_for_any_batch() {
