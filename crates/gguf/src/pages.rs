@@ -9,7 +9,7 @@ pub(crate) fn huge_bytes(smaps: &str, ranges: &[Range<u64>]) -> u64 {
     for line in smaps.lines() {
         let Some((name, rest)) = line.split_once([':', ' ']) else { continue };
         match name {
-            "AnonHugePages" | "FilePmdMapped" => {
+            "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => {
                 let number = rest.trim().strip_suffix(" kB").and_then(|number| number.parse::<u64>().ok());
                 let bytes = number.unwrap_or(0).saturating_mul(1024).min(room);
                 room -= bytes;
@@ -54,6 +54,10 @@ VmFlags: rd mr mw me hg
 Size:               6144 kB
 AnonHugePages:      4096 kB
 FilePmdMapped:         0 kB
+7f0002000000-7f0002800000 r--s 00000000 00:1b 13         /dev/shm/model.gguf
+Size:               8192 kB
+ShmemPmdMapped:     6144 kB
+FilePmdMapped:         0 kB
 ";
 
     #[test]
@@ -69,6 +73,7 @@ FilePmdMapped:         0 kB
         assert_eq!(huge(&[[0, 9], [10, 16]]), 10);
         assert_eq!(huge(&[[10, 13]]), 3, "no more than lies in the range");
         assert_eq!(huge(&[[16, 32]]), 0);
+        assert_eq!(huge(&[[32, 40]]), 6, "of a file in memory (tmpfs)");
         assert_eq!(huge(&[]), 0);
     }
 }
