@@ -12,16 +12,17 @@ use crate::{of_kind, sound, vector_backends};
 
 #[test]
 fn attention_is_the_reference_however_it_is_fed() {
-    for (name, mut gpu) in vector_backends() {
-        for case in cases() {
-            let want = attended(&mut Reference, &case, 1000);
-            for chunk in [1000, 17] {
-                let error = nmse(&of_kind(chunk == 17, || attended(&mut gpu, &case, chunk)), &want);
-                assert!(error < 1e-11, "{name}, {case:?}, {chunk} at a time: {error}");
-            }
+    let mut gpus = vector_backends();
+    for (i, case) in cases().enumerate() {
+        let want = attended(&mut Reference, &case, 1000);
+        // How maxima are found and how a text is fed do not meet, so each device takes its turn.
+        for (j, (name, gpu)) in gpus.iter_mut().enumerate() {
+            let chunk = if (i + j) % 2 == 0 { 1000 } else { 17 };
+            let error = nmse(&of_kind(chunk == 17, || attended(gpu, &case, chunk)), &want);
+            assert!(error < 1e-11, "{name}, {case:?}, {chunk} at a time: {error}");
         }
-        sound(&mut gpu);
     }
+    gpus.iter_mut().for_each(|(_, gpu)| sound(gpu));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::panels::panels;
 use super::row::{Row, rows};
 use crate::codebook as books;
 use crate::shape::q8_rows;
-use crate::x86::avx2::{self, twos::Twos};
+use crate::x86::avx2::{self, panel::Panel, twos::Twos};
 use crate::{Activations, MatKernels, OutTile};
 
 /// The row of a format.
@@ -43,8 +43,14 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
     }
 }
 
-/// Up to this many inputs are quicker in the file's layout than by panels, which have to be made: measured on Sapphire Rapids.
+/// The most inputs that meet weights in the file's layout. From the next on panels, which have to be made, are as quick on Sapphire
+/// Rapids (Q8_0, Q4_K, Q6_K, Q4_0).
 const FEW: usize = 8;
+
+/// The same of a format. NVFP4's rows are slower.
+const fn few_inputs<Q: Row>() -> usize {
+    if Q::Panel::FLOATS { 3 } else { FEW }
+}
 
 /// `out[t][o] = w[o] . x[t]`.
 fn mat<Q: Row>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>) {
@@ -52,7 +58,7 @@ fn mat<Q: Row>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>)
     if count == 0 {
         return;
     }
-    if inputs > FEW {
+    if inputs > few_inputs::<Q>() {
         // SAFETY: only the table leads here, and only an `Avx512Vnni` to the table: the processor has these features.
         return unsafe { panels::<Q>(&mut out, w, row_bytes, count, x) };
     }
