@@ -5,15 +5,15 @@
 
 use std::ops::Range;
 
-use candor_kernels::F32Kernels;
+use candor_kernels::{F32Kernels, GROUP};
 use candor_ops::{Attention, Heads, Step};
 
-use crate::attention::{BLOCK, QUERIES, Spans, Task, merged, partial_size};
+use crate::attention::{BLOCK, Cut, QUERIES, Spans, TILED_QUERIES, Takes, Task, Tiled, merged, partial_size};
 use crate::buffer::room;
 use crate::pool::Pool;
 use crate::rules::Rules;
 use crate::split::Split;
-use crate::{Buf, Kv, Weight};
+use crate::{Batching, Buf, Kv, Weight};
 
 /// Where the keys and values are.
 #[derive(Clone, Copy)]
@@ -42,6 +42,8 @@ struct Call<'a> {
     spans: &'a Spans,
     rules: &'a Rules<'a>,
     f32: &'a F32Kernels,
+    /// Kernels for many queries, for the spans that take them.
+    tiled: Option<Tiled>,
     /// Query heads of a key and value head.
     group: usize,
     /// Most query heads of a task per row.
@@ -67,13 +69,23 @@ impl Call<'_> {
         let (span, kv_head, part) = (index / self.per_span(), index / parts % self.heads.kv_heads, index % parts);
         let within = part * self.together..self.group.min((part + 1) * self.together);
         let queries = kv_head * self.group + within.start..kv_head * self.group + within.end;
-        let (rows, seen) = self.spans.get(span);
+        let (rows, seen, tiled) = self.spans.get(span);
         let kv = self.cache.kv.head(self.cache.layer, self.step.sequences[rows.start], kv_head);
         let (positions, rules) = (&self.step.positions[rows.clone()], self.rules);
         let (heads, first) = (self.heads, queries.start);
         Place {
             rows,
-            task: Task { kv, heads, group: queries.len(), first, seen, positions, rules, f32: self.f32 },
+            task: Task {
+                kv,
+                heads,
+                group: queries.len(),
+                first,
+                seen,
+                positions,
+                rules,
+                f32: self.f32,
+                tiled: self.tiled.filter(|_| tiled),
+            },
             queries,
         }
     }
@@ -107,19 +119,29 @@ impl Attend {
         cache: Cache<'_>,
         attention: Attention<'_, Weight>,
         step: &Step,
-        (pool, f32): (&Pool, &F32Kernels),
+        (pool, f32, batching): (&Pool, &F32Kernels, Batching),
     ) {
         assert!(cache.kv.holds(cache.layer, attention.mask, q.rows), "attention looks back further than the cache");
         let (heads, rules) = (attention.heads, Rules::new(&attention, &mut self.relative));
         let group = heads.heads / heads.kv_heads;
         let together = group.min(QUERIES);
-        self.spans.cut(step, attention.mask, QUERIES / together);
+        let tiled = cache.kv.tiled(cache.layer).filter(|_| batching != Batching::Invariant);
+        let takes = match (tiled, batching) {
+            (Some(_), Batching::ByRole) => Takes::Prompts(q.rows - q.decoding),
+            (Some(_), Batching::Fastest) => Takes::Many(GROUP.div_ceil(together)),
+            _ => Takes::Nothing,
+        };
+        // Runs are shorter where there would be no task for each thread, but no shorter than a group of queries.
+        let (heads_apart, wanted) = (heads.kv_heads * group.div_ceil(together), 2 * pool.threads());
+        let fair = (q.rows * heads_apart).div_ceil(wanted).max(GROUP.div_ceil(together));
+        let tiled_rows = fair.min(TILED_QUERIES / together);
+        self.spans.cut(step, attention.mask, Cut { rows: QUERIES / together, tiled_rows, tiled: takes });
         let width = out.width;
         let out = Split::new(out.live_mut(), width);
-        let mut call = Call { q, out, cache, heads, step, spans: &self.spans, rules: &rules, f32, group, together };
+        let mut call =
+            Call { q, out, cache, heads, step, spans: &self.spans, rules: &rules, f32, tiled, group, together };
         let tasks = self.spans.len() * call.per_span();
         let blocks = self.spans.blocks();
-        let wanted = 2 * pool.threads();
         if pool.threads() == 1 || tasks == 0 || tasks >= wanted {
             pool.run(tasks, &|index| call.whole(index));
         } else if blocks.len() == 1 {

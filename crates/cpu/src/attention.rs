@@ -4,22 +4,32 @@
 //! exponentials and their mix of the values (Milakov and Gimelshein 2018; Dao et al. 2022). Blocks are merged from the
 //! first to the last, one by one, whoever computed them; so a row's result depends on its query and on the cache
 //! alone. A position that a row does not see takes no part in any sum.
+//!
+//! Where the instruction set has kernels for many queries at once, rows of prompts take those (`tiled`): other sums, whose bits,
+//! too, depend neither on the other queries of a task nor on the threads.
+
+mod tiled;
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-use candor_kernels::{F32Kernels, OutTile, PANEL, Queries, Weights, padded};
+use candor_kernels::{F32Kernels, GROUP, OutTile, PANEL, Queries, Weights, padded};
 use candor_ops::{Heads, Mask, Step, sequence_len};
 
 use crate::buffer::room;
 use crate::kv::Head;
 use crate::rules::Rules;
 
+use tiled::Packed;
+pub(crate) use tiled::Tiled;
+
 /// Positions of a block: enough to hide the cost of merging, few enough that its keys and values stay in the
 /// second-level cache while all queries of a task meet them.
-pub(crate) const BLOCK: usize = 256;
+pub(crate) const BLOCK: usize = candor_kernels::BLOCK;
 /// Query heads of one task, over all its rows.
 pub(crate) const QUERIES: usize = 64;
+/// The same where keys and values are packed for them first.
+pub(crate) const TILED_QUERIES: usize = 256;
 /// Queries whose scores stay in the first-level cache while they are turned into weights and used.
 const TILE: usize = 8;
 
@@ -37,19 +47,41 @@ pub(crate) struct Task<'a> {
     pub(crate) positions: &'a [u32],
     pub(crate) rules: &'a Rules<'a>,
     pub(crate) f32: &'a F32Kernels,
+    /// Kernels for many queries, if these take them.
+    pub(crate) tiled: Option<Tiled>,
 }
 
-/// Runs of a step's rows that belong to one sequence.
+/// Which rows take kernels for many queries, and how long runs of rows are.
+#[derive(Clone, Copy)]
+pub(crate) struct Cut {
+    /// Most rows of a run.
+    pub(crate) rows: usize,
+    /// The same of rows that take kernels for many queries.
+    pub(crate) tiled_rows: usize,
+    pub(crate) tiled: Takes,
+}
+
+/// Which rows take kernels for many queries.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Takes {
+    Nothing,
+    /// Rows of prompts, of which there are as many.
+    Prompts(usize),
+    /// Runs of as many rows or more.
+    Many(usize),
+}
+
+/// Runs of a step's rows that belong to one sequence, and whether they take kernels for many queries.
 #[derive(Default)]
 pub(crate) struct Spans {
-    spans: Vec<Range<usize>>,
+    spans: Vec<(Range<usize>, bool)>,
     /// Positions that each row sees.
     seen: Vec<Range<usize>>,
 }
 
 impl Spans {
-    /// Cuts a step's rows into runs of at most `rows`.
-    pub(crate) fn cut(&mut self, step: &Step, mask: Mask, rows: usize) {
+    /// Cuts a step's rows into runs.
+    pub(crate) fn cut(&mut self, step: &Step, mask: Mask, cut: Cut) {
         self.seen.clear();
         // Only a mask that looks ahead has to know where its sequence ends.
         let mut last = None;
@@ -64,10 +96,23 @@ impl Spans {
         }
         self.spans.clear();
         for (t, sequence) in step.sequences.iter().enumerate() {
+            let tiled = match cut.tiled {
+                Takes::Nothing => false,
+                Takes::Prompts(rows) => t < rows,
+                Takes::Many(_) => true,
+            };
+            let most = if tiled { cut.tiled_rows } else { cut.rows };
             match self.spans.last_mut() {
-                Some(span) if span.len() < rows && step.sequences[span.start] == *sequence => span.end = t + 1,
-                _ => self.spans.push(t..t + 1),
+                Some((span, like))
+                    if span.len() < most && *like == tiled && step.sequences[span.start] == *sequence =>
+                {
+                    span.end = t + 1;
+                }
+                _ => self.spans.push((t..t + 1, tiled)),
             }
+        }
+        if let Takes::Many(least) = cut.tiled {
+            self.spans.iter_mut().for_each(|(span, tiled)| *tiled = span.len() >= least);
         }
     }
 
@@ -75,15 +120,15 @@ impl Spans {
         self.spans.len()
     }
 
-    /// The rows of a run, and the positions they see.
-    pub(crate) fn get(&self, span: usize) -> (Range<usize>, &[Range<usize>]) {
-        let rows = self.spans[span].clone();
-        (rows.clone(), &self.seen[rows])
+    /// The rows of a run, the positions they see, and whether they take kernels for many queries.
+    pub(crate) fn get(&self, span: usize) -> (Range<usize>, &[Range<usize>], bool) {
+        let (rows, tiled) = self.spans[span].clone();
+        (rows.clone(), &self.seen[rows], tiled)
     }
 
     /// Rows of the longest run.
     pub(crate) fn longest(&self) -> usize {
-        self.spans.iter().map(Range::len).max().unwrap_or(0)
+        self.spans.iter().map(|(span, _)| span.len()).max().unwrap_or(0)
     }
 
     /// Blocks of which any row sees something, and those between them.
@@ -113,6 +158,7 @@ struct Scratch {
     scores: Vec<f32>,
     /// `[TILE, padded value_dim]`
     mixes: Vec<f32>,
+    packed: Packed,
     /// `[rows * group, partial_size]`
     totals: Vec<f32>,
 }
@@ -121,26 +167,31 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// What a block gave a query.
+/// What a block gave a query; without a mix if the query sees nothing of it.
+#[derive(Clone, Copy)]
 struct Part<'a> {
     max: f32,
     sum: f32,
     mix: &'a [f32],
 }
 
+impl Part<'_> {
+    const NOTHING: Part<'static> = Part { max: f32::NEG_INFINITY, sum: 0.0, mix: &[] };
+}
+
 impl Task<'_> {
     /// Attends: `query(row)` gives the row's `group` query heads, `out(row)` the place of its `group` results.
     pub(crate) fn run<'q, 'o>(&self, query: impl Fn(usize) -> &'q [f32], mut out: impl FnMut(usize) -> &'o mut [f32]) {
-        SCRATCH.with_borrow_mut(|Scratch { queries, scores, mixes, totals }| {
-            self.gather(queries, query);
+        SCRATCH.with_borrow_mut(|Scratch { queries, scores, mixes, packed, totals }| {
+            self.gather(queries, packed, query);
             let size = partial_size(self.heads.value_dim);
             let totals = room(totals, self.seen.len() * self.group * size);
             for (q, total) in totals.chunks_exact_mut(size).enumerate() {
                 begin(total, self.rules.sink(self.first + q % self.group));
             }
             for block in blocks(self.seen) {
-                self.block(block, queries, (scores, mixes), |q, part| {
-                    merge(&mut totals[q * size..][..size], &part, self.f32);
+                self.block(block, queries, (scores, mixes, packed), |first, parts| {
+                    merge(&mut totals[first * size..], parts, size, self.f32);
                 });
             }
             for (row, totals) in totals.chunks_exact(self.group * size).enumerate() {
@@ -156,32 +207,39 @@ impl Task<'_> {
         if !blocks(self.seen).contains(&block) {
             return;
         }
-        SCRATCH.with_borrow_mut(|Scratch { queries, scores, mixes, .. }| {
-            self.gather(queries, query);
+        SCRATCH.with_borrow_mut(|Scratch { queries, scores, mixes, packed, .. }| {
+            self.gather(queries, packed, query);
             let size = partial_size(self.heads.value_dim);
-            self.block(block, queries, (scores, mixes), |q, part| {
-                let place = &mut parts[q * size..][..size];
-                (place[0], place[1]) = (part.max, part.sum);
-                place[2..].copy_from_slice(part.mix);
+            self.block(block, queries, (scores, mixes, packed), |first, some| {
+                for (place, part) in parts[first * size..].chunks_exact_mut(size).zip(some) {
+                    (place[0], place[1]) = (part.max, part.sum);
+                    place[2..][..part.mix.len()].copy_from_slice(part.mix);
+                }
             });
         });
     }
 
-    /// Puts the queries next to each other, times the scale of the scores.
-    fn gather<'q>(&self, queries: &mut Vec<f32>, query: impl Fn(usize) -> &'q [f32]) {
+    /// Puts the queries next to each other, times the scale of the scores, and packs them where they are to be.
+    fn gather<'q>(&self, queries: &mut Vec<f32>, packed: &mut Packed, query: impl Fn(usize) -> &'q [f32]) {
         queries.clear();
         (0..self.seen.len()).for_each(|row| queries.extend_from_slice(query(row)));
         (self.f32.scale)(queries, self.heads.scale);
+        if let Some(tiled) = &self.tiled {
+            self.pack(tiled, queries, packed);
+        }
     }
 
-    /// Hands to `each` what a block gives the queries that see any of it.
+    /// Hands to `each` what a block gives some queries, and the number of their first.
     fn block(
         &self,
         block: usize,
         queries: &[f32],
-        (scores, mixes): (&mut Vec<f32>, &mut Vec<f32>),
-        mut each: impl FnMut(usize, Part<'_>),
+        (scores, mixes, packed): (&mut Vec<f32>, &mut Vec<f32>, &mut Packed),
+        mut each: impl FnMut(usize, &[Part<'_>]),
     ) {
+        if let Some(tiled) = &self.tiled {
+            return self.block_tiled(tiled, block, packed, each);
+        }
         let (start, width) = (block * BLOCK, padded(self.heads.value_dim));
         let (scores, mixes) = (room(scores, TILE * BLOCK), room(mixes, TILE * width));
         for (tile, queries) in queries.chunks(TILE * self.heads.key_dim).enumerate() {
@@ -230,11 +288,13 @@ impl Task<'_> {
                 let rows = self.kv.values(start + from, longest);
                 (self.kv.values.kernels.mix)(&mut mixes[i * width..next * width], weights, rows);
             }
+            let mut parts = [Part::NOTHING; TILE];
             for (i, (mix, (max, sum))) in mixes.chunks_exact(width).zip(softmax).enumerate() {
                 if seen[i].1 > 0 {
-                    each(first + i, Part { max, sum, mix });
+                    parts[i] = Part { max, sum, mix };
                 }
             }
+            each(first, &parts[..count]);
         }
     }
 }
@@ -251,18 +311,29 @@ fn begin(total: &mut [f32], sink: Option<f32>) {
     (total[0], total[1]) = sink.map_or((f32::NEG_INFINITY, 0.0), |sink| (sink, 1.0));
 }
 
-/// Adds what the next positions gave.
-fn merge(total: &mut [f32], part: &Part<'_>, f32: &F32Kernels) {
-    let [max, sum, mix @ ..] = total else { return };
-    let larger = if part.max > *max { part.max } else { *max };
-    let mut factors = [*max, part.max];
-    (f32.exp_sum)(&mut factors, base(larger));
-    if factors[0] != 1.0 {
-        (f32.scale)(mix, factors[0]);
+/// Adds what the next positions gave to the totals of as many queries, `size` floats each. All their factors are one run of
+/// exponentials: each by itself would wait for its own.
+fn merge(totals: &mut [f32], parts: &[Part<'_>], size: usize, f32: &F32Kernels) {
+    let mut factors = [[0.0; 2]; GROUP];
+    let factors = &mut factors[..parts.len()];
+    let larger = |total: &[f32], part: &Part<'_>| if part.max > total[0] { part.max } else { total[0] };
+    for (factors, (total, part)) in factors.iter_mut().zip(totals.chunks_exact(size).zip(parts)) {
+        let base = base(larger(total, part));
+        *factors = [total[0] - base, part.max - base];
     }
-    (f32.axpy)(mix, factors[1], part.mix);
-    *sum = *sum * factors[0] + part.sum * factors[1];
-    *max = larger;
+    (f32.exp_sum)(factors.as_flattened_mut(), 0.0);
+    for (&mut [old, new], (total, part)) in factors.iter_mut().zip(totals.chunks_exact_mut(size).zip(parts)) {
+        if part.mix.is_empty() {
+            continue;
+        }
+        total[0] = larger(total, part);
+        total[1] = total[1] * old + part.sum * new;
+        let mix = &mut total[2..];
+        if old != 1.0 {
+            (f32.scale)(mix, old);
+        }
+        (f32.axpy)(mix, new, part.mix);
+    }
 }
 
 /// The mix of all positions: sums of weighted values by the sum of the weights.
@@ -279,11 +350,12 @@ pub(crate) fn merged<'p>(
     f32: &F32Kernels,
 ) {
     SCRATCH.with_borrow_mut(|Scratch { totals, .. }| {
-        let total = room(totals, partial_size(out.len()));
+        let size = partial_size(out.len());
+        let total = room(totals, size);
         begin(total, sink);
         for block in seen.start / BLOCK..seen.end.div_ceil(BLOCK) {
             let [max, sum, mix @ ..] = part(block) else { return };
-            merge(total, &Part { max: *max, sum: *sum, mix }, f32);
+            merge(total, &[Part { max: *max, sum: *sum, mix }], size, f32);
         }
         finish(out, total, f32);
     });

@@ -303,7 +303,7 @@ impl Prims for Cpu {
 
     fn attend(&mut self, out: &mut Buf, q: &Buf, kv: &Kv, layer: usize, attention: Attention<'_, Weight>, step: &Step) {
         out.like(q);
-        self.attend.run(out, q, Cache { kv, layer }, attention, step, (&self.pool, &self.kernels.f32));
+        self.attend.run(out, q, Cache { kv, layer }, attention, step, (&self.pool, &self.kernels.f32, self.batching));
     }
 
     fn unary(&mut self, x: &mut Buf, f: Unary) {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use candor_kernels::{AttentionKernels, Kernels, PANEL};
 use candor_ops::{ABSENT, Full, KvFormat, KvPlan, LayerCache, Mask, Moved, PAGE, Pages};
 
-use crate::attention::BLOCK;
+use crate::attention::{BLOCK, Tiled};
 use crate::memory::{self, Zeroed};
 
 pub(crate) use state::Order;
@@ -194,6 +194,12 @@ impl Kv {
         let Layer { kept, plan, .. } = &self.layers[layer];
         let within = |window: usize| step <= self.plan.step && mask.reach().is_some_and(|reach| reach < window);
         *kept == self.plan.context || plan.window.is_some_and(within)
+    }
+
+    /// Kernels for many queries, if there are some for the formats of keys and values.
+    pub(crate) fn tiled(&self, layer: usize) -> Option<Tiled> {
+        let Layer { keys, values, .. } = &self.layers[layer];
+        Some(Tiled { keys: keys.kernels.block?, values: values.kernels.block? })
     }
 
     /// A head of a sequence.

@@ -10,12 +10,13 @@
 //! result depends neither on the size of a tile nor on the queries beside it. Queries and weights stay f32: numbers of
 //! 8 bits are widened exactly, scale and all.
 
+pub(crate) mod block;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 pub(crate) mod tiles;
 
 use candor_quant::Format;
 
-use crate::OutTile;
+use crate::{BlockKernels, OutTile};
 
 /// Positions of a panel of keys; numbers of a value's row come in whole groups of as many.
 pub const PANEL: usize = 16;
@@ -33,6 +34,8 @@ pub struct AttentionKernels {
     pub put_key: fn(panel: &mut [u8], lane: usize, key: &[f32]),
     /// Writes a position's value into its row, and zeros up to a whole group.
     pub put_value: fn(row: &mut [u8], value: &[f32]),
+    /// What packs blocks for many queries at once; `None` where `scores` and `mix` serve any number.
+    pub block: Option<BlockKernels>,
 }
 
 /// Query heads, back to back.

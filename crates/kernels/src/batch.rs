@@ -9,6 +9,18 @@ pub struct Line(pub [u32; 16]);
 impl Line {
     /// 64 bytes of zeros.
     pub const ZERO: Line = Line([0; 16]);
+
+    /// The floats that lines consist of.
+    pub fn floats(lines: &[Line]) -> &[f32] {
+        // SAFETY: a `Line` is 16 dwords without padding, aligned more strictly than a float, and any dword is a float.
+        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * 16) }
+    }
+
+    /// The same, to be written.
+    pub fn floats_mut(lines: &mut [Line]) -> &mut [f32] {
+        // SAFETY: as above; any float is a dword, too.
+        unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 16) }
+    }
 }
 
 /// What becomes of inputs when they are packed.

@@ -27,6 +27,10 @@ mod weights;
 mod x86;
 
 pub use activations::{Q8_BLOCK, Q8Row, Q8RowMut, Q8Rows};
+pub use attention::block::{
+    BLOCK, BlockKernels, BlockProducts, GROUP, PAIR, Pairs, Seen, Softmax, WEIGHT_LINES, key_lines, mixed, query_lines,
+    value_lines,
+};
 pub use attention::{AttentionKernels, PANEL, Queries, Weights, padded};
 pub use batch::{BatchKernels, BatchTask, Emit, Form, Line, Packing};
 pub use function::Function;

@@ -9,6 +9,7 @@ mod products;
 mod recurrent;
 mod rows;
 mod small;
+mod tiled;
 
 use candor_cpu::{Batching, Cpu, CpuOptions};
 use candor_kernels::Kernels;

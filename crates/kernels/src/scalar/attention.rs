@@ -19,6 +19,7 @@ pub fn attention(format: Format) -> Option<AttentionKernels> {
             mix: mix::<F32>,
             put_key: put_key_f32,
             put_value: put_value_f32,
+            block: None,
         }),
         Format::F16 => Some(AttentionKernels {
             format,
@@ -26,6 +27,7 @@ pub fn attention(format: Format) -> Option<AttentionKernels> {
             mix: mix::<F16>,
             put_key: |panel, lane, key| put_key_f16(panel, lane, key, super::to_f16),
             put_value: |row, value| put_value_f16(row, value, super::to_f16),
+            block: None,
         }),
         Format::Q8_0 => Some(AttentionKernels {
             format,
@@ -33,6 +35,7 @@ pub fn attention(format: Format) -> Option<AttentionKernels> {
             mix: mix::<Q8_0>,
             put_key: put_key_q8_0,
             put_value: put_value_q8_0,
+            block: None,
         }),
         Format::Q4_0 => Some(AttentionKernels {
             format,
@@ -40,6 +43,7 @@ pub fn attention(format: Format) -> Option<AttentionKernels> {
             mix: mix::<Q4_0>,
             put_key: put_key_q4_0,
             put_value: put_value_q4_0,
+            block: None,
         }),
         _ => None,
     }

@@ -3,8 +3,9 @@
 //! Weights of any format are unpacked to bfloat16 block by block and inputs rounded to it, with 8 significant bits each;
 //! sums are f32. F16 weights and their inputs become two bfloat16 each, of which the product of the two small halves is
 //! left out: 16 significant bits, where one half of either would have an error above that of half-precision inputs.
-//! F32 weights stay as they are, and with the engine in registers.
+//! F32 weights stay as they are, and with the engine in registers. Attention of prompts has halves too.
 
+mod attention;
 mod permission;
 pub mod tiles;
 
@@ -51,13 +52,13 @@ impl Amx {
     pub fn kernels(self) -> &'static Kernels {
         static TABLE: OnceLock<Kernels> = OnceLock::new();
         TABLE.get_or_init(|| {
-            let Kernels { f32, mat, attention, probe, .. } = *self.0.kernels();
+            let Kernels { f32, mat, probe, .. } = *self.0.kernels();
             let multiply = |rounds| {
                 // SAFETY: this token alone leads here: the processor has AMX. Kernels do not call each other.
                 unsafe { tiles::probe(rounds) }
             };
             let probe = Probe { multiply, numbers: "bfloat16", ..probe };
-            Kernels { name: "amx", f32, mat, attention, batch, probe }
+            Kernels { name: "amx", f32, mat, attention: attention::attention, batch, probe }
         })
     }
 }

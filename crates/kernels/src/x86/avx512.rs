@@ -25,6 +25,8 @@ mod row_scales;
 pub(super) mod transpose;
 mod vnni;
 
+pub(super) use attention::{Sixteen, attention};
+
 use candor_quant::Format;
 
 use crate::{BatchKernels, Kernels, MatKernels};

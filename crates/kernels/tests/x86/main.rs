@@ -2,6 +2,7 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 
 mod amx;
+mod attention;
 mod batch;
 #[path = "../cases/random.rs"]
 mod random;

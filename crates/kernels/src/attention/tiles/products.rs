@@ -3,30 +3,21 @@
 //! Both are the same product, `c[q] += a[q][k] * b[k]`: `b[k]` is dimension `k` of some panels of keys, or row `k` of the
 //! values. What differs between instruction sets is [`Wide`] and the sizes of tiles.
 
-use std::marker::PhantomData;
-
-use candor_quant::Format;
-
-use super::quantized::{Block, Keys, Q4, Q8, Rows};
-use super::source::{F16, F32, Floats, Number, Source};
+use super::cached::Cached;
+use super::quantized::{Q4, Q8};
+use super::source::{F16, F32};
 use super::tile::Product;
 use super::wide::{AHEAD, Wide};
 use crate::OutTile;
 use crate::attention::{PANEL, Queries, Weights, check_mix, check_scores};
 
-/// `out[q] = queries[q] . keys`, once the panels' places are known.
+/// `out[q] = queries[q] . keys`.
 ///
 /// # Safety
 /// The processor has the instruction set of `W`.
 #[inline(always)]
-unsafe fn scores<W: Wide, S: Source<W>>(
-    out: OutTile<'_>,
-    format: Format,
-    queries: Queries<'_>,
-    keys: &[u8],
-    panels: impl Fn(*const u8, usize) -> S,
-) {
-    let shape = check_scores(&out, format, queries, keys);
+unsafe fn scores<W: Wide, C: Cached>(out: OutTile<'_>, queries: Queries<'_>, keys: &[u8]) {
+    let shape = check_scores(&out, C::FORMAT, queries, keys);
     for q in 0..shape.queries {
         out.values[q * out.stride..][..shape.panels * PANEL].fill(0.0);
     }
@@ -35,7 +26,7 @@ unsafe fn scores<W: Wide, S: Source<W>>(
         c_stride: out.stride,
         a: queries.values.as_ptr(),
         a_stride: queries.dim,
-        b: panels(keys.as_ptr(), shape.panel_bytes),
+        b: C::keys::<W>(keys.as_ptr(), shape.panel_bytes),
         steps: queries.dim,
         groups: shape.panels,
     };
@@ -47,39 +38,9 @@ unsafe fn scores<W: Wide, S: Source<W>>(
 /// # Safety
 /// As [`scores`].
 #[inline(always)]
-unsafe fn scores_of<W: Wide, N: Number>(out: OutTile<'_>, queries: Queries<'_>, keys: &[u8]) {
-    let k_step = N::FORMAT.block_bytes() * PANEL;
-    // SAFETY: the caller's promise.
-    unsafe {
-        scores::<W, _>(out, N::FORMAT, queries, keys, |base, n_step| Floats {
-            base,
-            k_step,
-            n_step,
-            number: PhantomData::<N>,
-        })
-    }
-}
-
-/// # Safety
-/// As [`scores`].
-#[inline(always)]
-unsafe fn scores_in_blocks<W: Wide, B: Block>(out: OutTile<'_>, queries: Queries<'_>, keys: &[u8]) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        scores::<W, _>(out, B::FORMAT, queries, keys, |base, panel_bytes| Keys {
-            base,
-            panel_bytes,
-            format: PhantomData::<B>,
-        })
-    }
-}
-
-/// # Safety
-/// As [`scores`].
-#[inline(always)]
 pub(crate) unsafe fn scores_f32<W: Wide>(out: OutTile<'_>, queries: Queries<'_>, keys: &[u8]) {
     // SAFETY: the caller's promise.
-    unsafe { scores_of::<W, F32>(out, queries, keys) }
+    unsafe { scores::<W, F32>(out, queries, keys) }
 }
 
 /// # Safety
@@ -87,7 +48,7 @@ pub(crate) unsafe fn scores_f32<W: Wide>(out: OutTile<'_>, queries: Queries<'_>,
 #[inline(always)]
 pub(crate) unsafe fn scores_f16<W: Wide>(out: OutTile<'_>, queries: Queries<'_>, keys: &[u8]) {
     // SAFETY: the caller's promise.
-    unsafe { scores_of::<W, F16>(out, queries, keys) }
+    unsafe { scores::<W, F16>(out, queries, keys) }
 }
 
 /// # Safety
@@ -95,7 +56,7 @@ pub(crate) unsafe fn scores_f16<W: Wide>(out: OutTile<'_>, queries: Queries<'_>,
 #[inline(always)]
 pub(crate) unsafe fn scores_q8_0<W: Wide>(out: OutTile<'_>, queries: Queries<'_>, keys: &[u8]) {
     // SAFETY: the caller's promise.
-    unsafe { scores_in_blocks::<W, Q8>(out, queries, keys) }
+    unsafe { scores::<W, Q8>(out, queries, keys) }
 }
 
 /// # Safety
@@ -103,23 +64,17 @@ pub(crate) unsafe fn scores_q8_0<W: Wide>(out: OutTile<'_>, queries: Queries<'_>
 #[inline(always)]
 pub(crate) unsafe fn scores_q4_0<W: Wide>(out: OutTile<'_>, queries: Queries<'_>, keys: &[u8]) {
     // SAFETY: the caller's promise.
-    unsafe { scores_in_blocks::<W, Q4>(out, queries, keys) }
+    unsafe { scores::<W, Q4>(out, queries, keys) }
 }
 
-/// `out[q] += weights[q] @ values`, once the rows' places are known.
+/// `out[q] += weights[q] @ values`.
 ///
 /// # Safety
 /// The processor has the instruction set of `W`.
 #[inline(always)]
-unsafe fn mix<W: Wide, S: Source<W>>(
-    out: &mut [f32],
-    format: Format,
-    weights: Weights<'_>,
-    values: &[u8],
-    rows: impl Fn(*const u8, usize) -> S,
-) {
-    let shape = check_mix(out, format, weights, values);
-    let from = |step: usize| rows(values.as_ptr().wrapping_add(step * shape.row_bytes), shape.row_bytes);
+unsafe fn mix<W: Wide, C: Cached>(out: &mut [f32], weights: Weights<'_>, values: &[u8]) {
+    let shape = check_mix(out, C::FORMAT, weights, values);
+    let from = |step: usize| C::rows::<W>(values.as_ptr().wrapping_add(step * shape.row_bytes), shape.row_bytes);
     let all = Product {
         c: out.as_mut_ptr(),
         c_stride: shape.width,
@@ -151,39 +106,9 @@ unsafe fn mix<W: Wide, S: Source<W>>(
 /// # Safety
 /// As [`mix`].
 #[inline(always)]
-unsafe fn mix_of<W: Wide, N: Number>(out: &mut [f32], weights: Weights<'_>, values: &[u8]) {
-    let n_step = N::FORMAT.block_bytes() * PANEL;
-    // SAFETY: the caller's promise.
-    unsafe {
-        mix::<W, _>(out, N::FORMAT, weights, values, |base, k_step| Floats {
-            base,
-            k_step,
-            n_step,
-            number: PhantomData::<N>,
-        })
-    }
-}
-
-/// # Safety
-/// As [`mix`].
-#[inline(always)]
-unsafe fn mix_in_blocks<W: Wide, B: Block>(out: &mut [f32], weights: Weights<'_>, values: &[u8]) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        mix::<W, _>(out, B::FORMAT, weights, values, |base, row_bytes| Rows {
-            base,
-            row_bytes,
-            format: PhantomData::<B>,
-        })
-    }
-}
-
-/// # Safety
-/// As [`mix`].
-#[inline(always)]
 pub(crate) unsafe fn mix_f32<W: Wide>(out: &mut [f32], weights: Weights<'_>, values: &[u8]) {
     // SAFETY: the caller's promise.
-    unsafe { mix_of::<W, F32>(out, weights, values) }
+    unsafe { mix::<W, F32>(out, weights, values) }
 }
 
 /// # Safety
@@ -191,7 +116,7 @@ pub(crate) unsafe fn mix_f32<W: Wide>(out: &mut [f32], weights: Weights<'_>, val
 #[inline(always)]
 pub(crate) unsafe fn mix_f16<W: Wide>(out: &mut [f32], weights: Weights<'_>, values: &[u8]) {
     // SAFETY: the caller's promise.
-    unsafe { mix_of::<W, F16>(out, weights, values) }
+    unsafe { mix::<W, F16>(out, weights, values) }
 }
 
 /// # Safety
@@ -199,7 +124,7 @@ pub(crate) unsafe fn mix_f16<W: Wide>(out: &mut [f32], weights: Weights<'_>, val
 #[inline(always)]
 pub(crate) unsafe fn mix_q8_0<W: Wide>(out: &mut [f32], weights: Weights<'_>, values: &[u8]) {
     // SAFETY: the caller's promise.
-    unsafe { mix_in_blocks::<W, Q8>(out, weights, values) }
+    unsafe { mix::<W, Q8>(out, weights, values) }
 }
 
 /// # Safety
@@ -207,7 +132,7 @@ pub(crate) unsafe fn mix_q8_0<W: Wide>(out: &mut [f32], weights: Weights<'_>, va
 #[inline(always)]
 pub(crate) unsafe fn mix_q4_0<W: Wide>(out: &mut [f32], weights: Weights<'_>, values: &[u8]) {
     // SAFETY: the caller's promise.
-    unsafe { mix_in_blocks::<W, Q4>(out, weights, values) }
+    unsafe { mix::<W, Q4>(out, weights, values) }
 }
 
 /// A table's rows: wraps the products in functions with the features on.

@@ -22,9 +22,9 @@ pub(super) trait Block: Copy {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Q8;
+pub(crate) struct Q8;
 #[derive(Clone, Copy)]
-pub(super) struct Q4;
+pub(crate) struct Q4;
 
 impl Block for Q8 {
     const FORMAT: Format = Format::Q8_0;

@@ -2,8 +2,6 @@
 
 use std::marker::PhantomData;
 
-use candor_quant::Format;
-
 use super::wide::Wide;
 
 /// Where `b` lies: group `n` of step `k`.
@@ -43,7 +41,6 @@ pub(super) struct Floats<N> {
 
 /// A float of the cache.
 pub(super) trait Number: Copy {
-    const FORMAT: Format;
     /// Widens 16.
     ///
     /// # Safety
@@ -52,13 +49,11 @@ pub(super) trait Number: Copy {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct F32;
+pub(crate) struct F32;
 #[derive(Clone, Copy)]
-pub(super) struct F16;
+pub(crate) struct F16;
 
 impl Number for F32 {
-    const FORMAT: Format = Format::F32;
-
     #[inline(always)]
     unsafe fn load<W: Wide>(at: *const u8) -> W {
         // SAFETY: the caller's promise.
@@ -67,8 +62,6 @@ impl Number for F32 {
 }
 
 impl Number for F16 {
-    const FORMAT: Format = Format::F16;
-
     #[inline(always)]
     unsafe fn load<W: Wide>(at: *const u8) -> W {
         // SAFETY: the caller's promise.

@@ -120,7 +120,7 @@ pub unsafe fn probe(rounds: u32) -> u64 {
 macro_rules! product {
     ($name:ident:
         zero [$($zero:literal)*] load [$($load:literal)*] store [$($store:literal)*]
-        step [$($step:literal)*] w $w:literal x $x:literal
+        step [$($step:expr)*] w $w:literal x $x:literal
     ) => {
         /// # Safety
         /// Tiles are configured; `sums`, `w` and `x` are as long as the instructions below say.
@@ -203,7 +203,34 @@ product! { narrow_one:
     w "2048" x "1024"
 }
 
-// Large weights with small inputs, large with large, small with large.
+/// A step of two halves: large `w` with small `x`, large with large, small with large.
+macro_rules! step_of_halves {
+    () => {
+        concat!(
+            "tileloaddt1 tmm6, [{x} + {s} + 2048]\n",
+            "tileloadd tmm4, [{w} + {s}]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+            "tileloaddt1 tmm7, [{x} + {s} + 3072]\n",
+            "tileloadd tmm5, [{w} + {s} + 1024]\n",
+            "tdpbf16ps tmm2, tmm5, tmm6\n",
+            "tdpbf16ps tmm1, tmm4, tmm7\n",
+            "tdpbf16ps tmm3, tmm5, tmm7\n",
+            "tileloaddt1 tmm6, [{x} + {s}]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+            "tdpbf16ps tmm2, tmm5, tmm6\n",
+            "tileloaddt1 tmm7, [{x} + {s} + 1024]\n",
+            "tdpbf16ps tmm1, tmm4, tmm7\n",
+            "tdpbf16ps tmm3, tmm5, tmm7\n",
+            "tileloadd tmm4, [{w} + {s} + 2048]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+            "tdpbf16ps tmm1, tmm4, tmm7\n",
+            "tileloadd tmm5, [{w} + {s} + 3072]\n",
+            "tdpbf16ps tmm2, tmm5, tmm6\n",
+            "tdpbf16ps tmm3, tmm5, tmm7\n",
+        )
+    };
+}
+
 product! { wide_two:
     zero ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
     load [
@@ -219,26 +246,7 @@ product! { wide_two:
         "tilestored [{c} + {s} + 3072], tmm3"
     ]
     step [
-        "tileloaddt1 tmm6, [{x} + {s} + 2048]"
-        "tileloadd tmm4, [{w} + {s}]"
-        "tdpbf16ps tmm0, tmm4, tmm6"
-        "tileloaddt1 tmm7, [{x} + {s} + 3072]"
-        "tileloadd tmm5, [{w} + {s} + 1024]"
-        "tdpbf16ps tmm2, tmm5, tmm6"
-        "tdpbf16ps tmm1, tmm4, tmm7"
-        "tdpbf16ps tmm3, tmm5, tmm7"
-        "tileloaddt1 tmm6, [{x} + {s}]"
-        "tdpbf16ps tmm0, tmm4, tmm6"
-        "tdpbf16ps tmm2, tmm5, tmm6"
-        "tileloaddt1 tmm7, [{x} + {s} + 1024]"
-        "tdpbf16ps tmm1, tmm4, tmm7"
-        "tdpbf16ps tmm3, tmm5, tmm7"
-        "tileloadd tmm4, [{w} + {s} + 2048]"
-        "tdpbf16ps tmm0, tmm4, tmm6"
-        "tdpbf16ps tmm1, tmm4, tmm7"
-        "tileloadd tmm5, [{w} + {s} + 3072]"
-        "tdpbf16ps tmm2, tmm5, tmm6"
-        "tdpbf16ps tmm3, tmm5, tmm7"
+step_of_halves!()
     ]
     w "4096" x "4096"
 }
@@ -262,4 +270,45 @@ product! { narrow_two:
         "tdpbf16ps tmm2, tmm5, tmm6"
     ]
     w "4096" x "2048"
+}
+
+/// `c[i][j] = a[i] . b[j]` for 32 rows of each, in two halves; rows of `c` are `stride` floats apart.
+///
+/// Steps lie in `a` and `b` as in the weights and inputs of a product of [`Form::TwoBf16`].
+///
+/// # Safety
+/// 32 floats of each of `c`'s 32 rows are writable.
+pub unsafe fn multiply_halves(_: &Tiles, (c, stride): (*mut f32, usize), a: &[Line], b: &[Line]) {
+    let steps = a.len() / (4 * TILE);
+    assert!(steps > 0 && a.len() == steps * 4 * TILE && b.len() == a.len(), "{} and {} lines", a.len(), b.len());
+    // SAFETY: `Tiles` says that the tiles are configured, the assertion that `a` and `b` are as long as is read, and the
+    // caller that `c` is as long as is written.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            step_of_halves!(),
+            "add {w}, 4096",
+            "add {x}, 4096",
+            "dec {steps}",
+            "jnz 2b",
+            "tilestored [{c} + {stride}], tmm0",
+            "tilestored [{c} + {stride} + 64], tmm1",
+            "tilestored [{lower} + {stride}], tmm2",
+            "tilestored [{lower} + {stride} + 64], tmm3",
+            c = in(reg) c,
+            lower = in(reg) c.wrapping_add(TILE * stride),
+            stride = in(reg) 4 * stride,
+            s = in(reg) 64usize,
+            w = inout(reg) a.as_ptr() => _,
+            x = inout(reg) b.as_ptr() => _,
+            steps = inout(reg) steps => _,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+    }
 }

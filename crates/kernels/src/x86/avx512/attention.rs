@@ -9,8 +9,9 @@ use crate::attention::tiles::{AHEAD, Product, Source, Wide, products, rows, stri
 use crate::scalar::attention::{put_key_f16, put_value_f16};
 use crate::{AttentionKernels, Kernels, OutTile, Queries, Weights};
 
+/// Sixteen floats.
 #[derive(Clone, Copy)]
-struct Sixteen(__m512);
+pub struct Sixteen(pub __m512);
 
 rows!("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c", Sixteen, LOOPS.to_f16);
 

@@ -136,13 +136,7 @@ fn turn(sums: &[[Line; SUMS]], outputs: &mut [Line], (rows, inputs): (usize, usi
             }
         }
         for t in 0..TILE.min(inputs - first) {
-            emit(first + t, &floats(&outputs[t * stride..][..stride])[..rows]);
+            emit(first + t, &Line::floats(&outputs[t * stride..][..stride])[..rows]);
         }
     }
-}
-
-/// The floats that lines consist of.
-fn floats(lines: &[Line]) -> &[f32] {
-    // SAFETY: a `Line` is 16 dwords without padding, aligned more strictly than a float, and any dword is a float.
-    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * 16) }
 }
