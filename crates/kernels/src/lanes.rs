@@ -8,7 +8,7 @@ use crate::activations::{Q8_BLOCK, Q8RowMut};
 pub const WIDTH: usize = 16;
 
 /// 1.5 * 2^23: added to a float below 2^22 it leaves the nearest integer, ties to even, in the low bits.
-const ROUNDER: f32 = 12_582_912.0;
+pub const ROUNDER: f32 = 12_582_912.0;
 
 /// Adds the lanes: halves onto each other, then the order in which registers of 8 fold.
 ///

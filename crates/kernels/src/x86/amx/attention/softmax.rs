@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use crate::attention::block::{BLOCK, GROUP, PAIR, PAIR_LINES, Softmax, WEIGHT_LINES};
-use crate::lanes::{self, LN2_HIGH, LN2_LOW, POLYNOMIAL};
+use crate::lanes::{self, POLYNOMIAL, ROUNDER};
 use crate::x86::batch::lines::{load_ps, store, store_ps};
 use crate::{Line, PANEL};
 
@@ -53,6 +53,12 @@ fn live(panel: usize, seen: &Range<usize>) -> __mmask16 {
     ((1u32 << place(seen.end)) - (1 << place(seen.start))) as __mmask16
 }
 
+/// Whether pairs are seen as a whole: then nothing need be masked.
+#[inline]
+fn whole(pairs: Range<usize>, seen: &Range<usize>) -> bool {
+    seen.start <= pairs.start * PAIR && pairs.end * PAIR <= seen.end
+}
+
 /// The largest score that is seen, NaN left out.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
@@ -62,7 +68,10 @@ fn largest(row: &Row, seen: &Range<usize>) -> f32 {
         for side in 0..2 {
             let panel = 2 * pair + side;
             // A comparison with NaN gives the second operand.
-            most[side] = _mm512_mask_max_ps(most[side], live(panel, seen), load_ps(&row[panel]), most[side]);
+            most[side] = match whole(pair..pair + 1, seen) {
+                true => _mm512_max_ps(load_ps(&row[panel]), most[side]),
+                false => _mm512_mask_max_ps(most[side], live(panel, seen), load_ps(&row[panel]), most[side]),
+            };
         }
     }
     _mm512_reduce_max_ps(_mm512_max_ps(most[0], most[1]))
@@ -101,8 +110,11 @@ fn registers<const N: usize>(
         x[i] = _mm512_max_ps(_mm512_set1_ps(LEAST), _mm512_sub_ps(load_ps(&row[2 * first + i]), max));
     }
     x = exp(x);
+    let all = whole(first..first + N / 2, seen);
     for i in 0..N {
-        x[i] = _mm512_maskz_mov_ps(live(2 * first + i, seen), x[i]);
+        if !all {
+            x[i] = _mm512_maskz_mov_ps(live(2 * first + i, seen), x[i]);
+        }
         sums = _mm512_add_ps(sums, x[i]);
     }
     for i in 0..N / 2 {
@@ -113,28 +125,24 @@ fn registers<const N: usize>(
     sums
 }
 
-/// `e^x` for `x` of `LEAST` to 0, as `lanes::exp` with fused sums: no result is below the normal range.
+/// `e^x` for `x` of `LEAST` to 0 within 2^-20, which halves hide: `lanes::exp` with a term less and `ln 2` in one piece.
+/// No result is below the normal range.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 fn exp<const N: usize>(x: [__m512; N]) -> [__m512; N] {
     let all = |value: f32| _mm512_set1_ps(value);
-    let n = x.map(|x| {
-        let product = _mm512_mul_ps(x, all(std::f32::consts::LOG2_E));
-        _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(product)
-    });
-    let (mut r, mut p) = (x, [all(POLYNOMIAL[0]); N]);
-    for part in [LN2_HIGH, LN2_LOW] {
-        for i in 0..N {
-            r[i] = _mm512_fnmadd_ps(n[i], all(part), r[i]);
-        }
+    let shifted = x.map(|x| _mm512_fmadd_ps(x, all(std::f32::consts::LOG2_E), all(ROUNDER)));
+    let n = shifted.map(|shifted| _mm512_sub_ps(shifted, all(ROUNDER)));
+    let (mut r, mut p) = (x, [all(POLYNOMIAL[1]); N]);
+    for i in 0..N {
+        r[i] = _mm512_fnmadd_ps(n[i], all(std::f32::consts::LN_2), r[i]);
     }
-    for factor in &POLYNOMIAL[1..] {
+    for factor in POLYNOMIAL[2..].iter().chain(&[1.0; 2]) {
         for i in 0..N {
             p[i] = _mm512_fmadd_ps(p[i], r[i], all(*factor));
         }
     }
     for i in 0..N {
-        p[i] = _mm512_add_ps(_mm512_fmadd_ps(p[i], _mm512_mul_ps(r[i], r[i]), r[i]), all(1.0));
         p[i] = _mm512_scalef_ps(p[i], n[i]);
     }
     p
