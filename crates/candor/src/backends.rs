@@ -171,10 +171,8 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
     let one_arithmetic =
         options.batching == Batching::Invariant && !parts.iter().any(|(target, _)| matches!(target, Target::Gpu(_)));
     let alone = parts.iter().all(|(target, _)| *target == Target::Cpu);
-    let arithmetic = alone
-        .then(|| Kernels::from_env())
-        .transpose()?
-        .map(|kernels| Arithmetic { kernels, batching: options.batching });
+    let arithmetic =
+        alone.then(Kernels::from_env).transpose()?.map(|kernels| Arithmetic { kernels, batching: options.batching });
     let over_budget = decision.as_ref().is_some_and(|(_, over_budget)| *over_budget);
     let on_host = parts.iter().filter(|(target, _)| !matches!(target, Target::Gpu(_)));
     let on_host = on_host.map(|(_, part)| config.cached(part)).collect();

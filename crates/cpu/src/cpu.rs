@@ -13,7 +13,7 @@ use crate::experts::Routes;
 use crate::grouped::{Choices, Grouped, Target, multiply_groups};
 use crate::memory::Pages;
 use crate::pool::Pool;
-use crate::product::{Inputs, Product, Then, Workspace, multiply};
+use crate::product::{Inputs, Product, Then, Workspace, gated_add, multiply};
 use crate::recurrent;
 use crate::turns::{Turns, rotate};
 use crate::weight::Tier;
@@ -459,6 +459,18 @@ impl Ops for Cpu {
 
     fn matmul_add(&mut self, x: &mut Buf, h: &Buf, w: &Weight, _: &mut Buf) {
         self.multiply([Product { out: x, w, then: Then::Add }], h);
+    }
+
+    fn gated_add(&mut self, x: &mut Buf, h: &Buf, weights: [&Weight; 3], [a, b, product]: [&mut Buf; 3]) {
+        let inputs = Inputs { rows: h.rows, tier: self.tier(), cols: h.width, values: h.live() };
+        let threads = (&self.pool, &self.kernels.f32);
+        if gated_add(x, &inputs, h.decoding, (weights, [a, b]), &mut self.work, threads) {
+            return;
+        }
+        let [gate, up, down] = weights;
+        self.matmul2((a, gate), (b, up), h);
+        self.swiglu(a, b);
+        self.matmul_add(x, a, down, product);
     }
 
     fn matmul2(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf) {

@@ -22,9 +22,15 @@ impl Packed {
         for packing in packings {
             if !filled.contains(&packing.form) {
                 filled.push(packing.form);
-                pack(self.of(packing.form), packing, x, pool);
+                pack(self.room(packing, x.rows, x.cols), packing, x, pool);
             }
         }
+    }
+
+    /// Room for some inputs, which the caller fills.
+    pub(crate) fn room(&mut self, packing: &Packing, inputs: usize, cols: usize) -> &mut [Line] {
+        let size = packing.room(TOGETHER, cols);
+        room(self.of(packing.form), inputs / TOGETHER * size + packing.room(inputs % TOGETHER, cols))
     }
 
     fn of(&mut self, form: Form) -> &mut Vec<Line> {
@@ -44,9 +50,8 @@ impl Packed {
 }
 
 /// Group after group of [`TOGETHER`] inputs.
-fn pack(lines: &mut Vec<Line>, packing: &Packing, x: &Inputs<'_>, pool: &Pool) {
+fn pack(lines: &mut [Line], packing: &Packing, x: &Inputs<'_>, pool: &Pool) {
     let size = packing.room(TOGETHER, x.cols);
-    let lines = room(lines, x.rows / TOGETHER * size + packing.room(x.rows % TOGETHER, x.cols));
     for (values, lines) in x.values.chunks(TOGETHER * x.cols).zip(lines.chunks_mut(size)) {
         pool.chunks(lines, packing.lines, &|index, piece| (packing.pack)(piece, values, x.cols, index));
     }

@@ -11,6 +11,10 @@ use crate::pool::Pool;
 use crate::split::Split;
 use crate::weight::{Kind, Tier, Weight};
 
+mod gated;
+
+pub(crate) use gated::gated_add;
+
 /// Weight rows per chunk are a multiple of this: kernels take several at once, and it fills a cache line of outputs.
 pub(crate) const ROWS_MULTIPLE: usize = 32;
 /// Weight bytes times input rows per chunk that are worth handing to another thread.
@@ -79,6 +83,8 @@ struct Chunk {
 pub(crate) struct Workspace {
     pub(crate) rounded: Rounded,
     pub(crate) packed: Packed,
+    /// Inputs of a product that were made from the sums of others.
+    middle: Packed,
     chunks: Vec<Chunk>,
 }
 
@@ -298,7 +304,7 @@ fn section<const N: usize>(
     products: [&mut Product<'_>; N],
     x: &Inputs<'_>,
     first: usize,
-    Workspace { rounded, packed, chunks }: &mut Workspace,
+    Workspace { rounded, packed, chunks, .. }: &mut Workspace,
     (pool, f32): (&Pool, &F32Kernels),
 ) {
     let weights = products.each_ref().map(|product| product.w);
@@ -306,13 +312,24 @@ fn section<const N: usize>(
         rounded.fill(x, pool, f32);
     }
     packed.fill(weights.iter().filter_map(|w| w.batch(x.tier, x.rows)).map(|batch| batch.packing), x, pool);
+    run(products, &Work { x, rounded, packed, f32 }, first, chunks, pool);
+}
+
+/// Computes the products of inputs that are ready.
+fn run<const N: usize>(
+    products: [&mut Product<'_>; N],
+    work: &Work<'_>,
+    first: usize,
+    chunks: &mut Vec<Chunk>,
+    pool: &Pool,
+) {
+    let (x, weights) = (work.x, products.each_ref().map(|product| product.w));
     let parts = products.map(|Product { out, w, then }| {
         let width = out.width;
         let rows = &mut out.live_mut()[first * width..][..x.rows * width];
         Part { out: Split::new(rows, width), w, then: *then }
     });
     deal(chunks, &weights, (x.tier, x.rows.max(1)), pool.threads());
-    let work = Work { x, rounded, packed, f32 };
     pool.run(chunks.len(), &|index| {
         let Chunk { part, rows } = &chunks[index];
         work.chunk(&parts[*part], rows.clone());
@@ -371,8 +388,10 @@ mod tests {
     #[test]
     fn chunks_of_batch_kernels_are_large() {
         static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
-            static PACKING: Packing = Packing { form: Form::Bf16, inputs: 1, cols: 1, lines: 1, pack: |_, _, _, _| () };
-            let batch = |_| Some(BatchKernels { least: 2, packing: &PACKING, scratch: |_, _| 0, mat: |_, _| () });
+            static PACKING: Packing =
+                Packing { form: Form::Bf16, inputs: 1, cols: 1, lines: 1, pack: |_, _, _, _| (), gate: None };
+            let batch =
+                |_| Some(BatchKernels { least: 2, packing: &PACKING, scratch: |_, _| 0, mat: |_, _| (), sums: None });
             let Kernels { f32, mat, attention, probe, .. } = *Kernels::scalar();
             Kernels { name: "made up", f32, mat, attention, batch, probe }
         });

@@ -1,6 +1,8 @@
 //! Kernels for many inputs at once: inputs are packed once, weights unpacked
 //! block by block. Not the row kernels of [`MatKernels`](crate::MatKernels), whose bits they do not reproduce.
 
+use std::ops::Range;
+
 /// 64 bytes on a boundary of 64: what packed inputs and scratch memory consist of.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
@@ -36,6 +38,9 @@ pub enum Form {
     Int8,
 }
 
+/// Packs what a block of sums of gate and up becomes, `silu(gate) * up`; the block has up to [`SIDE`] rows.
+pub type Gate = fn(block: &mut [Line], gate: &Sums, up: &Sums, rows: usize);
+
 /// How inputs are packed: in pieces of up to `inputs` rows of up to `cols` columns, each filled by itself.
 ///
 /// Piece `p * ceil(rows / inputs) + b` holds the `b`-th rows of the `p`-th columns.
@@ -51,12 +56,33 @@ pub struct Packing {
     pub lines: usize,
     /// Fills piece `index` from rows of `cols` floats.
     pub pack: fn(piece: &mut [Line], x: &[f32], cols: usize, index: usize),
+    /// Fills [`Packing::block`] from blocks of sums: columns are `silu(gate) * up` of their weight rows, of which there are
+    /// `rows`, then zeros. What [`crate::F32Kernels::swiglu`] and `pack` make of the sums, to the bit. `None` where inputs are
+    /// not packed from sums.
+    pub gate: Option<Gate>,
 }
+
+/// Weight rows, and inputs, of a block of sums.
+pub const SIDE: usize = 32;
+
+/// A block of sums: tiles of 16 lines, of which each has a weight row's sums of 16 inputs. First those of the first 16 rows.
+pub type Sums = [Line; 4 * 16];
 
 impl Packing {
     /// Room for `inputs` packed rows of `cols` columns.
     pub fn room(&self, inputs: usize, cols: usize) -> usize {
         inputs.div_ceil(self.inputs) * cols.div_ceil(self.cols) * self.lines
+    }
+
+    /// Where, of `inputs` packed rows, [`SIDE`] rows from `input` lie with as many columns from `column`. Both are multiples of it,
+    /// and pieces consist of such blocks.
+    pub fn block(&self, inputs: usize, input: usize, column: usize) -> Range<usize> {
+        let piece = column / self.cols * inputs.div_ceil(self.inputs) + input / self.inputs;
+        let whole = self.lines * SIDE / self.cols;
+        // Up to 16 inputs take half of the room.
+        let lines = if inputs - input > SIDE / 2 { whole } else { whole / 2 };
+        let start = piece * self.lines + column % self.cols / SIDE * lines;
+        start..start + lines
     }
 }
 
@@ -93,4 +119,8 @@ pub struct BatchKernels {
     ///
     /// The value of an element depends on its weight row and input row alone, not on how many are computed together.
     pub mat: fn(task: BatchTask<'_>, emit: &mut Emit<'_>),
+    /// A part of the same product: adds what one piece's columns give to sums in scratch memory, block by block of weight rows and in
+    /// these of inputs; the first piece replaces them. After the last they have the bits that `mat` hands out. `None` where sums have
+    /// another order.
+    pub sums: Option<fn(task: BatchTask<'_>, piece: usize)>,
 }

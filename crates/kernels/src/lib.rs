@@ -32,7 +32,7 @@ pub use attention::block::{
     value_lines,
 };
 pub use attention::{AttentionKernels, PANEL, Queries, Weights, padded};
-pub use batch::{BatchKernels, BatchTask, Emit, Form, Line, Packing};
+pub use batch::{BatchKernels, BatchTask, Emit, Form, Gate, Line, Packing, SIDE, Sums};
 pub use function::Function;
 pub use isa::{ISA_VARIABLE, UnknownIsa};
 pub use scan::{KeyScan, Scan};

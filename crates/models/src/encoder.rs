@@ -75,6 +75,8 @@ impl<B: Ops> Encoder<B> {
 struct Named<'a, P>(&'a mut P);
 
 impl<B: Prims, P: Tap<B>> Tap<B> for Named<'_, P> {
+    const LOOKS: bool = P::LOOKS;
+
     fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf) {
         self.0.tap(ops, encoders(name), layer, x);
     }

@@ -7,7 +7,7 @@ use crate::{
     config::Config,
     experts,
     keys::Keys,
-    linear::{Linear, Out},
+    linear::{Linear, Out, To},
     mixer::At,
     registry::Activation,
     sparse,
@@ -254,6 +254,21 @@ impl<B: Ops> DenseLayer<B> {
         self.down.apply(at.ops, out, middle);
     }
 
+    /// Leaves what it makes of `h`.
+    fn leave<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut DenseScratch<B>, h: &B::Buf, out: Out<'_, B>) {
+        if let (Some(weights), To::Stream, false) = (self.swiglu(), out.to, P::LOOKS) {
+            return at.ops.gated_add(out.x, h, weights, [&mut s.gate, &mut s.up, out.y]);
+        }
+        let middle = self.middle(at, s, h);
+        self.down.leave(at.ops, middle, out);
+    }
+
+    /// The matrices, where it is nothing but `down @ (silu(gate @ h) * (up @ h))`.
+    fn swiglu(&self) -> Option<[&B::Weight; 3]> {
+        let gate = self.gate.as_ref().filter(|_| self.activation == Unary::Silu && self.cutoff.is_none())?;
+        Some([gate.alone()?, self.up.alone()?, self.down.alone()?])
+    }
+
     /// `f(h @ gate) * (h @ up)`, or `f(h @ up)`, in the first buffer given.
     fn middle<'s, P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &'s mut DenseScratch<B>, h: &B::Buf) -> &'s B::Buf {
         let Some(gate) = &self.gate else {
@@ -299,10 +314,7 @@ impl<B: Ops> Ffn<B> {
     /// Runs on `h`, the normed stream, and leaves the result in `out`.
     pub(crate) fn run<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf, out: Out<'_, B>) {
         match (self, s) {
-            (Ffn::Dense(layer), Scratch::Dense(s)) => {
-                let middle = layer.middle(at, s, h);
-                layer.down.leave(at.ops, middle, out);
-            }
+            (Ffn::Dense(layer), Scratch::Dense(s)) => layer.leave(at, s, h, out),
             (Ffn::Experts(layer), Scratch::Experts(s)) => layer.run(at, s, h, out),
             (Ffn::Beside(layer), Scratch::Beside(s)) => layer.run(at, s, h, out),
             (Ffn::Channels(layer), Scratch::Channels(s)) => layer.run(at, s, h, out),

@@ -95,6 +95,11 @@ impl<B: Ops> Linear<B> {
         }
     }
 
+    /// The matrix, where nothing else belongs to the product.
+    pub(crate) fn alone(&self) -> Option<&B::Weight> {
+        (self.scale.is_none() && self.bias.is_none()).then_some(&self.weight)
+    }
+
     /// The last product of half a layer.
     pub(crate) fn leave(&self, ops: &mut B, h: &B::Buf, out: Out<'_, B>) {
         match out.to {

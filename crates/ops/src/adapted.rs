@@ -356,8 +356,17 @@ impl<B: Ops> Prims for Adapted<B> {
     }
 }
 
-/// Fusions stay the backend's: changes come after them.
+/// Fusions stay the backend's: changes come after them, and what has changes in its middle is no fusion.
 impl<B: Ops> Ops for Adapted<B> {
+    fn gated_add(&mut self, x: &mut B::Buf, h: &B::Buf, weights: [&Self::Weight; 3], room: [&mut B::Buf; 3]) {
+        if weights.iter().all(|w| w.changes.is_empty()) {
+            return self.base.gated_add(x, h, weights.map(|w| &w.base), room);
+        }
+        let ([gate, up, down], [a, b, product]) = (weights, room);
+        self.matmul2((a, gate), (b, up), h);
+        self.swiglu(a, b);
+        self.matmul_add(x, a, down, product);
+    }
     fn swiglu(&mut self, gate: &mut B::Buf, up: &B::Buf) {
         self.base.swiglu(gate, up);
     }

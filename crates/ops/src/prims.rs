@@ -224,6 +224,21 @@ pub trait Ops: Prims {
         self.matmul(b.0, x, b.1);
     }
 
+    /// A gated feed-forward: `x += down @ (silu(gate @ h) * (up @ h))`. `room` is for both products of `h` and for the last, undefined
+    /// afterwards.
+    fn gated_add(
+        &mut self,
+        x: &mut Self::Buf,
+        h: &Self::Buf,
+        [gate, up, down]: [&Self::Weight; 3],
+        room: [&mut Self::Buf; 3],
+    ) {
+        let [a, b, product] = room;
+        self.matmul2((a, gate), (b, up), h);
+        self.swiglu(a, b);
+        self.matmul_add(x, a, down, product);
+    }
+
     /// Three products of the same input.
     fn matmul3(
         &mut self,

@@ -4,6 +4,9 @@ use crate::Prims;
 
 /// Sees each named value of a forward pass. With `()` no trace of it is left in the compiled program.
 pub trait Tap<B: Prims> {
+    /// Whether it looks at values at all. Where it does not, values that nothing else needs may not be there.
+    const LOOKS: bool = true;
+
     /// `name` is llama.cpp's name of the value, `layer` its layer where it has one.
     fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf);
 
@@ -18,6 +21,8 @@ pub trait Tap<B: Prims> {
 pub const CHOSEN: [&str; 2] = ["ffn_moe_topk", "ffn_moe_weights"];
 
 impl<B: Prims> Tap<B> for () {
+    const LOOKS: bool = false;
+
     #[inline(always)]
     fn tap(&mut self, _: &mut B, _: &'static str, _: Option<usize>, _: &B::Buf) {}
 }

@@ -27,10 +27,12 @@ const WATCHED: f32 = 0.123_456_7;
 static PACKED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 fn batch(format: Format) -> Option<BatchKernels> {
-    static SMALL: Packing = Packing { form: Form::Bf16, inputs: 3, cols: 64, lines: 12, pack: pack::<3, 64, 0> };
-    static LARGE: Packing = Packing { form: Form::TwoBf16, inputs: 5, cols: 96, lines: 30, pack: pack::<5, 96, 1> };
+    static SMALL: Packing =
+        Packing { form: Form::Bf16, inputs: 3, cols: 64, lines: 12, pack: pack::<3, 64, 0>, gate: None };
+    static LARGE: Packing =
+        Packing { form: Form::TwoBf16, inputs: 5, cols: 96, lines: 30, pack: pack::<5, 96, 1>, gate: None };
     let scratch = |rows: usize, _: usize| rows.div_ceil(16);
-    let kernels = |packing, mat| Some(BatchKernels { least: LEAST, packing, scratch, mat });
+    let kernels = |packing, mat| Some(BatchKernels { least: LEAST, packing, scratch, mat, sums: None });
     match format {
         Format::Q4K => kernels(&SMALL, |task, emit| mat(task, emit, Format::Q4K, &SMALL)),
         Format::Q8_0 => kernels(&SMALL, |task, emit| mat(task, emit, Format::Q8_0, &SMALL)),

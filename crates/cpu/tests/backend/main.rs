@@ -4,6 +4,7 @@ mod attention;
 mod batch;
 mod experts;
 mod fusions;
+mod gated;
 mod masks;
 mod products;
 mod recurrent;

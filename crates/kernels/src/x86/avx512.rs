@@ -6,7 +6,7 @@
 )]
 
 mod attention;
-mod exp;
+pub mod exp;
 mod factored;
 mod float;
 mod float_loops;

@@ -2,6 +2,7 @@
 //! inputs packed once, and an engine multiplies what both have become. The engines are AMX's tiles and, here, registers.
 #![allow(clippy::needless_range_loop, reason = "the index of a register meets several arrays, with constant bounds")]
 
+mod gate;
 pub mod lines;
 pub mod mat;
 pub mod pack;

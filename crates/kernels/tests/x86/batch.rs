@@ -1,5 +1,6 @@
 //! Batch kernels of every engine that this machine runs or emulates.
 
+mod gated;
 mod packing;
 pub mod products;
 pub mod random;

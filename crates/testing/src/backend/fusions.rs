@@ -33,5 +33,7 @@ pub fn all_fusions<B: Ops>(ops: &mut B, mix: [Format; 3], rows: usize, seed: u64
     let (mut residual, mut product) = (upload(ops, WIDTH, &random.floats(rows * WIDTH)), ops.buffer(rows, WIDTH));
     ops.matmul_add(&mut residual, &g, &down, &mut product);
     results.push(read(ops, &residual));
+    ops.gated_add(&mut residual, &x, [&gate, &up, &down], [&mut g, &mut u, &mut product]);
+    results.push(read(ops, &residual));
     results
 }

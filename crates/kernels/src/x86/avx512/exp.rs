@@ -54,16 +54,28 @@ pub fn swiglu(gate: &mut [f32], up: &[f32]) {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 fn gated(gate: &mut [f32; 4 * WIDTH], up: &[f32; 4 * WIDTH]) {
     let (gate, up) = (gate.as_chunks_mut::<WIDTH>().0, up.as_chunks::<WIDTH>().0);
-    let mut e = [_mm512_setzero_ps(); 4];
+    let (mut gates, mut ups) = ([_mm512_setzero_ps(); 4], [_mm512_setzero_ps(); 4]);
     for i in 0..4 {
-        // The sign bit, also of zero and NaN.
-        e[i] = _mm512_xor_ps(load_ps(&gate[i]), _mm512_set1_ps(-0.0));
+        (gates[i], ups[i]) = (load_ps(&gate[i]), load_ps(&up[i]));
     }
-    e = exp(e);
+    gates = gate_registers(gates, ups);
     for i in 0..4 {
-        let silu = _mm512_div_ps(load_ps(&gate[i]), _mm512_add_ps(_mm512_set1_ps(1.0), e[i]));
-        store_ps(&mut gate[i], _mm512_mul_ps(silu, load_ps(&up[i])));
+        store_ps(&mut gate[i], gates[i]);
     }
+}
+
+/// [`swiglu`] of registers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+pub fn gate_registers<const N: usize>(gate: [__m512; N], up: [__m512; N]) -> [__m512; N] {
+    // The sign bit, also of zero and NaN.
+    let e = exp(gate.map(|gate| _mm512_xor_ps(gate, _mm512_set1_ps(-0.0))));
+    let mut out = gate;
+    for i in 0..N {
+        let silu = _mm512_div_ps(gate[i], _mm512_add_ps(_mm512_set1_ps(1.0), e[i]));
+        out[i] = _mm512_mul_ps(silu, up[i]);
+    }
+    out
 }
 
 /// `N` registers of scores; gives `sums` with them added, one after the other.

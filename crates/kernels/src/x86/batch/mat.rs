@@ -5,6 +5,7 @@
 //! the raw weights of the next are brought into the second-level cache, and its own next sums into the first.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use super::lines::{load, store};
 use super::pack;
@@ -15,7 +16,8 @@ use crate::{BatchKernels, BatchTask, Emit, Line};
 
 /// The kernels of a format by an engine.
 pub fn kernels<W: Unpack, E: Engine>() -> BatchKernels {
-    BatchKernels { least: E::LEAST, packing: pack::packing(W::FORM), scratch, mat: mat::<W, E> }
+    let (packing, sums) = (pack::packing(W::FORM), Some(sums::<W, E> as _));
+    BatchKernels { least: E::LEAST, packing, scratch, mat: mat::<W, E>, sums }
 }
 
 /// Sums, and one row of outputs for each input of a tile.
@@ -29,11 +31,8 @@ fn row_lines(rows: usize) -> usize {
 }
 
 fn mat<W: Unpack, E: Engine>(task: BatchTask<'_>, emit: &mut Emit<'_>) {
-    let BatchTask { w, rows, cols, inputs, x, scratch } = task;
-    let format = W::FORMAT;
-    let row_bytes = format.row_bytes(cols).expect("columns are whole blocks: checked when the tensor was loaded");
-    assert_eq!(w.len(), rows * row_bytes, "{format} batch: weight bytes for {rows} rows of {cols}");
-    assert!(cols > 0, "{format} batch: no columns");
+    let BatchTask { rows, cols, inputs, .. } = task;
+    let (shape, scratch) = Shape::of::<W>(task);
     if rows == 0 || inputs == 0 {
         return (0..inputs).for_each(|t| emit(t, &[]));
     }
@@ -41,9 +40,18 @@ fn mat<W: Unpack, E: Engine>(task: BatchTask<'_>, emit: &mut Emit<'_>) {
     let sums = sums.as_chunks_mut().0;
     // SAFETY: only a table leads here, whose token says that the processor has what its engine and unpackers need.
     unsafe {
-        multiply::<W, E>(sums, Shape { w, row_bytes, rows, cols, inputs, x });
+        multiply::<W, E>(sums, shape, 0..cols.div_ceil(W::FORM.panel_cols()));
         turn(sums, outputs, (rows, inputs), emit);
     }
+}
+
+fn sums<W: Unpack, E: Engine>(task: BatchTask<'_>, piece: usize) {
+    let BatchTask { rows, cols, inputs, .. } = task;
+    let (shape, scratch) = Shape::of::<W>(task);
+    assert!(rows > 0 && inputs > 0 && piece * W::FORM.panel_cols() < cols, "piece {piece} of {cols} columns");
+    let sums = &mut scratch.as_chunks_mut().0[..rows.div_ceil(BLOCK_ROWS) * inputs.div_ceil(BLOCK_ROWS)];
+    // SAFETY: as above.
+    unsafe { multiply::<W, E>(sums, shape, piece..piece + 1) };
 }
 
 #[derive(Clone, Copy)]
@@ -56,12 +64,24 @@ struct Shape<'a> {
     x: &'a [Line],
 }
 
-/// Fills the sums: `[weight rows / 32][inputs / 32]`.
+impl<'a> Shape<'a> {
+    /// Of a task, checked, and its scratch memory.
+    fn of<W: Unpack>(task: BatchTask<'a>) -> (Shape<'a>, &'a mut [Line]) {
+        let BatchTask { w, rows, cols, inputs, x, scratch } = task;
+        let format = W::FORMAT;
+        let row_bytes = format.row_bytes(cols).expect("columns are whole blocks: checked when the tensor was loaded");
+        assert_eq!(w.len(), rows * row_bytes, "{format} batch: weight bytes for {rows} rows of {cols}");
+        assert!(cols > 0, "{format} batch: no columns");
+        (Shape { w, row_bytes, rows, cols, inputs, x }, scratch)
+    }
+}
+
+/// Fills the sums, `[weight rows / 32][inputs / 32]`, or goes on with those of the panels before.
 ///
 /// # Safety
 /// The processor has these features and those that `W` and `E` ask for.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-unsafe fn multiply<W: Unpack, E: Engine>(sums: &mut [[Line; SUMS]], shape: Shape<'_>) {
+unsafe fn multiply<W: Unpack, E: Engine>(sums: &mut [[Line; SUMS]], shape: Shape<'_>, panels: Range<usize>) {
     let Shape { w, row_bytes, rows, cols, inputs, x } = shape;
     let halves = W::FORM.halves();
     let panel_cols = W::FORM.panel_cols();
@@ -70,7 +90,8 @@ unsafe fn multiply<W: Unpack, E: Engine>(sums: &mut [[Line; SUMS]], shape: Shape
     let mut panel: Panel = [[Line::ZERO; BLOCK_ROWS]; PANEL_LINES / BLOCK_ROWS];
     // SAFETY: as this function's.
     let engine = unsafe { E::ready() };
-    for (p, start) in (0..cols).step_by(panel_cols).enumerate() {
+    for p in panels {
+        let start = p * panel_cols;
         let steps = (cols - start).min(panel_cols).div_ceil(W::FORM.step_cols());
         let panel = &mut panel[..steps * halves];
         let bytes = |row: usize, p: usize| {

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+use super::gate::gate;
 use super::lines::{load_ps, round, round_twice, store};
 use super::unpack::{BLOCK_ROWS, PANEL_LINES, STEP};
 use super::{Form, TILE};
@@ -31,7 +32,8 @@ pub fn packing(form: Form) -> &'static Packing {
 }
 
 const fn new(form: Form, pack: fn(&mut [Line], &[f32], usize, usize)) -> Packing {
-    Packing { form: form.packed(), inputs: BLOCK_ROWS, cols: form.panel_cols(), lines: PANEL_LINES, pack }
+    let (inputs, cols, gate) = (BLOCK_ROWS, form.panel_cols(), Some(gate(form)));
+    Packing { form: form.packed(), inputs, cols, lines: PANEL_LINES, pack, gate }
 }
 
 /// Tiles of a piece with so many inputs.

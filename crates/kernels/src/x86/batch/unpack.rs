@@ -15,7 +15,7 @@ use crate::Line;
 /// Columns of a line of bfloat16.
 pub const STEP: usize = 32;
 /// Weight rows that are unpacked together, and inputs that meet them at a time.
-pub const BLOCK_ROWS: usize = 32;
+pub const BLOCK_ROWS: usize = crate::SIDE;
 /// Lines of a panel: 32 KiB, which the first-level cache holds beside what passes through. More was slower.
 pub const PANEL_LINES: usize = 512;
 

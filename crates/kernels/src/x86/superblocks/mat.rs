@@ -57,7 +57,7 @@ pub trait Kind {
 
 /// The kernels of a format.
 pub fn kernels<K: Kind>() -> BatchKernels {
-    BatchKernels { least: LEAST, packing: K::PACKING, scratch, mat: mat::<K> }
+    BatchKernels { least: LEAST, packing: K::PACKING, scratch, mat: mat::<K>, sums: None }
 }
 
 /// Sums, and the outputs of some inputs.

@@ -16,7 +16,7 @@ pub const fn packing<M: Pairs>() -> Packing {
         // SAFETY: only a table leads here, and only a token of a processor that has these features to the table.
         unsafe { pack::<M>(piece, x, cols, index) }
     };
-    Packing { form: Form::Int8, inputs: INPUTS, cols: COLS, lines: INPUTS * Input::LINES, pack }
+    Packing { form: Form::Int8, inputs: INPUTS, cols: COLS, lines: INPUTS * Input::LINES, pack, gate: None }
 }
 
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;

@@ -23,6 +23,7 @@ pub static PACKING: Packing = Packing {
         // SAFETY: only a table leads here, and only a token of a processor that has these features to the table.
         unsafe { pack(piece, x, cols, index) }
     },
+    gate: None,
 };
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
