@@ -81,7 +81,7 @@ fn it_has_the_bits_of_its_parts() {
     }
 }
 
-/// Sums become inputs at once: the room for them stays as it was, but for rows that decode.
+/// Sums become inputs at once: the room for them stays as it was; rows that decode have their own.
 #[test]
 fn values_in_between_are_never_rows() {
     for kernels in Kernels::available().filter(|kernels| kernels.name.starts_with("avx512") || kernels.name == "amx") {

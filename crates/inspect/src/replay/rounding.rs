@@ -20,7 +20,7 @@ pub enum Rounding {
     /// As Candor's CPU code where it knows superblocks: in rows of a prompt, inputs of Q4_K, Q5_K and Q6_K have 8 bits, a whole
     /// factor per 32 and a float per 256. All else is [`Rounding::Searched`].
     Superblocks,
-    /// As Candor's CPU code with AMX: in rows of a prompt, inputs and weights are rounded to bfloat16, but for F32 and F16, which
+    /// As Candor's CPU code with AMX: in rows of a prompt, inputs and weights are rounded to bfloat16, except F32 and F16, which
     /// stay as good as exact. Rows that decode are [`Rounding::Searched`].
     Tiles,
     /// To 8 bits in blocks of this many elements with an exact scale, before products with any weights.
