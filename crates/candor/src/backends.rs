@@ -172,7 +172,7 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
         options.batching == Batching::Invariant && !parts.iter().any(|(target, _)| matches!(target, Target::Gpu(_)));
     let alone = parts.iter().all(|(target, _)| *target == Target::Cpu);
     let arithmetic =
-        alone.then(Kernels::from_env).transpose()?.map(|kernels| Arithmetic { kernels, batching: options.batching });
+        alone.then(|| options.table()).transpose()?.map(|kernels| Arithmetic { kernels, batching: options.batching });
     let over_budget = decision.as_ref().is_some_and(|(_, over_budget)| *over_budget);
     let on_host = parts.iter().filter(|(target, _)| !matches!(target, Target::Gpu(_)));
     let on_host = on_host.map(|(_, part)| config.cached(part)).collect();
@@ -318,7 +318,7 @@ impl Backends {
         if let Some(cpu) = &self.cpu {
             return Ok(cpu.clone());
         }
-        let kernels = Kernels::from_env()?;
+        let kernels = self.options.table()?;
         if self.options.huge_pages {
             huge_pages()?;
         }
@@ -330,7 +330,7 @@ impl Backends {
 
     /// Whether the bits that these compute of a token follow from its role, however many are computed at once.
     fn batch_invariant(&self, gguf: &Gguf, targets: impl IntoIterator<Item = Target>) -> Result<bool, Error> {
-        let kernels = Kernels::from_env()?;
+        let kernels = self.options.table()?;
         let many =
             gguf.tensors().iter().any(|tensor| tensor.shape.len() > 1 && (kernels.batch)(tensor.format).is_some());
         let on_cpu = self.options.batching != Batching::Fastest || !many;

@@ -6,6 +6,7 @@ use candor_cpu::{Batching, Cpus};
 use candor_gguf::{Format, Gguf, Pages};
 #[cfg(feature = "gpu")]
 use candor_gpu::GpuOptions;
+use candor_kernels::Kernels;
 use candor_models::{Config, Gives};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
@@ -48,6 +49,9 @@ pub struct LoadOptions {
     pub threads: usize,
     /// What decides by which of a format's kernels a row is multiplied, where the processor has several.
     pub batching: Batching,
+    /// The processor's kernels; `None` leaves that to `CANDOR_ISA`. For tests, whose tables may be emulated.
+    #[doc(hidden)]
+    pub kernels: Option<&'static Kernels>,
     /// Threads of the processor for several tokens at once; 0 takes as many as for one.
     pub threads_batch: usize,
     /// The processors that these threads keep to; `None` leaves that to the system.
@@ -70,6 +74,8 @@ setters!(LoadOptions {
     session: SessionOptions,
     threads: usize,
     batching: Batching,
+    #[doc(hidden)]
+    kernels: impl Into<Option<&'static Kernels>>,
     threads_batch: usize,
     cpus: impl Into<Option<Cpus>>,
     weights: Weights,
@@ -77,6 +83,13 @@ setters!(LoadOptions {
     #[cfg(feature = "gpu")]
     gpu: GpuOptions,
 });
+
+impl LoadOptions {
+    /// The kernels that the processor runs.
+    pub(crate) fn table(&self) -> Result<&'static Kernels, Error> {
+        Ok(self.kernels.map_or_else(Kernels::from_env, Ok)?)
+    }
+}
 
 /// A loaded model. Cheap to clone; every clone shares the weights.
 #[derive(Clone)]

@@ -8,6 +8,9 @@ mod batch;
 mod company;
 mod consistency;
 mod embed;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[path = "../../../kernels/tests/x86/amx/emulator.rs"]
+mod emulator;
 mod enough;
 mod forks;
 mod greedy;
