@@ -3,6 +3,6 @@
 # (CHROMIUM names another program). With a folder as argument it leaves pictures there.
 set -eu
 cd "$(dirname "$0")/../.."
-cargo test -q --workspace --test page
+cargo test -q --workspace --test inspect page::
 target=${CARGO_TARGET_DIR:-target}
 node tools/page-test/page.test.mjs "$target/tmp/page" "$@"

@@ -45,4 +45,4 @@ if [ -n "$failed" ]; then
     echo "not written:$failed" >&2
     exit 1
 fi
-echo "now: CANDOR_TRACES=$(cd "$out" && pwd) cargo test -p candor-inspect --test exported -- --nocapture" >&2
+echo "now: CANDOR_TRACES=$(cd "$out" && pwd) cargo test -p candor-inspect --test inspect exported:: -- --nocapture" >&2

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use crate::command::{add_target, cargo};
-use crate::isa;
+use crate::{isa, semver};
 
 /// The crates that a browser will need.
 const WASM: &[&str] = &[
@@ -31,6 +31,7 @@ pub fn run(test: bool) -> Result<(), Box<dyn Error>> {
     cargo(&["doc", "--workspace", "--lib", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])?;
     // Without building each crate from its package, which takes as long as all tests.
     cargo(&["package", "--quiet", "--workspace", "--no-verify", "--allow-dirty"], &[])?;
+    semver::run(None)?;
     if test {
         cargo(&["test", "--workspace"], &[])?;
         isa::run()?;

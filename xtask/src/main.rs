@@ -6,6 +6,7 @@ mod command;
 mod isa;
 mod miri;
 mod radeon;
+mod semver;
 mod synth;
 
 use std::error::Error;
@@ -17,6 +18,7 @@ usage: cargo xtask check [--no-test]
        cargo xtask miri
        cargo xtask aarch64
        cargo xtask radeon FAMILY [KERNEL]
+       cargo xtask semver [REV]
        cargo xtask synth SHAPE FORMAT [-o FILE]
 
 check    does what CI does: rustfmt, clippy, rustdoc, tests, other systems and wasm32; stops at
@@ -27,6 +29,8 @@ miri     follows every access to memory of the scalar kernels and of the CPU bac
 aarch64  tests the kernels on emulated ARM processors; needs qemu-aarch64 and a cross linker
 radeon   compiles the shaders whose name holds KERNEL (all, or `hot`: what time goes to) with Mesa's
          driver for a family (vega10, navi21, gfx1100), and prints registers, spills and instructions
+semver   compares the crates' public faces with the last release's, or a commit's; needs
+         cargo-semver-checks
 synth    writes a GGUF file with random weights, by default target/synth/SHAPE-FORMAT.gguf";
 
 fn main() -> ExitCode {
@@ -40,6 +44,8 @@ fn main() -> ExitCode {
         ["aarch64"] => aarch64::run(),
         ["radeon", family] => radeon::run(family, ""),
         ["radeon", family, kernel] => radeon::run(family, kernel),
+        ["semver"] => semver::run(None),
+        ["semver", baseline] => semver::run(Some(baseline)),
         ["synth", shape, format] => synth::run(shape, format, None),
         ["synth", shape, format, "-o", file] => synth::run(shape, format, Some(file.as_ref())),
         _ => {

@@ -1,6 +1,7 @@
 //! Text to ids by the vocabularies of the fixtures: `cargo bench -p candor-tokenizer --bench encode`.
 
-#[path = "../tests/vocabularies/mod.rs"]
+#[allow(dead_code, reason = "tests use the rest")]
+#[path = "../tests/tokenizer/vocabularies.rs"]
 mod vocabularies;
 
 use candor_tokenizer::Encode;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checksums of what the `gguf` Python package reads from the fixtures: the golden of tests/fixtures.rs.
+"""Checksums of what the `gguf` Python package reads from the fixtures: the golden of tests/gguf/fixtures.rs.
 
     unpack-vocab VOCAB && python3 directories.py FIXTURES VOCAB > directories.tsv
 

@@ -134,7 +134,7 @@ fn ggufs(folder: &Path) -> Vec<PathBuf> {
 fn every_fixture_reads_as_in_python() {
     let Some(fixtures) = candor_testing::fixtures() else { return };
     let mut goldens: HashMap<&str, &str> =
-        include_str!("goldens/directories.tsv").lines().filter_map(|line| line.split_once('\t')).collect();
+        include_str!("../goldens/directories.tsv").lines().filter_map(|line| line.split_once('\t')).collect();
     let vocabularies = vocabularies(&fixtures);
     let mut files: Vec<PathBuf> = ["models", "arch"].iter().flat_map(|folder| ggufs(&fixtures.join(folder))).collect();
     files.extend(vocabularies.iter().flat_map(|folder| ggufs(folder)));

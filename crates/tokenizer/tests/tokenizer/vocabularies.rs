@@ -1,5 +1,4 @@
 //! The vocabularies of the fixtures, unpacked once per target folder.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use candor_gguf::{Gguf, Metadata};
 use candor_tokenizer::Tokenizer;

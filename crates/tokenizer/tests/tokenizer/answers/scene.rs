@@ -4,7 +4,7 @@ use candor_tokenizer::{AnswerFormat, ChatContext, ChatTemplate, CivilTime, Messa
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::Path};
 
-use crate::parts::{call, reasoning};
+use super::parts::{call, reasoning};
 
 pub const QUESTION: &str = "What is the weather?";
 

@@ -4,7 +4,7 @@
 use candor_quant::{Format, Unsupported};
 
 macro_rules! golden {
-    ($($name:literal)*) => { &[$(($name, include_bytes!(concat!("goldens/", $name, ".bin")))),*] };
+    ($($name:literal)*) => { &[$(($name, include_bytes!(concat!("../goldens/", $name, ".bin")))),*] };
 }
 
 const DECODED: &[(&str, &[u8])] = golden![

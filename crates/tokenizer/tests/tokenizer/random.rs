@@ -2,12 +2,10 @@
 //! vocabularies, changed ones, and every name of a pre-tokenizer. With `CANDOR_TOKENIZER_DUMP=FOLDER` the ids are written
 //! there, and that script finds the strings that differ.
 
-#[path = "random/made.rs"]
 mod made;
-#[path = "random/strings.rs"]
 mod strings;
-mod vocabularies;
 
+use crate::vocabularies;
 use candor_gguf::{Metadata, Value};
 use candor_tokenizer::{Encode, Tokenizer};
 use serde_json::Value as Json;
@@ -82,7 +80,7 @@ fn differences(name: &str, entry: &Json, block: usize) -> Option<Vec<String>> {
 }
 
 fn check(wanted: impl Fn(&str) -> bool, least: usize) {
-    let goldens: Json = serde_json::from_str(include_str!("goldens/random.json")).unwrap();
+    let goldens: Json = serde_json::from_str(include_str!("../goldens/random.json")).unwrap();
     let block = goldens["block"].as_u64().unwrap() as usize;
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for (name, entry) in goldens["vocabularies"].as_object().unwrap().iter().filter(|(name, _)| wanted(name)) {

@@ -1,10 +1,8 @@
 //! Every refusal of a file in memory, with its exact message.
 
-mod raw;
-
+use crate::raw::Raw;
 use bytes::Bytes;
 use candor_gguf::Gguf;
-use raw::Raw;
 
 /// What is wrong with the file, the file, the message.
 type Case = (&'static str, Bytes, &'static str);

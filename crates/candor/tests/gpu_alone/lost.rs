@@ -1,8 +1,6 @@
 //! A GPU that is lost in the middle of an answer, and one that is asked for more than it has: errors that say so, no hang, and
-//! the next model runs. Skipped where there is no adapter, a software one (lavapipe) included.
-#![cfg(feature = "gpu")]
+//! the next model runs.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use candor::{Device, Error, Gguf, LoadOptions, Model, Session, SessionOptions, Verify};
@@ -11,14 +9,10 @@ use candor_testing::Tiny;
 
 const PROMPT: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];
 
-/// Options for a device that no other test has; `None` where there is no adapter.
-fn gpu(timeout: Duration) -> Option<LoadOptions> {
-    if candor_gpu::adapters().is_empty() {
-        let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");
-        return None;
-    }
+/// Options for a device that no other test has.
+fn gpu(timeout: Duration) -> LoadOptions {
     let gpu = GpuOptions::default().adapter(AdapterChoice::Index(0)).timeout(timeout);
-    Some(LoadOptions::default().device(Device::Gpu).gpu(gpu).verify(Verify::Off).threads(1))
+    LoadOptions::default().device(Device::Gpu).gpu(gpu).verify(Verify::Off).threads(1)
 }
 
 fn load(options: &LoadOptions) -> Model {
@@ -42,7 +36,8 @@ fn said(result: Result<(), Error>) -> String {
 
 #[test]
 fn a_lost_device_is_an_error_and_the_next_model_runs() {
-    let Some(options) = gpu(Duration::from_secs(20)) else { return };
+    let Some(_alone) = crate::alone() else { return };
+    let options = gpu(Duration::from_secs(20));
     let model = load(&options);
     let (mut first, mut second) = (session(&model, 32), session(&model, 32));
     first.evaluate(&PROMPT).unwrap();
@@ -74,7 +69,8 @@ fn a_lost_device_is_an_error_and_the_next_model_runs() {
 
 #[test]
 fn a_probe_that_fails_fails_alone() {
-    let Some(mut options) = gpu(Duration::from_secs(22)) else { return };
+    let Some(_alone) = crate::alone() else { return };
+    let mut options = gpu(Duration::from_secs(22));
     // It does not compile: there is no such thing in its source.
     options.gpu.edits = vec![ShaderEdit { kernel: "Probe(", from: "nothing of the kind", to: "" }];
     options.gpu.variant = Some(Variant::default());
@@ -86,7 +82,8 @@ fn a_probe_that_fails_fails_alone() {
 
 #[test]
 fn more_than_there_is_is_an_error_of_that_session_alone() {
-    let Some(options) = gpu(Duration::from_secs(21)) else { return };
+    let Some(_alone) = crate::alone() else { return };
+    let options = gpu(Duration::from_secs(21));
     let model = load(&options);
     let mut small = session(&model, 32);
     small.evaluate(&PROMPT).unwrap();

@@ -1,8 +1,6 @@
 //! Properties over arbitrary Unicode: what is encoded decodes to itself, at once and token by token.
 
-mod small;
-mod vocabularies;
-
+use crate::{small, vocabularies};
 use candor_tokenizer::{Encode, Tokenizer};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

@@ -1,10 +1,8 @@
 //! Metadata that is no tokenizer: each fault is an error that names it, none a panic.
 
-mod small;
-
+use crate::small::{bert, bpe, spm, unigram};
 use candor_gguf::{Array, Metadata, Value};
 use candor_tokenizer::Tokenizer;
-use small::{bert, bpe, spm, unigram};
 
 fn strings(items: &[&str]) -> Value {
     Value::Array(Array::String(items.iter().map(|item| item.to_string()).collect()))

@@ -1,5 +1,4 @@
 //! Vocabularies small enough to read, made here, of most kinds.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use candor_gguf::{Array, Metadata, Value};
 use candor_tokenizer::Tokenizer;

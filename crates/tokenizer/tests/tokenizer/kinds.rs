@@ -1,10 +1,8 @@
 //! WordPiece, unigram, RWKV, PLaMo 2 and Gemma 4 with vocabularies made here: ids, text from ids, pairs, special tokens.
 
-mod small;
-
+use crate::small::{self, bert, gemma4, load, plamo2, rwkv, texts, unigram};
 use candor_gguf::{Array, Metadata, Value};
 use candor_tokenizer::{Encode, Show, Tokenizer};
-use small::{bert, gemma4, load, plamo2, rwkv, texts, unigram};
 
 fn encoded<'a>(tokenizer: &'a Tokenizer, text: &str, options: Encode) -> Vec<&'a str> {
     texts(tokenizer, &tokenizer.encode(text, options))

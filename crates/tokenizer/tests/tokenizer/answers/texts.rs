@@ -3,7 +3,7 @@
 use candor_tokenizer::{ChatTemplate, Error, Part};
 use serde_json::json;
 
-use crate::parts::{call, content, parse, reasoning, tools};
+use super::parts::{call, content, parse, reasoning, tools};
 
 /// A template that writes calls as Qwen3's does, with reasoning.
 const HERMES: &str = "{{ tools|tojson }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}\

@@ -4,8 +4,8 @@ use candor_tokenizer::{ChatTemplate, Part, ToolCall};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::Path};
 
-use crate::parts::{call, content, odd_tools, parse, reasoning, tools};
-use crate::scene::{Scene, templates, turn};
+use super::parts::{call, content, odd_tools, parse, reasoning, tools};
+use super::scene::{Scene, templates, turn};
 
 /// What a template does about tools: its way, or how the refusal begins.
 fn way(template: &ChatTemplate) -> String {

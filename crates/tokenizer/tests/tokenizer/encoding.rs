@@ -1,10 +1,8 @@
 //! Encoding and decoding with vocabularies made here, so that these tests need no fixtures.
 
-mod small;
-
+use crate::small::{bpe, load, spm, texts};
 use candor_gguf::{Array, Metadata, Value};
 use candor_tokenizer::{Encode, Show, StreamDecoder, Tokenizer};
-use small::{bpe, load, spm, texts};
 use std::sync::Arc;
 
 const TEXT: Encode = Encode::text();

@@ -1,10 +1,8 @@
 //! Ids that llama.cpp gives, for every vocabulary whose rules are built in.
 
-mod vocabularies;
-
+use crate::vocabularies::{BPE, OTHERS, SPM, fixtures, tokenizer};
 use candor_tokenizer::Encode;
 use serde_json::Value;
-use vocabularies::{BPE, OTHERS, SPM, fixtures, tokenizer};
 
 /// Where two lists of ids part, with the pieces around.
 fn difference(tokenizer: &candor_tokenizer::Tokenizer, got: &[u32], expected: &[u32]) -> String {

@@ -1,0 +1,13 @@
+//! Traces and dumps read, named, judged and shown; `doctor` on files; the text side of a diagnosis.
+
+mod doctor;
+mod exported;
+mod import;
+mod import_broken;
+mod import_trace_file;
+mod logs;
+mod names;
+mod page;
+mod record;
+mod stories;
+mod text;

@@ -1,0 +1,4 @@
+//! Blocks of every format to floats.
+
+mod goldens;
+mod rows;
