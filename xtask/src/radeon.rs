@@ -10,7 +10,7 @@ const DRIVER: &str = "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json";
 
 /// Prints a table of the kernels whose name holds `kernel`; registers that spill and memory for them are errors.
 pub fn run(family: &str, kernel: &str) -> Result<(), Box<dyn Error>> {
-    // Another Mesa may be told of by the loader's own variable.
+    // The loader's own variable may name another Mesa.
     let driver = env::var("VK_DRIVER_FILES").unwrap_or_else(|_| DRIVER.to_owned());
     let test = ["kernel::radeon::table", "--exact", "--ignored", "--nocapture"];
     let variables = [

@@ -35,7 +35,7 @@ pub enum Role {
 pub enum Want {
     /// All logits, `[V]`.
     Logits,
-    /// The greatest logits with their tokens, at most so many, the greatest first.
+    /// The greatest logits with their tokens, at most this many, the greatest first.
     Best(usize),
     /// The row after the last norm, `[D]`.
     Embedding,
@@ -336,8 +336,8 @@ impl Batch {
         self.staged.clear();
     }
 
-    /// Computes what was noted, in one pass over the weights for each choice of scales of adapters. A sequence whose past memory no longer holds is computed anew
-    /// first.
+    /// Computes what was noted, in one pass over the weights for each choice of scales of adapters. A sequence whose
+    /// past memory no longer holds is computed again first.
     ///
     /// # Errors
     /// [`Error::PagesFull`] if the pool has too few free pages: what was noted is forgotten, and all sequences are as they were.
@@ -520,7 +520,7 @@ impl Batch {
         Ok(true)
     }
 
-    /// Computes a chunk of a sequence's tokens anew that memory no longer holds; `false` where there is none.
+    /// Computes a chunk of a sequence's tokens again that memory no longer holds; `false` if no such token is left.
     pub(crate) async fn catch_up(&mut self, slot: usize) -> Result<bool, Error> {
         let Some(sequence) = &self.slots[slot] else { return Ok(false) };
         let (missing, role) = sequence.missing(self.room.rows);

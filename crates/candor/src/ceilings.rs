@@ -54,9 +54,9 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// Rounds of multiplications per pass, some milliseconds.
 const ROUNDS: u32 = 1 << 20;
 
-/// Measures what this machine can do with so many threads (0: one per physical core), in about a second. Reading goes over
-/// the model's weights where they lie, so that it meets the same pages as a forward pass; those of a small model would come
-/// from a cache, so other memory is read instead.
+/// Measures what this machine can do with this number of threads (0: one per physical core), in about a second. Reading
+/// goes over the model's weights where they lie, so that it meets the same pages as a forward pass; those of a small
+/// model would come from a cache, so other memory is read instead.
 ///
 /// # Errors
 /// If `CANDOR_ISA` names no instruction set of this machine.

@@ -54,7 +54,7 @@ pub struct Continuation {
 }
 
 impl Continuation {
-    /// What follows `prompt` in a context of so many positions.
+    /// What follows `prompt` in a context of the given size.
     ///
     /// # Errors
     /// If the sampling settings make no sense.
@@ -236,12 +236,12 @@ impl Continuation {
         self.position = position;
     }
 
-    /// Whether so many of the best logits decide on the next token.
+    /// Whether the best `count` logits decide on the next token.
     pub(crate) fn is_enough(&mut self, count: usize) -> bool {
         self.enough().is_some_and(|enough| count >= enough)
     }
 
-    /// So many of the best logits decide on the next token; `None` where all do.
+    /// How many of the best logits decide on the next token; `None` where all do.
     fn enough(&mut self) -> Option<usize> {
         if takes_all(&self.options) { None } else { self.sampler.enough() }
     }

@@ -26,7 +26,7 @@ pub enum GpuLayers {
     Auto,
     /// All of the model, whatever the budget.
     All,
-    /// So many, whatever the budget. More than there are takes the output and the embedding, too.
+    /// This many, whatever the budget. More than there are takes the output and the embedding, too.
     Count(usize),
 }
 

@@ -44,7 +44,7 @@ impl Default for EmbedOptions {
 pub enum Overlong {
     /// It is an error.
     Refuse,
-    /// Its end is cut off, but for the token that ends every text.
+    /// Its end is cut off, except the token that ends every text.
     Cut,
 }
 
@@ -63,13 +63,13 @@ struct Ranking {
     given: Pooling,
 }
 
-/// Room for so many sequences of so many positions.
+/// Room for a number of sequences and of positions in each.
 struct Fitted {
     batch: Batch,
     sequences: usize,
 }
 
-/// Room is made for multiples of so many positions, to serve texts of nearly the same length.
+/// Room is made for multiples of this number of positions, to serve texts of nearly the same length.
 const GRAIN: usize = 32;
 
 impl Embedder {
@@ -197,7 +197,7 @@ impl Embedder {
         lengths.take(most).take_while(|&length| (length > original) == (longest > original)).count()
     }
 
-    /// The rows of each text, `[T, D]`; the longest one has so many tokens.
+    /// The rows of each text, `[T, D]`; the longest one has `longest` tokens.
     async fn rows(&mut self, texts: &[&[u32]], longest: usize) -> Result<Vec<Vec<f32>>, Error> {
         let original = self.model.config().original_context();
         let limit = if longest > original { usize::MAX } else { original };
@@ -233,7 +233,7 @@ impl Embedder {
         Ok(rows)
     }
 
-    /// Room for texts of up to so many tokens.
+    /// Room for texts of up to `context` tokens.
     fn fit(&self, sequences: usize, context: usize) -> Result<Fitted, Error> {
         let all = context * sequences;
         // What tokens see of each other must be in one step.

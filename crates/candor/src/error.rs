@@ -30,7 +30,7 @@ pub enum Error {
     /// The user's own sampler chose no token.
     #[error("own sampler: {0}")]
     OwnSampler(Box<dyn std::error::Error + Send + Sync>),
-    /// An adapter is none, or none of the model's.
+    /// Invalid adapter, or another model's.
     #[error("adapter {name}: {error}")]
     Adapter {
         /// What the adapter is called.
@@ -75,7 +75,7 @@ pub enum Error {
     /// A GPU was asked for, and the program was built without them.
     #[error("device gpu: this program was built without it (cargo feature `gpu`)")]
     BuiltWithoutGpu,
-    /// A GPU was asked for, and there is none but emulations, which must be named.
+    /// A GPU was asked for, and there are only emulated ones, which must be named.
     #[error("device gpu: this machine has none")]
     NoGpu,
     /// A GPU that was asked for computes wrongly: see [`Verify`](crate::Verify).

@@ -83,7 +83,7 @@ fn emulations() -> bool {
 }
 
 /// Whether this machine may have a GPU. To list GPUs loads every driver, which takes a while, and some of them print; Linux
-/// shows without them that there is none.
+/// shows without them that there can be no GPU.
 fn may_exist() -> bool {
     if !cfg!(target_os = "linux") {
         return true;

@@ -363,7 +363,7 @@ impl Model {
         Batch::new(self.clone(), Room::new(self, options)?, options.sequences.max(1))
     }
 
-    /// So many sequences that are decoded together; the options are those of each.
+    /// `count` sequences that are decoded together; the options are those of each.
     ///
     /// # Errors
     /// If the model is an encoder, or their contexts do not fit into memory.

@@ -108,7 +108,7 @@ impl Needs {
 pub(crate) fn plan(needs: &Needs, gpus: &[Budget], wanted: GpuLayers) -> Plan {
     let alone = needs.undivided.then(|| roomiest(gpus));
     let gpus = alone.as_deref().unwrap_or(gpus);
-    // What GPUs take, as a number: so many layers from the end; one more is the output, and one more the embedding.
+    // What GPUs take, as a number: layers from the end; one more is the output, and one more the embedding.
     let layers = needs.layers.len();
     let whole = layers + 2;
     let fits = |taken: usize| {
@@ -181,7 +181,7 @@ fn lay_out(layers: usize, gpus: &[Budget], taken: usize) -> Vec<(Target, Part)> 
 /// The parts of a list of devices and layers.
 ///
 /// # Errors
-/// If the layers do not follow each other from the first to the last, or a device is none in particular.
+/// If the layers do not follow each other from the first to the last, or if a device is `Auto`.
 pub(crate) fn listed(list: &[(Device, Range<usize>)], layers: usize) -> Result<Vec<(Target, Part)>, crate::Error> {
     let mut next = 0;
     let mut parts = Vec::with_capacity(list.len());

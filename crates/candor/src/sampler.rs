@@ -95,7 +95,7 @@ impl Sampler {
         self.seed
     }
 
-    /// Takes note of a token of the prompt or of the continuation, whoever chose it: it enters the windows of the
+    /// Takes note of a token of the prompt or of the continuation, from any source: it enters the windows of the
     /// penalties and of DRY. After [`Self::candidates`] or [`Self::sample`] the first accepted token also moves
     /// mirostat's target, if it is one of the candidates.
     pub fn accept(&mut self, id: u32) {
@@ -124,7 +124,7 @@ impl Sampler {
         self.run(logits.len())
     }
 
-    /// Runs the chain over what was loaded of a vocabulary of so many tokens.
+    /// Runs the chain over what was loaded of a vocabulary of that size.
     fn run(&mut self, vocabulary: usize) -> Result<&[Candidate], Error> {
         self.open = false;
         bias::apply(&mut self.pool, &self.settings.logit_bias, vocabulary)?;

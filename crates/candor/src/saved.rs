@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `roles` say of each token whether it was read (0) or continued the text (1): see [`crate::Role`].
-//! `best` are the greatest logits, each after its token and the greatest first, where a device told no others.
+//! `best` are the greatest logits, each after its token and the greatest first, where a device returned no others.
 //! `model` is a hash of metadata, tensor directory and the first bytes of each tensor; `shape` says in words what else must
 //! be the same: formats of the cache, windows, adapters, and whether bits were promised. Layers are as every backend
 //! understands them ([`candor_ops::Stored`]), so a session may go on elsewhere; what it computes there differs by rounding
@@ -341,7 +341,7 @@ impl Batch {
         rings.dedup();
         let rings: String = rings.iter().map(|kept| format!(", {kept} positions of windows")).collect();
         let adapters = self.model().adapters().iter().zip(scales).filter(|(_, scale)| **scale != 0.0);
-        // The bits of a scale, since so many of its digits count.
+        // The bits of a scale, since all of its digits count.
         let adapters: String = adapters
             .map(|(adapter, scale)| {
                 format!(", adapter {:016x} by {scale} ({:08x})", fingerprint(adapter.gguf()), scale.to_bits())

@@ -35,11 +35,11 @@ impl Sequences {
         self.batch.context()
     }
 
-    /// Sets the scales of [`Model::adapters`] for all sequences. What they have seen is computed anew with them when they next go
-    /// on.
+    /// Sets the scales of [`Model::adapters`] for all sequences. What they have seen is computed again with them when
+    /// they next go on.
     ///
     /// # Errors
-    /// If there are not as many scales as adapters, or the device fails at reading a text anew.
+    /// If there are not as many scales as adapters, or the device fails at reading a text again.
     pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
         now(self.scale_adapters_body(scales))
     }
@@ -53,7 +53,7 @@ impl Sequences {
     }
 
     /// Forgets all but the first `len` tokens of every sequence. A model with states, which cannot be taken back, computes
-    /// those anew when more tokens are evaluated.
+    /// those again when more tokens are evaluated.
     ///
     /// # Errors
     /// If the device fails.

@@ -131,11 +131,11 @@ impl Session {
         self.batch.adapter_scales(self.id).expect("a session's sequence is not removed")
     }
 
-    /// Sets the session's scales of [`Model::adapters`], of which 0 costs nothing. What the session has seen is computed anew with
-    /// them when it next goes on; a text that an encoder has read, now.
+    /// Sets the session's scales of [`Model::adapters`], of which 0 costs nothing. What the session has seen is
+    /// computed again with them when it next goes on; a text that an encoder has read, now.
     ///
     /// # Errors
-    /// If there are not as many scales as adapters, or the device fails at reading a text anew.
+    /// If there are not as many scales as adapters, or the device fails at reading a text again.
     pub fn scale_adapters(&mut self, scales: &[f32]) -> Result<(), Error> {
         now(self.scale_adapters_body(scales))
     }
@@ -160,8 +160,8 @@ impl Session {
         self.best.clear();
     }
 
-    /// Forgets all but the first `len` tokens. A model with states, which cannot be taken back, computes those anew when
-    /// more tokens are evaluated.
+    /// Forgets all but the first `len` tokens. A model with states, which cannot be taken back, computes those again
+    /// when more tokens are evaluated.
     pub fn truncate(&mut self, len: usize) {
         if len < self.tokens().len() {
             let done = self.drop_ahead().and_then(|()| self.batch.truncate(self.id, len));

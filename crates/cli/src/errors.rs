@@ -89,7 +89,7 @@ pub enum Error {
     /// A table was asked for whose rows belong to several texts.
     #[error("an npy file holds one vector for each text, and --pooling none gives one for each token of several")]
     Ragged,
-    /// The platform has no folder for the configuration file, or the variable says that there is none.
+    /// The platform has no folder for the configuration file, or the variable rules one out.
     #[error("there is no configuration file: CANDOR_CONFIG is empty, or there is no home folder")]
     NoConfigPath,
     /// There is nothing to answer.
@@ -348,7 +348,7 @@ fn gguf_hint(error: &GgufError) -> Option<&'static str> {
     }
 }
 
-/// What can be done about an adapter that is none, or none of the model's.
+/// What can be done about an adapter that is invalid, or another model's.
 fn adapter_hint(error: &candor::adapter::Error) -> &'static str {
     use candor::adapter::Error;
     match error {

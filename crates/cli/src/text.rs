@@ -78,7 +78,7 @@ fn unknown(rest: &str, chars: usize) -> Error {
     Error::Escape(rest.chars().take(chars).collect())
 }
 
-/// A line of the user's own as it is, but for control characters, which a terminal would obey.
+/// A line of the user's own as it is, except control characters, which a terminal would obey.
 pub fn shown(line: &str) -> String {
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

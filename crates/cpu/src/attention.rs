@@ -2,8 +2,8 @@
 //!
 //! Positions are cut into blocks of [`BLOCK`]. Each block has a softmax of its own: the largest score, the sum of the
 //! exponentials and their mix of the values (Milakov and Gimelshein 2018; Dao et al. 2022). Blocks are merged from the
-//! first to the last, one by one, whoever computed them; so a row's result depends on its query and on the cache
-//! alone. A position that a row does not see takes no part in any sum.
+//! first to the last, one by one, whichever thread computed them; so a row's result depends on its query and on the
+//! cache alone. A position that a row does not see takes no part in any sum.
 //!
 //! Where the instruction set has kernels for many queries at once, rows of prompts take those (`tiled`): other sums, whose bits,
 //! too, depend neither on the other queries of a task nor on the threads.

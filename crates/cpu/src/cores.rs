@@ -35,7 +35,7 @@ pub(crate) fn allowed() -> Option<&'static [u32]> {
     ALLOWED.get_or_init(read).as_deref()
 }
 
-/// The processors of a list such as `0-3,8`; `None` if it is none, or is longer than any machine.
+/// The processors of a list such as `0-3,8`; `None` if it is not such a list, or is longer than any machine.
 pub(crate) fn processors(list: &str) -> Option<Vec<u32>> {
     const MOST: u32 = 8192;
     let mut processors = Vec::new();

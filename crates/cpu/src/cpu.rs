@@ -146,7 +146,7 @@ impl Cpu {
         }
     }
 
-    /// A pass over so many tokens begins.
+    /// A pass over `tokens` tokens begins.
     fn begin(&mut self, tokens: usize) {
         self.pool.limit(self.threads[usize::from(tokens > 1)]);
     }

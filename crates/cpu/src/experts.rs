@@ -25,7 +25,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Room for the choices of so many rows.
+    /// Room for the choices of `rows` rows.
     pub(crate) fn new(rows: usize, used: usize) -> Routes {
         Routes { used, chosen: Vec::with_capacity(rows * used), order: Vec::with_capacity(rows * used) }
     }

@@ -1,7 +1,7 @@
 //! The CPU backend: buffers, a thread pool and a key-value cache around the kernels of [`candor_kernels`].
 //!
 //! Weights stay in the file's mapping and are multiplied as they lie there. Each element of an output is computed by
-//! one thread in a fixed order, so neither the number of threads nor the rows beside it change a bit of it, but for
+//! one thread in a fixed order, so neither the number of threads nor the rows beside it change a bit of it, except on
 //! instruction sets with other kernels for many rows, which [`Batching::Invariant`] leaves out. This crate knows no model and no file, and selects no instructions: which kernels run is decided by its caller.
 
 mod affinity;

@@ -168,7 +168,7 @@ impl Shared {
         }
     }
 
-    /// Publishes a state and wakes whoever sleeps.
+    /// Publishes a state and wakes the threads that sleep.
     fn publish(&self, state: u64) {
         self.state.store(state, Ordering::SeqCst);
         if self.sleeping.load(Ordering::SeqCst) > 0 {
@@ -316,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    /// So many rounds; Miri takes a thousand times as long, and tries other orders of threads in each.
+    /// The number of rounds; Miri takes a thousand times as long, and tries other orders of threads in each.
     fn rounds(usual: usize) -> usize {
         if cfg!(miri) { usual.min(1000) / 100 + 3 } else { usual }
     }
@@ -440,7 +440,7 @@ mod tests {
             threads.into_inner().unwrap().len()
         };
         for _ in 0..rounds(20) {
-            // Each piece waits for the others, so four threads must come, whoever slept.
+            // Each piece waits for the others, so four threads must come, whichever of them slept.
             let arrived = AtomicUsize::new(0);
             pool.run(4, &|_| {
                 arrived.fetch_add(1, Ordering::SeqCst);

@@ -19,7 +19,8 @@ impl Cpu {
         sum.into_inner()
     }
 
-    /// Multiplies and adds on registers for so many rounds per thread, on all threads. Returns the number of operations.
+    /// Multiplies and adds on registers for `rounds` rounds per thread, on all threads. Returns the number of
+    /// operations.
     pub fn multiply_all(&self, rounds: u32) -> u64 {
         let multiply = self.kernels().probe.multiply;
         // Several parts, so that a thread that comes late leaves its part to the others.

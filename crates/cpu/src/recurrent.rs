@@ -24,7 +24,7 @@ thread_local! {
     static FADING: RefCell<Vec<f32>> = RefCell::default();
 }
 
-/// Columns, of which each costs so many products, cut into pieces for threads.
+/// Columns, each of which costs `cost` products, cut into pieces for threads.
 fn pieces(pool: &Pool, columns: usize, cost: usize, piece: &(dyn Fn(Range<usize>) + Sync)) {
     let size = (PIECE / cost.max(1)).next_multiple_of(LINE).max(LINE);
     pool.run(columns.div_ceil(size), &|index| piece(index * size..columns.min((index + 1) * size)));

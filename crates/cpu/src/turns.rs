@@ -34,7 +34,7 @@ impl Turns {
         &self.tables[index].turns
     }
 
-    /// Puts a new table in the place of the same rope's or, where there is none, of the oldest.
+    /// Puts a new table in the place of the same rope's or, if that has no table, of the oldest.
     fn compute(&mut self, rope: &Rotation, positions: &[u32]) -> usize {
         let index = self.tables.iter().position(|t| Arc::ptr_eq(&t.rope, &rope.0)).unwrap_or_else(|| {
             if self.tables.len() < TABLES {

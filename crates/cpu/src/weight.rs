@@ -122,7 +122,7 @@ impl Weight {
         matches!(&self.0, Kind::Matrix { kernels: Some(kernels), .. } if kernels.q8)
     }
 
-    /// The batch kernels, where they are what multiplies so many inputs of a tier.
+    /// The batch kernels, where they are what multiplies that number of inputs of a tier.
     pub(crate) fn batch(&self, tier: Tier, inputs: usize) -> Option<&BatchKernels> {
         match (&self.0, tier) {
             (Kind::Matrix { batch: Some(batch), .. }, Tier::Prefill) => Some(batch),

@@ -67,7 +67,7 @@ impl Snapshot {
 pub(crate) struct Pool(Vec<Arc<Storage>>);
 
 impl Gpu {
-    /// A buffer from the pool, of at least so many bytes and at most four times as many.
+    /// A buffer from the pool, of at least `bytes` bytes and at most four times as many.
     pub(crate) fn pooled(&mut self, bytes: u64) -> Arc<Storage> {
         let fits = |storage: &Storage| (bytes..=bytes.saturating_mul(4).max(1024)).contains(&storage.buffer.size());
         if let Some(free) = self.pool.0.iter().find(|item| Arc::strong_count(item) == 1 && fits(item)) {

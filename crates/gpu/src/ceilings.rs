@@ -92,7 +92,7 @@ impl Gpu {
         None
     }
 
-    /// Runs a probe so many times, and waits for it.
+    /// Runs a probe `times` times, and waits for it.
     fn probe(&mut self, kernel: Kernel, buffers: &[&Storage], numbers: &[u32], times: u32) -> Result<(), Error> {
         for _ in 0..times {
             self.dispatch(&Dispatch { kernel, buffers, numbers, grid: [GROUPS, 1, 1] });

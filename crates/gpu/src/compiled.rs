@@ -1,6 +1,6 @@
 //! Compiled pipelines on disk, for the next process: a file per adapter and driver in a folder that the caller names.
 //!
-//! It is a convenience: a file that is broken is ignored and written anew, one that cannot be written is done without.
+//! It is a convenience: a broken file is ignored and written again, and write failures are ignored.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -49,7 +49,7 @@ impl Compiled {
 impl Drop for Compiled {
     fn drop(&mut self) {
         let Some(data) = self.cache.get_data().filter(|data| self.before.as_ref() != Some(data)) else { return };
-        // Other processes see the old file or the new one. Whoever cannot write compiles again next time.
+        // Other processes see the old file or the new one. A process that cannot write compiles again next time.
         let draft = self.path.with_extension(format!("{}.draft", std::process::id()));
         let folder = self.path.parent().map_or(Ok(()), fs::create_dir_all);
         let written = folder.and_then(|()| fs::write(&draft, packed(&data)));

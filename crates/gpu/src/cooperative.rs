@@ -1,4 +1,4 @@
-//! Cooperative matrices: which an adapter has, and that wgpu is told so.
+//! Cooperative matrices: which an adapter has, and how wgpu is asked for them.
 #![allow(unsafe_code)]
 
 use wgpu::{
@@ -58,7 +58,7 @@ impl Cooperative {
 pub(crate) const FEATURES: Features =
     Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(Features::SUBGROUP).union(Features::SHADER_F16);
 
-/// What wgpu wants to be told before it compiles shaders with cooperative matrices.
+/// What wgpu must be given before it compiles shaders with cooperative matrices.
 pub(crate) fn experimental(cooperative: Option<Cooperative>) -> ExperimentalFeatures {
     if cooperative.is_none() {
         return ExperimentalFeatures::disabled();

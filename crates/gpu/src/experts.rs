@@ -39,7 +39,7 @@ impl Routes {
         self.rows * self.used
     }
 
-    /// Tiles of so many rows at most.
+    /// Tiles of `rows` rows at most.
     fn tiles(&self, rows: usize) -> usize {
         let choices = rows * self.used;
         choices / TILE as usize + self.experts.min(choices)

@@ -18,7 +18,7 @@ type Piece = (usize, usize);
 /// How the rows of a format lie in a buffer.
 #[derive(Debug)]
 pub(crate) enum Layout {
-    /// Numbers of so many bytes, as in the file; the row is filled up with zeros to a whole run.
+    /// Numbers of this number of bytes, as in the file; the row is filled up with zeros to a whole run.
     Plain(usize),
     /// The bodies of all blocks, then the tails of all, each of them filled up to `tail_bytes`.
     Blocks { body: &'static [Piece], tail: &'static [Piece], tail_bytes: usize },

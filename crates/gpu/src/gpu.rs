@@ -122,7 +122,7 @@ impl Gpu {
         self.recorder.counters.buffers += 1;
         self.device.storage(bytes).unwrap_or_else(|what| {
             self.refuse(what);
-            // Something to bind: what is computed now is told to be worthless.
+            // Something to bind: what is computed now is reported as worthless.
             self.device.buffer(0, BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST)
         })
     }

@@ -11,7 +11,7 @@ use crate::{Gpu, Weight};
 /// Elements of a run from which on it has a larger workgroup.
 const LONG: usize = 512;
 
-/// `x = f(x, y)`, `y` beginning anew every `stride` elements of four, or with every row where that is 0.
+/// `x = f(x, y)`, `y` beginning again every `stride` elements of four, or with every row where that is 0.
 pub(crate) fn binary(gpu: &mut Gpu, kernel: Kernel, x: &Buf, (y, stride): (&Storage, u32)) {
     let quads = x.quads();
     let grid = [quads.div_ceil(64), x.rows as u32, 1];

@@ -480,8 +480,8 @@ impl<'a> Court<'a> {
         strict.widened(self.deviation(id, span, &expected))
     }
 
-    /// How far values come out that are computed as the suspect computes, but for the rounding of floats, or of what is
-    /// multiplied.
+    /// How far values come out that are computed as the suspect computes, except for the rounding of floats, or of what
+    /// is multiplied.
     fn deviation(&self, id: NodeId, span: &BTreeSet<NodeId>, expected: &Value) -> f64 {
         let nodes = &self.stage.graph.nodes;
         let beside = span.iter().flat_map(|&id| nodes[id].inputs.iter().copied()).chain([id]);
@@ -552,7 +552,7 @@ impl<'a> Court<'a> {
         let node = &graph.nodes[id];
         let evidence = &self.trace.values[&node.key];
         let counts = graph.counts(id, tokens);
-        // What is made of a number that is none may be none, whichever way it was computed.
+        // What is made of NaN may be NaN, whichever way it was computed.
         let spoilt = self.spoilt(id);
         let is_none =
             |row: usize, col: usize| match (&evidence.known, evidence.dense(tokens.rows(node.side), evidence.width)) {
@@ -576,7 +576,7 @@ impl<'a> Court<'a> {
     fn try_faults(&self, faults: &[Active], case: &Case) -> Option<Residual> {
         let edits = || faults.iter().flat_map(|active| active.fault.edits.iter().map(move |edit| (active, edit)));
         if case.span.len() == 1 && edits().all(|(_, edit)| matches!(edit, Edit::Output(_))) {
-            // What comes out is changed: no need to compute it anew.
+            // What comes out is changed: no need to compute it again.
             let mut value = case.expected.clone();
             let mut changed = vec![false; faults.len()];
             for (index, active) in faults.iter().enumerate() {
@@ -730,7 +730,7 @@ fn sort_out(mut tried: Vec<Match>, case: &Case) -> (Vec<Match>, Option<Match>) {
         let rival = tried.into_iter().next();
         return (Vec::new(), rival);
     }
-    // What cannot be told from the best by the suspect's own rounding.
+    // What cannot be distinguished from the best by the suspect's own rounding.
     let limit = best * 1.3 + case.gate.floor;
     let rest = tried.split_off(tried.partition_point(|found| found.residual.relative <= limit));
     (tried, rest.into_iter().next())

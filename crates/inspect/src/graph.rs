@@ -97,7 +97,7 @@ pub enum Kind {
     Conv(Tensor),
     /// A linear recurrence along the tokens.
     Recur(Box<Recurring>),
-    /// Choice of experts, so many times a row.
+    /// Choice of experts, a number of times a row.
     Route {
         /// How they are chosen.
         router: Router,

@@ -36,7 +36,7 @@ pub(crate) use safetensors::SafeFile;
 use sniff::Format;
 pub(crate) use tensor::Tensor;
 
-/// What a reader has to be told because the dump does not say it.
+/// What a reader has to be given because the dump does not say it.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
     /// Elements per row of a raw `.bin` file whose name does not say its shape.
@@ -94,7 +94,7 @@ impl Imported {
     }
 }
 
-/// Reads a dump; what was left out is not told, see [`import`].
+/// Reads a dump; what was left out is not reported, see [`import`].
 ///
 /// # Errors
 /// As [`import`].

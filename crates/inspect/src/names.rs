@@ -54,7 +54,7 @@ pub(crate) struct Parts {
 }
 
 /// Whether a projection's traced output already has its bias added. PyTorch's `Linear` adds it (Qwen2, where `q_proj` is
-/// our `Qcur.add`); models without a bias have `Qcur.mul_mat`. The dump does not say: whoever has the model does.
+/// our `Qcur.add`); models without a bias have `Qcur.mul_mat`. The dump does not say; the model does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProjectionBias {
     /// The model's query and key projections have no bias.
@@ -64,7 +64,7 @@ pub enum ProjectionBias {
     Included,
 }
 
-/// Which norms a layer has, told by the names of the whole dump.
+/// Which norms a layer has, by the names of the whole dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Norms {
     /// Before attention and before the feed-forward block; `post_attention_layernorm` is the latter.

@@ -1,5 +1,5 @@
-//! What of the catalogue can be told apart in a file: which operations each fault changes there, which other faults change
-//! the same ones to the same numbers, and why the rest does not apply.
+//! What of the catalogue can be distinguished in a file: which operations each fault changes there, which other faults
+//! change the same ones to the same numbers, and why the rest does not apply.
 //!
 //! Each operation is computed once rightly and once with each fault, from a short run of the model; of layers that are
 //! alike the first one is taken.

@@ -60,7 +60,7 @@ impl Kernels {
     /// The table with this name.
     ///
     /// # Errors
-    /// [`UnknownIsa`] where there is none or this machine cannot run it.
+    /// [`UnknownIsa`] where no table has the name or this machine cannot run it.
     pub fn named(name: &str) -> Result<&'static Kernels, UnknownIsa> {
         Kernels::available().find(|table| table.name == name).ok_or_else(|| UnknownIsa { name: name.to_owned() })
     }

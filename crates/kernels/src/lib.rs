@@ -1,7 +1,8 @@
 //! CPU kernels as tables of function pointers, one table per instruction set.
 //!
 //! A [`Kernels`] table is chosen once ([`Kernels::from_env`]); tests run every table that the machine has
-//! ([`Kernels::available`]). Nothing here allocates, starts threads or knows a tensor: kernels see slices.
+//! ([`Kernels::available`]). Kernels see slices and know no tensor. They start no threads, and
+//! allocate nothing but a scratch of each thread's own.
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod aarch64;

@@ -20,7 +20,7 @@ const TOGETHER: Shapes = if cfg!(miri) {
     &[(1, 2, 2), (3, 9, 3), (5, 25, 9), (9, 33, 7), (37, 16, 4), (2, 9, 13), (1, 3, 519)]
 };
 
-/// Whether Miri has the time for rows of so many columns.
+/// Whether Miri has the time for rows of `cols` columns.
 fn short(cols: usize) -> bool {
     !cfg!(miri) || cols < 1300
 }

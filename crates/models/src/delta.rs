@@ -1,4 +1,5 @@
-//! Gated delta networks (Yang et al. 2024): linear attention that takes back what it knew of a key before it writes anew.
+//! Gated delta networks (Yang et al. 2024): linear attention that takes back what it knew of a key before it writes
+//! again.
 
 use candor_ops::{Columns, Decay, LayerCache, Norm, NormKind, Ops, Recurrence, Tap, Unary};
 

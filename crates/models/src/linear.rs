@@ -47,8 +47,8 @@ impl<B: Ops> Linear<B> {
         Ok(Linear { weight, scale: None, bias: w.optional(&format!("{name}.bias"), rows)? })
     }
 
-    /// The same with the number that NVFP4's matrices are multiplied with, `name.scale`, where the file has it. Whoever multiplies
-    /// with `weight` alone calls `finish`, or `rescale` and what adds the bias.
+    /// The same with the number that NVFP4's matrices are multiplied with, `name.scale`, where the file has it. Callers
+    /// that multiply with `weight` alone must call `finish`, or `rescale` and what adds the bias.
     pub(crate) fn scaled(mut self, w: &mut Weights<'_, B>, name: &str) -> Result<Linear<B>, Error> {
         self.scale = w.numbers(&format!("{name}.scale"), 1)?.map(|scale| scale[0]);
         // For those who round inputs to four bits.

@@ -52,7 +52,7 @@ const NORMED: &[&str] = &[
     "qwen3vlmoe",
 ];
 
-/// Command R+, whose layers are so many, norms queries and keys; the smaller Command R does not.
+/// Command R+, which has this number of layers, norms queries and keys; the smaller Command R does not.
 const COMMAND_R_PLUS: (&str, usize) = ("command-r", 64);
 
 /// Those whose head is not the embedding.
@@ -146,7 +146,7 @@ const NEEDS: &[Need] = &[
     need("token_types.weight", "token_embd.weight", &["jina-bert-v2"]),
 ];
 
-/// Whether an architecture needs a tensor in a model of so many layers.
+/// Whether an architecture needs a tensor in a model of `layers` layers.
 fn needed(need: &Need, arch: &str, layers: usize) -> bool {
     let (plus, least) = COMMAND_R_PLUS;
     let normed = need.of == NORMED && arch == plus && layers >= least;

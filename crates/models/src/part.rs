@@ -32,12 +32,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// All of a model of so many layers.
+    /// All of a model of `layers` layers.
     pub fn whole(layers: usize) -> Part {
         Part { begin: Begin::Tokens, layers: 0..layers, end: End::Logits }
     }
 
-    /// Whether nothing of a model of so many layers is left out.
+    /// Whether nothing of a model of `layers` layers is left out.
     pub fn is_whole(&self, layers: usize) -> bool {
         *self == Part::whole(layers)
     }

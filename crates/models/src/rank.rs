@@ -1,5 +1,5 @@
 //! What a reranker has after its last layer: a small classifier of one row per text. It is a page of numbers, so it is
-//! computed here in f64 and on no backend. Which row it is given, whoever pools the rows says.
+//! computed here in f64 and on no backend. The code that pools the rows chooses the row.
 
 use candor_gguf::Gguf;
 use candor_ops::{Ops, Shapes, Unary};

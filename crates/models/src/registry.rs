@@ -39,7 +39,8 @@ pub enum QkNorm {
     Before,
     /// After.
     After,
-    /// After, without weights, in the layers that rotate, but not in the model of so many experts: the file does not say.
+    /// After, without weights, in the layers that rotate, but not in the model with this number of experts: the file
+    /// does not say.
     BareUnless(usize),
 }
 
@@ -50,11 +51,11 @@ pub enum Windows {
     Never,
     /// All.
     All,
-    /// All but every so manieth.
+    /// All layers except every n-th.
     ButEvery(usize),
-    /// All but the first of every so many.
+    /// All layers except the first of every n.
     ButFirstOf(usize),
-    /// All but every so manieth, which sees everything; the others see their own chunk of so many positions.
+    /// All layers except every n-th, which is global; the others attend within chunks of a number of positions.
     Chunks(usize, usize),
 }
 
@@ -78,7 +79,7 @@ pub enum Rotation {
     OnlyWindows,
     /// Layers with a window have the base `rope.freq_base_swa`, or this one, and no scaling.
     WindowsUnscaled(Option<f32>),
-    /// All layers but every so manieth rotate.
+    /// All layers except every n-th rotate.
     ButEvery(usize),
     /// Nothing rotates.
     None,
@@ -104,7 +105,7 @@ pub enum Activation {
     Plain(Unary),
     /// That which `hidden_activation` names, or this one.
     Named(Unary),
-    /// GELU of the gate, and ReLU where there is none.
+    /// GELU of the gate, and ReLU without a gate.
     GeluOrRelu,
     /// xIELU, whose numbers each layer has in the metadata.
     Xielu,

@@ -76,7 +76,7 @@ pub(crate) fn of<B: Ops>(w: &mut Weights<'_, B>, arch: &Architecture, config: &C
     Ok(rotations)
 }
 
-/// Which elements are paired: GLM-4V's files pair others than GLM-4's, and are told by the parts of positions.
+/// Which elements are paired: GLM-4V's files pair others than GLM-4's, and are known by the parts of positions.
 fn pairing(keys: &Keys<'_>, arch: &Architecture) -> Result<Pairing, Error> {
     let sections = keys.per_layer("rope.dimension_sections", 2)?.unwrap_or_default();
     let several = sections.len() == 2 && sections.iter().all(|&pairs| pairs > 0);

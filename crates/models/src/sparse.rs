@@ -24,7 +24,7 @@ impl<B: Ops> Scratch<B> {
 pub(crate) fn cutoff(keys: &Keys<'_>, config: &Config, i: usize) -> Result<Option<f32>, Error> {
     const SCALE: &str = "activation_sparsity_scale";
     let Some(all) = keys.gguf.metadata().f32s(&keys.name(SCALE))? else {
-        // Gemma 3n has such layers, and a file without the numbers is none of it.
+        // Gemma 3n has such layers, and a file of it without the numbers is invalid.
         return if config.streams.is_some() { Err(keys.missing(SCALE)) } else { Ok(None) };
     };
     match all.get(i) {

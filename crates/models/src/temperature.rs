@@ -1,5 +1,5 @@
 //! Queries that grow with their position, so that attention over a long context stays as sharp as over a short one (Nakanishi
-//! 2025; Llama 4 and Mistral 3 in steps of so many positions).
+//! 2025; Llama 4 and Mistral 3 in steps of a number of positions).
 
 use std::ops::RangeInclusive;
 

@@ -175,7 +175,7 @@ impl<'a, B: Prims> Weights<'a, B> {
         self.bytes
     }
 
-    /// Fails if the file has tensors that nobody asked for, but for the layers `ahead`.
+    /// Fails if the file has tensors that nobody asked for, except those of the layers `ahead`.
     pub(crate) fn finish(self, ahead: Range<usize>) -> Result<(), Error> {
         let guesses = |name: &str| {
             let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());

@@ -8,13 +8,13 @@ pub enum Mask {
     /// Its own and all before.
     #[default]
     Causal,
-    /// Its own and those before, so many together (Beltagy et al. 2020; Mistral counts this way).
+    /// Its own and those before, this many together (Beltagy et al. 2020; Mistral counts this way).
     Window(usize),
-    /// Its own and those before that lie in the same chunk of so many positions.
+    /// Its own and those before that lie in the same chunk of this many positions.
     Chunk(usize),
     /// All of its sequence up to the last position of the step.
     Whole,
-    /// As [`Mask::Whole`], but at most so many positions away, to both sides.
+    /// As [`Mask::Whole`], but at most this many positions away, to both sides.
     Around(usize),
 }
 

@@ -73,7 +73,8 @@ pub struct KvPlan {
     pub values: KvFormat,
 }
 
-/// Positions that a cache which begins again at its start is a multiple of: a backend may work through so many at a time.
+/// Positions that a cache which begins again at its start is a multiple of: a backend may work through this many at a
+/// time.
 pub const RING: usize = 256;
 
 impl KvPlan {

@@ -194,7 +194,7 @@ pub trait Prims {
         None
     }
 
-    /// The end of a step: what was asked for is under way, and the first thing that went wrong is told. Until then
+    /// Ends a step: submits what was asked for, and returns the first error. Until then
     /// results may be anything.
     ///
     /// # Errors

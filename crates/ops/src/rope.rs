@@ -16,7 +16,7 @@ pub struct Rope {
     pub pairing: Pairing,
     /// Radians per position of each pair.
     pub frequencies: Vec<f64>,
-    /// Factor on the rotated elements; 1 but for YaRN (Peng et al. 2023, section 3.4).
+    /// Factor on the rotated elements; 1 except for YaRN (Peng et al. 2023, section 3.4).
     pub magnitude: f64,
 }
 

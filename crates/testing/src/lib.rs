@@ -27,11 +27,11 @@ pub fn fixtures() -> Option<PathBuf> {
     None
 }
 
-/// Whether there is a GPU to test on, a software one (lavapipe) included. Where there is none a reason is printed, so that a
+/// Whether there is a GPU to test on, a software one (lavapipe) included. Without one a reason is printed, so that a
 /// test can return.
 ///
 /// # Panics
-/// If there is none though `CANDOR_TEST_GPU=1` says that there must be one.
+/// If there is no GPU though `CANDOR_TEST_GPU=1` says that there must be one.
 pub fn has_gpu(adapters: usize) -> bool {
     if adapters == 0 {
         let demanded = std::env::var_os("CANDOR_TEST_GPU").is_some_and(|value| value == "1");

@@ -68,7 +68,7 @@ impl Algorithm {
         }
     }
 
-    /// Kinds of tokens after which text begins anew, with a space added where one is.
+    /// Kinds of tokens after which text begins again, with a space added where one is.
     pub fn parting(&self) -> Kind {
         match self {
             Algorithm::WordPiece(_) => Kind::UNDEFINED,

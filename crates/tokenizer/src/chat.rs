@@ -53,7 +53,7 @@ impl Message {
         Message::new("user", content)
     }
 
-    /// What the model is told about its task.
+    /// What the model learns about its task.
     pub fn system(content: impl Into<String>) -> Message {
         Message::new("system", content)
     }

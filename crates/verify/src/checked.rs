@@ -50,7 +50,7 @@ pub(crate) struct Written {
     pub(crate) states: [State; 3],
 }
 
-/// Choices of experts as the backend has them, and as it tells them: an expert and its weight, so many a row.
+/// Choices of experts as the backend has them, and as it tells them: an expert and its weight, a number of them a row.
 pub(crate) struct Routes<R> {
     pub(crate) inner: R,
     pub(crate) used: usize,

@@ -157,7 +157,7 @@ pub(crate) fn whole(got: impl Iterator<Item = f32>, expected: &[Output]) -> (f64
 pub(crate) enum Columns {
     /// Every one.
     All,
-    /// So many at most: the first and last, where tiles begin and end, and others spread between.
+    /// This many at most: the first and last, where tiles begin and end, and others spread between.
     Sampled(usize),
 }
 

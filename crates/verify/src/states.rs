@@ -23,7 +23,7 @@ impl State {
 /// `out[t][c] = sum_j w[c][j] * x[t - (taps - 1) + j][c]`; the rows before the step are the state, `[taps - 1, width]`.
 pub(crate) fn convolved(state: &mut State, x: &[f32], (w, taps): (&[f32], usize), step: &Step) -> Vec<Expected> {
     let width = w.len() / taps.max(1);
-    // So many products and sums, each rounded by at most 2^-24 of what is added up; f32 states hold f32 inputs exactly.
+    // This many products and sums, each rounded by at most 2^-24 of what is added up. States hold f32 inputs exactly.
     let bound = (taps + 4) as f64 * f64::from(f32::EPSILON);
     let mut out = Vec::with_capacity(x.len());
     for (t, row) in x.chunks_exact(width.max(1)).enumerate() {

@@ -157,7 +157,7 @@ pub const MIXES: &[Mix] = &[
 ];
 
 impl Mix {
-    /// The format of a matrix whose rows have so many elements: where these are no whole blocks, a legacy format.
+    /// The format of a matrix whose rows have `cols` elements: where these are no whole blocks, a legacy format.
     pub fn format(&self, role: Role, model: Model, cols: u64) -> Format {
         let format = self.wanted(role, model);
         if cols.is_multiple_of(format.block_len() as u64) {

@@ -59,7 +59,7 @@ impl Sequence {
         self.roles.resize(self.tokens.len(), role);
     }
 
-    /// The first tokens that memory lacks, at most so many and all of the same role.
+    /// The first tokens that memory lacks, at most `most` and all of the same role.
     pub(super) fn missing(&self, most: usize) -> (&[u32], Role) {
         let held = self.past.held();
         let role = self.roles.get(held).copied().unwrap_or_default();
@@ -121,7 +121,7 @@ impl Batch {
         Ok(&self.sequence(id)?.text)
     }
 
-    /// How many of a sequence's tokens are computed anew before it goes on: memory could not go back to where it is.
+    /// How many of a sequence's tokens are computed again before it goes on: memory could not go back to where it is.
     ///
     /// # Errors
     /// If there is no such sequence.
@@ -130,7 +130,8 @@ impl Batch {
         Ok(sequence.tokens.len().saturating_sub(sequence.past.held()))
     }
 
-    /// Computes anew what memory lacks of a sequence, a chunk of at most [`Batch::rows`]; `false` where nothing was lacking.
+    /// Computes what memory lacks of a sequence again, a chunk of at most [`Batch::rows`]; `false` where nothing was
+    /// lacking.
     ///
     /// # Errors
     /// If there is no such sequence, or the device fails.
@@ -145,7 +146,7 @@ impl Batch {
     }
 
     /// Forgets all but the first `len` tokens of a sequence. Memory goes back where it can: in place, or to the last checkpoint
-    /// before; what is lacking then is computed anew when the sequence goes on.
+    /// before; what is lacking then is computed again when the sequence goes on.
     ///
     /// # Errors
     /// If there is no such sequence, or the device fails.

@@ -55,7 +55,7 @@ pub(super) struct Layout {
 }
 
 impl Row {
-    /// The same row of a step, behind another pass of so many rows and outputs.
+    /// The same row of a step, behind another pass with this number of rows and outputs.
     pub(super) fn behind(self, rows: usize, outputs: usize) -> Row {
         Row { row: self.row + rows, logits: self.logits + outputs, best: self.best + outputs, ..self }
     }

@@ -2,7 +2,7 @@
 
 use super::{Error, pool::Pool};
 
-/// Adds the biases; several for one token add up. The vocabulary has so many tokens.
+/// Adds the biases; several for one token add up. The vocabulary has `tokens` tokens.
 pub(super) fn apply(pool: &mut Pool, biases: &[(u32, f32)], tokens: usize) -> Result<(), Error> {
     for &(id, bias) in biases {
         if id as usize >= tokens {

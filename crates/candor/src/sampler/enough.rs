@@ -9,8 +9,8 @@ use candor_ops::Ranked;
 use super::{Error, Sampler, SamplerKind, Sampling, bias};
 
 impl Sampler {
-    /// So many of the greatest logits decide on the next token, by [`Self::sample_best`]; `None` where it takes all of them.
-    /// It changes with the tokens that were accepted: those that are penalised count.
+    /// How many of the greatest logits decide on the next token, by [`Self::sample_best`]; `None` where it takes all of
+    /// them. It changes with the tokens that were accepted: those that are penalised count.
     pub fn enough(&mut self) -> Option<usize> {
         if self.mirostat.is_some() || !bias::lowers(&self.settings.logit_bias) {
             return None;
@@ -73,9 +73,9 @@ impl Sampler {
         *temperature <= 0.0 && *dynatemp_range <= 0.0 && !excludes
     }
 
-    /// [`Self::sample`], given no more than the `best` logits with their tokens, the best first, of a vocabulary of so many
-    /// tokens: the same token, and the same state afterwards. There must be as many as [`Self::enough`] says, or all; and no
-    /// logit of the vocabulary may be NaN.
+    /// [`Self::sample`], given no more than the `best` logits with their tokens, the best first, of a vocabulary of
+    /// `vocabulary` tokens: the same token, and the same state afterwards. There must be as many as [`Self::enough`]
+    /// says, or all; and no logit of the vocabulary may be NaN.
     ///
     /// # Errors
     /// As [`Self::candidates`].

@@ -14,7 +14,7 @@ pub enum SamplerKind {
     Penalties,
     /// "Don't repeat yourself": a penalty that grows with the length of what a token would repeat.
     Dry,
-    /// Keeps what is within so many standard deviations of the best logit.
+    /// Keeps what is within `top_n_sigma` standard deviations of the best logit.
     TopNSigma,
     /// Keeps the `k` most likely.
     TopK,

@@ -25,7 +25,7 @@ const BLOCK: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pool {
     items: Vec<Candidate>,
-    /// So many of the first items are the best ones, in order.
+    /// How many of the first items are the best ones, in order.
     sorted: usize,
     /// Each item is at the place of its id.
     indexed: bool,
@@ -208,7 +208,7 @@ impl Pool {
         }
     }
 
-    /// The largest logit; minus infinity if there is none.
+    /// The largest logit; minus infinity if there are no logits.
     pub(super) fn max(&self) -> f32 {
         if self.sorted > 0 {
             return self.items[0].logit;

@@ -25,7 +25,7 @@ pub struct Sampling {
     pub min_p: f32,
     /// Locally typical sampling: tokens near the expected surprise stay, up to this probability; 1 is off.
     pub typical_p: f32,
-    /// Tokens stay whose logits are within so many standard deviations of the best; 0 or less is off.
+    /// Keeps tokens whose logits are within this number of standard deviations of the best; 0 or less is off.
     pub top_n_sigma: f32,
     /// Chance that XTC acts on a token; 0 is off.
     pub xtc_probability: f32,

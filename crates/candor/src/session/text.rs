@@ -27,7 +27,7 @@ impl Session {
         Ok(())
     }
 
-    /// [`Session::read_text`], of any text anew, and every named value is shown to `observer`.
+    /// [`Session::read_text`], of any text once more, and every named value is shown to `observer`.
     ///
     /// # Errors
     /// As there.

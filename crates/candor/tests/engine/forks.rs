@@ -1,5 +1,5 @@
-//! Sequences that go on from where another one is: each computes what it computes alone, whoever writes first to what they
-//! share.
+//! Sequences that go on from where another one is: each computes what it computes alone, whichever writes first to what
+//! they share.
 
 use candor::{Batching, Device, Gguf, KvFormat, LoadOptions, Model, Sequences, Session, SessionOptions};
 use candor_testing::{Tiny, fixtures, nmse};

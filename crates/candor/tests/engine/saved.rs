@@ -112,7 +112,7 @@ fn a_file_is_the_same_whoever_writes_it() {
     for (name, gguf) in models {
         let [cpu, reference] =
             [Device::Cpu, Device::Reference].map(|device| Model::from_gguf(gguf.clone(), &load(device)).unwrap());
-        // So many that layers with a window begin again at their start.
+        // Enough that layers with a window begin again at their start.
         let (count, context) = if name == "gemma3-long200" { (330, 400) } else { (19, 48) };
         let tokens: Vec<u32> = (0..count).map(|i| 3 + i * 7 % 50).collect();
         for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0, KvFormat::Q4_0] {

@@ -100,7 +100,7 @@ fn a_full_context_ends_or_slides() {
 
     // What slid is what a fresh session computes for the same tokens.
     let window = sliding.tokens().to_vec();
-    // Beyond what is kept, the window is the end of the text but for the last token, which was not read yet.
+    // Beyond what is kept, the window is the end of the text except the last token, which was not read yet.
     let all = [&PROMPT[..], &tokens].concat();
     assert!(all[..all.len() - 1].ends_with(&window[2..]), "{window:?}");
     let mut fresh = session(16);

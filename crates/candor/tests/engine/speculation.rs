@@ -1,4 +1,4 @@
-//! Guesses change no text: neither greedy ones nor drawn ones, whoever guesses what.
+//! Guesses change no text: neither greedy ones nor drawn ones, from any drafter.
 
 use candor::{
     Batching, ContextShift, Error, GenerateOptions, Gguf, KvFormat, LoadOptions, Model, Sampling, Session,

@@ -7,7 +7,7 @@ use candor_testing::{Tiny, argmax, has_gpu, nmse};
 const LAYERS: usize = 4;
 const TOKENS: [u32; 7] = [1, 270, 280, 290, 300, 261, 262];
 
-/// The first adapter by name; prints a reason and returns `None` where there is none.
+/// The first adapter by name; prints a reason and returns `None` without one.
 fn gpu() -> Option<LoadOptions> {
     if !has_gpu(candor_gpu::adapters().len()) {
         return None;

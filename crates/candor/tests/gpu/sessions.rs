@@ -30,7 +30,7 @@ fn exact_cache() -> SessionOptions {
 /// Sums of floats alone, whatever else the adapter has.
 const EXACT: Variant = Variant { subgroups: false, int8_dot: false, f16: false, cooperative: None };
 
-/// Options for the first adapter there is; prints a reason and returns `None` where there is none.
+/// Options for the first adapter there is; prints a reason and returns `None` without one.
 fn gpu(variant: Variant) -> Option<LoadOptions> {
     if !has_gpu(adapters().len()) {
         return None;
@@ -101,7 +101,7 @@ fn a_greedy_token_is_one_submit_and_a_few_bytes() {
     let shape = Tiny { layers: 3, dim: 64, ffn: 96, ..Tiny::default() };
     let model = tiny(shape.bytes(), &options);
     let mut session = model.session(&exact_cache().context(128)).unwrap();
-    // So long that positions do not go past a power of two, with which the work of attention is shared out anew.
+    // So long that positions do not go past a power of two, with which the work of attention is shared out again.
     let mut text: Vec<u32> = (0..66).map(|i| 259 + i % 50).collect();
     // Twice: what is read after something written is one row of a prompt, of which there has been no step yet.
     (0..2).for_each(|_| text.extend(generate(&mut session, &text, 3)));
@@ -302,7 +302,7 @@ fn sessions_are_saved_on_one_device_and_go_on_on_another() {
         let mut devices = vec![cpu, on_gpu.clone()];
         devices.extend((name == "tiny").then_some(both));
         let models: Vec<_> = devices.iter().map(|options| Model::from_gguf(gguf.clone(), options).unwrap()).collect();
-        // So many that layers with a window begin again at their start.
+        // Enough that layers with a window begin again at their start.
         let (count, context) = if name == "gemma3-long200" { (330, 400) } else { (19, 48) };
         let tokens: Vec<u32> = (0..count).map(|i| 3 + i * 7 % 50).collect();
         for format in [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0, KvFormat::Q4_0] {

@@ -12,7 +12,7 @@ use candor_gpu::{AdapterChoice, Gpu, GpuOptions, held};
 use candor_testing::{Random, Tiny};
 
 const STEPS: usize = 1000;
-/// After so many everything is unloaded, and the memory looked at.
+/// After this number everything is unloaded, and the memory looked at.
 const ROUND: usize = 100;
 /// Tokens that are compared.
 const TOKENS: usize = 10;
@@ -42,7 +42,7 @@ fn tokens(session: &mut Session, prompt: &[u32], count: usize) -> Vec<u32> {
     pieces.map(|piece| piece.unwrap()).filter_map(|piece| piece.token).take(count).collect()
 }
 
-/// Cancelled at the first step, of 16 tokens, that begins with so many done or more.
+/// Cancelled at the first step, of 16 tokens, that begins with `tokens` done or more.
 fn after(tokens: usize) -> Cancel {
     let steps = AtomicUsize::new(0);
     Cancel::when(move || steps.fetch_add(1, Ordering::Relaxed) * 16 >= tokens)

@@ -60,7 +60,7 @@ fn a_lost_device_is_an_error_and_the_next_model_runs() {
     assert!(first.tokens().is_empty());
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 
-    // Whoever loads now gets a device of its own.
+    // A model that is loaded now gets a device of its own.
     let again = load(&options);
     let mut third = session(&again, 32);
     third.evaluate(&PROMPT).unwrap();

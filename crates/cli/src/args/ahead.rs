@@ -1,5 +1,5 @@
-//! The flags of what is done ahead of time: tokens that are guessed, and prompts that are kept. llama.cpp's names, but for
-//! prompt lookup, which is called as in Transformers: llama.cpp has it as programs of their own.
+//! The flags of what is done ahead of time: tokens that are guessed, and prompts that are kept. llama.cpp's names,
+//! except prompt lookup, which is called as in Transformers: llama.cpp has it as programs of their own.
 
 use std::path::PathBuf;
 

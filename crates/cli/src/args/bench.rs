@@ -149,7 +149,7 @@ pub struct PromptGen {
     pub generated: u32,
 }
 
-/// Why a text is none of these.
+/// Why a text cannot be read as one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotCounts {
     /// Neither a number nor a range.

@@ -105,7 +105,7 @@ impl DeviceArgs {
             options.gpu.cache = folders().map(|folders| folders.cache_dir().join("shaders"));
             options.gpu.dequant = if self.gpu_dequant { Dequant::ToF16 } else { Dequant::Refuse };
         }
-        // Whoever asks for the device is told what it is.
+        // A question for the device is answered with what it is.
         if device == Device::Auto && chosen_gpus(&options)?.is_empty() {
             options.device = Device::Cpu;
         }
@@ -165,7 +165,7 @@ pub struct Layers(pub GpuLayers);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(u64);
 
-/// Why a text is none of these.
+/// Why a text cannot be read as one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unexpected {
     expected: &'static str,

@@ -58,7 +58,7 @@ pub struct RerankArgs {
     /// Cut documents off that with the query are longer than the model's context
     #[arg(long, help_heading = "Texts")]
     pub truncate: bool,
-    /// Print only so many of the best; 0 prints all
+    /// Print only this many of the best; 0 prints all
     #[arg(long, value_name = "N", default_value = "0", value_parser = number::whole(0..=usize::MAX))]
     pub top_n: usize,
     /// Print JSON

@@ -124,7 +124,7 @@ pub struct DiagnoseArgs {
     /// Print the report as JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Print the known faults and do nothing else; with a model, those that can be told apart in it, and why others do not apply
+    /// Print the known faults and do nothing else; with a model, those that can be distinguished in it, and why others do not apply
     #[arg(long, help_heading = "Output")]
     pub list: bool,
 }
@@ -199,7 +199,7 @@ pub struct Ids(pub Vec<u32>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layers(pub Vec<RangeInclusive<usize>>);
 
-/// Why a list is none.
+/// Why a list is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAList {
     expected: &'static str,

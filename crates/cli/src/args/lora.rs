@@ -26,7 +26,7 @@ pub struct Scaled {
     scale: f32,
 }
 
-/// Why a text is none.
+/// Why a text is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotScaled(String);
 

@@ -183,7 +183,7 @@ pub struct PromptArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Prompt")]
 pub struct TemplateArgs {
-    /// What the model is told before the conversation (also -sys)
+    /// What the model reads before the conversation (also -sys)
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub system_prompt: Option<String>,
     /// Read that from a file (also -sysf)

@@ -99,7 +99,7 @@ impl<'a> Course<'a> {
         Ok(self.prompt(self.test.prompt as usize)? && self.generate(self.test.generated.min(1))?)
     }
 
-    /// A prompt of so many tokens for every sequence, or one that all share; whether it got to its end.
+    /// A prompt of `tokens` tokens for every sequence, or one that all share; whether it got to its end.
     fn prompt(&mut self, tokens: usize) -> Result<bool, Error> {
         if tokens == 0 {
             return Ok(true);
@@ -125,7 +125,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// So many passes that add a token to every sequence; whether they got to their end.
+    /// `passes` passes that add a token to every sequence; whether they got to their end.
     fn generate(&mut self, passes: u32) -> Result<bool, Error> {
         for _ in 0..passes {
             if self.cancel.is_cancelled() {
@@ -153,7 +153,7 @@ impl Random {
         Random { state: 0, vocab: vocab as u64 }
     }
 
-    /// So many, `first` before all others.
+    /// `count` tokens, `first` before all others.
     fn tokens(&mut self, count: usize, first: Option<u32>) -> Vec<u32> {
         let rest = count - usize::from(first.is_some());
         first.into_iter().chain((0..rest).map(|_| self.next())).collect()

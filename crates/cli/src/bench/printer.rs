@@ -1,5 +1,5 @@
 //! What stdout gets: each test as soon as it is measured, in the format that was asked for. A table begins with its first
-//! test, so that there is none where nothing could be measured.
+//! test, so that nothing is printed where nothing could be measured.
 
 use std::io::{self, Write};
 

@@ -53,7 +53,7 @@ pub fn help() -> Vec<String> {
 /// The command of a line with its argument; `None` if the line is a message.
 ///
 /// # Errors
-/// If the line begins as a command does, and is none.
+/// If the line begins like a command, and is not one.
 pub fn parse(line: &str) -> Result<Option<(Command, &str)>, Error> {
     if !line.starts_with('/') {
         return Ok(None);

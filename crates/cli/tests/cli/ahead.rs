@@ -77,7 +77,7 @@ fn a_kept_prompt_is_not_computed_again() {
     let second = with(&["--prompt-cache", file]);
     assert_eq!((&second.stdout, computed(&second.stderr)), (&plain.stdout, "0"), "{second:?}");
 
-    // Other settings: said, and written anew unless the file is only to be read.
+    // Other settings: said, and written again unless the file is only to be read.
     let other = ["--prompt-cache", file, "-ctk", "f32"];
     let expected = format!("prompt cache {file}: expected keys F32, values F16, ");
     let only_read = with(&[&other[..], &["--prompt-cache-ro"]].concat());
@@ -94,7 +94,7 @@ fn a_kept_prompt_is_not_computed_again() {
         assert_eq!(outcome.stdout, plain.stdout);
     }
 
-    // With the answer: a prompt that goes on with it is computed but for its last tokens.
+    // With the answer: a prompt that goes on with it is computed only for its last tokens.
     with(&["--prompt-cache", file, "--prompt-cache-all"]);
     assert!(fs::read(&path).unwrap().len() > written.len());
     let longer = format!("{STORY}{}", plain.stdout.trim_end());

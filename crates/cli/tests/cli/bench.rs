@@ -229,7 +229,7 @@ fn sequences_share_the_weights_and_count_together() {
     let one = &tests(&["-p", "0", "-n", "4", "--no-warmup"])[0];
     let eight = &tests(&["-p", "0", "-n", "4", "-B", "8"])[0];
     let number = |test: &Value, key: &str| test[key].as_u64().unwrap();
-    // Weights are read once for all, but for their rows of the embedding; the cache for each.
+    // Weights are read once for all, except their rows of the embedding; the cache for each.
     assert!(number(eight, "weight_bytes") < number(one, "weight_bytes") * 9 / 8);
     assert_eq!(number(eight, "kv_bytes"), 8 * number(one, "kv_bytes"));
     assert_eq!(number(eight, "operations"), 8 * number(one, "operations"));

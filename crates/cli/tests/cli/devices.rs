@@ -6,7 +6,7 @@ use crate::program::candor;
 
 const GREEDY: [&str; 8] = ["-p", "Once upon a time", "-n", "6", "--temp", "0", "-c", "64"];
 
-/// Names of the GPUs; empty where there is none, not even an emulation.
+/// Names of the GPUs; empty without any, not even an emulated one.
 pub fn gpus() -> Vec<String> {
     let devices: serde_json::Value = serde_json::from_str(&candor(["devices", "--json"]).text()).unwrap();
     let devices = devices.as_array().unwrap();

@@ -1,5 +1,5 @@
 //! The commands on a GPU: on the first that there is, a software one (lavapipe) included. Skipped with a printed reason where
-//! there is none.
+//! there is no GPU.
 
 use std::{fs, sync::Once, time::Duration};
 
@@ -208,7 +208,7 @@ fn what_cannot_be_is_said_as_on_the_processor() {
     }
     for command in ["run", "bench", "verify", "perplexity"] {
         let outcome = on("gpu99", &[command]).stdin("Hello").outcome();
-        // Whoever asks whether a run verifies is told apart that there was none.
+        // `verify` has an exit code of its own where there was no run.
         assert_eq!(outcome.code, if command == "verify" { 2 } else { 1 }, "{outcome:?}");
         let said = problem(&outcome).join("\n");
         assert!(said.starts_with("error: device gpu99: expected one of auto, cpu, gpu, reference"), "{said}");
@@ -221,7 +221,7 @@ fn what_cannot_be_is_said_as_on_the_processor() {
 fn ctrl_c_ends_a_prompt_on_a_gpu() {
     use std::{io::BufRead, process::Command, time::Instant};
     let Some(gpu) = gpu() else { return };
-    // Small steps, so that the prompt takes long: whoever presses Ctrl-C does not wait for its end.
+    // Small steps, so that the prompt takes long: Ctrl-C does not wait for its end.
     let long = "a cat and a dog and ".repeat(80);
     let mut program = on(&gpu, &["run", "--raw", "-p", &long, "-n", "1", "-ub", "1", "--temp", "0"]);
     let mut child = program.spawn();

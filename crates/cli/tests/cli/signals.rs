@@ -165,7 +165,7 @@ fn an_output_that_cannot_be_written_is_an_error() {
         (&bench, 1),
         (&[&bench[..], &["-o", "json"]].concat(), 1),
         (&[&bench[..], &["-o", "csv"]].concat(), 1),
-        // A verdict that nobody reads is none.
+        // A verdict that nobody reads does not count.
         (&["diagnose", "--list", "--json"], 2),
         (&["diagnose", "--list"], 2),
     ] {

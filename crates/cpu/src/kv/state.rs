@@ -13,7 +13,7 @@ pub(super) struct State {
 pub(crate) enum Order {
     /// As operations define them; of heads that share keys, `[head][key]`.
     Defined,
-    /// Heads in blocks of so many, of each `[key][head]`, so that many heads go at once.
+    /// Heads in blocks of `heads`, each `[key][head]`, so that many heads go at once.
     Blocks { heads: usize, keys: usize },
 }
 

@@ -195,7 +195,7 @@ fn all<B: Ops>(ops: &mut B, tensors: &[Tensor; 3], x: &[f32], residual: &[f32]) 
     results
 }
 
-/// Rows of a step of which the last so many decode.
+/// Rows of a step of which the last `decoding` decode.
 fn rows(ops: &mut Cpu, cols: usize, values: &[f32], decoding: usize) -> Buf {
     let count = values.len() / cols;
     let mut x = ops.buffer(count, cols);

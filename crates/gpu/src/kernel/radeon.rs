@@ -1,6 +1,6 @@
-//! Every shader compiled for Radeon GPUs, which need not be there: Mesa's driver RADV, 22 to 25, compiles for a family that it is told
-//! (`RADV_FORCE_FAMILY`), runs nothing, and tells what became of a shader. wgpu cannot open such a device, which has no
-//! semaphores, so that shaders are translated here as wgpu does it.
+//! Every shader compiled for Radeon GPUs, which need not be there: Mesa's driver RADV, 22 to 25, compiles for a family
+//! that it is given (`RADV_FORCE_FAMILY`), runs nothing, and tells what became of a shader. wgpu cannot open such a
+//! device, which has no semaphores, so that shaders are translated here as wgpu does it.
 #![allow(unsafe_code)]
 
 use std::collections::{HashMap, HashSet};
@@ -20,7 +20,7 @@ use crate::{Cooperative, Variant};
 /// Where Linux keeps what tells of the driver.
 const DRIVER: &str = "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json";
 
-/// What is said where the driver is another one, or Mesa 26, which can only be told of hardware by a shim of the system.
+/// What is said where the driver is another one, or Mesa 26, which learns of hardware only by a shim of the system.
 const NONE: &str = "there is no null hardware";
 
 /// What is compiled with each test: what a model's time goes to, on the oldest and the newest that Mesa 22.3 knows.

@@ -23,7 +23,7 @@ pub(crate) enum Fading {
 /// Invocations of a workgroup.
 const GROUP: u32 = 64;
 
-/// Elements of a key that one invocation keeps: up to so many they lie in registers.
+/// Elements of a key that one invocation keeps: up to this number they lie in registers.
 const ELEMENTS: u32 = 16;
 
 impl Recur {

@@ -1,4 +1,4 @@
-//! What a step costs: one submit, one pass, and nothing made anew once it has been seen.
+//! What a step costs: one submit, one pass, and nothing made again once it has been seen.
 
 use candor_gpu::{Counters, Gpu, GpuOptions};
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Ops, Pairing, Prims, Rope, Step};

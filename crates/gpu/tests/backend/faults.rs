@@ -1,4 +1,4 @@
-//! What goes wrong is told, and does not hang or panic.
+//! What goes wrong is reported, and does not hang or panic.
 
 use candor_gpu::{AdapterChoice, Cooperative, Gpu, GpuOptions, Variant, adapters};
 use candor_ops::Prims;

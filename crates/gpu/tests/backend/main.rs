@@ -1,5 +1,5 @@
 //! The GPU backend against the reference, on the first adapter there is: a software one (lavapipe) will do. Skipped with
-//! a printed reason where there is none.
+//! a printed reason without any.
 
 mod attention;
 mod compiled;

@@ -47,7 +47,7 @@ fn clamp(place: &Place<'_>) -> Option<(f32, f32)> {
     }
 }
 
-/// Where a token's head lies, counted in heads, among so many tokens and heads.
+/// Where a token's head lies, counted in heads, among a number of tokens and heads.
 type Slot = fn(usize, usize, usize, usize) -> usize;
 
 /// Heads of a token side by side.

@@ -33,7 +33,7 @@ pub(super) fn decodes(place: &Place<'_>) -> bool {
     grows && place.tokens.ids.len() > place.tokens.prompt && place.tokens.prompt > 0
 }
 
-/// Whether two tokens were computed in one batch of so many.
+/// Whether two tokens were computed in one batch of `size`.
 fn same_batch(size: usize) -> impl Fn(usize, usize) -> bool {
     move |t, p| t / size == p / size
 }

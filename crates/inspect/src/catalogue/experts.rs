@@ -158,8 +158,8 @@ fn is_biased_opening(place: &Place<'_>) -> bool {
     both && place.layer().is_some_and(|layer| place.gguf.tensor(&format!("blk.{layer}.ffn_gate_exps.bias")).is_some())
 }
 
-/// Puts rows of gate and up, which one matrix holds, in another order: from the row that is read, of so many, to the one
-/// that should be.
+/// Puts rows of gate and up, which one matrix holds, in another order: from the row that is read, of a number of rows,
+/// to the one that should be.
 fn reordered(w: &mut Matrix, place: &Place<'_>, from: impl Fn(usize, usize) -> usize) -> bool {
     let count = place.node.kind.matrices();
     let (rows, cols) = (w.rows / count.max(1), w.cols);

@@ -18,7 +18,7 @@ fn cut(w: &mut Matrix, elements: usize) -> bool {
     changed
 }
 
-/// Loads only so many bytes; the rest stays zero, of the block where they end too.
+/// Loads only `bytes` bytes; the rest stays zero, of the block where they end too.
 fn load(w: &mut Matrix, place: &Place<'_>, bytes: usize) -> bool {
     let Some((format, data)) = raw(place) else { return false };
     let (block, len) = (format.block_bytes(), format.block_len());

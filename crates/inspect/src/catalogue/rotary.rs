@@ -106,7 +106,7 @@ fn f16(x: f64) -> f64 {
     f64::from(half::f16_to_f32(half::f32_to_f16(x as f32)))
 }
 
-/// Turns pairs of so many elements of each head, at the head's end or its beginning.
+/// Turns pairs of `dims` elements of each head, at the head's end or its beginning.
 fn turned(turn: &mut Turn, place: &Place<'_>, dims: usize, first: usize) -> bool {
     let Some(rope) = rope(place) else { return false };
     let (base, count) = (base(place), dims / 2);

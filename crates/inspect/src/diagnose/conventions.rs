@@ -130,8 +130,8 @@ impl Court<'_> {
     }
 
     /// The trace with queries and keys in the file's order of rows, where it has them in that of Transformers and attention
-    /// does not follow from them as they stand. Where all follows once rotation takes halves, that is told as what it is: a
-    /// difference that does no harm.
+    /// does not follow from them as they stand. Where all follows once rotation takes halves, that is reported as what
+    /// it is: a difference that does no harm.
     fn reordered(&self) -> Option<Trace> {
         let graph = self.stage.graph;
         let ropes = || {

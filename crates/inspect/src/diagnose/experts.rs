@@ -92,7 +92,7 @@ impl Choices<'_> {
         out.to_mut().values.insert(key.clone(), evidence(&first));
         let found = self.members.iter().find_map(|member| self.fitting(out, &first, member));
         out.to_mut().values.remove(key);
-        // Where nothing is right in the order that is told nor in another, it is the values that are wrong.
+        // Where nothing is right in the order that the dump gives nor in another, it is the values that are wrong.
         found.or_else(|| told.map(|_| evidence(&first)))
     }
 

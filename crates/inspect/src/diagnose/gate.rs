@@ -19,7 +19,7 @@ pub struct Gate {
     pub pass: f64,
     /// From here on it does not; between the two it is suspicious.
     pub wrong: f64,
-    /// Below this, two residuals cannot be told apart.
+    /// Below this, two residuals cannot be distinguished.
     pub floor: f64,
     /// How far rounding alone may bring a right engine. Where that is beyond `pass`, so much had to be computed that a value
     /// between `pass` and this cannot be judged.

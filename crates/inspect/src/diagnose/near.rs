@@ -5,8 +5,8 @@ use candor_gguf::{Metadata, Value};
 /// Largest relative distance to a number that a fitted one is said to be.
 const SAME: f64 = 1e-4;
 
-/// A number as a formula of one of the model's numbers in the file, the simplest; `None` where it is none of them. Small
-/// whole numbers are not looked for, since many keys have them.
+/// A number as a formula of one of the model's numbers in the file, the simplest; `None` where it matches no formula.
+/// Small whole numbers are not looked for, since many keys have them.
 pub(super) fn formula(metadata: &Metadata, arch: &str, number: f64) -> Option<String> {
     if number.fract() == 0.0 && (0.0..4.0).contains(&number) {
         return None;

@@ -1,5 +1,5 @@
-//! How exactly a suspect keeps its values, told by the values themselves: numbers of half precision are only those that half
-//! precision has.
+//! How exactly a suspect keeps its values, shown by the values themselves: numbers of half precision are only those
+//! that half precision has.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Where the elements of a tensor go in `[rows, width]`, told by its shape, its name and the number of tokens.
+//! Where the elements of a tensor go in `[rows, width]`, known by its shape, its name and the number of tokens.
 
 use super::Tensor;
 use crate::{

@@ -1,4 +1,4 @@
-//! What a file is, told by its first bytes.
+//! What a file is, by its first bytes.
 
 use std::{fs::File, io::Read, path::Path};
 

@@ -12,7 +12,7 @@ pub(super) enum LayerOf {
     Same,
     /// The one before: a layer's input is the output of the last.
     Before,
-    /// There is none.
+    /// No such norm.
     None,
 }
 

@@ -553,7 +553,7 @@ impl Choice {
         }
     }
 
-    /// An expert and its weight, so many times a row.
+    /// An expert and its weight, a number of times a row.
     pub(super) fn run(&self, logits: &Value) -> Value {
         let mut out = Value::zeros(logits.rows, 2 * self.router.used);
         for t in 0..logits.rows {

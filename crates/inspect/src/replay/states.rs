@@ -10,7 +10,7 @@ use crate::Value;
 pub struct Conv {
     /// `[width, taps]`, the tap of the newest row last.
     pub weight: Matrix,
-    /// Which row lies so many rows before token `t`; `None` reads zeros.
+    /// Which row lies a number of rows before token `t`; `None` reads zeros.
     pub source: Box<dyn Fn(usize, usize) -> Option<usize>>,
 }
 

@@ -19,7 +19,7 @@ pub struct Tokens {
     pub positions: Vec<u32>,
     /// How many were evaluated together as the prompt.
     pub prompt: usize,
-    /// Ids of the text that an encoder read before; empty where there is none.
+    /// Ids of the text that an encoder read before; empty without an encoder.
     pub text: Vec<u32>,
 }
 

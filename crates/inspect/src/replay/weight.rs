@@ -166,9 +166,9 @@ pub fn multiply(x: &Value, w: &Matrix, order: Order) -> Value {
     out
 }
 
-/// Products with so many matrices, `[matrices * out][in]`. With a choice, pairs of a matrix and its weight for each row of
-/// tokens: `out[place] = w[choice[place]] @ x[place]`, or `x` of the token where it has one row for all of its places.
-/// Without, `x` has one part for each matrix, and so does the output.
+/// Products with several matrices, `[matrices * out][in]`. With a choice, pairs of a matrix and its weight for each row
+/// of tokens: `out[place] = w[choice[place]] @ x[place]`, or `x` of the token where it has one row for all of its
+/// places. Without, `x` has one part for each matrix, and so does the output.
 pub fn multiply_stacked(x: &Value, w: &Matrix, matrices: usize, choice: Option<&Value>, order: Order) -> Value {
     let outs = w.rows / matrices.max(1);
     let product = |matrix: usize, x: &[f32], out: &mut [f32]| {

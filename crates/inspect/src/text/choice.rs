@@ -12,11 +12,11 @@ use super::{
 
 const NAME: &str = "choice of tokens";
 
-/// Without logits, or without settings, so many steps must speak for a fault.
+/// Without logits, or without settings, this number of steps must speak for a fault.
 const STEPS: usize = 3;
 
-/// Other settings are believed where they make the choices so many times likelier, as a logarithm: 10000. If the
-/// settings are the given ones, this happens at most once in so many runs (Markov's inequality).
+/// Other settings are believed where they make the choices this number of times likelier, as a logarithm: 10000. If the
+/// settings are the given ones, this happens at most once in that number of runs (Markov's inequality).
 const LIKELIER: f64 = 9.21;
 
 pub(super) fn check(scene: &Scene<'_>) -> TextCheck {

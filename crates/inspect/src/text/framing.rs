@@ -9,7 +9,7 @@ use super::{
 
 const NAME: &str = "context";
 
-/// Where the size of the context is unknown, a cut is believed from so many lost tokens on, if so many are left.
+/// Where the size of the context is unknown, a cut is believed from this number of lost tokens on, if as many are left.
 const LOST: usize = 16;
 const LEFT: usize = 8;
 

@@ -11,10 +11,10 @@ use super::{
 
 const NAME: &str = "logits";
 
-/// Equal logits of so many neighbouring ids are no coincidence.
+/// Equal logits of this number of neighbouring ids are no coincidence.
 const RUN: usize = 32;
 
-/// So many positions must agree on their best token, after so many different tokens, before it is odd.
+/// This number of positions must agree on their best token, after as many different tokens, before it is odd.
 const POSITIONS: usize = 8;
 const DIFFERENT: usize = 4;
 

@@ -122,7 +122,7 @@ pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
     TextCheck { decided_by, ..TextCheck::wrong(NAME, sentence).differing(difference).explained(explanations) }
 }
 
-/// The text of ids with control tokens spelled, but for BOS at the beginning.
+/// The text of ids with control tokens spelled, except BOS at the beginning.
 fn spelled_out(scene: &Scene<'_>, ids: &[u32]) -> String {
     let bos = ids.iter().take_while(|&&id| Some(id) == scene.tokenizer.bos()).count();
     let mut stream = scene.tokenizer.stream().show(Show::Specials);

@@ -55,7 +55,7 @@ pub struct TextCheck {
     pub sentence: String,
     /// Where the suspect parts from what is right.
     pub difference: Option<Difference>,
-    /// Every known fault that reproduces what the suspect has: one, or twins that cannot be told apart here.
+    /// Every known fault that reproduces what the suspect has: one, or twins that cannot be distinguished here.
     pub explanations: Vec<Explanation>,
     /// The single thing that would make the check possible, or decide between twins.
     pub decided_by: Option<String>,

@@ -46,7 +46,7 @@ pub(super) type Ways<T> = Vec<Variant<T>>;
 type CutAway = fn(&Scene<'_>, &[u32], &[u32]) -> Ways<Vec<u32>>;
 
 /// What the faulty engine did in place of the right thing. A mutation that does not apply gives nothing; one that gives
-/// what is right anyway is dropped by whoever asks.
+/// what is right anyway is dropped by the caller.
 pub(super) enum Mutation {
     /// Messages to text.
     Render(fn(&Scene<'_>, &[Message]) -> Ways<String>),
@@ -62,7 +62,7 @@ pub(super) enum Mutation {
     Overflow(fn(&Scene<'_>) -> Option<String>),
     /// The tokens that may be chosen at a step.
     Choose(fn(&Scene<'_>, &Step<'_>) -> Option<Vec<u32>>),
-    /// Other settings, told from the given ones by how likely the chosen tokens are.
+    /// Other settings, distinguished from the given ones by how likely the chosen tokens are.
     Settings(fn(&Sampling) -> Option<Sampling>),
     /// The ids that end an answer.
     Stop(fn(&Scene<'_>) -> Option<BTreeSet<u32>>),

@@ -34,7 +34,7 @@ fn gpu_with(variant: Option<Variant>, edits: &[ShaderEdit]) -> Option<LoadOption
     Some(options)
 }
 
-/// A healthy GPU, or one with faults; `None` where there is none.
+/// A healthy GPU, or one with faults; `None` without a GPU.
 fn gpu(edits: &[ShaderEdit]) -> Option<LoadOptions> {
     if adapters().is_empty() {
         let _ = writeln!(std::io::stderr(), "skipped: no GPU, and no software adapter (lavapipe) either");

@@ -70,7 +70,7 @@ fn a_wrong_product_of_an_expert_is_named() {
             let wrong = said.checks.iter().filter(|check| check.status == Status::Wrong).map(|check| &check.key);
             let key = Key::new(name, Some(1));
             assert_eq!(said.first_wrong.as_ref(), Some(&key), "{name}: {:?}", said.unplaced);
-            // But for what was recorded as made of it, all else is right.
+            // Except what was recorded as made of it, all is right.
             assert_eq!(wrong.count(), 2, "{name}");
         }
     }

@@ -1,4 +1,4 @@
-//! Differences that cannot change the text are told as such.
+//! Differences that cannot change the text are reported as such.
 
 use crate::bed::{Bed, every_fault};
 use crate::model;
@@ -46,7 +46,7 @@ fn an_offset_of_queries_alone_is_not_harmless() {
     let bed = Bed::new(&model::llama());
     let mut trace = bed.plant(Rounding::Exact, &[]).unwrap();
     let moved = bed.plant(Rounding::Exact, &[fault("rope-position-offset", 1.0)]).unwrap();
-    // Healthy but for the queries; what depends on them is left out.
+    // Healthy except for the queries; what depends on them is left out.
     trace.values.retain(|key, _| key.layer == Some(0) && !["kqv_out", "ffn_inp"].contains(&key.name.as_str()));
     let key = "Qcur-0".parse().unwrap();
     trace.values.insert("Qcur-0".parse().unwrap(), moved.values[&key].clone());

@@ -1,6 +1,6 @@
 //! Instructions that Rust 1.95 has no stable intrinsic for, as `asm!`.
 //!
-//! The assembler is told the extension next to the instruction instead of by `target_feature`: functions that ask for
+//! The assembler is given the extension next to the instruction instead of by `target_feature`: functions that ask for
 //! more than their callers are never inlined, and the engine around these is compiled once for all tables.
 
 use std::arch::aarch64::*;

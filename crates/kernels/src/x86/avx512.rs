@@ -106,7 +106,7 @@ impl Avx512Bf16 {
         is_x86_feature_detected!("avx512bf16").then_some(Avx512Bf16(()))
     }
 
-    /// The table: that of VNNI, but for many inputs of BF16 weights, which are rounded to bfloat16 in turn.
+    /// The table: that of VNNI, except for many inputs of BF16 weights, which are rounded to bfloat16 in turn.
     pub fn kernels(self) -> &'static Kernels {
         static TABLE: Kernels = Kernels {
             name: "avx512bf16",

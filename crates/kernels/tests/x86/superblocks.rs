@@ -204,7 +204,7 @@ fn what_is_no_number_stays_none() {
 }
 
 /// Weights with everything in them at its largest, and random ones, with inputs of all kinds: what a superblock adds up to is
-/// exact but for minima, whose inputs are rounded to sixteenths, and for the sums of superblocks.
+/// exact except for minima, whose inputs are rounded to sixteenths, and for the sums of superblocks.
 #[test]
 fn products_are_those_of_packed_inputs() {
     for set in sets() {

@@ -125,7 +125,7 @@ fn nibble(bytes: &[u8], i: usize) -> u8 {
     (bytes[i / 2] >> (4 * (i % 2))) & 15
 }
 
-/// The reciprocal that encoders multiply by: 0 where there is none, so that a block of zeros stays one.
+/// The reciprocal that encoders multiply by: 0 for a scale of 0, so that a block of zeros stays one.
 fn reciprocal(scale: f32) -> f32 {
     let inverse = 1.0 / scale;
     if inverse.is_infinite() { 0.0 } else { inverse }

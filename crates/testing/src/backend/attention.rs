@@ -35,7 +35,7 @@ pub struct Rules {
     pub sinks: bool,
     /// Random scores by distance: buckets, and the distance of the last.
     pub relative: Option<(usize, usize)>,
-    /// Whether the cache is told how far back rows look, and how long steps are.
+    /// Whether the cache knows how far back rows look, and how long steps are.
     pub ring: bool,
 }
 

@@ -27,7 +27,7 @@ impl Random {
         (self.next() >> 32) as usize % end
     }
 
-    /// So many of them.
+    /// `len` of them.
     pub fn floats(&mut self, len: usize) -> Vec<f32> {
         (0..len).map(|_| self.float()).collect()
     }

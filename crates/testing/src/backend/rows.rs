@@ -34,9 +34,9 @@ pub trait Run {
     fn add_positions(&mut self, table: &[f32]);
     /// Times a vector.
     fn mul_columns(&mut self, w: &[f32]);
-    /// Each of so many groups times a column of the second buffer.
+    /// Each of `groups` groups times a column of the second buffer.
     fn mul_groups(&mut self, groups: usize);
-    /// The first columns become the products of so many groups of both buffers.
+    /// The first columns become the products of `groups` groups of both buffers.
     fn dot_groups(&mut self, groups: usize);
 }
 

@@ -63,7 +63,7 @@ impl AnswerFormat {
         self.style.message(parts)
     }
 
-    /// Whether reasoning is told from content.
+    /// Whether reasoning is distinguished from content.
     pub fn has_reasoning(&self) -> bool {
         matches!(self.shape, Shape::Harmony | Shape::Marks { reasoning: Some(_), .. })
     }

@@ -58,7 +58,7 @@ impl CivilTime {
         CivilTime::new(i32::try_from(year).ok()?, month, day, second / 3600, second / 60 % 60, second % 60)
     }
 
-    /// The system's clock in UTC; `None` where there is none that the standard library can read (wasm32 in a browser).
+    /// The system's clock in UTC; `None` where the standard library can read no clock (wasm32 in a browser).
     pub fn utc_now() -> Option<CivilTime> {
         if cfg!(all(target_family = "wasm", target_os = "unknown")) {
             return None;

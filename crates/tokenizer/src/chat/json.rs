@@ -139,7 +139,8 @@ fn number(value: &Value) -> Result<String, Error> {
     Ok(float(f64::try_from(value.clone())?))
 }
 
-/// A float as `json.dumps` has it, which is Python's `repr` but for infinities: the shortest digits that read back the same, plain between 1e-4 and 1e16.
+/// A float as `json.dumps` has it, which is Python's `repr` except for infinities: the shortest digits that read back
+/// the same, plain between 1e-4 and 1e16.
 pub(super) fn float(x: f64) -> String {
     if x.is_nan() {
         return "NaN".to_owned();

@@ -27,7 +27,7 @@ pub(super) fn slice(value: &Value, args: &[Value]) -> Result<Value, Error> {
     }
 }
 
-/// The indices that a slice of so many items has.
+/// The indices that a slice of `len` items has.
 fn indices(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> impl Iterator<Item = usize> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     let (low, high) = if step > 0 { (0, len) } else { (-1, len - 1) };

@@ -23,7 +23,7 @@ pub(super) fn split<'t>(text: &'t str, name: &str, args: &[Value]) -> Result<Vec
     }
 }
 
-/// The parts between separators, at most so many of which are counted, from an end.
+/// The parts between separators, at most `limit` of which are counted, from an end.
 fn between<'t>(text: &'t str, separator: &str, limit: usize, from: Ends) -> Vec<&'t str> {
     let count = limit.saturating_add(1);
     if from == Ends::Left {

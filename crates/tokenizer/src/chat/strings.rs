@@ -18,7 +18,7 @@ pub(super) fn add_to(environment: &mut Environment) {
     });
 }
 
-/// What the method `name` gives for `text`; `None` if it is none of those here.
+/// What the method `name` gives for `text`; `None` for a method that is not here.
 pub(super) fn method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
     let value = match name {
         "strip" | "lstrip" | "rstrip" => {
@@ -177,7 +177,7 @@ pub(super) fn separated(separator: &str, find: impl FnOnce() -> Option<usize>) -
 }
 
 /// What is before, in and after the separator, whose place and length are given; all of the text is on one side of
-/// `otherwise` where there is none.
+/// `otherwise` without a separator.
 fn three_parts(text: &str, separator: Option<(usize, usize)>, otherwise: usize) -> Value {
     let (at, len) = separator.unwrap_or((otherwise, 0));
     Value::from(Tuple::from(vec![

@@ -1,5 +1,5 @@
 //! The words of a tag: names, numbers, strings and signs with their brackets' depth. It knows nothing of what they mean,
-//! but for which of them end a sum's term.
+//! except which of them end a sum's term.
 
 /// A word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -215,7 +215,7 @@ fn odd_files_are_loaded_with_a_warning() {
     let default = warned(&without(&bpe(), "tokenizer.ggml.pre"), "tokenizer.ggml.pre is missing");
     assert_eq!(default.pre_name(), "default");
     warned(&without(&spm(), "tokenizer.ggml.token_type"), "tokenizer.ggml.token_type is missing");
-    // llama-bpe asks for BOS, and there is none.
+    // llama-bpe asks for BOS, and the file has none.
     let mut llama = without(&without(&bpe(), "tokenizer.ggml.bos_token_id"), "tokenizer.ggml.add_bos_token");
     llama.insert("tokenizer.ggml.pre", Value::String("llama-bpe".to_owned()));
     assert!(!warned(&llama, "tokenizer.ggml.bos_token_id is missing").add_bos());

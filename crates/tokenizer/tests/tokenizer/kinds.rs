@@ -119,7 +119,7 @@ fn unigram_normalizes_by_the_files_map() {
 fn rwkv_takes_the_longest_bytes() {
     let tokenizer = load(&rwkv());
     let expected = ["ab", "c", "\\n", "\\xe4\\xb8", "\\xad", "a"];
-    // "abc" is no token, though it begins one; "x" is none and there is no unknown token.
+    // "abc" is no token, though it begins one; neither is "x", and there is no unknown token.
     assert_eq!(plain(&tokenizer, "abc\n\u{4e2d}xa"), expected);
     assert_eq!(encoded(&tokenizer, "abcd<s>", Encode::prompt()), ["abcd", "<s>"]);
     assert_eq!(tokenizer.decode(&tokenizer.encode("abc\n\u{4e2d}a", Encode::prompt())), "abc\n\u{4e2d}a");

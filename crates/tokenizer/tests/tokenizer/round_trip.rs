@@ -12,7 +12,7 @@ fn text(spm: bool) -> impl Strategy<Value = String> {
     let parts = prop_oneof![edges.prop_map(String::from), any::<String>(), "[ \n]{0,9}".prop_map(String::from)];
     proptest::collection::vec(parts, 0..4).prop_map(move |parts| {
         let text = parts.concat();
-        // SPM spells a space so; the two cannot be told apart afterwards.
+        // SPM spells a space so; the two cannot be distinguished afterwards.
         if spm { text.replace('\u{2581}', "") } else { text }
     })
 }

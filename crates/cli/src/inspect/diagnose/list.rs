@@ -1,4 +1,4 @@
-//! The catalogue of known faults, all of it or what of it can be told apart in a file, for people and as JSON.
+//! The catalogue of known faults, all of it or what of it can be distinguished in a file, for people and as JSON.
 
 use std::{
     collections::BTreeMap,
@@ -60,7 +60,7 @@ pub fn print(as_json: bool) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints which faults can be told apart in a file, and why the others do not apply.
+/// Prints which faults can be distinguished in a file, and why the others do not apply.
 pub fn print_of(gguf: &Gguf, as_json: bool) -> Result<ExitCode, Error> {
     let rows = survey(gguf).map_err(candor::Error::from)?;
     if as_json {

@@ -65,7 +65,7 @@ impl Engine for Tiles {
 
 impl Drop for Tiles {
     fn drop(&mut self) {
-        // SAFETY: whoever configured the tiles had AMX.
+        // SAFETY: the code that configured the tiles had AMX.
         unsafe { asm!("tilerelease", options(nostack, preserves_flags)) };
     }
 }

@@ -17,7 +17,7 @@ const SEGMENT_GROUPS: usize = SEGMENT_BLOCKS / 8;
 /// Panels side by side: each broadcast of activations meets both.
 const PANELS: usize = 2;
 
-/// Inputs that meet a strip of weights, before it is unpacked anew for the next ones.
+/// Inputs that meet a strip of weights, before it is unpacked again for the next ones.
 pub const TOGETHER: usize = 512;
 
 /// What is unpacked once and used many times.

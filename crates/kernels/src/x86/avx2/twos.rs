@@ -168,7 +168,7 @@ fn fours(weights: [__m256i; 8], x: &[i8; GROUP]) -> [__m256i; 8] {
     fours
 }
 
-/// Sums of products of two, i16: of columns `4K` of each panel with each input, added to `sums` but for the first of
+/// Sums of products of two, i16: of columns `4K` of each panel with each input, added to `sums` except for the first of
 /// every `DEPTH`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -81,7 +81,7 @@ impl Segment {
 }
 
 thread_local! {
-    /// Zeroed once: zeroing it anew took a sixth of the time of products with few inputs.
+    /// Zeroed once: zeroing it again took a sixth of the time of products with few inputs.
     static ROOM: RefCell<Room> = const {
         RefCell::new(Room {
             panels: [[Sixteen::ZERO; SEGMENT_GROUPS]; PANELS],

@@ -36,7 +36,7 @@ const fn new(form: Form, pack: fn(&mut [Line], &[f32], usize, usize)) -> Packing
     Packing { form: form.packed(), inputs, cols, lines: PANEL_LINES, pack, gate }
 }
 
-/// Tiles of a piece with so many inputs.
+/// Tiles of a piece with `inputs` inputs.
 pub fn tiles(inputs: usize) -> usize {
     inputs.div_ceil(TILE).min(2)
 }

@@ -25,7 +25,7 @@ pub unsafe trait Packed: Copy {
 
     /// What lines hold: as many inputs as there are whole ones.
     fn all(lines: &[Line]) -> &[Self] {
-        // SAFETY: so many inputs lie in the lines, which are aligned as they are, and any bytes are an input.
+        // SAFETY: that number of inputs lies in the lines, which are aligned as they are, and any bytes are an input.
         unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() / Self::LINES) }
     }
 

@@ -27,7 +27,7 @@ fn best(runs: usize, mut run: impl FnMut()) -> f64 {
     (0..runs).map(|_| timed()).fold(f64::INFINITY, f64::min)
 }
 
-/// Rows repeated to so many bytes.
+/// Rows repeated to `bytes` bytes.
 fn rows(format: Format, bytes: usize) -> Vec<u8> {
     let some = Random::new(1).weights(format, BLOCK_ROWS, COLS);
     some.repeat(bytes.div_ceil(some.len()))

@@ -11,7 +11,7 @@ use super::{ToolCall, call};
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// What the user is told.
+    /// What the user reads.
     Content(String),
     /// What the model thinks before it says something.
     Reasoning(String),
@@ -35,7 +35,7 @@ impl Part {
 
 /// Reads one answer, piece by piece. Made by [`AnswerFormat::parser`](super::AnswerFormat::parser).
 ///
-/// A block that is marked as a call and is none comes as content, with its marks.
+/// A block that is marked as a call and is not one comes as content, with its marks.
 #[derive(Clone, Debug)]
 pub struct AnswerParser {
     reader: Reader,
@@ -114,7 +114,7 @@ pub(super) enum State {
     Content,
     /// After calls.
     Called,
-    /// In a block of calls, of which so many bytes hold no end of it.
+    /// In a block of calls, of which this many bytes hold no end of it.
     Calls {
         searched: usize,
     },

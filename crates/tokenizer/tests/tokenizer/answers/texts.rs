@@ -1,4 +1,4 @@
-//! Texts made here: what is a call and what is none, what comes when, what is refused.
+//! Texts made here: what is a call and what is not, what comes when, what is refused.
 
 use candor_tokenizer::{ChatTemplate, Error, Part};
 use serde_json::json;
