@@ -143,7 +143,7 @@ class Recorder:
                 parts.append(self.step)
                 if step == steps:
                     break
-                cache = next({key: out[key]} for key in ("past_key_values", "cache_params") if key in out)
+                cache = next({key: out[key]} for key in ("cache", "past_key_values", "cache_params") if key in out)
                 ids.append(forced[len(ids)] if forced else int(out.logits[0, -1].argmax()))
         finally:
             if self.inner:
