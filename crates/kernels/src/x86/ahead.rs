@@ -13,12 +13,9 @@ pub(crate) struct Ahead(usize);
 impl Ahead {
     /// `bytes`; 0 on the processors that are quicker by themselves, so that what is read anyway is asked for.
     pub(crate) fn new(bytes: usize) -> Ahead {
-        static WORTH: LazyLock<bool> = LazyLock::new(|| {
-            let [vendor, version] = [0, 1].map(__cpuid);
-            let amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
-            !(amd && family(version.eax) == ZEN_3_AND_4)
-        });
-        Ahead(if *WORTH { bytes } else { 0 })
+        // Zen 4 reads rows up to a fifth slower with prefetches of any distance; Zen 3 was not measured. Intel's processors
+        // and Zen 5 (family 26) are faster with them.
+        Ahead(if zen_3_or_4() { 0 } else { bytes })
     }
 
     /// Asks for the cache lines of as many bytes as a `T` has, be there anything or not.
@@ -32,9 +29,15 @@ impl Ahead {
     }
 }
 
-/// Zen 4 reads rows up to a fifth slower with prefetches of any distance; Zen 3 was not measured. Intel's processors and
-/// Zen 5 (family 26) are faster with them.
-const ZEN_3_AND_4: u32 = 0x19;
+/// Whether this is a Zen 3 or a Zen 4, of which the latter computes 512 bits in halves.
+pub(crate) fn zen_3_or_4() -> bool {
+    static IS: LazyLock<bool> = LazyLock::new(|| {
+        let [vendor, version] = [0, 1].map(__cpuid);
+        let amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
+        amd && family(version.eax) == 0x19
+    });
+    *IS
+}
 
 /// The processor's family, from `eax` of CPUID's leaf 1 (AMD64 Architecture Programmer's Manual, volume 3, appendix E).
 pub fn family(version: u32) -> u32 {

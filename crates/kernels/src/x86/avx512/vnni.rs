@@ -9,7 +9,8 @@ use super::panels::panels;
 use super::row::{Row, rows};
 use crate::codebook as books;
 use crate::shape::q8_rows;
-use crate::x86::avx2::{self, panel::Panel, twos::Twos};
+use crate::x86::ahead::zen_3_or_4;
+use crate::x86::avx2::{self, twos::Twos};
 use crate::{Activations, MatKernels, OutTile};
 
 /// The row of a format.
@@ -43,13 +44,22 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
     }
 }
 
-/// The most inputs that meet weights in the file's layout. From the next on panels, which have to be made, are as quick on Sapphire
-/// Rapids (Q8_0, Q4_K, Q6_K, Q4_0).
+/// The most inputs that meet weights in the file's layout, of any format.
 const FEW: usize = 8;
 
-/// The same of a format. NVFP4's rows are slower.
-const fn few_inputs<Q: Row>() -> usize {
-    if Q::Panel::FLOATS { 3 } else { FEW }
+/// The most inputs that meet weights of a format in the file's layout. From the next on panels, which have to be made, are
+/// as quick. Measured on Sapphire Rapids (Q8_0, Q4_K, Q6_K, Q4_0) and on Zen 4 (`cargo bench -p candor-kernels --bench mat --
+/// avx512vnni Q4_0 4,5,6,7,8,9,16`), where an input costs the rows more. Zen 5 was not measured.
+fn few_inputs<Q: Row>() -> usize {
+    match Q::FORMAT {
+        Format::Nvfp4 => 3,
+        _ if !zen_3_or_4() => FEW,
+        Format::Q8_0 | Format::Iq1S | Format::Iq1M | Format::Tq1_0 | Format::Tq2_0 => 4,
+        Format::Q4_0 | Format::Q5_0 | Format::Mxfp4 => 5,
+        Format::Iq2Xxs | Format::Iq2Xs | Format::Iq2S | Format::Iq3Xxs | Format::Iq3S => 5,
+        Format::Q4_1 | Format::Q5_1 | Format::Q2K | Format::Q3K | Format::Q5K => 7,
+        _ => 6,
+    }
 }
 
 /// `out[t][o] = w[o] . x[t]`.
