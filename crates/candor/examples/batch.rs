@@ -22,7 +22,7 @@ pub fn answer(model: &Model, questions: &[&str]) -> Result<Vec<String>, Error> {
 
     let mut running = Vec::new();
     for &question in questions {
-        let prompt = model.chat(&[Message::user(question)])?;
+        let prompt = model.encode_chat(&[Message::user(question)])?;
         let mut text = Continuation::new(model, &how, &prompt, batch.context())?;
         let id = batch.add()?;
         batch.push(id, &prompt, Role::Prefill, Outputs::Last(text.want(batch.top_k())))?;

@@ -22,7 +22,7 @@ pub fn say(
     out: &mut impl Write,
 ) -> Result<(), Box<dyn std::error::Error>> {
     messages.push(Message::user(line));
-    let prompt = session.model().chat(messages)?;
+    let prompt = session.model().encode_chat(messages)?;
     let mut answer = String::new();
     // The session keeps what it has read: each turn computes only what is new.
     for piece in session.generate(&prompt, options)? {

@@ -23,6 +23,6 @@ pub fn without(model: &Model, question: &str, letter: char) -> Result<String, Er
     };
     let options = GenerateOptions::default().max_tokens(60).processor(mask);
     let mut session = model.session(&Default::default())?;
-    let prompt = model.chat(&[Message::user(question)])?;
+    let prompt = model.encode_chat(&[Message::user(question)])?;
     session.generate(&prompt, options)?.map(|piece| Ok(piece?.text)).collect()
 }

@@ -48,6 +48,6 @@ impl Sample for Eta {
 pub fn story(model: &Model, sampler: impl Sample + Clone + 'static) -> Result<String, Error> {
     let mut session = model.session(&Default::default())?;
     let options = GenerateOptions::default().max_tokens(60).sampler(sampler);
-    let prompt = model.chat(&[Message::user("Tell me a story.")])?;
+    let prompt = model.encode_chat(&[Message::user("Tell me a story.")])?;
     session.generate(&prompt, options)?.map(|piece| Ok(piece?.text)).collect()
 }

@@ -23,7 +23,7 @@ pub fn answer(model: &Model, file: &Path, text: &str) -> Result<(String, usize),
     }
     let options = GenerateOptions::default().max_tokens(30).sampling(Sampling::greedy());
     let mut answer = String::new();
-    let mut generation = session.generate(&model.chat(&[Message::user(text)])?, options)?;
+    let mut generation = session.generate(&model.encode_chat(&[Message::user(text)])?, options)?;
     for piece in &mut generation {
         answer.push_str(&piece?.text);
     }

@@ -7,7 +7,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (Some(path), Some(text)) = (args.next(), args.next()) else { return Err("usage: t5 MODEL TEXT".into()) };
 
     let model = Model::open(path, &Default::default())?;
-    if !model.answers() {
+    if !model.is_encoder_decoder() {
         return Err("the model has no encoder that reads a text".into());
     }
     println!("{}", answer(&model, &model.encode_prompt(&text))?);

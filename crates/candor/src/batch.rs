@@ -537,7 +537,7 @@ impl Batch {
     pub(crate) fn admits(&self, id: SequenceId, tokens: &[u32], dropped: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
         // Where no logits are given, an encoder's rows are.
-        if self.model.answers() && sequence.text.is_empty() && self.room.outputs > 0 {
+        if self.model.is_encoder_decoder() && sequence.text.is_empty() && self.room.outputs > 0 {
             return Err(Error::Answers { arch: self.model.architecture().to_owned() });
         }
         self.fits(tokens)?;

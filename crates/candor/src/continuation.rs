@@ -22,7 +22,7 @@ use crate::{
 ///     batch.push(id, prompt, Role::Prefill, Outputs::Last(want))?;
 ///     loop {
 ///         batch.step()?;
-///         let value = batch.answers().find(|answer| answer.sequence == id).map(|answer| answer.value);
+///         let value = batch.is_encoder_decoder().find(|answer| answer.sequence == id).map(|answer| answer.value);
 ///         let Some(piece) = value.map(|value| text.choose(value)).transpose()?.flatten() else { break };
 ///         print!("{}", piece.text);
 ///         let Some(token) = text.pending() else { break };
@@ -78,7 +78,7 @@ impl Continuation {
         prompt.iter().for_each(|&token| sampler.accept(token));
         let seen = if takes_all(&options) { prompt.to_vec() } else { Vec::new() };
         // An answer begins a text of its own after a control token; otherwise the prompt's text goes on.
-        let answer = model.answers() || prompt.last().is_some_and(|&token| tokenizer.is_control(token));
+        let answer = model.is_encoder_decoder() || prompt.last().is_some_and(|&token| tokenizer.is_control(token));
         let own = tokenizer.clone();
         let decoder = if answer { StreamDecoder::new(own) } else { StreamDecoder::continuing(own) };
         Ok(Continuation {

@@ -6,7 +6,7 @@
 //! fn main() -> Result<(), candor::Error> {
 //!     let model = Model::open("model.gguf", &Default::default())?;
 //!     let mut session = model.session(&Default::default())?;
-//!     let prompt = model.chat(&[Message::user("Hello, how are you?")])?;
+//!     let prompt = model.encode_chat(&[Message::user("Hello, how are you?")])?;
 //!     for piece in session.generate(&prompt, Default::default())? {
 //!         print!("{}", piece?.text);
 //!     }

@@ -279,7 +279,7 @@ impl Model {
     ///
     /// # Errors
     /// If the file has no template, or the template raises.
-    pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>, Error> {
+    pub fn encode_chat(&self, messages: &[Message]) -> Result<Vec<u32>, Error> {
         Ok(self.encode_prompt(&self.render(messages)?))
     }
 
@@ -295,13 +295,13 @@ impl Model {
     }
 
     /// Whether an encoder reads a text, which the model then answers, instead of continuing it.
-    pub fn answers(&self) -> bool {
+    pub fn is_encoder_decoder(&self) -> bool {
         self.config().start.is_some()
     }
 
     /// Whether vectors come from tokens that see each other: of an encoder, alone or not.
     pub(crate) fn encodes(&self) -> bool {
-        self.is_encoder() || self.answers()
+        self.is_encoder() || self.is_encoder_decoder()
     }
 
     /// Says so where the model answers texts, and `what` makes no sense for it.
@@ -309,7 +309,7 @@ impl Model {
     /// # Errors
     /// If it does.
     pub fn refuse_answers(&self, what: &'static str) -> Result<(), Error> {
-        match self.answers() {
+        match self.is_encoder_decoder() {
             false => Ok(()),
             true => Err(Error::NotForAnswers { what, arch: self.architecture().to_owned() }),
         }

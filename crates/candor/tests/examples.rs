@@ -87,7 +87,7 @@ fn chat_remembers_the_conversation() {
     assert_eq!(texts.len(), 4);
     assert!(!texts[1].is_empty() && !texts[3].is_empty(), "{texts:?}");
     assert_eq!(String::from_utf8(out).unwrap(), format!("{}\n{}\n", texts[1], texts[3]));
-    let prompt = model.chat(&messages[..3]).unwrap();
+    let prompt = model.encode_chat(&messages[..3]).unwrap();
     assert_eq!(alone(&mut model.session(&Default::default()).unwrap(), &prompt, greedy(30)), texts[3]);
 }
 
@@ -182,7 +182,7 @@ fn t5_answers_as_transformers_does() {
     let folder = fixtures.join("arch/t5-gated");
     let record = json(&folder.join("tokens.json"));
     let model = open(folder.join("model.gguf"));
-    assert!(model.answers());
+    assert!(model.is_encoder_decoder());
     let text = ids(&record["encoder_tokens"]);
     let mut session = model.session(&Default::default()).unwrap();
     session.read_text(&text).unwrap();

@@ -94,7 +94,7 @@ fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result
         if !args.prompt.raw && conversation::system_prompt(line, &args.template)?.is_some() {
             return Err(Error::SystemPrompt("the model has none"));
         }
-        if prompt.is_empty() && !model.answers() {
+        if prompt.is_empty() && !model.is_encoder_decoder() {
             say!("note: the prompt is empty, the model begins a text of its own");
         }
         return Ok(prompt.to_owned());

@@ -4,16 +4,20 @@ use candor_gguf::Gguf;
 use candor_ops::{Columns, Norm, Ops, Shapes, Step, Tap, Unary};
 
 use crate::{
-    Architecture, Begin, Config, End, Error, Gives, Part, cross,
-    encoder::{self, Encoder},
-    ffn,
+    Error, Gives,
+    arch::{Architecture, NormWeights},
+    at::At,
+    common::Common,
+    config::Config,
+    encoder::Encoder,
+    extra,
     layer::Layer,
-    mixer::{self, At, Rotations},
     norm::Normed,
-    per_layer,
+    part::{Begin, End, Part},
+    pass::Pass,
     rank::Rank,
-    registry::Weighing,
-    rope, streams,
+    rope::{self, Positions},
+    scratch::Scratch,
     weights::Weights,
 };
 
@@ -22,13 +26,10 @@ struct Embedding<B: Ops> {
     positions: Option<B::Weight>, // [positions, D]
     kind: Option<B::Weight>,      // [D], of the first kind of tokens
     norm: Option<Normed<B>>,      // [D]
-    per_layer: Option<per_layer::Inputs<B>>,
-    streams: Option<streams::Projections<B>>,
 }
 
 /// The weights after the last layer.
 struct Head<B: Ops> {
-    streams: Option<streams::Projections<B>>,
     norm: Option<Normed<B>>,   // [D]
     output: Option<B::Weight>, // [V, D]; the embedding serves where it is absent
     bias: Option<B::Weight>,   // [V]
@@ -43,55 +44,9 @@ pub struct Decoder<B: Ops> {
     encoder: Option<Encoder<B>>,   // where the model has one, which reads texts
     layers: Vec<Layer<B>>,         // of the part
     head: Option<Head<B>>,         // where the part ends with logits
-    rotations: Rotations<B>,
-    temperature: Option<B::Weight>, // [positions, 1]
+    extras: Vec<extra::Ends<B>>,
+    positions: Positions<B>,
     weight_bytes: u64,
-}
-
-/// The values in flight during a pass.
-pub struct Scratch<B: Ops> {
-    /// The residual stream, `[T, D]`: given to a part that begins with it, left by one that ends with it.
-    pub x: B::Buf,
-    /// Whether the cache is longer than what the model was first trained on.
-    pub far: bool,
-    /// The stream after a norm, `[T, D]`: after [`Decoder::embed`] that of the last norm.
-    pub h: B::Buf,
-    pub(crate) y: B::Buf, // [T, D] on their way into x
-    pub(crate) z: B::Buf, // [T, D] the same of another half
-    pub(crate) mixers: Vec<mixer::Scratch<B>>,
-    pub(crate) ffns: Vec<ffn::Scratch<B>>,
-    pub(crate) per_layer: Option<per_layer::Scratch<B>>,
-    pub(crate) streams: Option<streams::Scratch<B>>,
-    pub(crate) narrow: Option<B::Buf>, // [T, R] of the narrow way around attention
-    pub(crate) cross: Option<cross::Scratch<B>>,
-    pub(crate) encoder: Option<encoder::Own<B>>,
-    /// Logits of the rows that were asked for, `[outputs, V]`, or embeddings of all, `[T, D]`; without room where a part ends
-    /// before them.
-    pub logits: B::Buf,
-}
-
-impl<B: Ops> Scratch<B> {
-    /// Has sequence `to` answer the text that `from` answers, where a model reads some, with the keys and values that the
-    /// cache has of it.
-    pub fn fork(&mut self, from: usize, to: usize) {
-        if let Some(cross) = &mut self.cross {
-            cross.fork(from, to);
-        }
-    }
-}
-
-/// Everything that one forward pass works on.
-pub struct Pass<'a, B: Ops, P> {
-    /// The backend.
-    pub ops: &'a mut B,
-    /// Room for values in flight.
-    pub s: &'a mut Scratch<B>,
-    /// Keys and values so far.
-    pub kv: &'a mut B::Kv,
-    /// Tokens and their places.
-    pub step: Step<'a>,
-    /// Who looks on.
-    pub tap: &'a mut P,
 }
 
 impl<B: Ops> Decoder<B> {
@@ -123,20 +78,22 @@ impl<B: Ops> Decoder<B> {
             return Err(Error::NoSuchLayers { layers: part.layers.clone(), of: config.layers });
         }
         let mut w = Weights::new(gguf, ops);
-        let rotations = rope::of(&mut w, &arch, &config)?;
-        let temperature = config.temperature.map(|growth| growth.table(&mut w, &config)).transpose()?;
+        let positions = rope::of(&mut w, arch, &config)?;
         let encoder = config.encoder.as_deref().filter(|_| part.begin == Begin::Tokens);
-        let encoder = encoder.map(|encoder| Encoder::load(&mut w, &arch, encoder)).transpose()?;
-        let layers = part.layers.clone().map(|i| Layer::load(&mut w, &arch, &config, i));
+        let encoder = encoder.map(|encoder| Encoder::load(&mut w, arch, encoder)).transpose()?;
+        let layers = part.layers.clone().map(|i| Layer::load(&mut w, arch, &config, i));
         let layers = layers.collect::<Result<Vec<_>, Error>>()?;
         let head = match part.end {
-            End::Logits => Some(Head::load(&mut w, &arch, &config)?),
+            End::Logits => Some(Head::load(&mut w, arch, &config)?),
             End::Stream => None,
         };
         let embedding = match part.begin {
-            Begin::Tokens => Some(Embedding::load(&mut w, &arch, &config)?),
+            Begin::Tokens => Some(Embedding::load(&mut w, arch, &config)?),
             Begin::Stream => None,
         };
+        // Of a part they are none: models that have some cannot be divided.
+        let extras = config.extras.iter().filter(|_| part.is_whole(config.layers));
+        let extras = extras.map(|dims| dims.ends(&mut w, &config.common)).collect::<Result<Vec<_>, Error>>()?;
         let tied = config.gives == Gives::Logits && head.as_ref().is_some_and(|head| head.output.is_none());
         let embeds = part.begin == Begin::Tokens || tied;
         let vocab = (config.dim, config.vocab);
@@ -144,10 +101,10 @@ impl<B: Ops> Decoder<B> {
         let weight_bytes = w.bytes();
         // What a part leaves, others take; that nothing is left of the whole was seen on `Shapes`.
         if part.is_whole(config.layers) {
-            w.finish(config.layers..config.layers + config.ahead)?;
+            w.finish(config.layers..config.layers + config.mtp_layers)?;
         }
         let part = part.clone();
-        Ok(Decoder { config, part, token_embd, embedding, encoder, layers, head, rotations, temperature, weight_bytes })
+        Ok(Decoder { config, part, token_embd, embedding, encoder, layers, head, extras, positions, weight_bytes })
     }
 
     /// The model's dimensions.
@@ -167,30 +124,12 @@ impl<B: Ops> Decoder<B> {
 
     /// Room for passes of up to `rows` tokens and `outputs` rows of logits.
     pub fn scratch(&self, ops: &mut B, rows: usize, outputs: usize) -> Scratch<B> {
-        let Config { layers, dim, ref heads, ref mixers, ref ffns, gives, per_layer, ref encoder, .. } = self.config;
-        let Config { streams, laurel, .. } = self.config;
-        let mut room = || ops.buffer(rows, dim);
-        let [x, h, y, z] = [room(), room(), room(), room()];
-        let outputs = match (&self.head, gives) {
+        let outputs = match (&self.head, self.config.gives) {
             (None, _) => 0,
             (Some(_), Gives::Logits) => outputs,
             (Some(_), Gives::Embeddings) => rows,
         };
-        Scratch {
-            x,
-            far: false,
-            h,
-            y,
-            z,
-            mixers: mixers.iter().map(|dims| dims.scratch(ops, rows)).collect(),
-            ffns: ffns.iter().map(|dims| dims.scratch(ops, dim, rows)).collect(),
-            per_layer: per_layer.map(|width| per_layer::Scratch::new(ops, rows, layers, width)),
-            streams: streams.map(|dims| dims.scratch(ops, dim, rows)),
-            narrow: laurel.map(|rank| ops.buffer(rows, rank)),
-            cross: encoder.as_ref().map(|_| cross::Scratch::new(ops, rows, heads)),
-            encoder: encoder.as_deref().map(|encoder| encoder::Own::new(ops, encoder, rows)),
-            logits: ops.buffer(outputs, self.config.outputs()),
-        }
+        Scratch::new(ops, &self.config, rows, outputs)
     }
 
     /// Runs the step's tokens, or the stream in the scratch, through the part; the logits of the rows asked for, the
@@ -211,7 +150,7 @@ impl<B: Ops> Decoder<B> {
         if let Some(bias) = &head.bias {
             ops.add_bias(&mut s.logits, bias);
         }
-        let Config { logit_scale, final_cap, .. } = self.config;
+        let Common { logit_scale, final_cap, .. } = *self.config;
         if logit_scale != 1.0 {
             ops.unary(&mut s.logits, Unary::scale(logit_scale));
         }
@@ -225,16 +164,17 @@ impl<B: Ops> Decoder<B> {
     /// answer the text of their sequence. Nothing where the model has no encoder.
     pub fn encode<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
         self.read(pass);
-        let Pass { ops, s, kv, step, tap } = pass;
-        let Some(mut cross) = s.cross.take() else { return };
-        for (layer, weights) in self.part.layers.clone().zip(&self.layers) {
-            let (config, cached) = (&self.config, self.config.layers + layer);
-            let mut at =
-                At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, config, rope: None, temperature: None };
-            weights.cross.iter().for_each(|weights| weights.keep(&mut at, &mut cross, &s.h));
+        if self.encoder.is_none() {
+            return;
         }
-        cross.read(step);
-        s.cross = Some(cross);
+        let Pass { ops, s, kv, step, tap } = pass;
+        for (layer, weights) in self.part.layers.clone().zip(&self.layers) {
+            let (common, cached) = (&self.config.common, self.config.layers + layer);
+            let mut at =
+                At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, common, rope: None, temperature: None };
+            weights.keep(&mut at, s);
+        }
+        s.extras.iter_mut().for_each(|extra| extra.read(step));
     }
 
     /// Leaves what an encoder gives for the step's tokens in the scratch's `h`.
@@ -263,26 +203,24 @@ impl<B: Ops> Decoder<B> {
         let Pass { ops, s, kv, step, tap } = pass;
         if let (Some(embedding), Some(token_embd)) = (&self.embedding, &self.token_embd) {
             embedding.look_up(*ops, s, token_embd, (step, &self.config));
+            for (extra, own) in self.extras.iter().zip(&mut s.extras) {
+                extra.embedded(*ops, own, &mut s.x, (step, &self.config));
+            }
             tap.tap(*ops, "inp_embd", None, &s.x);
-        }
-        if let Some(cross) = &mut s.cross {
-            cross.find(step);
         }
         for (layer, weights) in self.part.layers.clone().zip(&self.layers) {
             let cached = self.config.owners[layer] - self.part.layers.start;
             let block = &self.config.blocks[layer];
-            let rope = self.rotations.of(block.rotation, s.far);
-            let config = &self.config;
-            let temperature = self.temperature.as_ref().filter(|_| block.grows);
-            let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, config, rope, temperature };
+            let (rope, temperature) = self.positions.of(block, s.far);
+            let common = &self.config.common;
+            let mut at = At { ops: *ops, kv: *kv, step, tap: *tap, layer, cached, common, rope, temperature };
             weights.forward(&mut at, s);
-            if config.halved_every.is_some_and(|every| (layer + 1).is_multiple_of(every)) {
+            if common.halved_every.is_some_and(|every| (layer + 1).is_multiple_of(every)) {
                 ops.unary(&mut s.x, Unary::scale(0.5));
             }
         }
-        let streams = self.head.as_ref().and_then(|head| head.streams.as_ref());
-        if let (Some(streams), Some(own)) = (streams, &mut s.streams) {
-            streams.merge(*ops, own, &mut s.x, self.config.dim);
+        for (extra, own) in self.extras.iter().zip(&mut s.extras) {
+            extra.ended(*ops, own, &mut s.x, &self.config);
         }
     }
 }
@@ -307,9 +245,7 @@ impl<B: Ops> Embedding<B> {
             true => Some(Normed::load(w, "token_embd_norm", norm)?),
             false => None,
         };
-        let per_layer = config.per_layer.map(|width| per_layer::Inputs::load(w, config, width)).transpose()?;
-        let streams = config.streams.map(|dims| streams::Projections::load(w, "altup_proj.weight", config.dim, dims));
-        Ok(Embedding { positions, kind, norm, per_layer, streams: streams.transpose()? })
+        Ok(Embedding { positions, kind, norm })
     }
 
     fn look_up(&self, ops: &mut B, s: &mut Scratch<B>, table: &B::Weight, (step, config): (&Step, &Config)) {
@@ -326,33 +262,25 @@ impl<B: Ops> Embedding<B> {
         if let Some(norm) = &self.norm {
             norm.within(ops, &mut s.x);
         }
-        if let (Some(inputs), Some(own)) = (&self.per_layer, &mut s.per_layer) {
-            inputs.make(ops, own, &s.x, (step, config));
-        }
-        if let (Some(streams), Some(own)) = (&self.streams, &mut s.streams) {
-            streams.split(ops, own, &s.x, config.dim);
-        }
     }
 }
 
 impl<B: Ops> Head<B> {
     fn load(w: &mut Weights<'_, B>, arch: &Architecture, config: &Config) -> Result<Head<B>, Error> {
         let norm = Norm { kind: arch.norm, run: config.dim, eps: config.eps };
-        let norm = match arch.weighing {
-            Weighing::Never => Some(Normed::bare(norm)),
+        let norm = match arch.norm_weights {
+            NormWeights::Never => Some(Normed::bare(norm)),
             _ if arch.norms[2].is_empty() => None,
-            _ => Some(Normed::load(w, &format!("{}{}", config.stack, arch.norms[2]), norm)?),
+            _ => Some(Normed::load(w, &format!("{}{}", config.prefix, arch.norms[2]), norm)?),
         };
         let output = match config.gives == Gives::Logits && w.has("output.weight") {
             true => Some(w.matrix("output.weight", config.dim, config.vocab)?),
             false => None,
         };
         let bias = w.optional("output.bias", config.vocab)?;
-        // Who ranks texts loads that for itself; here it is only seen to fit.
+        // A reranker's head is loaded where texts are ranked; here it is only shape-checked.
         Rank::load(w, arch, config)?;
-        let streams =
-            config.streams.map(|dims| streams::Projections::load(w, "altup_unembd_proj.weight", config.dim, dims));
-        Ok(Head { streams: streams.transpose()?, norm, output, bias })
+        Ok(Head { norm, output, bias })
     }
 
     /// The stream after the last norm, where there is one.

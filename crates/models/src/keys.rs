@@ -2,45 +2,21 @@
 
 use candor_gguf::{Array, Gguf, Value};
 
-use crate::Error;
-
-const GRANITES: [&str; 3] = ["granite", "granitemoe", "granitehybrid"];
-
-/// Those whose files say how experts are weighed.
-const WEIGHING: [&str; 6] = ["afmoe", "deepseek2", "dots1", "exaone-moe", "glm4moe", "nemotron_h_moe"];
-
-/// Keys that mean something to these architectures alone, as llama.cpp has it: in files of others they are not there.
-const READ_BY: &[(&str, &[&str])] = &[
-    ("attention.scale", &GRANITES),
-    ("attention.clamp_kqv", &["dbrx", "mpt", "olmo"]),
-    ("attention.max_alibi_bias", &["mpt"]),
-    ("attention.temperature_scale", &["deepseek2", "mistral3"]),
-    ("attn_logit_softcapping", &["gemma2"]),
-    ("final_logit_softcapping", &["gemma2", "gemma3", "gemma4"]),
-    ("logit_scale", &[GRANITES[0], GRANITES[1], GRANITES[2], "cohere2", "command-r", "minicpm", "t5"]),
-    ("embedding_scale", &[GRANITES[0], GRANITES[1], GRANITES[2], "minicpm"]),
-    ("residual_scale", &[GRANITES[0], GRANITES[1], GRANITES[2], "minicpm"]),
-    ("use_parallel_residual", &["gptneox"]),
-    ("rescale_every_n_layers", &["rwkv6"]),
-    ("rope.scaling.yarn_beta_fast", &["mistral3"]),
-    ("rope.scaling.yarn_beta_slow", &["mistral3"]),
-    ("rope.scaling.yarn_log_multiplier", &["deepseek2", "mistral3"]),
-    ("rope.scaling.yarn_truncate", &["gpt-oss"]),
-    ("expert_weights_norm", &WEIGHING),
-    ("expert_weights_scale", &WEIGHING),
-    ("expert_gating_func", &["afmoe", "deepseek2", "dots1", "exaone-moe", "glm4moe", "lfm2moe", "minimax-m2"]),
-];
+use crate::{
+    Error,
+    arch::{ARCHITECTURES, Architecture},
+};
 
 /// The metadata of an architecture.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<'a> {
     pub(crate) gguf: &'a Gguf,
-    pub(crate) arch: &'static str,
+    pub(crate) arch: &'a Architecture,
 }
 
 impl<'a> Keys<'a> {
     pub(crate) fn name(&self, key: &str) -> String {
-        format!("{}.{key}", self.arch)
+        format!("{}.{key}", self.arch.name)
     }
 
     pub(crate) fn missing(&self, key: &str) -> Error {
@@ -51,9 +27,9 @@ impl<'a> Keys<'a> {
         Error::BadValue { key: self.name(key), expected: expected.into(), got: got.to_string() }
     }
 
-    /// Whether the architecture gives a key a meaning.
+    /// Whether the architecture gives a key a meaning: in files of others than those that say so it is not there.
     pub(crate) fn reads(&self, key: &str) -> bool {
-        READ_BY.iter().all(|(limited, by)| *limited != key || by.contains(&self.arch))
+        self.arch.own_keys.contains(&key) || ARCHITECTURES.iter().all(|row| !row.own_keys.contains(&key))
     }
 
     /// A number that need not be there.

@@ -1,39 +1,45 @@
 //! A layer: what mixes tokens, then the feed-forward, and how both are connected to the residual stream.
+//!
+//! A layer of Llama is, in this order:
+//!
+//! | operation | where |
+//! | --- | --- |
+//! | `h = norm(x)` | [`Layer::norm`], `norm.rs` |
+//! | `q, k, v = h @ wq, h @ wk, h @ wv` | `mixer/attention.rs`, `project` |
+//! | `q, k = rope(q), rope(k)`; keys and values to the cache | `mixer/attention.rs`, `place` and `run` |
+//! | `x += attend(q, k, v) @ wo` | `mixer/attention.rs`, `run`; `linear.rs` |
+//! | `h = norm(x)` | [`Layer::norm`] |
+//! | `x += (silu(h @ gate) * (h @ up)) @ down` | `ffn/dense.rs` |
 
 use candor_ops::{Columns, Norm, Ops, Tap, Unary};
 
 use crate::{
-    Architecture, Error,
+    Error,
+    arch::{Architecture, NormWeights, Residual},
+    at::{At, Stream},
     config::Config,
-    cross::Cross,
-    decoder::Scratch,
+    extra,
     ffn::Ffn,
-    laurel::Laurel,
     linear::{Out, To},
-    mixer::{At, Mixer},
+    mixer::Mixer,
     norm::Normed,
-    per_layer,
-    registry::{Residual, Weighing},
-    streams,
+    scratch::Scratch,
     weights::Weights,
 };
 
 /// The weights of a layer.
 pub(crate) struct Layer<B: Ops> {
     mixers: Vec<(usize, Mixer<B>)>, // and the scratch of each
-    /// What looks at a text that an encoder has read.
-    pub(crate) cross: Option<Cross<B>>,
     ffn: Option<(usize, Ffn<B>)>,
     /// Before or after each half, as the architecture has it.
     norms: [Option<Normed<B>>; 2], // [D]
-    per_layer: Option<per_layer::Layer<B>>,
-    laurel: Option<Laurel<B>>,
-    /// Where there are several streams.
-    streams: Option<streams::Layer<B>>,
+    extras: Vec<extra::Layer<B>>,
+    /// Whether the stream is what the layer gives.
+    whole: bool,
     /// On the stream, at last.
     scale: f32,
     /// After the first half, when its input has been added once more (Jina 2 for code).
-    again: Option<Normed<B>>, // [D]
+    post_attn_norm_2: Option<Normed<B>>, // [D]
     /// Once more, on what is added.
     sandwich: [Option<Normed<B>>; 2], // [D]
 }
@@ -54,9 +60,9 @@ impl<B: Ops> Layer<B> {
     ) -> Result<Layer<B>, Error> {
         let block = &config.blocks[i];
         let mixers = block.mixers.iter();
-        let mixers = mixers.map(|&kind| Ok((kind, config.mixers[kind].load(w, arch, config, i)?)));
+        let mixers = mixers.map(|&kind| Ok((kind, config.mixers[kind].load(w, arch, &config.common, i)?)));
         let mixers = mixers.collect::<Result<Vec<_>, Error>>()?;
-        let ffn = block.ffn.map(|kind| Ok::<_, Error>((kind, config.ffns[kind].load(w, arch, config, i)?)));
+        let ffn = block.ffn.map(|kind| Ok::<_, Error>((kind, config.ffns[kind].load(w, arch, &config.common, i)?)));
         let ffn = ffn.transpose()?;
         let norm = Norm { kind: arch.norm, run: config.dim, eps: config.eps };
         let name = |rest: &str| config.name(i, rest);
@@ -66,10 +72,10 @@ impl<B: Ops> Layer<B> {
             (first, second) = ("attn_norm_2", "attn_norm");
         }
         let shared = !w.has(&name(&format!("{second}.weight")));
-        let mut load = |part: &str| match arch.weighing {
-            Weighing::Never => Ok(Some(Normed::bare(norm))),
-            Weighing::ButFirst if i == 0 && part == first => Ok(None),
-            Weighing::Always | Weighing::ButFirst => Normed::load(w, &name(part), norm).map(Some),
+        let mut load = |part: &str| match arch.norm_weights {
+            NormWeights::Never => Ok(Some(Normed::bare(norm))),
+            NormWeights::ButFirst if i == 0 && part == first => Ok(None),
+            NormWeights::Always | NormWeights::ButFirst => Normed::load(w, &name(part), norm).map(Some),
         };
         let alone = mixers.is_empty() || ffn.is_none();
         let norms = match config.residual {
@@ -82,7 +88,7 @@ impl<B: Ops> Layer<B> {
             _ => [load(first)?, load(second)?],
         };
         let twice = config.residual == Residual::After && w.has(&name("attn_norm_2.weight"));
-        let again = twice.then(|| Normed::load(w, &name("attn_norm_2"), norm)).transpose()?;
+        let post_attn_norm_2 = twice.then(|| Normed::load(w, &name("attn_norm_2"), norm)).transpose()?;
         let sandwich = match arch.sandwich {
             true => {
                 let mut load = |part: &str| Normed::load(w, &name(part), norm).map(Some);
@@ -90,31 +96,34 @@ impl<B: Ops> Layer<B> {
             }
             false => [None, None],
         };
-        let per_layer = config.per_layer.map(|width| per_layer::Layer::load(w, config, width, i)).transpose()?;
-        let laurel = config.laurel.map(|rank| Laurel::load(w, config, rank, i)).transpose()?;
-        let streams = config.streams.map(|dims| streams::Layer::load(w, config, dims, i)).transpose()?;
+        let extras = config.extras.iter().map(|dims| dims.layer(w, arch, &config.common, i));
+        let extras = extras.collect::<Result<Vec<_>, Error>>()?;
+        let whole = !config.extras.iter().any(extra::Dims::splits);
         let scale = w.numbers(&name("layer_output_scale.weight"), 1)?.map_or(1.0, |scale| scale[0]);
-        let cross = config.encoder.is_some().then(|| Cross::load(w, arch, config, i)).transpose()?;
-        Ok(Layer { mixers, cross, ffn, per_layer, laurel, streams, scale, norms, again, sandwich })
+        Ok(Layer { mixers, ffn, extras, whole, scale, norms, post_attn_norm_2, sandwich })
+    }
+
+    /// Keeps of what an encoder gave for whole texts, which is in the scratch's `h`, what the layer needs of it.
+    pub(crate) fn keep<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>) {
+        for (extra, own) in self.extras.iter().zip(&mut s.extras) {
+            extra.keep(at, own, &s.h);
+        }
     }
 
     /// Runs the layer on the stream in the scratch.
     pub(crate) fn forward<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>) {
-        if let (Some(layer), Some(own)) = (&self.streams, &mut s.streams) {
-            layer.predict(at, own, &mut s.x);
+        for (extra, own) in self.extras.iter().zip(&mut s.extras) {
+            extra.before(at, own, Stream { x: &mut s.x, h: &mut s.h, y: &mut s.y });
         }
-        match at.config.residual {
+        match at.common.residual {
             // The other is one of two by now.
             Residual::Sequential | Residual::ByNorm => {
                 if !self.mixers.is_empty() {
                     self.norm(at, s, Half::Mixer);
                     self.half(at, s, Half::Mixer);
                 }
-                if let (Some(laurel), Some(narrow)) = (&self.laurel, &mut s.narrow) {
-                    laurel.run(at, narrow, &s.h, (&mut s.x, &mut s.y));
-                }
-                if let Some(cross) = &self.cross {
-                    cross.run(at, s);
+                for (extra, own) in self.extras.iter().zip(&mut s.extras) {
+                    extra.mixed(at, own, Stream { x: &mut s.x, h: &mut s.h, y: &mut s.y });
                 }
                 at.tap("ffn_inp", &s.x);
                 if self.ffn.is_some() {
@@ -136,7 +145,7 @@ impl<B: Ops> Layer<B> {
             }
             Residual::Inside => {
                 for half in [Half::Mixer, Half::Ffn] {
-                    at.ops.copy(&mut s.h, &s.x, Columns::run(at.config.dim, 0, 0));
+                    at.ops.copy(&mut s.h, &s.x, Columns::run(at.common.dim, 0, 0));
                     self.run(at, s, half, To::Room);
                     if let Some(norm) = &self.norms[half as usize] {
                         norm.within(at.ops, &mut s.y);
@@ -149,56 +158,44 @@ impl<B: Ops> Layer<B> {
             }
             Residual::After => {
                 for half in [Half::Mixer, Half::Ffn] {
-                    at.ops.copy(&mut s.h, &s.x, Columns::run(at.config.dim, 0, 0));
+                    at.ops.copy(&mut s.h, &s.x, Columns::run(at.common.dim, 0, 0));
                     self.run(at, s, half, To::Stream);
                     if let Some(norm) = &self.norms[half as usize] {
                         norm.within(at.ops, &mut s.x);
                     }
                     if let Half::Mixer = half {
-                        if let Some(again) = &self.again {
+                        if let Some(norm) = &self.post_attn_norm_2 {
                             at.ops.add(&mut s.x, &s.h);
-                            again.within(at.ops, &mut s.x);
+                            norm.within(at.ops, &mut s.x);
                         }
                         at.tap("ffn_inp", &s.x);
                     }
                 }
             }
         }
-        match (&self.streams, &mut s.streams) {
-            (Some(layer), Some(own)) => {
-                layer.correct(at, own, (&mut s.x, &mut s.y));
-                if let (Some(embeddings), Some(inputs)) = (&self.per_layer, &mut s.per_layer) {
-                    embeddings.make(at, inputs, &s.x, &mut s.y);
-                    at.tap("first_prediction_out", &s.y);
-                    layer.spread(at, own, &s.y);
-                }
-                // The streams are what a layer gives.
-                return;
-            }
-            _ => {
-                if let (Some(layer), Some(own)) = (&self.per_layer, &mut s.per_layer) {
-                    layer.run(at, own, &mut s.x, &mut s.y);
-                }
-            }
+        for (extra, own) in self.extras.iter().zip(&mut s.extras) {
+            extra.after(at, own, Stream { x: &mut s.x, h: &mut s.h, y: &mut s.y });
         }
         if self.scale != 1.0 {
             at.ops.unary(&mut s.x, Unary::scale(self.scale));
         }
-        at.tap("l_out", &s.x);
+        if self.whole {
+            at.tap("l_out", &s.x);
+        }
     }
 
     /// Puts the stream, normed for a half, where its input is.
     fn norm<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, half: Half) {
         match &self.norms[half as usize] {
-            Some(norm) => norm.to(at.ops, &mut s.h, &s.x, at.config.dim),
-            None => at.ops.copy(&mut s.h, &s.x, Columns::run(at.config.dim, 0, 0)),
+            Some(norm) => norm.to(at.ops, &mut s.h, &s.x, at.common.dim),
+            None => at.ops.copy(&mut s.h, &s.x, Columns::run(at.common.dim, 0, 0)),
         }
         at.tap(if let Half::Mixer = half { "attn_norm" } else { "ffn_norm" }, &s.h);
     }
 
     /// Runs a half and adds what it gives, normed and scaled where the architecture has that.
     fn half<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, half: Half) {
-        let (sandwich, scale) = (&self.sandwich[half as usize], at.config.residual_scale);
+        let (sandwich, scale) = (&self.sandwich[half as usize], at.common.residual_scale);
         if sandwich.is_none() && scale == 1.0 {
             return self.run(at, s, half, To::Stream);
         }

@@ -3,9 +3,9 @@
 use candor_ops::Mask;
 
 use crate::{
-    Architecture, Error,
+    Error,
+    arch::{Width, Windows},
     keys::Keys,
-    registry::{Width, Windows},
 };
 
 /// How many layers read others' keys and values.
@@ -20,7 +20,8 @@ pub(crate) fn both(mask: Mask) -> Mask {
 }
 
 /// Which layers see a window, and how long it is.
-pub(crate) fn masks(keys: &Keys<'_>, arch: &Architecture, layers: usize) -> Result<(Vec<Mask>, Option<usize>), Error> {
+pub(crate) fn masks(keys: &Keys<'_>, layers: usize) -> Result<(Vec<Mask>, Option<usize>), Error> {
+    let arch = keys.arch;
     let causal = (vec![Mask::Causal; layers], None);
     const WINDOW: &str = "attention.sliding_window";
     if let Windows::Chunks(every, chunk) = arch.windows {

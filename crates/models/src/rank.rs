@@ -4,7 +4,13 @@
 use candor_gguf::Gguf;
 use candor_ops::{Ops, Shapes, Unary};
 
-use crate::{Architecture, Config, Error, registry::Labels, weights::Weights};
+use crate::{
+    Error,
+    arch::{Architecture, Labels},
+    common::Common,
+    config::Config,
+    weights::Weights,
+};
 
 /// A reranker's head.
 #[derive(Clone, Debug)]
@@ -30,18 +36,18 @@ impl Rank {
     /// If the file holds no model that is known, or the head does not fit it.
     pub fn from_gguf(gguf: &Gguf) -> Result<Option<Rank>, Error> {
         let (arch, config) = (Architecture::of(gguf)?, Config::from_gguf(gguf)?);
-        Rank::load(&mut Weights::new(gguf, &mut Shapes::default()), &arch, &config)
+        Rank::load(&mut Weights::new(gguf, &mut Shapes::default()), arch, &config)
     }
 
     pub(crate) fn load<B: Ops>(
         w: &mut Weights<'_, B>,
         arch: &Architecture,
-        config: &Config,
+        common: &Common,
     ) -> Result<Option<Rank>, Error> {
-        let dense = Layer::load(w, "cls", config.dim)?;
-        let width = dense.as_ref().map_or(config.dim, Layer::outputs);
+        let dense = Layer::load(w, "cls", common.dim)?;
+        let width = dense.as_ref().map_or(common.dim, Layer::outputs);
         let norm = match &dense {
-            Some(_) => w.numbers("cls.norm.weight", width)?.map(|weight| (weight, config.eps)),
+            Some(_) => w.numbers("cls.norm.weight", width)?.map(|weight| (weight, common.eps)),
             None => None,
         };
         let output = Layer::load(w, "cls.output", width)?;

@@ -1,18 +1,42 @@
-//! Rotary frequencies from a file's metadata: base, linear and YaRN scaling, and per-pair factors.
+//! What positions do to queries and keys, from a file's metadata: rotary frequencies with base, linear and YaRN scaling and
+//! per-pair factors, and the growth of queries.
 
 use std::f64::consts::PI;
 
 use candor_ops::{Ops, Pairing, Rope};
 
 use crate::{
-    Architecture, Config, Error,
-    config::Rotary,
+    Error,
+    arch::{Architecture, Rotation},
+    block::{Block, Rotary},
+    config::Config,
     keys::Keys,
-    latent,
-    mixer::{self, Rotations},
-    registry::Rotation,
+    mixer::{self, mla},
+    temperature,
     weights::Weights,
 };
+
+/// What becomes of queries and keys by their positions, in the layers of a model.
+pub(crate) struct Positions<B: Ops> {
+    global: Option<B::Rope>,
+    /// The same for caches longer than what the model was first trained on, where that differs.
+    far: Option<B::Rope>,
+    window: Option<B::Rope>,
+    /// What queries are multiplied by, `[positions, 1]`, where they grow.
+    temperature: Option<B::Weight>,
+}
+
+impl<B: Ops> Positions<B> {
+    /// Those of a layer: how it rotates, and what its queries are multiplied by.
+    pub(crate) fn of(&self, block: &Block, far: bool) -> (Option<&B::Rope>, Option<&B::Weight>) {
+        let rope = match block.rotation {
+            None => None,
+            Some(Rotary::Global) => self.far.as_ref().filter(|_| far).or(self.global.as_ref()),
+            Some(Rotary::Window) => self.window.as_ref(),
+        };
+        (rope, self.temperature.as_ref().filter(|_| block.grows))
+    }
+}
 
 /// YaRN's numbers (Peng et al. 2023, sections 3.2 to 3.4), with llama.cpp's keys and defaults.
 struct Yarn {
@@ -31,15 +55,16 @@ const SWA: &str = "rope.freq_base_swa";
 /// What rotated queries and keys are multiplied with.
 const ATTENTION: &str = "rope.scaling.attn_factor";
 
-/// The rotations that the model's layers ask for.
+/// What the model's layers ask for.
 ///
 /// # Errors
 /// If the scaling type is unknown or a number makes no sense.
-pub(crate) fn of<B: Ops>(w: &mut Weights<'_, B>, arch: &Architecture, config: &Config) -> Result<Rotations<B>, Error> {
-    let mut rotations = Rotations { global: None, far: None, window: None };
-    let keys = Keys { gguf: w.gguf(), arch: arch.name };
+pub(crate) fn of<B: Ops>(w: &mut Weights<'_, B>, arch: &Architecture, config: &Config) -> Result<Positions<B>, Error> {
+    let temperature = config.temperature.map(|growth| temperature::table(&growth, w, config.context)).transpose()?;
+    let mut positions = Positions { global: None, far: None, window: None, temperature };
+    let keys = Keys { gguf: w.gguf(), arch };
     let widest = config.mixers.iter().filter_map(|dims| dims.rotated()).max_by_key(|heads| heads.head_dim);
-    let Some(heads) = widest else { return Ok(rotations) };
+    let Some(heads) = widest else { return Ok(positions) };
     let asked = |rotary| config.blocks.iter().any(|block| block.rotation == Some(rotary));
     let dims = keys.number("rope.dimension_count")?.unwrap_or(heads.dims);
     if dims > heads.head_dim || dims % 2 != 0 {
@@ -50,37 +75,37 @@ pub(crate) fn of<B: Ops>(w: &mut Weights<'_, B>, arch: &Architecture, config: &C
         .map(|name| w.numbers(name, dims / 2));
     let (factors, short, long) = (factors?, short?, long?);
     let near = factors.as_deref().or(short.as_deref());
-    let global = |factors: Option<&[f32]>| Source { keys, arch, config, dims }.global(factors);
+    let global = |factors: Option<&[f32]>| Source { keys, config, dims }.global(factors);
     if asked(Rotary::Global) {
-        rotations.global = Some(w.rope(global(near)?));
+        positions.global = Some(w.rope(global(near)?));
         let another = |swa: &f32| f64::from(*swa) != base(&keys).unwrap_or(0.0);
         let windows = config.window.is_some() && !matches!(arch.rotation, Rotation::WindowsUnscaled(_));
         if let Some(swa) = keys.float(SWA)?.filter(another).filter(|_| windows) {
             return Err(keys.bad(SWA, "what rope.freq_base is", swa));
         }
-        rotations.far = long.as_deref().map(|long| global(Some(long))).transpose()?.map(|rope| w.rope(rope));
+        positions.far = long.as_deref().map(|long| global(Some(long))).transpose()?.map(|rope| w.rope(rope));
     }
     if asked(Rotary::Window) {
         let dims = keys.number("rope.dimension_count_swa")?.unwrap_or(dims);
-        let Rotation::WindowsUnscaled(default) = arch.rotation else { return Ok(rotations) };
+        let Rotation::WindowsUnscaled(default) = arch.rotation else { return Ok(positions) };
         let base = match keys.float(SWA)?.or(default) {
             Some(base) => f64::from(base),
             None => base(&keys)?,
         };
-        let mut rope = plain(pairing(&keys, arch)?, base, dims);
+        let mut rope = plain(pairing(&keys)?, base, dims);
         if default.is_some() {
             rope.magnitude = keys.float(ATTENTION)?.map_or(1.0, f64::from);
         }
-        rotations.window = Some(w.rope(rope));
+        positions.window = Some(w.rope(rope));
     }
-    Ok(rotations)
+    Ok(positions)
 }
 
 /// Which elements are paired: GLM-4V's files pair others than GLM-4's, and are known by the parts of positions.
-fn pairing(keys: &Keys<'_>, arch: &Architecture) -> Result<Pairing, Error> {
+fn pairing(keys: &Keys<'_>) -> Result<Pairing, Error> {
     let sections = keys.per_layer("rope.dimension_sections", 2)?.unwrap_or_default();
     let several = sections.len() == 2 && sections.iter().all(|&pairs| pairs > 0);
-    Ok(arch.sectioned.filter(|_| several).unwrap_or(arch.pairing))
+    Ok(keys.arch.sectioned.filter(|_| several).unwrap_or(keys.arch.pairing))
 }
 
 /// `rope.freq_base`.
@@ -101,7 +126,6 @@ fn plain(pairing: Pairing, base: f64, dims: usize) -> Rope {
 /// What a rotation is read from.
 struct Source<'a> {
     keys: Keys<'a>,
-    arch: &'a Architecture,
     config: &'a Config,
     dims: usize,
 }
@@ -109,7 +133,7 @@ struct Source<'a> {
 impl Source<'_> {
     /// The usual rotation. `factors` are divisors per pair.
     fn global(&self, factors: Option<&[f32]>) -> Result<Rope, Error> {
-        let Source { keys, arch, config, dims } = *self;
+        let Source { keys, config, dims } = *self;
         let number = |key: &str| keys.float(key).map(|value| value.map(f64::from));
         let base = base(&keys)?;
         let factor = match number("rope.scaling.factor")? {
@@ -121,7 +145,7 @@ impl Source<'_> {
         if !(factor.is_finite() && factor > 0.0) {
             return Err(keys.bad("rope.scaling.factor", "a positive number", factor));
         }
-        let mut rope = plain(pairing(&keys, arch)?, base, dims);
+        let mut rope = plain(pairing(&keys)?, base, dims);
         for (frequency, &factor) in rope.frequencies.iter_mut().zip(factors.unwrap_or_default()) {
             *frequency /= f64::from(factor);
         }
@@ -145,10 +169,10 @@ impl Source<'_> {
                 };
                 yarn.scale(&mut rope, base, dims);
                 // Latent attention has its part of the scaling in its scores; elsewhere `mscale_all_dim` takes it back.
-                let latent = config.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Latent(_)));
-                if latent && keys.reads(latent::MULTIPLIER) {
+                let latent = config.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Mla(_)));
+                if latent && keys.reads(mla::MULTIPLIER) {
                     rope.magnitude = attention_factor;
-                } else if let Some(multiplier) = number(latent::MULTIPLIER)? {
+                } else if let Some(multiplier) = number(mla::MULTIPLIER)? {
                     rope.magnitude /= 1.0 + 0.1 * multiplier * factor.max(1.0).ln();
                 }
             }

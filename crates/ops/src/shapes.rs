@@ -42,6 +42,7 @@ pub struct Work {
 pub struct Shapes {
     error: Option<Error>,
     work: Work,
+    elements: u64,
     used: BTreeSet<&'static str>,
 }
 
@@ -95,6 +96,11 @@ impl Shapes {
     pub fn finish(&mut self) -> Result<Work, Error> {
         let work = std::mem::take(&mut self.work);
         self.error.take().map_or(Ok(work), Err)
+    }
+
+    /// Elements of all buffers so far.
+    pub fn elements(&self) -> u64 {
+        self.elements
     }
 
     /// The operations so far that a backend may be without, by the names that [`Prims::WITHOUT`] uses.
@@ -180,6 +186,7 @@ impl Prims for Shapes {
     }
 
     fn buffer(&mut self, rows: usize, width: usize) -> ShapesBuf {
+        self.elements = self.elements.saturating_add(product(&[rows, width]));
         ShapesBuf { rows: 0, width, capacity: rows }
     }
 

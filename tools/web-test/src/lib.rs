@@ -15,7 +15,7 @@ fn on_gpu(edits: Vec<ShaderEdit>) -> LoadOptions {
 }
 
 fn prompt(model: &Model) -> Result<Vec<u32>, candor::Error> {
-    model.chat(&[Message::user("Tell me a story.")])
+    model.encode_chat(&[Message::user("Tell me a story.")])
 }
 
 fn greedy(count: usize) -> GenerateOptions {

@@ -19,7 +19,7 @@ fn module_and_expected_values_are_written() -> Result<(), Box<dyn Error>> {
     let tokens = |device| -> Result<Vec<u32>, candor::Error> {
         let model = Model::builtin(&LoadOptions::default().device(device))?;
         let mut session = model.session(&Default::default())?;
-        let prompt = model.chat(&[Message::user("Tell me a story.")])?;
+        let prompt = model.encode_chat(&[Message::user("Tell me a story.")])?;
         let sampling = Sampling::default().temperature(0.0);
         let options = GenerateOptions::default().sampling(sampling).max_tokens(TOKENS);
         session.generate(&prompt, options)?.filter_map(|piece| piece.map(|piece| piece.token).transpose()).collect()

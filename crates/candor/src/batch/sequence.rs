@@ -321,7 +321,7 @@ impl Batch {
         observer: Option<&mut dyn Observer>,
     ) -> Result<(), Error> {
         let slot = self.slot(id)?;
-        if !self.model.answers() {
+        if !self.model.is_encoder_decoder() {
             return Err(Error::NoEncoder { arch: self.model.architecture().to_owned() });
         }
         if text.is_empty() {

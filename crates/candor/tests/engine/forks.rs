@@ -43,7 +43,7 @@ fn advance(name: &str, sequences: &mut Sequences, alone: [&mut Session; 3], toke
 fn check(name: &str, model: &Model) {
     let vocab = model.config().vocab as u32;
     let prompt: Vec<u32> = (0..PROMPT as u32).map(|i| (3 + i * 7) % vocab).collect();
-    let (text, other) = match model.answers() {
+    let (text, other) = match model.is_encoder_decoder() {
         true => (prompt[..280].to_vec(), prompt[5..9].to_vec()),
         false => (Vec::new(), Vec::new()),
     };

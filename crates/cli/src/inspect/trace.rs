@@ -164,7 +164,7 @@ impl Run<'_> {
 
     /// Positions of a session: where a text is answered, of the longer one.
     fn context(&self, prompt: &[u32]) -> usize {
-        let tokens = if self.opened.model.answers() { 1 } else { prompt.len() };
+        let tokens = if self.opened.model.is_encoder_decoder() { 1 } else { prompt.len() };
         tokens.saturating_add(self.args.steps).max(prompt.len())
     }
 

@@ -129,6 +129,7 @@ fn a_gemma_3n_says_which_layers_share_and_which_are_sparse() {
     writer.insert("gemma3n.attention.shared_kv_layers", 0u32);
     assert_eq!(message(writer), "metadata key gemma3n.activation_sparsity_scale is missing");
     let mut writer = tiny();
+    writer.insert("gemma3n.attention.shared_kv_layers", 0u32);
     writer.insert("gemma3n.activation_sparsity_scale", Value::Array(candor_gguf::Array::F32(vec![1.6, f32::NAN])));
     assert_eq!(
         message(writer),

@@ -7,6 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+mod circles;
+mod wiring;
+
 /// Who depends on whom, exactly. ARCHITECTURE.md draws the same picture.
 const ARROWS: &[(&str, &[&str])] = &[
     (

@@ -17,7 +17,7 @@ impl Decoder<Shapes> {
         let mut ops = Shapes::default();
         let model = Decoder::load_unchecked(gguf, &mut ops, &Part::whole(Config::from_gguf(gguf)?.layers))?;
         ops.finish()?;
-        needs::check(gguf, Architecture::of(gguf)?.name, model.config())?;
+        needs::check(gguf, Architecture::of(gguf)?, model.config())?;
         Ok(model)
     }
 

@@ -3,7 +3,7 @@
 
 use candor_ops::{Columns, Norm, NormKind, Ops, Unary};
 
-use crate::{Error, config::Config, keys::Keys};
+use crate::{Error, keys::Keys};
 
 /// Keeps a row that is all the same from dividing by nothing.
 const EPS: f32 = 1e-12;
@@ -21,12 +21,9 @@ impl<B: Ops> Scratch<B> {
 }
 
 /// How many deviations above the mean the bound of a layer lies, where it has one.
-pub(crate) fn cutoff(keys: &Keys<'_>, config: &Config, i: usize) -> Result<Option<f32>, Error> {
+pub(crate) fn cutoff(keys: &Keys<'_>, i: usize) -> Result<Option<f32>, Error> {
     const SCALE: &str = "activation_sparsity_scale";
-    let Some(all) = keys.gguf.metadata().f32s(&keys.name(SCALE))? else {
-        // Gemma 3n has such layers, and a file of it without the numbers is invalid.
-        return if config.streams.is_some() { Err(keys.missing(SCALE)) } else { Ok(None) };
-    };
+    let Some(all) = keys.gguf.metadata().f32s(&keys.name(SCALE))? else { return Ok(None) };
     match all.get(i) {
         Some(&cutoff) if cutoff.is_finite() => Ok(Some(cutoff)),
         // Everything lies above that.

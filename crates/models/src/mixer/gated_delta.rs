@@ -4,11 +4,12 @@
 use candor_ops::{Columns, Decay, LayerCache, Norm, NormKind, Ops, Recurrence, Tap, Unary};
 
 use crate::{
-    Architecture, Error,
-    config::Config,
+    Error,
+    arch::Architecture,
+    at::At,
+    common::Common,
     keys::Keys,
     linear::{Linear, Out},
-    mixer::At,
     norm::Normed,
     weights::Weights,
 };
@@ -82,7 +83,7 @@ impl<B: Ops> Scratch<B> {
 }
 
 impl Dims {
-    pub(crate) fn of(keys: &Keys<'_>, _: &Architecture, _: &Config, i: usize) -> Result<Option<Dims>, Error> {
+    pub(crate) fn of(keys: &Keys<'_>, _: &Common, i: usize) -> Result<Option<Dims>, Error> {
         let has = |rest: &str| keys.gguf.tensor(&format!("blk.{i}.{rest}.weight")).is_some();
         let order = match (has("ssm_ba"), has("ssm_beta")) {
             (true, _) => Order::Grouped,
@@ -124,13 +125,13 @@ impl<B: Ops> Layer<B> {
     pub(crate) fn load(
         w: &mut Weights<'_, B>,
         _: &Architecture,
-        config: &Config,
+        common: &Common,
         dims: Dims,
         i: usize,
     ) -> Result<Layer<B>, Error> {
         let name = |rest: &str| format!("blk.{i}.{rest}");
         let Dims { heads, value_dim, taps, order, .. } = dims;
-        let (dim, mixed, values) = (config.dim, dims.mixed(), heads * value_dim);
+        let (dim, mixed, values) = (common.dim, dims.mixed(), heads * value_dim);
         let scaled = |w: &mut _, part: &str, cols, rows| {
             let name = name(part);
             Linear::load(w, &name, cols, rows)?.scaled(w, &name)
@@ -139,7 +140,7 @@ impl<B: Ops> Layer<B> {
             Order::Grouped => Gates::Together(Linear::load(w, &name("ssm_ba"), dim, 2 * heads)?),
             Order::Tiled => Gates::Apart(scaled(w, "ssm_beta", dim, heads)?, scaled(w, "ssm_alpha", dim, heads)?),
         };
-        let norm = Norm { kind: NormKind::Rms, run: value_dim, eps: config.eps };
+        let norm = Norm { kind: NormKind::Rms, run: value_dim, eps: common.eps };
         Ok(Layer {
             dims,
             qkv: scaled(w, "attn_qkv", dim, mixed)?,

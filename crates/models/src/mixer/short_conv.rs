@@ -3,11 +3,12 @@
 use candor_ops::{LayerCache, Ops, Tap};
 
 use crate::{
-    Architecture, Error,
-    config::{Config, Gives},
+    Error,
+    arch::Architecture,
+    at::At,
+    common::{Common, Gives},
     keys::Keys,
     linear::{Linear, Out},
-    mixer::At,
     weights::Weights,
 };
 
@@ -43,15 +44,15 @@ impl<B: Ops> Scratch<B> {
 }
 
 impl Dims {
-    pub(crate) fn of(keys: &Keys<'_>, _: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
+    pub(crate) fn of(keys: &Keys<'_>, common: &Common, i: usize) -> Result<Option<Dims>, Error> {
         if keys.gguf.tensor(&format!("blk.{i}.shortconv.conv.weight")).is_none() {
             return Ok(None);
         }
-        if config.gives == Gives::Embeddings {
+        if common.gives == Gives::Embeddings {
             let key = keys.name("attention.causal");
             return Err(Error::Unsupported(format!("{key}: false is not supported where layers have convolutions")));
         }
-        Ok(Some(Dims { dim: config.dim, taps: keys.positive("shortconv.l_cache")? }))
+        Ok(Some(Dims { dim: common.dim, taps: keys.positive("shortconv.l_cache")? }))
     }
 
     pub(crate) fn keep(&self, cache: &mut LayerCache) {
@@ -67,7 +68,7 @@ impl<B: Ops> Layer<B> {
     pub(crate) fn load(
         w: &mut Weights<'_, B>,
         _: &Architecture,
-        _: &Config,
+        _: &Common,
         Dims { dim, taps }: Dims,
         i: usize,
     ) -> Result<Layer<B>, Error> {

@@ -1,9 +1,19 @@
 //! Several residual streams, of which a layer computes on one: before it each is predicted from all of them, after it each is
 //! corrected by what the layer has changed (Baykal et al. 2023, AltUp; Gemma 3n).
 
-use candor_ops::{Columns, Norm, NormKind, Ops, Tap, Unary};
+use candor_ops::{Columns, Heads, Norm, NormKind, Ops, Step, Tap, Unary};
 
-use crate::{Error, config::Config, keys::Keys, linear::Linear, mixer::At, norm::Normed, weights::Weights};
+use super::{hooks::Extra, per_layer};
+use crate::{
+    Error,
+    arch::Architecture,
+    at::{At, Stream},
+    common::Common,
+    keys::Keys,
+    linear::Linear,
+    norm::Normed,
+    weights::Weights,
+};
 
 /// Keeps a stream of zeros from dividing by nothing.
 const EPS: f32 = 1e-12;
@@ -14,10 +24,19 @@ pub(crate) struct Dims {
     count: usize,
     /// The one that layers compute on.
     active: usize,
+    /// Embeddings per layer, which are added to the others.
+    per_layer: Option<per_layer::Dims>,
+}
+
+/// The weights before the first layer and after the last.
+pub(crate) struct Ends<B: Ops> {
+    split: Projections<B>,
+    merge: Projections<B>,
+    per_layer: Option<per_layer::Inputs<B>>,
 }
 
 /// What makes the other streams of the first one, or goes back.
-pub(crate) struct Projections<B: Ops> {
+struct Projections<B: Ops> {
     matrices: Vec<B::Weight>, // [D, D] each, of all streams but the first
     norm: Normed<B>,          // without weights
 }
@@ -30,6 +49,7 @@ pub(crate) struct Layer<B: Ops> {
     predict: Linear<B>, // [A*A, A]
     correct: Linear<B>, // [A, A]
     scale: B::Weight,   // [D]
+    per_layer: Option<per_layer::Layer<B>>,
 }
 
 /// The values in flight.
@@ -42,29 +62,29 @@ pub(crate) struct Scratch<B: Ops> {
     pairs: B::Buf,        // [T, A*A]
     shares: B::Buf,       // [T, A]
     one: B::Buf,          // [T, 1]
+    per_layer: Option<per_layer::Scratch<B>>,
 }
 
-impl Dims {
-    pub(crate) fn of(keys: &Keys<'_>) -> Result<Option<Dims>, Error> {
+impl Extra for Dims {
+    type Ends<B: Ops> = Ends<B>;
+    type Layer<B: Ops> = Layer<B>;
+    type Scratch<B: Ops> = Scratch<B>;
+
+    const CROSSES: bool = true;
+    const SPLITS: bool = true;
+
+    fn of(keys: &Keys<'_>, _: &Common, _: &Heads) -> Result<Option<Dims>, Error> {
         const ACTIVE: &str = "altup.active_idx";
-        const SHARED: &str = "attention.shared_kv_layers";
-        let Some(count) = keys.number("altup.num_inputs")?.filter(|&count| count > 1) else { return Ok(None) };
-        // Files have keys for layers that do not use them, so that nothing else would tell.
-        keys.number(SHARED)?.ok_or_else(|| keys.missing(SHARED))?;
+        let Some(count) = per_layer::streams(keys)? else { return Ok(None) };
         let active = keys.number(ACTIVE)?.unwrap_or(0);
         if active >= count {
             return Err(keys.bad(ACTIVE, &format!("less than {count}"), active));
         }
-        Ok(Some(Dims { count, active }))
+        Ok(Some(Dims { count, active, per_layer: per_layer::Dims::said(keys)? }))
     }
 
-    /// Elements of a row of all buffers together.
-    pub(crate) fn width(&self, dim: usize) -> usize {
-        3 * self.count * dim + dim + self.count * (self.count + 2) + 1
-    }
-
-    pub(crate) fn scratch<B: Ops>(&self, ops: &mut B, dim: usize, rows: usize) -> Scratch<B> {
-        let count = self.count;
+    fn scratch<B: Ops>(&self, ops: &mut B, common: &Common, rows: usize) -> Scratch<B> {
+        let (Dims { count, per_layer, .. }, dim) = (*self, common.dim);
         Scratch {
             streams: (0..count).map(|_| ops.buffer(rows, dim)).collect(),
             woven: ops.buffer(rows, dim * count),
@@ -74,7 +94,78 @@ impl Dims {
             pairs: ops.buffer(rows, count * count),
             shares: ops.buffer(rows, count),
             one: ops.buffer(rows, 1),
+            per_layer: per_layer.map(|dims| dims.scratch(ops, common, rows)),
         }
+    }
+
+    fn ends<B: Ops>(&self, w: &mut Weights<'_, B>, common: &Common) -> Result<Ends<B>, Error> {
+        Ok(Ends {
+            per_layer: self.per_layer.map(|dims| dims.ends(w, common)).transpose()?,
+            split: Projections::load(w, "altup_proj.weight", common, self.count)?,
+            merge: Projections::load(w, "altup_unembd_proj.weight", common, self.count)?,
+        })
+    }
+
+    fn layer<B: Ops>(
+        &self,
+        w: &mut Weights<'_, B>,
+        arch: &Architecture,
+        common: &Common,
+        i: usize,
+    ) -> Result<Layer<B>, Error> {
+        let name = |rest: &str| common.name(i, rest);
+        let (Dims { count, per_layer, .. }, dim) = (*self, common.dim);
+        let norm = Norm { kind: NormKind::Rms, run: dim, eps: common.eps };
+        Ok(Layer {
+            dims: *self,
+            norm: Normed::load(w, &name("altup_router_norm"), norm)?,
+            router: Linear::load(w, &name("altup_router"), dim, count)?,
+            predict: Linear::load(w, &name("altup_predict_coef"), count, count * count)?,
+            correct: Linear::load(w, &name("altup_correct_coef"), count, count)?,
+            scale: w.vector(&name("altup_correct_scale.weight"), dim)?,
+            per_layer: per_layer.map(|dims| dims.layer(w, arch, common, i)).transpose()?,
+        })
+    }
+
+    fn embedded<B: Ops>(
+        ends: &Ends<B>,
+        ops: &mut B,
+        s: &mut Scratch<B>,
+        x: &mut B::Buf,
+        (step, common): (&Step, &Common),
+    ) {
+        if let (Some(inputs), Some(own)) = (&ends.per_layer, &mut s.per_layer) {
+            inputs.make(ops, own, x, (step, common));
+        }
+        ends.split.split(ops, s, x, common.dim);
+    }
+
+    fn before<B: Ops, P: Tap<B>>(
+        layer: &Layer<B>,
+        at: &mut At<'_, '_, B, P>,
+        s: &mut Scratch<B>,
+        Stream { x, .. }: Stream<'_, B>,
+    ) {
+        layer.predict(at, s, x);
+    }
+
+    fn after<B: Ops, P: Tap<B>>(
+        layer: &Layer<B>,
+        at: &mut At<'_, '_, B, P>,
+        s: &mut Scratch<B>,
+        Stream { x, y, .. }: Stream<'_, B>,
+    ) {
+        layer.correct(at, s, (x, y));
+        if let (Some(embeddings), Some(inputs)) = (&layer.per_layer, &mut s.per_layer) {
+            embeddings.make(at, inputs, x, y);
+            at.tap("first_prediction_out", y);
+            // All streams but the first.
+            s.streams[1..].iter_mut().for_each(|stream| at.ops.add(stream, y));
+        }
+    }
+
+    fn ended<B: Ops>(ends: &Ends<B>, ops: &mut B, s: &mut Scratch<B>, x: &mut B::Buf, common: &Common) {
+        ends.merge.merge(ops, s, x, common.dim);
     }
 }
 
@@ -91,15 +182,15 @@ impl<B: Ops> Scratch<B> {
 
 impl<B: Ops> Projections<B> {
     /// Those of the tensor `name`, one below the other.
-    pub(crate) fn load(w: &mut Weights<'_, B>, name: &str, dim: usize, dims: Dims) -> Result<Projections<B>, Error> {
-        let others = dims.count - 1;
+    fn load(w: &mut Weights<'_, B>, name: &str, common: &Common, count: usize) -> Result<Projections<B>, Error> {
+        let (dim, others) = (common.dim, count - 1);
         let matrices = (0..others).map(|i| w.rows(name, (dim, others * dim), i * dim..(i + 1) * dim));
         let norm = Normed::bare(Norm { kind: NormKind::Rms, run: dim, eps: EPS });
         Ok(Projections { matrices: matrices.collect::<Result<_, _>>()?, norm })
     }
 
     /// Makes all streams of the first, `x`: as large as it is, each by a matrix of its own.
-    pub(crate) fn split(&self, ops: &mut B, s: &mut Scratch<B>, x: &B::Buf, dim: usize) {
+    fn split(&self, ops: &mut B, s: &mut Scratch<B>, x: &B::Buf, dim: usize) {
         ops.copy(&mut s.streams[0], x, Columns::run(dim, 0, 0));
         s.measure(ops, &self.norm, dim);
         for (stream, matrix) in s.streams[1..].iter_mut().zip(&self.matrices) {
@@ -110,7 +201,7 @@ impl<B: Ops> Projections<B> {
     }
 
     /// `x` is the mean of the first stream and what matrices make of the others, each as large as the first.
-    pub(crate) fn merge(&self, ops: &mut B, s: &mut Scratch<B>, x: &mut B::Buf, dim: usize) {
+    fn merge(&self, ops: &mut B, s: &mut Scratch<B>, x: &mut B::Buf, dim: usize) {
         s.measure(ops, &self.norm, dim);
         ops.copy(x, &s.streams[0], Columns::run(dim, 0, 0));
         for (stream, matrix) in s.streams[1..].iter().zip(&self.matrices) {
@@ -124,23 +215,9 @@ impl<B: Ops> Projections<B> {
 }
 
 impl<B: Ops> Layer<B> {
-    pub(crate) fn load(w: &mut Weights<'_, B>, config: &Config, dims: Dims, i: usize) -> Result<Layer<B>, Error> {
-        let name = |rest: &str| config.name(i, rest);
-        let (dim, count) = (config.dim, dims.count);
-        let norm = Norm { kind: NormKind::Rms, run: dim, eps: config.eps };
-        Ok(Layer {
-            dims,
-            norm: Normed::load(w, &name("altup_router_norm"), norm)?,
-            router: Linear::load(w, &name("altup_router"), dim, count)?,
-            predict: Linear::load(w, &name("altup_predict_coef"), count, count * count)?,
-            correct: Linear::load(w, &name("altup_correct_coef"), count, count)?,
-            scale: w.vector(&name("altup_correct_scale.weight"), dim)?,
-        })
-    }
-
     /// Adds to each stream a sum of all, weighed by what the active one says, which is left in `x`.
-    pub(crate) fn predict<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, x: &mut B::Buf) {
-        let (Dims { count, active }, dim) = (self.dims, at.config.dim);
+    fn predict<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, x: &mut B::Buf) {
+        let (Dims { count, active, .. }, dim) = (self.dims, at.common.dim);
         let whole = Columns::run(dim, 0, 0);
         at.ops.copy(x, &s.streams[active], whole);
         self.route(at, s, x);
@@ -160,13 +237,8 @@ impl<B: Ops> Layer<B> {
 
     /// Adds to each stream a share of the difference between `x`, what the layer has made of the active one, and that. The active one
     /// is left in `x`, scaled; `y` is room.
-    pub(crate) fn correct<P: Tap<B>>(
-        &self,
-        at: &mut At<'_, '_, B, P>,
-        s: &mut Scratch<B>,
-        (x, y): (&mut B::Buf, &mut B::Buf),
-    ) {
-        let whole = Columns::run(at.config.dim, 0, 0);
+    fn correct<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, (x, y): (&mut B::Buf, &mut B::Buf)) {
+        let whole = Columns::run(at.common.dim, 0, 0);
         self.route(at, s, x);
         self.correct.apply(at.ops, &mut s.shares, &s.modes);
         at.ops.unary(&mut s.shares, Unary::Affine { scale: 1.0, offset: 1.0 });
@@ -183,14 +255,9 @@ impl<B: Ops> Layer<B> {
         at.ops.mul_columns(x, &self.scale);
     }
 
-    /// Adds `y` to all streams but the first.
-    pub(crate) fn spread<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, y: &B::Buf) {
-        s.streams[1..].iter_mut().for_each(|stream| at.ops.add(stream, y));
-    }
-
     /// Leaves what `x` says of how streams are mixed in `modes`: `tanh(norm(x) @ w / D)`.
     fn route<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, x: &B::Buf) {
-        let dim = at.config.dim;
+        let dim = at.common.dim;
         self.norm.to(at.ops, &mut s.room, x, dim);
         at.ops.unary(&mut s.room, Unary::scale(1.0 / dim as f32));
         self.router.apply(at.ops, &mut s.modes, &s.room);

@@ -4,10 +4,10 @@ use candor_ops::{LayerCache, Ops, Tap, Unary};
 
 use crate::{
     Error,
-    config::Config,
+    at::At,
+    common::Common,
     keys::Keys,
     linear::{Linear, Out},
-    mixer::At,
     token_shift::Shift,
     weights::Weights,
 };
@@ -43,10 +43,10 @@ pub(crate) struct Scratch<B: Ops> {
 }
 
 impl Dims {
-    pub(crate) fn of(keys: &Keys<'_>, config: &Config, i: usize) -> Option<Dims> {
+    pub(crate) fn of(keys: &Keys<'_>, common: &Common, i: usize) -> Option<Dims> {
         let shape = |rest: &str| Some(&keys.gguf.tensor(&format!("blk.{i}.channel_mix_{rest}.weight"))?.shape);
         let ffn = shape("key")?.get(1).map_or(1, |&rows| rows as usize);
-        Some(Dims { dim: config.dim, ffn, gated: shape("receptance").is_some() })
+        Some(Dims { dim: common.dim, ffn, gated: shape("receptance").is_some() })
     }
 
     pub(crate) fn keep(&self, cache: &mut LayerCache) {

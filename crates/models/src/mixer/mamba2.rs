@@ -3,11 +3,12 @@
 use candor_ops::{Columns, Decay, LayerCache, Norm, NormKind, Ops, Recurrence, Tap, Unary};
 
 use crate::{
-    Architecture, Error,
-    config::Config,
+    Error,
+    arch::Architecture,
+    at::At,
+    common::Common,
     keys::Keys,
     linear::{Linear, Out},
-    mixer::At,
     norm::Normed,
     weights::Weights,
 };
@@ -61,7 +62,7 @@ impl<B: Ops> Scratch<B> {
 }
 
 impl Dims {
-    pub(crate) fn of(keys: &Keys<'_>, _: &Architecture, _: &Config, i: usize) -> Result<Option<Dims>, Error> {
+    pub(crate) fn of(keys: &Keys<'_>, _: &Common, i: usize) -> Result<Option<Dims>, Error> {
         let has = |rest: &str| keys.gguf.tensor(&format!("blk.{i}.{rest}.weight")).is_some();
         if !has("ssm_in") || has("ssm_x") {
             return Ok(None);
@@ -99,17 +100,17 @@ impl<B: Ops> Layer<B> {
     pub(crate) fn load(
         w: &mut Weights<'_, B>,
         _: &Architecture,
-        config: &Config,
+        common: &Common,
         dims: Dims,
         i: usize,
     ) -> Result<Layer<B>, Error> {
         let name = |rest: &str| format!("blk.{i}.{rest}");
         let Dims { inner, heads, groups, taps, .. } = dims;
         let mixed = dims.mixed();
-        let input = (config.dim, inner + mixed + heads);
+        let input = (common.dim, inner + mixed + heads);
         let d = w.spread_numbers(&name("ssm_d"), heads)?;
         let d: Vec<f32> = d.into_iter().flat_map(|d| std::iter::repeat_n(d, inner / heads)).collect();
-        let norm = Norm { kind: NormKind::Rms, run: inner / groups, eps: config.eps };
+        let norm = Norm { kind: NormKind::Rms, run: inner / groups, eps: common.eps };
         let part = |w: &mut _, range| Linear::part(w, &name("ssm_in"), input, range)?.scaled(w, &name("ssm_in"));
         Ok(Layer {
             dims,
@@ -121,7 +122,7 @@ impl<B: Ops> Layer<B> {
             a: w.spread(&name("ssm_a"), heads)?,
             d: w.made(&name("ssm_d[spread]"), (inner, 1), &d)?,
             norm: Normed::of_runs(w, &name("ssm_norm"), norm, inner)?,
-            output: Linear::load(w, &name("ssm_out"), inner, config.dim)?.scaled(w, &name("ssm_out"))?,
+            output: Linear::load(w, &name("ssm_out"), inner, common.dim)?.scaled(w, &name("ssm_out"))?,
         })
     }
 

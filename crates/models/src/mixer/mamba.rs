@@ -3,11 +3,12 @@
 use candor_ops::{Decay, LayerCache, Norm, NormKind, Ops, Recurrence, Tap, Unary};
 
 use crate::{
-    Architecture, Error,
-    config::Config,
+    Error,
+    arch::Architecture,
+    at::At,
+    common::Common,
     keys::Keys,
     linear::{Linear, Out},
-    mixer::At,
     norm::Normed,
     weights::Weights,
 };
@@ -63,7 +64,7 @@ impl<B: Ops> Scratch<B> {
 }
 
 impl Dims {
-    pub(crate) fn of(keys: &Keys<'_>, _: &Architecture, _: &Config, i: usize) -> Result<Option<Dims>, Error> {
+    pub(crate) fn of(keys: &Keys<'_>, _: &Common, i: usize) -> Result<Option<Dims>, Error> {
         if keys.gguf.tensor(&format!("blk.{i}.ssm_x.weight")).is_none() {
             return Ok(None);
         }
@@ -90,14 +91,14 @@ impl<B: Ops> Layer<B> {
     pub(crate) fn load(
         w: &mut Weights<'_, B>,
         _: &Architecture,
-        config: &Config,
+        common: &Common,
         dims: Dims,
         i: usize,
     ) -> Result<Layer<B>, Error> {
         let name = |rest: &str| format!("blk.{i}.{rest}");
         let Dims { inner, state, rank, taps, normed } = dims;
-        let (input, split) = ((config.dim, 2 * inner), (inner, rank + 2 * state));
-        let norm = |run| Norm { kind: NormKind::Rms, run, eps: config.eps };
+        let (input, split) = ((common.dim, 2 * inner), (inner, rank + 2 * state));
+        let norm = |run| Norm { kind: NormKind::Rms, run, eps: common.eps };
         let mut norms =
             [("ssm_dt_norm", rank), ("ssm_b_norm", state), ("ssm_c_norm", state)].map(|(part, run)| {
                 match (normed, w.has(&name(&format!("{part}.weight")))) {
@@ -119,7 +120,7 @@ impl<B: Ops> Layer<B> {
             step: Linear::load(w, &name("ssm_dt"), rank, inner)?,
             a: w.matrix(&name("ssm_a"), state, inner)?,
             d: w.vector(&name("ssm_d"), inner)?,
-            output: Linear::load(w, &name("ssm_out"), inner, config.dim)?,
+            output: Linear::load(w, &name("ssm_out"), inner, common.dim)?,
         })
     }
 

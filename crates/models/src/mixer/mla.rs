@@ -5,13 +5,14 @@
 
 use candor_ops::{Columns, Heads, LayerCache, Norm, NormKind, Ops, Tap};
 
+use super::attention::Rotated;
 use crate::{
-    Architecture, Error,
-    attention::Rotated,
-    config::Config,
+    Error,
+    arch::Architecture,
+    at::At,
+    common::Common,
     keys::Keys,
     linear::{Linear, Out},
-    mixer::At,
     norm::Normed,
     temperature,
     weights::Weights,
@@ -79,13 +80,13 @@ impl<B: Ops> Scratch<B> {
 }
 
 impl Dims {
-    pub(crate) fn of(keys: &Keys<'_>, _: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
+    pub(crate) fn of(keys: &Keys<'_>, common: &Common, i: usize) -> Result<Option<Dims>, Error> {
         let tensor = |rest: &str| keys.gguf.tensor(&format!("blk.{i}.{rest}.weight"));
         if tensor("attn_kv_a_mqa").is_none() {
             return Ok(None);
         }
         const HEADS: &str = "attention.head_count";
-        let heads = keys.per_layer(HEADS, config.layers)?.ok_or_else(|| keys.missing(HEADS))?[i];
+        let heads = keys.per_layer(HEADS, common.layers)?.ok_or_else(|| keys.missing(HEADS))?[i];
         let turning = keys.positive("rope.dimension_count")?;
         let rank = keys.positive("attention.kv_lora_rank")?;
         let q_rank = if tensor("attn_q_a").is_some() { Some(keys.positive("attention.q_lora_rank")?) } else { None };
@@ -100,7 +101,7 @@ impl Dims {
         let larger = larger(keys)?;
         let scale = larger * larger / (key as f32).sqrt();
         let (still, value, absorbed) = (key - turning, rows / heads, tensor("attn_k_b").is_some());
-        let grows = config.temperature.is_some();
+        let grows = common.temperature.is_some();
         Ok(Some(Dims { heads, still, turning, value, q_rank, rank, absorbed, grows, scale }))
     }
 
@@ -170,13 +171,13 @@ impl<B: Ops> Layer<B> {
     pub(crate) fn load(
         w: &mut Weights<'_, B>,
         _: &Architecture,
-        config: &Config,
+        common: &Common,
         dims: Dims,
         i: usize,
     ) -> Result<Layer<B>, Error> {
         let name = |rest: &str| format!("blk.{i}.{rest}");
         let Dims { heads, still, turning, value, q_rank, rank, absorbed, .. } = dims;
-        let (dim, norm) = (config.dim, |run| Norm { kind: NormKind::Rms, run, eps: config.eps });
+        let (dim, norm) = (common.dim, |run| Norm { kind: NormKind::Rms, run, eps: common.eps });
         let (q_a, q) = match q_rank {
             Some(width) => {
                 let a = Linear::load(w, &name("attn_q_a"), dim, width)?;

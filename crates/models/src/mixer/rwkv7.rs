@@ -2,14 +2,15 @@
 
 use candor_ops::{Columns, Decay, LayerCache, Norm, NormKind, Ops, Recurrence, Tap, Unary};
 
+use super::rwkv6::HEAD_EPS;
 use crate::{
-    Architecture, Error,
-    config::Config,
+    Error,
+    arch::Architecture,
+    at::At,
+    common::Common,
     keys::Keys,
     linear::{Linear, Out},
-    mixer::At,
     norm::Normed,
-    rwkv6::HEAD_EPS,
     token_shift::Shift,
     weights::Weights,
 };
@@ -86,12 +87,12 @@ impl<B: Ops> Scratch<B> {
 }
 
 impl Dims {
-    pub(crate) fn of(keys: &Keys<'_>, _: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
+    pub(crate) fn of(keys: &Keys<'_>, common: &Common, i: usize) -> Result<Option<Dims>, Error> {
         if keys.gguf.tensor(&format!("blk.{i}.time_mix_r_k.weight")).is_none() {
             return Ok(None);
         }
         const HEAD: &str = "wkv.head_size";
-        let (dim, head) = (config.dim, keys.positive(HEAD)?);
+        let (dim, head) = (common.dim, keys.positive(HEAD)?);
         if !dim.is_multiple_of(head) {
             return Err(keys.bad(HEAD, &format!("a divisor of {dim}"), head));
         }
@@ -137,7 +138,7 @@ impl<B: Ops> Layer<B> {
     pub(crate) fn load(
         w: &mut Weights<'_, B>,
         _: &Architecture,
-        _: &Config,
+        _: &Common,
         dims: Dims,
         i: usize,
     ) -> Result<Layer<B>, Error> {

@@ -3,13 +3,13 @@
 use candor_ops::{Attention, Columns, Heads, LayerCache, Norm, Ops, Relative, Tap, Unary};
 
 use crate::{
-    Architecture, Error,
-    config::Config,
+    Error,
+    arch::{Architecture, QkNorm, Stacks},
+    at::At,
+    common::{Common, Scores},
     keys::Keys,
     linear::{Linear, Out},
-    mixer::At,
     norm::Normed,
-    registry::{QkNorm, Stacks},
     temperature,
     weights::Weights,
 };
@@ -88,8 +88,8 @@ impl<B: Ops> Scratch<B> {
 }
 
 impl Dims {
-    pub(crate) fn of(keys: &Keys<'_>, arch: &Architecture, config: &Config, i: usize) -> Result<Option<Dims>, Error> {
-        let tensor = |rest: &str| keys.gguf.tensor(&config.name(i, rest));
+    pub(crate) fn of(keys: &Keys<'_>, common: &Common, i: usize) -> Result<Option<Dims>, Error> {
+        let tensor = |rest: &str| keys.gguf.tensor(&common.name(i, rest));
         // Latent attention and the delta rule have tensors of these names, too.
         let other = tensor("attn_kv_a_mqa.weight").is_some() || tensor("ssm_out.weight").is_some();
         let parts = ["attn_q", "attn_k", "attn_v", "attn_output"];
@@ -99,12 +99,12 @@ impl Dims {
         }
         const HEADS: &str = "attention.head_count";
         const KV_HEADS: &str = "attention.head_count_kv";
-        let dim = config.dim;
-        let heads = keys.per_layer(HEADS, config.layers)?.ok_or_else(|| keys.missing(HEADS))?[i];
+        let dim = common.dim;
+        let heads = keys.per_layer(HEADS, common.layers)?.ok_or_else(|| keys.missing(HEADS))?[i];
         if heads == 0 {
             return Err(keys.bad(HEADS, "a positive number", 0));
         }
-        let kv_heads = keys.per_layer(KV_HEADS, config.layers)?.map_or(heads, |all| all[i]);
+        let kv_heads = keys.per_layer(KV_HEADS, common.layers)?.map_or(heads, |all| all[i]);
         if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
             return Err(keys.bad(KV_HEADS, &format!("a divisor of {heads}"), kv_heads));
         }
@@ -114,14 +114,18 @@ impl Dims {
             None if dim.is_multiple_of(heads) => Ok(dim / heads),
             None => Err(keys.missing(key)),
         };
-        let limited = config.masks[i] != candor_ops::Mask::Causal;
+        let limited = common.limits(i);
         let width = |key: &str| match keys.number(&format!("{key}_swa"))?.filter(|&width| limited && width != 0) {
             Some(narrow) => Ok(narrow),
             None => width(key),
         };
         let (key_dim, value_dim) = (width("attention.key_length")?, width("attention.value_length")?);
-        let scale = keys.float("attention.scale")?.filter(|&scale| scale != 0.0);
-        let scale = scale.unwrap_or(1.0 / (key_dim as f32).sqrt());
+        let said = keys.float("attention.scale")?.filter(|&scale| scale != 0.0);
+        let scale = match common.scores {
+            Scores::ByHead => said.unwrap_or(1.0 / (key_dim as f32).sqrt()),
+            Scores::ByStream => 1.0 / ((dim / heads) as f32).sqrt(),
+            Scores::Unscaled => 1.0,
+        };
         let twice =
             tensor("attn_q.weight").is_some_and(|info| info.shape == [dim as u64, 2 * heads as u64 * key_dim as u64]);
         let gating = match (tensor("attn_gate.weight").is_some(), twice) {
@@ -129,16 +133,16 @@ impl Dims {
             (false, true) => Gating::Queries,
             (false, false) => Gating::None,
         };
-        let buckets = match arch.stacks {
+        let buckets = match keys.arch.stacks {
             Stacks::One => None,
             Stacks::Encoder | Stacks::Both => Some(keys.positive("attention.relative_buckets_count")?),
         };
         Ok(Some(Dims {
             heads: Heads { heads, kv_heads, key_dim, value_dim, scale },
             gating,
-            grows: config.temperature.is_some(),
+            grows: common.temperature.is_some(),
             buckets,
-            shares: config.owners[i] != i,
+            shares: common.owners[i] != i,
         }))
     }
 
@@ -168,17 +172,17 @@ impl<B: Ops> Layer<B> {
     pub(crate) fn load(
         w: &mut Weights<'_, B>,
         arch: &Architecture,
-        config: &Config,
+        common: &Common,
         dims: Dims,
         i: usize,
     ) -> Result<Layer<B>, Error> {
-        let name = |rest: &str| config.name(i, rest);
+        let name = |rest: &str| common.name(i, rest);
         let Heads { heads, key_dim, .. } = dims.heads;
         let [q, k, v, att, ..] = dims.widths();
-        let dim = config.dim;
+        let dim = common.dim;
         let (q_rows, fused) = (if dims.gating == Gating::Queries { 2 * q } else { q }, name("attn_qkv"));
-        let norm = Norm { kind: arch.norm, run: key_dim, eps: config.eps };
-        let experts = Keys { gguf: w.gguf(), arch: arch.name }.number("expert_count")?.unwrap_or(0);
+        let norm = Norm { kind: arch.norm, run: key_dim, eps: common.eps };
+        let experts = Keys { gguf: w.gguf(), arch }.number("expert_count")?.unwrap_or(0);
         let normed = |w: &mut Weights<'_, B>, part: &str, width: usize| match arch.qk_norm {
             QkNorm::BareUnless(many) => Ok((experts != many).then(|| Normed::bare(norm))),
             QkNorm::Before | QkNorm::After => Normed::of_heads(w, &name(part), norm, (key_dim, width)),
@@ -198,12 +202,12 @@ impl<B: Ops> Layer<B> {
                 [0..q, q..q + k, q + k..q + k + v].map(|range| Linear::part(w, &fused, shape, range)?.scaled(w, &fused))
             } else {
                 // Where keys are values too, the file has them once.
-                let values = if config.value_norm && !w.has(&name("attn_v.weight")) { "attn_k" } else { "attn_v" };
+                let values = if common.value_norm && !w.has(&name("attn_v.weight")) { "attn_k" } else { "attn_v" };
                 let parts = [("attn_q", q_rows), ("attn_k", k), (values, v)];
                 parts.map(|(part, rows)| Linear::load(w, &name(part), dim, rows)?.scaled(w, &name(part)))
             };
             let k_norm = normed(w, "attn_k_norm", k)?;
-            let v_norm = config.value_norm.then(|| Normed::bare(Norm { run: dims.heads.value_dim, ..norm }));
+            let v_norm = common.value_norm.then(|| Normed::bare(Norm { run: dims.heads.value_dim, ..norm }));
             (q_part?, Some(Own { k: k_part?, v: v_part?, k_norm, v_norm }))
         };
         let gate = match dims.gating {
@@ -214,7 +218,7 @@ impl<B: Ops> Layer<B> {
         let relative = dims.buckets.map(|buckets| {
             // All layers have the first one's where they have none of their own.
             let owner = if w.has(&name("attn_rel_b.weight")) { i } else { 0 };
-            Ok::<_, Error>((w.matrix(&config.name(owner, "attn_rel_b.weight"), heads, buckets)?, buckets))
+            Ok::<_, Error>((w.matrix(&common.name(owner, "attn_rel_b.weight"), heads, buckets)?, buckets))
         });
         let relative = relative.transpose()?;
         let output = if w.has(&name("attn_o.weight")) { "attn_o" } else { "attn_output" };
@@ -313,7 +317,7 @@ impl<B: Ops> Layer<B> {
             at.tap("Vcur.mul_mat", &s.v);
             at.ops.add_bias(&mut s.v, bias);
         }
-        if let Some(clamp) = at.config.clamp {
+        if let Some(clamp) = at.common.clamp {
             let clamped = [&mut s.q, &mut s.k, &mut s.v];
             for x in clamped.into_iter().take(if self.own.is_some() { 3 } else { 1 }) {
                 at.ops.unary(x, Unary::Clamp { low: -clamp, high: clamp });

@@ -3,27 +3,19 @@
 
 use candor_ops::{Norm, Ops, Tap, Unary};
 
-use crate::{
-    Architecture, Error,
-    config::Config,
-    experts,
-    ffn::{Dense, DenseLayer, DenseScratch},
-    linear::Out,
-    mixer::At,
-    norm::Normed,
-    weights::Weights,
-};
+use super::{dense, experts};
+use crate::{Error, arch::Architecture, at::At, common::Common, linear::Out, norm::Normed, weights::Weights};
 
 /// The dimensions of both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Dims {
-    pub(crate) dense: Dense,
+    pub(crate) dense: dense::Dims,
     pub(crate) experts: experts::Dims,
 }
 
 /// The weights of both.
 pub(crate) struct Layer<B: Ops> {
-    dense: DenseLayer<B>,
+    dense: dense::Layer<B>,
     dense_norm: Normed<B>, // [D], of the dense one's result
     experts: experts::Layer<B>,
     choice_norm: Normed<B>,        // [D], of what experts are chosen by
@@ -32,19 +24,12 @@ pub(crate) struct Layer<B: Ops> {
 
 /// The values in flight.
 pub(crate) struct Scratch<B: Ops> {
-    dense: DenseScratch<B>,
+    dense: dense::Scratch<B>,
     experts: experts::Scratch<B>,
     h: B::Buf, // [T, D]
 }
 
 impl Dims {
-    /// Elements of a row of each of its buffers.
-    pub(crate) fn widths(&self, dim: usize) -> Vec<usize> {
-        let mut widths = self.experts.widths(dim);
-        widths.extend([2 * self.dense.ffn, dim]);
-        widths
-    }
-
     pub(crate) fn scratch<B: Ops>(&self, ops: &mut B, dim: usize, rows: usize) -> Scratch<B> {
         Scratch {
             dense: self.dense.scratch(ops, rows),
@@ -59,24 +44,24 @@ impl<B: Ops> Layer<B> {
         w: &mut Weights<'_, B>,
         arch: &Architecture,
         dims: Dims,
-        (config, i): (&Config, usize),
+        (common, i): (&Common, usize),
         activation: (Unary, bool),
     ) -> Result<Layer<B>, Error> {
-        let name = |rest: &str| config.name(i, rest);
-        let norm = Norm { kind: arch.norm, run: config.dim, eps: config.eps };
+        let name = |rest: &str| common.name(i, rest);
+        let norm = Norm { kind: arch.norm, run: common.dim, eps: common.eps };
         let mut normed = |part: &str| Normed::load(w, &name(part), norm);
         let dense_norm = normed("post_ffw_norm_1")?;
         let experts_norms = [normed("pre_ffw_norm_2")?, normed("post_ffw_norm_2")?];
-        let choice_norm = Normed::weighed(norm, w.vector(&name("ffn_gate_inp.scale"), config.dim)?);
+        let choice_norm = Normed::weighed(norm, w.vector(&name("ffn_gate_inp.scale"), common.dim)?);
         let dense =
-            DenseLayer::load(w, &["ffn_gate", "ffn_up", "ffn_down"].map(name), dims.dense, config.dim, activation)?;
-        let experts = experts::Layer::load(w, name, dims.experts, config, activation)?;
+            dense::Layer::load(w, &["ffn_gate", "ffn_up", "ffn_down"].map(name), dims.dense, common.dim, activation)?;
+        let experts = experts::Layer::load(w, name, dims.experts, common, activation)?;
         Ok(Layer { dense, dense_norm, experts, choice_norm, experts_norms })
     }
 
     /// `norm(dense(h)) + norm(experts(norm(x)))`, the experts chosen by `norm(x) / sqrt(D)`.
     pub(crate) fn run<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf, out: Out<'_, B>) {
-        let dim = at.config.dim;
+        let dim = at.common.dim;
         self.dense.to(at, &mut s.dense, h, out.y);
         self.dense_norm.within(at.ops, out.y);
         at.tap("ffn_mlp", out.y);

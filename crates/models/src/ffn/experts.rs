@@ -3,13 +3,13 @@
 
 use candor_ops::{Columns, Gate, Ops, Router, Tap, Unary};
 
+use super::dense;
 use crate::{
-    Architecture, Error,
-    config::Config,
-    ffn::{Dense, DenseLayer, DenseScratch, activate},
+    Error,
+    at::At,
+    common::Common,
     keys::Keys,
     linear::{Linear, Out, To},
-    mixer::At,
     weights::Weights,
 };
 
@@ -19,7 +19,7 @@ pub(crate) struct Dims {
     /// Width `F` of an expert's middle.
     pub(crate) ffn: usize,
     router: Router,
-    shared: Option<Dense>,
+    shared: Option<dense::Dims>,
     opens: Opens,
     /// Whether each expert's result has a factor of its own.
     scaled: bool,
@@ -43,8 +43,8 @@ pub(crate) struct Layer<B: Ops> {
     inp: Linear<B>,                 // [experts, D]
     choice_bias: Option<B::Weight>, // [experts]
     opening: Opening<B>,
-    down: Matrices<B>,                                  // [experts][D, F]
-    shared: Option<(DenseLayer<B>, Option<B::Weight>)>, // and its gate, [1, D]
+    down: Matrices<B>,                                    // [experts][D, F]
+    shared: Option<(dense::Layer<B>, Option<B::Weight>)>, // and its gate, [1, D]
     activation: Unary,
     clamped: bool,
 }
@@ -77,26 +77,20 @@ pub(crate) struct Scratch<B: Ops> {
     factor: B::Buf, // [T*used, 1]; no width where experts have none
     /// What the chosen experts give together, `[T, D]`.
     pub(crate) sum: B::Buf,
-    shared: Option<(DenseScratch<B>, B::Buf)>, // and its gate, [T, 1]
+    shared: Option<(dense::Scratch<B>, B::Buf)>, // and its gate, [T, 1]
 }
 
 impl Dims {
     /// Those of a layer that has a router.
-    pub(crate) fn of(
-        keys: &Keys<'_>,
-        arch: &Architecture,
-        config: &Config,
-        i: usize,
-        shared: Option<Dense>,
-    ) -> Result<Dims, Error> {
-        let tensor = |rest: &str| keys.gguf.tensor(&config.name(i, rest));
+    pub(crate) fn of(keys: &Keys<'_>, common: &Common, i: usize, shared: Option<dense::Dims>) -> Result<Dims, Error> {
+        let tensor = |rest: &str| keys.gguf.tensor(&common.name(i, rest));
         let experts = keys.positive("expert_count")?;
         let used = keys.positive("expert_used_count")?;
         if used > experts {
             return Err(keys.bad("expert_used_count", &format!("at most {experts}"), used));
         }
         let gate = match keys.number("expert_gating_func")?.unwrap_or(0) {
-            0 => match (arch.router.0, keys.float("router_jitter_noise")?) {
+            0 => match (keys.arch.router.0, keys.float("router_jitter_noise")?) {
                 // Scores that training would have taken for each other are within twice the noise.
                 (Gate::SparseMixer(_), Some(noise)) => Gate::SparseMixer(2.0 * noise),
                 (gate, _) => gate,
@@ -112,7 +106,7 @@ impl Dims {
                 ));
             }
         };
-        let normalized = keys.flag("expert_weights_norm")?.unwrap_or(arch.router.1);
+        let normalized = keys.flag("expert_weights_norm")?.unwrap_or(keys.arch.router.1);
         let scale = keys.float("expert_weights_scale")?.filter(|&scale| scale != 0.0).unwrap_or(1.0);
         let number = |key: &str| Ok::<_, Error>(keys.number(key)?.filter(|&number| number != 0).unwrap_or(1));
         let groups = (number("expert_group_count")?, number("expert_group_used_count")?);
@@ -124,25 +118,17 @@ impl Dims {
             ));
         }
         const DOWN: &str = "ffn_down_exps.weight";
-        let down = tensor(DOWN).ok_or_else(|| Error::MissingTensor(config.name(i, DOWN)))?;
+        let down = tensor(DOWN).ok_or_else(|| Error::MissingTensor(common.name(i, DOWN)))?;
         let ffn = down.shape.first().copied().unwrap_or(0) as usize;
         let router = Router { experts, used, gate, groups, normalized, scale };
         let has = |rest: &str| tensor(rest).is_some();
         let opens = match has("ffn_gate_up_exps.weight") {
             true => Opens::Fused,
-            false if arch.activation.gates() || has("ffn_gate_exps.weight") => Opens::Gated,
+            false if keys.arch.activation.gates() || has("ffn_gate_exps.weight") => Opens::Gated,
             false => Opens::Ungated,
         };
         let scales = ["gate", "up", "gate_up", "down"].map(|part| format!("ffn_{part}_exps.scale"));
         Ok(Dims { ffn, router, shared, opens, scaled: scales.iter().any(|name| has(name)) })
-    }
-
-    /// Elements of a row of each of its buffers.
-    pub(crate) fn widths(&self, dim: usize) -> Vec<usize> {
-        let Dims { ffn, router, shared, scaled, .. } = *self;
-        let shared = shared.map_or(0, |shared| shared.ffn);
-        let choice = 2 * ffn + dim + self.both() + usize::from(scaled);
-        vec![router.experts, router.used * choice, dim, 2 * shared, 1]
     }
 
     /// Width of gate and up together, where one matrix gives both.
@@ -172,10 +158,10 @@ impl<B: Ops> Layer<B> {
         w: &mut Weights<'_, B>,
         name: impl Fn(&str) -> String,
         Dims { ffn, router, shared, opens, .. }: Dims,
-        config: &Config,
+        common: &Common,
         activation: (Unary, bool),
     ) -> Result<Layer<B>, Error> {
-        let (dim, experts) = (config.dim, router.experts);
+        let (dim, experts) = (common.dim, router.experts);
         let matrices = |w: &mut Weights<'_, B>, part: &str, cols: usize, rows: usize| {
             let name = name(part);
             let weight = w.stacked(&format!("{name}.weight"), cols, rows * experts)?;
@@ -202,7 +188,7 @@ impl<B: Ops> Layer<B> {
                 let names = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"].map(&name);
                 let gate = name("ffn_gate_inp_shexp.weight");
                 let gate = if w.has(&gate) { Some(w.spread(&gate, dim)?) } else { None };
-                Some((DenseLayer::load(w, &names, dims, dim, activation)?, gate))
+                Some((dense::Layer::load(w, &names, dims, dim, activation)?, gate))
             }
             None => None,
         };
@@ -227,7 +213,7 @@ impl<B: Ops> Layer<B> {
                 out.add(at.ops);
             }
             _ if out.to == To::Stream => at.ops.add(out.x, &s.sum),
-            _ => at.ops.copy(out.y, &s.sum, Columns::run(at.config.dim, 0, 0)),
+            _ => at.ops.copy(out.y, &s.sum, Columns::run(at.common.dim, 0, 0)),
         }
     }
 
@@ -256,7 +242,7 @@ impl<B: Ops> Layer<B> {
             Opening::Up(opening) => opening.apply(at.ops, gate, h, factor, routes),
         }
         // A product is linear: to weigh its result is to weigh what goes in.
-        if at.config.weigh_before {
+        if at.common.weigh_before {
             at.ops.scale_experts(gate, routes);
             at.ops.scale_experts(up, routes);
         }
@@ -268,14 +254,14 @@ impl<B: Ops> Layer<B> {
             Opening::One(_) | Opening::Two(_) => {
                 at.tap("ffn_moe_gate", gate);
                 at.tap("ffn_moe_up", up);
-                activate(at.ops, gate, up, (self.activation, self.clamped));
+                dense::activate(at.ops, gate, up, (self.activation, self.clamped));
             }
         }
         let swiglu = self.activation == Unary::Silu && !matches!(self.opening, Opening::Up(_));
         at.tap(if swiglu { "ffn_moe_swiglu" } else { "ffn_moe_act" }, gate);
         self.down.apply(at.ops, down, gate, factor, routes);
         at.tap("ffn_moe_down", down);
-        if !at.config.weigh_before {
+        if !at.common.weigh_before {
             at.ops.scale_experts(down, routes);
             at.tap("ffn_moe_weighted", down);
         }
