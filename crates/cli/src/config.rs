@@ -12,8 +12,8 @@ use clap::Arg;
 use directories::ProjectDirs;
 
 use crate::{
-    args::parse::{first_line, names},
-    errors::Error,
+    args::flag::names,
+    errors::{Error, first_line},
     near::nearest,
 };
 

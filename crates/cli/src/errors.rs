@@ -10,8 +10,15 @@ use candor::{
     error::{GgufError, ModelError, OpsError, TokenizerError},
     sampler::{Error as SamplerError, SamplerKind},
 };
+use candor_inspect::{
+    DiagnoseError,
+    file::WriteError,
+    import::ImportError,
+    record::{RecordError, SelectionError},
+    verify::VerifyError,
+};
 
-use crate::{inspect::error as inspect, near::all_nearest, open::sibling, output::system};
+use crate::{inspect::error as inspect, near::all_nearest, output::system, siblings::sibling};
 
 /// The exit code of a command that was to give a verdict and could not.
 const UNDECIDED: u8 = 2;
@@ -20,7 +27,7 @@ const UNDECIDED: u8 = 2;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The command line is wrong, or asks for help.
-    #[error("{}", crate::args::parse::first_line(.0))]
+    #[error("{}", first_line(.0))]
     Usage(Box<clap::Error>),
     /// No command was given.
     #[error("no command was given")]
@@ -188,6 +195,35 @@ impl From<io::Error> for Error {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Error::Closed,
             _ => Error::Output(error),
+        }
+    }
+}
+
+macro_rules! through_inspect {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Error::Inspect(error.into())
+            }
+        }
+    )*};
+}
+through_inspect!(ImportError, DiagnoseError, WriteError, SelectionError);
+
+impl From<VerifyError> for Error {
+    fn from(error: VerifyError) -> Self {
+        match error {
+            VerifyError::Candor(error) => error.into(),
+            error => Error::Inspect(error.into()),
+        }
+    }
+}
+
+impl From<RecordError> for Error {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Run(error) => error.into(),
+            RecordError::Write(error) => error.into(),
         }
     }
 }
@@ -361,6 +397,13 @@ fn adapter_hint(error: &candor::adapter::Error) -> &'static str {
         }
         _ => "leave the adapter out, or merge it into the model before the model is converted",
     }
+}
+
+/// What an error of usage says, without the help that follows it.
+pub fn first_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 /// A message on one line, whatever names from a file put into it.

@@ -25,6 +25,7 @@ mod report;
 mod run;
 mod settings;
 mod show;
+mod siblings;
 mod speculation;
 mod text;
 mod tokenize;

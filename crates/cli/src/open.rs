@@ -1,7 +1,7 @@
-//! Which model is meant, and loading it: the note that it is the built-in one, hints for wrong paths, the bar.
+//! Which model is meant, and loading it and its adapters: the note that it is the built-in one, hints for wrong paths,
+//! the bar.
 
 use std::{
-    ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -10,11 +10,11 @@ use std::{
 use candor::{Adapter, Gguf, LoadOptions, Model, Session, SessionOptions};
 
 use crate::{
-    args::{Line, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere},
+    args::{Line, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere, lora::Scaled},
     bar::Bar,
     errors::Error,
-    near::nearest,
     output::say,
+    siblings::{folder, names, sibling},
     trust,
 };
 
@@ -133,6 +133,22 @@ impl Opened {
     }
 }
 
+impl LoraArgs {
+    /// The adapters, opened: those without a scale first.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is no adapter.
+    pub fn open(&self) -> Result<Vec<Adapter>, Error> {
+        let plain = self.lora.iter().map(|path| (path, 1.0));
+        let scaled = self.lora_scaled.iter().map(|Scaled { path, scale }| (path, *scale));
+        let open = |(path, scale): (&PathBuf, f32)| {
+            check(path)?;
+            Ok(Adapter::open(path)?.scaled(scale))
+        };
+        plain.chain(scaled).map(open).collect()
+    }
+}
+
 fn note_built_in() {
     say!("using the built-in model (name another: candor run MODEL.gguf)");
 }
@@ -184,46 +200,6 @@ fn models_in(folder: &Path) -> Option<String> {
         (false, 0) => Some(format!("it has {list}")),
         (false, more) => Some(format!("it has {list} and {more} more")),
     }
-}
-
-/// The file beside a path that may be meant by it.
-pub fn sibling(path: &Path) -> Option<String> {
-    let folder = folder(path);
-    if !folder.is_dir() {
-        return Some(format!("there is no folder {} either", folder.display()));
-    }
-    let typed = path.file_name().and_then(OsStr::to_str)?;
-    if typed.contains(' ') && path.extension().is_none() {
-        return Some("a prompt is given with -p".to_owned());
-    }
-    let near = near_file(typed, &names(folder))?;
-    Some(format!("is {} meant?", path.with_file_name(near).display()))
-}
-
-/// The file that may be meant. An extension that two names share makes them no nearer: the stems are compared.
-fn near_file(typed: &str, names: &[String]) -> Option<String> {
-    let parts = |name: &str| name.rsplit_once('.').map(|(stem, ending)| (stem.to_owned(), ending.to_lowercase()));
-    let Some((stem, ending)) = parts(typed) else {
-        return nearest(typed, names.iter().map(String::as_str)).map(str::to_owned);
-    };
-    let alike = |name: &&String| parts(name).is_some_and(|(_, other)| other == ending);
-    let (alike, others): (Vec<&String>, Vec<&String>) = names.iter().partition(alike);
-    let stems: Vec<String> = alike.iter().filter_map(|name| Some(parts(name)?.0)).collect();
-    match nearest(&stem, stems.iter().map(String::as_str)) {
-        Some(near) => alike.into_iter().find(|name| parts(name).is_some_and(|(stem, _)| stem == near)).cloned(),
-        None => nearest(typed, others.into_iter().map(String::as_str)).map(str::to_owned),
-    }
-}
-
-/// Where a file is, or would be.
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
-}
-
-/// Names of the files of a folder; none if it cannot be read.
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 /// Reads a large file from disk now, under a bar, instead of during the first answer.

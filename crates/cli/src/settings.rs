@@ -5,9 +5,9 @@ use std::{fmt, io, io::Write, process::ExitCode};
 use clap::{Arg, ArgAction, Args as _, FromArgMatches as _};
 
 use crate::{
-    args::{ConfigArgs, ConfigWhat, Line, Rank, Tunable, parse},
+    args::{ConfigArgs, ConfigWhat, Line, Rank, Tunable, flag, parse},
     config,
-    errors::Error,
+    errors::{Error, first_line},
     near::nearest,
 };
 
@@ -64,7 +64,7 @@ fn plain(value: &str) -> String {
 
 /// Every setting of a command line that has a long name.
 pub fn effective(line: &Line) -> Vec<Setting> {
-    let args = line.command.get_arguments().filter_map(|arg| Some((arg, parse::names(arg)?)));
+    let args = line.command.get_arguments().filter_map(|arg| Some((arg, flag::names(arg)?)));
     let settings = args.map(|(arg, names)| {
         let id = arg.get_id().as_str();
         let raw = line.matches.get_raw(id).into_iter().flatten();
@@ -108,7 +108,7 @@ impl Tunable {
     fn changes() -> clap::Command {
         let command = Tunable::augment_args(clap::Command::new("set")).no_binary_name(true).disable_help_flag(true);
         command.mut_args(|arg| {
-            let arg = if matches!(arg.get_action(), ArgAction::SetTrue) { parse::on_or_off(arg) } else { arg };
+            let arg = if matches!(arg.get_action(), ArgAction::SetTrue) { flag::on_or_off(arg) } else { arg };
             arg.default_value(None)
         })
     }
@@ -128,13 +128,13 @@ impl Tunable {
         let command = Tunable::changes();
         let typed = name.trim_start_matches('-').replace('_', "-");
         let all: Vec<(String, Vec<String>)> =
-            command.get_arguments().filter_map(|arg| Some((arg.get_long()?.to_owned(), parse::names(arg)?))).collect();
+            command.get_arguments().filter_map(|arg| Some((arg.get_long()?.to_owned(), flag::names(arg)?))).collect();
         let Some((long, _)) = all.iter().find(|(_, names)| names.contains(&typed)) else {
             let known = all.iter().flat_map(|(_, names)| names).map(String::as_str);
             return Err(Error::UnknownSetting { name: typed.clone(), near: nearest(&typed, known).map(str::to_owned) });
         };
         let words = values.iter().map(|value| format!("--{long}={value}"));
-        let fault = |error: clap::Error| Error::Setting(parse::first_line(&error));
+        let fault = |error: clap::Error| Error::Setting(first_line(&error));
         let matches = command.clone().try_get_matches_from(words).map_err(fault)?;
         let mut changed = self.clone();
         changed.update_from_arg_matches(&matches).map_err(fault)?;

@@ -2,7 +2,7 @@
 //! in one go; asked piece by piece they would be quadratic.
 
 use crate::class::Class;
-use crate::scan::{peek, run};
+use crate::runs::{peek, run};
 
 /// `[0-9]{3}` from byte `at` on: the end of the piece that starts there.
 pub(crate) fn triples(text: &str, at: usize) -> usize {

@@ -37,6 +37,7 @@ mod plamo2;
 mod pre;
 mod prose;
 mod rules;
+mod runs;
 mod rwkv;
 mod scan;
 mod specials;

@@ -2,7 +2,7 @@
 //! piece up to the next match.
 
 use crate::class::Class;
-use crate::scan::{is_line_end, is_space, peek, run, space};
+use crate::runs::{is_line_end, is_space, peek, run, space};
 
 /// `[ASCII punctuation][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`, or
 /// with ` ?[\p{P}\p{S}]+|[\r\n]` where line ends stand alone.

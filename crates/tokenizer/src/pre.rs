@@ -1,7 +1,6 @@
 //! Pre-tokenization: the rules that go by a name of `tokenizer.ggml.pre`, and how their steps cut a text. The table of
 //! names is in `rules`, the scanners are in `scan`.
 
-use crate::rules::{DEFAULT, TABLE};
 use crate::scan::Step;
 
 /// The rules that go by one or more names.
@@ -46,11 +45,6 @@ impl Rules {
         Rules { names, steps, ignore_merges: false, alphabet: Alphabet::Bytes, add_bos: AddBos::No, add_sep: false }
     }
 
-    /// The rules called `name`.
-    pub fn find(name: &str) -> Option<&'static Rules> {
-        TABLE.iter().chain([&DEFAULT]).find(|rules| rules.names.contains(&name))
-    }
-
     /// Calls `piece` with each piece of `text`, in order; together they are the text.
     pub fn split<'a>(&self, text: &'a str, piece: &mut dyn FnMut(&'a str)) {
         split(self.steps, text, piece);
@@ -74,16 +68,6 @@ mod tests {
         let mut pieces = Vec::new();
         Rules::find(name).expect("a known name").split(text, &mut |piece| pieces.push(piece));
         pieces
-    }
-
-    #[test]
-    fn names_are_unique_and_unknown_ones_are_not_guessed() {
-        let mut names: Vec<_> = TABLE.iter().chain([&DEFAULT]).flat_map(|rules| rules.names).collect();
-        names.sort();
-        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
-        for name in ["", "gpt-5", "Llama-bpe", "llama"] {
-            assert!(Rules::find(name).is_none(), "{name:?}");
-        }
     }
 
     #[test]

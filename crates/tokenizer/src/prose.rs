@@ -4,7 +4,7 @@
 
 use crate::charset::is_han;
 use crate::class::Class;
-use crate::scan::{is_line_end, is_space, peek, run, space};
+use crate::runs::{is_line_end, is_space, peek, run, space};
 
 /// `contraction|[^\r\n\p{L}\p{N}]?WORD|\p{N}{1,digits}| ?[^\s\p{N}BREAKS]+TAIL|\s*[\r\n]+|SPACES`
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! The table of pre-tokenizers: which splitting steps, and which BPE habits, go with each name that `tokenizer.ggml.pre`
-//! can hold. Names, rules and defaults are llama.cpp's (`llama-vocab.cpp`). Data only.
+//! can hold. Names, rules and defaults are llama.cpp's (`llama-vocab.cpp`). Data, and finding a name in it.
 
 use crate::charset::{self, is_bloom_break};
 use crate::class::Class;
@@ -7,7 +7,8 @@ use crate::deepseek_letters;
 use crate::marked::LineEnds;
 use crate::pre::{AddBos, Alphabet, Rules};
 use crate::prose::{Contractions, Prose, Spaces, Tail, Word};
-use crate::scan::{Step, is_line_end, is_space};
+use crate::runs::{is_line_end, is_space};
+use crate::scan::Step;
 
 const LETTER_OR_MARK: Class = Class::LETTER.or(Class::MARK);
 
@@ -190,6 +191,13 @@ pub(crate) static TABLE: &[Rules] = &[
     Rules { alphabet: Alphabet::Characters, ..Rules::new(&["whitespace"], &[Step::Runs(is_space)]) },
 ];
 
+impl Rules {
+    /// The rules called `name`.
+    pub fn find(name: &str) -> Option<&'static Rules> {
+        TABLE.iter().chain([&DEFAULT]).find(|rules| rules.names.contains(&name))
+    }
+}
+
 fn is_number(c: char) -> bool {
     Class::of(c).any(Class::NUMBER)
 }
@@ -220,4 +228,19 @@ fn image(text: &str) -> Option<usize> {
 fn indent(text: &str) -> Option<usize> {
     let found = ["\t", "\n", "    ", "  "].into_iter().find(|indent| text.starts_with(indent));
     found.map(str::len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_unknown_ones_are_not_guessed() {
+        let mut names: Vec<_> = TABLE.iter().chain([&DEFAULT]).flat_map(|rules| rules.names).collect();
+        names.sort();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+        for name in ["", "gpt-5", "Llama-bpe", "llama"] {
+            assert!(Rules::find(name).is_none(), "{name:?}");
+        }
+    }
 }

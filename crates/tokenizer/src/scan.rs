@@ -7,6 +7,7 @@ use crate::class::Class;
 use crate::digits;
 use crate::marked::{self, LineEnds};
 use crate::prose::{Prose, contraction, numbers};
+use crate::runs::{is_space, peek, run, space};
 
 /// One splitting step. Every step cuts the whole text: what its expression does not match is a piece too.
 #[derive(Clone, Copy, Debug)]
@@ -39,43 +40,6 @@ pub(crate) enum Step {
     DigitsFromRight,
     /// `(?=(\d{3})+(?!\d))`
     BeforeTriples,
-}
-
-/// The character at byte `at`, if there is one.
-#[inline]
-pub(crate) fn peek(text: &str, at: usize) -> Option<char> {
-    match text.as_bytes().get(at) {
-        Some(&byte) if byte.is_ascii() => Some(char::from(byte)),
-        Some(_) => text[at..].chars().next(),
-        None => None,
-    }
-}
-
-/// Where the run of characters that `belongs` accepts ends, from byte `at` on.
-#[inline]
-pub(crate) fn run(text: &str, mut at: usize, belongs: impl Fn(char) -> bool) -> usize {
-    while let Some(c) = peek(text, at) {
-        if !belongs(c) {
-            break;
-        }
-        at += c.len_utf8();
-    }
-    at
-}
-
-pub(crate) fn is_space(c: char) -> bool {
-    Class::of(c).any(Class::SPACE)
-}
-
-pub(crate) fn is_line_end(c: char) -> bool {
-    c == '\r' || c == '\n'
-}
-
-/// `\s+(?!\S)|\s+`: white space, less its last character if a word follows, to which that one then belongs.
-pub(crate) fn space(text: &str, at: usize) -> usize {
-    let end = run(text, at, is_space);
-    let last = text[at..end].chars().next_back().map_or(0, char::len_utf8);
-    if end < text.len() && end - last > at { end - last } else { end }
 }
 
 impl Step {

@@ -19,6 +19,26 @@ pub struct StreamDecoder<T> {
     tidy: Option<Tidy>,
 }
 
+impl Tokenizer {
+    /// The text of `ids`, the inverse of [`Tokenizer::encode`]: control tokens are left out, and so are the spaces that
+    /// encoding adds. WordPiece and unigram vocabularies normalize text, so that it comes back without accents, case or
+    /// double spaces, as the file has it. Bytes that are not UTF-8 become U+FFFD, ids that are no token nothing.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        let mut stream = self.stream();
+        let mut text = String::new();
+        for &id in ids {
+            text.push_str(&stream.push(id));
+        }
+        text.push_str(&stream.finish());
+        text
+    }
+
+    /// Decodes token by token, from the beginning of a text. See [`StreamDecoder`] for the middle of one.
+    pub fn stream(&self) -> StreamDecoder<&Tokenizer> {
+        StreamDecoder::new(self)
+    }
+}
+
 impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
     /// A decoder at the beginning of a text or of an answer: the space that the vocabulary puts before it is dropped.
     pub fn new(tokenizer: T) -> Self {

@@ -1,5 +1,5 @@
-//! Text to ids and ids to text, whatever the vocabulary's kind. How a file becomes a tokenizer is in `load`, what the
-//! kinds have in common in `algorithm`.
+//! Text to ids and an id to its text, whatever the vocabulary's kind. How a file becomes a tokenizer is in `load`, what
+//! the kinds have in common in `algorithm`, ids to text in `stream`.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,6 @@ use crate::kind::Kind;
 use crate::partition::{Fragment, Partition};
 use crate::specials::Specials;
 use crate::spm::Prefix;
-use crate::stream::StreamDecoder;
 use crate::vocab::Vocab;
 
 /// A model's tokenizer. Cheap to share between threads by reference; it never changes.
@@ -90,24 +89,6 @@ impl Tokenizer {
         }
         ids.extend(edge(self.edges.end, fragments.last()));
         ids
-    }
-
-    /// The text of `ids`, the inverse of [`Tokenizer::encode`]: control tokens are left out, and so are the spaces that
-    /// encoding adds. WordPiece and unigram vocabularies normalize text, so that it comes back without accents, case or
-    /// double spaces, as the file has it. Bytes that are not UTF-8 become U+FFFD, ids that are no token nothing.
-    pub fn decode(&self, ids: &[u32]) -> String {
-        let mut stream = self.stream();
-        let mut text = String::new();
-        for &id in ids {
-            text.push_str(&stream.push(id));
-        }
-        text.push_str(&stream.finish());
-        text
-    }
-
-    /// Decodes token by token, from the beginning of a text. See [`StreamDecoder`] for the middle of one.
-    pub fn stream(&self) -> StreamDecoder<&Tokenizer> {
-        StreamDecoder::new(self)
     }
 
     /// The bytes of one token, with the leading space that it may have: possibly only a part of a character. Empty for

@@ -5,9 +5,10 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use clap::{Args, ValueEnum};
 
 use super::{
-    CacheFormat, LoraArgs, When,
     device::{BatchingArgs, DeviceName, Layers},
+    lora::LoraArgs,
     number,
+    shared::{CacheFormat, When},
 };
 
 /// `candor bench`.

@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use candor::{EmbedOptions, Overlong, Pooling, Scaling};
 use clap::{Args, ValueEnum};
 
-use super::{LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, number};
+use super::{
+    lora::LoraArgs,
+    number,
+    shared::{ModelArgs, OutputArgs, PerformanceArgs},
+};
 
 /// `candor embed`.
 #[derive(Debug, Args)]

@@ -4,7 +4,12 @@ use std::{fmt, ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use clap::Args;
 
-use super::{CacheArgs, DeviceArgs, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, number};
+use super::{
+    device::DeviceArgs,
+    lora::LoraArgs,
+    number,
+    shared::{CacheArgs, ModelArgs, OutputArgs, PerformanceArgs},
+};
 
 /// `candor trace`.
 #[derive(Debug, Args)]

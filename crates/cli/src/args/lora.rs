@@ -2,10 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use candor::Adapter;
 use clap::Args;
-
-use crate::{errors::Error, open::check};
 
 /// Which adapters change the model, and by how much.
 #[derive(Clone, Debug, Default, Args)]
@@ -22,8 +19,8 @@ pub struct LoraArgs {
 /// An adapter's file and its scale: `adapter.gguf:0.5`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaled {
-    path: PathBuf,
-    scale: f32,
+    pub path: PathBuf,
+    pub scale: f32,
 }
 
 /// Why a text is invalid.
@@ -47,22 +44,6 @@ impl FromStr for Scaled {
         let (path, scale) = text.rsplit_once(':').filter(|(path, _)| !path.is_empty()).ok_or_else(wrong)?;
         let scale = scale.trim().parse().ok().filter(|scale: &f32| scale.is_finite()).ok_or_else(wrong)?;
         Ok(Scaled { path: path.into(), scale })
-    }
-}
-
-impl LoraArgs {
-    /// The adapters, opened: those without a scale first.
-    ///
-    /// # Errors
-    /// If a file cannot be read or is no adapter.
-    pub fn open(&self) -> Result<Vec<Adapter>, Error> {
-        let plain = self.lora.iter().map(|path| (path, 1.0));
-        let scaled = self.lora_scaled.iter().map(|Scaled { path, scale }| (path, *scale));
-        let open = |(path, scale): (&PathBuf, f32)| {
-            check(path)?;
-            Ok(Adapter::open(path)?.scaled(scale))
-        };
-        plain.chain(scaled).map(open).collect()
     }
 }
 

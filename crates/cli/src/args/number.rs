@@ -55,7 +55,7 @@ mod tests {
     use clap::{Arg, error::ErrorKind};
 
     use super::*;
-    use crate::args::parse::{command, first_line};
+    use crate::{args::parse::command, errors::first_line};
 
     #[test]
     fn ranges_are_said_where_they_help() {

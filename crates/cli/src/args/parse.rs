@@ -4,13 +4,22 @@
 use std::{env, ffi::OsString};
 
 use clap::{
-    Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches,
+    Arg, ArgMatches, CommandFactory, FromArgMatches,
     error::{ContextKind, ContextValue, ErrorKind},
     parser::ValueSource,
 };
 
-use super::{Cli, Command, argv, elsewhere, number};
-use crate::{config::ConfigFile, errors::Error, near::nearest};
+use super::{
+    argv,
+    command::{Cli, Command},
+    elsewhere,
+    flag::{names, settable},
+};
+use crate::{
+    config::ConfigFile,
+    errors::{Error, first_line},
+    near::nearest,
+};
 
 /// A command line that was understood.
 pub struct Parsed {
@@ -40,53 +49,10 @@ pub enum Rank {
     Flag,
 }
 
-/// The name of the variable that sets a flag: `--top-k` is set by `CANDOR_TOP_K`.
-pub fn variable(long: &str) -> String {
-    format!("CANDOR_{}", long.to_uppercase().replace('-', "_"))
-}
-
 /// The whole command line: flags, each with its variable.
 pub fn command() -> clap::Command {
     // As in llama.cpp, the last one counts of a flag that is given twice.
     Cli::command().mut_subcommands(|sub| sub.args_override_self(true).mut_args(settable))
-}
-
-/// What holds for every flag: its variable (the one of an alias, if only that is set), and a value for those that are
-/// on or off, so that `--raw=false` takes back what a variable or the file says.
-fn settable(mut arg: Arg) -> Arg {
-    let Some(names) = names(&arg) else { return arg };
-    if matches!(arg.get_action(), ArgAction::SetTrue) {
-        arg = on_or_off(arg);
-    }
-    let mut variables = names.iter().map(|name| variable(name));
-    let set = variables.clone().find(|name| env::var_os(name).is_some());
-    match set.or_else(|| variables.next()) {
-        Some(variable) => arg.env(variable).hide_env(true),
-        None => arg,
-    }
-}
-
-/// Lets a flag that is on or off have a value.
-pub fn on_or_off(arg: Arg) -> Arg {
-    arg.action(ArgAction::Set)
-        .num_args(0..=1)
-        .require_equals(true)
-        .value_name("BOOL")
-        .value_parser(number::switch)
-        .default_missing_value("true")
-        .default_value("false")
-        .hide_default_value(true)
-        .hide_possible_values(true)
-}
-
-/// The long names of a flag, its own first; `None` for what has none, and for `--help` and `--version`.
-pub fn names(arg: &Arg) -> Option<Vec<String>> {
-    let long = arg.get_long()?;
-    if matches!(arg.get_id().as_str(), "help" | "version") {
-        return None;
-    }
-    let aliases = arg.get_all_aliases().unwrap_or_default();
-    Some(std::iter::once(long).chain(aliases).map(str::to_owned).collect())
 }
 
 /// Reads the command line, the variables and the configuration file.
@@ -191,13 +157,6 @@ fn advise(error: &mut clap::Error, command: &clap::Command, argv: &[OsString]) {
     }
     error.insert(kind, ContextValue::String(typed));
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
-}
-
-/// What an error of usage says, without the help that follows it.
-pub fn first_line(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 impl Line {

@@ -3,15 +3,10 @@
 use std::{io, path::PathBuf};
 
 use candor_inspect::{
-    DiagnoseError,
-    file::WriteError,
-    import::ImportError,
-    record::{RecordError, SelectionError},
-    text::TextError,
-    verify::VerifyError,
+    DiagnoseError, file::WriteError, import::ImportError, record::SelectionError, text::TextError, verify::VerifyError,
 };
 
-use crate::{near::nearest, open::sibling};
+use crate::{near::nearest, siblings::sibling};
 
 /// What goes wrong in inspection.
 #[derive(Debug, thiserror::Error)]
@@ -146,34 +141,5 @@ impl Error {
             _ => return None,
         };
         Some(text.to_owned())
-    }
-}
-
-macro_rules! through_inspect {
-    ($($error:ty),*) => {$(
-        impl From<$error> for crate::errors::Error {
-            fn from(error: $error) -> Self {
-                crate::errors::Error::Inspect(error.into())
-            }
-        }
-    )*};
-}
-through_inspect!(ImportError, DiagnoseError, WriteError, SelectionError);
-
-impl From<VerifyError> for crate::errors::Error {
-    fn from(error: VerifyError) -> Self {
-        match error {
-            VerifyError::Candor(error) => error.into(),
-            error => crate::errors::Error::Inspect(error.into()),
-        }
-    }
-}
-
-impl From<RecordError> for crate::errors::Error {
-    fn from(error: RecordError) -> Self {
-        match error {
-            RecordError::Run(error) => error.into(),
-            RecordError::Write(error) => error.into(),
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use candor::{Adapter, Gguf, adapter::Target};
 use serde_json::{Value, json};
 
-use super::row;
+use super::row::row;
 
 /// A file that says it is an adapter: what it is, or why it cannot be used.
 pub fn of(gguf: &Gguf, name: &str) -> Option<Result<Adapter, String>> {

@@ -3,10 +3,7 @@
 use candor_gguf::{Array, Gguf, Value};
 use serde_json::{Map, Value as Json, json};
 
-use super::{
-    order,
-    summary::{Summary, Use},
-};
+use super::summary::{Summary, Use, order};
 use crate::{args::ShowArgs, open::Source};
 
 /// Longer arrays are given by type and length alone, unless `--full` is.

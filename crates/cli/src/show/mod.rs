@@ -2,6 +2,7 @@
 
 pub mod adapter;
 mod json;
+mod row;
 pub mod summary;
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
 };
 
 use candor::{Config, Tokenizer};
-use candor_gguf::{ByteOrder, Gguf};
+use candor_gguf::Gguf;
 
 use crate::{
     args::{Line, ShowArgs},
@@ -18,7 +19,8 @@ use crate::{
     open::Source,
     output::{Bytes, Count, grouped},
 };
-use summary::{Memory, Summary, Use};
+use row::row;
+use summary::{Memory, Summary, Use, order};
 
 /// Runs the command.
 pub fn show(args: &ShowArgs, line: &Line) -> Result<ExitCode, Error> {
@@ -43,11 +45,6 @@ pub fn show(args: &ShowArgs, line: &Line) -> Result<ExitCode, Error> {
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A line of the head: a name and what there is to say of it.
-fn row(out: &mut impl Write, name: &str, text: impl std::fmt::Display) -> io::Result<()> {
-    writeln!(out, "{name:<14}{text}")
 }
 
 fn head(gguf: &Gguf, source: &Source, args: &ShowArgs, out: &mut impl Write) -> Result<(), Error> {
@@ -87,14 +84,6 @@ fn head(gguf: &Gguf, source: &Source, args: &ShowArgs, out: &mut impl Write) -> 
         memory_rows(&memory, out)?;
     }
     Ok(())
-}
-
-/// The byte order in words.
-pub fn order(gguf: &Gguf) -> &'static str {
-    match gguf.byte_order() {
-        ByteOrder::Little => "little-endian",
-        ByteOrder::Big => "big-endian",
-    }
 }
 
 fn dimensions(config: &Config, out: &mut impl Write) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use candor::{Format, Gguf, Tokenizer};
+use candor_gguf::ByteOrder;
 use candor_models::{Config, Decoder};
 use candor_ops::Shapes;
 
@@ -94,6 +95,14 @@ impl Summary {
     /// Bits per weight.
     pub fn bits(&self) -> f64 {
         8.0 * self.tensor_bytes as f64 / self.parameters.max(1) as f64
+    }
+}
+
+/// The byte order in words.
+pub fn order(gguf: &Gguf) -> &'static str {
+    match gguf.byte_order() {
+        ByteOrder::Little => "little-endian",
+        ByteOrder::Big => "big-endian",
     }
 }
 

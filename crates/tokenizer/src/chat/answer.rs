@@ -7,22 +7,23 @@ mod gemma;
 mod harmony;
 mod hold;
 mod parser;
+mod part;
 mod probe;
 mod style;
 mod tagged;
 
-pub use call::ToolCall;
-pub use parser::{AnswerParser, Part};
+pub use parser::AnswerParser;
+pub use part::{Part, ToolCall};
 
 use serde_json::Value;
 
-use super::{ChatTemplate, Message};
+use super::message::Message;
 use crate::Error;
 use formats::{CallFormat, ReasoningFormat};
 use parser::{Marks, State};
 use style::Style;
 
-/// How a model marks reasoning and tool calls. Made by [`ChatTemplate::answer_format`].
+/// How a model marks reasoning and tool calls. Made by [`ChatTemplate::answer_format`](super::ChatTemplate::answer_format).
 #[derive(Clone, Debug)]
 pub struct AnswerFormat {
     shape: Shape,
@@ -92,12 +93,5 @@ impl AnswerFormat {
             state: if is_open { State::Opened } else { State::Start },
             held: String::new(),
         })
-    }
-}
-
-impl ChatTemplate {
-    /// How the model of this template marks reasoning and tool calls.
-    pub fn answer_format(&self) -> AnswerFormat {
-        probe::format(self)
     }
 }

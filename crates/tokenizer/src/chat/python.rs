@@ -5,7 +5,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::{filters, generator, generator::is_generator, markup, printed, slices, strings, tags};
+use super::{filters, generator::is_generator, lazy, markup, printed, slices, strings, tags};
 
 /// Adds them to `environment`.
 pub(super) fn add_to(environment: &mut Environment) {
@@ -16,7 +16,7 @@ pub(super) fn add_to(environment: &mut Environment) {
     environment.add_test("sequence", is_sequence);
     environment.add_test("iterable", is_iterable);
     filters::add_to(environment);
-    generator::add_to(environment);
+    lazy::add_to(environment);
     markup::add_to(environment);
     printed::add_to(environment);
     strings::add_to(environment);

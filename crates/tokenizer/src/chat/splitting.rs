@@ -1,9 +1,9 @@
 //! `str.split` and `str.rsplit`, at a separator or at white space.
 
-use minijinja::Error;
 use minijinja::value::{Kwargs, Value, from_args};
+use minijinja::{Error, ErrorKind};
 
-use super::strings::{Ends, is_space, refused, separated, stripped};
+use super::stripping::{Ends, is_space, stripped};
 
 /// The parts of a text, as the method `name` has them.
 pub(super) fn split<'t>(text: &'t str, name: &str, args: &[Value]) -> Result<Vec<&'t str>, Error> {
@@ -54,4 +54,13 @@ fn words(text: &str, limit: usize, from: Ends) -> Vec<&str> {
         parts.reverse();
     }
     parts
+}
+
+pub(super) fn refused(message: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}
+
+/// `find`, unless the separator is empty, which Python refuses.
+pub(super) fn separated(separator: &str, find: impl FnOnce() -> Option<usize>) -> Result<Option<usize>, Error> {
+    if separator.is_empty() { Err(refused("empty separator")) } else { Ok(find()) }
 }

@@ -4,7 +4,9 @@
 use minijinja::value::{Kwargs, Tuple, Value, from_args};
 use minijinja::{Environment, Error, ErrorKind};
 
-use super::{printed, splitting};
+use super::printed;
+use super::splitting::{self, refused, separated};
+use super::stripping::{Ends, stripped};
 
 /// Most characters that a text is filled up to.
 const MAX_WIDTH: usize = 10_000;
@@ -89,26 +91,6 @@ pub(super) fn method(text: &str, name: &str, args: &[Value]) -> Result<Option<Va
     Ok(Some(value))
 }
 
-/// Which ends of a text lose something.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ends {
-    Left,
-    Right,
-    Both,
-}
-
-/// `str.strip` and its kin.
-pub(super) fn stripped<'t>(text: &'t str, chars: Option<&str>, ends: Ends) -> &'t str {
-    let goes = |c: char| chars.map_or_else(|| is_space(c), |chars| chars.contains(c));
-    let text = if ends == Ends::Right { text } else { text.trim_start_matches(goes) };
-    if ends == Ends::Left { text } else { text.trim_end_matches(goes) }
-}
-
-/// `str.isspace`: Unicode's white space and four separators of ASCII.
-pub(super) fn is_space(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
-}
-
 /// The lines of a text with what ends each.
 fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = text;
@@ -165,15 +147,6 @@ fn indent(
         out.push_str(line);
     }
     Ok(out)
-}
-
-pub(super) fn refused(message: &'static str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, message)
-}
-
-/// `find`, unless the separator is empty, which Python refuses.
-pub(super) fn separated(separator: &str, find: impl FnOnce() -> Option<usize>) -> Result<Option<usize>, Error> {
-    if separator.is_empty() { Err(refused("empty separator")) } else { Ok(find()) }
 }
 
 /// What is before, in and after the separator, whose place and length are given; all of the text is on one side of

@@ -1,23 +1,10 @@
-//! A tool call, and reading those of a finished block. Text that is no call gives nothing: there is no repair.
+//! Reading the tool calls of a finished block. Text that is no call gives nothing: there is no repair.
 
 use serde_json::{Map, Value};
 
 use super::formats::{Body, CallFormat, Header, Named};
+use super::part::{Read, ToolCall};
 use super::{gemma, tagged};
-
-/// A call of a tool, as the model wants it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolCall {
-    /// The tool's name.
-    pub name: String,
-    /// Its arguments by name.
-    pub arguments: Map<String, Value>,
-    /// The model's own name for the call, where its family has one.
-    pub id: Option<String>,
-}
-
-/// Calls, and what follows them.
-pub(super) type Read<'t> = Option<(Vec<ToolCall>, &'t str)>;
 
 /// The calls that a block begins with, which itself begins with the format's opening, and what follows them.
 pub(super) fn read<'t>(format: &CallFormat, block: &'t str, tools: Option<&Value>) -> Read<'t> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::call::{Read, ToolCall};
+use super::part::{Read, ToolCall};
 
 /// What begins and ends a string.
 const QUOTE: &str = "<|\"|>";

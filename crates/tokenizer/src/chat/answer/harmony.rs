@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
-use super::Part;
-use super::call::{ToolCall, first_value};
+use super::call::first_value;
 use super::hold::{held_back, split_at_first};
+use super::part::{Part, ToolCall};
 
 const MESSAGE: &str = "<|message|>";
 const ENDS: [&str; 4] = ["<|end|>", "<|call|>", "<|return|>", "<|start|>"];

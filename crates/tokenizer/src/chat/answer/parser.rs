@@ -3,35 +3,11 @@
 
 use serde_json::Value;
 
+use super::call;
 use super::formats::{Body, CallFormat, ReasoningFormat};
 use super::harmony::Harmony;
 use super::hold::{held_back, split_at_first};
-use super::{ToolCall, call};
-
-/// A piece of an answer.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Part {
-    /// What the user reads.
-    Content(String),
-    /// What the model thinks before it says something.
-    Reasoning(String),
-    /// A tool that the model wants to be called.
-    Call(ToolCall),
-}
-
-impl Part {
-    pub(super) fn content(text: &str, out: &mut Vec<Part>) {
-        if !text.is_empty() {
-            out.push(Part::Content(text.to_owned()));
-        }
-    }
-
-    pub(super) fn reasoning(text: &str, out: &mut Vec<Part>) {
-        if !text.is_empty() {
-            out.push(Part::Reasoning(text.to_owned()));
-        }
-    }
-}
+use super::part::Part;
 
 /// Reads one answer, piece by piece. Made by [`AnswerFormat::parser`](super::AnswerFormat::parser).
 ///

@@ -3,18 +3,28 @@
 
 use serde_json::{Map, Value, json};
 
-use super::call::{self, ToolCall};
+use super::call;
 use super::formats::{CALLS, CallFormat, REASONING, ReasoningFormat, SOLAR};
+use super::part::{Part, ToolCall};
 use super::style::Style;
-use super::{AnswerFormat, Part, Shape};
-use crate::chat::{ChatContext, ChatTemplate, CivilTime, Message};
+use super::{AnswerFormat, Shape};
+use crate::chat::date::CivilTime;
+use crate::chat::message::Message;
+use crate::chat::template::{ChatContext, ChatTemplate};
 
 /// What the user says, to find the answer behind it.
 const QUESTION: &str = "candor-question";
 /// Characters of a call that a refusal quotes.
 const QUOTED: usize = 60;
 
-pub(super) fn format(template: &ChatTemplate) -> AnswerFormat {
+impl ChatTemplate {
+    /// How the model of this template marks reasoning and tool calls.
+    pub fn answer_format(&self) -> AnswerFormat {
+        format(self)
+    }
+}
+
+fn format(template: &ChatTemplate) -> AnswerFormat {
     let source = template.source();
     if ["<|channel|>", "<|message|>", "<|start|>", "functions."].iter().all(|mark| source.contains(mark)) {
         return AnswerFormat { shape: Shape::Harmony, refusal: String::new(), style: Style::OPENAI, tells: true };

@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Part;
-use crate::chat::Message;
+use super::part::Part;
+use crate::chat::message::Message;
 
 /// How arguments are handed to a template.
 #[derive(Clone, Copy, Debug)]

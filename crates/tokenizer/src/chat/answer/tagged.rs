@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::call::{Read, ToolCall};
 use super::formats::{Tagged, Typing};
+use super::part::{Read, ToolCall};
 
 /// The calls that a text begins with, and what follows them.
 pub(super) fn read<'t>(tags: &Tagged, text: &'t str, tools: Option<&Value>) -> Read<'t> {
