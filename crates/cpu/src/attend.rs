@@ -8,8 +8,9 @@ use std::ops::Range;
 use candor_kernels::{F32Kernels, GROUP};
 use candor_ops::{Attention, Heads, Step};
 
-use crate::attention::{BLOCK, Cut, QUERIES, Spans, TILED_QUERIES, Takes, Task, Tiled, merged, partial_size};
+use crate::attention::{BLOCK, Cut, QUERIES, Spans, TILED_QUERIES, Takes, Task, merged, partial_size};
 use crate::buffer::room;
+use crate::kv::Tiled;
 use crate::pool::Pool;
 use crate::rules::Rules;
 use crate::split::Split;

@@ -8,48 +8,27 @@
 //! Where the instruction set has kernels for many queries at once, rows of prompts take those (`tiled`): other sums, whose bits,
 //! too, depend neither on the other queries of a task nor on the threads.
 
+mod task;
 mod tiled;
 
 use std::cell::RefCell;
 use std::ops::Range;
 
 use candor_kernels::{F32Kernels, GROUP, OutTile, PANEL, Queries, Weights, padded};
-use candor_ops::{Heads, Mask, Step, sequence_len};
+use candor_ops::{Mask, Step, sequence_len};
 
 use crate::buffer::room;
-use crate::kv::Head;
-use crate::rules::Rules;
 
+pub(crate) use task::{BLOCK, Task};
+use task::{Part, base};
 use tiled::Packed;
-pub(crate) use tiled::Tiled;
 
-/// Positions of a block: enough to hide the cost of merging, few enough that its keys and values stay in the
-/// second-level cache while all queries of a task meet them.
-pub(crate) const BLOCK: usize = candor_kernels::BLOCK;
 /// Query heads of one task, over all its rows.
 pub(crate) const QUERIES: usize = 64;
 /// The same where keys and values are packed for them first.
 pub(crate) const TILED_QUERIES: usize = 256;
 /// Queries whose scores stay in the first-level cache while they are turned into weights and used.
 const TILE: usize = 8;
-
-/// Some heads of some rows that share a key and value head.
-pub(crate) struct Task<'a> {
-    pub(crate) kv: Head<'a>,
-    pub(crate) heads: Heads,
-    /// Query heads per row.
-    pub(crate) group: usize,
-    /// The first of them among the layer's query heads.
-    pub(crate) first: usize,
-    /// Positions that each row sees.
-    pub(crate) seen: &'a [Range<usize>],
-    /// Where each row stands.
-    pub(crate) positions: &'a [u32],
-    pub(crate) rules: &'a Rules<'a>,
-    pub(crate) f32: &'a F32Kernels,
-    /// Kernels for many queries, if these take them.
-    pub(crate) tiled: Option<Tiled>,
-}
 
 /// Which rows take kernels for many queries, and how long runs of rows are.
 #[derive(Clone, Copy)]
@@ -165,18 +144,6 @@ struct Scratch {
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-/// What a block gave a query; without a mix if the query sees nothing of it.
-#[derive(Clone, Copy)]
-struct Part<'a> {
-    max: f32,
-    sum: f32,
-    mix: &'a [f32],
-}
-
-impl Part<'_> {
-    const NOTHING: Part<'static> = Part { max: f32::NEG_INFINITY, sum: 0.0, mix: &[] };
 }
 
 impl Task<'_> {
@@ -297,12 +264,6 @@ impl Task<'_> {
             each(first, &parts[..count]);
         }
     }
-}
-
-/// What exponentials are taken less of: where every score is minus infinity they are 0, so that later positions count
-/// alone, and NaN when there are none.
-fn base(max: f32) -> f32 {
-    if max == f32::NEG_INFINITY { 0.0 } else { max }
 }
 
 /// What is known before the first position: nothing, or the score of a sink.

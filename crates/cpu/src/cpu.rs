@@ -11,30 +11,18 @@ use crate::attend::{Attend, Cache};
 use crate::elementwise;
 use crate::experts::Routes;
 use crate::grouped::{Choices, Grouped, Target, multiply_groups};
+use crate::inputs::Inputs;
 use crate::memory::Pages;
 use crate::pool::Pool;
-use crate::product::{Inputs, Product, Then, Workspace, gated_add, multiply};
+use crate::product::gated::gated_add;
+use crate::product::{Product, Then, Workspace, multiply};
 use crate::recurrent;
 use crate::turns::{Turns, rotate};
 use crate::weight::Tier;
-use crate::{Buf, Cpus, Kv, Rotation, Weight, physical_cores};
+use crate::{Batching, Buf, Cpus, Kv, Rotation, Weight, physical_cores};
 
 /// Elements that one thread works through before it is worth asking others.
 const PIECE: usize = 16 << 10;
-
-/// What decides which kernels multiply a row of inputs: the batch kernels of many formats round and add up differently than the row
-/// kernels do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Batching {
-    /// What the row is for: rows of prompts take the batch kernels, rows that decode the row kernels. A row's bits depend on
-    /// its own sequence alone, whatever shares the step.
-    #[default]
-    ByRole,
-    /// How many rows there are: what is faster for that number. A row's bits depend on what shares the step.
-    Fastest,
-    /// Nothing: all rows take the row kernels. A prompt has the bits that it would have had as generated text.
-    Invariant,
-}
 
 /// How a [`Cpu`] runs.
 #[derive(Clone)]

@@ -9,10 +9,9 @@ use std::ops::Range;
 use candor_kernels::{BatchKernels, F32Kernels};
 
 use crate::buffer::{Buf, room};
+use crate::inputs::Inputs;
 use crate::pool::Pool;
-use crate::product::{
-    CHUNK_BYTES, CHUNK_OUTPUTS, Inputs, Product, ROWS_MULTIPLE, Rounded, Then, Work, Workspace, multiply,
-};
+use crate::product::{CHUNK_BYTES, CHUNK_OUTPUTS, Product, ROWS_MULTIPLE, Rounded, Then, Work, Workspace, multiply};
 use crate::split::Split;
 use crate::weight::{Tier, Weight};
 

@@ -5,10 +5,9 @@ mod stored;
 
 use std::ops::Range;
 
-use candor_kernels::{AttentionKernels, Kernels, PANEL};
+use candor_kernels::{AttentionKernels, BLOCK, BlockKernels, Kernels, PANEL};
 use candor_ops::{ABSENT, Full, KvFormat, KvPlan, LayerCache, Mask, Moved, PAGE, Pages};
 
-use crate::attention::{BLOCK, Tiled};
 use crate::memory::{self, Zeroed};
 
 pub(crate) use state::Order;
@@ -58,6 +57,13 @@ pub(crate) struct Head<'a> {
     kept: usize,
     /// Where they are, if they were written.
     pages: &'a [u32],
+}
+
+/// What packs the keys and the values of a layer.
+#[derive(Clone, Copy)]
+pub(crate) struct Tiled {
+    pub(crate) keys: BlockKernels,
+    pub(crate) values: BlockKernels,
 }
 
 impl<'a> Head<'a> {

@@ -7,12 +7,14 @@
 mod affinity;
 mod attend;
 mod attention;
+mod batching;
 mod buffer;
 mod cores;
 mod cpu;
 mod elementwise;
 mod experts;
 mod grouped;
+mod inputs;
 mod kv;
 mod memory;
 mod packed;
@@ -27,9 +29,10 @@ mod turns;
 mod weight;
 
 pub use affinity::{Cpus, Placing};
+pub use batching::Batching;
 pub use buffer::Buf;
 pub use cores::physical_cores;
-pub use cpu::{Batching, Cpu, CpuOptions};
+pub use cpu::{Cpu, CpuOptions};
 pub use kv::Kv;
 pub use system::{Unavailable, huge_pages};
 pub use turns::Rotation;

@@ -3,8 +3,8 @@
 use candor_kernels::{Form, Line, Packing};
 
 use crate::buffer::room;
+use crate::inputs::Inputs;
 use crate::pool::Pool;
-use crate::product::Inputs;
 
 /// Inputs that batch kernels get at a time: as many as fit into the second-level cache beside everything else.
 pub(crate) const TOGETHER: usize = 512;

@@ -6,14 +6,13 @@ use std::ops::Range;
 use candor_kernels::{Activations, BatchKernels, BatchTask, F32Kernels, Line, OutTile, Q8_BLOCK, Q8RowMut, Q8Rows};
 
 use crate::buffer::{Buf, room};
+use crate::inputs::Inputs;
 use crate::packed::{Packed, TOGETHER};
 use crate::pool::Pool;
 use crate::split::Split;
 use crate::weight::{Kind, Tier, Weight};
 
-mod gated;
-
-pub(crate) use gated::gated_add;
+pub(crate) mod gated;
 
 /// Weight rows per chunk are a multiple of this: kernels take several at once, and it fills a cache line of outputs.
 pub(crate) const ROWS_MULTIPLE: usize = 32;
@@ -38,16 +37,6 @@ pub(crate) struct Rounded {
     quants: Vec<i8>,
     scales: Vec<f32>,
     sums: Vec<i16>,
-}
-
-/// The inputs of a product.
-#[derive(Clone, Copy)]
-pub(crate) struct Inputs<'a> {
-    pub(crate) rows: usize,
-    /// By which kernels they are multiplied.
-    pub(crate) tier: Tier,
-    pub(crate) cols: usize,
-    pub(crate) values: &'a [f32],
 }
 
 /// What becomes of a product.

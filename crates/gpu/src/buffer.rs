@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::Gpu;
+use crate::asked::Asked;
 use crate::device::Storage;
 use crate::format::RUN;
-use crate::record::Asked;
 
 /// Activations, `[rows, width]`. Rows are filled up with zeros to whole runs of 16, which every operation leaves zero,
 /// so that products need not ask where a row ends.
@@ -64,17 +63,4 @@ impl Snapshot {
 
 /// Buffers of copies that nobody holds any more.
 #[derive(Debug, Default)]
-pub(crate) struct Pool(Vec<Arc<Storage>>);
-
-impl Gpu {
-    /// A buffer from the pool, of at least `bytes` bytes and at most four times as many.
-    pub(crate) fn pooled(&mut self, bytes: u64) -> Arc<Storage> {
-        let fits = |storage: &Storage| (bytes..=bytes.saturating_mul(4).max(1024)).contains(&storage.buffer.size());
-        if let Some(free) = self.pool.0.iter().find(|item| Arc::strong_count(item) == 1 && fits(item)) {
-            return free.clone();
-        }
-        let storage = Arc::new(self.storage(bytes.next_power_of_two()));
-        self.pool.0.push(storage.clone());
-        storage
-    }
-}
+pub(crate) struct Pool(pub(crate) Vec<Arc<Storage>>);

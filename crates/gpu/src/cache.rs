@@ -6,10 +6,11 @@ use std::sync::Arc;
 use candor_ops::{ABSENT, Full, KvPlan, LayerCache, Moved, PAGE, Pages, Step};
 
 use crate::Gpu;
+use crate::asked::Asked;
 use crate::buffer::Buf;
 use crate::device::{Device, Storage};
 use crate::kernel::{Kernel, KvKind};
-use crate::record::{Asked, Dispatch};
+use crate::record::Dispatch;
 
 /// Keys and values of the positions seen so far, and states.
 #[derive(Debug)]

@@ -1,24 +1,19 @@
-//! The backend itself: a session's recording on a shared device, and the operations on it.
+//! A session's recording on a shared device, and what it makes there.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
+use candor_ops::Error;
+use candor_quant::Format;
 use wgpu::BufferUsages;
 
-use candor_ops::{
-    Attention, Columns, Error, KvPlan, Norm, Ops, Pairing, Prims, Ranked, Recurrence, Rope, Router, Step, Stored,
-    Tensor, Traffic, Unary, top_k,
-};
-
-use crate::attention;
-use crate::buffer::{Buf, Pool, Snapshot};
-use crate::cache::{self, Cache};
-use crate::constants::Constant;
+use crate::buffer::Pool;
+use crate::constants::{Constant, Floats};
 use crate::device::{Device, Storage};
-use crate::kernel::{Kernel, Store};
+use crate::format::{QUAD, RUN};
+use crate::kernel::Kernel;
 use crate::places::Places;
 use crate::record::{Dispatch, Recorder};
-use crate::{Counters, GpuOptions, Routes, Variant, Weight, experts, heads, product, recurrent, rows, top};
+use crate::{Counters, GpuOptions, Variant, Weight};
 
 /// A GPU. Clones share the device, its weights and its compiled shaders; each has a recording of its own.
 #[derive(Debug)]
@@ -28,16 +23,7 @@ pub struct Gpu {
     pub(crate) places: Places,
     pub(crate) pool: Pool,
     pub(crate) constants: Vec<(Constant, Storage)>,
-    refused: Option<String>,
-}
-
-/// Rotary frequencies on the device.
-#[derive(Debug)]
-pub struct Turns {
-    table: Storage,
-    pairs: u32,
-    pairing: Pairing,
-    magnitude: f32,
+    pub(crate) refused: Option<String>,
 }
 
 impl Clone for Gpu {
@@ -88,7 +74,7 @@ impl Gpu {
         self.device.fault.get().map_or(Ok(()), |what| Err(self.failed(what)))
     }
 
-    fn failed(&self, what: String) -> Error {
+    pub(crate) fn failed(&self, what: String) -> Error {
         Error::Device { device: format!("gpu {}", self.device.name), what }
     }
 
@@ -127,301 +113,50 @@ impl Gpu {
         })
     }
 
-    /// Keeps what this session was refused, for [`Prims::finish`] to tell.
+    /// Keeps what this session was refused, for [`candor_ops::Prims::finish`] to tell.
     pub(crate) fn refuse(&mut self, what: String) {
         self.refused.get_or_insert(what);
     }
-}
 
-impl Prims for Gpu {
-    type Weight = Weight;
-    type Buf = Buf;
-    type Kv = Cache;
-    type Rope = Turns;
-    type Snapshot = Snapshot;
-    type Routes = Routes;
-
-    fn weight(&mut self, tensor: Tensor) -> Result<Weight, Error> {
-        let weight = Weight::upload(&self.device, &tensor)?;
-        self.recorder.counters.buffers += weight.parts.len() as u64;
-        Ok(weight)
-    }
-
-    fn buffer(&mut self, rows: usize, width: usize) -> Buf {
-        let stride = Buf::stride_of(width);
-        let storage = self.storage((rows * stride * 4) as u64);
-        Buf { storage, rows: 0, decoding: 0, width, stride }
-    }
-
-    fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
-        plan.check()
-    }
-
-    fn kv(&mut self, plan: &KvPlan) -> Cache {
-        cache::cache(self, plan)
-    }
-
-    fn stored<'a>(&mut self, kv: &'a mut Cache) -> Option<&'a mut dyn Stored> {
-        // What was recorded before comes before what is read or written now.
-        self.recorder.submit(&self.device);
-        Some(kv)
-    }
-
-    fn rope_table(&mut self, rope: Rope) -> Turns {
-        let words: Vec<u64> = rope.frequencies.iter().map(|&f| fraction_of_a_turn(f)).collect();
-        let table = self.storage((words.len() * 8) as u64);
-        self.device.queue.write_buffer(&table.buffer, 0, bytemuck::cast_slice(&words));
-        let (pairs, pairing) = (words.len() as u32, rope.pairing);
-        Turns { table, pairs, pairing, magnitude: rope.magnitude as f32 }
-    }
-
-    fn embed(&mut self, out: &mut Buf, table: &Weight, step: &Step) {
-        (out.rows, out.decoding) = (step.tokens.len(), step.decoding);
-        let Gpu { device, recorder, places, .. } = self;
-        let places = places.stage(device, recorder, step);
-        for part in &table.parts {
-            let numbers = [table.stride, table.tails, part.first, part.rows, out.quads()];
-            recorder.dispatch(
-                device,
-                &Dispatch {
-                    kernel: Kernel::Embed(table.format),
-                    buffers: &[&part.storage, places, &out.storage],
-                    numbers: &numbers,
-                    grid: [out.quads().div_ceil(4 * 64), out.rows as u32, 1],
-                },
-            );
+    /// A buffer from the pool, of at least `bytes` bytes and at most four times as many.
+    pub(crate) fn pooled(&mut self, bytes: u64) -> Arc<Storage> {
+        let fits = |storage: &Storage| (bytes..=bytes.saturating_mul(4).max(1024)).contains(&storage.buffer.size());
+        if let Some(free) = self.pool.0.iter().find(|item| Arc::strong_count(item) == 1 && fits(item)) {
+            return free.clone();
         }
+        let storage = Arc::new(self.storage(bytes.next_power_of_two()));
+        self.pool.0.push(storage.clone());
+        storage
     }
 
-    fn rms_norm(&mut self, out: &mut Buf, x: &Buf, w: &Weight, eps: f32) {
-        out.like(x);
-        self.dispatch(&Dispatch {
-            kernel: Kernel::RmsNorm,
-            buffers: &[w.vector(), &x.storage, &out.storage],
-            numbers: &[x.width as u32, x.quads(), eps.to_bits()],
-            grid: [x.rows as u32, 1, 1],
-        });
-    }
-
-    fn routes(&mut self, rows: usize, used: usize) -> Routes {
-        experts::routes(self, rows, used)
-    }
-
-    fn norm(&mut self, x: &mut Buf, norm: Norm, weight: Option<&Weight>, bias: Option<&Weight>) {
-        rows::norm(self, x, norm, weight, bias);
-    }
-
-    fn matmul(&mut self, out: &mut Buf, x: &Buf, w: &Weight) {
-        product::matmul(self, out, x, w, Store::Set);
-    }
-
-    fn matmul_rows(&mut self, out: &mut Buf, x: &Buf, w: &Weight, step: &Step) {
-        product::matmul_rows(self, out, x, w, step);
-    }
-
-    fn add_bias(&mut self, x: &mut Buf, bias: &Weight) {
-        rows::binary(self, Kernel::AddBias, x, (bias.vector(), 0));
-    }
-
-    fn rope(&mut self, x: &mut Buf, rope: &Turns, head_dim: usize, step: &Step) {
-        let heads = (x.width / head_dim) as u32;
-        let (spread, gap) = match rope.pairing {
-            Pairing::Norm => (2, 1),
-            Pairing::Neox => (1, rope.pairs),
-        };
-        let magnitude = rope.magnitude.to_bits();
-        let numbers = [rope.pairs, heads, head_dim as u32, x.stride as u32, spread, gap, magnitude];
-        let Gpu { device, recorder, places, .. } = self;
-        let places = places.stage(device, recorder, step);
-        let buffers = [&rope.table, places, &x.storage];
-        let grid = [(heads * rope.pairs).div_ceil(64), x.rows as u32, 1];
-        recorder.dispatch(device, &Dispatch { kernel: Kernel::Rope, buffers: &buffers, numbers: &numbers, grid });
-    }
-
-    fn kv_write(&mut self, kv: &mut Cache, layer: usize, k: &Buf, v: &Buf, step: &Step) {
-        cache::write(self, kv, layer, [k, v], step);
-    }
-
-    fn attend(
-        &mut self,
-        out: &mut Buf,
-        q: &Buf,
-        kv: &Cache,
-        layer: usize,
-        attention: Attention<'_, Weight>,
-        step: &Step,
-    ) {
-        attention::attend(self, out, q, (kv, layer), attention, step);
-    }
-
-    fn unary(&mut self, x: &mut Buf, f: Unary) {
-        rows::unary(self, x, f);
-    }
-
-    fn mul(&mut self, x: &mut Buf, y: &Buf) {
-        rows::binary(self, Kernel::Mul, x, (&y.storage, y.quads()));
-    }
-
-    fn add(&mut self, x: &mut Buf, y: &Buf) {
-        rows::binary(self, Kernel::Add, x, (&y.storage, y.quads()));
-    }
-
-    fn copy(&mut self, out: &mut Buf, x: &Buf, columns: Columns) {
-        out.like(x);
-        rows::columns(self, (&out.storage, out.stride), x, columns);
-    }
-
-    fn add_positions(&mut self, x: &mut Buf, table: &Weight, step: &Step) {
-        rows::add_positions(self, x, table, step);
-    }
-
-    fn mul_columns(&mut self, x: &mut Buf, w: &Weight) {
-        rows::binary(self, Kernel::MulColumns, x, (w.vector(), 0));
-    }
-
-    fn mul_groups(&mut self, x: &mut Buf, y: &Buf) {
-        rows::mul_groups(self, x, y);
-    }
-
-    fn dot_groups(&mut self, out: &mut Buf, x: &Buf, y: &Buf) {
-        rows::dot_groups(self, out, x, y);
-    }
-
-    fn matmul_heads(&mut self, out: &mut Buf, x: &Buf, w: &Weight, heads: usize) {
-        heads::matmul(self, out, x, w, heads);
-    }
-
-    fn conv(&mut self, out: &mut Buf, kv: &mut Cache, place: (usize, usize), x: &Buf, w: &Weight, step: &Step) {
-        recurrent::conv(self, out, kv, place, x, w, step);
-    }
-
-    fn recur(
-        &mut self,
-        out: &mut Buf,
-        kv: &mut Cache,
-        place: (usize, usize),
-        inputs: Recurrence<'_, Weight, Buf>,
-        step: &Step,
-    ) {
-        recurrent::recur(self, out, kv, place, inputs, step);
-    }
-
-    fn route(&mut self, routes: &mut Routes, logits: &Buf, bias: Option<&Weight>, router: Router) {
-        experts::route(self, routes, logits, bias, router);
-    }
-
-    fn choices(&mut self, routes: &Routes) -> Snapshot {
-        experts::choices(self, routes)
-    }
-
-    fn chosen(&mut self, choices: &Snapshot, out: &mut Vec<(u32, f32)>) {
-        experts::chosen(self, choices, out);
-    }
-
-    fn matmul_experts(&mut self, out: &mut Buf, x: &Buf, w: &Weight, routes: &Routes) {
-        experts::products(self, &mut [(out, w)], x, routes);
-    }
-
-    fn add_bias_experts(&mut self, x: &mut Buf, bias: &Weight, routes: &Routes) {
-        experts::add_bias(self, x, bias, routes);
-    }
-
-    fn scale_experts(&mut self, x: &mut Buf, routes: &Routes) {
-        experts::scale(self, x, routes);
-    }
-
-    fn sum_experts(&mut self, out: &mut Buf, x: &Buf, routes: &Routes) {
-        experts::sum(self, out, x, routes);
-    }
-
-    fn upload(&mut self, x: &mut Buf, values: &[f32], step: &Step) {
-        (x.rows, x.decoding) = (step.tokens.len(), step.decoding);
-        let Gpu { device, recorder, places, .. } = self;
-        // What was recorded before may still read the buffer.
-        recorder.submit(device);
-        places.stage(device, recorder, step);
-        let write = |row: usize, values: &[f32]| {
-            let at = (row * x.stride * 4) as u64;
-            device.queue.write_buffer(&x.storage.buffer, at, bytemuck::cast_slice(values));
-        };
-        match x.stride == x.width {
-            true => write(0, values),
-            false => values.chunks_exact(x.width).enumerate().for_each(|(row, values)| write(row, values)),
+    /// The table, made when it is first asked for.
+    pub(crate) fn constant(&mut self, constant: Constant) -> Storage {
+        if let Some((_, storage)) = self.constants.iter().find(|(known, _)| *known == constant) {
+            return storage.clone();
         }
+        let words = constant.words();
+        let storage = self.storage((words.len() * 4) as u64);
+        self.device.queue.write_buffer(&storage.buffer, 0, bytemuck::cast_slice(&words));
+        self.constants.push((constant, storage.clone()));
+        storage
     }
 
-    fn snapshot(&mut self, x: &Buf) -> Snapshot {
-        let storage = self.pooled((x.rows * x.width * 4) as u64);
-        rows::columns(self, (&storage, x.width), x, Columns::run(x.width, 0, 0));
-        Snapshot::new(storage, x.rows * x.width)
-    }
-
-    fn poll_read(&mut self, snapshot: &mut Snapshot, cx: &mut Context<'_>) -> Poll<()> {
-        // Elsewhere reading waits.
-        if cfg!(target_arch = "wasm32") { self.recorder.poll(&self.device, snapshot, cx) } else { Poll::Ready(()) }
-    }
-
-    fn download(&mut self, snapshot: &Snapshot, out: &mut Vec<f32>) {
-        out.clear();
-        out.resize(snapshot.len, 0.0);
-        let values: &mut [u8] = bytemuck::cast_slice_mut(out);
-        self.recorder.read(&self.device, snapshot, &mut |read| values.copy_from_slice(read));
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        self.recorder.submit(&self.device);
-        match self.device.fault.get().or_else(|| self.refused.clone()) {
-            Some(what) => Err(self.failed(what)),
-            None => Ok(()),
+    /// A small matrix as floats, which it usually is already.
+    pub(crate) fn floats(&mut self, w: &Weight) -> Floats {
+        let stride = w.runs * RUN as u32;
+        if let (Format::F32, [part]) = (w.format, &w.parts[..]) {
+            return Floats { storage: part.storage.clone(), stride };
         }
-    }
-}
-
-impl Ops for Gpu {
-    fn swiglu(&mut self, gate: &mut Buf, up: &Buf) {
-        rows::binary(self, Kernel::Swiglu, gate, (&up.storage, up.quads()));
-    }
-
-    fn matmul2(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf) {
-        product::all(self, &mut [a, b], x, Store::Set);
-    }
-
-    fn matmul3(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), c: (&mut Buf, &Weight), x: &Buf) {
-        product::all(self, &mut [a, b, c], x, Store::Set);
-    }
-
-    fn matmul2_experts(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf, routes: &Routes) {
-        experts::products(self, &mut [a, b], x, routes);
-    }
-
-    fn matmul_add(&mut self, x: &mut Buf, h: &Buf, w: &Weight, _product: &mut Buf) {
-        product::matmul(self, x, h, w, Store::Add);
-    }
-
-    const TOP_K: usize = top::MOST;
-
-    fn top_k(&mut self, x: &Buf, width: usize, k: usize) -> Snapshot {
-        if top::finds(width, k) { top::find(self, x, width, k) } else { self.snapshot(x) }
-    }
-
-    fn ranked(&mut self, best: &Snapshot, width: usize, k: usize, out: &mut Vec<Ranked>) {
-        if top::finds(width, k) {
-            return top::read(self, best, width, k, out);
+        let rows: u32 = w.parts.iter().map(|part| part.rows).sum();
+        let storage = self.pooled(u64::from(rows) * u64::from(w.runs) * 4 * QUAD as u64);
+        for part in &w.parts {
+            self.dispatch(&Dispatch {
+                kernel: Kernel::Unpack(w.format),
+                buffers: &[&part.storage, &storage],
+                numbers: &[w.runs, w.stride, w.tails, part.first],
+                grid: [w.runs.div_ceil(64), part.rows, 1],
+            });
         }
-        let mut values = Vec::new();
-        self.download(best, &mut values);
-        out.clear();
-        values.chunks_exact(width).for_each(|row| top_k(row, k, out));
+        Floats { storage, stride }
     }
-
-    fn traffic(&self) -> Traffic {
-        let Counters { submits, bytes_read, buffers, bind_groups, .. } = self.counters();
-        Traffic { submits, bytes_read, made: buffers + bind_groups }
-    }
-}
-
-/// Radians as a fraction of a turn, in units of 2^-64.
-fn fraction_of_a_turn(radians: f64) -> u64 {
-    let turns = radians / std::f64::consts::TAU;
-    ((turns - turns.floor()) * 18_446_744_073_709_551_616.0) as u64
 }

@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod adapter;
+mod asked;
 mod attention;
 mod book;
 mod buffer;
@@ -27,6 +28,7 @@ mod gpu;
 mod heads;
 mod kernel;
 mod memory;
+mod operations;
 mod options;
 mod packed;
 mod places;
@@ -50,8 +52,9 @@ pub use cooperative::Cooperative;
 pub use counters::{Counters, Held, held};
 pub use error::Error;
 pub use experts::Routes;
-pub use gpu::{Gpu, Turns};
+pub use gpu::Gpu;
 pub use memory::Memory;
+pub use operations::Turns;
 #[cfg(feature = "faults")]
 pub use options::ShaderEdit;
 pub use options::{AdapterChoice, Dequant, GpuOptions};

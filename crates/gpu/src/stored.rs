@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 
 use candor_ops::{Error, PAGE, Pages, Prefix, Stored};
 
+use crate::asked::Asked;
 use crate::cache::{Cache, Copy, Given, Layer, Side};
 use crate::device::{Device, Storage};
-use crate::record::Asked;
 
 /// A piece of a buffer, in bytes.
 struct Piece<'a> {

@@ -3,18 +3,12 @@
 use std::ops::Range;
 
 use candor_kernels::{
-    BlockKernels, GROUP, Line, PAIR, Queries, WEIGHT_LINES, Weights, key_lines, mixed, padded, query_lines, value_lines,
+    GROUP, Line, PAIR, Queries, WEIGHT_LINES, Weights, key_lines, mixed, padded, query_lines, value_lines,
 };
 
-use super::{BLOCK, Part, Task, base};
+use super::task::{BLOCK, Part, Task, base};
 use crate::buffer::room;
-
-/// What packs the keys and the values of a layer.
-#[derive(Clone, Copy)]
-pub(crate) struct Tiled {
-    pub(crate) keys: BlockKernels,
-    pub(crate) values: BlockKernels,
-}
+use crate::kv::Tiled;
 
 /// Scratch of a task.
 #[derive(Default)]

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use candor_kernels::{BatchKernels, BatchTask, F32Kernels, Line, Packing, SIDE, Sums};
 
-use super::{Chunk, Inputs, Product, SCRATCH, Scratch, Then, Work, Workspace, run, section};
+use super::{Chunk, Product, SCRATCH, Scratch, Then, Work, Workspace, run, section};
 use crate::buffer::{Buf, room};
+use crate::inputs::Inputs;
 use crate::packed::TOGETHER;
 use crate::pool::Pool;
 use crate::split::Split;

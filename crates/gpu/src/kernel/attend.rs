@@ -2,7 +2,7 @@
 
 use candor_ops::Mask;
 
-use super::KvKind;
+use super::kv::KvKind;
 
 /// The constants of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 
 use wgpu::Adapter;
 
-use super::Memory;
+use super::amount::Memory;
 
 /// What DXGI says; `None` if the adapter is not DX12's.
 pub(super) fn memory(adapter: &Adapter) -> Option<Memory> {

@@ -4,7 +4,7 @@
 use objc2_metal::MTLDevice;
 use wgpu::Adapter;
 
-use super::Memory;
+use super::amount::Memory;
 
 /// What the system says; `None` if the adapter is not Metal's.
 pub(super) fn memory(adapter: &Adapter) -> Option<Memory> {

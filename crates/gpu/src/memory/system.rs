@@ -1,6 +1,6 @@
 //! The system's own memory, where it says without being asked in unsafe code: Linux.
 
-use super::Memory;
+use super::amount::Memory;
 
 /// The memory of this machine; `None` where the system does not say.
 pub(super) fn memory() -> Option<Memory> {

@@ -4,7 +4,7 @@
 use ash::vk;
 use wgpu::Adapter;
 
-use super::Memory;
+use super::amount::Memory;
 
 /// What the driver says of the heaps on the device; `None` if the adapter is not Vulkan's.
 pub(super) fn memory(adapter: &Adapter) -> Option<Memory> {
