@@ -311,23 +311,25 @@ impl Book for Iq1M {
     }
 }
 
-/// Four words of the bytes from `32 * j`.
-#[inline(always)]
-fn words_of(digits: &[u8; 256], j: usize) -> [u64; 4] {
-    let word = |i: usize| u64::from_le_bytes(*digits[32 * j + 8 * i..].first_chunk().expect("eight of 256"));
-    [word(0), word(1), word(2), word(3)]
+/// Bytes that lie in lines of the cache of their own: numbers are stored together and loaded one by one, and a store across two
+/// lines would have to be waited for.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Aligned<const N: usize>(pub [u8; N]);
+
+impl<const N: usize> Aligned<N> {
+    /// Four words of the bytes from `32 * j`.
+    #[inline(always)]
+    fn words(&self, j: usize) -> [u64; 4] {
+        let word = |i: usize| u64::from_le_bytes(*self.0[32 * j + 8 * i..].first_chunk().expect("eight of them"));
+        [word(0), word(1), word(2), word(3)]
+    }
 }
 
 /// Implements the parts of [`Book`] that weights spelled in digits -1, 0 and 1 share.
 macro_rules! digits {
     () => {
         const BITS: Bits = Bits::None;
-        type Read = [u8; 256];
-
-        #[inline(always)]
-        fn words(read: &Self::Read, j: usize) -> [u64; 4] {
-            words_of(read, j)
-        }
 
         #[inline(always)]
         fn bits(_: &Self::Read, _: usize) -> u32 {
@@ -348,8 +350,15 @@ impl Book for Tq1_0 {
     book!(54, Tq1_0, offset 1, unit 1.0, halves false);
     digits!();
 
+    type Read = Aligned<256>;
+
     #[inline(always)]
-    fn read(w: &[u8; 54]) -> [u8; 256] {
+    fn words(read: &Aligned<256>, j: usize) -> [u64; 4] {
+        read.words(j)
+    }
+
+    #[inline(always)]
+    fn read(w: &[u8; 54]) -> Aligned<256> {
         // A byte is a fraction of 256 in base 3.
         let digit = |byte: u8, power: u8| ((u16::from(byte.wrapping_mul(power)) * 3) >> 8) as u8;
         let mut digits = [0; 256];
@@ -364,7 +373,7 @@ impl Book for Tq1_0 {
                 digits[240 + 4 * k + i] = digit(w[48 + i], power);
             }
         }
-        digits
+        Aligned(digits)
     }
 
     #[inline(always)]
@@ -380,15 +389,17 @@ impl Book for Tq2_0 {
     book!(66, Tq2_0, offset 1, unit 1.0, halves false);
     digits!();
 
+    /// The digits as the file has them: 32 bytes for four blocks.
+    type Read = Aligned<64>;
+
     #[inline(always)]
-    fn read(w: &[u8; 66]) -> [u8; 256] {
-        let mut digits = [0; 256];
-        for j in 0..8 {
-            for i in 0..32 {
-                digits[32 * j + i] = w[j / 4 * 32 + i] >> (2 * (j % 4)) & 3;
-            }
-        }
-        digits
+    fn words(read: &Aligned<64>, j: usize) -> [u64; 4] {
+        read.words(j / 4).map(|word| word >> (2 * (j % 4)) & 0x0303_0303_0303_0303)
+    }
+
+    #[inline(always)]
+    fn read(w: &[u8; 66]) -> Aligned<64> {
+        Aligned(*w.first_chunk().expect("64 of 66"))
     }
 
     #[inline(always)]

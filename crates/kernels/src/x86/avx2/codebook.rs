@@ -79,8 +79,16 @@ paneled! {
     Iq2S: Halves<1>, read, j => eights(&IQ2_S, read, j), w => places_2s(w);
     Iq3Xxs: Narrow<1>, read, j => fours(&IQ3_XXS, read, j);
     Iq3S: Narrow<4>, read, j => fours(&IQ3_S, read, j), w => places_3s(w);
-    Tq1_0: Narrow<4>, read, j => load_256(read, 32 * j);
-    Tq2_0: Narrow<4>, read, j => load_256(read, 32 * j);
+    Tq1_0: Narrow<4>, read, j => load_256(&read.0, 32 * j);
+    Tq2_0: Narrow<4>, read, j => digits(&read.0, j);
+}
+
+/// Digits of two bits: those of four blocks lie in 32 bytes.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn digits(bytes: &[u8; 64], j: usize) -> __m256i {
+    let shift = _mm_cvtsi32_si128(2 * (j % 4) as i32);
+    _mm256_and_si256(_mm256_srl_epi16(load_256(bytes, 32 * (j / 4)), shift), _mm256_set1_epi8(3))
 }
 
 /// Lanes `4 * k` to `4 * k + 3` are word `first + k`: what four points share.
