@@ -22,7 +22,7 @@ use crate::{
 ///     batch.push(id, prompt, Role::Prefill, Outputs::Last(want))?;
 ///     loop {
 ///         batch.step()?;
-///         let value = batch.is_encoder_decoder().find(|answer| answer.sequence == id).map(|answer| answer.value);
+///         let value = batch.answers().find(|answer| answer.sequence == id).map(|answer| answer.value);
 ///         let Some(piece) = value.map(|value| text.choose(value)).transpose()?.flatten() else { break };
 ///         print!("{}", piece.text);
 ///         let Some(token) = text.pending() else { break };
