@@ -1,6 +1,7 @@
 //! What is wrong with a model file, and what only looks wrong: found by reading it, not by running it. How the file
 //! computes on this machine is `verify`.
 
+mod finding;
 mod hash;
 mod known;
 mod metadata;
@@ -13,6 +14,7 @@ use std::path::Path;
 use candor::Gguf;
 use serde::{Deserialize, Serialize};
 
+pub use finding::{Finding, Severity};
 pub use hash::{FileHash, files_of, sha256};
 pub(crate) use hash::{Hashing, hashes};
 pub use scan::TensorStats;
@@ -21,54 +23,6 @@ pub(crate) use weights::findings as weight_findings;
 
 /// Version of [`DoctorReport`]'s layout.
 pub const DOCTOR_VERSION: u32 = 1;
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// As it should be, though it looks odd.
-    Fine,
-    /// Possibly wrong.
-    Warning,
-    /// Wrong: the file will not run, or not give what its model gives.
-    Error,
-}
-
-/// Something about a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// How bad it is.
-    pub severity: Severity,
-    /// The tensor, the metadata key, or `file`.
-    pub subject: String,
-    /// What was found.
-    pub message: String,
-    /// What to do, or why it is right.
-    pub hint: String,
-}
-
-impl Finding {
-    fn new(
-        severity: Severity,
-        subject: impl Into<String>,
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Self {
-        Finding { severity, subject: subject.into(), message: message.into(), hint: hint.into() }
-    }
-
-    fn error(subject: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Finding {
-        Finding::new(Severity::Error, subject, message, hint)
-    }
-
-    fn warning(subject: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Finding {
-        Finding::new(Severity::Warning, subject, message, hint)
-    }
-
-    fn fine(subject: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Finding {
-        Finding::new(Severity::Fine, subject, message, hint)
-    }
-}
 
 /// What a file says it holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

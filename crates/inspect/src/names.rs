@@ -1,6 +1,7 @@
 //! What another engine's name of a value means in ours. Names are data, in `tables`; here is how a name is taken apart
 //! so that a few rows cover many spellings. A name that nothing knows stays unknown: meanings are never guessed.
 
+mod bias;
 mod map_file;
 mod modules;
 mod spelling;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use crate::{Key, import::ReadOptions};
 
+pub use bias::ProjectionBias;
 pub use map_file::NameMap;
 pub(crate) use spelling::Spelling;
 use tables::{Index, LayerOf};
@@ -51,17 +53,6 @@ pub(crate) enum Meaning {
 pub(crate) struct Parts {
     pub(crate) keys: Vec<(Key, usize)>,
     pub(crate) groups: usize,
-}
-
-/// Whether a projection's traced output already has its bias added. PyTorch's `Linear` adds it (Qwen2, where `q_proj` is
-/// our `Qcur.add`); models without a bias have `Qcur.mul_mat`. The dump does not say; the model does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ProjectionBias {
-    /// The model's query and key projections have no bias.
-    #[default]
-    Absent,
-    /// They have one, and it is in the traced output.
-    Included,
 }
 
 /// Which norms a layer has, by the names of the whole dump.

@@ -2,32 +2,16 @@
 //! trace is in memory is `crate::trace`, how the file looks `crate::file`.
 
 mod selection;
+mod sink;
 mod statistics;
 
 use candor::{Logits, Observed, Observer, Role, Session};
 
-use crate::{
-    Evidence, Key, Known, Trace,
-    file::{TraceWriter, WriteError},
-};
+use crate::{Evidence, Key, Known, Trace, file::WriteError};
 
 pub use selection::{Rows, Selection, SelectionError};
+pub use sink::Sink;
 pub use statistics::{Statistics, Summary};
-
-/// Takes rows of values, in the order of computation.
-pub trait Sink {
-    /// Takes `[rows, width]`; the first row is token `first`'s.
-    ///
-    /// # Errors
-    /// If they cannot be kept.
-    fn rows(&mut self, key: &Key, width: usize, first: usize, values: &[f32]) -> Result<(), WriteError>;
-}
-
-impl Sink for TraceWriter {
-    fn rows(&mut self, key: &Key, width: usize, first: usize, values: &[f32]) -> Result<(), WriteError> {
-        self.push(key, width, first, values)
-    }
-}
 
 /// Why a run could not be recorded.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@ mod choice;
 mod choosing;
 mod decoding;
 mod difference;
+mod error;
 mod families;
 mod framing;
 mod invariants;
@@ -17,33 +18,20 @@ mod row;
 mod said;
 mod scene;
 mod segmentation;
+mod step;
 mod stopping;
 mod tokenizing;
 
 use candor::Gguf;
 
 pub use difference::{Difference, Piece};
+pub use error::TextError;
 pub use report::{Explanation, TextCheck, TextOutcome, TextReport, Verdict};
 pub use row::TextFault;
 pub use said::{Penalised, Reading, Said};
 
 use row::Row;
 use scene::Scene;
-
-/// Why what was said cannot be checked at all.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TextError {
-    /// The file has no vocabulary that is built in.
-    #[error("vocabulary: {0}")]
-    Tokenizer(#[from] candor::error::TokenizerError),
-    /// A metadata value has another type than it should.
-    #[error(transparent)]
-    Metadata(#[from] candor_gguf::Error),
-    /// Nothing was said.
-    #[error("evidence: expected a prompt, ids, a text or logits, got nothing")]
-    Nothing,
-}
 
 /// Every known fault of this side.
 pub fn text_catalogue() -> impl Iterator<Item = &'static TextFault> {
@@ -74,14 +62,15 @@ pub fn check_text(gguf: &Gguf, said: &Said) -> Result<TextReport, TextError> {
         return Err(TextError::Nothing);
     }
     let scene = Scene::new(gguf, said)?;
+    let rows: Vec<&Row> = rows().collect();
     let checks = vec![
-        rendering::check(&scene),
-        prompt::check(&scene),
-        framing::check_context(&scene),
-        choice::check(&scene),
-        stopping::check(&scene),
-        decoding::check(&scene),
-        invariants::check(&scene),
+        rendering::check(&scene, &rows),
+        prompt::check(&scene, &rows),
+        framing::check_context(&scene, &rows),
+        choice::check(&scene, &rows),
+        stopping::check(&scene, &rows),
+        decoding::check(&scene, &rows),
+        invariants::check(&scene, &rows),
     ];
     Ok(TextReport::new(checks))
 }

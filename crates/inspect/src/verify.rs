@@ -4,16 +4,14 @@
 //! with a run, and why, is `diagnose`; a file without a run is `doctor`.
 
 mod against;
+mod error;
+mod report;
 mod sessions;
 mod texts;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use candor::{BackendVisitor, Device, Gguf, KvFormat, LoadOptions, Model, Ops, Verify, visit_backend};
-use serde::{Deserialize, Serialize};
 use web_time::Instant;
 
 use crate::{
@@ -21,11 +19,9 @@ use crate::{
     doctor::{Extent, FileHash, Finding, Hashing, Severity, files_of, hashes, scan, weight_findings},
 };
 
-pub use against::{Against, Compared};
 pub use candor_verify::{Class, Depth, Operation, Operations, Place, Plan, Work, Worst, operations, watched};
-
-/// Version of [`VerifyReport`]'s layout.
-pub const VERIFY_VERSION: u32 = 1;
+pub use error::VerifyError;
+pub use report::{Against, Check, Compared, Outcome, Subject, VERIFY_VERSION, Verdict, VerifyReport};
 
 /// The text that is run where none is given.
 pub const BUILT_IN_PROMPT: &str = "The quick brown fox jumps over the lazy dog, and 12 hens look on.";
@@ -35,9 +31,6 @@ const QUICK_PROMPT: usize = 9;
 pub const MAX_PROMPT: usize = 4096;
 /// Most tokens decoded, likewise.
 pub const MAX_DECODE: usize = 1024;
-/// On backends whose results may depend on how many rows go together: D3's gate of a quantized product, doubled.
-const SESSIONS_QUANTIZED: f64 = 3e-2;
-
 /// What is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prompt {
@@ -83,132 +76,6 @@ impl Default for VerifyOptions {
             against: None,
         }
     }
-}
-
-/// What a check is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Subject {
-    /// The file's weights.
-    File,
-    /// Tokenizer and chat template.
-    Text,
-    /// Runs that must agree.
-    Session,
-}
-
-/// How a check went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// As it should be.
-    Passed,
-    /// Not so; in words.
-    Failed(String),
-    /// Not checked; why.
-    Skipped(String),
-}
-
-/// One check that is not of an operation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// What it is about.
-    pub subject: Subject,
-    /// What is checked: `prefill against token by token`.
-    pub name: String,
-    /// On what: `24 positions`.
-    pub detail: String,
-    /// How it went.
-    pub outcome: Outcome,
-}
-
-/// Whether the run is proven.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// Everything that was checked is within its bound.
-    Pass,
-    /// Something is not.
-    Fail {
-        /// The first, in the order file, text, operations, sessions, trace.
-        first: String,
-    },
-}
-
-/// What verifying found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct VerifyReport {
-    /// [`VERIFY_VERSION`].
-    pub version: u32,
-    /// This program, with its version.
-    pub engine: String,
-    /// `general.name` of the file.
-    pub model: Option<String>,
-    /// Where it ran: `cpu, avx2 kernels, 2 threads`.
-    pub device: String,
-    /// What the run was held against, in words.
-    pub oracle: String,
-    /// How much was checked.
-    pub depth: Depth,
-    /// The model's files; empty for one in memory.
-    pub files: Vec<FileHash>,
-    /// What was found in the weights.
-    pub findings: Vec<Finding>,
-    /// The text that an encoder read, which the tokens answer; empty where the model has none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub text: Vec<u32>,
-    /// The prompt and what was decoded after it.
-    pub tokens: Vec<u32>,
-    /// How many of the tokens are the prompt.
-    pub prompt_tokens: usize,
-    /// Every class of operations, in the order in which they first ran; `None` where a trace was the oracle.
-    pub operations: Option<Operations>,
-    /// Everything else.
-    pub checks: Vec<Check>,
-    /// The comparison with a trace, where one was the oracle.
-    pub against: Option<Against>,
-    /// Seconds that it took.
-    pub seconds: f64,
-    /// Whether the run is proven.
-    pub verdict: Verdict,
-}
-
-/// Why nothing could be verified.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum VerifyError {
-    /// The model does not load or run.
-    #[error(transparent)]
-    Candor(#[from] candor::Error),
-    /// A file cannot be read for its hash.
-    #[error("{}: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        error: io::Error,
-    },
-    /// More tokens than the oracle takes.
-    #[error("{what}: expected at most {most} tokens, got {got}")]
-    TooLong {
-        /// `prompt` or `decode`.
-        what: &'static str,
-        /// The most.
-        most: usize,
-        /// Tokens asked for.
-        got: usize,
-    },
-    /// The trace does not say what was run.
-    #[error("trace: it has no token ids; give the prompt as ids")]
-    NoTokens,
-    /// The trace's tokens are at places that a fresh run does not have.
-    #[error("trace: expected positions from 0 on, got position {got} for token {index}")]
-    Positions {
-        /// Index of the token.
-        index: usize,
-        /// Its position in the trace.
-        got: u32,
-    },
 }
 
 /// Verifies a model file (any one of its shards) on this machine.
@@ -380,7 +247,7 @@ fn session_checks(model: &Model, report: &VerifyReport, options: &VerifyOptions)
     let (keys, values) = (options.keys, options.values);
     let agreement = match model.is_batch_invariant() {
         true => sessions::Agreement::Bits,
-        false => sessions::Agreement::Within(SESSIONS_QUANTIZED),
+        false => sessions::Agreement::Within(sessions::SESSIONS_QUANTIZED),
     };
     let runs = sessions::Sessions::new(sessions::Runs { model, text, tokens, keys, values, agreement })?;
     let mut checks = vec![runs.prefill_and_steps()?, runs.decoded()?, runs.cached_and_fresh()?, runs.observed()?];

@@ -12,7 +12,7 @@ use syn::{Attribute, Item, UseTree};
 use crate::root;
 
 /// The crates without circles.
-const CRATES: &[&str] = &["cli", "cpu", "gpu", "models", "tokenizer"];
+const CRATES: &[&str] = &["cli", "cpu", "gpu", "inspect", "models", "tokenizer"];
 
 /// A path of modules, from the crate's root on.
 type Place = Vec<String>;

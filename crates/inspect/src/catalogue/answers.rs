@@ -4,9 +4,8 @@
 use candor_ops::relative_bucket;
 
 use super::{
-    ROW,
-    cache::seeing,
-    masks::{attending, mask},
+    row::ROW,
+    seen::{attending, mask, seeing},
 };
 use crate::fault::{Edit, Fault};
 use crate::replay::{Matrix, Place, Side, SoftMax};

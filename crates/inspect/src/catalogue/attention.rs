@@ -3,9 +3,8 @@
 use candor_ops::{Mask, Unary};
 
 use super::{
-    ROW, UP_TO_TOKENS, any,
-    cache::{decodes, seeing},
-    masks::{attending, mask, windows},
+    row::{ROW, UP_TO_TOKENS, any},
+    seen::{attending, decodes, mask, seeing, windows},
 };
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::{Axis, Masking, Place, Side, SoftMax, across};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{ROW, left_at_decode, weight_of_layer};
+use super::{row::ROW, values::left_at_decode, weights::weight_of_layer};
 use crate::fault::{Edit, Fault};
 use crate::{Kind, replay::Matrix, replay::Place};
 

@@ -3,12 +3,12 @@
 use candor_ops::Mask;
 
 use super::{
-    FACTORS, ROW, UP_TO_TOKENS,
-    masks::{attending, mask, windows},
-    near,
+    row::{FACTORS, ROW, UP_TO_TOKENS},
+    seen::{attending, decodes, mask, seeing, windows},
+    values::near,
 };
 use crate::fault::{Edit, Fault, Fit, Steps};
-use crate::replay::{Place, Scores, Side, SoftMax, Source, Turn};
+use crate::replay::{Place, Scores, Side, Source, Turn};
 use crate::{Kind, Node};
 
 /// Reads of the cache are redirected alike for keys and values.
@@ -27,21 +27,9 @@ macro_rules! cache {
     };
 }
 
-/// Whether there are tokens after the prompt.
-pub(super) fn decodes(place: &Place<'_>) -> bool {
-    let grows = place.node.side == Side::Tokens && place.graph.keys(place.id) == Side::Tokens;
-    grows && place.tokens.ids.len() > place.tokens.prompt && place.tokens.prompt > 0
-}
-
 /// Whether two tokens were computed in one batch of `size`.
 fn same_batch(size: usize) -> impl Fn(usize, usize) -> bool {
     move |t, p| t / size == p / size
-}
-
-/// Changes who sees what, given who saw what.
-pub(super) fn seeing(plan: &mut SoftMax, new: impl Fn(&dyn Fn(usize, usize) -> bool, usize, usize) -> bool + 'static) {
-    let old = std::mem::replace(&mut plan.visible, Box::new(|_, _| false));
-    plan.visible = Box::new(move |t, p| new(&old, t, p));
 }
 
 /// The cache whose first slots decoded tokens overwrite; slots past the prompt stay empty.

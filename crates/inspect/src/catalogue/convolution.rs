@@ -3,8 +3,9 @@
 use candor_ops::Unary;
 
 use super::{
-    ROW, left_at_decode,
     recurrence::{decoding, each, input, lost, swap},
+    row::ROW,
+    values::left_at_decode,
 };
 use crate::{
     Kind, NodeId,

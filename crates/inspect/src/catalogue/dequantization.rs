@@ -3,7 +3,10 @@
 
 use candor_gguf::{Format, half};
 
-use super::{ROW, any, raw, scale_fields};
+use super::{
+    row::{ROW, any},
+    weights::{raw, scale_fields},
+};
 use crate::fault::{Edit, Fault};
 use crate::replay::{Matrix, Place};
 

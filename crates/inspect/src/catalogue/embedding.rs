@@ -2,7 +2,11 @@
 
 use candor_ops::Unary;
 
-use super::{FACTORS, ROW, is_embedding, left_at_decode, near, tensor};
+use super::{
+    row::{FACTORS, ROW},
+    values::{left_at_decode, near},
+    weights::{is_embedding, tensor},
+};
 use crate::Kind;
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::{Embed, Place, Positions};

@@ -5,7 +5,10 @@ use std::rc::Rc;
 
 use candor_ops::Unary;
 
-use super::{ROW, reshape, tensor};
+use super::{
+    row::ROW,
+    weights::{reshape, tensor},
+};
 use crate::fault::{Edit, Fault};
 use crate::graph::{Chosen, Weighted};
 use crate::replay::{Matrix, Place};

@@ -4,7 +4,10 @@ use std::rc::Rc;
 
 use candor_ops::Unary;
 
-use super::{FACTORS, ROW, near};
+use super::{
+    row::{FACTORS, ROW},
+    values::near,
+};
 use crate::fault::{Edit, Fault};
 use crate::{Kind, NodeId, Value, replay::Place};
 

@@ -1,7 +1,7 @@
 //! Faults of latent attention (DeepSeek-AI 2024): which part of a query or key is rotated, and the matrices that spell
 //! keys and values out.
 
-use super::{ROW, norm};
+use super::{norm, row::ROW, weights::reshape};
 use crate::fault::{Edit, Fault};
 use crate::replay::{Matrix, Norm, Place};
 use crate::{Kind, Node, NodeId};
@@ -141,7 +141,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "latent-matrices-transposed",
         entry: "44",
         wants: spells,
-        edits: &[Edit::Weight(|w: &mut Matrix, place| super::reshape(w, place))],
+        edits: &[Edit::Weight(|w: &mut Matrix, place| reshape(w, place))],
         cause: "the matrices of heads that keys and values are spelt out with (attn_k_b, attn_v_b) are read as their transposes",
         remedy: "attn_k_b maps a query's unrotated part to the latent vector: it is stored transposed",
         source: "ggml-org/llama.cpp#12801",
@@ -201,7 +201,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "latent-key-matrices-transposed",
         entry: "44",
         wants: |place| spells(place) && place.weight() == "attn_k_b",
-        edits: &[Edit::Weight(|w: &mut Matrix, place| super::reshape(w, place))],
+        edits: &[Edit::Weight(|w: &mut Matrix, place| reshape(w, place))],
         cause: "the matrices of heads that keys are spelt out with (attn_k_b) are read as their transposes",
         remedy: "attn_k_b maps a query's unrotated part to the latent vector: it is stored transposed",
         source: "ggml-org/llama.cpp#12801",

@@ -5,7 +5,10 @@ use std::rc::Rc;
 use candor::Format;
 
 use super::{
-    ROW, any, fused, is_embedding, is_layer_matrix, is_matrix, is_square, raw, reshape, scale_fields, weight_of_layer,
+    row::{ROW, any},
+    weights::{
+        fused, is_embedding, is_layer_matrix, is_matrix, is_square, raw, reshape, scale_fields, tensor, weight_of_layer,
+    },
 };
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::{Kind, Node, NodeId, Value, replay::Matrix, replay::Place};
@@ -93,7 +96,7 @@ fn whole(place: &Place<'_>) -> Option<(Vec<f32>, [usize; 3])> {
         Some((whole, _)) => vec![whole],
         None => ["attn_q", "attn_k", "attn_v"]
             .iter()
-            .map(|name| super::tensor(place, &format!("blk.{layer}.{name}.{suffix}")))
+            .map(|name| tensor(place, &format!("blk.{layer}.{name}.{suffix}")))
             .collect::<Option<_>>()?,
     };
     // Queries with gates, say, have more.
@@ -262,7 +265,7 @@ pub(super) fn swap_names(w: &mut Matrix, place: &Place<'_>, a: &str, b: &str) ->
         _ => return false,
     };
     let Some(layer) = place.layer() else { return false };
-    match super::tensor(place, &format!("blk.{layer}.{other}.{kind}")) {
+    match tensor(place, &format!("blk.{layer}.{other}.{kind}")) {
         Some(other) if other.values.len() == w.values.len() => {
             w.values = other.values;
             true
@@ -667,7 +670,7 @@ pub(super) const FAULTS: &[Fault] = &[
                 place.weight().starts_with("ffn_up"),
             );
             let Some(layer) = place.layer() else { return false };
-            let get = |name: &str| super::tensor(place, &format!("blk.{layer}.{name}.{suffix}"));
+            let get = |name: &str| tensor(place, &format!("blk.{layer}.{name}.{suffix}"));
             let (Some(gate), Some(up)) = (get("ffn_gate_exps"), get("ffn_up_exps")) else { return false };
             let cols = if suffix == "bias" { 1 } else { gate.cols };
             let width = place.node.width;

@@ -3,41 +3,17 @@
 use candor_ops::{Mask, alibi_slope};
 
 use super::{
-    ROW, UP_TO_TOKENS,
-    cache::{decodes, seeing},
+    row::{ROW, UP_TO_TOKENS},
+    seen::{attending, decodes, mask, seeing, windows},
 };
+use crate::Kind;
 use crate::fault::{Edit, Fault};
 use crate::replay::{Masking, Place, SoftMax};
-use crate::{Attending, Kind};
-
-/// What the layer does, where the operation is its softmax.
-pub(super) fn attending<'a>(place: &Place<'a>) -> Option<&'a Attending> {
-    match &place.node.kind {
-        Kind::SoftMax(attending) => Some(attending),
-        _ => None,
-    }
-}
-
-/// The layer's mask.
-pub(super) fn mask(place: &Place<'_>) -> Mask {
-    attending(place).map_or(Mask::Causal, |attending| attending.mask)
-}
 
 /// Positions before the first that a row of the last token sees.
 fn hidden(place: &Place<'_>) -> usize {
     let tokens = place.tokens.ids.len();
     mask(place).seen(tokens.saturating_sub(1), tokens).start
-}
-
-/// The layers of the answer's tokens that see a window, and how long it is.
-pub(super) fn windows<'a>(place: &Place<'a>) -> impl Iterator<Item = (Option<usize>, usize)> + use<'a> {
-    place.graph.nodes.iter().filter_map(|node| match &node.kind {
-        Kind::SoftMax(attending) => match attending.mask {
-            Mask::Window(window) => Some((node.key.layer, window)),
-            _ => None,
-        },
-        _ => None,
-    })
 }
 
 /// Lets tokens see what another mask lets them; `false` where that is the same.

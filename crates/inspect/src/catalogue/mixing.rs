@@ -3,9 +3,9 @@
 use candor_ops::Unary;
 
 use super::{
-    ROW,
     recurrence::{each, input, is_made_with, is_scaled_with, swap},
-    tensor,
+    row::ROW,
+    weights::tensor,
 };
 use crate::{
     Kind,

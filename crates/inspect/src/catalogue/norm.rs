@@ -5,7 +5,12 @@ use std::rc::Rc;
 use candor_gguf::half;
 use candor_ops::Rope;
 
-use super::{ROW, left_at_decode, loader::swap_names, tensor, weight_of_layer};
+use super::{
+    loader::swap_names,
+    row::ROW,
+    values::{left_at_decode, sum},
+    weights::{tensor, weight_of_layer},
+};
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::{Divisor, Matrix, Norm, Place, Scope, Scores, Turn};
 use crate::{Kind, NodeId};
@@ -603,7 +608,7 @@ pub(super) const FAULTS: &[Fault] = &[
             }),
             Edit::Inputs(|inputs, place| {
                 let norm = added(place).and_then(|norm| plan(place, norm));
-                let (Some(norm), Some(sum)) = (norm, super::sum(inputs)) else { return false };
+                let (Some(norm), Some(sum)) = (norm, sum(inputs)) else { return false };
                 *inputs = vec![Rc::new(norm.run(&sum))];
                 true
             }),

@@ -2,7 +2,10 @@
 
 use std::rc::Rc;
 
-use super::{FACTORS, ROW, UP_TO_TOKENS, is_matrix};
+use super::{
+    row::{FACTORS, ROW, UP_TO_TOKENS},
+    weights::is_matrix,
+};
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::Place;
 use crate::{Kind, Node, Value};

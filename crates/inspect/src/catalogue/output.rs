@@ -4,7 +4,11 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use candor_ops::Unary;
 
-use super::{FACTORS, ROW, is_matrix, near, reshape, scaled, tensor};
+use super::{
+    row::{FACTORS, ROW},
+    values::{near, scaled},
+    weights::{is_matrix, reshape, tensor},
+};
 use crate::fault::{Edit, Fault, Fit, Steps};
 use crate::replay::Place;
 use crate::{Kind, Value};

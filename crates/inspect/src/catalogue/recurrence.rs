@@ -4,7 +4,10 @@
 use candor_gguf::half;
 use candor_ops::{Columns, NormKind, Unary};
 
-use super::{ROW, UP_TO_TOKENS, fused};
+use super::{
+    row::{ROW, UP_TO_TOKENS},
+    weights::fused,
+};
 use crate::{
     Kind, Node,
     fault::{Edit, Fault},

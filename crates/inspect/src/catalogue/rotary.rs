@@ -5,7 +5,10 @@ use std::f64::consts::{FRAC_PI_2, PI};
 use candor_gguf::half;
 use candor_ops::{Mask, Pairing, Rope};
 
-use super::{FACTORS, ROW, UP_TO_TOKENS, any, tensor};
+use super::{
+    row::{FACTORS, ROW, UP_TO_TOKENS, any},
+    weights::tensor,
+};
 use crate::fault::{Edit, Fault, Fit, Harm, Steps};
 use crate::replay::{Matrix, Place, Side, Turn};
 use crate::{Kind, Value};
@@ -126,7 +129,7 @@ fn turned(turn: &mut Turn, place: &Place<'_>, dims: usize, first: usize) -> bool
 /// one itself.
 fn foreign(place: &Place<'_>) -> Option<(Rope, usize)> {
     let name = place.node.key.name.as_str();
-    if !matches!(name.strip_prefix(crate::replay::ENCODER).unwrap_or(name), "Qcur" | "Kcur") || rope(place).is_some() {
+    if !matches!(name.strip_prefix(crate::graph::ENCODER).unwrap_or(name), "Qcur" | "Kcur") || rope(place).is_some() {
         return None;
     }
     let (_, scores) = place.readers().find(|(_, node)| matches!(node.kind, Kind::Scores(_)))?;

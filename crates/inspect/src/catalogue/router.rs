@@ -3,7 +3,10 @@
 
 use candor_ops::{Gate, Router};
 
-use super::{FACTORS, ROW, rotary::bf16};
+use super::{
+    rotary::bf16,
+    row::{FACTORS, ROW},
+};
 use crate::Kind;
 use crate::fault::{Edit, Fault};
 use crate::replay::{Choice, Matrix, Place, Weighing};

@@ -3,8 +3,8 @@
 use candor_ops::Unary;
 
 use super::{
-    ROW,
     recurrence::{each, input, is_made_with, is_scaled_with, swap},
+    row::ROW,
 };
 use crate::{
     Kind, Node,

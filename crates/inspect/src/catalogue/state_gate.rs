@@ -5,8 +5,8 @@ use std::rc::Rc;
 use candor_ops::Unary;
 
 use super::{
-    ROW,
     recurrence::{each, input, is_scaled_with, swap},
+    row::ROW,
     time_step::skip,
 };
 use crate::{

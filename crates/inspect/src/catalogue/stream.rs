@@ -4,7 +4,11 @@ use std::rc::Rc;
 
 use candor_ops::Unary;
 
-use super::{FACTORS, ROW, near, norm, scaled};
+use super::{
+    norm,
+    row::{FACTORS, ROW},
+    values::{near, scaled, sum},
+};
 use crate::fault::{Edit, Fault};
 use crate::replay::Place;
 use crate::{Key, Kind, NodeId};
@@ -264,7 +268,7 @@ pub(super) const FAULTS: &[Fault] = &[
                 if parallel(place).is_none() || !feeds(place) {
                     return false;
                 }
-                let (Some(sum), norm) = (super::sum(inputs), place.sibling("attn_norm")) else { return false };
+                let (Some(sum), norm) = (sum(inputs), place.sibling("attn_norm")) else { return false };
                 let shared = norm.filter(|_| place.name() != "ffn_norm").and_then(|id| norm::plan(place, id));
                 *inputs = vec![Rc::new(shared.map_or(sum.clone(), |norm| norm.run(&sum)))];
                 true

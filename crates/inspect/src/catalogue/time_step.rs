@@ -3,9 +3,9 @@
 use candor_ops::{NormKind, Unary};
 
 use super::{
-    ROW,
     recurrence::{each, is_made_with, swap},
-    tensor,
+    row::ROW,
+    weights::tensor,
 };
 use crate::{
     Kind, Value,

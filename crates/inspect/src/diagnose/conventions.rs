@@ -9,7 +9,7 @@ use std::{
 
 use candor_ops::Pairing;
 
-use super::{Court, Status, span};
+use super::{court::Court, gate::Status, rounding::span};
 use crate::{Evidence, Graph, Key, Kind, Known, NodeId, Trace, compare, replay::Stage};
 
 /// How many operations away another meaning is looked for.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, rc::Rc};
 
 use candor_ops::CHOSEN;
 
-use super::{Gate, span};
+use super::{gate::Gate, rounding::span};
 use crate::{
     Chosen, Evidence, Graph, Key, Kind, NodeId, Trace, Value, compare,
     replay::{Arithmetic, Replay, Stage},

@@ -4,15 +4,16 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use candor_ops::CHOSEN;
 
-use super::{Check, Confidence, Court, Failure, Finding, Gate, Match, Rival, Status, near};
+use super::{
+    court::{Court, Failure, Match, ROUNDED, concerns},
+    gate::{Gate, Status},
+    near,
+    report::{Check, Confidence, Finding, Rival},
+};
 use crate::{
     Key, NodeId,
     fault::{Active, Harm},
 };
-
-/// Files do not say whether YaRN's ramp is rounded to whole pairs: llama.cpp rounds it, Transformers as its configuration
-/// says.
-pub(super) const ROUNDED: &str = "rope-yarn-ramp-rounded";
 
 /// A fault, or two together, and the failures that it reproduces.
 struct Theory<'a> {
@@ -102,7 +103,7 @@ impl Court<'_> {
         let open = || failures.iter().filter(|failure| failure.matches.is_empty());
         let upstream = open().any(|failure| failure.id < first && self.leads_to(failure.id, first));
         let concerned = |id: NodeId| {
-            let concerns = |active: &Active| super::concerns(active, &self.place(id, active.variant));
+            let concerns = |active: &Active| concerns(active, &self.place(id, active.variant));
             theory.faults.iter().any(concerns)
         };
         let missed = open().any(|failure| concerned(failure.id));

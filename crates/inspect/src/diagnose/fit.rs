@@ -1,6 +1,6 @@
 //! Faults with a number that nobody knows beforehand: the number that explains a suspect's values best is searched for.
 
-use super::{Case, Court, Match};
+use super::court::{Case, Court, Match};
 use crate::fault::{Active, Fit, Steps};
 
 /// Points of a range that are looked at before the best of them is refined.

@@ -6,11 +6,26 @@ use std::collections::BTreeSet;
 use candor::Format;
 use serde::Serialize;
 
-use super::Status;
 use crate::{
     Evidence, Graph, Kind, NodeId, Residual,
     replay::{Arithmetic, Rounding},
 };
+
+/// Whether a value follows from the suspect's own inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It does.
+    Right,
+    /// More than rounding, less than a fault usually makes.
+    Suspicious,
+    /// It does not.
+    Wrong,
+    /// The dump has too few digits to tell.
+    Unreadable,
+    /// So much had to be computed for want of other values, or so little is there, that rounding may explain it as well.
+    Undecided,
+}
 
 /// Limits of a relative residual.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Gate, Storage};
+use super::{
+    gate::{Gate, Status},
+    precision::Storage,
+};
 use crate::{
     Key, Residual, Trace,
     fault::Harm,
@@ -13,22 +16,6 @@ use crate::{
 
 /// The form of this report; grows when fields change their meaning.
 const VERSION: u32 = 1;
-
-/// Whether a value follows from the suspect's own inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// It does.
-    Right,
-    /// More than rounding, less than a fault usually makes.
-    Suspicious,
-    /// It does not.
-    Wrong,
-    /// The dump has too few digits to tell.
-    Unreadable,
-    /// So much had to be computed for want of other values, or so little is there, that rounding may explain it as well.
-    Undecided,
-}
 
 /// One value, recomputed.
 #[derive(Clone, Debug, Serialize)]

@@ -2,7 +2,7 @@
 
 use candor::{ChatTemplate, Gguf, Metadata, Tokenizer};
 
-use super::Finding;
+use super::finding::Finding;
 
 const EOS: &str = "tokenizer.ggml.eos_token_id";
 const BOS: &str = "tokenizer.ggml.bos_token_id";

@@ -6,7 +6,7 @@ use candor::Gguf;
 use candor_models::Decoder;
 use candor_ops::Shapes;
 
-use super::Finding;
+use super::finding::Finding;
 
 const AGAIN: &str = "download or copy the file again and compare its SHA-256";
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use candor_gguf::{Format, Gguf, TensorInfo};
 
-use super::{Finding, TensorStats, known};
+use super::{finding::Finding, known, scan::TensorStats};
 
 /// Weights beyond this are no weights. The largest of trained models are in the hundreds.
 const ABSURD: f64 = 1e4;

@@ -8,33 +8,12 @@ use std::{
 
 use serde_json::json;
 
-use super::{WriteError, metadata, token_count};
-use crate::{Key, Origin};
-
-/// A value as it goes to the file.
-#[derive(Clone, Debug)]
-pub(super) struct Laid {
-    pub(super) key: Key,
-    /// The token of each row.
-    pub(super) rows: Vec<usize>,
-    /// Elements per row.
-    pub(super) width: usize,
-    /// For attention scores: the heads in a row, each with `width / heads` positions.
-    pub(super) heads: Option<usize>,
-}
-
-impl Laid {
-    fn shape(&self) -> Vec<usize> {
-        match self.heads {
-            Some(heads) => vec![heads, self.rows.len(), self.width.checked_div(heads).unwrap_or(0)],
-            None => vec![self.rows.len(), self.width],
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        self.rows.len() as u64 * self.width as u64 * size_of::<f32>() as u64
-    }
-}
+use super::{
+    error::WriteError,
+    laid::{Laid, token_count},
+    metadata,
+};
+use crate::Origin;
 
 /// Whether a value has a row of positions per head.
 pub(super) fn is_scores(name: &str) -> bool {

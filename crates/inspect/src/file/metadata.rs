@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{VERSION, layout::Laid};
+use super::laid::Laid;
 use crate::{Key, Origin};
 
+/// The version of the format, as the metadata says it.
+pub(super) const VERSION: &str = "1";
 /// The key that marks a safetensors file as ours.
 pub(super) const MARK: &str = "candor.trace";
 const ROWS: &str = "rows";

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{VERSION, layout, metadata};
+use super::{
+    layout,
+    metadata::{self, VERSION},
+};
 use crate::{
     Evidence, Key, Known, Trace,
     import::{ImportError, SafeFile, Tensor},

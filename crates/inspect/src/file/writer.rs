@@ -8,10 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    WriteError,
-    layout::{self, Laid},
-};
+use super::{error::WriteError, laid::Laid, layout};
 use crate::{Key, Origin};
 
 /// Takes the values of a pass, prompt first and then step by step, and makes a trace file of them.

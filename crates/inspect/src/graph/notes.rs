@@ -9,11 +9,11 @@ use candor_ops::{
     Step, Tap, Tensor, Unary,
 };
 
-use super::{Chosen, Kind, Node, NodeId, Weighted};
+use super::node::{Chosen, ENCODER, Kind, Node, NodeId, Weighted};
 use crate::{
     Key,
     attending::Attending,
-    replay::{ENCODER, Recurring, Side},
+    replay::{Recurring, Side},
 };
 
 /// The backend that writes down.

@@ -7,7 +7,8 @@ use std::{
 };
 
 use super::{
-    ImportError, Imported, ReadOptions, Reading, Tensor, lines::Unsaid, place, printed::Printed, tensor::Content,
+    ImportError, Reading, Tensor, imported::Imported, lines::Unsaid, options::ReadOptions, place, printed::Printed,
+    tensor::Content,
 };
 use crate::{
     Evidence, Key, Origin, Trace,

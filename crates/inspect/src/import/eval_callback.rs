@@ -13,12 +13,14 @@
 //! Older versions say `ggml_debug:`; before August 2025 (llama.cpp pull request 15637) the sum was of the printed
 //! elements only, which shows, and such a sum is left out.
 
+mod node;
 mod passes;
 
 use std::{fs, path::Path};
 
-use super::{ImportError, ReadOptions, caps, dump::Dump, printed::Printed};
+use super::{ImportError, caps, dump::Dump, options::ReadOptions, printed::Printed};
 use crate::names::Names;
+use node::Node;
 
 const FORMAT: &str = "llama.cpp eval-callback";
 /// What opens a header, new and old.
@@ -27,23 +29,6 @@ const MARKS: [&str; 2] = ["common_debug_cb_eval:", "ggml_debug:"];
 /// Whether a text has a header of this format.
 pub(super) fn marks(text: &str) -> bool {
     text.lines().any(|line| header(line).is_some())
-}
-
-/// One node of the graph as printed.
-#[derive(Clone, Debug, PartialEq)]
-struct Node {
-    name: String,
-    /// The type of its numbers: `f32`.
-    kind: String,
-    op: String,
-    /// Names of its sources, without device decorations, and their dimensions.
-    sources: Vec<String>,
-    shapes: Vec<Option<[usize; 4]>>,
-    /// llama.cpp's order of dimensions: the innermost first.
-    ne: [usize; 4],
-    /// Elements, indices in the order `[ne2, ne1, ne0]`.
-    printed: Option<Printed>,
-    sum: Option<f64>,
 }
 
 /// Reads a log.

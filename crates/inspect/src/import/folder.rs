@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, path::PathBuf};
 
-use super::{ImportError, ReadOptions, caps, dump::Dump, read_file, sniff, sniff::Format};
+use super::{ImportError, caps, dump::Dump, formats, options::ReadOptions, sniff, sniff::Format};
 
 /// Files that are looked at; others are left out.
 const EXTENSIONS: [&str; 7] = ["safetensors", "npy", "npz", "bin", "txt", "log", "json"];
@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dump, ImportErr
     files.sort();
     // Transformers' debugger writes its tensors beside the tree that names them: the tree reads them.
     if let Some(tree) = files.iter().find(|file| name_ends(file, "_FULL_TENSORS.json")) {
-        return read_file(tree, sniff::format(tree)?, options);
+        return formats::read(tree, sniff::format(tree)?, options);
     }
     let mut dump = Dump::of("folder");
     let mut read = 0;
@@ -44,7 +44,7 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dump, ImportErr
         if is_json && !matches!(format, Ok(Format::Debugger)) {
             continue;
         }
-        match format.and_then(|format| read_file(&file, format, options)) {
+        match format.and_then(|format| formats::read(&file, format, options)) {
             Err(ImportError::Unrecognized { .. }) if is_text => continue,
             found => dump.append(found?),
         }

@@ -19,9 +19,10 @@ mod records;
 use std::path::Path;
 
 use super::{
-    ImportError, ReadOptions,
+    ImportError,
     dump::{Dump, Item},
     eval_callback::read_text,
+    options::ReadOptions,
     place,
     printed::{Cell, Printed, RowSaid},
     raw::logits_text,

@@ -4,8 +4,9 @@
 use std::{fs, path::Path};
 
 use super::{
-    ImportError, ReadOptions, caps,
+    ImportError, caps,
     dump::{Dump, Item},
+    options::ReadOptions,
     printed::{Cell, Printed},
     safetensors::stem,
     tensor::{Element, Tensor},

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::Sink;
+use super::sink::Sink;
 use crate::{Key, file::WriteError};
 
 /// One value in numbers. Everything but the counts is of its finite elements.

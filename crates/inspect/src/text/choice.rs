@@ -3,11 +3,11 @@
 use candor::sampler::Sampling;
 
 use super::{
-    choosing::{Step, allowed, best, candidates},
+    choosing::{allowed, best, candidates},
     report::{Explanation, TextCheck},
-    row::{Mutation, Row},
-    rows,
+    row::{Mutation, Row, Rows},
     scene::Scene,
+    step::Step,
 };
 
 const NAME: &str = "choice of tokens";
@@ -19,7 +19,7 @@ const STEPS: usize = 3;
 /// settings are the given ones, this happens at most once in that number of runs (Markov's inequality).
 const LIKELIER: f64 = 9.21;
 
-pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
+pub(super) fn check(scene: &Scene<'_>, rows: Rows<'_>) -> TextCheck {
     let said = scene.said;
     let Some(generated) = said.generated_ids.as_ref().filter(|ids| !ids.is_empty()) else {
         return TextCheck::not_checkable(NAME, "the generated ids are unknown", Some("the generated token ids"));
@@ -47,7 +47,7 @@ pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
     let steps: Vec<Step<'_>> = known.map(|(&place, logits)| step(place, logits.as_slice())).collect();
     if steps.is_empty() {
         let blind: Vec<Step<'_>> = places.filter(|_| !prompt.is_empty()).map(|place| step(place, &[][..])).collect();
-        return without_logits(scene, &blind, generated);
+        return without_logits(scene, rows, &blind, generated);
     }
     let mut wrong = 0;
     for step in &steps {
@@ -58,21 +58,21 @@ pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
         }
     }
     if said.sampling.is_none() {
-        return without_settings(scene, &steps, wrong);
+        return without_settings(scene, rows, &steps, wrong);
     }
     if wrong == 0 {
-        return likelihood(scene, &steps, &asked);
+        return likelihood(scene, rows, &steps, &asked);
     }
     let sentence =
         format!("{wrong} of {} tokens cannot be chosen from the suspect's own logits and settings", steps.len());
-    finish(sentence, fitting(scene, &steps))
+    finish(sentence, fitting(scene, rows, &steps))
 }
 
 /// The rows that allow what was chosen at every step: where there are such, only those that leave no other choice.
-fn fitting(scene: &Scene<'_>, steps: &[Step<'_>]) -> Vec<Explanation> {
+fn fitting(scene: &Scene<'_>, rows: Rows<'_>, steps: &[Step<'_>]) -> Vec<Explanation> {
     let mut exact = Vec::new();
     let mut loose = Vec::new();
-    for row in rows() {
+    for &row in rows {
         let Mutation::Choose(choose) = row.mutation else { continue };
         let sets: Option<Vec<Vec<u32>>> = steps.iter().map(|step| choose(scene, step)).collect();
         let Some(sets) = sets else { continue };
@@ -95,7 +95,7 @@ fn finish(sentence: String, explanations: Vec<Explanation>) -> TextCheck {
 }
 
 /// What the ids alone show: only what needs no logits.
-fn without_logits(scene: &Scene<'_>, steps: &[Step<'_>], generated: &[u32]) -> TextCheck {
+fn without_logits(scene: &Scene<'_>, rows: Rows<'_>, steps: &[Step<'_>], generated: &[u32]) -> TextCheck {
     if generated.len() >= STEPS {
         let needs_none = |row: &&Row| ["always-token-0", "prompt-echoed"].contains(&row.fault.name);
         let fits = |row: &&'static Row| match row.mutation {
@@ -107,8 +107,13 @@ fn without_logits(scene: &Scene<'_>, steps: &[Step<'_>], generated: &[u32]) -> T
             }
             _ => false,
         };
-        let found: Vec<Explanation> =
-            rows().filter(needs_none).filter(fits).map(|row| Explanation::new(&[(row, String::new())])).collect();
+        let found: Vec<Explanation> = rows
+            .iter()
+            .copied()
+            .filter(needs_none)
+            .filter(fits)
+            .map(|row| Explanation::new(&[(row, String::new())]))
+            .collect();
         if !found.is_empty() {
             return finish(format!("{} generated tokens follow a pattern that no model makes", generated.len()), found);
         }
@@ -117,12 +122,12 @@ fn without_logits(scene: &Scene<'_>, steps: &[Step<'_>], generated: &[u32]) -> T
 }
 
 /// Without settings the best token is right, and others may be.
-fn without_settings(scene: &Scene<'_>, steps: &[Step<'_>], wrong: usize) -> TextCheck {
+fn without_settings(scene: &Scene<'_>, rows: Rows<'_>, steps: &[Step<'_>], wrong: usize) -> TextCheck {
     if wrong == 0 {
         return TextCheck::right(NAME, format!("the best token at each of {} steps", steps.len()));
     }
     let never = steps.iter().all(|step| best(step.logits).is_none_or(|ids| !ids.contains(&step.chosen)));
-    let found = if never && steps.len() >= STEPS { fitting(scene, steps) } else { Vec::new() };
+    let found = if never && steps.len() >= STEPS { fitting(scene, rows, steps) } else { Vec::new() };
     let sentence = format!("{wrong} of {} tokens are not the best ones, and the settings are unknown", steps.len());
     if found.is_empty() {
         return TextCheck::not_checkable(NAME, sentence, Some("the sampling settings"));
@@ -131,14 +136,14 @@ fn without_settings(scene: &Scene<'_>, steps: &[Step<'_>], wrong: usize) -> Text
 }
 
 /// Tokens that may all be chosen: are they as likely as they should be?
-fn likelihood(scene: &Scene<'_>, steps: &[Step<'_>], asked: &Sampling) -> TextCheck {
+fn likelihood(scene: &Scene<'_>, rows: Rows<'_>, steps: &[Step<'_>], asked: &Sampling) -> TextCheck {
     let right = format!("{} tokens are among those that the settings allow", steps.len());
     if asked.temperature <= 0.0 {
         return TextCheck::right(NAME, right);
     }
     let Some(given) = log_likelihood(scene, steps, asked) else { return TextCheck::right(NAME, right) };
     let mut found: Vec<(f64, &'static Row)> = Vec::new();
-    for row in rows() {
+    for &row in rows {
         let Mutation::Settings(change) = row.mutation else { continue };
         let gain = change(asked).and_then(|other| log_likelihood(scene, steps, &other)).map(|other| other - given);
         found.extend(gain.filter(|&gain| gain > LIKELIER).map(|gain| (gain, row)));

@@ -5,8 +5,7 @@ use candor::{Show, StreamDecoder};
 use super::{
     difference::Difference,
     report::{Explanation, TextCheck},
-    row::{Mutation, Row, TextFault, Variant},
-    rows,
+    row::{Mutation, Row, Rows, TextFault, Variant},
     scene::Scene,
     segmentation::SPACE,
     stopping,
@@ -210,7 +209,7 @@ fn expected(scene: &Scene<'_>, ids: &[u32]) -> String {
     decoded(stream, ids)
 }
 
-pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
+pub(super) fn check(scene: &Scene<'_>, rows: Rows<'_>) -> TextCheck {
     let said = scene.said;
     let (ids, text) = match (&said.generated_ids, &said.generated_text) {
         (Some(ids), Some(text)) => (answered(scene, ids), text),
@@ -235,7 +234,7 @@ pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
         return TextCheck::right(NAME, "as the ids give, but for white space at the end");
     }
     let mut explanations: Vec<Explanation> = Vec::new();
-    for row in rows() {
+    for &row in rows {
         let Mutation::Decode(decode) = row.mutation else { continue };
         let same = |variant: &Variant<String>| variant.value == *text && variant.value != right;
         if let Some(variant) = decode(scene, ids).into_iter().find(same) {

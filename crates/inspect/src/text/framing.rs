@@ -2,8 +2,7 @@
 
 use super::{
     report::{Explanation, TextCheck},
-    row::{Mutation, Row, TextFault, Variant},
-    rows,
+    row::{Mutation, Row, Rows, TextFault, Variant},
     scene::Scene,
 };
 
@@ -217,7 +216,7 @@ fn overflow(scene: &Scene<'_>) -> Option<String> {
 }
 
 /// Whether prompt and answer fit.
-pub(super) fn check_context(scene: &Scene<'_>) -> TextCheck {
+pub(super) fn check_context(scene: &Scene<'_>, rows: Rows<'_>) -> TextCheck {
     let Some((prompt, generated)) = used(scene) else {
         let by = Some("the token ids of the prompt");
         return TextCheck::not_checkable(NAME, "the length of the prompt is unknown", by);
@@ -226,8 +225,9 @@ pub(super) fn check_context(scene: &Scene<'_>) -> TextCheck {
         let by = Some("the size of the engine's context");
         return TextCheck::not_checkable(NAME, "neither the engine's context nor the model's is known", by);
     }
-    let found: Vec<Explanation> = rows()
-        .filter_map(|row| match row.mutation {
+    let found: Vec<Explanation> = rows
+        .iter()
+        .filter_map(|&row| match row.mutation {
             Mutation::Overflow(speaks) => Some(Explanation::new(&[(row, speaks(scene)?)])),
             _ => None,
         })

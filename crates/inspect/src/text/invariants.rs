@@ -4,8 +4,7 @@ use candor::Gguf;
 
 use super::{
     report::{Explanation, TextCheck},
-    row::{Mutation, Row, TextFault},
-    rows,
+    row::{Mutation, Row, Rows, TextFault},
     scene::Scene,
 };
 
@@ -160,13 +159,14 @@ fn wrong_width(scene: &Scene<'_>) -> Option<String> {
     Some(format!("{} logits, {expected} tokens", wrong.len()))
 }
 
-pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
+pub(super) fn check(scene: &Scene<'_>, rows: Rows<'_>) -> TextCheck {
     if scene.said.logits.is_empty() {
         let by = Some("the logits of every prompt position");
         return TextCheck::not_checkable(NAME, "the logits are unknown", by);
     }
-    let found: Vec<Explanation> = rows()
-        .filter_map(|row| match row.mutation {
+    let found: Vec<Explanation> = rows
+        .iter()
+        .filter_map(|&row| match row.mutation {
             Mutation::Logits(speaks) => Some(Explanation::new(&[(row, speaks(scene)?)])),
             _ => None,
         })

@@ -7,8 +7,7 @@ use super::{
     difference::Difference,
     rendering,
     report::{Explanation, TextCheck},
-    row::{Mutation, Row, TextFault, Variant},
-    rows,
+    row::{Mutation, Row, Rows, TextFault, Variant},
     scene::Scene,
 };
 
@@ -71,7 +70,7 @@ impl Start<'_> {
 }
 
 /// Compares the ids of the prompt with those of the text that the suspect had.
-pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
+pub(super) fn check(scene: &Scene<'_>, rows: Rows<'_>) -> TextCheck {
     let said = scene.said;
     let Some(suspect) = &said.prompt_ids else {
         return TextCheck::not_checkable(
@@ -101,9 +100,9 @@ pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
     if *suspect == expected {
         return TextCheck::right(NAME, format!("{} ids, as the file's vocabulary gives for {from}", suspect.len()));
     }
-    let mut explanations = explain(scene, &start, suspect);
+    let mut explanations = explain(scene, rows, &start, suspect);
     if explanations.is_empty() {
-        explanations = from_ids(scene, start.text(), suspect);
+        explanations = from_ids(scene, rows, start.text(), suspect);
     }
     let difference = Difference::of_ids(&scene.tokenizer, &expected, suspect);
     if explanations.is_empty() && matches!(start, Start::Decoded(_)) {
@@ -135,14 +134,15 @@ fn spelled_out(scene: &Scene<'_>, ids: &[u32]) -> String {
 type Chain = Vec<(&'static Row, String)>;
 
 /// Every fault that gives the suspect's ids; where none does, every two of different stages.
-fn explain(scene: &Scene<'_>, start: &Start<'_>, suspect: &[u32]) -> Vec<Explanation> {
+fn explain(scene: &Scene<'_>, rows: Rows<'_>, start: &Start<'_>, suspect: &[u32]) -> Vec<Explanation> {
     let most = if start.text().len() > PAIRS_BYTES { 1 } else { 2 };
     for faults in 1..=most {
         let mut found: Vec<Chain> = Vec::new();
-        for (chain, text) in texts(scene, start) {
-            for (chain, ids) in tokenized(scene, chain, &text, faults) {
-                for (chain, whole) in framed(scene, chain, &ids, faults) {
-                    found.extend(cut(scene, chain, &whole, suspect, faults).filter(|chain| chain.len() == faults));
+        for (chain, text) in texts(scene, rows, start) {
+            for (chain, ids) in tokenized(scene, rows, chain, &text, faults) {
+                for (chain, whole) in framed(scene, rows, chain, &ids, faults) {
+                    found
+                        .extend(cut(scene, rows, chain, &whole, suspect, faults).filter(|chain| chain.len() == faults));
                 }
             }
         }
@@ -153,19 +153,21 @@ fn explain(scene: &Scene<'_>, start: &Start<'_>, suspect: &[u32]) -> Vec<Explana
     Vec::new()
 }
 
-fn texts(scene: &Scene<'_>, start: &Start<'_>) -> Vec<(Chain, String)> {
+fn texts(scene: &Scene<'_>, rows: Rows<'_>, start: &Start<'_>) -> Vec<(Chain, String)> {
     let right = start.text();
     let mut all = vec![(Chain::new(), right.to_owned())];
     if start.messages().is_empty() {
         return all;
     }
-    let mutants = rendering::mutants(scene, start.messages()).into_iter().filter(|(_, variant)| variant.value != right);
+    let mutants =
+        rendering::mutants(scene, rows, start.messages()).into_iter().filter(|(_, variant)| variant.value != right);
     all.extend(mutants.map(|(row, variant)| (vec![(row, variant.label)], variant.value)));
     all
 }
 
 /// What is right, and where another fault may be had, what each row of `rows` makes of it.
 fn stage<T: PartialEq>(
+    rows: Rows<'_>,
     chain: &Chain,
     right: T,
     faults: usize,
@@ -173,7 +175,7 @@ fn stage<T: PartialEq>(
 ) -> Vec<(Chain, T)> {
     let mut all = Vec::new();
     if chain.len() < faults {
-        for row in rows() {
+        for &row in rows {
             for variant in mutate(&row.mutation).into_iter().filter(|variant| variant.value != right) {
                 let mut longer = chain.clone();
                 longer.push((row, variant.label));
@@ -185,26 +187,33 @@ fn stage<T: PartialEq>(
     all
 }
 
-fn tokenized(scene: &Scene<'_>, chain: Chain, text: &str, faults: usize) -> Vec<(Chain, Vec<u32>)> {
-    stage(&chain, scene.tokenize(text), faults, |mutation| match mutation {
+fn tokenized(scene: &Scene<'_>, rows: Rows<'_>, chain: Chain, text: &str, faults: usize) -> Vec<(Chain, Vec<u32>)> {
+    stage(rows, &chain, scene.tokenize(text), faults, |mutation| match mutation {
         Mutation::Tokenize(mutate) => mutate(scene, text),
         _ => Vec::new(),
     })
 }
 
-fn framed(scene: &Scene<'_>, chain: Chain, ids: &[u32], faults: usize) -> Vec<(Chain, Vec<u32>)> {
-    stage(&chain, scene.frame(ids), faults, |mutation| match mutation {
+fn framed(scene: &Scene<'_>, rows: Rows<'_>, chain: Chain, ids: &[u32], faults: usize) -> Vec<(Chain, Vec<u32>)> {
+    stage(rows, &chain, scene.frame(ids), faults, |mutation| match mutation {
         Mutation::Frame(mutate) => mutate(scene, ids),
         _ => Vec::new(),
     })
 }
 
 /// The chains that end in the suspect's ids, with or without a cut.
-fn cut(scene: &Scene<'_>, chain: Chain, whole: &[u32], suspect: &[u32], faults: usize) -> impl Iterator<Item = Chain> {
+fn cut(
+    scene: &Scene<'_>,
+    rows: Rows<'_>,
+    chain: Chain,
+    whole: &[u32],
+    suspect: &[u32],
+    faults: usize,
+) -> impl Iterator<Item = Chain> {
     let all = if whole == suspect {
         vec![chain]
     } else {
-        let ends = stage(&chain, whole.to_vec(), faults, |mutation| match mutation {
+        let ends = stage(rows, &chain, whole.to_vec(), faults, |mutation| match mutation {
             Mutation::Cut(mutate) => mutate(scene, whole, suspect),
             _ => Vec::new(),
         });
@@ -231,8 +240,8 @@ fn grouped(found: Vec<Chain>) -> Vec<Explanation> {
     groups.iter().map(|chain| Explanation::new(chain)).collect()
 }
 
-fn from_ids(scene: &Scene<'_>, text: &str, suspect: &[u32]) -> Vec<Explanation> {
-    let found = rows().filter_map(|row| match row.mutation {
+fn from_ids(scene: &Scene<'_>, rows: Rows<'_>, text: &str, suspect: &[u32]) -> Vec<Explanation> {
+    let found = rows.iter().filter_map(|&row| match row.mutation {
         Mutation::Ids(speaks) => Some(Explanation::new(&[(row, speaks(scene, text, suspect)?)])),
         _ => None,
     });

@@ -6,8 +6,7 @@ use candor::{ChatContext, ChatTemplate, Message};
 use super::{
     difference::Difference,
     report::{Explanation, TextCheck},
-    row::{Mutation, Row, TextFault, Variant},
-    rows,
+    row::{Mutation, Row, Rows, TextFault, Variant},
     scene::Scene,
 };
 
@@ -97,7 +96,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// Compares the rendered text with the template's.
-pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
+pub(super) fn check(scene: &Scene<'_>, rows: Rows<'_>) -> TextCheck {
     let messages = &scene.said.messages;
     if messages.is_empty() {
         return TextCheck::not_checkable(NAME, "no conversation was said", None);
@@ -122,7 +121,7 @@ pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
     {
         return TextCheck::right(NAME, format!("as the file's template gives; {bos} is left to the tokenizer"));
     }
-    let explanations: Vec<Explanation> = mutants(scene, messages)
+    let explanations: Vec<Explanation> = mutants(scene, rows, messages)
         .into_iter()
         .filter(|(_, variant)| variant.value == *rendered && variant.value != expected)
         .map(|(row, variant)| Explanation::new(&[(row, variant.label)]))
@@ -145,9 +144,9 @@ pub(super) fn expected(scene: &Scene<'_>) -> Result<String, String> {
 }
 
 /// Every text that a faulty engine makes of a conversation.
-pub(super) fn mutants(scene: &Scene<'_>, messages: &[Message]) -> Vec<(&'static Row, Variant<String>)> {
+pub(super) fn mutants(scene: &Scene<'_>, rows: Rows<'_>, messages: &[Message]) -> Vec<(&'static Row, Variant<String>)> {
     let mut mutants = Vec::new();
-    for row in rows() {
+    for &row in rows {
         if let Mutation::Render(render) = row.mutation {
             mutants.extend(render(scene, messages).into_iter().map(|variant| (row, variant)));
         }

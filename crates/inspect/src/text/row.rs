@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use candor::{Message, sampler::Sampling};
 use serde::Serialize;
 
-use super::{choosing::Step, scene::Scene};
+use super::{scene::Scene, step::Step};
 
 /// A known fault of the text side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -79,3 +79,6 @@ pub(super) struct Row {
     pub fault: TextFault,
     pub mutation: Mutation,
 }
+
+/// Every row of the catalogue.
+pub(super) type Rows<'r> = &'r [&'static Row];

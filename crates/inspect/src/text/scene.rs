@@ -10,7 +10,7 @@ use std::{
 use candor::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 use candor_gguf::{Array, Gguf, Metadata, Value};
 
-use super::{Reading, Said, TextError};
+use super::{Reading, Said, error::TextError};
 
 pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
 pub(super) const SPACE_PREFIX: &str = "tokenizer.ggml.add_space_prefix";

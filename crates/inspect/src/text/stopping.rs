@@ -6,8 +6,7 @@ use candor::Message;
 
 use super::{
     report::{Explanation, TextCheck},
-    row::{Mutation, Row, TextFault},
-    rows,
+    row::{Mutation, Row, Rows, TextFault},
     scene::Scene,
 };
 
@@ -147,9 +146,9 @@ fn role_text(scene: &Scene<'_>, text: &str) -> Option<String> {
     (header.len() >= SHORTEST && text.contains(header)).then(|| format!("{header:?}"))
 }
 
-pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
+pub(super) fn check(scene: &Scene<'_>, rows: Rows<'_>) -> TextCheck {
     let said = scene.said;
-    let leaks = said.generated_text.as_ref().map(|text| leaks(scene, text)).unwrap_or_default();
+    let leaks = said.generated_text.as_ref().map(|text| leaks(scene, rows, text)).unwrap_or_default();
     let Some(generated) = said.generated_ids.as_ref().filter(|ids| !ids.is_empty()) else {
         return match &said.generated_text {
             Some(_) if !leaks.is_empty() => TextCheck::wrong(NAME, leaks[0].cause.clone()).explained(leaks),
@@ -175,7 +174,7 @@ pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
             },
         );
     }
-    let mut explanations = explained(scene, &passed);
+    let mut explanations = explained(scene, rows, &passed);
     explanations.extend(leaks);
     let sentence = match passed.is_empty() {
         true => explanations[0].cause.clone(),
@@ -185,12 +184,12 @@ pub(super) fn check(scene: &Scene<'_>) -> TextCheck {
 }
 
 /// The stop sets that let every passed token pass: only the largest, since smaller ones are not needed.
-fn explained(scene: &Scene<'_>, passed: &BTreeSet<u32>) -> Vec<Explanation> {
+fn explained(scene: &Scene<'_>, rows: Rows<'_>, passed: &BTreeSet<u32>) -> Vec<Explanation> {
     if passed.is_empty() {
         return Vec::new();
     }
     let mut fitting: Vec<(usize, &'static Row)> = Vec::new();
-    for row in rows() {
+    for &row in rows {
         if let Mutation::Stop(stops) = row.mutation
             && let Some(stops) = stops(scene)
             && stops.is_disjoint(passed)
@@ -203,8 +202,8 @@ fn explained(scene: &Scene<'_>, passed: &BTreeSet<u32>) -> Vec<Explanation> {
     fitting.into_iter().map(|(_, row)| Explanation::new(&[(row, String::new())])).collect()
 }
 
-fn leaks(scene: &Scene<'_>, text: &str) -> Vec<Explanation> {
-    let found = rows().filter_map(|row| match row.mutation {
+fn leaks(scene: &Scene<'_>, rows: Rows<'_>, text: &str) -> Vec<Explanation> {
+    let found = rows.iter().filter_map(|&row| match row.mutation {
         Mutation::Leak(speaks) => Some(Explanation::new(&[(row, speaks(scene, text)?)])),
         _ => None,
     });

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use candor::{Format, Logits, Model, Observed, Observer, Role, Rounding, SessionOptions};
 use candor_ops::{CHOSEN, KvFormat};
 use candor_verify::{FLOOR, input_step};
-use serde::{Deserialize, Serialize};
 
-use super::{VerifyError, VerifyReport};
+use super::{
+    error::VerifyError,
+    report::{Against, Compared, VerifyReport},
+};
 use crate::{Evidence, Key, Known, Trace};
 
 /// Relative error of a file whose products round nothing: another order of the sums, over all layers.
@@ -28,59 +30,6 @@ const MOST: f64 = 0.3;
 const COPIED: f64 = 1e-6;
 /// Names of the value before the first layer.
 const EMBEDDINGS: &[&str] = &["inp_embd", "embd"];
-
-/// One named value, over all layers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Compared {
-    /// llama.cpp's name of it, without the layer.
-    pub name: String,
-    /// Values compared: layers that the trace has.
-    pub values: usize,
-    /// Elements compared.
-    pub elements: usize,
-    /// The one that is worst in multiples of its bound.
-    pub worst: Key,
-    /// Its error: root mean square of the difference, relative to each row's; `None` where it is not finite.
-    pub error: Option<f64>,
-    /// The largest that would pass.
-    pub bound: f64,
-}
-
-impl Compared {
-    /// Whether the worst is within its bound.
-    pub fn passes(&self) -> bool {
-        self.error.is_some_and(|error| error <= self.bound)
-    }
-
-    fn ratio(&self) -> f64 {
-        self.error.map_or(f64::INFINITY, |error| error / self.bound)
-    }
-}
-
-/// The comparison with a trace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Against {
-    /// The trace's origin in words.
-    pub oracle: String,
-    /// Why the trace proves nothing, where it does not.
-    pub refused: Option<String>,
-    /// Each name, in the order of computation.
-    pub names: Vec<Compared>,
-    /// Values that were left out, and why.
-    pub left_out: Vec<(Key, String)>,
-}
-
-impl Against {
-    /// The first failure in words.
-    pub(super) fn failure(&self) -> Option<String> {
-        if let Some(why) = &self.refused {
-            return Some(format!("trace: {why}"));
-        }
-        let failed = self.names.iter().find(|compared| !compared.passes())?;
-        let error = failed.error.map_or("not finite, or of another shape".to_owned(), |error| format!("{error:.1e}"));
-        Some(format!("{}: error {error}, at most {:.1e}", failed.worst, failed.bound))
-    }
-}
 
 /// Whether a value has a part for each expert of a token, or tells which they are.
 fn is_of_experts(name: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use candor::{Encode, Message, Model};
 
-use super::{Check, Outcome, Subject};
+use super::report::{Check, Outcome, Subject};
 
 /// Texts that must survive the way to ids and back.
 const SAMPLES: &[&str] = &[

@@ -2,7 +2,8 @@
 
 use candor_ops::{NormKind, Unary};
 
-use crate::{Kind, Node, NodeId, replay::Fading};
+use super::super::node::{Kind, Node, NodeId};
+use crate::replay::Fading;
 
 /// What the weights of such layers begin with.
 const WEIGHTS: [&str; 6] = ["ssm_", "time_mix_", "channel_mix_", "shortconv.", "altup_", "laurel_"];

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Node;
+use super::node::Node;
 use crate::{
     Evidence, Key, Known,
     import::{dump::Dump, printed::position},
