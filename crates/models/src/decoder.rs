@@ -91,8 +91,8 @@ impl<B: Ops> Decoder<B> {
             Begin::Tokens => Some(Embedding::load(&mut w, arch, &config)?),
             Begin::Stream => None,
         };
-        // Of a part they are none: models that have some cannot be divided.
-        let extras = config.extras.iter().filter(|_| part.is_whole(config.layers));
+        // With the embedding, be the part the first layers alone: what needs them is not divided further.
+        let extras = config.extras.iter().filter(|_| part.begin == Begin::Tokens);
         let extras = extras.map(|dims| dims.ends(&mut w, &config.common)).collect::<Result<Vec<_>, Error>>()?;
         let tied = config.gives == Gives::Logits && head.as_ref().is_some_and(|head| head.output.is_none());
         let embeds = part.begin == Begin::Tokens || tied;
@@ -219,7 +219,7 @@ impl<B: Ops> Decoder<B> {
                 ops.unary(&mut s.x, Unary::scale(0.5));
             }
         }
-        for (extra, own) in self.extras.iter().zip(&mut s.extras) {
+        for (extra, own) in self.extras.iter().zip(&mut s.extras).filter(|_| self.head.is_some()) {
             extra.ended(*ops, own, &mut s.x, &self.config);
         }
     }

@@ -73,8 +73,11 @@ fn what_does_not_belong_is_named() {
 
 /// Logits of three tokens that answer a text, and what was seen on the way: of the text, and of the tokens.
 fn run(gguf: &Gguf, text: &[u32]) -> (Vec<f32>, [Recorder<Reference>; 2]) {
+    run_model(&load(gguf).unwrap(), text)
+}
+
+fn run_model(model: &Decoder<Reference>, text: &[u32]) -> (Vec<f32>, [Recorder<Reference>; 2]) {
     let mut ops = Reference;
-    let model = load(gguf).unwrap();
     let mut s = model.scratch(&mut ops, text.len().max(3), 3);
     let mut kv = ops.kv(&model.config().kv_plan(text.len().max(3), 1, KvFormat::F32, KvFormat::F32));
     let mut taps = [Recorder::default(), Recorder::default()];
@@ -87,6 +90,15 @@ fn run(gguf: &Gguf, text: &[u32]) -> (Vec<f32>, [Recorder<Reference>; 2]) {
     let (snapshot, mut logits) = (ops.snapshot(&s.logits), Vec::new());
     ops.download(&snapshot, &mut logits);
     (logits, taps)
+}
+
+/// The quick check of a device runs a model's first layers with its head.
+#[test]
+fn first_layers_alone_see_the_text() {
+    let part = Part { begin: Begin::Tokens, layers: 0..1, end: End::Logits };
+    let first = Decoder::load_part(&changed("", &[], None), &mut Reference, &part).unwrap();
+    let [one, other] = [&[260, 261, 2], &[262, 263, 2]].map(|text| run_model(&first, text).0);
+    assert!(one != other && one.iter().all(|logit| logit.is_finite()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Parts of a model hold what is theirs and nothing else.
 
 use candor_gguf::Gguf;
-use candor_models::{Begin, Decoder, End, Error, Part, Pass};
+use candor_models::{Begin, Config, Decoder, End, Error, Part, Pass};
 use candor_ops::{KvFormat, Prims, Shapes, Step};
 use candor_testing::Tiny;
 
@@ -39,6 +39,20 @@ fn bytes_of_parts_are_those_of_the_file() {
         assert_eq!(embedding + layers + ends, if head { all } else { all + embedding });
         assert_eq!(bytes(Begin::Tokens, 0..0, End::Logits) + layers, all);
     }
+}
+
+/// Gemma 3n's embeddings per layer and projections of its streams lie outside the layers; a check runs its first layers alone.
+#[test]
+fn what_extras_have_outside_of_layers_is_part_of_the_embedding() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../inspect/tests/goldens/architectures/gemma3n/model.gguf");
+    let gguf = Gguf::open(path).unwrap();
+    let all: u64 = gguf.tensors().iter().map(|tensor| tensor.bytes).sum();
+    let count = Config::from_gguf(&gguf).unwrap().layers;
+    let bytes = |begin, layers, end| Decoder::part_bytes(&gguf, &Part { begin, layers, end }).unwrap();
+    let layers: u64 = (0..count).map(|i| bytes(Begin::Stream, i..i + 1, End::Stream)).sum();
+    assert_eq!(bytes(Begin::Tokens, 0..0, End::Logits) + layers, bytes(Begin::Tokens, 0..count, End::Logits));
+    let table = gguf.tensor("per_layer_token_embd.weight").unwrap().bytes;
+    assert!(bytes(Begin::Tokens, 0..0, End::Stream) > table, "{table} of {all}");
 }
 
 #[test]
