@@ -403,6 +403,11 @@ def layer_norm_keys(writer, config):
     writer.add_layer_norm_eps(config.layer_norm_eps)
 
 
+def turned_norms(name, x, config):
+    """Norms of heads whose pairs are interleaved are interleaved, too."""
+    return [(name, pairs_side_by_side(x, 1) if "query_layernorm" in name or "key_layernorm" in name else x)]
+
+
 def vision_rope(sections):
     def keys(writer, config):
         rope_dims(writer, config)
@@ -449,6 +454,11 @@ ROWS = [
         ),
     ),
     Row("hunyuan-moe", "HUNYUAN_MOE", hf.HunYuanMoEV1ForCausalLM, hf.HunYuanMoEV1Config, hunyuan_keys, fix=stacked(plain), num_experts=4, moe_topk=2, use_qk_norm=True),
+    # Maincoder has no class of its own in Transformers: its layers are Hunyuan's, with neighbours paired.
+    Row("maincoder", "MAINCODER", hf.HunYuanDenseV1ForCausalLM, hf.HunYuanDenseV1Config, rope_dims, True, fix=turned_norms),
+    # Nor has Orion: its layers are StableLM's, with whole heads turned.
+    Row("orion", "ORION", hf.StableLmForCausalLM, hf.StableLmConfig, layer_norm_keys, layer_norm_eps=1e-5,
+        rope_parameters={**ROPE, "partial_rotary_factor": 1.0}),
     Row("jais2", "JAIS2", hf.Jais2ForCausalLM, hf.Jais2Config, layer_norm_keys, layer_norm_eps=1e-5),
     Row(
         "glm4-moe-lite", "DEEPSEEK2", hf.Glm4MoeLiteForCausalLM, hf.Glm4MoeLiteConfig, latent_keys, fix=stacked(latent),

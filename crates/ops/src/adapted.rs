@@ -1,16 +1,9 @@
 //! A backend whose weights may have low-rank changes beside them (Hu et al. 2021): `(w + scale * b @ a) x` is computed as
 //! `w x + b (scale * (a x))`. The weight itself is neither changed nor copied, and a change whose scale is 0 costs nothing.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{collections::HashMap, sync::Arc};
 
-use crate::{
-    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Ranked, Recurrence, Rope, Router, Step, Stored, Tensor,
-    Traffic, Unary,
-};
+use crate::{Error, Ops, Prims, Ranked, Step, Tensor, Traffic, Unary};
 
 /// A change of a weight, in the file's words.
 #[derive(Clone, Debug)]
@@ -32,6 +25,12 @@ pub struct LowRank {
 pub struct AdaptedWeight<W> {
     base: W,
     changes: Vec<Change<W>>,
+}
+
+impl<W> AdaptedWeight<W> {
+    fn base(&self) -> &W {
+        &self.base
+    }
 }
 
 /// A change on a backend.
@@ -213,18 +212,6 @@ impl<B: Ops> Prims for Adapted<B> {
         *most = rows.max(*most);
         self.base.buffer(rows, width)
     }
-    fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
-        self.base.check_kv(plan)
-    }
-    fn kv(&mut self, plan: &KvPlan) -> B::Kv {
-        self.base.kv(plan)
-    }
-    fn rope_table(&mut self, rope: Rope) -> B::Rope {
-        self.base.rope_table(rope)
-    }
-    fn routes(&mut self, rows: usize, used: usize) -> B::Routes {
-        self.base.routes(rows, used)
-    }
 
     fn embed(&mut self, out: &mut B::Buf, table: &Self::Weight, step: &Step) {
         self.base.embed(out, &table.base, step);
@@ -247,112 +234,10 @@ impl<B: Ops> Prims for Adapted<B> {
         self.adapt(out, w, &By::Experts(x, routes));
     }
 
-    fn rms_norm(&mut self, out: &mut B::Buf, x: &B::Buf, w: &Self::Weight, eps: f32) {
-        self.base.rms_norm(out, x, &w.base, eps);
-    }
-    fn norm(&mut self, x: &mut B::Buf, norm: Norm, weight: Option<&Self::Weight>, bias: Option<&Self::Weight>) {
-        self.base.norm(x, norm, weight.map(|w| &w.base), bias.map(|w| &w.base));
-    }
-    fn add_bias(&mut self, x: &mut B::Buf, bias: &Self::Weight) {
-        self.base.add_bias(x, &bias.base);
-    }
-    fn rope(&mut self, x: &mut B::Buf, rope: &B::Rope, head_dim: usize, step: &Step) {
-        self.base.rope(x, rope, head_dim, step);
-    }
-    fn kv_write(&mut self, kv: &mut B::Kv, layer: usize, k: &B::Buf, v: &B::Buf, step: &Step) {
-        self.base.kv_write(kv, layer, k, v, step);
-    }
-    fn attend(
-        &mut self,
-        out: &mut B::Buf,
-        q: &B::Buf,
-        kv: &B::Kv,
-        layer: usize,
-        attention: Attention<'_, Self::Weight>,
-        step: &Step,
-    ) {
-        self.base.attend(out, q, kv, layer, attention.map(|w| &w.base), step);
-    }
-    fn unary(&mut self, x: &mut B::Buf, f: Unary) {
-        self.base.unary(x, f);
-    }
-    fn mul(&mut self, x: &mut B::Buf, y: &B::Buf) {
-        self.base.mul(x, y);
-    }
-    fn add(&mut self, x: &mut B::Buf, y: &B::Buf) {
-        self.base.add(x, y);
-    }
-    fn copy(&mut self, out: &mut B::Buf, x: &B::Buf, columns: Columns) {
-        self.base.copy(out, x, columns);
-    }
-    fn add_positions(&mut self, x: &mut B::Buf, table: &Self::Weight, step: &Step) {
-        self.base.add_positions(x, &table.base, step);
-    }
-    fn mul_columns(&mut self, x: &mut B::Buf, w: &Self::Weight) {
-        self.base.mul_columns(x, &w.base);
-    }
-    fn mul_groups(&mut self, x: &mut B::Buf, y: &B::Buf) {
-        self.base.mul_groups(x, y);
-    }
-    fn dot_groups(&mut self, out: &mut B::Buf, x: &B::Buf, y: &B::Buf) {
-        self.base.dot_groups(out, x, y);
-    }
-    fn conv(
-        &mut self,
-        out: &mut B::Buf,
-        kv: &mut B::Kv,
-        place: (usize, usize),
-        x: &B::Buf,
-        w: &Self::Weight,
-        step: &Step,
-    ) {
-        self.base.conv(out, kv, place, x, &w.base, step);
-    }
-    fn recur(
-        &mut self,
-        out: &mut B::Buf,
-        kv: &mut B::Kv,
-        place: (usize, usize),
-        inputs: Recurrence<'_, Self::Weight, B::Buf>,
-        step: &Step,
-    ) {
-        self.base.recur(out, kv, place, inputs.map(|w| &w.base, |x| x), step);
-    }
-    fn route(&mut self, routes: &mut B::Routes, logits: &B::Buf, bias: Option<&Self::Weight>, router: Router) {
-        self.base.route(routes, logits, bias.map(|w| &w.base), router);
-    }
-    fn choices(&mut self, routes: &B::Routes) -> B::Snapshot {
-        self.base.choices(routes)
-    }
-    fn chosen(&mut self, choices: &B::Snapshot, out: &mut Vec<(u32, f32)>) {
-        self.base.chosen(choices, out);
-    }
-    fn add_bias_experts(&mut self, x: &mut B::Buf, bias: &Self::Weight, routes: &B::Routes) {
-        self.base.add_bias_experts(x, &bias.base, routes);
-    }
-    fn scale_experts(&mut self, x: &mut B::Buf, routes: &B::Routes) {
-        self.base.scale_experts(x, routes);
-    }
-    fn sum_experts(&mut self, out: &mut B::Buf, x: &B::Buf, routes: &B::Routes) {
-        self.base.sum_experts(out, x, routes);
-    }
-    fn upload(&mut self, x: &mut B::Buf, values: &[f32], step: &Step) {
-        self.base.upload(x, values, step);
-    }
-    fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
-        self.base.snapshot(x)
-    }
-    fn poll_read(&mut self, snapshot: &mut B::Snapshot, cx: &mut Context<'_>) -> Poll<()> {
-        self.base.poll_read(snapshot, cx)
-    }
-    fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {
-        self.base.download(snapshot, out);
-    }
-    fn stored<'a>(&mut self, kv: &'a mut B::Kv) -> Option<&'a mut dyn Stored> {
-        self.base.stored(kv)
-    }
-    fn finish(&mut self) -> Result<(), Error> {
-        self.base.finish()
+    crate::forward! { base, AdaptedWeight::base:
+        check_kv kv rope_table routes rms_norm norm add_bias rope kv_write attend unary mul add copy
+        add_positions mul_columns mul_groups dot_groups conv recur route choices chosen
+        add_bias_experts scale_experts sum_experts upload snapshot poll_read download stored finish
     }
 }
 

@@ -9,6 +9,7 @@
 mod adapted;
 mod attention;
 mod columns;
+mod forward;
 mod kv;
 mod norm;
 mod pages;

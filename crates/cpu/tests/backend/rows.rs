@@ -1,142 +1,59 @@
 //! Operations that take each row, head or element by itself.
 
-use candor_ops::{Columns, Norm, NormKind, Pairing, Prims, Reference, Rope, Unary};
-use candor_testing::backend::rows::{Run, SHAPES, run};
-use candor_testing::backend::{Random, bits, read, upload};
+use candor_ops::Reference;
+use candor_testing::backend::rows::{self, Case, FUNCTIONS, SHAPES, run};
+use candor_testing::backend::{Random, bits};
 use candor_testing::nmse;
 
 use crate::backends;
 
-/// Runs `op` on `[rows, heads * dim]` random values everywhere: all of the CPU's ways agree to the bit, each row is as
-/// it is alone, and the reference is near.
-fn check(op_name: &str, bound: f64, op: impl Fn(&mut dyn Run, usize, usize)) {
-    for (i, &(rows, heads, dim)) in SHAPES.iter().enumerate() {
-        let seed = i as u64;
-        let (width, x) = (heads * dim, Random(seed).floats(rows * heads * dim));
-        let want = run(Reference, &x, 0, width, |ops| op(ops, width, dim));
-        let mut first = None;
-        for (name, cpu) in backends() {
-            let case = format!("{op_name}, {rows} rows of {heads} x {dim}, {name}, seed {seed}");
-            let got = run(cpu.clone(), &x, 0, width, |ops| op(ops, width, dim));
-            let error = nmse(&got, &want);
-            assert!(error < bound, "{case}: {error}");
-            assert_eq!(bits(first.get_or_insert(got.clone())), bits(&got), "{case}: unlike the first backend");
-            let t = rows / 2;
-            let row = t * width..(t + 1) * width;
-            let alone = run(cpu, &x[row.clone()], t, width, |ops| op(ops, width, dim));
-            assert_eq!(bits(&alone), bits(&got[row]), "{case}: row {t} alone");
+/// Runs each case on `[rows, heads * dim]` random values everywhere: all of the CPU's ways agree to the bit, each row is
+/// as it is alone, and the reference is near.
+fn check(cases: Vec<Case>) {
+    for (op_name, bound, op) in cases {
+        for (i, &(rows, heads, dim)) in SHAPES.iter().enumerate() {
+            let seed = i as u64;
+            let (width, x) = (heads * dim, Random(seed).floats(rows * heads * dim));
+            let want = run(Reference, &x, 0, width, |ops| op(ops, width, dim));
+            let mut first = None;
+            for (name, cpu) in backends() {
+                let case = format!("{op_name}, {rows} rows of {heads} x {dim}, {name}, seed {seed}");
+                let got = run(cpu.clone(), &x, 0, width, |ops| op(ops, width, dim));
+                let error = nmse(&got, &want);
+                assert!(error < bound, "{case}: {error}");
+                assert_eq!(bits(first.get_or_insert(got.clone())), bits(&got), "{case}: unlike the first backend");
+                let t = rows / 2;
+                let row = t * width..(t + 1) * width;
+                let alone = run(cpu, &x[row.clone()], t, width, |ops| op(ops, width, dim));
+                assert_eq!(bits(&alone), bits(&got[row]), "{case}: row {t} alone");
+            }
         }
     }
 }
 
 #[test]
-fn rms_norm() {
-    check("rms_norm", 1e-12, |ops, width, _| ops.rms_norm(&Random(90).floats(width), 1e-5));
+fn norms() {
+    check(rows::norms());
 }
 
 #[test]
-fn head_norm() {
-    check("head_norm", 1e-12, |ops, _, dim| ops.head_norm(&Random(91).floats(dim), 1e-6));
+fn rotations() {
+    check(rows::rotations());
 }
 
 #[test]
-fn rope() {
-    for pairing in [Pairing::Norm, Pairing::Neox] {
-        for (share, magnitude) in [(2, 1.0), (4, 1.25)] {
-            check(&format!("rope {pairing:?}, 1/{share} of a head"), 1e-12, |ops, _, dim| {
-                let frequencies = (0..dim / share).map(|i| 10_000f64.powf(-2.0 * i as f64 / dim as f64)).collect();
-                ops.rope(&Rope { pairing, frequencies, magnitude }, dim);
-            });
-        }
-    }
-}
-
-#[test]
-fn elementwise() {
-    check("silu", 1e-12, |ops, _, _| ops.silu());
-    check("mul", f64::MIN_POSITIVE, |ops, _, _| ops.mul());
-    check("add", f64::MIN_POSITIVE, |ops, _, _| ops.add());
-    check("add_bias", f64::MIN_POSITIVE, |ops, width, _| ops.add_bias(&Random(92).floats(width)));
-}
-
-#[test]
-fn norms_of_runs() {
-    for kind in [NormKind::Rms, NormKind::Layer, NormKind::L2] {
-        // Weights and a bias: none, of a run, of a row.
-        for (weight, bias) in [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (1, 2), (2, 2)] {
-            check(&format!("{kind:?}, weight {weight}, bias {bias}"), 1e-12, |ops, width, dim| {
-                let drawn = |which: usize, seed| (which > 0).then(|| Random(seed).floats([dim, width][which - 1]));
-                let (weight, bias) = (drawn(weight, 93), drawn(bias, 94));
-                ops.norm(Norm { kind, run: dim, eps: 1e-5 }, weight.as_deref(), bias.as_deref());
-            });
-        }
-    }
-}
-
-/// A mean far from zero: what is left without it is small.
-#[test]
-fn a_norm_takes_away_a_large_mean() {
-    let x: Vec<f32> = Random(95).floats(3 * 200).iter().map(|x| 1000.0 + x * 0.1).collect();
-    let norm = |ops: &mut dyn Run| ops.norm(Norm { kind: NormKind::Layer, run: 200, eps: 1e-5 }, None, None);
-    let want = run(Reference, &x, 0, 200, norm);
-    for (name, cpu) in backends() {
-        let error = nmse(&run(cpu, &x, 0, 200, norm), &want);
-        assert!(error < 1e-12, "{name}: {error}");
-    }
+fn elements() {
+    check(rows::elements());
 }
 
 #[test]
 fn columns_and_groups() {
-    check("copy of a run", f64::MIN_POSITIVE, |ops, width, dim| ops.copy(Columns::run(dim, width - dim, 0)));
-    check("copy of halves of heads", f64::MIN_POSITIVE, |ops, width, dim| {
-        let (groups, half) = (width / dim, dim / 2);
-        ops.copy(Columns { groups, len: half, from: (dim - half, dim), to: (0, half) });
-    });
-    check("copy of a run to all heads", f64::MIN_POSITIVE, |ops, width, dim| {
-        ops.copy(Columns { groups: width / dim, len: dim, from: (0, 0), to: (0, dim) });
-    });
-    check("add_positions", f64::MIN_POSITIVE, |ops, width, _| ops.add_positions(&Random(96).floats(1000 * width)));
-    check("mul_columns", f64::MIN_POSITIVE, |ops, width, _| ops.mul_columns(&Random(97).floats(width)));
-    check("mul_groups", f64::MIN_POSITIVE, |ops, width, dim| ops.mul_groups(width / dim));
-    check("mul_groups by one", f64::MIN_POSITIVE, |ops, _, _| ops.mul_groups(1));
-    check("dot_groups", 1e-12, |ops, width, dim| ops.dot_groups(width / dim));
+    check(rows::columns_and_groups());
 }
 
-/// Every function, with the parameters of models that have them.
-const FUNCTIONS: [Unary; 16] = [
-    Unary::Silu,
-    Unary::Gelu,
-    Unary::GeluErf,
-    Unary::GeluQuick,
-    Unary::Relu,
-    Unary::ReluSquared,
-    Unary::Sigmoid,
-    Unary::Tanh,
-    Unary::Softplus,
-    Unary::Exp,
-    Unary::Affine { scale: 0.3, offset: -1.7 },
-    Unary::Clamp { low: -0.5, high: 0.7 },
-    Unary::SoftCap(30.0),
-    Unary::SoftCap(0.5),
-    Unary::Xielu { negative: 0.7, positive: 0.9, beta: 0.5, eps: -1e-6 },
-    Unary::Xielu { negative: 1.2, positive: 0.3, beta: 0.5, eps: -1e-3 },
-];
-
-#[test]
-fn functions_of_rows() {
-    for f in FUNCTIONS {
-        check(&format!("{f:?}"), 1e-12, |ops, _, _| ops.unary(f));
-    }
-}
-
-/// Arguments of all sizes, both signs, and the ends: each value by itself is near, not only the large ones.
 #[test]
 fn functions_of_single_numbers() {
-    let sizes = (-30..=12).flat_map(|i| [1.0, 1.3, 1.7].map(|x| x * 2f32.powi(i)));
-    let mut x: Vec<f32> = sizes.flat_map(|x| [x, -x]).collect();
-    x.extend((-2000..2000).map(|i| i as f32 / 50.0 + 0.003));
-    let ends = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN, 1e-40, -1e-40];
-    x.extend(ends);
+    let x = rows::arguments();
     for f in FUNCTIONS {
         let want = run(Reference, &x, 0, 1, |ops| ops.unary(f));
         let mut first = None;
@@ -144,25 +61,25 @@ fn functions_of_single_numbers() {
             let got = run(cpu, &x, 0, 1, |ops| ops.unary(f));
             assert_eq!(*first.get_or_insert_with(|| bits(&got)), bits(&got), "{f:?}, {name}: unlike the first backend");
             for ((&x, &got), &want) in x.iter().zip(&got).zip(&want) {
-                // Relative, and near where terms cancel.
-                let cancels = if matches!(f, Unary::Affine { .. } | Unary::Xielu { .. }) { 1.0 } else { 0.0 };
-                // The reference's own sums near zero are no better than f64.
-                let wide = f64::EPSILON * f64::from(x).abs() + 2e-38 * f64::from(x).abs().max(1.0);
-                let bound = 4e-6 * f64::from(want).abs() + 1e-7 * cancels + wide;
-                let near = (f64::from(got) - f64::from(want)).abs() <= bound;
-                let same = got == want || got.is_nan() && want.is_nan();
-                assert!(near || same, "{f:?} of {x}, {name}: {got}, not {want}");
+                assert!(rows::near(f, x, got, want), "{f:?} of {x}, {name}: {got}, not {want}");
             }
         }
     }
 }
 
-/// As [`Run::copy`] goes into a buffer that has rows already: columns that are not named stay.
+/// A mean far from zero: what is left without it is small.
+#[test]
+fn a_norm_takes_away_a_large_mean() {
+    let want = rows::large_mean(Reference);
+    for (name, cpu) in backends() {
+        let error = nmse(&rows::large_mean(cpu), &want);
+        assert!(error < 1e-12, "{name}: {error}");
+    }
+}
+
 #[test]
 fn columns_that_are_not_copied_stay() {
-    for (name, mut cpu) in backends() {
-        let (mut out, x) = (upload(&mut cpu, 4, &[1.0, 2.0, 3.0, 4.0]), upload(&mut cpu, 3, &[5.0, 6.0, 7.0]));
-        cpu.copy(&mut out, &x, Columns::run(2, 1, 1));
-        assert_eq!(read(&mut cpu, &out), [1.0, 6.0, 7.0, 4.0], "{name}");
+    for (name, cpu) in backends() {
+        assert_eq!(rows::copied_into(cpu), [1.0, 6.0, 7.0, 4.0], "{name}");
     }
 }

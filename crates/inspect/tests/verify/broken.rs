@@ -36,21 +36,13 @@ impl<B: Prims> Prims for Broken<B> {
     type Snapshot = B::Snapshot;
     type Routes = B::Routes;
 
-    fn weight(&mut self, tensor: Tensor) -> Result<B::Weight, Error> {
-        self.right.weight(tensor)
+    const WITHOUT: &'static [&'static str] = B::WITHOUT;
+
+    candor_ops::forward! { right, std::convert::identity:
+        weight buffer check_kv kv rope_table routes choices chosen upload snapshot poll_read download
+        stored finish
     }
-    fn buffer(&mut self, rows: usize, width: usize) -> B::Buf {
-        self.right.buffer(rows, width)
-    }
-    fn kv(&mut self, plan: &KvPlan) -> B::Kv {
-        self.right.kv(plan)
-    }
-    fn routes(&mut self, rows: usize, used: usize) -> B::Routes {
-        self.right.routes(rows, used)
-    }
-    fn rope_table(&mut self, rope: Rope) -> B::Rope {
-        self.right.rope_table(rope)
-    }
+
     fn embed(&mut self, out: &mut B::Buf, table: &B::Weight, step: &Step) {
         if self.fault == "embed, next token" {
             let tokens: Vec<u32> = step.tokens.iter().map(|token| token + 1).collect();
@@ -214,12 +206,6 @@ impl<B: Prims> Prims for Broken<B> {
             _ => self.right.route(routes, logits, bias, router),
         }
     }
-    fn choices(&mut self, routes: &B::Routes) -> B::Snapshot {
-        self.right.choices(routes)
-    }
-    fn chosen(&mut self, choices: &B::Snapshot, out: &mut Vec<(u32, f32)>) {
-        self.right.chosen(choices, out);
-    }
     fn matmul_experts(&mut self, out: &mut B::Buf, x: &B::Buf, w: &B::Weight, routes: &B::Routes) {
         self.right.matmul_experts(out, x, w, routes);
         self.spoil("matmul_experts", out);
@@ -243,15 +229,6 @@ impl<B: Prims> Prims for Broken<B> {
     fn add(&mut self, x: &mut B::Buf, y: &B::Buf) {
         self.right.add(x, y);
         self.spoil("add", x);
-    }
-    fn upload(&mut self, x: &mut B::Buf, values: &[f32], step: &Step) {
-        self.right.upload(x, values, step);
-    }
-    fn snapshot(&mut self, x: &B::Buf) -> B::Snapshot {
-        self.right.snapshot(x)
-    }
-    fn download(&mut self, snapshot: &B::Snapshot, out: &mut Vec<f32>) {
-        self.right.download(snapshot, out);
     }
 }
 

@@ -31,12 +31,22 @@ impl Ahead {
 
 /// Whether this is a Zen 3 or a Zen 4, of which the latter computes 512 bits in halves.
 pub(crate) fn zen_3_or_4() -> bool {
-    static IS: LazyLock<bool> = LazyLock::new(|| {
+    amd_family() == Some(0x19)
+}
+
+/// Whether this is a Zen 5.
+pub(crate) fn zen_5() -> bool {
+    amd_family() == Some(0x1a)
+}
+
+/// The family, if AMD made the processor.
+fn amd_family() -> Option<u32> {
+    static FAMILY: LazyLock<Option<u32>> = LazyLock::new(|| {
         let [vendor, version] = [0, 1].map(__cpuid);
         let amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
-        amd && family(version.eax) == 0x19
+        amd.then(|| family(version.eax))
     });
-    *IS
+    *FAMILY
 }
 
 /// The processor's family, from `eax` of CPUID's leaf 1 (AMD64 Architecture Programmer's Manual, volume 3, appendix E).

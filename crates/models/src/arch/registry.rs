@@ -270,6 +270,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture { name: "hunyuan-dense", qk_norm: QkNorm::After, needs: &[QK_NORM], ..NEOX },
     Architecture { name: "hunyuan-moe", qk_norm: QkNorm::After, needs: &[QK_NORM], ..NEOX },
+    Architecture { name: "maincoder", qk_norm: QkNorm::After, needs: &[QK_NORM], ..LLAMA },
     Architecture { name: "seed_oss", norms: ["attn_norm", "post_attention_norm", "output_norm"], ..NEOX },
     Architecture {
         name: "jais2",
@@ -387,6 +388,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         needs: &[NORM_BIAS, HEAD],
         ..NEOX
     },
+    Architecture { name: "orion", norm: NormKind::Layer, needs: &[NORM_BIAS, FFN_NORM_BIAS, FFN_GATE, HEAD], ..NEOX },
     Architecture {
         name: "dbrx",
         norm: NormKind::Layer,

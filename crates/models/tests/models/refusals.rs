@@ -75,7 +75,7 @@ fn metadata_that_cannot_be_followed_is_named() {
     let cases = [
         (
             with_metadata("general.architecture", "mamba9000"),
-            "architecture mamba9000 is not supported: it needs a row, and perhaps a wiring, of its own (84 others have them)",
+            "architecture mamba9000 is not supported: it needs a row, and perhaps a wiring, of its own (86 others have them)",
         ),
         (
             with_metadata("llama.rope.scaling.type", "longrope"),

@@ -9,7 +9,7 @@ use super::panels::panels;
 use super::row::{Row, rows};
 use crate::codebook as books;
 use crate::shape::q8_rows;
-use crate::x86::ahead::zen_3_or_4;
+use crate::x86::ahead::{zen_3_or_4, zen_5};
 use crate::x86::avx2::{self, twos::Twos};
 use crate::{Activations, MatKernels, OutTile};
 
@@ -44,21 +44,40 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
     }
 }
 
-/// The most inputs that meet weights in the file's layout, of any format.
-const FEW: usize = 8;
+/// The most inputs that meet weights in the file's layout, of any format and processor.
+const FEW: usize = 16;
 
 /// The most inputs that meet weights of a format in the file's layout. From the next on panels, which have to be made, are
-/// as quick. Measured on Sapphire Rapids (Q8_0, Q4_K, Q6_K, Q4_0) and on Zen 4 (`cargo bench -p candor-kernels --bench mat --
-/// avx512vnni Q4_0 4,5,6,7,8,9,16`), where an input costs the rows more. Zen 5 was not measured.
+/// as quick. Measured on Sapphire Rapids (Q8_0, Q4_K, Q6_K, Q4_0), on Zen 4, where an input costs the rows more, and on
+/// Zen 5, where making panels costs more (`cargo bench -p candor-kernels --bench mat -- avx512vnni Q4_0 4,5,6,7,8,9,16`).
 fn few_inputs<Q: Row>() -> usize {
     match Q::FORMAT {
         Format::Nvfp4 => 3,
-        _ if !zen_3_or_4() => FEW,
+        format if zen_5() => on_zen_5(format),
+        format if zen_3_or_4() => on_zen_4(format),
+        _ => 8,
+    }
+}
+
+fn on_zen_4(format: Format) -> usize {
+    match format {
         Format::Q8_0 | Format::Iq1S | Format::Iq1M | Format::Tq1_0 | Format::Tq2_0 => 4,
         Format::Q4_0 | Format::Q5_0 | Format::Mxfp4 => 5,
         Format::Iq2Xxs | Format::Iq2Xs | Format::Iq2S | Format::Iq3Xxs | Format::Iq3S => 5,
         Format::Q4_1 | Format::Q5_1 | Format::Q2K | Format::Q3K | Format::Q5K => 7,
         _ => 6,
+    }
+}
+
+fn on_zen_5(format: Format) -> usize {
+    match format {
+        Format::Q8_0 => FEW,
+        Format::Q4K | Format::Q5_0 | Format::Q5_1 | Format::Q5K => 14,
+        Format::Q2K | Format::Iq4Nl => 13,
+        Format::Q4_0 | Format::Q4_1 | Format::Q3K | Format::Q6K | Format::Iq4Xs => 10,
+        Format::Mxfp4 => 8,
+        Format::Tq2_0 => 5,
+        _ => 4,
     }
 }
 
