@@ -3,6 +3,7 @@
 mod aarch64;
 mod check;
 mod command;
+mod fixtures;
 mod isa;
 mod miri;
 mod radeon;
@@ -20,6 +21,7 @@ usage: cargo xtask check [--no-test]
        cargo xtask radeon FAMILY [KERNEL]
        cargo xtask semver [REV]
        cargo xtask synth SHAPE FORMAT [-o FILE]
+       cargo xtask fixtures [--cache FOLDER] [--mirror ADDRESS] [--python PROGRAM]
 
 check    does what CI does: rustfmt, clippy, rustdoc, tests, other systems and wasm32; stops at
          the first failure
@@ -31,7 +33,10 @@ radeon   compiles the shaders whose name holds KERNEL (all, or `hot`: what time 
          driver for a family (vega10, navi21, gfx1100), and prints registers, spills and instructions
 semver   compares the crates' public faces with the last release's, or a commit's; needs
          cargo-semver-checks
-synth    writes a GGUF file with random weights, by default target/synth/SHAPE-FORMAT.gguf";
+synth    writes a GGUF file with random weights, by default target/synth/SHAPE-FORMAT.gguf
+fixtures fetches or makes what the tests compare with, into target/fixtures, and says how long each step
+         takes; needs python3 and a C++ compiler. FOLDER may have files already, ADDRESS stands for
+         https://raw.githubusercontent.com, PROGRAM is a Python that has the packages already";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +53,7 @@ fn main() -> ExitCode {
         ["semver", baseline] => semver::run(Some(baseline)),
         ["synth", shape, format] => synth::run(shape, format, None),
         ["synth", shape, format, "-o", file] => synth::run(shape, format, Some(file.as_ref())),
+        ["fixtures", ref options @ ..] => fixtures::run(options),
         _ => {
             eprintln!("{USAGE}\n\n{}", synth::choices());
             return ExitCode::from(2);

@@ -12,19 +12,56 @@ pub use answering::{TinyT5, encoder_of};
 pub use lora::{Lora, is_matrix, merged};
 pub use tiny::{Random, Tiny};
 
-use std::{fs, io::Write, path::Path, path::PathBuf};
+use std::{fs, io::Write, path::Path, path::PathBuf, process::Command};
 
-/// The folder of shared fixtures: `CANDOR_FIXTURES`, or `../shared/fixtures` beside the workspace.
-/// Prints a reason and returns `None` where it is missing, so that a test can return.
+/// The folder of fixtures: `CANDOR_FIXTURES`, or `../shared/fixtures` beside the workspace, or what `cargo xtask fixtures`
+/// has made in `target/fixtures`. Prints a reason and returns `None` where it is missing, so that a test can return.
 pub fn fixtures() -> Option<PathBuf> {
-    let folder = std::env::var_os("CANDOR_FIXTURES")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures")), PathBuf::from);
-    if folder.is_dir() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let named = std::env::var_os("CANDOR_FIXTURES").map(PathBuf::from);
+    if let Some(folder) = find(named.as_deref(), &workspace) {
         return Some(folder);
     }
+    let reason = match named {
+        Some(folder) => format!("no fixtures at {}, where CANDOR_FIXTURES says", folder.display()),
+        None => "no fixtures; `cargo xtask fixtures` makes them".to_owned(),
+    };
     // Not `eprintln!`: the test harness would keep it to itself.
-    let _ = writeln!(std::io::stderr(), "skipped: no fixtures at {} (set CANDOR_FIXTURES)", folder.display());
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
     None
+}
+
+/// A named folder goes first, also where it is missing. What was made counts once it is complete.
+fn find(named: Option<&Path>, workspace: &Path) -> Option<PathBuf> {
+    let made = workspace.join("target/fixtures");
+    match named {
+        Some(folder) => Some(folder.to_owned()).filter(|folder| folder.is_dir()),
+        None => Some(workspace.join("../shared/fixtures"))
+            .filter(|folder| folder.is_dir())
+            .or_else(|| Some(made).filter(|folder| folder.join("complete").is_file())),
+    }
+}
+
+/// The folder of the fixtures' vocabularies, `ggml-vocab-NAME.gguf`. Where they are packed, they are unpacked into a folder
+/// once, beside the place and renamed, so that test programs that run at once do not see each other's halves.
+///
+/// # Panics
+/// If they cannot be unpacked.
+pub fn vocabularies(fixtures: &Path, folder: &Path) -> PathBuf {
+    let plain = fixtures.join("vocab");
+    if plain.join("ggml-vocab-gpt-2.gguf").is_file() {
+        return plain;
+    }
+    let unpacked = folder.join("vocab");
+    if !unpacked.is_dir() {
+        let own = unpacked.with_extension(std::process::id().to_string());
+        let status = Command::new(fixtures.join("unpack-vocab")).arg(&own).status();
+        assert!(status.as_ref().is_ok_and(|status| status.success()), "unpack-vocab: {status:?}");
+        if fs::rename(&own, &unpacked).is_err() {
+            fs::remove_dir_all(&own).expect("the folder was made above");
+        }
+    }
+    unpacked
 }
 
 /// Whether there is a GPU to test on, a software one (lavapipe) included. Without one a reason is printed, so that a
@@ -127,4 +164,24 @@ pub fn architectures() -> Vec<PathBuf> {
     folders.extend(fs::read_dir(own).unwrap().map(|entry| entry.unwrap().path()));
     folders.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
     folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{find, fs};
+
+    #[test]
+    fn fixtures_are_where_they_were_named_then_beside_then_made() {
+        let root = tempfile::tempdir().unwrap();
+        let workspace = root.path().join("project");
+        let [beside, made] = ["../shared/fixtures", "target/fixtures"].map(|path| workspace.join(path));
+        fs::create_dir_all(&made).unwrap();
+        assert_eq!(find(None, &workspace), None, "not complete");
+        fs::write(made.join("complete"), "").unwrap();
+        assert_eq!(find(None, &workspace), Some(made.clone()));
+        fs::create_dir_all(&beside).unwrap();
+        assert_eq!(find(None, &workspace), Some(beside));
+        assert_eq!(find(Some(&made), &workspace), Some(made.clone()));
+        assert_eq!(find(Some(&made.join("missing")), &workspace), None);
+    }
 }

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Checksums of what the `gguf` Python package reads from the fixtures: the golden of tests/gguf/fixtures.rs.
 
-    unpack-vocab VOCAB && python3 directories.py FIXTURES VOCAB > directories.tsv
+    python3 directories.py directories.tsv FIXTURES [VOCAB]
+
+VOCAB has the unpacked vocabularies. `cargo xtask fixtures` makes a list of the models alone, a few bits of which depend on
+the machine (tools/fixtures/README.md).
 
 One line a file: path, number of keys, CRC-32 of all keys and values, number of tensors, CRC-32 of all tensor records
 and their data. Numbers are fed to the CRC as little-endian bytes of their own width, strings as UTF-8.
@@ -43,15 +46,16 @@ def tensors_crc(reader):
 
 
 def main():
-    fixtures, vocabularies = map(Path, sys.argv[1:])
+    target, fixtures, *vocabularies = map(Path, sys.argv[1:])
     files = [(path, path.relative_to(fixtures)) for folder in ("models", "arch") for path in fixtures.glob(f"{folder}/**/*.gguf")]
-    files += [(path, Path("vocab") / path.name) for path in vocabularies.glob("*.gguf")]
-    print(f"# made by directories.py with gguf {version('gguf')}: path, keys, CRC-32, tensors, CRC-32")
+    files += [(path, Path("vocab") / path.name) for folder in vocabularies for path in folder.glob("*.gguf")]
+    lines = [f"# made by directories.py with gguf {version('gguf')}: path, keys, CRC-32, tensors, CRC-32\n"]
     for path, name in sorted(files, key=lambda file: file[1]):
         reader = GGUFReader(path)
         keys, keys_crc = metadata_crc(reader)
         tensors, tensors_sum = tensors_crc(reader)
-        print(f"{name}\t{keys}\t{keys_crc:08x}\t{tensors}\t{tensors_sum:08x}")
+        lines.append(f"{name}\t{keys}\t{keys_crc:08x}\t{tensors}\t{tensors_sum:08x}\n")
+    target.write_text("".join(lines), encoding="utf-8")
 
 
 main()

@@ -288,7 +288,8 @@ fn check(folder: &Path) -> (String, Vec<String>) {
 const HEAD: &str = "# Architectures
 
 Every row is a tiny model of random weights, computed by two other programs: HF Transformers 5.23 in float64 and llama.cpp
-(F32, one thread); those in `crates/inspect/tests/goldens/architectures` were made by `tools/architectures/make.py`. Numbers are normalised mean squared errors over all positions, of the reference backend and of the
+(F32, one thread). `cargo xtask fixtures` makes them from a clone alone; those in
+`crates/inspect/tests/goldens/architectures` were made by `tools/architectures/make.py`. Numbers are normalised mean squared errors over all positions, of the reference backend and of the
 processor. A fixture of which one program is not followed says why. The table is written by
 
     CANDOR_WRITE_TABLE=docs/architectures.md cargo test -p candor-inspect --test breadth

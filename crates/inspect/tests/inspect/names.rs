@@ -48,10 +48,7 @@ fn every_name_of_a_graph_is_known() {
 
 #[test]
 fn modules_are_what_a_wiring_makes_of_their_weights() {
-    let Some(fixtures) = std::env::var_os("CANDOR_FIXTURES") else {
-        println!("skipped: CANDOR_FIXTURES is not set");
-        return;
-    };
+    let Some(fixtures) = candor_testing::fixtures() else { return };
     for (arch, theirs, ours) in [
         ("gpt2", "transformer.wte", "inp_embd.get_rows"),
         ("gpt2", "transformer.h.0.ln_1", "attn_norm-0"),
@@ -104,7 +101,7 @@ fn modules_are_what_a_wiring_makes_of_their_weights() {
         ("gemma2", "logits_processor.output", "result_output"),
         ("modernbert", "embeddings.tok_embeddings", "inp_embd.get_rows"),
     ] {
-        let graph = graph(&Path::new(&fixtures).join("arch").join(arch).join("model.gguf"));
+        let graph = graph(&fixtures.join("arch").join(arch).join("model.gguf"));
         let wanted: Vec<&str> = ours.split(' ').collect();
         let width = |name: &str| {
             let id = graph.find(&name.parse::<Key>().unwrap()).unwrap_or_else(|| panic!("{arch} has no {name}"));
@@ -143,10 +140,7 @@ fn read_log(graph: &Graph, nodes: &[(&str, &str, &str, usize, f32)]) -> BTreeMap
 
 #[test]
 fn nodes_of_a_log_are_what_their_weights_make() {
-    let Some(fixtures) = std::env::var_os("CANDOR_FIXTURES") else {
-        println!("skipped: CANDOR_FIXTURES is not set");
-        return;
-    };
+    let Some(fixtures) = candor_testing::fixtures() else { return };
     for (arch, nodes, wanted) in [
         // A name that comes again with the stream added to it.
         (
@@ -199,7 +193,7 @@ fn nodes_of_a_log_are_what_their_weights_make() {
             &[("gate-0", 1.0), ("l_out-0", 2.0)],
         ),
     ] {
-        let found = read_log(&graph(&Path::new(&fixtures).join("arch").join(arch).join("model.gguf")), nodes);
+        let found = read_log(&graph(&fixtures.join("arch").join(arch).join("model.gguf")), nodes);
         let wanted: BTreeMap<String, f32> = wanted.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
         assert_eq!(found, wanted, "{arch}");
     }
@@ -208,11 +202,8 @@ fn nodes_of_a_log_are_what_their_weights_make() {
 /// Norms beside attention, rows of logits alone.
 #[test]
 fn other_names_of_a_dump_tell_more() {
-    let Some(fixtures) = std::env::var_os("CANDOR_FIXTURES") else {
-        println!("skipped: CANDOR_FIXTURES is not set");
-        return;
-    };
-    let bert = graph(&Path::new(&fixtures).join("arch/distilbert/model.gguf"));
+    let Some(fixtures) = candor_testing::fixtures() else { return };
+    let bert = graph(&fixtures.join("arch/distilbert/model.gguf"));
     let names = ["transformer.layer.0.attention", "transformer.layer.0.sa_layer_norm"];
     let imported = read(&bert, &names.map(|name| (name.to_owned(), 64)));
     let found: Vec<String> = imported.trace.values.keys().map(ToString::to_string).collect();

@@ -1,6 +1,6 @@
 //! The text side of a diagnosis: every row planted by hand, and healthy runs that must raise no alarm.
 
-use std::{path::PathBuf, process::Command, sync::OnceLock};
+use std::path::Path;
 
 use candor::{
     Message,
@@ -11,7 +11,7 @@ use candor_inspect::{
     Said, check_text,
     text::{Penalised, Reading, TextOutcome, TextReport, Verdict, text_catalogue},
 };
-use candor_testing::{Random, Tiny};
+use candor_testing::{Random, Tiny, fixtures, vocabularies};
 
 const TEMPLATE: &str = "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}</s>{% endfor %}\
     {% if add_generation_prompt %}<|assistant|>{% endif %}";
@@ -466,22 +466,10 @@ fn healthy_runs_raise_no_alarm() {
     assert_eq!(open.decided_by.as_deref(), Some("the token ids of the prompt"));
 }
 
-/// A vocabulary of the fixtures, unpacked once.
+/// A vocabulary of the fixtures.
 fn vocabulary(name: &str) -> Option<Gguf> {
-    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let fixtures = candor_testing::fixtures()?;
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("text-vocab");
-        if !folder.is_dir() {
-            let own = folder.with_extension(std::process::id().to_string());
-            assert!(Command::new(fixtures.join("unpack-vocab")).arg(&own).status().unwrap().success());
-            if std::fs::rename(&own, &folder).is_err() {
-                std::fs::remove_dir_all(&own).unwrap();
-            }
-        }
-        Some(folder)
-    });
-    Some(Gguf::open(folder.as_ref()?.join(format!("ggml-vocab-{name}.gguf"))).unwrap())
+    let folder = vocabularies(&fixtures()?, Path::new(env!("CARGO_TARGET_TMPDIR")));
+    Some(Gguf::open(folder.join(format!("ggml-vocab-{name}.gguf"))).unwrap())
 }
 
 /// Ids as the reports of these faults have them, and as other programs print them.

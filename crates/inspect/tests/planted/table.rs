@@ -22,7 +22,7 @@ use crate::bed::{Bed, Verdict, judge};
 const PAGE: &str = "# Faults by wiring
 
 Written by `CANDOR_WRITE_TABLE=$PWD/docs/faults-by-wiring.md cargo test -p candor-inspect --test planted -- --ignored by_wiring`,
-with the fixtures beside the repository, in about ten minutes; not by hand.
+with the fixtures (`cargo xtask fixtures`), in about ten minutes; not by hand.
 
 Each fault of the [catalogue](catalogue.md) is planted in a tiny model of each architecture, all values given, with the first
 of its numbers that shows. The fault is planted and named by the same row: this shows which faults can be told apart in a
