@@ -149,4 +149,31 @@ impl Tiny {
     pub fn bytes(&self) -> Vec<u8> {
         self.writer().to_bytes().expect("a complete model").to_vec()
     }
+
+    /// A model whose layers have vectors beside the usual tensors: each name within a layer with its length, biases of random
+    /// numbers around 0 and others around 1. Matrices are in `format`.
+    ///
+    /// # Panics
+    /// If a row is no whole number of the format's blocks.
+    pub fn writer_with(&self, vectors: &[(&str, usize)], format: Format) -> Writer {
+        let mut writer = Writer::new();
+        self.metadata().into_iter().for_each(|(key, value)| writer.insert(key, value));
+        let mut tensors = self.tensors();
+        for layer in 0..self.layers {
+            tensors.extend(vectors.iter().map(|(name, len)| (format!("blk.{layer}.{name}"), vec![*len as u64])));
+        }
+        let mut random = Random(11);
+        for (name, shape) in tensors {
+            let (middle, spread, format) = match shape.len() {
+                1 if name.ends_with("bias") => (0.0, 0.3, Format::F32),
+                1 => (1.0, 0.2, Format::F32),
+                _ => (0.0, (3.0 / shape[0] as f32).sqrt(), format),
+            };
+            let values: Vec<f32> = (0..shape.iter().product()).map(|_| middle + spread * random.signed()).collect();
+            let mut bytes = vec![0; format.row_bytes(values.len()).expect("rows are whole blocks")];
+            format.encode(&values, &mut bytes).expect("a format that can be encoded");
+            writer.tensor(&name, format, &shape, bytes).expect("a tensor of its own name");
+        }
+        writer
+    }
 }

@@ -7,10 +7,10 @@ mod shaders;
 use std::io::Write;
 
 use candor::{Device, KvFormat, LoadOptions, SessionOptions, Verify};
-use candor_gguf::{Format, Gguf, Writer};
+use candor_gguf::{Format, Gguf};
 use candor_gpu::ShaderEdit;
 use candor_gpu::{AdapterChoice, GpuOptions, Variant, adapters};
-use candor_testing::{Random, Tiny};
+use candor_testing::Tiny;
 
 /// More tokens than a GPU multiplies without tiles.
 const PROMPT: [u32; 12] = [1, 262, 270, 5, 300, 262, 8, 281, 35, 290, 263, 275];
@@ -49,27 +49,9 @@ fn gpu(edits: &[ShaderEdit]) -> Option<LoadOptions> {
 /// A tiny model, with biases or with norms of heads, its matrices in `format`.
 fn model(arch: &'static str, format: Format) -> Gguf {
     let tiny = Tiny { arch, ffn: 96, ..Tiny::default() };
-    let mut writer = Writer::new();
-    tiny.metadata().into_iter().for_each(|(key, value)| writer.insert(key, value));
-    let mut tensors = tiny.tensors();
-    for layer in 0..tiny.layers {
-        let extra: &[(&str, usize)] = match arch {
-            "qwen3" => &[("attn_q_norm.weight", 8), ("attn_k_norm.weight", 8)],
-            _ => &[("attn_q.bias", 32), ("attn_k.bias", 16), ("attn_v.bias", 16)],
-        };
-        tensors.extend(extra.iter().map(|(name, len)| (format!("blk.{layer}.{name}"), vec![*len as u64])));
-    }
-    let mut random = Random(11);
-    for (name, shape) in tensors {
-        let (middle, spread, format) = match shape.len() {
-            1 if name.ends_with("bias") => (0.0, 0.3, Format::F32),
-            1 => (1.0, 0.2, Format::F32),
-            _ => (0.0, (3.0 / shape[0] as f32).sqrt(), format),
-        };
-        let values: Vec<f32> = (0..shape.iter().product()).map(|_| middle + spread * random.signed()).collect();
-        let mut bytes = vec![0; format.row_bytes(values.len()).unwrap()];
-        format.encode(&values, &mut bytes).unwrap();
-        writer.tensor(&name, format, &shape, bytes).unwrap();
-    }
-    Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap()
+    let vectors: &[(&str, usize)] = match arch {
+        "qwen3" => &[("attn_q_norm.weight", 8), ("attn_k_norm.weight", 8)],
+        _ => &[("attn_q.bias", 32), ("attn_k.bias", 16), ("attn_v.bias", 16)],
+    };
+    Gguf::from_bytes(tiny.writer_with(vectors, format).to_bytes().unwrap()).unwrap()
 }

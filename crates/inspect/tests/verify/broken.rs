@@ -1,9 +1,6 @@
 //! A backend that runs another, and does one operation wrong.
 
-use candor_ops::{
-    Attention, Columns, Error, Heads, KvPlan, Mask, Norm, NormKind, Ops, Prims, Recurrence, Rope, Router, Step, Tensor,
-    Unary,
-};
+use candor_ops::{Attention, Columns, Heads, Mask, Norm, NormKind, Ops, Prims, Recurrence, Router, Step, Unary};
 use candor_testing::backend::floats;
 
 /// A backend of which one operation is wrong.

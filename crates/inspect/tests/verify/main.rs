@@ -12,7 +12,7 @@ use candor_inspect::{
         verify, verify_opened,
     },
 };
-use candor_testing::{Random, Tiny};
+use candor_testing::Tiny;
 
 use broken::Broken;
 
@@ -25,29 +25,11 @@ fn model(arch: &'static str, format: Format) -> Gguf {
 
 fn writer(arch: &'static str, format: Format) -> Writer {
     let tiny = Tiny { arch, ffn: 64, ..Tiny::default() };
-    let mut writer = Writer::new();
-    tiny.metadata().into_iter().for_each(|(key, value)| writer.insert(key, value));
-    let mut tensors = tiny.tensors();
-    for layer in 0..tiny.layers {
-        let extra: &[(&str, usize)] = match arch {
-            "qwen3" => &[("attn_q_norm.weight", 8), ("attn_k_norm.weight", 8)],
-            _ => &[("attn_q.bias", 32), ("attn_v.bias", 16), ("ffn_down.bias", 32)],
-        };
-        tensors.extend(extra.iter().map(|(name, len)| (format!("blk.{layer}.{name}"), vec![*len as u64])));
-    }
-    let mut random = Random(11);
-    for (name, shape) in tensors {
-        let (middle, spread, format) = match shape.len() {
-            1 if name.ends_with("bias") => (0.0, 0.3, Format::F32),
-            1 => (1.0, 0.2, Format::F32),
-            _ => (0.0, (3.0 / shape[0] as f32).sqrt(), format),
-        };
-        let values: Vec<f32> = (0..shape.iter().product()).map(|_| middle + spread * random.signed()).collect();
-        let mut bytes = vec![0; format.row_bytes(values.len()).unwrap()];
-        format.encode(&values, &mut bytes).unwrap();
-        writer.tensor(&name, format, &shape, bytes).unwrap();
-    }
-    writer
+    let vectors: &[(&str, usize)] = match arch {
+        "qwen3" => &[("attn_q_norm.weight", 8), ("attn_k_norm.weight", 8)],
+        _ => &[("attn_q.bias", 32), ("attn_v.bias", 16), ("ffn_down.bias", 32)],
+    };
+    tiny.writer_with(vectors, format)
 }
 
 fn load(device: Device) -> LoadOptions {
