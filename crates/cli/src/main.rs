@@ -48,6 +48,7 @@ fn main() -> ExitCode {
 fn run_command() -> Result<ExitCode, Error> {
     let Parsed { command, line } = args::parse::parse(env::args_os())?;
     match command {
+        Command::Run(args) if run::is_conversation(&args) => chat::chat(&args.into_chat(), &line),
         Command::Run(args) => run::run(&args, &line),
         Command::Chat(args) => chat::chat(&args, &line),
         Command::Show(args) => show::show(&args, &line),

@@ -76,14 +76,37 @@ fn say_timings(opened: &Opened, answer: &answer::Answer) {
     answer.say_timings();
 }
 
-/// The prompt: an argument, a file or what comes through a pipe.
+/// Whether there is somebody to talk with and nothing to answer.
+pub fn is_conversation(args: &RunArgs) -> bool {
+    let PromptArgs { words, prompt, file, raw } = &args.prompt;
+    let asked = words.is_some() || prompt.is_some() || file.is_some() || *raw;
+    !asked && io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// The prompt: an argument and what comes through a pipe after it, a file, or what comes through a pipe alone.
 fn prompt(args: &PromptArgs, escape: bool, line: &Line) -> Result<String, Error> {
-    match (line.exclusive(&["prompt", "file"])?, &args.prompt, &args.file) {
-        (Some("prompt"), Some(prompt), _) => text::escaped(prompt, escape),
-        (Some("file"), _, Some(path)) => Ok(text::without_last_break(text::of_file(path)?)),
+    let given = match line.exclusive(&["words", "prompt", "file"])? {
+        Some("words") => args.words.as_ref(),
+        Some("prompt") => args.prompt.as_ref(),
+        _ => None,
+    };
+    match (given, &args.file) {
+        (Some(prompt), _) => {
+            let (prompt, piped) = (text::escaped(prompt, escape)?, piped()?);
+            Ok(if piped.is_empty() { prompt } else { format!("{prompt}\n{piped}") })
+        }
+        (None, Some(path)) => Ok(text::without_last_break(text::of_file(path)?)),
         _ if io::stdin().is_terminal() => Err(Error::NoPrompt),
-        _ => Ok(text::without_last_break(text::of_stdin()?)),
+        _ => piped(),
     }
+}
+
+/// What comes through a pipe, without its last line break.
+fn piped() -> Result<String, Error> {
+    if io::stdin().is_terminal() {
+        return Ok(String::new());
+    }
+    Ok(text::without_last_break(text::of_stdin()?))
 }
 
 /// What the model sees: the prompt in its chat template's words, or the prompt itself.

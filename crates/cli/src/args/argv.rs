@@ -21,20 +21,45 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-ts", "--tensor-split"),
 ];
 
+/// Flags of llama.cpp with other names, or that turn one of ours off.
+const RENAMED: &[(&str, &str)] = &[
+    ("-no-cnv", "--raw"),
+    ("--no-conversation", "--raw"),
+    ("--no-context-shift", "--context-shift=false"),
+    ("--no-escape", "--escape=false"),
+    ("--spec-draft-model", "--model-draft"),
+    ("--spec-draft-n-max", "--draft-max"),
+    ("--spec-draft-n-min", "--draft-min"),
+    ("--spec-draft-p-min", "--draft-p-min"),
+];
+
+/// Flags of which -1 means that the program chooses, which is 0 here.
+const CHOSEN: &[&str] = &["-t", "--threads", "-tb", "--threads-batch"];
+
 /// Flags whose value may look like a flag: what follows them is left alone.
 const FREE_TEXT: &[&str] =
     &["-p", "--prompt", "-sys", "--system-prompt", "-r", "--reverse-prompt", "--stop", "--dry-sequence-breaker"];
+
+/// Whether what follows a flag may look like a flag.
+pub fn is_free_text(flag: &str) -> bool {
+    FREE_TEXT.contains(&flag)
+}
 
 /// Replaces the flags with one dash, up to a `--`. Other programs' get a second dash, and our own names with a dash too few
 /// two more, so that they are refused and not read as `-f a` or `-t emp`. `ours` knows the names.
 pub fn long_flags(argv: impl IntoIterator<Item = OsString>, ours: impl Fn(&str) -> bool) -> Vec<OsString> {
     let mut long = Vec::new();
-    let (mut is_value, mut ended) = (false, false);
+    let (mut is_value, mut ended, mut is_chosen) = (false, false, false);
     for arg in argv {
         let text = arg.to_str().unwrap_or_default();
-        let replaced = if is_value || ended { None } else { replacement(text, &ours) };
+        let replaced = match text {
+            _ if is_value || ended => None,
+            "-1" if is_chosen => Some("0".to_owned()),
+            _ => replacement(text, &ours),
+        };
+        is_chosen = !is_value && CHOSEN.contains(&text);
         ended |= !is_value && text == "--";
-        is_value = !is_value && FREE_TEXT.contains(&text);
+        is_value = !is_value && is_free_text(text);
         long.push(replaced.map_or(arg, OsString::from));
     }
     long
@@ -43,7 +68,7 @@ pub fn long_flags(argv: impl IntoIterator<Item = OsString>, ours: impl Fn(&str) 
 /// The long form of `-sys` or `-sys=TEXT`.
 fn replacement(arg: &str, ours: impl Fn(&str) -> bool) -> Option<String> {
     let (flag, value) = arg.split_once('=').map_or((arg, None), |(flag, value)| (flag, Some(value)));
-    let long = match SINGLE_DASH.iter().find(|(short, _)| *short == flag) {
+    let long = match SINGLE_DASH.iter().chain(RENAMED).find(|(theirs, _)| *theirs == flag) {
         Some((_, long)) => (*long).to_owned(),
         None if elsewhere::is_single_dash(flag) => format!("-{flag}"),
         None if flag.len() > 2 && flag.strip_prefix('-').is_some_and(ours) => format!("--{flag}"),
@@ -65,7 +90,9 @@ mod tests {
             ("run -- -sys", "run -- -sys"),
             ("run -p -- -sys x", "run -p -- --system-prompt x"),
             ("run -sysx -s 3", "run -sysx -s 3"),
-            ("run -fa on -p -fa -hf=x/y", "run --fa on -p -fa --hf=x/y"),
+            ("run -ot on -p -ot -hf=x/y", "run --ot on -p -ot --hf=x/y"),
+            ("run -t -1 -tb -1 -c -1", "run -t 0 --threads-batch 0 -c -1"),
+            ("run -no-cnv --no-context-shift", "run --raw --context-shift=false"),
             ("run -temp 1 -p -temp --temp 2", "run ---temp 1 -p -temp --temp 2"),
             ("bench -p 5 -pg 1,2 -pg=3,4", "bench -p 5 --n-prompt-gen 1,2 --n-prompt-gen=3,4"),
         ] {

@@ -112,6 +112,14 @@ pub struct RunArgs {
     pub output: OutputArgs,
 }
 
+impl RunArgs {
+    /// The same as a conversation.
+    pub fn into_chat(self) -> ChatArgs {
+        let RunArgs { model, lora, template, tunable, context, speculation, performance, output, .. } = self;
+        ChatArgs { model, lora, template, tunable, context, speculation, performance, output }
+    }
+}
+
 /// `candor chat`.
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -137,7 +145,10 @@ pub struct ChatArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Prompt")]
 pub struct PromptArgs {
-    /// The prompt; without it and -f it is read from stdin
+    /// The prompt, as the argument of -p
+    #[arg(value_name = "PROMPT")]
+    pub words: Option<String>,
+    /// The prompt; what comes through a pipe follows it. Without a prompt and -f it is all that comes through a pipe
     #[arg(short, long, allow_hyphen_values = true)]
     pub prompt: Option<String>,
     /// Read the prompt from a file (`-` is stdin), less one line break at its end

@@ -19,6 +19,7 @@ pub mod parse;
 mod reference;
 pub mod sampling;
 mod shared;
+mod taken;
 
 pub use ahead::{PromptCacheArgs, SpeculationArgs};
 pub use bench::BenchArgs;

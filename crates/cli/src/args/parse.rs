@@ -14,11 +14,13 @@ use super::{
     command::{Cli, Command},
     elsewhere,
     flag::{names, settable},
+    taken,
 };
 use crate::{
     config::ConfigFile,
     errors::{Error, first_line},
     near::nearest,
+    output::say,
 };
 
 /// A command line that was understood.
@@ -60,6 +62,11 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> 
     let plain = command();
     let args = plain.get_subcommands().flat_map(clap::Command::get_arguments);
     let ours: Vec<String> = args.filter_map(names).flatten().collect();
+    let has = |command: &str, typed: &str| {
+        let arguments = plain.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments);
+        arguments.filter_map(names).flatten().any(|long| typed.strip_prefix("--") == Some(&long))
+    };
+    let (argv, notes) = taken::without(argv, has, argv::is_free_text);
     let argv = argv::long_flags(argv, |name| ours.iter().any(|long| long == name));
     // The first reading finds wrong usage and requests for help before a wrong configuration file can be in the way.
     let matches = plain.clone().try_get_matches_from(&argv).map_err(|error| usage(error, &plain, &argv))?;
@@ -72,6 +79,9 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> 
     let matches = command.clone().try_get_matches_from(&argv).map_err(|error| usage(error, &command, &argv))?;
     let cli =
         Cli::from_arg_matches(&matches).map_err(|error| usage(error.format(&mut command.clone()), &command, &argv))?;
+    for note in notes {
+        say!("{note}");
+    }
     // Gives the subcommands their full names, which usage begins with.
     command.build();
     let (name, matches) = matches.subcommand().ok_or(Error::NoCommand)?;
@@ -196,6 +206,7 @@ impl Line {
     /// How an argument is written.
     fn name(&self, id: &str) -> String {
         let arg = self.command.get_arguments().find(|arg| arg.get_id() == id);
-        arg.and_then(Arg::get_long).map_or_else(|| "[MODEL]".to_owned(), |long| format!("--{long}"))
+        let value = || arg.and_then(Arg::get_value_names).map_or("MODEL", |names| names[0].as_str());
+        arg.and_then(Arg::get_long).map_or_else(|| format!("[{}]", value()), |long| format!("--{long}"))
     }
 }

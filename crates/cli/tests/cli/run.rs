@@ -57,7 +57,7 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["rnu"], "tip: a similar subcommand exists: 'run'"),
         (
             vec!["run", "--tmep", "1"],
-            "tip: a similar argument exists: '--temp'\n\nUsage: candor run [OPTIONS] [MODEL]\n",
+            "tip: a similar argument exists: '--temp'\n\nUsage: candor run [OPTIONS] [MODEL] [PROMPT]\n",
         ),
         (vec!["run", "-c", "-1"], "unexpected argument '-1'"),
         (vec!["run", "-ctk", "q4_1"], "invalid value 'q4_1'"),
@@ -70,11 +70,11 @@ fn two_prompts_or_two_models_are_wrong_usage() {
             vec!["run", "-hf", "x/y", "-p", "hi"],
             "unexpected argument '-hf' found\n\n  tip: candor takes the path of a GGUF",
         ),
-        (vec!["run", "-fa", "on", "-f", "b"], "tip: attention is always computed in blocks"),
+        (vec!["run", "-sm", "row", "-p", "b"], "tip: several GPUs share a model by layers"),
+        (vec!["run", "a", "b", "-p", "c"], "[PROMPT] cannot be used together with --prompt"),
         (vec!["embed", "--numa"], "(docs/performance.md)\n\nUsage: candor embed [OPTIONS] [MODEL]\n"),
-        (vec!["run", "--mlock"], "tip: weights are mapped from the file"),
-        (vec!["run", "-t", "-1"], "tip: no negative number is taken here"),
-        (vec!["run", "m.gguf", "why?"], "unexpected argument 'why?' found\n\n  tip: -p TEXT gives the prompt"),
+        (vec!["run", "--override-kv", "a=int:1"], "tip: the file's metadata holds"),
+        (vec!["chat", "m.gguf", "why?"], "unexpected argument 'why?' found"),
         (vec!["-m", "m.gguf"], "tip: a command comes first"),
         (vec!["m.gguf"], "tip: candor run m.gguf"),
         (vec!["serve"], "tip: candor has no server"),
@@ -86,6 +86,39 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         assert!(outcome.stderr.contains(message), "{args:?}: {outcome:?}");
         assert!(!outcome.stderr.contains("as a value"), "{args:?}: {outcome:?}");
     }
+}
+
+#[test]
+fn flags_of_llama_cpp_that_change_nothing_are_taken_with_a_note() {
+    let expected = story(&["--temp", "0", "-n", "12"]).text();
+    let theirs = ["-fa", "on", "--mlock", "-no-cnv", "-st", "--jinja", "--color", "--no-warmup", "--no-perf", "-lv", "3"];
+    let more = ["--no-display-prompt", "--simple-io", "--log-disable", "-sm", "layer", "--no-context-shift", "--no-escape"];
+    let fixed = ["run", "-p", STORY, "-t", "1", "--temp", "0", "-n", "12", "-tb", "-1"];
+    let outcome = candor(fixed.iter().chain(&theirs).chain(&more)).outcome();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected.as_str()), "{outcome:?}");
+    let notes: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains(" changes nothing here: ")).collect();
+    assert_eq!(notes.len(), 12, "{outcome:?}");
+    assert!(notes.contains(&"note: -fa changes nothing here: attention is always computed in blocks"), "{outcome:?}");
+}
+
+#[test]
+fn the_prompt_is_an_argument_after_the_model_and_a_pipe_follows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    fs::write(&path, candor_testing::Tiny::default().bytes()).unwrap();
+    let path = path.to_str().unwrap();
+    let fixed = ["-n", "2", "--verbose-prompt"];
+    let seen = |args: &[&str], stdin: Option<&str>| {
+        let program = candor(args.iter().chain(&fixed));
+        let outcome = stdin.into_iter().fold(program, |program, text| program.stdin(text)).outcome();
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        outcome.stderr.lines().find_map(|line| line.strip_prefix("prompt: ").map(str::to_owned)).expect("a prompt")
+    };
+    assert_eq!(seen(&["run", path, "a b"], None), r#""a b""#);
+    assert_eq!(seen(&["run", path, "a b"], Some("c\nd\n")), r#""a b\nc\nd""#);
+    assert_eq!(seen(&["run", path, "-p", "a"], Some("b")), r#""a\nb""#);
+    assert_eq!(seen(&["run", path, "-p", "a"], Some("")), r#""a""#);
+    assert_eq!(seen(&["run", path], Some("b")), r#""b""#);
 }
 
 #[test]

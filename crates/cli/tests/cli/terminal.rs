@@ -285,12 +285,21 @@ fn reports_have_colours_on_a_terminal_where_they_are_wanted() {
 #[test]
 fn run_without_a_prompt_on_a_terminal_hints() {
     let home = tempfile::tempdir().unwrap();
-    for args in ["run", "tokenize", "perplexity"] {
+    for args in ["run --raw", "tokenize", "perplexity"] {
         let mut terminal = Terminal::start(home.path(), args, &[]);
         terminal.expect("error: there is no ");
         terminal.expect("hint: give one with ");
         assert_eq!(terminal.end(), 1);
     }
+}
+
+#[test]
+fn run_without_a_prompt_on_a_terminal_is_a_conversation() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::start(home.path(), "run -n 4", &[("CANDOR_CONFIG", "")]);
+    terminal.expect("/help lists the commands.");
+    terminal.press("/exit\r");
+    assert_eq!(terminal.end(), 0);
 }
 
 #[test]
