@@ -10,7 +10,8 @@ pub const DOWNLOADS: &str = "candor takes the path of a GGUF file and downloads 
 const GRAMMARS: &str = "candor has no grammars: a system prompt can ask for JSON";
 const LAYERS: &str = "-ngl N gives whole layers to the GPU";
 const LOGS: &str = "--verbose prints speeds and why an answer stopped; --progress never hides the bar";
-const DRAFT: &str = "the draft model runs where the model runs; --draft-max, --draft-min and --draft-p-min bound its guesses";
+const DRAFT: &str =
+    "the draft model runs where the model runs; --draft-max, --draft-min and --draft-p-min bound its guesses";
 const KEPT: &str = "--prompt-cache FILE keeps a computed prompt";
 const LOOKUP: &str = "--prompt-lookup guesses tokens from the text itself";
 const PROCESSORS: &str = "-Cr LO-HI keeps all threads to a range of processors";
@@ -23,7 +24,10 @@ const STORE: &str = "candor keeps no models of its own: commands take the path o
 
 const FLAGS: &[Row] = &[
     (&["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-hft", "--hf-token", "-mu", "--model-url"], DOWNLOADS),
-    (&["-dr", "--docker-repo", "-cl", "--cache-list", "--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"], DOWNLOADS),
+    (
+        &["-dr", "--docker-repo", "-cl", "--cache-list", "--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"],
+        DOWNLOADS,
+    ),
     (&["--gpt-oss-20b-default", "--gpt-oss-120b-default", "--spec-default"], DOWNLOADS),
     (&["--vision-gemma-4b-default", "--vision-gemma-12b-default"], DOWNLOADS),
     (&["-no-fa"], "attention is always computed in blocks, without its matrix: leave it out"),
@@ -35,16 +39,23 @@ const FLAGS: &[Row] = &[
     (&["--rpc"], "candor computes on this machine alone"),
     (&["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file", "--format"], GRAMMARS),
     (&["--log-file", "--perf", "--show-timings", "--log-jsonl", "--no-log-jsonl", "--log-prompts-dir"], LOGS),
-    (&["-ptc", "--print-token-count"], LOGS),
+    (&["-ptc", "--print-token-count", "--log-verbose"], LOGS),
+    (&["--display-prompt"], "the answer alone is printed; --verbose-prompt prints the prompt to stderr"),
     (&["-nkvo", "--no-kv-offload", "-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe"], LAYERS),
     (&["-ncffn", "--n-cpu-ffn", "--no-host", "--op-offload", "--no-op-offload"], LAYERS),
-    (&["-fitt", "--fit-target", "-fitc", "--fit-ctx", "-fit", "--fit"], "--gpu-memory SIZE bounds what -ngl auto takes"),
+    (
+        &["-fitt", "--fit-target", "-fitc", "--fit-ctx", "-fit", "--fit"],
+        "--gpu-memory SIZE bounds what -ngl auto takes",
+    ),
     (&["--numa"], "-Cr with the processors of one socket keeps the threads there (docs/performance.md)"),
     (&["-C", "--cpu-mask", "-Cb", "--cpu-mask-batch", "-Crb", "--cpu-range-batch", "--cpu-strict-batch"], PROCESSORS),
     (&["-mg", "--main-gpu"], "--device NAME chooses a GPU; `candor devices` lists them"),
     (&["--list-devices"], "candor devices lists them"),
     (&["-sm", "--split-mode"], "several GPUs share a model by layers, as -ts says"),
-    (&["-lm", "--load-mode", "-lzm", "--lazy-mode"], "weights are mapped from the file; --no-mmap reads them into memory"),
+    (
+        &["-lm", "--load-mode", "-lzm", "--lazy-mode"],
+        "weights are mapped from the file; --no-mmap reads them into memory",
+    ),
     (&["--check-tensors"], "candor doctor FILE examines a file"),
     (&["--override-kv"], "the file's metadata holds; candor show prints it"),
     (&["--rope-scaling", "--rope-scale", "--rope-freq-base", "--rope-freq-scale", "--yarn-orig-ctx"], ROTARY),
@@ -64,7 +75,10 @@ const FLAGS: &[Row] = &[
     (&["--reasoning-format", "-rea", "--reasoning", "--reasoning-effort", "--reasoning-budget", "--think"], THINKING),
     (&["--reasoning-budget-message", "--reasoning-preserve", "--no-reasoning-preserve"], THINKING),
     (&["--adaptive-target", "--adaptive-decay"], "--mirostat aims at a surprise"),
-    (&["--control-vector", "--control-vector-scaled", "--control-vector-layer-range"], "--lora changes how a model answers"),
+    (
+        &["--control-vector", "--control-vector-scaled", "--control-vector-layer-range"],
+        "--lora changes how a model answers",
+    ),
     (&["--system"], "--system-prompt TEXT is what the model is told first"),
     (&["--num-ctx", "--num_ctx"], "-c N is the context"),
     (&["--keepalive"], "each command loads its model and ends with it; the system keeps the file's pages"),
@@ -140,7 +154,8 @@ mod tests {
         let text = include_str!("../../tests/goldens/llama_cpp_flags.txt");
         let mut unknown = Vec::new();
         for typed in text.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace) {
-            let known = taken::is_taken(typed) || flag(typed).is_some() || ["-h", "--help", "--version"].contains(&typed);
+            let known =
+                taken::is_taken(typed) || flag(typed).is_some() || ["-h", "--help", "--version"].contains(&typed);
             let argv = argv::long_flags([OsString::from(typed)], |long| longs.iter().any(|ours| ours == long));
             let long = argv[0].to_str().unwrap().split('=').next().unwrap().to_owned();
             let short = long.strip_prefix('-').filter(|name| name.len() == 1);

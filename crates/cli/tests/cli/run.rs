@@ -91,8 +91,10 @@ fn two_prompts_or_two_models_are_wrong_usage() {
 #[test]
 fn flags_of_llama_cpp_that_change_nothing_are_taken_with_a_note() {
     let expected = story(&["--temp", "0", "-n", "12"]).text();
-    let theirs = ["-fa", "on", "--mlock", "-no-cnv", "-st", "--jinja", "--color", "--no-warmup", "--no-perf", "-lv", "3"];
-    let more = ["--no-display-prompt", "--simple-io", "--log-disable", "-sm", "layer", "--no-context-shift", "--no-escape"];
+    let theirs =
+        ["-fa", "on", "--mlock", "-no-cnv", "-st", "--jinja", "--color", "--no-warmup", "--no-perf", "-lv", "3"];
+    let more =
+        ["--no-display-prompt", "--simple-io", "--log-disable", "-sm", "layer", "--no-context-shift", "--no-escape"];
     let fixed = ["run", "-p", STORY, "-t", "1", "--temp", "0", "-n", "12", "-tb", "-1"];
     let outcome = candor(fixed.iter().chain(&theirs).chain(&more)).outcome();
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected.as_str()), "{outcome:?}");
