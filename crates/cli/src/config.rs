@@ -23,6 +23,8 @@ const VARIABLE: &str = "CANDOR_CONFIG";
 /// What a configuration file says.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigFile {
+    /// Where it lies.
+    path: PathBuf,
     /// Values by the id of the argument that they are for.
     values: BTreeMap<String, Vec<String>>,
 }
@@ -71,6 +73,9 @@ impl ConfigFile {
         for (key, value) in &table {
             let key = key.replace('_', "-");
             let Some(arg) = args.iter().find(|arg| names(arg).is_some_and(|names| names.contains(&key))) else {
+                if let Some(long) = of_letter(&args, &key) {
+                    return Err(fault(format!("{key} is no setting"), Some(format!("its long name is {long}"))));
+                }
                 let known: Vec<String> = args.iter().filter_map(|arg| names(arg)).flatten().collect();
                 let near = nearest(&key, known.iter().map(String::as_str));
                 return Err(fault(format!("{key} is no setting"), near.map(|near| format!("is {near} meant?"))));
@@ -90,7 +95,12 @@ impl ConfigFile {
                 return Err(fault(format!("{own} is set twice, under two names"), None));
             }
         }
-        Ok(ConfigFile { values })
+        Ok(ConfigFile { path: path.to_owned(), values })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether the file has a value for the argument of that id.
@@ -107,6 +117,13 @@ impl ConfigFile {
             })
         })
     }
+}
+
+/// The long name of the first flag with this letter.
+fn of_letter<'a>(args: &[&'a Arg], key: &str) -> Option<&'a str> {
+    let mut letters = key.chars();
+    let (Some(letter), None) = (letters.next(), letters.next()) else { return None };
+    args.iter().find(|arg| arg.get_short() == Some(letter)).and_then(|arg| arg.get_long())
 }
 
 /// A value as the words of a command line.
@@ -161,6 +178,7 @@ mod tests {
         for (text, expected) in [
             ("tempp = 1", "config.toml: tempp is no setting; is temp meant?"),
             ("zzzzzzz = 1", "config.toml: zzzzzzz is no setting"),
+            ("n = 5", "config.toml: n is no setting; its long name is predict"),
             ("top-k = \"x\"", "config.toml: invalid value 'x' for '--top-k <K>': expected a whole number"),
             (
                 "top-k = {}",

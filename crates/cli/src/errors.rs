@@ -172,6 +172,14 @@ pub enum Error {
     /// Of tracing, diagnosing or verifying.
     #[error(transparent)]
     Inspect(#[from] inspect::Error),
+    /// What a variable or the configuration file set, and not the command line, is wrong.
+    #[error("{error} ({origin})")]
+    Origin {
+        /// What is wrong.
+        error: Box<Error>,
+        /// Where it was set.
+        origin: String,
+    },
     /// A command whose exit code is a verdict did not get to one.
     #[error(transparent)]
     Undecided(Box<Error>),
@@ -237,6 +245,14 @@ impl Error {
         }
     }
 
+    /// With the place where what is wrong was set.
+    pub fn of(self, origin: String) -> Error {
+        match self {
+            Error::Undecided(error) => Error::Undecided(Box::new(error.of(origin))),
+            error => Error::Origin { error: Box::new(error), origin },
+        }
+    }
+
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
@@ -244,7 +260,7 @@ impl Error {
             Error::Config { hint, .. } | Error::NoModel { hint, .. } => return hint.clone(),
             Error::Inspect(error) => return error.hint(),
             Error::Test { .. } => "-p, -n, -d and -B say how many positions a test needs",
-            Error::Undecided(error) => return error.hint(),
+            Error::Undecided(error) | Error::Origin { error, .. } => return error.hint(),
             Error::UnknownCommand { near, .. } => match near {
                 Some(near) => return Some(format!("is {near} meant?")),
                 None => "/help lists the commands",

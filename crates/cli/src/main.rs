@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 
 fn run_command() -> Result<ExitCode, Error> {
     let Parsed { command, line } = args::parse::parse(env::args_os())?;
-    match command {
+    let done = match command {
         Command::Run(args) if run::is_conversation(&args) => chat::chat(&args.into_chat(), &line),
         Command::Run(args) => run::run(&args, &line),
         Command::Chat(args) => chat::chat(&args, &line),
@@ -67,5 +67,7 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Config(args) => settings::config(&args, &line),
         Command::Completions { shell } => complete::completions(shell),
         Command::Man { command } => complete::man(command.as_deref()),
-    }
+        Command::Version => complete::version(),
+    };
+    done.map_err(|error| line.with_origin(error))
 }

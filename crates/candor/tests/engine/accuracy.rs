@@ -51,19 +51,24 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-#[test]
-fn distributions_are_as_near_the_exact_ones_as_those_of_llama_cpp() {
-    let Some(fixtures) = fixtures() else { return };
+/// How far next-token distributions of a file are from the exact ones: divergences over the tokens of a text.
+pub struct Divergence {
+    /// The fixture's name.
+    pub name: String,
+    pub mean: f64,
+    pub median: f64,
+    pub most: f64,
+    /// The mean of llama.cpp on the same file and text.
+    pub llama_cpp: f64,
+}
+
+/// The divergences of every trained model.
+pub fn divergences(fixtures: &Path) -> Vec<Divergence> {
     let golden = json(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/kl.json"));
     let models = golden["models"].as_array().unwrap();
     assert!(models.len() >= 14, "{} models", models.len());
-    println!(
-        "{:28} {:>10} {:>10} {:>10} {:>10} {:>6}",
-        "mean KL in nats", "cpu", "median", "max", "llama.cpp", "ratio"
-    );
-    let (mut logs, mut failures) = (Vec::new(), Vec::new());
-    for record in models {
-        let name = record["name"].as_str().unwrap();
+    let of = |record: &serde_json::Value| {
+        let name = record["name"].as_str().unwrap().to_owned();
         let number = |key: &str| record[key].as_f64().unwrap();
         let tokens = ids(&record["tokens"]);
         let file = fixtures.join(format!("models/{name}.gguf"));
@@ -73,10 +78,23 @@ fn distributions_are_as_near_the_exact_ones_as_those_of_llama_cpp() {
         let anchor = mean(&exact.iter().map(|row| entropy(row)).collect::<Vec<_>>()) - number("entropy");
         assert!(anchor.abs() < 1e-6, "{name}: the reference's mean entropy is {anchor:e} off float64's");
 
-        let mut divergences: Vec<f64> = exact.iter().zip(&ours).map(|(p, q)| divergence(p, q)).collect();
-        divergences.sort_by(f64::total_cmp);
-        let (got, theirs) = (mean(&divergences), number("mean"));
-        let (median, most) = (divergences[divergences.len() / 2], divergences[divergences.len() - 1]);
+        let mut all: Vec<f64> = exact.iter().zip(&ours).map(|(p, q)| divergence(p, q)).collect();
+        all.sort_by(f64::total_cmp);
+        let (median, most) = (all[all.len() / 2], all[all.len() - 1]);
+        Divergence { name, mean: mean(&all), median, most, llama_cpp: number("mean") }
+    };
+    models.iter().map(of).collect()
+}
+
+#[test]
+fn distributions_are_as_near_the_exact_ones_as_those_of_llama_cpp() {
+    let Some(fixtures) = fixtures() else { return };
+    println!(
+        "{:28} {:>10} {:>10} {:>10} {:>10} {:>6}",
+        "mean KL in nats", "cpu", "median", "max", "llama.cpp", "ratio"
+    );
+    let (mut logs, mut failures) = (Vec::new(), Vec::new());
+    for Divergence { name, mean: got, median, most, llama_cpp: theirs } in divergences(&fixtures) {
         let ratio = got / theirs;
         println!("{name:28} {got:10.2e} {median:10.2e} {most:10.2e} {theirs:10.2e} {ratio:6.3}");
         if theirs > NONE {

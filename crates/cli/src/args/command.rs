@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use super::{
     ahead::{PromptCacheArgs, SpeculationArgs},
     bench::BenchArgs,
+    daily,
     embed::{EmbedArgs, RerankArgs},
     inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs},
     kwargs::{self, Kwargs},
@@ -24,7 +25,7 @@ const SETTINGS_NOTE: &str = "Each flag can also be set by a variable (--top-k: C
 /// Runs language models from GGUF files
 #[derive(Debug, Parser)]
 #[command(name = "candor", version, max_term_width = 110, arg_required_else_help = true)]
-#[command(disable_help_subcommand = true, subcommand_required = true)]
+#[command(subcommand_required = true, after_help = daily::listed(daily::FIRST_STEPS))]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -82,6 +83,8 @@ pub enum Command {
         /// The command that it is about; candor itself if left out
         command: Option<String>,
     },
+    /// Print the version
+    Version,
 }
 
 /// `candor run`.

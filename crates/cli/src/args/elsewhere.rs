@@ -111,8 +111,6 @@ const COMMANDS: &[Row] = &[
     (&["serve", "server"], SERVER),
     (&["pull", "push", "create", "cp", "rm", "ls", "list", "ps", "stop"], STORE),
     (&["generate", "cli"], ANSWERS),
-    (&["help"], "candor --help lists the commands, candor COMMAND --help says what one takes"),
-    (&["version"], "candor --version"),
     (&["quantize"], "candor makes no model files; llama.cpp's llama-quantize does"),
 ];
 

@@ -6,6 +6,7 @@ pub mod ahead;
 pub mod argv;
 pub mod bench;
 mod command;
+pub mod daily;
 pub mod device;
 pub mod elsewhere;
 pub mod embed;
@@ -20,6 +21,7 @@ mod reference;
 pub mod sampling;
 mod shared;
 mod taken;
+mod variables;
 
 pub use ahead::{PromptCacheArgs, SpeculationArgs};
 pub use bench::BenchArgs;

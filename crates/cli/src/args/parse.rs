@@ -12,9 +12,9 @@ use clap::{
 use super::{
     argv,
     command::{Cli, Command},
-    elsewhere,
+    daily, elsewhere,
     flag::{names, settable},
-    taken,
+    taken, variables,
 };
 use crate::{
     config::ConfigFile,
@@ -22,6 +22,9 @@ use crate::{
     near::nearest,
     output::say,
 };
+
+/// The fewest bytes of a value that an error is searched for: shorter ones stand in any text.
+const SHORTEST: usize = 3;
 
 /// A command line that was understood.
 pub struct Parsed {
@@ -54,7 +57,7 @@ pub enum Rank {
 /// The whole command line: flags, each with its variable.
 pub fn command() -> clap::Command {
     // As in llama.cpp, the last one counts of a flag that is given twice.
-    Cli::command().mut_subcommands(|sub| sub.args_override_self(true).mut_args(settable))
+    Cli::command().mut_subcommands(|sub| daily::shorten(sub.args_override_self(true).mut_args(settable)))
 }
 
 /// Reads the command line, the variables and the configuration file.
@@ -79,7 +82,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> 
     let matches = command.clone().try_get_matches_from(&argv).map_err(|error| usage(error, &command, &argv))?;
     let cli =
         Cli::from_arg_matches(&matches).map_err(|error| usage(error.format(&mut command.clone()), &command, &argv))?;
-    for note in notes {
+    for note in notes.into_iter().chain(variables::unknown(&command)) {
         say!("{note}");
     }
     // Gives the subcommands their full names, which usage begins with.
@@ -198,6 +201,36 @@ impl Line {
         }
     }
 
+    /// The error with where it came from, if it is about a value of a variable or of the configuration file: nobody sees it on the
+    /// command line.
+    pub fn with_origin(&self, error: Error) -> Error {
+        if matches!(error, Error::Usage(_) | Error::Closed) {
+            return error;
+        }
+        let message = error.to_string();
+        let settings = self.command.get_arguments().filter(|arg| arg.get_long().is_some());
+        let set = settings.filter(|arg| matches!(self.rank(arg.get_id().as_str()), Rank::File | Rank::Variable));
+        let named = set.filter(|arg| {
+            let values = self.matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
+            values
+                .map(|value| value.to_string_lossy())
+                .any(|value| value.len() >= SHORTEST && message.contains(&*value))
+        });
+        match named.map(|arg| self.origin(arg)).next() {
+            Some(origin) => error.of(origin),
+            None => error,
+        }
+    }
+
+    /// Where a value that is not on the command line was set.
+    fn origin(&self, arg: &Arg) -> String {
+        let variable = arg.get_env().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        match self.rank(arg.get_id().as_str()) {
+            Rank::Variable => format!("variable {variable}"),
+            _ => format!("{} in {}", arg.get_long().unwrap_or_default(), self.config.path().display()),
+        }
+    }
+
     /// An error of usage, with the usage of the command.
     pub fn usage_error(&self, kind: ErrorKind, message: impl std::fmt::Display) -> Error {
         Error::Usage(Box::new(self.command.clone().error(kind, message)))
@@ -206,6 +239,11 @@ impl Line {
     /// How an argument is written.
     fn name(&self, id: &str) -> String {
         let arg = self.command.get_arguments().find(|arg| arg.get_id() == id);
+        if let Some(arg) = arg
+            && matches!(self.rank(id), Rank::File | Rank::Variable)
+        {
+            return self.origin(arg);
+        }
         let value = || arg.and_then(Arg::get_value_names).map_or("MODEL", |names| names[0].as_str());
         arg.and_then(Arg::get_long).map_or_else(|| format!("[{}]", value()), |long| format!("--{long}"))
     }

@@ -155,6 +155,39 @@ fn faults_of_file_and_variable_are_named() {
 }
 
 #[test]
+fn an_error_says_where_the_wrong_value_was_set() {
+    let program = candor(["run", "-p", "x"]).config("model = \"none.gguf\"");
+    let path = program.home().join("config.toml");
+    let expected = format!("error: none.gguf: no such file (model in {})", path.display());
+    assert_eq!(program.error().lines().next(), Some(expected.as_str()));
+    for (variable, value, expected) in [
+        ("CANDOR_MODEL", "none.gguf", "error: none.gguf: no such file (variable CANDOR_MODEL)"),
+        ("CANDOR_FILE", "none.txt", "error: none.txt: no such file or directory (variable CANDOR_FILE)"),
+        ("CANDOR_DEVICE", "no-such-card", "(variable CANDOR_DEVICE)"),
+    ] {
+        let error = candor(["run"]).env(variable, value).error();
+        let line = error.lines().next().unwrap_or_default();
+        assert!(line.starts_with(expected) || line.ends_with(expected), "{variable}: {error}");
+    }
+    // What is on the command line is seen there.
+    let error = candor(["run", "none.gguf", "-p", "x"]).env("CANDOR_MODEL", "other.gguf").error();
+    assert_eq!(error.lines().next(), Some("error: none.gguf: no such file"));
+    // The exit code of a verdict that was not reached stays.
+    assert_eq!(candor(["doctor"]).env("CANDOR_MODEL", "none.gguf").outcome().code, 2);
+}
+
+#[test]
+fn variables_that_set_nothing_are_said() {
+    let outcome = candor(["config"]).env("CANDOR_TMEP", "3").outcome();
+    assert_eq!(
+        (outcome.code, outcome.stderr.as_str()),
+        (0, "warning: CANDOR_TMEP sets nothing; is CANDOR_TEMP meant?\n")
+    );
+    let outcome = candor(["config"]).env("CANDOR_TEMP", "3").env("CANDOR_ISA", "").outcome();
+    assert_eq!(outcome.stderr, "");
+}
+
+#[test]
 fn the_file_is_found_in_the_platforms_folder() {
     let program = candor(["config", "path"]);
     let home = program.home();

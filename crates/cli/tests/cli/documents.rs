@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "run",
     "chat",
     "show",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 17] = [
     "config",
     "completions",
     "man",
+    "version",
 ];
 
 /// The flags of a command's help, long and short.
@@ -137,6 +138,29 @@ fn bash_completes_with_the_script() {
 }
 
 #[test]
+fn help_is_short_by_letter_and_long_by_name() {
+    let [short, long, help] = [["run", "-h"], ["run", "--help"], ["help", "run"]].map(|args| candor(args).text());
+    assert_eq!(long, help);
+    assert!(short.lines().count() < 60, "{short}");
+    assert!(short.contains("--temp <T>") && !short.contains("--top-nsigma"), "{short}");
+    assert!(short.contains("  cat report.txt | candor run model.gguf -p \"Summarise:\"\n"), "{short}");
+    assert!(short.contains("All flags: candor help run"), "{short}");
+    assert!(long.contains("--top-nsigma") && long.contains("CANDOR_TOP_K"), "{long}");
+    let top = candor(["help"]).text();
+    assert!(top.contains("candor chat model.gguf") && top.contains("candor help run"), "{top}");
+    assert_eq!(candor(["-h"]).text(), top);
+    let wrong = candor(["help", "rum"]).outcome();
+    assert!(wrong.code == 2 && wrong.stderr.contains("rum"), "{wrong:?}");
+}
+
+#[test]
+fn the_version_is_a_command() {
+    let version = candor(["version"]).text();
+    assert_eq!(version, format!("candor {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(candor(["--version"]).text(), version);
+}
+
+#[test]
 fn manual_pages_are_roff() {
     let page = candor(["man"]).text();
     assert!(page.contains(".TH candor 1"), "{page}");
@@ -145,6 +169,16 @@ fn manual_pages_are_roff() {
     }
     let page = candor(["man", "run"]).text();
     assert!(page.contains(".TH candor-run 1") && page.contains("top\\-nsigma"), "{page}");
+    for (command, example, code) in [
+        ("run", "candor run model.gguf \"Why is the sky blue?\"", "The command line is wrong."),
+        ("verify", "candor verify model.gguf", "An error keeps it from a verdict."),
+    ] {
+        let page = candor(["man", command]).text();
+        for section in ["EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES"] {
+            assert!(page.contains(&format!("\n.SH {section}\n")), "{command}: no {section}: {page}");
+        }
+        assert!(page.contains(&example.replace('-', "\\-")) && page.contains(code), "{command}: {page}");
+    }
     let error = candor(["man", "rum"]).error();
     assert_eq!(error, "error: rum is no command of candor\nhint: is run meant?");
 }
