@@ -13,7 +13,7 @@ use crate::{
     Cancel, Error, Model, Observer,
     fit::{self, Fit, Holder, Place, Promise, Shortage, Wanted},
     now::now,
-    runner::{self, Asked, Computed, Doing},
+    runner::{self, Asked, Computed, Doing, Share},
 };
 pub(crate) use sequence::Sequence;
 use staged::{Row, Staged};
@@ -165,7 +165,11 @@ impl Room {
     /// # Errors
     /// If it does not fit into memory.
     pub(crate) fn fit(model: &Model, options: &BatchOptions) -> Result<Fit, Error> {
-        let (loaded, config) = (model.loaded(), model.config());
+        Room::fit_shares(model.config(), model.loaded().shares(), options)
+    }
+
+    /// The same where the memories have these shares of a model.
+    pub(crate) fn fit_shares(config: &Config, shares: &[Share], options: &BatchOptions) -> Result<Fit, Error> {
         let wanted = Wanted {
             context: options.context,
             least: options.least_context,
@@ -174,7 +178,7 @@ impl Room {
             sequences: options.sequences.max(1) + options.checkpoints,
         };
         let mut places = Vec::new();
-        for share in loaded.shares() {
+        for share in shares {
             let place = |holder: Holder, reserve: u64, weights: bool| Place {
                 strict: share.gpu.is_none(),
                 reserve: reserve.saturating_add(options.spare),

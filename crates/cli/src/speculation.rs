@@ -1,7 +1,8 @@
 //! Who guesses tokens ahead, by the flags. What comes of guesses is the library's business.
 
 use candor::{
-    Session, SessionOptions,
+    Model, Session, SessionOptions,
+    fit::Takes,
     speculate::{DraftModel, PromptLookup, Speculation},
 };
 
@@ -39,6 +40,18 @@ impl<'a> Guesses<'a> {
             _ => Guesser::Nobody,
         };
         Ok(Guesses { args, guesser })
+    }
+
+    /// The options of a session whose context is left open, with room for a draft model beside it.
+    pub fn leave_room(&self, model: &Model, options: SessionOptions) -> Result<SessionOptions, Error> {
+        let (Guesser::Model(source), true) = (&self.guesser, options.context == 0 && options.fit) else {
+            return Ok(options);
+        };
+        let gguf = source.gguf()?;
+        let beside = |context: usize| Ok::<_, Error>(options.spare(Takes::of(&gguf, &options.context(context))?.total()));
+        // Its context is as long as the model's, which is the shorter for it.
+        let longest = beside(model.fit(&options)?.context)?;
+        if model.fit(&longest).is_ok() { Ok(longest) } else { beside(options.least_context) }
     }
 
     /// Lets a session guess; `options` are its own.
