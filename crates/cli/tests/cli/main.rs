@@ -12,8 +12,11 @@ mod devices;
 mod documents;
 mod embed;
 mod faults;
+#[cfg(target_os = "linux")]
+mod fit;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod full;
 mod inspect;
 mod inspect_run;
 #[cfg(not(feature = "gpu"))]
