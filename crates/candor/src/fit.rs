@@ -172,9 +172,7 @@ pub(crate) fn settle(wanted: Wanted, places: &[Place<'_>]) -> Result<Fit, Shorta
     let bounds = bounding.map(|place| (place.longest(own), place)).min_by_key(|(longest, _)| *longest);
     match bounds {
         Some((longest, place)) if longest < least => Err(shortage(least, place)),
-        Some((longest, place)) if longest < own => {
-            Ok(Fit { context: longest, own, bound: Some(place.holder.clone()) })
-        }
+        Some((longest, place)) if longest < own => Ok(Fit { context: longest, own, bound: Some(place.holder.clone()) }),
         _ => Ok(Fit { context: own, own, bound: None }),
     }
 }

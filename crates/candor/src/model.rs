@@ -120,7 +120,8 @@ impl Model {
     pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model, Error> {
         let path = path.as_ref();
         if options.weights == Weights::Read {
-            fit::holds_weights(Gguf::open(path)?.file_bytes())?;
+            let bytes = Gguf::open(path)?.file_bytes();
+            fit::holds_weights(bytes)?;
         }
         let gguf = match (options.weights, options.huge_pages) {
             (Weights::Mapped, _) => Gguf::open(path)?,

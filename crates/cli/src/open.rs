@@ -132,7 +132,9 @@ impl Opened {
         let Fit { context, own, bound, .. } = self.model.fit(options)?;
         let session = self.model.session(&options.context(context))?;
         if let Some(holder) = bound {
-            say!("note: a context of {context} tokens, of the model's {own}: there are {holder}; -c N asks for another");
+            say!(
+                "note: a context of {context} tokens, of the model's {own}: there are {holder}; -c N asks for another"
+            );
         }
         let trained = self.model.config().context;
         if options.context > trained {

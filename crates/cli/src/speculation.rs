@@ -13,6 +13,9 @@ use crate::{
     output::say,
 };
 
+/// Tokens by which a context beside a draft model may be shorter than it could be.
+const STEP: usize = 256;
+
 /// Who guesses.
 enum Guesser {
     Nobody,
@@ -48,10 +51,20 @@ impl<'a> Guesses<'a> {
             return Ok(options);
         };
         let gguf = source.gguf()?;
-        let beside = |context: usize| Ok::<_, Error>(options.spare(Takes::of(&gguf, &options.context(context))?.total()));
+        let beside =
+            |context: usize| Ok::<_, Error>(options.spare(Takes::of(&gguf, &options.context(context))?.total()));
         // Its context is as long as the model's, which is the shorter for it.
-        let longest = beside(model.fit(&options)?.context)?;
-        if model.fit(&longest).is_ok() { Ok(longest) } else { beside(options.least_context) }
+        let holds = |context| Ok::<_, Error>(model.fit(&beside(context)?).is_ok_and(|fit| fit.context >= context));
+        let mut too_long = model.fit(&options)?.context;
+        if holds(too_long)? {
+            return beside(too_long);
+        }
+        let mut held = options.least_context.min(too_long);
+        while too_long - held > STEP {
+            let middle = held + (too_long - held) / 2;
+            *(if holds(middle)? { &mut held } else { &mut too_long }) = middle;
+        }
+        beside(held)
     }
 
     /// Lets a session guess; `options` are its own.

@@ -198,8 +198,7 @@ impl<'a> Conversation<'a> {
         self.reopen(|this| {
             let (args, ctx_size) = (this.args, this.ctx_size);
             let size = session_options(args, ctx_size);
-            let opened =
-                Source::File(path.into()).open(&args.performance, args.lora.open()?, size, &args.output)?;
+            let opened = Source::File(path.into()).open(&args.performance, args.lora.open()?, size, &args.output)?;
             this.session = open_session(args, ctx_size, &opened, this.template.as_ref(), &this.guesses)?;
             this.opened = opened;
             Ok(())

@@ -20,7 +20,8 @@ fn has_memory(bytes: u64) -> bool {
 /// The same program under a limit, in units of 1024 bytes.
 fn limited(program: Program, ulimit: &str) -> Program {
     let Program { command, .. } = &program;
-    let (name, args) = (command.get_program().to_owned(), command.get_args().map(ToOwned::to_owned).collect::<Vec<_>>());
+    let (name, args) =
+        (command.get_program().to_owned(), command.get_args().map(ToOwned::to_owned).collect::<Vec<_>>());
     program.by(|shell| {
         shell.arg("-c").arg(format!("ulimit {ulimit} && exec \"$0\" \"$@\"")).arg(name).args(args);
     })
@@ -152,7 +153,10 @@ fn show_says_what_contexts_take_and_which_fit() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let contexts = json["memory"]["contexts"].as_array().unwrap();
     let one = contexts.iter().find(|one| one["context"] == 3000).expect("what was asked for");
-    assert_eq!((&one["cache_f16"], &one["cache_q8_0"]), (&(3000 * 32 * 32 * 96 * 4u64).into(), &(3000 * 32 * 32 * 204u64).into()));
+    assert_eq!(
+        (&one["cache_f16"], &one["cache_q8_0"]),
+        (&(3000 * 32 * 32 * 96 * 4u64).into(), &(3000 * 32 * 32 * 204u64).into())
+    );
     assert_eq!((&one["fits_f16"], &one["fits_q8_0"]), (&true.into(), &true.into()));
     assert_eq!(contexts.last().unwrap()["fits_q8_0"], false);
     // The built-in model has a context that is shorter than the table's first.

@@ -36,7 +36,10 @@ fn a_hundred_turns_have_no_error_and_keep_the_system_prompt() {
     assert_eq!((outcome.code, outcome.stderr.matches("error").count()), (0, 1), "{}", outcome.stderr);
     let notes: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("note: ")).collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].starts_with("note: the context of 512 tokens is full: the oldest turns are left out"), "{notes:?}");
+    assert!(
+        notes[0].starts_with("note: the context of 512 tokens is full: the oldest turns are left out"),
+        "{notes:?}"
+    );
     assert!(notes[0].ends_with("/set truncate off makes this an error)"), "{notes:?}");
     assert!(outcome.stderr.contains(" of 512 tokens\n") && outcome.stderr.contains("answers: 100;"), "{outcome:?}");
     // What is not seen is still part of the conversation.

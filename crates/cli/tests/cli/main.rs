@@ -14,9 +14,9 @@ mod embed;
 mod faults;
 #[cfg(target_os = "linux")]
 mod fit;
+mod full;
 #[cfg(feature = "gpu")]
 mod gpu;
-mod full;
 mod inspect;
 mod inspect_run;
 #[cfg(not(feature = "gpu"))]

@@ -49,7 +49,7 @@ impl Runs<'_> {
     fn session(&self, model: &Model) -> Result<Session, Error> {
         let (context, keys, values) = ((self.tokens.len() + 1).max(self.text.len()), self.keys, self.values);
         let options = SessionOptions::default().context(context).fit(false).keys(keys).values(values);
-    let mut session = model.session(&options)?;
+        let mut session = model.session(&options)?;
         if !self.text.is_empty() {
             session.read_text(self.text)?;
         }

@@ -21,8 +21,8 @@ impl Conversation<'_> {
     /// Gives the context another length; 0 leaves it open. Where that fails, all is as before.
     pub(super) fn resize(&mut self, value: &str) -> Result<(), Error> {
         let length = number::whole(0..=u32::MAX)(value);
-        let length =
-            length.map_err(|problem| Error::Setting(format!("invalid value '{value}' for '--{NAME} <N>': {problem}")))?;
+        let length = length
+            .map_err(|problem| Error::Setting(format!("invalid value '{value}' for '--{NAME} <N>': {problem}")))?;
         self.reopen(|this| {
             let session = open_session(this.args, length, &this.opened, this.template.as_ref(), &this.guesses)?;
             (this.session, this.ctx_size) = (session, length);
@@ -40,8 +40,7 @@ impl Conversation<'_> {
         self.session = self.opened.model.session(&candor::SessionOptions::default().context(1).fit(false))?;
         let opened = open(self);
         if opened.is_err() {
-            self.session =
-                open_session(self.args, self.ctx_size, &self.opened, self.template.as_ref(), &self.guesses)?;
+            self.session = open_session(self.args, self.ctx_size, &self.opened, self.template.as_ref(), &self.guesses)?;
         }
         opened
     }
