@@ -101,7 +101,7 @@ impl Large {
             writer.insert(format!("{}.attention.sliding_window", tiny.arch), 2 * *context);
         }
         for (name, shape) in tensors {
-            let format = if shape.len() == 1 { Format::F32 } else { Format::Q4_K };
+            let format = if shape.len() == 1 { Format::F32 } else { Format::Q4K };
             let bytes = format.row_bytes(shape.iter().product::<u64>() as usize).expect("rows are whole blocks");
             let zeros = move || Ok(vec![0u8; bytes].into());
             writer.tensor_from(&name, format, &shape, zeros).expect("a tensor of its own name");

@@ -103,7 +103,7 @@ fn too_little_memory_for_a_conversation_is_said_in_one_line() {
         assert!(fewer.code == 0 && (512..4096).contains(&context(&fewer)), "{limit}: {fewer:?}");
         let smaller = chat(&path, &["-ctk", "q8_0", "-ctv", "q8_0", "-fitc", "1000"], "/stats\n", limit);
         let ratio = context(&smaller) as f64 / context(&fewer) as f64;
-        assert!((1.7..2.0).contains(&ratio), "{limit}: {ratio}");
+        assert!((1.7..2.1).contains(&ratio), "{limit}: {ratio}");
         // Not shortened, the model's own is refused.
         let own = chat(&path, &["--fit", "off"], "/stats\n", limit);
         assert!(own.code == 1 && own.stderr.starts_with("error: a context of 131072 tokens takes 5"), "{own:?}");
@@ -131,7 +131,7 @@ fn weights_that_are_read_are_refused_before_they_are() {
     let path = written(&large()[1], folder.path());
     let read = chat(&path, &["--no-mmap"], "/stats\n", "-d 2000000");
     let lines: Vec<&str> = read.stderr.lines().collect();
-    assert!(lines[0].starts_with("error: the weights take 2.1 GB of memory where they are read"), "{read:?}");
+    assert!(lines[0].starts_with("error: the weights take 2.2 GB of memory where they are read"), "{read:?}");
     assert!(read.code == 1 && lines.len() == 2 && lines[1].starts_with("hint: "), "{read:?}");
 }
 

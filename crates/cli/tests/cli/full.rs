@@ -48,7 +48,7 @@ fn a_hundred_turns_have_no_error_and_keep_the_system_prompt() {
 
 #[test]
 fn a_full_context_is_an_error_where_that_is_wanted() {
-    let lines = ["Hello", "And then?", "And then?", "And then?"];
+    let lines = ["Hello", "And then?", "And then?", "And then?", "And then?"];
     let kept = chat(&["-c", "64"], &lines);
     assert_eq!((kept.code, kept.stderr.matches("note: the context of 64 tokens is full").count()), (0, 1), "{kept:?}");
     for off in [&["--truncate", "off"][..], &["--truncate=off"]] {
