@@ -7,18 +7,19 @@ use candor_gguf::Gguf;
 #[cfg(feature = "gpu")]
 use candor_gpu::{AdapterChoice, Gpu, GpuOptions};
 use candor_kernels::Kernels;
-use candor_models::{Config, Decoder, Part};
+use candor_models::{Config, Decoder, End, Part};
 use candor_ops::{Ops, Reference, Shapes};
 
 use crate::{
     Adapter, Device, DeviceInfo, Error, LoadOptions, Placement,
     adapter::Fitted,
-    batch::Room,
+    batch::{Room, own},
+    fit::{self, Holder},
     gpus::{self, Found},
     now::now,
     plan::{self, Budget, Needs, Plan, Target},
     rounding::Arithmetic,
-    runner::{self, Changes, Loaded, LoadedPart},
+    runner::{self, Changes, Loaded, LoadedPart, Share},
     trust::{self, Trust},
 };
 
@@ -156,6 +157,10 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
         }
         Placement::Parts(listed) => (plan::listed(listed, config.layers)?, None),
     };
+    if parts.iter().any(|(target, _)| *target == Target::Reference) {
+        let elements = gguf.tensors().iter().fold(0, |sum: u64, tensor| sum.saturating_add(tensor.elements()));
+        fit::holds_weights(elements.saturating_mul(4))?;
+    }
     let scales: Vec<f32> = adapters.iter().map(Adapter::scale).collect();
     let changes = Changes { all: &fitted.changes, scales: &scales };
     let (mut loaded, mut labels) = (Vec::new(), Vec::<String>::new());
@@ -174,9 +179,8 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
     let arithmetic =
         alone.then(|| options.table()).transpose()?.map(|kernels| Arithmetic { kernels, batching: options.batching });
     let over_budget = decision.as_ref().is_some_and(|(_, over_budget)| *over_budget);
-    let on_host = parts.iter().filter(|(target, _)| !matches!(target, Target::Gpu(_)));
-    let on_host = on_host.map(|(_, part)| config.cached(part)).collect();
-    let (loaded, label) = (Loaded::new(config, loaded, on_host), labels.join("; "));
+    let shares = backends.shares(gguf, &config, &parts, fitted.bytes)?;
+    let (loaded, label) = (Loaded::new(config, loaded, shares), labels.join("; "));
     let reason = decision.map(|(reason, _)| reason).or(on_cpu);
     #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
     let only_gpu =
@@ -264,9 +268,22 @@ impl Backends {
     /// The layout over GPUs and the processor, with room for the sessions that the options describe and for `adapters` bytes
     /// of adapters: who knows how many of them go where.
     fn plan(&self, gguf: &Gguf, config: &Config, adapters: u64) -> Result<Plan, Error> {
+        let (options, layers) = (self.options.session.of_batch(1), self.options.offload.layers);
+        let weights = Needs::of(gguf)?;
+        let needs = |context: usize| {
+            let room = Room::planned(config, &options.context(context));
+            weights.with(config, &room.plan, room.rows, room.outputs)
+        };
+        let budgets = self.budgets(adapters);
+        Ok(match options.context {
+            0 if options.fit => plan::plan_open(needs, (options.least_context, own(config)), &budgets, layers),
+            context => plan::plan(&needs(context), &budgets, layers),
+        })
+    }
+
+    /// What GPUs may hold beside adapters of as many bytes.
+    fn budgets(&self, adapters: u64) -> Vec<Budget> {
         let asked = &self.options.offload;
-        let room = Room::planned(config, &self.options.session.of_batch(1));
-        let needs = Needs::of(gguf, &room.plan, room.rows, room.outputs)?;
         let shares = asked.split.iter().copied().map(Some).chain(std::iter::repeat(None));
         let budgets = self.gpus.iter().zip(shares).map(|(gpu, share)| {
             let bytes = [gpu.info.budget_bytes, asked.memory].into_iter().flatten().min();
@@ -274,7 +291,45 @@ impl Backends {
             let share = share.unwrap_or_else(|| bytes.map_or(1.0, |bytes| bytes as f32));
             Budget { name: gpu.info.description.clone(), bytes, share }
         });
-        Ok(plan::plan(&needs, &budgets.collect::<Vec<_>>(), asked.layers))
+        budgets.collect()
+    }
+
+    /// What each memory has of a model whose parts are laid out.
+    fn shares(
+        &self,
+        gguf: &Gguf,
+        config: &Config,
+        parts: &[(Target, Part)],
+        adapters: u64,
+    ) -> Result<Vec<Share>, Error> {
+        let budgets = self.budgets(adapters);
+        let weights = if budgets.is_empty() { None } else { Some(Needs::of(gguf)?) };
+        let mapped = gguf.is_mapped();
+        let mut shares: Vec<(Option<usize>, Share)> = Vec::new();
+        for (target, part) in parts {
+            let gpu = match target {
+                Target::Gpu(number) => Some(*number),
+                Target::Cpu | Target::Reference => None,
+            };
+            let at = shares.iter().position(|(of, _)| *of == gpu).unwrap_or_else(|| {
+                let budget = |number: usize| budgets.get(number).and_then(|budget| budget.bytes).unwrap_or(u64::MAX);
+                let name = |number: usize| budgets.get(number).map(|budget| budget.name.clone()).unwrap_or_default();
+                let gpu_left = gpu.map(|number| Holder { name: name(number), free: budget(number) });
+                shares.push((gpu, Share { gpu: gpu_left, caches: Vec::new(), logits: false, mapped: 0 }));
+                shares.len() - 1
+            });
+            let share = &mut shares[at].1;
+            share.caches.push(config.cached(part));
+            share.logits |= part.end == End::Logits;
+            match (&mut share.gpu, &weights) {
+                (Some(left), Some(weights)) => left.free = left.free.saturating_sub(weights.weights(part)),
+                (None, _) if mapped && *target == Target::Cpu => {
+                    share.mapped = share.mapped.saturating_add(Decoder::<Shapes>::part_bytes(gguf, part)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(shares.into_iter().map(|(_, share)| share).collect())
     }
 
     async fn visit<V: BackendVisitor>(&mut self, target: Target, visitor: V) -> Result<V::Output, Error> {

@@ -11,8 +11,9 @@ use candor_ops::{KvFormat, KvPlan, Ranked, Stored, Traffic, top_k};
 
 use crate::{
     Cancel, Error, Model, Observer,
+    fit::{self, Fit, Holder, Place, Promise, Shortage, Wanted},
     now::now,
-    runner::{self, Asked, Computed, Doing},
+    runner::{self, Asked, Computed, Doing, Share},
 };
 pub(crate) use sequence::Sequence;
 use staged::{Row, Staged};
@@ -61,8 +62,16 @@ pub struct BatchOptions {
     pub sequences: usize,
     /// Sequences that are kept beside them by [`Batch::checkpoint`].
     pub checkpoints: usize,
-    /// Positions that a sequence can have; 0 takes the length that the model was trained on.
+    /// Positions that a sequence can have; 0 takes the length that the model was trained on, or what memory holds: see
+    /// [`SessionOptions::context`](field@crate::SessionOptions::context).
     pub context: usize,
+    /// The fewest that 0 may become.
+    pub least_context: usize,
+    /// Whether 0 is shortened to what memory holds, and weights count there: see
+    /// [`SessionOptions::fit`](field@crate::SessionOptions::fit).
+    pub fit: bool,
+    /// Bytes of each memory that 0 leaves for others.
+    pub spare: u64,
     /// Rows of a step at most.
     pub rows: usize,
     /// Rows of a step at most whose logits, or the best of them, are to be known; 0 takes as many as there are sequences, or more where 64 MB
@@ -81,6 +90,9 @@ setters!(BatchOptions {
     sequences: usize,
     checkpoints: usize,
     context: usize,
+    least_context: usize,
+    fit: bool,
+    spare: u64,
     rows: usize,
     outputs: usize,
     pool: impl Into<Option<usize>>,
@@ -92,9 +104,24 @@ impl Default for BatchOptions {
     /// One sequence of the model's context, steps of 512 rows, a half-precision cache.
     fn default() -> Self {
         let (keys, values) = (KvFormat::F16, KvFormat::F16);
-        BatchOptions { sequences: 1, checkpoints: 0, context: 0, rows: 512, outputs: 0, pool: None, keys, values }
+        BatchOptions {
+            sequences: 1,
+            checkpoints: 0,
+            context: 0,
+            least_context: LEAST_CONTEXT,
+            fit: true,
+            spare: 0,
+            rows: 512,
+            outputs: 0,
+            pool: None,
+            keys,
+            values,
+        }
     }
 }
+
+/// What a conversation needs at least to be worth beginning: llama.cpp's `--fit-ctx`.
+pub(crate) const LEAST_CONTEXT: usize = 4096;
 
 /// Most elements of the logits buffer, 64 MB of floats: bounds the rows whose logits one step gives.
 const LOGITS_ELEMENTS: usize = 1 << 24;
@@ -116,26 +143,65 @@ impl Room {
     /// If it does not fit into memory.
     pub(crate) fn new(model: &Model, options: &BatchOptions) -> Result<Room, Error> {
         let config = model.config();
-        let room = Room::planned(config, options);
-        let (context, plan) = (room.plan.context, &room.plan);
-        if let Some(limit) = config.limit.filter(|&limit| context > limit) {
-            return Err(Error::ContextLimit { context, limit });
+        let asked = Room::planned(config, options);
+        if let Some(limit) = config.limit.filter(|&limit| asked.plan.context > limit) {
+            return Err(Error::ContextLimit { context: asked.plan.context, limit });
         }
-        plan.check().map_err(candor_models::Error::from)?;
+        asked.plan.check().map_err(candor_models::Error::from)?;
+        let fit = Room::fit(model, options)?;
+        let room = Room::planned(config, &options.context(fit.context));
         // The cache is allocated without touching it; whether the system would give it is asked first.
-        let bytes = plan.checked_bytes().unwrap_or(usize::MAX);
-        // In a browser what was given once is never given back: only what this process needs is asked for.
-        let asked = if cfg!(target_arch = "wasm32") { model.loaded().host_bytes(plan) } else { bytes };
-        if Vec::<u8>::new().try_reserve_exact(asked).is_err() {
-            return Err(Error::Memory { context: context.saturating_mul(plan.sequences), bytes });
+        let takes = model.loaded().on_host(&room);
+        if Vec::<u8>::new().try_reserve_exact(usize::try_from(takes.cache).unwrap_or(usize::MAX)).is_err() {
+            let (context, sequences) = (fit.context, room.plan.sequences);
+            let shortage = Shortage { context, asked: true, sequences, takes, holder: None, longest: 0 };
+            return Err(Error::Memory(Box::new(shortage)));
         }
         Ok(room)
+    }
+
+    /// How long the context of a batch is.
+    ///
+    /// # Errors
+    /// If it does not fit into memory.
+    pub(crate) fn fit(model: &Model, options: &BatchOptions) -> Result<Fit, Error> {
+        Room::fit_shares(model.config(), model.loaded().shares(), options)
+    }
+
+    /// The same where the memories have these shares of a model.
+    pub(crate) fn fit_shares(config: &Config, shares: &[Share], options: &BatchOptions) -> Result<Fit, Error> {
+        let wanted = Wanted {
+            context: options.context,
+            least: options.least_context,
+            own: own(config),
+            shorten: options.fit,
+            sequences: options.sequences.max(1) + options.checkpoints,
+        };
+        let mut places = Vec::new();
+        for share in shares {
+            let place = |holder: Holder, reserve: u64, weights: bool| Place {
+                strict: share.gpu.is_none(),
+                reserve: reserve.saturating_add(options.spare),
+                takes: Box::new(move |context| {
+                    share.takes(config, &Room::planned(config, &options.context(context)), weights)
+                }),
+                holder,
+            };
+            match &share.gpu {
+                Some(left) => places.push(place(left.clone(), 0, false)),
+                None => places.extend(fit::system().into_iter().map(|(holder, pages)| {
+                    let reserve = fit::reserve(holder.free);
+                    place(holder, reserve, pages && options.fit)
+                })),
+            }
+        }
+        fit::settle(wanted, &places).map_err(|shortage| Error::Memory(Box::new(shortage)))
     }
 
     /// The same, before it is known whether there is as much.
     pub(crate) fn planned(config: &Config, options: &BatchOptions) -> Room {
         let context = match options.context {
-            0 => config.context.min(config.limit.unwrap_or(usize::MAX)),
+            0 => own(config),
             asked => asked,
         };
         let sequences = options.sequences.max(1);
@@ -153,6 +219,11 @@ impl Room {
         };
         Room { plan, rows, outputs }
     }
+}
+
+/// The length that a model was trained on, or the most that is supported.
+pub(crate) fn own(config: &Config) -> usize {
+    config.context.min(config.limit.unwrap_or(usize::MAX))
 }
 
 /// Sequences, and the steps that they take together.
@@ -175,6 +246,7 @@ pub struct Batch {
     rows: Vec<Row>,
     /// The scales of adapters that the backends have.
     scales: Vec<f32>,
+    _memory: Promise,
 }
 
 /// What a step has found of a row.
@@ -202,13 +274,14 @@ pub enum Value<'a> {
 
 impl Batch {
     pub(crate) fn new(model: Model, room: Room, sequences: usize) -> Result<Batch, Error> {
+        let memory = Promise::new(model.loaded().on_host(&room).total());
         let run = model.loaded().begin(&room.plan, room.rows, room.outputs)?;
         let slots = room.plan.sequences;
         let scales = model.scales();
         let (mut empty, given) = (Vec::new(), vec![0; slots]);
         empty.resize_with(slots, || None);
         let (staged, computed, rows) = (Staged::default(), Computed::default(), Vec::new());
-        Ok(Batch { model, run, room, slots: empty, given, sequences, staged, computed, rows, scales })
+        Ok(Batch { model, run, room, slots: empty, given, sequences, staged, computed, rows, scales, _memory: memory })
     }
 
     /// The model.

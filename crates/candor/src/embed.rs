@@ -239,7 +239,7 @@ impl Embedder {
         // What tokens see of each other must be in one step.
         let rows = if self.model.encodes() { all } else { all.min(self.options.rows.max(1)) };
         let (keys, values) = (KvFormat::F32, KvFormat::F32);
-        let options = BatchOptions { sequences, context, rows, keys, values, ..BatchOptions::default() };
+        let options = BatchOptions { sequences, context, fit: false, rows, keys, values, ..BatchOptions::default() };
         let mut room = Room::new(&self.model, &options)?;
         (room.rows, room.plan.step, room.outputs) = (rows, rows, 0);
         Ok(Fitted { batch: Batch::new(self.model.clone(), room, sequences)?, sequences })

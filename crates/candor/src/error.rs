@@ -9,7 +9,12 @@ pub use candor_models::Error as ModelError;
 pub use candor_ops::Error as OpsError;
 pub use candor_tokenizer::Error as TokenizerError;
 
-use crate::{adapter, sampler, saved};
+use crate::{
+    adapter,
+    fit::{Holder, Shortage},
+    sampler, saved,
+    size::Size,
+};
 
 /// What can go wrong between a file and a text.
 #[derive(Debug, thiserror::Error)]
@@ -137,13 +142,16 @@ pub enum Error {
         /// The most that will do.
         limit: usize,
     },
-    /// The key-value cache does not fit into memory.
-    #[error("a context of {context} needs {} MB for keys and values, more than can be had", bytes / 1_000_000)]
-    Memory {
-        /// Positions asked for.
-        context: usize,
-        /// Bytes of the cache.
-        bytes: usize,
+    /// A context does not fit into memory.
+    #[error("{0}")]
+    Memory(Box<Shortage>),
+    /// Weights do not fit into memory that they are to be read into.
+    #[error("the weights take {} of memory where they are read instead of mapped, and there are {holder}", Size(*bytes))]
+    WeightsMemory {
+        /// Bytes of them.
+        bytes: u64,
+        /// What does not hold them.
+        holder: Holder,
     },
     /// A token id outside of the vocabulary.
     #[error("token {token} is outside of the vocabulary of {vocab}")]

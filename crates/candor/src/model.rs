@@ -15,6 +15,7 @@ use crate::{
     Session, SessionOptions, Trust, Verify, adapter,
     backends::{self, Placed},
     batch::Room,
+    fit::{self, Fit, Promise},
     now::now,
     runner::Loaded,
 };
@@ -103,6 +104,7 @@ struct Inner {
     template: Option<Result<ChatTemplate, String>>,
     placed: Placed,
     adapters: Vec<Adapter>,
+    _weights: Promise,
 }
 
 /// The small chat model that the program carries.
@@ -116,6 +118,11 @@ impl Model {
     /// If the file cannot be read, or holds something that cannot be run: the message names it. If a GPU was asked for
     /// that this machine lacks, or that computes wrongly ([`Error::Untrusted`]).
     pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model, Error> {
+        let path = path.as_ref();
+        if options.weights == Weights::Read {
+            let bytes = Gguf::open(path)?.file_bytes();
+            fit::holds_weights(bytes)?;
+        }
         let gguf = match (options.weights, options.huge_pages) {
             (Weights::Mapped, _) => Gguf::open(path)?,
             (Weights::Read, false) => Gguf::read(path, Pages::Usual)?,
@@ -160,7 +167,9 @@ impl Model {
         let template = template.map(|source| ChatTemplate::new(source).map_err(|error| error.to_string()));
         let placed = backends::load(&gguf, options).await?;
         let adapters = options.adapters.clone();
-        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, placed, adapters }) })
+        // Of this process's own memory, and touched by now.
+        let _weights = Promise::new(if gguf.is_mapped() { 0 } else { gguf.file_bytes() });
+        Ok(Model { inner: Arc::new(Inner { gguf, tokenizer, template, placed, adapters, _weights }) })
     }
 
     /// Where the model runs, for people to read: `cpu, avx2 kernels, 8 threads`.
@@ -342,6 +351,14 @@ impl Model {
     /// GGUF's name of the architecture, which its keys begin with.
     pub(crate) fn architecture(&self) -> &str {
         self.gguf().metadata().str("general.architecture").ok().flatten().unwrap_or_default()
+    }
+
+    /// How long the context of such a session would be, without making one.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] where it does not fit.
+    pub fn fit(&self, options: &SessionOptions) -> Result<Fit, Error> {
+        Room::fit(self, &options.of_batch(1))
     }
 
     /// A session: a conversation's keys and values, and room to compute. Where the model answers texts,

@@ -1,12 +1,12 @@
 //! How many layers go where: numbers in, a layout and the reason for it out. Nothing is asked of a device here.
 
-use std::{fmt, ops::Range};
+use std::ops::Range;
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Error, Part};
 use candor_ops::{KvPlan, Shapes};
 
-use crate::{Device, GpuLayers};
+use crate::{Device, GpuLayers, fit, size::Size};
 
 /// Bytes that a model's parts take on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(crate) struct Needs {
     pub(crate) shared: u64,
     /// Keys and values of a layer.
     pub(crate) cache: Vec<u64>,
+    /// What is kept beside the layers' keys and values: an encoder's, and what layers see of its text. It lies with the embedding.
+    pub(crate) beyond: u64,
     /// Values in flight, of every part.
     pub(crate) scratch: u64,
     /// The logits of a step.
@@ -61,44 +63,80 @@ pub(crate) struct Plan {
 }
 
 impl Needs {
-    /// Of a file's model, for sessions with a cache of that plan and steps of `rows` tokens and `outputs` rows of logits.
+    /// Of a file's model, for sessions without a cache.
     ///
     /// # Errors
     /// If the file's model cannot be run.
-    pub(crate) fn of(gguf: &Gguf, cache: &KvPlan, rows: usize, outputs: usize) -> Result<Needs, Error> {
+    pub(crate) fn of(gguf: &Gguf) -> Result<Needs, Error> {
         let config = Config::from_gguf(gguf)?;
         let bytes = |begin, layers, end| Decoder::<Shapes>::part_bytes(gguf, &Part { begin, layers, end });
         let layers = (0..config.layers).map(|i| bytes(Begin::Stream, i..i + 1, End::Stream));
         let embedding = bytes(Begin::Tokens, 0..0, End::Stream)?;
         let head = bytes(Begin::Stream, 0..0, End::Logits)?;
         let both = bytes(Begin::Tokens, 0..0, End::Logits)?;
-        let bytes = |cache: &KvPlan| cache.checked_bytes().map_or(u64::MAX, |bytes| bytes as u64);
-        let kept = |i: usize| bytes(&cache.part(i..i + 1));
-        // What belongs to no layer: an encoder's, and what layers see of its text.
-        let beyond = bytes(cache).saturating_sub((0..config.layers).map(kept).fold(0, u64::saturating_add));
         Ok(Needs {
-            embedding: embedding.saturating_add(beyond),
+            embedding,
             layers: layers.collect::<Result<_, _>>()?,
             head,
             shared: (embedding + head).saturating_sub(both),
-            cache: (0..config.layers).map(kept).collect(),
-            scratch: config.scratch_bytes(rows, 0),
-            logits: config.scratch_bytes(0, outputs),
+            cache: vec![0; config.layers],
+            beyond: 0,
+            scratch: 0,
+            logits: 0,
             undivided: config.crosses(),
         })
+    }
+
+    /// The same for sessions with a cache of that plan and steps of `rows` tokens and `outputs` rows of logits.
+    pub(crate) fn with(&self, config: &Config, cache: &KvPlan, rows: usize, outputs: usize) -> Needs {
+        let bytes = |cache: &KvPlan| cache.checked_bytes().map_or(u64::MAX, |bytes| bytes as u64);
+        let kept = |i: usize| bytes(&cache.part(i..i + 1));
+        Needs {
+            cache: (0..config.layers).map(kept).collect(),
+            beyond: bytes(cache).saturating_sub((0..config.layers).map(kept).fold(0, u64::saturating_add)),
+            scratch: config.scratch_bytes(rows, 0),
+            logits: config.scratch_bytes(0, outputs),
+            ..self.clone()
+        }
     }
 
     /// Bytes of a part.
     fn part(&self, part: &Part) -> u64 {
         let layers = part.layers.clone().map(|i| self.layers[i].saturating_add(self.cache[i]));
+        let embedding = self.embedding.saturating_add(self.beyond);
         let [embedding, head, logits, shared] = match (part.begin, part.end) {
-            (Begin::Tokens, End::Logits) => [self.embedding, self.head, self.logits, self.shared],
-            (Begin::Tokens, End::Stream) => [self.embedding, 0, 0, 0],
+            (Begin::Tokens, End::Logits) => [embedding, self.head, self.logits, self.shared],
+            (Begin::Tokens, End::Stream) => [embedding, 0, 0, 0],
             (Begin::Stream, End::Logits) => [0, self.head, self.logits, 0],
             (Begin::Stream, End::Stream) => [0; 4],
         };
         let all = layers.chain([embedding, head, logits, self.scratch]);
         all.fold(0, u64::saturating_add).saturating_sub(shared)
+    }
+
+    /// Bytes of a part's weights; these are needs without a cache.
+    pub(crate) fn weights(&self, part: &Part) -> u64 {
+        self.part(part)
+    }
+}
+
+/// The layout for a context of `least` to `own` positions that is left open: that of the shortest one, and the longest one
+/// with which it stays so and within the budgets.
+pub(crate) fn plan_open(
+    needs: impl Fn(usize) -> Needs,
+    (least, own): (usize, usize),
+    gpus: &[Budget],
+    wanted: GpuLayers,
+) -> Plan {
+    let least = least.clamp(1, own.max(1));
+    let short = plan(&needs(least), gpus, wanted);
+    let stays = |context: usize| {
+        let plan = plan(&needs(context), gpus, wanted);
+        plan.parts == short.parts && !plan.over_budget
+    };
+    match fit::longest(own, stays) {
+        longest if longest > least => plan(&needs(longest), gpus, wanted),
+        _ => short,
     }
 }
 
@@ -247,19 +285,6 @@ fn reason(needs: &Needs, gpus: &[Budget], wanted: GpuLayers, parts: &[(Target, P
     none.collect::<Vec<_>>().join("; ")
 }
 
-/// Bytes for people: `640 MB`, `7.8 GB`.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 as f64 {
-            bytes if bytes >= 999.5e6 => write!(f, "{:.1} GB", bytes / 1e9),
-            bytes if bytes >= 1e6 => write!(f, "{:.0} MB", bytes / 1e6),
-            bytes => write!(f, "{:.2} MB", bytes / 1e6),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,6 +299,7 @@ mod tests {
             head: 51 * MB,
             shared: 50 * MB,
             cache: vec![10 * MB; 10],
+            beyond: 0,
             scratch: 5 * MB,
             logits: 4 * MB,
             undivided: false,
@@ -366,6 +392,39 @@ mod tests {
             (short(&plan).as_str(), plan.reason.as_str()),
             ("g0:E0-10O", "10 of 10 layers and the output on X: 1.2 GB")
         );
+    }
+
+    /// The cache of a layer takes 1 MB for 256 positions.
+    #[test]
+    fn an_open_context_leaves_layers_on_the_gpu_and_grows_into_what_is_left() {
+        let sized = |context: usize| Needs { cache: vec![context as u64 * MB / 256; 10], ..needs() };
+        let open = |budget: u64, wanted| plan_open(sized, (1024, 8192), &[gpu("X", budget * MB, 1.0)], wanted);
+        // 1,060 MB of weights and the like, and 10 MB for each 256 positions.
+        for (budget, wanted, layout, reason) in [
+            (8000, GpuLayers::Auto, "g0:E0-10O", "10 of 10 layers and the output on X: 1.4 GB of 8.0 GB"),
+            (1160, GpuLayers::Auto, "g0:E0-10O", "10 of 10 layers and the output on X: 1.2 GB of 1.2 GB"),
+            (1100, GpuLayers::Auto, "g0:E0-10O", "10 of 10 layers and the output on X: 1.1 GB of 1.1 GB"),
+            // The shortest context does not leave room for all layers: the rest of the GPU is for the cache of those.
+            (
+                500,
+                GpuLayers::Auto,
+                "c:E0-6 g0:6-10 c:O",
+                "4 of 10 layers on X: 497 MB, the budget of 500 MB holds no more",
+            ),
+            (50, GpuLayers::Auto, "c:E0-10O", "0 of 10 layers on X: the budget of 50 MB holds none"),
+            (1100, GpuLayers::Count(4), "c:E0-6 g0:6-10 c:O", "4 of 10 layers on X: 533 MB of 1.1 GB"),
+            (
+                400,
+                GpuLayers::Count(4),
+                "c:E0-6 g0:6-10 c:O",
+                "4 of 10 layers on X: 421 MB, more than the budget of 400 MB",
+            ),
+        ] {
+            let plan = open(budget, wanted);
+            assert_eq!((short(&plan).as_str(), plan.reason.as_str()), (layout, reason), "{budget} MB");
+        }
+        // What is planned is what the model's own length would get where that fits.
+        assert_eq!(open(8000, GpuLayers::Auto), plan(&sized(8192), &[gpu("X", 8000 * MB, 1.0)], GpuLayers::Auto));
     }
 
     #[test]

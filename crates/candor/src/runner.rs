@@ -13,15 +13,45 @@ use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
 use candor_ops::{Adapted, CHOSEN, KvPlan, LowRank, Ops, Prims, Ranked, Step, Stored, Tap, Traffic};
 
-use crate::{Error, Observed, Observer, batch::Want};
+use crate::{
+    Error, Observed, Observer,
+    batch::{Room, Want},
+    fit::{Holder, Takes},
+};
 
 /// A loaded model that can begin any number of independent runs.
 pub(crate) struct Loaded {
     config: Config,
     /// In the order of the layers, the whole model together.
     parts: Vec<Arc<dyn LoadedPart>>,
-    /// The layers whose caches lie in this process's memory.
-    on_host: Vec<Range<usize>>,
+    /// What each memory has of it.
+    shares: Vec<Share>,
+}
+
+/// What one memory has of a model.
+pub(crate) struct Share {
+    /// A GPU, and what of its budget its weights leave; `None` is this process's memory.
+    pub(crate) gpu: Option<Holder>,
+    /// The layers whose caches lie there, of each part.
+    pub(crate) caches: Vec<Range<usize>>,
+    /// Whether logits are computed there.
+    pub(crate) logits: bool,
+    /// Bytes of weights that are multiplied with where they lie in a file's mapping.
+    pub(crate) mapped: u64,
+}
+
+impl Share {
+    /// What a session takes of it, with weights in the mapping if these count.
+    pub(crate) fn takes(&self, config: &Config, room: &Room, weights: bool) -> Takes {
+        let cache = |layers: &Range<usize>| room.plan.part(layers.clone()).checked_bytes().unwrap_or(usize::MAX) as u64;
+        let scratch = config.scratch_bytes(room.rows, 0).saturating_mul(self.caches.len() as u64);
+        let logits = if self.logits { config.scratch_bytes(0, room.outputs) } else { 0 };
+        Takes {
+            cache: self.caches.iter().map(cache).fold(0, u64::saturating_add),
+            weights: if weights { self.mapped } else { 0 },
+            buffers: scratch.saturating_add(logits),
+        }
+    }
 }
 
 /// A part of a model on a backend.
@@ -135,14 +165,19 @@ pub(crate) trait RunPart: Send {
 }
 
 impl Loaded {
-    pub(crate) fn new(config: Config, parts: Vec<Arc<dyn LoadedPart>>, on_host: Vec<Range<usize>>) -> Loaded {
-        Loaded { config, parts, on_host }
+    pub(crate) fn new(config: Config, parts: Vec<Arc<dyn LoadedPart>>, shares: Vec<Share>) -> Loaded {
+        Loaded { config, parts, shares }
     }
 
-    /// Bytes of this process's memory that a cache takes.
-    pub(crate) fn host_bytes(&self, plan: &KvPlan) -> usize {
-        let parts = self.on_host.iter().map(|layers| plan.part(layers.clone()).checked_bytes().unwrap_or(usize::MAX));
-        parts.fold(0, usize::saturating_add)
+    /// What each memory has of it.
+    pub(crate) fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// What a session takes of this process's memory, beside weights.
+    pub(crate) fn on_host(&self, room: &Room) -> Takes {
+        let host = self.shares.iter().find(|share| share.gpu.is_none());
+        host.map_or_else(Takes::default, |share| share.takes(&self.config, room, false))
     }
 
     pub(crate) fn config(&self) -> &Config {

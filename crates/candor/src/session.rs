@@ -6,7 +6,7 @@ use candor_ops::{KvFormat, Ranked, Traffic};
 
 use crate::{
     Batch, BatchOptions, Cancel, Error, Model, Observer, Outputs, Role, SequenceId, Want,
-    batch::{Room, Sequence},
+    batch::{LEAST_CONTEXT, Room, Sequence},
     now::now,
     speculate::{self, Ahead, Speculation},
 };
@@ -15,8 +15,17 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// Positions; 0 takes the length that the model was trained on.
+    /// Positions; 0 takes the length that the model was trained on, or what memory holds where that is less: of the machine's,
+    /// of the process's limits and of GPUs' budgets, with a reserve of 1 GiB, or of a quarter where there is little.
+    /// [`Model::fit`] says which it will be, and why. What does not fit is [`Error::Memory`].
     pub context: usize,
+    /// The fewest that 0 may become, where the model's own length is not less.
+    pub least_context: usize,
+    /// Whether 0 is shortened to what memory holds, and whether weights count there that are mapped from a file. The system may
+    /// give up their pages, and reads them again for every token then. `false` counts what must stay in memory alone.
+    pub fit: bool,
+    /// Bytes of each memory that 0 leaves for others, such as a second session.
+    pub spare: u64,
     /// Most tokens handed to the model at once.
     pub batch: usize,
     /// Most tokens computed at once, bounded by `batch`.
@@ -27,12 +36,30 @@ pub struct SessionOptions {
     pub values: KvFormat,
 }
 
-setters!(SessionOptions { context: usize, batch: usize, ubatch: usize, keys: KvFormat, values: KvFormat });
+setters!(SessionOptions {
+    context: usize,
+    least_context: usize,
+    fit: bool,
+    spare: u64,
+    batch: usize,
+    ubatch: usize,
+    keys: KvFormat,
+    values: KvFormat,
+});
 
 impl Default for SessionOptions {
-    /// llama.cpp's defaults: the model's context, batches of 2048 in steps of 512, a half-precision cache.
+    /// llama.cpp's defaults: the model's context or, from 4096 on, what fits; batches of 2048 in steps of 512, a half-precision cache.
     fn default() -> Self {
-        SessionOptions { context: 0, batch: 2048, ubatch: 512, keys: KvFormat::F16, values: KvFormat::F16 }
+        SessionOptions {
+            context: 0,
+            least_context: LEAST_CONTEXT,
+            fit: true,
+            spare: 0,
+            batch: 2048,
+            ubatch: 512,
+            keys: KvFormat::F16,
+            values: KvFormat::F16,
+        }
     }
 }
 
@@ -43,6 +70,9 @@ impl SessionOptions {
         BatchOptions {
             sequences,
             context: self.context,
+            least_context: self.least_context,
+            fit: self.fit,
+            spare: self.spare,
             rows: rows.max(sequences),
             keys: self.keys,
             values: self.values,

@@ -5,7 +5,7 @@ use std::io::Write;
 use candor::{Cancel, ContextShift, GenerateOptions, Generation, KvFormat, SessionOptions, Show, StopReason, Timings};
 
 use crate::{
-    args::{CacheArgs, CacheFormat, PerformanceArgs, Tunable},
+    args::{CacheArgs, CacheFormat, ContextArgs, PerformanceArgs, Tunable},
     errors::Error,
     output::{Speed, say},
     text,
@@ -19,10 +19,18 @@ pub struct Answer {
     pub seed: u32,
 }
 
-/// A session of the size that the arguments ask for.
+/// The session of a conversation, as the arguments ask for.
+pub fn conversation(context: &ContextArgs, performance: &PerformanceArgs) -> SessionOptions {
+    session_options(context.ctx_size, &context.cache, performance)
+        .fit(context.fit)
+        .least_context(context.fit_ctx as usize)
+}
+
+/// A session of a size that its task has. Weights in the file's mapping may be more than memory holds.
 pub fn session_options(context: u32, cache: &CacheArgs, performance: &PerformanceArgs) -> SessionOptions {
     SessionOptions::default()
         .context(context as usize)
+        .fit(false)
         .batch(performance.batch_size as usize)
         .ubatch(performance.ubatch_size as usize)
         .keys(kv_format(cache.cache_type_k))

@@ -101,7 +101,7 @@ fn open(
     performance: &PerformanceArgs,
     output: &OutputArgs,
 ) -> Result<Embedder, Error> {
-    let room = SessionOptions::default().batch(options.rows).ubatch(options.rows).context(options.rows);
+    let room = SessionOptions::default().batch(options.rows).ubatch(options.rows).context(options.rows).fit(false);
     let opened = source.open(performance, adapters, room, output)?;
     let embedder = opened.model.embedder(options)?;
     if output.verbose {

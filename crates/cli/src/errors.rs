@@ -8,6 +8,7 @@ use std::{
 
 use candor::{
     error::{GgufError, ModelError, OpsError, TokenizerError},
+    fit::Shortage,
     sampler::{Error as SamplerError, SamplerKind},
 };
 use candor_inspect::{
@@ -306,11 +307,16 @@ impl Error {
             Error::SystemPrompt(_) => "--chat-template-file FILE gives the model a template",
             Error::Candor(candor::Error::EmptyPrompt) => "give one with -p TEXT",
             Error::Candor(candor::Error::PromptTooLong { .. }) => {
-                "-c N makes the context longer, --context-shift forgets the older half of the text; a conversation \
-                 begins anew with /clear"
+                "-c N makes the context longer (in a conversation /set num_ctx N), --context-shift forgets the older half of \
+                 the text"
             }
-            Error::Candor(candor::Error::Memory { .. } | candor::Error::ContextLimit { .. }) => {
-                "-c N makes the context shorter"
+            Error::Candor(candor::Error::Memory(shortage)) => return Some(shorter(shortage)),
+            Error::Candor(candor::Error::WeightsMemory { .. }) => {
+                "weights that are mapped (without --no-mmap, and not for --device reference) need not stay in memory"
+            }
+            Error::Candor(candor::Error::ContextLimit { .. }) => "-c N makes the context shorter",
+            Error::Candor(candor::Error::Gguf(error)) if no_room(error) => {
+                "a limit of this process is less than the file: ulimit -v shows it"
             }
             Error::Candor(candor::Error::Model(ModelError::Ops(OpsError::Cache { .. }))) => {
                 "-ctk f16 and -ctv f16 take heads of any width"
@@ -385,6 +391,27 @@ impl Error {
         if let Some(hint) = self.hint() {
             crate::output::say!("hint: {hint}");
         }
+    }
+}
+
+/// What can be done about a context that does not fit.
+fn shorter(shortage: &Shortage) -> String {
+    const WEIGHTS: &str = "--fit off takes one all the same, and weights are read from the file again and again";
+    let cache = "-ctk q8_0 -ctv q8_0 halves its keys and values";
+    match (shortage.longest, shortage.takes.weights) {
+        (0, 0) => format!("-c N makes the context shorter; {cache}"),
+        (0, _) => format!("a smaller model is quick here; {WEIGHTS}"),
+        (longest, 0) => format!("-c {longest} fits; {cache}"),
+        (longest, _) => format!("-c {longest} fits; {cache}; {WEIGHTS}"),
+    }
+}
+
+/// Whether the system had no memory for a file.
+fn no_room(error: &GgufError) -> bool {
+    match error {
+        GgufError::In { error, .. } => no_room(error),
+        GgufError::Io { error, .. } => error.kind() == io::ErrorKind::OutOfMemory,
+        _ => false,
     }
 }
 

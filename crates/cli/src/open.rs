@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use candor::{Adapter, Gguf, LoadOptions, Model, Session, SessionOptions};
+use candor::{Adapter, Fit, Gguf, LoadOptions, Model, Session, SessionOptions};
 
 use crate::{
     args::{Line, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere, lora::Scaled},
@@ -99,6 +99,10 @@ impl Source {
                 check(path)?;
                 let model = Model::open(path, options)?;
                 trust::warn(model.trust());
+                // What does not fit is refused before its weights are read.
+                if options.session.fit {
+                    model.fit(&options.session)?;
+                }
                 read_ahead(&model, bar, started);
                 model
             }
@@ -122,9 +126,16 @@ impl Source {
 }
 
 impl Opened {
-    /// A session to answer in; says if it is longer than the model is good for.
+    /// A session to answer in; says if it is shorter than the model's own, or longer than the model is good for.
     pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
-        let session = self.model.session(options)?;
+        self.model.continues_text()?;
+        let Fit { context, own, bound, .. } = self.model.fit(options)?;
+        let session = self.model.session(&options.context(context))?;
+        if let Some(holder) = bound {
+            say!(
+                "note: a context of {context} tokens, of the model's {own}: there are {holder}; -c N asks for another"
+            );
+        }
         let trained = self.model.config().context;
         if options.context > trained {
             say!("note: the model was made for {trained} tokens of context; beyond them its text may be poor");

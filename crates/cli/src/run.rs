@@ -41,7 +41,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
     let guesses = Guesses::of(line, &args.speculation)?;
     let prompt = prompt(&args.prompt, args.template.escape, line)?;
-    let size = answer::session_options(args.context.ctx_size, &args.context.cache, &args.performance);
+    let size = answer::conversation(&args.context, &args.performance);
     let opened = source.open(&args.performance, args.lora.open()?, size, &args.output)?;
     opened.model.continues_text()?;
     let text = full_text(args, line, &opened.model, &prompt)?;
@@ -52,6 +52,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
 
     let answering = interrupt.answering();
     let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?;
+    let size = guesses.leave_room(&opened.model, size)?;
     let mut session = opened.session(&size)?;
     guesses.begin(&mut session, &args.performance, size, &args.output)?;
     let cache = PromptCache::of(&args.prompt_cache);

@@ -1,7 +1,8 @@
 //! Who guesses tokens ahead, by the flags. What comes of guesses is the library's business.
 
 use candor::{
-    Session, SessionOptions,
+    Model, Session, SessionOptions,
+    fit::Takes,
     speculate::{DraftModel, PromptLookup, Speculation},
 };
 
@@ -11,6 +12,9 @@ use crate::{
     open::Source,
     output::say,
 };
+
+/// Tokens by which a context beside a draft model may be shorter than it could be.
+const STEP: usize = 256;
 
 /// Who guesses.
 enum Guesser {
@@ -39,6 +43,28 @@ impl<'a> Guesses<'a> {
             _ => Guesser::Nobody,
         };
         Ok(Guesses { args, guesser })
+    }
+
+    /// The options of a session whose context is left open, with room for a draft model beside it.
+    pub fn leave_room(&self, model: &Model, options: SessionOptions) -> Result<SessionOptions, Error> {
+        let (Guesser::Model(source), true) = (&self.guesser, options.context == 0 && options.fit) else {
+            return Ok(options);
+        };
+        let gguf = source.gguf()?;
+        let beside =
+            |context: usize| Ok::<_, Error>(options.spare(Takes::of(&gguf, &options.context(context))?.total()));
+        // Its context is as long as the model's, which is the shorter for it.
+        let holds = |context| Ok::<_, Error>(model.fit(&beside(context)?).is_ok_and(|fit| fit.context >= context));
+        let mut too_long = model.fit(&options)?.context;
+        if holds(too_long)? {
+            return beside(too_long);
+        }
+        let mut held = options.least_context.min(too_long);
+        while too_long - held > STEP {
+            let middle = held + (too_long - held) / 2;
+            *(if holds(middle)? { &mut held } else { &mut too_long }) = middle;
+        }
+        beside(held)
     }
 
     /// Lets a session guess; `options` are its own.

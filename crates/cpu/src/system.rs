@@ -1,5 +1,5 @@
-//! What is asked of the operating system directly: which processors a thread runs on, and huge pages. Linux alone has
-//! these calls; elsewhere they are refused before they are made.
+//! What is asked of the operating system directly: which processors a thread runs on, huge pages, and, where no file says it,
+//! how much memory is free. Linux alone has the first two; elsewhere they are refused before they are made.
 
 use std::fmt;
 
@@ -80,6 +80,79 @@ pub(crate) fn keep_to(cpus: &[u32]) -> bool {
     {
         let _ = cpus;
         false
+    }
+}
+
+/// Bytes of this machine's memory that programs can still take; `None` where it cannot be asked.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn free_memory() -> Option<u64> {
+    #[cfg(target_vendor = "apple")]
+    return apple::free();
+    #[cfg(windows)]
+    return windows::free();
+    #[cfg(not(any(target_vendor = "apple", windows)))]
+    None
+}
+
+/// From the library that every program of the system has.
+#[cfg(target_vendor = "apple")]
+mod apple {
+    use std::ffi::{c_int, c_uint};
+
+    /// The flavor of `host_statistics64` that gives `vm_statistics64`, whose first words are the pages that are free, active,
+    /// inactive and wired.
+    const VM_INFO64: c_int = 4;
+
+    unsafe extern "C" {
+        fn mach_host_self() -> c_uint;
+        fn host_page_size(host: c_uint, bytes: *mut usize) -> c_int;
+        fn host_statistics64(host: c_uint, flavor: c_int, words: *mut c_uint, count: *mut c_uint) -> c_int;
+    }
+
+    /// Free pages, and inactive ones, which are given up first.
+    pub(super) fn free() -> Option<u64> {
+        // More than any version of the structure has; the system says how many it filled.
+        let mut words: [c_uint; 128] = [0; 128];
+        let (mut count, mut bytes) = (words.len() as c_uint, 0);
+        // SAFETY: the pointers are to live variables, and the array is as long as `count` says.
+        let done = unsafe {
+            let host = mach_host_self();
+            host_page_size(host, &mut bytes) == 0
+                && host_statistics64(host, VM_INFO64, words.as_mut_ptr(), &mut count) == 0
+        };
+        (done && count > 2).then(|| (u64::from(words[0]) + u64::from(words[2])) * bytes as u64)
+    }
+}
+
+/// From the library that every program of the system has.
+#[cfg(windows)]
+mod windows {
+    /// `MEMORYSTATUSEX`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Status {
+        length: u32,
+        load: u32,
+        total_physical: u64,
+        free_physical: u64,
+        total_page_file: u64,
+        free_page_file: u64,
+        total_virtual: u64,
+        free_virtual: u64,
+        free_extended: u64,
+    }
+
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn GlobalMemoryStatusEx(status: *mut Status) -> i32;
+    }
+
+    /// Physical memory that is free, as far as the page file lets it be promised.
+    pub(super) fn free() -> Option<u64> {
+        let mut status = Status { length: size_of::<Status>() as u32, ..Status::default() };
+        // SAFETY: the structure is live and says how long it is.
+        let done = unsafe { GlobalMemoryStatusEx(&mut status) } != 0;
+        done.then(|| status.free_physical.min(status.free_page_file))
     }
 }
 

@@ -162,6 +162,13 @@ impl Gguf {
         prefault::prefault(&self.0.shards.iter().filter_map(mapped).collect::<Vec<_>>(), progress);
     }
 
+    /// Whether tensors lie in mappings of the files, whose pages the system may give up and read again; not so where they were
+    /// read into memory, came as bytes, or are swapped into another byte order.
+    pub fn is_mapped(&self) -> bool {
+        let of_file = |shard: &Shard| shard.mapping.as_ref().is_some_and(Mapping::is_of_file);
+        self.0.shards.iter().all(|shard| of_file(shard) && shard.order == ByteOrder::Little)
+    }
+
     /// Counts the bytes of the files, of [`Self::file_bytes`], that lie in huge pages of this process's memory; what was not read yet
     /// lies nowhere. `None` where the system does not tell (all but Linux) and of files that were given as bytes.
     pub fn huge_bytes(&self) -> Option<u64> {

@@ -5,10 +5,12 @@
 
 mod answering;
 pub mod backend;
+mod large;
 mod lora;
 mod tiny;
 
 pub use answering::{TinyT5, encoder_of};
+pub use large::{Large, large};
 pub use lora::{Lora, is_matrix, merged};
 pub use tiny::{Random, Tiny};
 

@@ -10,6 +10,8 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-sysf", "--system-prompt-file"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
+    ("-fit", "--fit"),
+    ("-fitc", "--fit-ctx"),
     ("-md", "--model-draft"),
     ("-ub", "--ubatch-size"),
     ("-pg", "--n-prompt-gen"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::{
@@ -207,6 +207,9 @@ pub struct GenerationArgs {
     /// Stop where this text comes, and leave it out; can be given more than once
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, alias = "stop")]
     pub reverse_prompt: Vec<String>,
+    /// When the context of a conversation is full, leave out its oldest turns; off makes that an error
+    #[arg(long, value_name = "on|off", default_value = "on", action = ArgAction::Set, value_parser = number::on_or_off)]
+    pub truncate: bool,
     /// When the context is full, forget the older half and go on
     #[arg(long)]
     pub context_shift: bool,
@@ -220,9 +223,15 @@ pub struct GenerationArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Context")]
 pub struct ContextArgs {
-    /// Tokens of context; 0 takes the model's own
+    /// Tokens of context; 0 takes the model's own, or what memory holds where that is less
     #[arg(short, long, value_name = "N", default_value = "0", value_parser = number::whole(0..=u32::MAX))]
     pub ctx_size: u32,
+    /// Whether -c 0 is shortened to what memory holds, and mapped weights count there (also -fit)
+    #[arg(long, value_name = "on|off", default_value = "on", action = ArgAction::Set, value_parser = number::on_or_off)]
+    pub fit: bool,
+    /// Fewest tokens of context that -c 0 may become (also -fitc)
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = number::whole(1..=u32::MAX))]
+    pub fit_ctx: u32,
     #[command(flatten)]
     pub cache: CacheArgs,
 }

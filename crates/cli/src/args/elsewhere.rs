@@ -43,10 +43,7 @@ const FLAGS: &[Row] = &[
     (&["--display-prompt"], "the answer alone is printed; --verbose-prompt prints the prompt to stderr"),
     (&["-nkvo", "--no-kv-offload", "-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe"], LAYERS),
     (&["-ncffn", "--n-cpu-ffn", "--no-host", "--op-offload", "--no-op-offload"], LAYERS),
-    (
-        &["-fitt", "--fit-target", "-fitc", "--fit-ctx", "-fit", "--fit"],
-        "--gpu-memory SIZE bounds what -ngl auto takes",
-    ),
+    (&["-fitt", "--fit-target"], "--gpu-memory SIZE bounds what -ngl auto takes"),
     (&["--numa"], "-Cr with the processors of one socket keeps the threads there (docs/performance.md)"),
     (&["-C", "--cpu-mask", "-Cb", "--cpu-mask-batch", "-Crb", "--cpu-range-batch", "--cpu-strict-batch"], PROCESSORS),
     (&["-mg", "--main-gpu"], "--device NAME chooses a GPU; `candor devices` lists them"),

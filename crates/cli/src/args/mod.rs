@@ -26,7 +26,7 @@ mod variables;
 pub use ahead::{PromptCacheArgs, SpeculationArgs};
 pub use bench::BenchArgs;
 pub use command::{
-    ChatArgs, Command, ConfigArgs, ConfigWhat, DevicesArgs, PerplexityArgs, PromptArgs, RunArgs, ShowArgs,
+    ChatArgs, Command, ConfigArgs, ConfigWhat, ContextArgs, DevicesArgs, PerplexityArgs, PromptArgs, RunArgs, ShowArgs,
     TemplateArgs, TokenizeArgs, Tunable,
 };
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};

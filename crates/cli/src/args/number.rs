@@ -50,6 +50,11 @@ pub fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
+/// The same where the flag's other value is not its opposite by name.
+pub fn on_or_off(text: &str) -> Result<bool, String> {
+    switch(text).map_err(|_| "expected on or off".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::{Arg, error::ErrorKind};

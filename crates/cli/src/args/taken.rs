@@ -53,7 +53,6 @@ const TAKEN: &[Taken] = &[
     taken(&["--prio", "--prio-batch", "--poll", "--poll-batch"], Value::Any, THREADS),
     taken(&["--no-mmproj", "--no-mmproj-auto"], Value::None, "candor reads text alone"),
     taken(&["-bs", "--backend-sampling"], Value::None, "a GPU finds the best logits itself where that is enough"),
-    taken(&["-fit", "--fit"], Value::Perhaps(&["on"]), "-ngl auto gives a GPU as many layers as fit"),
     taken(&["--offline"], Value::None, "nothing is downloaded"),
     Taken { names: &["-st", "--single-turn"], value: Value::None, commands: &["run"], why: "candor run answers once" },
     Taken {

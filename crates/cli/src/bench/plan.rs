@@ -79,6 +79,7 @@ impl Setup {
     pub fn session(self) -> SessionOptions {
         SessionOptions::default()
             .context(0)
+            .fit(false)
             .batch(self.batch as usize)
             .ubatch(self.ubatch as usize)
             .keys(kv_format(self.keys))

@@ -1,5 +1,7 @@
 //! The state of a conversation, and what each command does to it.
 
+mod resize;
+
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
 use candor::{Cancel, ChatTemplate, Message, Session, SessionOptions, StopReason, Timings};
@@ -7,6 +9,7 @@ use candor::{Cancel, ChatTemplate, Message, Session, SessionOptions, StopReason,
 use super::{
     commands::{self, Command, unquoted},
     saved::{DEFAULT_FILE, Role, Saved, Turn},
+    window::{Limits, Window},
 };
 use crate::{
     answer,
@@ -37,6 +40,9 @@ pub struct Conversation<'a> {
     opened: Opened,
     template: Option<ChatTemplate>,
     session: Session,
+    /// The length that is asked for; 0 leaves it open.
+    ctx_size: u32,
+    window: Window,
     guesses: Guesses<'a>,
     system: Option<String>,
     turns: Vec<Turn>,
@@ -62,15 +68,19 @@ impl<'a> Conversation<'a> {
         let options = answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
         let template = template_of_file(&args.template)?;
         let system = system_prompt(line, &args.template)?;
-        let opened = source.open(&args.performance, args.lora.open()?, session_options(args), &args.output)?;
+        let ctx_size = args.context.ctx_size;
+        let size = session_options(args, ctx_size);
+        let opened = source.open(&args.performance, args.lora.open()?, size, &args.output)?;
         let guesses = Guesses::of(line, &args.speculation)?;
-        let session = open_session(args, &opened, template.as_ref(), &guesses)?;
+        let session = open_session(args, ctx_size, &opened, template.as_ref(), &guesses)?;
         let conversation = Conversation {
             args,
             interrupt,
             opened,
             template,
             session,
+            ctx_size,
+            window: Window::default(),
             guesses,
             system,
             turns: Vec::new(),
@@ -118,10 +128,13 @@ impl<'a> Conversation<'a> {
     }
 
     fn generate(&mut self) -> Result<answer::Answer, Error> {
-        let messages: Vec<Message> = self.turns.iter().map(Turn::message).collect();
-        let model = &self.opened.model;
-        let text = render(model, self.template.as_ref(), &self.args.template, self.system.as_deref(), &messages)?;
-        let prompt = model.encode_prompt(&text);
+        let Conversation { args, opened, template, system, .. } = self;
+        let limits = Limits::of(self.session.context(), &self.tunable);
+        let prompt = self.window.prompt(&self.turns, limits, |turns| {
+            let messages: Vec<Message> = turns.iter().map(Turn::message).collect();
+            let text = render(&opened.model, template.as_ref(), &args.template, system.as_deref(), &messages)?;
+            Ok(opened.model.encode_prompt(&text))
+        })?;
         let mut options = self.options(prompt.len())?;
         let answering = self.interrupt.answering();
         options.cancel = answering.cancel();
@@ -135,6 +148,7 @@ impl<'a> Conversation<'a> {
             Command::Exit => return Ok(Flow::Leave),
             Command::Clear => {
                 self.turns.clear();
+                self.window = Window::default();
                 say!("the conversation is forgotten");
             }
             Command::Save => self.save(file(argument))?,
@@ -175,20 +189,21 @@ impl<'a> Conversation<'a> {
         for (name, values) in changed {
             self.note_setting(&name, values);
         }
-        (self.system, self.turns) = (saved.system, saved.messages);
+        (self.system, self.turns, self.window) = (saved.system, saved.messages, Window::default());
         say!("loaded {} messages from {}", self.turns.len(), path.display());
         Ok(())
     }
 
     fn change_model(&mut self, path: &str) -> Result<(), Error> {
-        let opened = Source::File(path.into()).open(
-            &self.args.performance,
-            self.args.lora.open()?,
-            session_options(self.args),
-            &self.args.output,
-        )?;
-        self.session = open_session(self.args, &opened, self.template.as_ref(), &self.guesses)?;
-        self.opened = opened;
+        self.reopen(|this| {
+            let (args, ctx_size) = (this.args, this.ctx_size);
+            let size = session_options(args, ctx_size);
+            let opened = Source::File(path.into()).open(&args.performance, args.lora.open()?, size, &args.output)?;
+            this.session = open_session(args, ctx_size, &opened, this.template.as_ref(), &this.guesses)?;
+            this.opened = opened;
+            Ok(())
+        })?;
+        self.window.widen();
         say!("{} answers from now on", self.model_name());
         Ok(())
     }
@@ -207,9 +222,12 @@ impl<'a> Conversation<'a> {
 
     fn set(&mut self, argument: &str) -> Result<(), Error> {
         let (name, value) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+        if resize::is_meant(name) && !value.is_empty() {
+            return self.resize(unquoted(value.trim()));
+        }
         let names = Tunable::names();
         if name.is_empty() {
-            for (name, help) in names {
+            for (name, help) in names.into_iter().chain([resize::listed()]) {
                 let values = self.settings.iter().find(|setting| setting.name == name).map(|setting| &setting.values);
                 let values = values.map(|values| values.join(", ").escape_debug().to_string()).unwrap_or_default();
                 // A value wider than its column has a line of its own.
@@ -221,8 +239,11 @@ impl<'a> Conversation<'a> {
             return Ok(());
         }
         let values = vec![unquoted(value.trim()).to_owned()];
-        let known =
-            if value.is_empty() { self.tunable.clone().set(name, &[])? } else { self.tunable.set(name, &values)? };
+        let known = match value.is_empty() {
+            true if resize::is_meant(name) => resize::NAME.to_owned(),
+            true => self.tunable.clone().set(name, &[])?,
+            false => self.tunable.set(name, &values)?,
+        };
         if !value.is_empty() {
             self.note_setting(&known, values);
         }
@@ -242,7 +263,9 @@ impl<'a> Conversation<'a> {
 
     fn stats(&self) {
         let Totals { answers, last, prompt, decode } = &self.totals;
-        say!("context: {} of {} tokens", self.session.tokens().len(), self.session.context());
+        // After /clear the session still has what may be kept of it.
+        let used = if self.turns.is_empty() { 0 } else { self.session.tokens().len() };
+        say!("context: {used} of {} tokens", self.session.context());
         say!(
             "last answer: prompt {}; decode {}",
             Speed(last.prompt_tokens, last.prompt),
@@ -258,6 +281,7 @@ impl<'a> Conversation<'a> {
 /// A session for a conversation with a model, which must have a template.
 fn open_session(
     args: &ChatArgs,
+    ctx_size: u32,
     opened: &Opened,
     template: Option<&ChatTemplate>,
     guesses: &Guesses<'_>,
@@ -266,15 +290,15 @@ fn open_session(
     if template.is_none() && opened.model.chat_template()?.is_none() {
         return Err(candor::Error::NoChatTemplate.into());
     }
-    let options = session_options(args);
+    let options = guesses.leave_room(&opened.model, session_options(args, ctx_size))?;
     let mut session = opened.session(&options)?;
     guesses.begin(&mut session, &args.performance, options, &args.output)?;
     Ok(session)
 }
 
 /// The size of the conversation's session.
-fn session_options(args: &ChatArgs) -> SessionOptions {
-    answer::session_options(args.context.ctx_size, &args.context.cache, &args.performance)
+fn session_options(args: &ChatArgs, ctx_size: u32) -> SessionOptions {
+    answer::conversation(&args.context, &args.performance).context(ctx_size as usize)
 }
 
 fn file(argument: &str) -> &Path {

@@ -5,6 +5,7 @@ mod conversation;
 mod editor;
 mod multiline;
 mod saved;
+mod window;
 
 use std::process::ExitCode;
 

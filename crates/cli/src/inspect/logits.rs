@@ -25,7 +25,7 @@ pub fn logits(args: &LogitsArgs, line: &Line) -> Result<ExitCode, Error> {
     let opened = source.open(
         &args.performance,
         args.lora.open()?,
-        session_options(0, &args.cache, &args.performance),
+        session_options(USUAL, &args.cache, &args.performance),
         &args.output,
     )?;
     let tokenizer = opened.model.tokenizer();
@@ -52,10 +52,14 @@ pub fn logits(args: &LogitsArgs, line: &Line) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Positions that a GPU has room for where the tokens are not known yet.
+pub const USUAL: usize = 4096;
+
 /// A session of exactly as many positions as there are tokens.
 pub fn session_options(context: usize, cache: &CacheArgs, performance: &PerformanceArgs) -> SessionOptions {
     SessionOptions::default()
         .context(context)
+        .fit(false)
         .batch(performance.batch_size as usize)
         .ubatch(performance.ubatch_size as usize)
         .keys(kv_format(cache.cache_type_k))

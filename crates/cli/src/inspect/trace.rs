@@ -23,7 +23,7 @@ use clap::error::ErrorKind;
 
 use super::{
     error,
-    logits::session_options,
+    logits::{USUAL, session_options},
     table::{Align, Table},
     tokens::Given,
 };
@@ -46,8 +46,12 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     }
     let faults = args.plant.iter().map(|text| choices(text)).collect::<Result<Vec<_>, _>>()?;
     let given = Given::of(&args.tokens, line)?;
-    let opened =
-        source.open(&args.performance, Vec::new(), session_options(0, &args.cache, &args.performance), &args.output)?;
+    let opened = source.open(
+        &args.performance,
+        Vec::new(),
+        session_options(USUAL, &args.cache, &args.performance),
+        &args.output,
+    )?;
     let tokens = given.tokens(&opened.model)?;
     let selection = selection(&args.select);
     let graph = Graph::new(opened.model.gguf()).map_err(candor::Error::from)?;

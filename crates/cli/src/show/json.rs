@@ -50,11 +50,12 @@ fn head(gguf: &Gguf, source: &Source, args: &ShowArgs) -> Map<String, Json> {
             "stops": tokenizer.stop_ids(), "warnings": tokenizer.warnings(),
         })
     });
-    let memory = usage.memory(&summary, args.ctx_size as usize).map(|memory| {
-        let [f16, f32] = memory.cache;
+    let memory = usage.memory(gguf, &summary, args.ctx_size as usize).map(|memory| {
+        let [f16, f32] = if memory.caches { memory.cache } else { [Some(0); 2] };
+        let contexts = if memory.grows { super::contexts::of(gguf, args.ctx_size as usize).ok() } else { None };
         json!({
             "context": memory.context, "weights": memory.weights, "cache_f16": f16, "cache_f32": f32,
-            "buffers": memory.buffers,
+            "buffers": memory.buffers, "contexts": contexts.map(|contexts| super::contexts::value(&contexts)),
         })
     });
     let value = json!({

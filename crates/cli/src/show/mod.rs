@@ -1,6 +1,7 @@
 //! `candor show`: what is in a model file, whether it can be run, and the memory that it needs.
 
 pub mod adapter;
+mod contexts;
 mod json;
 mod row;
 pub mod summary;
@@ -80,8 +81,11 @@ fn head(gguf: &Gguf, source: &Source, args: &ShowArgs, out: &mut impl Write) -> 
     let template =
         usage.template.as_ref().map_or("no".to_owned(), |text| format!("yes ({} characters)", text.chars().count()));
     row(out, "chat template", template)?;
-    if let Some(memory) = usage.memory(&summary, args.ctx_size as usize) {
+    if let Some(memory) = usage.memory(gguf, &summary, args.ctx_size as usize) {
         memory_rows(&memory, out)?;
+        if memory.grows {
+            contexts::print(&contexts::of(gguf, args.ctx_size as usize)?, out)?;
+        }
     }
     Ok(())
 }
@@ -90,12 +94,16 @@ fn dimensions(config: &Config, out: &mut impl Write) -> Result<(), Error> {
     let heads = &config.heads;
     let encoder = config.encoder_layers().map(|layers| format!(", and {layers} of the encoder that reads texts"));
     row(out, "layers", format_args!("{}{}", config.layers, encoder.unwrap_or_default()))?;
-    row(out, "width", format_args!("{}, feed-forward {}", config.dim, config.ffn))?;
+    let feed_forward = if config.ffn > 0 { format!(", feed-forward {}", config.ffn) } else { String::new() };
+    row(out, "width", format_args!("{}{feed_forward}", config.dim))?;
     let widths = match heads.key_dim == heads.value_dim {
         true => heads.key_dim.to_string(),
         false => format!("{} (values {})", heads.key_dim, heads.value_dim),
     };
-    row(out, "heads", format_args!("{}, of keys and values {}, each of width {widths}", heads.heads, heads.kv_heads))?;
+    if heads.heads > 0 {
+        let kv_heads = heads.kv_heads;
+        row(out, "heads", format_args!("{}, of keys and values {kv_heads}, each of width {widths}", heads.heads))?;
+    }
     let window = config.window.map(|window| format!(", sliding window of {window}")).unwrap_or_default();
     row(out, "context", format_args!("{} tokens{window}", config.context))?;
     Ok(())
@@ -118,11 +126,14 @@ fn vocabulary(tokenizer: &Tokenizer, out: &mut impl Write) -> Result<(), Error> 
 }
 
 fn memory_rows(memory: &Memory, out: &mut impl Write) -> Result<(), Error> {
-    let Memory { context, weights, cache, buffers } = memory;
+    let Memory { context, weights, cache, buffers, caches, .. } = memory;
     let size =
         |bytes: &Option<u64>| bytes.map_or_else(|| "more than any machine has".to_owned(), |b| Bytes(b).to_string());
     let [half, single] = cache.each_ref().map(size);
     row(out, "memory", format_args!("weights {}, buffers {}", Bytes(*weights), Bytes(*buffers)))?;
+    if !caches {
+        return Ok(());
+    }
     row(out, "", format_args!("cache of {context} tokens {half} (f16) or {single} (f32)"))?;
     if let [Some(half), _] = cache {
         let total = weights.saturating_add(*half).saturating_add(*buffers);

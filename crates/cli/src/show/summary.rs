@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use candor::{Format, Gguf, Tokenizer};
+use candor::{Format, Gguf, KvFormat, SessionOptions, Tokenizer, fit::Takes};
 use candor_gguf::ByteOrder;
-use candor_models::{Config, Decoder};
+use candor_models::{Config, Decoder, Gives};
 use candor_ops::Shapes;
 
 use crate::{args::CacheFormat, memory::cache_bytes};
-
-/// Rows that a prompt is computed in by default.
-const ROWS: usize = 512;
 
 /// What a model file says of itself.
 pub struct Summary {
@@ -54,6 +51,9 @@ pub struct Memory {
     pub cache: [Option<u64>; 2],
     /// Bytes of buffers.
     pub buffers: u64,
+    /// Whether anything is cached, and whether that grows with the context.
+    pub caches: bool,
+    pub grows: bool,
 }
 
 impl Summary {
@@ -79,12 +79,15 @@ impl Summary {
         }
     }
 
-    /// Formats and their share of the bytes: `Q4_K 82 %, Q6_K 18 %, F32 0 %`.
+    /// Formats and their share of the bytes: `Q4_K 82 %, Q6_K 18 %, F32 < 1 %`.
     pub fn formats_line(&self) -> String {
         let total = self.tensor_bytes.max(1) as f64;
         let share = |share: &FormatShare| match self.formats.len() {
             1 => share.format.name().to_owned(),
-            _ => format!("{} {:.0} %", share.format.name(), 100.0 * share.bytes as f64 / total),
+            _ => match 100.0 * share.bytes as f64 / total {
+                percent if percent < 0.5 => format!("{} < 1 %", share.format.name()),
+                percent => format!("{} {percent:.0} %", share.format.name()),
+            },
         };
         match self.formats.is_empty() {
             true => "no tensors".to_owned(),
@@ -118,11 +121,14 @@ impl Use {
     }
 
     /// The memory that a conversation of `context` tokens needs, the model's own if 0.
-    pub fn memory(&self, summary: &Summary, context: usize) -> Option<Memory> {
+    pub fn memory(&self, gguf: &Gguf, summary: &Summary, context: usize) -> Option<Memory> {
         let config = self.config.as_ref().ok()?;
         let context = if context == 0 { config.context } else { context };
         let cache = [CacheFormat::F16, CacheFormat::F32].map(|format| cache_bytes(config, context, format, format));
-        let buffers = config.scratch_bytes(context.min(ROWS), 1);
-        Some(Memory { context, weights: summary.tensor_bytes, cache, buffers })
+        let buffers = Takes::of(gguf, &SessionOptions::default().context(context)).ok()?.buffers;
+        let layers = config.kv_plan(context, 1, KvFormat::F16, KvFormat::F16).layers;
+        let grows = config.gives != Gives::Embeddings && layers.iter().any(|layer| layer.kv_heads > 0);
+        let caches = grows || layers.iter().any(|layer| layer.states.iter().any(|&state| state > 0));
+        Some(Memory { context, weights: summary.tensor_bytes, cache, buffers, caches, grows })
     }
 }

@@ -107,7 +107,8 @@ fn settings_change_between_answers() {
     assert!(outcome.stderr.contains("predict               4                      (/set)\n"), "{outcome:?}");
     for (line, expected) in [
         ("/set tepm 1", "error: tepm is no setting that can be changed here\nhint: is temp meant?\n"),
-        ("/set ctx-size 8", "error: ctx-size is no setting that can be changed here\n"),
+        ("/set batch-size 8", "error: batch-size is no setting that can be changed here\n"),
+        ("/set ctx-size long", "error: invalid value 'long' for '--ctx-size <N>': expected a whole number from 0"),
         ("/set temp hot", "error: invalid value 'hot' for '--temp <T>'"),
         ("/set temp nan", "error: temperature: expected a finite number, got NaN\n"),
         ("/set samplers x", "error: sampler `x` is unknown"),
@@ -250,7 +251,7 @@ fn a_conversation_that_outgrows_the_context_says_so_and_goes_on() {
     let long = "again and again ".repeat(20);
     let outcome = chat(&["-c", "48", "--ignore-eos"], &[&long, "Hi", "/set context-shift true", &long]);
     assert!(outcome.stderr.contains("error: the prompt has "), "{outcome:?}");
-    assert!(outcome.stderr.contains("/clear"), "{outcome:?}");
+    assert!(outcome.stderr.contains("/set num_ctx N"), "{outcome:?}");
     assert_eq!(outcome.stderr.matches("error: ").count(), 1, "{outcome:?}");
     assert!(answers(&outcome).len() >= 2, "{outcome:?}");
 }

@@ -107,6 +107,35 @@ fn a_model_that_cannot_be_divided_says_what_can_be_asked_for() {
 }
 
 #[test]
+fn a_context_that_is_left_open_takes_what_the_layers_leave_of_the_budget() {
+    let Some(gpu) = gpu() else { return };
+    let shape = candor_testing::Tiny { layers: 4, heads: 32, kv_heads: 32, head_dim: 96, ..Default::default() };
+    let mut writer = shape.writer();
+    writer.insert("llama.context_length", 131_072u32);
+    writer.insert("tokenizer.chat_template", "{% for m in messages %}{{ m.content }} {% endfor %}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wide.gguf");
+    writer.write_file(&path).unwrap();
+    let chat = |memory: &str| {
+        let flags = ["chat", path.to_str().unwrap(), "--gpu-memory", memory, "--fit-ctx", "2048"];
+        let outcome = on(&gpu, &flags).stdin("/stats\n").outcome();
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        let context = outcome.stderr.lines().find_map(|line| line.strip_prefix("context: 0 of ")).expect("a length");
+        (context.split(' ').next().unwrap().parse::<usize>().unwrap(), outcome.stderr)
+    };
+    // A position takes 4 layers of 32 heads of 96 keys and values in half precision: 49 kB.
+    let (tokens, said) = chat("256M");
+    assert!((4096..=268_435_456 / 49_152).contains(&tokens), "{tokens}: {said}");
+    assert!(said.contains("4 of 4 layers and the output on "), "{said}");
+    let note = format!("note: a context of {tokens} tokens, of the model's 131072: there are ");
+    assert!(said.contains(&note), "{said}");
+    // Not all layers fit beside the shortest context: those that do bound it.
+    let (fewer, said) = chat("90M");
+    assert!(said.contains(" layers on ") && !said.contains("4 of 4 layers"), "{said}");
+    assert!((2048..131_072).contains(&fewer), "{fewer}: {said}");
+}
+
+#[test]
 fn a_gpu_without_a_name_must_be_hardware() {
     let Some(_) = gpu() else { return };
     let args = ["run", "-p", "Hello", "-n", "2", "--temp", "0"];

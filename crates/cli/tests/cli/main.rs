@@ -12,6 +12,9 @@ mod devices;
 mod documents;
 mod embed;
 mod faults;
+#[cfg(target_os = "linux")]
+mod fit;
+mod full;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod inspect;

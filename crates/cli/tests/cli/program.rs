@@ -63,6 +63,21 @@ impl Program {
         self.env("CANDOR_CONFIG", path.to_str().expect("an ASCII path"))
     }
 
+    /// Started by a shell that gets arguments of its own, in the same surroundings.
+    #[cfg(target_os = "linux")]
+    pub fn by(mut self, arguments: impl FnOnce(&mut Command)) -> Self {
+        let mut shell = Command::new("sh");
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        arguments(&mut shell);
+        self.command = shell;
+        self
+    }
+
     /// With something on stdin.
     pub fn stdin(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.stdin = Some(bytes.as_ref().to_vec());

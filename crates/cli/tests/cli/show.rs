@@ -111,3 +111,23 @@ fn a_split_model_is_one_model() {
     let error = candor(["show", paths[0].to_str().unwrap()]).error();
     assert!(error.contains("shard 3 of ") && error.contains("file is missing\nhint: all shards belong"), "{error}");
 }
+
+#[test]
+fn what_a_model_does_not_have_is_not_shown() {
+    let Some(fixtures) = candor_testing::fixtures() else { return };
+    let shown = |arch: &str, args: &[&str]| {
+        let path = fixtures.join("arch").join(arch).join("model.gguf");
+        candor(["show", path.to_str().unwrap()].iter().chain(args)).text()
+    };
+    let head = |arch: &str| shown(arch, &[]).split("\nmetadata (").next().unwrap().to_owned();
+    // Its state does not grow with the context.
+    let mamba = head("mamba");
+    assert!(!mamba.contains("\nheads ") && !mamba.contains("feed-forward"), "{mamba}");
+    assert!(mamba.contains("cache of ") && !mamba.contains("fits here"), "{mamba}");
+    let bert = head("bert");
+    assert!(bert.contains("\nheads ") && bert.contains("\nmemory ") && !bert.contains("cache"), "{bert}");
+    let json: serde_json::Value = serde_json::from_str(&shown("bert", &["--json"])).unwrap();
+    assert_eq!((&json["memory"]["cache_f16"], &json["memory"]["contexts"]), (&0.into(), &serde_json::Value::Null));
+    let llama = head("llama");
+    assert!(llama.contains("fits here") && !llama.contains(" 0 %"), "{llama}");
+}

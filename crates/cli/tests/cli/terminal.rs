@@ -294,6 +294,24 @@ fn run_without_a_prompt_on_a_terminal_hints() {
 }
 
 #[test]
+fn a_full_context_is_said_once_and_the_conversation_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = chat(&home, "-c 64 -n 8 --temp 0 --ignore-eos -v");
+    for _ in 0..6 {
+        terminal.press("And then?\r");
+        terminal.expect("decode: 8 tokens");
+    }
+    terminal.press("/set num_ctx 128\r");
+    terminal.expect("context: 128 tokens");
+    terminal.press("/exit\r");
+    let printed = terminal.printed.clone();
+    assert_eq!(terminal.end(), 0);
+    let printed = plain(&printed.lock().unwrap());
+    assert_eq!(printed.matches("the oldest turns are left out").count(), 1, "{printed}");
+    assert!(!printed.contains("error: "), "{printed}");
+}
+
+#[test]
 fn run_without_a_prompt_on_a_terminal_is_a_conversation() {
     let home = tempfile::tempdir().unwrap();
     let mut terminal = Terminal::start(home.path(), "run -n 4", &[("CANDOR_CONFIG", "")]);

@@ -75,7 +75,8 @@ pub(super) fn compare(
         Against { oracle: oracle(trace), refused: refusal(trace, report), names: Vec::new(), left_out: Vec::new() };
     let mut ours = Ours { trace, order: Vec::new(), rows: BTreeMap::new() };
     let context = (tokens.len() + 1).max(report.text.len());
-    let mut session = model.session(&SessionOptions::default().context(context).keys(keys).values(values))?;
+    let options = SessionOptions::default().context(context).fit(false).keys(keys).values(values);
+    let mut session = model.session(&options)?;
     if !report.text.is_empty() {
         session.observe_text(&report.text, &mut ours)?;
     }

@@ -48,7 +48,8 @@ impl<'a> Sessions<'a> {
 impl Runs<'_> {
     fn session(&self, model: &Model) -> Result<Session, Error> {
         let (context, keys, values) = ((self.tokens.len() + 1).max(self.text.len()), self.keys, self.values);
-        let mut session = model.session(&SessionOptions::default().context(context).keys(keys).values(values))?;
+        let options = SessionOptions::default().context(context).fit(false).keys(keys).values(values);
+        let mut session = model.session(&options)?;
         if !self.text.is_empty() {
             session.read_text(self.text)?;
         }
