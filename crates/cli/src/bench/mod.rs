@@ -74,9 +74,10 @@ fn sources(args: &BenchArgs, line: &Line) -> Result<Vec<Source>, Error> {
         Some("path") => &args.path,
         _ => &args.model,
     };
+    let overrides = args.overrides.overrides(line)?;
     match paths.is_empty() {
-        true => Ok(vec![Source::BuiltIn]),
-        false => Ok(paths.iter().cloned().map(Source::File).collect()),
+        true => Ok(vec![Source::default().with(overrides)]),
+        false => Ok(paths.iter().map(|path| Source::file(path).with(overrides.clone())).collect()),
     }
 }
 

@@ -57,7 +57,7 @@ struct Totals {
 impl<'a> Conversation<'a> {
     /// Loads the model and makes sure that it can hold a conversation.
     pub fn begin(args: &'a ChatArgs, line: &Line, interrupt: &'a Interrupt) -> Result<Self, Error> {
-        let source = Source::of(line, &args.model)?;
+        let source = Source::of(line, &args.model)?.with(args.overrides.overrides(line)?);
         // Wrong settings are found now, before a model is loaded, instead of at the first answer.
         let options = answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
         let template = template_of_file(&args.template)?;
@@ -181,7 +181,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn change_model(&mut self, path: &str) -> Result<(), Error> {
-        let opened = Source::File(path.into()).open(
+        let opened = Source::file(path).open(
             &self.args.performance,
             self.args.lora.open()?,
             session_options(self.args),
