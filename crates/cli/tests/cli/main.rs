@@ -7,6 +7,7 @@ mod answers;
 mod bench;
 mod config;
 mod context;
+mod copied;
 mod conversation;
 mod devices;
 mod documents;
@@ -16,8 +17,10 @@ mod faults;
 mod gpu;
 mod inspect;
 mod inspect_run;
+mod interfaces;
 #[cfg(not(feature = "gpu"))]
 mod no_gpu;
+mod overrides;
 mod program;
 mod run;
 mod sampling;
