@@ -71,28 +71,28 @@ pub enum OverrideError {
         got: i64,
     },
     /// A number of the rotation makes no sense.
-    #[error("{field}: expected {expected}, got {got}")]
+    #[error("{flag}: expected {expected}, got {got}")]
     Rope {
-        /// The field of [`RopeOverrides`].
-        field: &'static str,
+        /// llama.cpp's flag for it.
+        flag: &'static str,
         /// What would do.
         expected: &'static str,
         /// The number.
         got: f32,
     },
     /// Layers with a window would have to keep the rotation that the file says.
-    #[error("{field}: layers with a window of {arch} models keep their rotation, which is not supported beside another one")]
+    #[error("{flag}: layers with a window of {arch} models keep their rotation, which is not supported beside another one")]
     Windows {
-        /// The field of [`RopeOverrides`].
-        field: &'static str,
+        /// llama.cpp's flag for it.
+        flag: &'static str,
         /// The architecture.
         arch: String,
     },
     /// The file has factors for long contexts.
-    #[error("{field}: it is not supported beside the factors for long contexts that the file has")]
+    #[error("{flag}: it is not supported beside the factors for long contexts that the file has")]
     LongFactors {
-        /// The field of [`RopeOverrides`].
-        field: &'static str,
+        /// llama.cpp's flag for it.
+        flag: &'static str,
     },
 }
 
@@ -183,8 +183,8 @@ impl Overrides {
         self.rope.apply(&gguf.with_metadata(metadata))
     }
 
-    /// What of it changes nothing in a loaded model of [`Overrides::apply`]'s file: keys that nothing reads, and fields of
-    /// [`RopeOverrides`].
+    /// What of it changes nothing in a loaded model of [`Overrides::apply`]'s file: keys that nothing reads, and of
+    /// [`RopeOverrides`] llama.cpp's flags (`--rope-scale`).
     pub fn without_effect(&self, gguf: &Gguf) -> Vec<String> {
         let unread = |key: &str| gguf.metadata().unread().any(|unread| unread == key);
         let keys = self.metadata.iter().map(|one| one.key.clone());

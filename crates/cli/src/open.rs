@@ -10,7 +10,7 @@ use std::{
 use candor::{Adapter, Gguf, LoadOptions, Model, Overrides, Session, SessionOptions};
 
 use crate::{
-    args::{Line, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere, lora::Scaled, overrides::flag_of},
+    args::{Line, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere, lora::Scaled, overrides::{self, OverrideArgs}},
     bar::Bar,
     errors::Error,
     output::say,
@@ -61,6 +61,15 @@ impl Source {
         Source { overrides, ..self }
     }
 
+    /// The same with what the arguments say of metadata and positions.
+    ///
+    /// # Errors
+    /// If positions are scaled twice.
+    pub fn overridden(self, args: &OverrideArgs, line: &Line) -> Result<Source, Error> {
+        let scale = line.exclusive(&OverrideArgs::SCALES)?;
+        Ok(self.with(args.overrides(scale)))
+    }
+
     /// The file; `None` of the built-in model.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
@@ -89,7 +98,7 @@ impl Source {
     /// Says which flags changed nothing in a loaded model of this file.
     pub fn note_unused(&self, gguf: &Gguf) {
         for name in self.overrides.without_effect(gguf) {
-            say!("note: {} changes nothing: nothing in this model reads it", flag_of(&name));
+            say!("note: {} changes nothing: nothing in this model reads it", overrides::typed(&name));
         }
     }
 

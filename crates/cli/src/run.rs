@@ -25,7 +25,7 @@ use crate::{
 /// Runs the command.
 pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let interrupt = Interrupt::catch()?;
-    let source = Source::of(line, &args.model)?.with(args.overrides.overrides(line)?);
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     for (id, flag) in
         [("chat_template_file", "--chat-template-file"), ("chat_template_kwargs", "--chat-template-kwargs")]
     {

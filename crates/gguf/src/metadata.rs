@@ -195,3 +195,25 @@ fn wrong(key: &str, expected: &'static str, got: &Value) -> Error {
     };
     Error::WrongType { key: key.to_owned(), expected, got }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaced_keys_keep_their_place_and_know_whether_they_were_read() {
+        let mut metadata = Metadata::new();
+        metadata.insert("a", 1u32);
+        metadata.insert("b", 2u32);
+        metadata.replace("c", 3u32);
+        metadata.replace("a", 4u32);
+        assert_eq!(metadata.unread().collect::<Vec<_>>(), ["a", "c"]);
+        assert!(metadata.is_replaced("a") && !metadata.is_replaced("b"));
+        // A copy's readers count, and what is read stays read.
+        let mut copy = metadata.clone();
+        assert_eq!(copy.u32("a").unwrap(), Some(4));
+        copy.replace("a", 5u32);
+        assert_eq!(metadata.unread().collect::<Vec<_>>(), ["c"]);
+        assert_eq!(copy.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["a", "b", "c"]);
+    }
+}

@@ -102,21 +102,21 @@ impl Keys {
 }
 
 impl RopeOverrides {
-    /// What was given, with the names of the fields: 0 is as nothing.
+    /// What was given, with their flags: 0 is as nothing.
     fn numbers(&self) -> [(&'static str, Option<f32>); 2] {
-        [("freq_base", self.freq_base), ("freq_scale", self.freq_scale)]
-            .map(|(field, number)| (field, number.filter(|&number| number != 0.0)))
+        [("--rope-freq-base", self.freq_base), ("--rope-scale", self.freq_scale)]
+            .map(|(flag, number)| (flag, number.filter(|&number| number != 0.0)))
     }
 
-    /// YaRN's numbers, with their fields and keys: what is below 0 is as nothing.
+    /// YaRN's numbers, with their flags and keys: what is below 0 is as nothing.
     fn yarn(&self) -> [(&'static str, &'static str, Option<f32>); 4] {
         [
-            ("yarn_ext_factor", KEPT, self.yarn_ext_factor),
-            ("yarn_attn_factor", MAGNITUDE, self.yarn_attn_factor),
-            ("yarn_beta_slow", SLOW, self.yarn_beta_slow),
-            ("yarn_beta_fast", FAST, self.yarn_beta_fast),
+            ("--yarn-ext-factor", KEPT, self.yarn_ext_factor),
+            ("--yarn-attn-factor", MAGNITUDE, self.yarn_attn_factor),
+            ("--yarn-beta-slow", SLOW, self.yarn_beta_slow),
+            ("--yarn-beta-fast", FAST, self.yarn_beta_fast),
         ]
-        .map(|(field, key, number)| (field, key, number.filter(|&number| number >= 0.0)))
+        .map(|(flag, key, number)| (flag, key, number.filter(|&number| number >= 0.0)))
     }
 
     fn original(&self) -> Option<u32> {
@@ -138,9 +138,9 @@ impl RopeOverrides {
         // What is wrong with the file is said when it is loaded.
         let windows = windows.unwrap_or(WindowRotation::Without);
         let [(_, base), (_, scale)] = self.numbers();
-        let moved = [("scaling", self.scaling.is_some()), ("freq_base", base.is_some()), ("freq_scale", scale.is_some())];
-        if let Some((field, _)) = moved.iter().find(|(_, given)| *given && windows == WindowRotation::Alike) {
-            return Err(OverrideError::Windows { field, arch }.into());
+        let moved = [("--rope-scaling", self.scaling.is_some()), ("--rope-freq-base", base.is_some()), ("--rope-scale", scale.is_some())];
+        if let Some((flag, _)) = moved.iter().find(|(_, given)| *given && windows == WindowRotation::Alike) {
+            return Err(OverrideError::Windows { flag, arch }.into());
         }
         let mut keys = Keys { metadata: gguf.metadata().clone(), arch };
         let context = keys.metadata.u32(&keys.name(CONTEXT))?;
@@ -165,7 +165,7 @@ impl RopeOverrides {
         let keeps = self.keeps(&scaling);
         if let Some(positions) = self.original().filter(|_| keeps) {
             if gguf.tensor("rope_factors_long.weight").is_some() {
-                return Err(OverrideError::LongFactors { field: "yarn_orig_ctx" }.into());
+                return Err(OverrideError::LongFactors { flag: "--yarn-orig-ctx" }.into());
             }
             // Queries that grow with their position go by the file's number.
             if let Some(original) = original.filter(|_| keys.has("attention.temperature_scale")) {
@@ -179,8 +179,8 @@ impl RopeOverrides {
             keys.spell_out(ORIGINAL, original);
             keys.replace(CONTEXT, (f64::from(original) * f64::from(wanted)) as u32);
         }
-        for (field, key, number) in self.yarn() {
-            if let Some(number) = number.filter(|_| counts(field, keeps)) {
+        for (flag, key, number) in self.yarn() {
+            if let Some(number) = number.filter(|_| counts(flag, keeps)) {
                 keys.replace(key, number);
             }
         }
@@ -189,53 +189,53 @@ impl RopeOverrides {
 
     /// Finds numbers that make no sense.
     fn check(&self) -> Result<(), OverrideError> {
-        let positive = self.numbers().into_iter().filter_map(|(field, number)| Some((field, number?)));
-        for (field, got) in positive {
-            let least = if field == "freq_base" { 1.0 } else { 0.0 };
+        let positive = self.numbers().into_iter().filter_map(|(flag, number)| Some((flag, number?)));
+        for (flag, got) in positive {
+            let least = if flag == "--rope-freq-base" { 1.0 } else { 0.0 };
             if !(got.is_finite() && got > least) {
-                let expected = if field == "freq_base" { "a number above 1" } else { "a positive number" };
-                return Err(OverrideError::Rope { field, expected, got });
+                let expected = if flag == "--rope-freq-base" { "a number above 1" } else { "a positive number" };
+                return Err(OverrideError::Rope { flag, expected, got });
             }
         }
         let yarn = [self.yarn_ext_factor, self.yarn_attn_factor, self.yarn_beta_slow, self.yarn_beta_fast];
-        for ((field, ..), number) in self.yarn().into_iter().zip(yarn) {
+        for ((flag, ..), number) in self.yarn().into_iter().zip(yarn) {
             if let Some(got) = number.filter(|number| !number.is_finite()) {
-                return Err(OverrideError::Rope { field, expected: "a number", got });
+                return Err(OverrideError::Rope { flag, expected: "a number", got });
             }
         }
         Ok(())
     }
 
-    /// The fields that change nothing in a file of [`RopeOverrides::apply`].
+    /// The flags that change nothing in a file of [`RopeOverrides::apply`].
     pub(super) fn without_effect(&self, gguf: &Gguf, unread: impl Fn(&str) -> bool) -> Vec<&'static str> {
         let arch = gguf.metadata().str("general.architecture").ok().flatten().unwrap_or_default();
         let name = |key: &str| format!("{arch}.{key}");
         let scaling = gguf.metadata().str(&name(TYPE)).ok().flatten().unwrap_or("linear");
         let keeps = self.keeps(scaling);
         let [(_, base), (_, scale)] = self.numbers();
-        let given = [("scaling", TYPE, self.scaling.is_some()), ("freq_base", BASE, base.is_some())];
-        let scaled = ("freq_scale", FACTOR, scale.is_some());
+        let given = [("--rope-scaling", TYPE, self.scaling.is_some()), ("--rope-freq-base", BASE, base.is_some())];
+        let scaled = ("--rope-scale", FACTOR, scale.is_some());
         let given = given.into_iter().chain([scaled]);
-        let yarn = self.yarn().map(|(field, key, number)| (field, key, number.is_some()));
+        let yarn = self.yarn().map(|(flag, key, number)| (flag, key, number.is_some()));
         let mut none: Vec<_> = given.clone().filter(|(_, key, given)| *given && unread(&name(key))).collect();
-        if scale.is_some() && scaling == "none" && none.iter().all(|(field, ..)| *field != "freq_scale") {
+        if scale.is_some() && scaling == "none" && none.iter().all(|(flag, ..)| *flag != "--rope-scale") {
             none.push(scaled);
         }
         // Where nothing rotates, nothing of YaRN counts.
         let rotates = !given.clone().any(|(_, key, given)| given && unread(&name(key)));
         if self.original().is_some() && !(keeps && rotates) {
-            none.push(("yarn_orig_ctx", ORIGINAL, true));
+            none.push(("--yarn-orig-ctx", ORIGINAL, true));
         }
-        none.extend(yarn.into_iter().filter(|(field, key, given)| *given && (!counts(field, keeps) || unread(&name(key)))));
-        none.into_iter().map(|(field, ..)| field).collect()
+        none.extend(yarn.into_iter().filter(|(flag, key, given)| *given && (!counts(flag, keeps) || unread(&name(key)))));
+        none.into_iter().map(|(flag, ..)| flag).collect()
     }
 }
 
 /// Whether a number of YaRN counts, as in llama.cpp: its magnitude only without the ramp, the ramp's ends only with it.
-fn counts(field: &str, keeps: bool) -> bool {
-    match field {
-        "yarn_ext_factor" => true,
-        "yarn_attn_factor" => !keeps,
+fn counts(flag: &str, keeps: bool) -> bool {
+    match flag {
+        "--yarn-ext-factor" => true,
+        "--yarn-attn-factor" => !keeps,
         _ => keeps,
     }
 }

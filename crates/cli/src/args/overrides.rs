@@ -5,8 +5,7 @@ use std::str::FromStr;
 use candor::{MetadataOverride, Overrides, RopeOverrides, RopeScaling, overrides::OverrideError};
 use clap::{Args, ValueEnum};
 
-use super::{Line, number};
-use crate::errors::Error;
+use super::number;
 
 /// What of the metadata is replaced.
 #[derive(Clone, Debug, Default, Args)]
@@ -107,12 +106,12 @@ impl MetadataArgs {
 }
 
 impl OverrideArgs {
-    /// The library's words for it.
-    ///
-    /// # Errors
-    /// If positions are scaled twice.
-    pub fn overrides(&self, line: &Line) -> Result<Overrides, Error> {
-        let scale = match line.exclusive(&["rope_scale", "rope_freq_scale"])? {
+    /// The two ways to scale positions.
+    pub const SCALES: [&str; 2] = ["rope_scale", "rope_freq_scale"];
+
+    /// The library's words for it; `scale` is the one of [`Self::SCALES`] that counts.
+    pub fn overrides(&self, scale: Option<&str>) -> Overrides {
+        let scale = match scale {
             Some("rope_scale") => self.rope_scale.map(|scale| 1.0 / scale),
             _ => self.rope_freq_scale,
         };
@@ -130,18 +129,13 @@ impl OverrideArgs {
             .yarn_attn_factor(self.yarn_attn_factor)
             .yarn_beta_slow(self.yarn_beta_slow)
             .yarn_beta_fast(self.yarn_beta_fast);
-        Ok(self.metadata.overrides().rope(rope))
+        self.metadata.overrides().rope(rope)
     }
 }
 
-/// The flag behind a name of [`Overrides::without_effect`].
-pub fn flag_of(name: &str) -> String {
-    match name {
-        "scaling" | "freq_base" => format!("--rope-{}", name.replace('_', "-")),
-        "freq_scale" => "--rope-scale".to_owned(),
-        _ if name.starts_with("yarn_") => format!("--{}", name.replace('_', "-")),
-        key => format!("--override-kv {key}"),
-    }
+/// How what is behind a name of [`Overrides::without_effect`] was typed.
+pub fn typed(name: &str) -> String {
+    if name.starts_with("--") { name.to_owned() } else { format!("--override-kv {name}") }
 }
 
 #[cfg(test)]

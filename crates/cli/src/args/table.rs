@@ -90,7 +90,8 @@ fn fate(command: &clap::Command, name: &str, programs: &str) -> Option<Fate> {
         let renamed = argv::is_renamed(name).then(|| format!(", as `{typed}`")).unwrap_or_default();
         return Some(Fate::Works(format!("{list}{renamed}")));
     }
-    taken::reason(&commands, name).map(Fate::Taken).or_else(|| elsewhere::flag(name).map(Fate::Refused))
+    let reason = if commands.is_empty() { None } else { taken::reason(&commands, name) };
+    reason.map(Fate::Taken).or_else(|| elsewhere::flag(name).map(Fate::Refused))
 }
 
 /// The rows of the list.

@@ -57,7 +57,7 @@ struct Totals {
 impl<'a> Conversation<'a> {
     /// Loads the model and makes sure that it can hold a conversation.
     pub fn begin(args: &'a ChatArgs, line: &Line, interrupt: &'a Interrupt) -> Result<Self, Error> {
-        let source = Source::of(line, &args.model)?.with(args.overrides.overrides(line)?);
+        let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
         // Wrong settings are found now, before a model is loaded, instead of at the first answer.
         let options = answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
         let template = template_of_file(&args.template)?;

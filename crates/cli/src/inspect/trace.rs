@@ -38,7 +38,7 @@ use crate::{
 
 /// Runs the command.
 pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?.with(args.overrides.overrides(line)?);
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     if args.out.is_none() && !args.stats {
         let message = "-o FILE says where to write the trace, --stats prints a table instead";
         return Err(line.usage_error(ErrorKind::MissingRequiredArgument, message));

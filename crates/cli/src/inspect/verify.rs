@@ -28,7 +28,7 @@ use crate::{
 
 /// Runs the command. The exit code is 1 where something is wrong.
 pub fn verify(args: &VerifyArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?.with(args.overrides.overrides(line)?);
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let gguf = source.gguf()?;
     let reader = Reader::new(&source, &gguf, &args.dump, line)?;
     let against = args.against.as_ref().map(|path| reader.read(path)).transpose()?.map(|dump| dump.imported.trace);

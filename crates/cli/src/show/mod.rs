@@ -24,7 +24,7 @@ use summary::{Memory, Summary, Use, order};
 
 /// Runs the command.
 pub fn show(args: &ShowArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?.with(args.overrides.overrides(line)?);
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let gguf = source.gguf()?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let all = !args.metadata && !args.tensors;

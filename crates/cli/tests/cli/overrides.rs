@@ -289,9 +289,14 @@ fn what_nothing_reads_is_said_and_a_wrong_type_is_refused() {
         assert!(outcome.code == 1 && outcome.stderr.contains(message), "{outcome:?}");
         assert!(outcome.stderr.contains(hint), "{outcome:?}");
     }
-    for flags in [["--rope-freq-base", "0.5"], ["--rope-freq-scale", "-1"], ["--rope-freq-base", "inf"]] {
-        let outcome = said(&flags);
-        assert!(outcome.code == 1 && outcome.stderr.contains(": expected a"), "{outcome:?}");
+    for (flags, message) in [
+        ("--rope-freq-base=0.5", "error: --rope-freq-base: expected a number above 1, got 0.5"),
+        ("--rope-freq-scale=-1", "error: --rope-scale: expected a positive number, got -1"),
+        ("--rope-freq-base=inf", "error: --rope-freq-base: expected a number above 1, got inf"),
+        ("--yarn-beta-fast=inf", "error: --yarn-beta-fast: expected a number, got inf"),
+    ] {
+        let outcome = said(&[flags]);
+        assert!(outcome.code == 1 && outcome.stderr.contains(message), "{outcome:?}");
     }
     // A model without rotation.
     let Some(fixtures) = fixtures() else { return };

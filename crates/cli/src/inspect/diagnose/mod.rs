@@ -27,7 +27,7 @@ const UNDECIDED: u8 = 2;
 
 /// Runs the command. The exit code is 1 where something is wrong, and 2 where that cannot be decided.
 pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?.with(args.overrides.overrides(line)?);
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     if args.list {
         return match source.path() {
             None => list::print(args.json),
