@@ -81,7 +81,9 @@ pub enum OverrideError {
         got: f32,
     },
     /// Layers with a window would have to keep the rotation that the file says.
-    #[error("{flag}: layers with a window of {arch} models keep their rotation, which is not supported beside another one")]
+    #[error(
+        "{flag}: layers with a window of {arch} models keep their rotation, which is not supported beside another one"
+    )]
     Windows {
         /// llama.cpp's flag for it.
         flag: &'static str,
@@ -223,7 +225,8 @@ mod tests {
         metadata.insert("byte", 1u8);
         metadata.insert("single", 1f32);
         metadata.insert("list", vec![1u32]);
-        let fitted = |text: &str| text.parse::<MetadataOverride>().unwrap().fitted(&metadata).map_err(|e| e.to_string());
+        let fitted =
+            |text: &str| text.parse::<MetadataOverride>().unwrap().fitted(&metadata).map_err(|e| e.to_string());
         assert_eq!(fitted("byte=int:255"), Ok(Value::U8(255)));
         assert_eq!(fitted("single=float:0.1"), Ok(Value::F32(0.1)));
         assert_eq!(fitted("new=int:3"), Ok(Value::I64(3)));

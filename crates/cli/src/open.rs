@@ -10,7 +10,11 @@ use std::{
 use candor::{Adapter, Gguf, LoadOptions, Model, Overrides, Session, SessionOptions};
 
 use crate::{
-    args::{Line, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere, lora::Scaled, overrides::{self, OverrideArgs}},
+    args::{
+        Line, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere,
+        lora::Scaled,
+        overrides::{self, OverrideArgs},
+    },
     bar::Bar,
     errors::Error,
     output::say,

@@ -138,7 +138,11 @@ impl RopeOverrides {
         // What is wrong with the file is said when it is loaded.
         let windows = windows.unwrap_or(WindowRotation::Without);
         let [(_, base), (_, scale)] = self.numbers();
-        let moved = [("--rope-scaling", self.scaling.is_some()), ("--rope-freq-base", base.is_some()), ("--rope-scale", scale.is_some())];
+        let moved = [
+            ("--rope-scaling", self.scaling.is_some()),
+            ("--rope-freq-base", base.is_some()),
+            ("--rope-scale", scale.is_some()),
+        ];
         if let Some((flag, _)) = moved.iter().find(|(_, given)| *given && windows == WindowRotation::Alike) {
             return Err(OverrideError::Windows { flag, arch }.into());
         }
@@ -226,7 +230,9 @@ impl RopeOverrides {
         if self.original().is_some() && !(keeps && rotates) {
             none.push(("--yarn-orig-ctx", ORIGINAL, true));
         }
-        none.extend(yarn.into_iter().filter(|(flag, key, given)| *given && (!counts(flag, keeps) || unread(&name(key)))));
+        none.extend(
+            yarn.into_iter().filter(|(flag, key, given)| *given && (!counts(flag, keeps) || unread(&name(key)))),
+        );
         none.into_iter().map(|(flag, ..)| flag).collect()
     }
 }

@@ -61,7 +61,9 @@ pub fn instead(argv: &[OsString]) -> Option<Vec<OsString>> {
             match words {
                 // That is what is there already.
                 Some(["--version"]) if i == 1 => return None,
-                Some(words) => return Some(argv[..1].iter().cloned().chain(words.iter().map(OsString::from)).collect()),
+                Some(words) => {
+                    return Some(argv[..1].iter().cloned().chain(words.iter().map(OsString::from)).collect());
+                }
                 None if word == USAGE => return Some(argv[..i].iter().cloned().chain(["--help".into()]).collect()),
                 None => {}
             }

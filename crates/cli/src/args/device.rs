@@ -26,7 +26,13 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto", visible_alias = "backend")]
     pub device: DeviceName,
     /// Layers that the GPU takes, the last ones of the model (also -ngl): a number, all, or auto for as many as fit
-    #[arg(long, value_name = "N", default_value = "auto", visible_alias = "n-gpu-layers", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "auto",
+        visible_alias = "n-gpu-layers",
+        allow_negative_numbers = true
+    )]
     pub gpu_layers: Layers,
     /// Most memory that auto takes of each GPU, such as 512M or 7.5G; 0 takes what the GPU says
     #[arg(long, value_name = "SIZE", default_value = "0")]
@@ -114,7 +120,8 @@ impl DeviceArgs {
             options.device = Device::Cpu;
             if !matches!(self.gpu_layers.0, GpuLayers::Auto | GpuLayers::Count(0)) {
                 let layers = self.gpu_layers;
-                NO_GPU.call_once(|| say!("note: -ngl {layers} changes nothing: there is no GPU, the processor computes"));
+                NO_GPU
+                    .call_once(|| say!("note: -ngl {layers} changes nothing: there is no GPU, the processor computes"));
             }
         }
         Ok(options)

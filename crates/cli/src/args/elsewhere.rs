@@ -55,7 +55,10 @@ const FLAGS: &[Row] = &[
     ),
     (&["--numa"], "-Cr with the processors of one socket keeps the threads there (docs/performance.md)"),
     (&["-C", "--cpu-mask", "-Cb", "--cpu-mask-batch", "-Crb", "--cpu-range-batch", "--cpu-strict-batch"], PROCESSORS),
-    (&["-sm", "--split-mode"], "several GPUs share a model by layers, as -ts says; --device NAME computes on one of them"),
+    (
+        &["-sm", "--split-mode"],
+        "several GPUs share a model by layers, as -ts says; --device NAME computes on one of them",
+    ),
     (
         &["-lm", "--load-mode", "-lzm", "--lazy-mode"],
         "weights are mapped from the file; --no-mmap reads them into memory",
@@ -135,7 +138,10 @@ const FLAGS: &[Row] = &[
     (&["-ns", "--sequences", "--junk", "--pos"], "candor bench -B N measures several texts at once"),
     (&["--stdin"], "candor tokenize reads stdin where there is neither -p nor -f"),
     (&["--show-count"], "candor tokenize prints a token on each line"),
-    (&["--save-logits", "--logits-output-dir", "--check"], VALUES),
+    (&["--save-logits", "--logits-output-dir", "--check", "--tensor-filter"], VALUES),
+    (&["--spec-draft-cpu-range-batch", "-Crbd", "--cpu-range-batch-draft"], DRAFT),
+    (&["--embd-gemma-default", "--fim-qwen-1.5b-default", "--fim-qwen-3b-default"], DOWNLOADS),
+    (&["--fim-qwen-7b-default", "--fim-qwen-7b-spec", "--fim-qwen-14b-spec", "--fim-qwen-30b-default"], DOWNLOADS),
     (&["--positive-file", "--negative-file", "--pca-batch", "--pca-iter", "--method"], TRAINING),
     (&["-lr", "--learning-rate", "-lr-min", "--learning-rate-min", "-decay-epochs"], TRAINING),
     (&["--learning-rate-decay-epochs", "-wd", "--weight-decay", "-val-split", "--val-split"], TRAINING),

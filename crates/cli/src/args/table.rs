@@ -83,7 +83,8 @@ fn fate(command: &clap::Command, name: &str, programs: &str) -> Option<Fate> {
     let is_ours = |long: &str| ours.iter().any(|flag| flag.strip_prefix("--") == Some(long));
     let typed = argv::long_flags([OsString::from(name)], is_ours).remove(0).into_string().ok()?;
     let long = typed.split('=').next()?;
-    let mut with: Vec<&str> = commands.iter().copied().filter(|name| flags(command, name).iter().any(|f| f == long)).collect();
+    let mut with: Vec<&str> =
+        commands.iter().copied().filter(|name| flags(command, name).iter().any(|f| f == long)).collect();
     with.dedup();
     if !with.is_empty() {
         let list = with.iter().map(|name| format!("`candor {name}`")).collect::<Vec<_>>().join(", ");
@@ -127,9 +128,14 @@ fn page() -> Result<String, Vec<&'static str>> {
         return Err(unknown);
     }
     let words = ["work", "are taken with a note", "are refused with what there is instead", "are unknown"];
-    let counts: String = words.iter().zip(counts.into_iter().chain([0])).map(|(word, n)| format!("| {word} | {n} |\n")).collect();
+    let counts: String =
+        words.iter().zip(counts.into_iter().chain([0])).map(|(word, n)| format!("| {word} | {n} |\n")).collect();
     let [working, taken, refused] = tables;
-    Ok(PAGE.replace("COUNTS", &counts).replace("WORKING", &working).replace("TAKEN", &taken).replace("REFUSED", &refused))
+    Ok(PAGE
+        .replace("COUNTS", &counts)
+        .replace("WORKING", &working)
+        .replace("TAKEN", &taken)
+        .replace("REFUSED", &refused))
 }
 
 #[test]

@@ -9,7 +9,9 @@ const GREEDY: [&str; 8] = ["-p", "Once upon a time", "-n", "6", "--temp", "0", "
 #[test]
 fn devices_are_listed_wherever_the_flag_stands() {
     let expected = candor(["devices"]).text();
-    for args in [&["--list-devices"][..], &["run", "--list-devices"], &["chat", "-m", "none.gguf", "--list-devices", "-x"]] {
+    for args in
+        [&["--list-devices"][..], &["run", "--list-devices"], &["chat", "-m", "none.gguf", "--list-devices", "-x"]]
+    {
         assert_eq!(candor(args).text(), expected, "{args:?}");
     }
     let outcome = candor(["run", "--raw", "-n", "0", "-p", "--list-devices"]).outcome();

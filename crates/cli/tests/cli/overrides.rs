@@ -88,7 +88,11 @@ fn flags_of_the_rotation_compute_what_files_say_that_llama_cpp_ran() {
         ("llama-rope-linear", &scaling as &dyn Fn(&str) -> bool, "--rope-scale 4"),
         ("llama-rope-linear", &scaling, "--rope-scaling linear --rope-freq-scale 0.25"),
         ("llama-rope-yarn", &scaling, "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 64"),
-        ("llama-rope-yarn", &scaling, "--rope-scaling yarn --rope-freq-scale 0.25 --yarn-orig-ctx 64 --yarn-beta-fast 32"),
+        (
+            "llama-rope-yarn",
+            &scaling,
+            "--rope-scaling yarn --rope-freq-scale 0.25 --yarn-orig-ctx 64 --yarn-beta-fast 32",
+        ),
         ("qwen3-yarn", &all, "--rope-freq-base 1000000 --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 64"),
         ("gemma3", &all, "--rope-freq-base 1000000 --rope-scaling linear --rope-scale 8"),
         ("gemma3", &scaling, "--override-kv gemma3.rope.scaling.factor=float:8"),
@@ -106,7 +110,8 @@ fn flags_of_the_rotation_compute_what_files_say_that_llama_cpp_ran() {
     let stripped = changed(&folder.join("model.gguf"), scaling, &[]);
     let flags = ["--rope-scaling", "yarn", "--rope-scale", "4", "--yarn-orig-ctx", "64", "--top", "1"];
     let text = logits(&stripped.path, &fixture_tokens(&folder), &flags);
-    let best = text.lines().filter(|line| !line.starts_with("after")).map(|line| line.split_whitespace().next().unwrap());
+    let best =
+        text.lines().filter(|line| !line.starts_with("after")).map(|line| line.split_whitespace().next().unwrap());
     let expected = ids(&json(&folder.join("tokens.json"))["argmax_llamacpp"]);
     assert_eq!(best.map(|id| id.parse().unwrap()).collect::<Vec<u32>>(), expected);
 }
@@ -134,7 +139,8 @@ fn the_numbers_of_yarn_are_those_of_its_formula() {
         writer.tensor("rope_freqs.weight", Format::F32, &[4], bytes).unwrap();
         writer.insert("llama.rope.scaling.attn_factor", (1.0 + 0.1 * 4f64.ln()) as f32);
         let expected = numbers(&logits(&written(&writer).path, TOKENS, &[]));
-        let flags: Vec<&str> = "--rope-scaling yarn --rope-scale 4".split(' ').chain(flags.split_whitespace()).collect();
+        let flags: Vec<&str> =
+            "--rope-scaling yarn --rope-scale 4".split(' ').chain(flags.split_whitespace()).collect();
         let got = numbers(&logits(&plain.path, TOKENS, &flags));
         let worst = got.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(got.len() == expected.len() && worst < 5e-5, "{flags:?}: {worst}");
@@ -208,7 +214,10 @@ fn layers_with_a_window_keep_their_rotation() {
         let outcome = run(path, &tokens, &flags);
         assert_eq!(outcome.code, 1, "{outcome:?}");
         assert!(outcome.stderr.contains("layers with a window of gpt-oss models keep their rotation"), "{outcome:?}");
-        assert!(outcome.stderr.contains("\nhint: --override-kv ARCHITECTURE.rope.scaling.factor=float:N"), "{outcome:?}");
+        assert!(
+            outcome.stderr.contains("\nhint: --override-kv ARCHITECTURE.rope.scaling.factor=float:N"),
+            "{outcome:?}"
+        );
     }
     let edited = changed(&original, |_| false, &[("gpt-oss.rope.scaling.factor", 8f32.into())]);
     let got = logits(path, &tokens, &["--override-kv", "gpt-oss.rope.scaling.factor=float:8"]);
@@ -232,20 +241,23 @@ fn every_command_that_reads_a_model_sees_the_replaced_metadata() {
     ] {
         let of = |path: &str, more: &[&str]| {
             let fixed = ["-t", "1", "--device", "cpu"];
-            candor(args.iter().chain(&["-m", path]).chain(&fixed).chain(more)).stdin(&text).text()
+            let stdin = if args[0] == "perplexity" { text.as_str() } else { "" };
+            candor(args.iter().chain(&["-m", path]).chain(&fixed).chain(more)).stdin(stdin).text()
         };
         let got = of(&plain.path, &["--override-kv", eps]);
         // The page of a trace names its file.
         assert_eq!(got.replace(&plain.path, ""), of(&edited.path, &[]).replace(&edited.path, ""), "{args:?}");
         assert_ne!(got, of(&plain.path, &[]), "{args:?}");
     }
-    let verified = candor(["verify", &plain.path, "--quick", "--override-kv", eps, "-t", "1", "--device", "cpu"]).outcome();
+    let verified =
+        candor(["verify", &plain.path, "--quick", "--override-kv", eps, "-t", "1", "--device", "cpu"]).outcome();
     assert!(verified.code == 0 && verified.stdout.contains("verified: "), "{verified:?}");
     let bench = ["bench", &plain.path, "-p", "4", "-n", "0", "-r", "1", "-t", "1", "--no-warmup"];
     let error = candor(bench.iter().chain(&["--override-kv", "llama.block_count=int:3"])).error();
     assert!(error.contains("blk.2.attn_norm.weight"), "{error}");
     // The dimensions, the vocabulary and the template come from it, too.
-    let shown = candor(["show", &plain.path, "--metadata", "--override-kv", "general.name=str:another,a.b=int:7"]).text();
+    let shown =
+        candor(["show", &plain.path, "--metadata", "--override-kv", "general.name=str:another,a.b=int:7"]).text();
     assert!(shown.contains("general.name  ") && shown.contains("\"another\"") && shown.contains("a.b "), "{shown}");
     let ids = |flags: &[&str]| candor(["tokenize", &plain.path, "--ids", "-p", "a"].iter().chain(flags)).text();
     assert!(ids(&[]).starts_with("[1, "), "{}", ids(&[]));
