@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-WRITTEN = {"architectures.md", "catalogue.md", "faults-by-wiring.md"}
+WRITTEN = {"architectures.md", "catalogue.md", "faults-by-wiring.md", "llama-cpp-flags.md"}
 MOST_AVERAGE, LONG, MOST_PARAGRAPH = 20, 35, 80
 FORBIDDEN = re.compile(r"\b(so many|so manieth|whoever|is none|but for|anew|told)\b", re.IGNORECASE)
 

@@ -51,6 +51,8 @@ pub struct Continuation {
     /// Text that may be the beginning of a stop text.
     held: String,
     stop_reason: Option<StopReason>,
+    /// The token that ended it.
+    end: Option<u32>,
 }
 
 impl Continuation {
@@ -93,6 +95,7 @@ impl Continuation {
             pending: None,
             held: String::new(),
             stop_reason: None,
+            end: None,
             options,
         })
     }
@@ -125,6 +128,7 @@ impl Continuation {
             self.seen.push(token);
         }
         if !self.options.ignore_eos && self.tokenizer.stop_ids().contains(&token) {
+            self.end = Some(token);
             return Ok(self.stop(StopReason::EndOfText));
         }
         self.tokens += 1;
@@ -214,6 +218,12 @@ impl Continuation {
     /// Why it ended; `None` while it goes on.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.stop_reason
+    }
+
+    /// The text of the token that ended it, where control tokens are shown; no piece has it.
+    pub fn end_shown(&self) -> Option<String> {
+        let end = self.end.filter(|_| self.options.show == Show::Specials)?;
+        Some(String::from_utf8_lossy(&self.tokenizer.piece(end, Show::Specials)).into_owned())
     }
 
     /// Tokens that were chosen so far.

@@ -34,7 +34,8 @@ pub enum GpuLayers {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Offload {
-    /// Which to take, by their names or parts of their descriptions; empty takes every one that is no emulation.
+    /// Which to take, by their names, parts of their descriptions, or the interface to them (`vulkan`, `metal`, `dx12`; with a
+    /// number one of its GPUs: `vulkan0`); empty takes every one that is no emulation.
     pub names: Vec<String>,
     /// How many layers they take.
     pub layers: GpuLayers,

@@ -12,6 +12,7 @@ pub use candor_tokenizer::Error as TokenizerError;
 use crate::{
     adapter,
     fit::{Holder, Shortage},
+    overrides::OverrideError,
     sampler, saved,
     size::Size,
 };
@@ -29,6 +30,9 @@ pub enum Error {
     /// The file's vocabulary or chat template cannot be used.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
+    /// The file's metadata cannot be replaced so.
+    #[error(transparent)]
+    Override(#[from] OverrideError),
     /// The sampling settings make no sense.
     #[error(transparent)]
     Sampler(#[from] sampler::Error),
@@ -108,6 +112,16 @@ pub enum Error {
         name: String,
         /// What would do.
         known: Vec<String>,
+    },
+    /// No GPU is reached through an interface that was asked for.
+    #[error("device {name}: {reason}{}", there(others))]
+    NoInterface {
+        /// What was asked for.
+        name: String,
+        /// Why there is none.
+        reason: String,
+        /// The GPUs that there are, with the interfaces to them.
+        others: Vec<String>,
     },
     /// The parts of a placement are not the model.
     #[error("parts: expected devices with layers that follow each other from 0 to {layers}")]
@@ -309,4 +323,9 @@ pub enum Error {
         /// Position of the token whose logits they are.
         position: usize,
     },
+}
+
+/// What there is instead.
+fn there(others: &[String]) -> String {
+    if others.is_empty() { "; there is no GPU".to_owned() } else { format!("; there is {}", others.join(", ")) }
 }

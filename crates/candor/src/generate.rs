@@ -226,6 +226,11 @@ impl Generation<'_> {
         self.text.stop_reason()
     }
 
+    /// The text of the token that ended it, where control tokens are shown ([`GenerateOptions::show`]); no piece has it.
+    pub fn end_shown(&self) -> Option<String> {
+        self.text.end_shown()
+    }
+
     /// Where it writes: the prompt, and what was generated and read again.
     pub fn session(&self) -> &Session {
         self.session

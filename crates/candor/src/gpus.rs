@@ -1,6 +1,9 @@
 //! The GPUs of this machine, and the choice among them.
 
+mod interface;
+
 use crate::{Device, DeviceInfo, Error, LoadOptions};
+use interface::Interface;
 
 /// A GPU of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,10 +113,18 @@ fn choose(all: Vec<Found>, names: &[String]) -> Result<Vec<Found>, Error> {
     let mut chosen: Vec<Found> = Vec::new();
     for name in names {
         let exact = all.iter().find(|gpu| gpu.info.name == *name);
-        let found = exact.or_else(|| all.iter().find(|gpu| describes(gpu, name)));
-        let gpu = found.ok_or_else(|| Error::NoSuchDevice { name: name.clone(), known: known(&all) })?;
-        if !chosen.contains(gpu) {
-            chosen.push(gpu.clone());
+        let found = match (exact, Interface::of(name)) {
+            (Some(gpu), _) => vec![gpu.clone()],
+            (None, Some(interface)) => interface.gpus(name, &all, emulations())?,
+            (None, None) => all.iter().find(|gpu| describes(gpu, name)).into_iter().cloned().collect(),
+        };
+        if found.is_empty() {
+            return Err(Error::NoSuchDevice { name: name.clone(), known: known(&all) });
+        }
+        for gpu in found {
+            if !chosen.contains(&gpu) {
+                chosen.push(gpu);
+            }
         }
     }
     Ok(chosen)
@@ -140,7 +151,7 @@ fn known(gpus: &[Found]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn found(index: usize, description: &str, kind: Kind, backend: &str) -> Found {
+    pub(super) fn found(index: usize, description: &str, kind: Kind, backend: &str) -> Found {
         let (name, description) = (format!("gpu{index}"), description.to_owned());
         let (total_bytes, free_bytes, budget_bytes) = (None, None, None);
         let info = DeviceInfo { name, description, driver: backend.to_owned(), total_bytes, free_bytes, budget_bytes };

@@ -11,8 +11,8 @@ use candor_models::{Config, Gives};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
 use crate::{
-    Adapter, Batch, BatchOptions, Device, EmbedOptions, Embedder, Error, Offload, Placement, Role, Rounding, Sequences,
-    Session, SessionOptions, Trust, Verify, adapter,
+    Adapter, Batch, BatchOptions, Device, EmbedOptions, Embedder, Error, Offload, Overrides, Placement, Role, Rounding,
+    Sequences, Session, SessionOptions, Trust, Verify, adapter,
     backends::{self, Placed},
     batch::Room,
     fit::{self, Fit, Promise},
@@ -44,6 +44,8 @@ pub struct LoadOptions {
     pub verify: Verify,
     /// What changes the model's weights. Sessions choose by how much: see [`Session::scale_adapters`].
     pub adapters: Vec<Adapter>,
+    /// What of the file's metadata is replaced before anything reads it.
+    pub overrides: Overrides,
     /// The session that a plan leaves room for in a GPU's memory.
     pub session: SessionOptions,
     /// Threads of the processor for a token; 0 takes one per physical core.
@@ -72,6 +74,7 @@ setters!(LoadOptions {
     placement: Placement,
     verify: Verify,
     adapters: Vec<Adapter>,
+    overrides: Overrides,
     session: SessionOptions,
     threads: usize,
     batching: Batching,
@@ -157,6 +160,7 @@ impl Model {
 
     /// What [`Self::from_gguf`] does.
     pub(crate) async fn from_gguf_body(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
+        let gguf = options.overrides.apply(gguf)?;
         adapter::refuse(&gguf)?;
         let config = Config::from_gguf(&gguf)?;
         let tokenizer = Arc::new(Tokenizer::from_metadata(gguf.metadata())?);

@@ -58,7 +58,7 @@ pub fn options(tunable: &Tunable, prompt: usize, escape: bool, cancel: Cancel) -
         .max_tokens(usize::try_from(generation.predict).ok())
         .ignore_eos(generation.ignore_eos)
         .stop(stop)
-        .context_shift(generation.context_shift.then_some(ContextShift { keep }))
+        .context_shift((generation.context_shift && generation.predict != -2).then_some(ContextShift { keep }))
         .show(Show::Text)
         .cancel(cancel))
 }
@@ -80,6 +80,10 @@ pub fn stream(mut generation: Generation<'_>, out: &mut impl Write) -> Result<An
             out.flush()?;
             text.push_str(&piece.text);
         }
+    }
+    if let Some(end) = generation.end_shown() {
+        out.write_all(end.as_bytes())?;
+        text.push_str(&end);
     }
     end_line(&text, out)?;
     let reason = generation.stop_reason().unwrap_or(StopReason::Cancelled);

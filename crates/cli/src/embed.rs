@@ -23,7 +23,7 @@ use crate::{
 
 /// Runs `candor embed`.
 pub fn embed(args: &EmbedArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?;
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let is_terminal = args.output_file.is_none() && io::stdout().is_terminal();
     if args.embd_output_format == VectorFormat::Npy && is_terminal {
         return Err(Error::Binary);
@@ -57,7 +57,7 @@ pub fn embed(args: &EmbedArgs, line: &Line) -> Result<ExitCode, Error> {
 
 /// Runs `candor rerank`.
 pub fn rerank(args: &RerankArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?;
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let documents = lines(args.file.as_deref())?;
     let mut embedder = open((source, args.lora.open()?), &args.options(), &args.performance, &args.output)?;
     let pairs = documents.iter().map(|document| embedder.encode_pair(&args.query, document));

@@ -9,6 +9,7 @@ use std::{
 use candor::{
     error::{GgufError, ModelError, OpsError, TokenizerError},
     fit::Shortage,
+    overrides::OverrideError,
     sampler::{Error as SamplerError, SamplerKind},
 };
 use candor_inspect::{
@@ -354,7 +355,15 @@ impl Error {
                 "--device cpu runs on the processor; `candor verify` shows all that is wrong; another driver may do better; \
                  --no-verify takes the GPU all the same"
             }
+            Error::Candor(candor::Error::NoSuchDevice { name, .. }) if is_vendors(name) => {
+                "GPUs of all makers compute by Vulkan, Metal or DirectX 12: --device gpu, vulkan, metal or dx12"
+            }
             Error::Candor(candor::Error::NoSuchDevice { .. }) => "`candor devices` says what each of them is",
+            Error::Candor(candor::Error::NoInterface { .. }) => {
+                "--device gpu takes what there is, --device cpu runs on the processor; what is emulated in software runs only \
+                 by its name"
+            }
+            Error::Candor(candor::Error::Override(error)) => return override_hint(error).map(str::to_owned),
             Error::Candor(candor::Error::Gguf(error)) => return gguf_hint(error).map(str::to_owned),
             Error::Candor(candor::Error::Isa(_)) => "unset CANDOR_ISA to take the best that the machine has",
             _ => return None,
@@ -425,6 +434,30 @@ fn gguf_hint(error: &GgufError) -> Option<&'static str> {
         GgufError::ShardMissing { .. } => Some("all shards belong into the same folder"),
         _ => None,
     }
+}
+
+/// Whether a device is called as in llama.cpp, by a maker's own interface.
+fn is_vendors(name: &str) -> bool {
+    const NAMES: [&str; 11] =
+        ["cuda", "rocm", "hip", "musa", "sycl", "opencl", "openvino", "cann", "kompute", "blas", "hexagon"];
+    let name = name.to_lowercase();
+    NAMES.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit()))
+}
+
+/// What can be done about metadata that cannot be replaced so.
+fn override_hint(error: &OverrideError) -> Option<&'static str> {
+    Some(match error {
+        OverrideError::Type { .. } | OverrideError::Range { .. } | OverrideError::Array { .. } => {
+            "`candor show --metadata` prints the keys with their values"
+        }
+        OverrideError::Windows { .. } => {
+            "--override-kv ARCHITECTURE.rope.scaling.factor=float:N, or .rope.freq_base, changes the number for all layers"
+        }
+        OverrideError::LongFactors { .. } => {
+            "--override-kv ARCHITECTURE.rope.scaling.original_context_length=int:N changes it"
+        }
+        _ => return None,
+    })
 }
 
 /// What can be done about an adapter that is invalid, or another model's.

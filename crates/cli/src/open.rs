@@ -7,10 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use candor::{Adapter, Fit, Gguf, LoadOptions, Model, Session, SessionOptions};
+use candor::{Adapter, Fit, Gguf, LoadOptions, Model, Overrides, Session, SessionOptions};
 
 use crate::{
-    args::{Line, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere, lora::Scaled},
+    args::{
+        Line, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere,
+        lora::Scaled,
+        overrides::{self, OverrideArgs},
+    },
     bar::Bar,
     errors::Error,
     output::say,
@@ -21,13 +25,12 @@ use crate::{
 /// Smaller files are loaded before a bar could be seen.
 const LARGE_BYTES: u64 = 64 << 20;
 
-/// Where a model comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The program itself.
-    BuiltIn,
-    /// A file.
-    File(PathBuf),
+/// Where a model comes from, and what of it is read otherwise than it is there.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// The file; the program itself has the built-in model.
+    path: Option<PathBuf>,
+    overrides: Overrides,
 }
 
 /// A loaded model.
@@ -48,28 +51,58 @@ impl Source {
             Some("path") => args.path.clone(),
             _ => args.model.clone(),
         };
-        Ok(path.map_or(Source::BuiltIn, Source::File))
+        Ok(Source { path, ..Source::default() })
+    }
+
+    /// A file as it is.
+    pub fn file(path: impl Into<PathBuf>) -> Source {
+        Source { path: Some(path.into()), ..Source::default() }
+    }
+
+    /// The same with other metadata.
+    #[must_use]
+    pub fn with(self, overrides: Overrides) -> Source {
+        Source { overrides, ..self }
+    }
+
+    /// The same with what the arguments say of metadata and positions.
+    ///
+    /// # Errors
+    /// If positions are scaled twice.
+    pub fn overridden(self, args: &OverrideArgs, line: &Line) -> Result<Source, Error> {
+        let scale = line.exclusive(&OverrideArgs::SCALES)?;
+        Ok(self.with(args.overrides(scale)))
+    }
+
+    /// The file; `None` of the built-in model.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// The name to show.
     pub fn name(&self) -> String {
-        match self {
-            Source::BuiltIn => "built-in model".to_owned(),
-            Source::File(path) => path.display().to_string(),
-        }
+        self.path.as_ref().map_or_else(|| "built-in model".to_owned(), |path| path.display().to_string())
     }
 
     /// The file, without making a model of it.
     pub fn gguf(&self) -> Result<Gguf, Error> {
-        match self {
-            Source::BuiltIn => {
+        let gguf = match &self.path {
+            None => {
                 note_built_in();
-                Ok(Model::builtin(&LoadOptions::default())?.gguf().clone())
+                Model::builtin(&LoadOptions::default())?.gguf().clone()
             }
-            Source::File(path) => {
+            Some(path) => {
                 check(path)?;
-                Ok(Gguf::open(path)?)
+                Gguf::open(path)?
             }
+        };
+        Ok(self.overrides.apply(gguf)?)
+    }
+
+    /// Says which flags changed nothing in a loaded model of this file.
+    pub fn note_unused(&self, gguf: &Gguf) {
+        for name in self.overrides.without_effect(gguf) {
+            say!("note: {} changes nothing: nothing in this model reads it", overrides::typed(&name));
         }
     }
 
@@ -88,14 +121,15 @@ impl Source {
     /// Loads the model; `bar` says when to show how far that is.
     pub fn open_with(self, options: &LoadOptions, bar: When) -> Result<Opened, Error> {
         let started = Instant::now();
-        let model = match &self {
-            Source::BuiltIn => {
+        let options = &options.clone().overrides(self.overrides.clone());
+        let model = match &self.path {
+            None => {
                 note_built_in();
                 let model = Model::builtin(options)?;
                 trust::warn(model.trust());
                 model
             }
-            Source::File(path) => {
+            Some(path) => {
                 check(path)?;
                 let model = Model::open(path, options)?;
                 trust::warn(model.trust());
@@ -115,6 +149,7 @@ impl Source {
             Some(placement) => say!("{placement}"),
             None => {}
         }
+        self.note_unused(model.gguf());
         for note in candor::Config::notes(model.gguf()).map_err(candor::Error::from)? {
             say!("note: {note}");
         }

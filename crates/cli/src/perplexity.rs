@@ -18,7 +18,7 @@ use crate::{
 
 /// Runs the command.
 pub fn perplexity(args: &PerplexityArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?;
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let text = match &args.file {
         Some(path) => text::of_file(path)?,
         None if io::stdin().is_terminal() => return Err(Error::NoText),

@@ -25,7 +25,7 @@ use crate::{
 /// Runs the command.
 pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let interrupt = Interrupt::catch()?;
-    let source = Source::of(line, &args.model)?;
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     for (id, flag) in
         [("chat_template_file", "--chat-template-file"), ("chat_template_kwargs", "--chat-template-kwargs")]
     {
@@ -53,6 +53,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let answering = interrupt.answering();
     let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?;
     let size = guesses.leave_room(&opened.model, size)?;
+    let options = if args.special { options.show(Show::Specials) } else { options };
     let mut session = opened.session(&size)?;
     guesses.begin(&mut session, &args.performance, size, &args.output)?;
     let cache = PromptCache::of(&args.prompt_cache);

@@ -17,7 +17,7 @@ use crate::{
 
 /// Runs the command.
 pub fn tokenize(args: &TokenizeArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?;
+    let source = Source::of(line, &args.model)?.with(args.metadata.overrides());
     let text = match (line.exclusive(&["prompt", "file"])?, &args.prompt, &args.file) {
         (Some("prompt"), Some(prompt), _) => prompt.clone(),
         (Some("file"), _, Some(path)) => text::of_file(path)?,

@@ -14,12 +14,14 @@ use std::sync::Arc;
 
 /// A GGUF model: metadata, tensor directory, tensor bytes. Cloning is cheap; clones share the file.
 #[derive(Clone)]
-pub struct Gguf(Arc<Inner>);
+pub struct Gguf {
+    file: Arc<Inner>,
+    metadata: Arc<Metadata>,
+}
 
 struct Inner {
     version: u32,
     alignment: u64,
-    metadata: Metadata,
     tensors: Vec<TensorInfo>,
     places: HashMap<String, usize>,
     shards: Vec<Shard>,
@@ -115,42 +117,48 @@ impl Gguf {
 
     /// The version of the format: 2 or 3. Of a split model, as all that follows: of its first file.
     pub fn version(&self) -> u32 {
-        self.0.version
+        self.file.version
     }
 
     /// The byte order of the file. [`Gguf::data`] is little-endian whatever this is.
     pub fn byte_order(&self) -> ByteOrder {
-        self.0.shards[0].order
+        self.file.shards[0].order
     }
 
     /// What the offset of each tensor is a multiple of, in bytes from the start of the data section.
     pub fn alignment(&self) -> u64 {
-        self.0.alignment
+        self.file.alignment
     }
 
     /// Bytes of all files together.
     pub fn file_bytes(&self) -> u64 {
-        self.0.shards.iter().map(|shard| shard.file.len() as u64).sum()
+        self.file.shards.iter().map(|shard| shard.file.len() as u64).sum()
     }
 
     /// Number of files: 1 if the model is not split.
     pub fn shards(&self) -> usize {
-        self.0.shards.len()
+        self.file.shards.len()
     }
 
     /// The metadata.
     pub fn metadata(&self) -> &Metadata {
-        &self.0.metadata
+        &self.metadata
+    }
+
+    /// The same file with other metadata: what reads it finds these keys and values instead of the file's.
+    #[must_use]
+    pub fn with_metadata(&self, metadata: Metadata) -> Gguf {
+        Gguf { file: self.file.clone(), metadata: Arc::new(metadata) }
     }
 
     /// All tensors, in the order of the directory; of a split model, file by file.
     pub fn tensors(&self) -> &[TensorInfo] {
-        &self.0.tensors
+        &self.file.tensors
     }
 
     /// The tensor of that name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
-        self.0.places.get(name).map(|&place| &self.0.tensors[place])
+        self.file.places.get(name).map(|&place| &self.file.tensors[place])
     }
 
     /// Reads what of the mapped files is not in memory yet and makes every page ready, so that this happens now and in order.
@@ -159,7 +167,7 @@ impl Gguf {
         let mapped = |shard: &Shard| {
             shard.mapping.clone().filter(|mapping| mapping.is_of_file() && shard.order == ByteOrder::Little)
         };
-        prefault::prefault(&self.0.shards.iter().filter_map(mapped).collect::<Vec<_>>(), progress);
+        prefault::prefault(&self.file.shards.iter().filter_map(mapped).collect::<Vec<_>>(), progress);
     }
 
     /// Whether tensors lie in mappings of the files, whose pages the system may give up and read again; not so where they were
@@ -179,7 +187,7 @@ impl Gguf {
                 let start = bytes.as_ptr().addr() as u64;
                 Some(start..start + bytes.len() as u64)
             };
-            let ranges = self.0.shards.iter().map(range).collect::<Option<Vec<_>>>()?;
+            let ranges = self.file.shards.iter().map(range).collect::<Option<Vec<_>>>()?;
             Some(pages::huge_bytes(&std::fs::read_to_string("/proc/self/smaps").ok()?, &ranges))
         }
         #[cfg(not(target_os = "linux"))]
@@ -192,7 +200,7 @@ impl Gguf {
     /// # Panics
     /// If `tensor` was changed, or is from a file whose tensors lie beyond the end of this one.
     pub fn data(&self, tensor: &TensorInfo) -> Bytes {
-        let shard = &self.0.shards[tensor.shard];
+        let shard = &self.file.shards[tensor.shard];
         let place = |offset: u64| usize::try_from(offset).expect("inside a file that is in memory");
         let data = shard.file.slice(place(tensor.start)..place(tensor.end()));
         match shard.order {
@@ -277,5 +285,6 @@ fn assemble(parts: Vec<Part>) -> Result<Gguf, Error> {
             return Err(Error::DuplicateTensor { tensor: tensor.name.clone() });
         }
     }
-    Ok(Gguf(Arc::new(Inner { version, alignment, metadata, tensors, places, shards })))
+    let file = Arc::new(Inner { version, alignment, tensors, places, shards });
+    Ok(Gguf { file, metadata: Arc::new(metadata) })
 }

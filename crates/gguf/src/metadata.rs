@@ -3,6 +3,8 @@
 use crate::{Array, Error, Value};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Keys and values, in the order of the file. Unknown keys are kept.
 ///
@@ -12,6 +14,8 @@ use std::collections::HashMap;
 pub struct Metadata {
     entries: Vec<(String, Value)>,
     places: HashMap<String, usize>,
+    /// Keys that were replaced, and whether something read them since; copies share it.
+    replaced: HashMap<String, Arc<AtomicBool>>,
 }
 
 impl PartialEq for Metadata {
@@ -54,6 +58,9 @@ impl Metadata {
 
     /// The value of `key`, of whatever type.
     pub fn get(&self, key: &str) -> Option<&Value> {
+        if let Some(read) = self.replaced.get(key) {
+            read.store(true, Ordering::Relaxed);
+        }
         self.places.get(key).map(|&place| &self.entries[place].1)
     }
 
@@ -67,6 +74,24 @@ impl Metadata {
                 self.entries.push((key, value));
             }
         }
+    }
+
+    /// Sets `key` as [`Metadata::insert`] does, over what the file says, and watches from now on whether something reads it.
+    pub fn replace(&mut self, key: impl Into<String>, value: impl Into<Value>) {
+        let key = key.into();
+        self.replaced.entry(key.clone()).or_default();
+        self.insert(key, value);
+    }
+
+    /// Whether `key` was set by [`Metadata::replace`].
+    pub fn is_replaced(&self, key: &str) -> bool {
+        self.replaced.contains_key(key)
+    }
+
+    /// The replaced keys that nothing has read since, in file order.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
+        let unread = |key: &&str| self.replaced.get(*key).is_some_and(|read| !read.load(Ordering::Relaxed));
+        self.entries.iter().map(|(key, _)| key.as_str()).filter(unread)
     }
 
     /// An integer in the range of `u32`.
@@ -169,4 +194,26 @@ fn wrong(key: &str, expected: &'static str, got: &Value) -> Error {
         other => other.type_name().to_owned(),
     };
     Error::WrongType { key: key.to_owned(), expected, got }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaced_keys_keep_their_place_and_know_whether_they_were_read() {
+        let mut metadata = Metadata::new();
+        metadata.insert("a", 1u32);
+        metadata.insert("b", 2u32);
+        metadata.replace("c", 3u32);
+        metadata.replace("a", 4u32);
+        assert_eq!(metadata.unread().collect::<Vec<_>>(), ["a", "c"]);
+        assert!(metadata.is_replaced("a") && !metadata.is_replaced("b"));
+        // A copy's readers count, and what is read stays read.
+        let mut copy = metadata.clone();
+        assert_eq!(copy.u32("a").unwrap(), Some(4));
+        copy.replace("a", 5u32);
+        assert_eq!(metadata.unread().collect::<Vec<_>>(), ["c"]);
+        assert_eq!(copy.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["a", "b", "c"]);
+    }
 }

@@ -7,7 +7,7 @@ use candor_ops::{Heads, KvFormat, KvPlan, LayerCache, Mask};
 
 use crate::{
     Error, Part,
-    arch::{Architecture, Rotation},
+    arch::{Architecture, Rotation, Windows},
     block::{Block, Rotary},
     common::{Common, Gives},
     extra, ffn,
@@ -139,6 +139,22 @@ impl Config {
         }
     }
 
+    /// How layers with a window rotate beside those without. `gguf` is the file that this was read from.
+    ///
+    /// # Errors
+    /// If the architecture is unknown.
+    pub fn window_rotation(&self, gguf: &Gguf) -> Result<WindowRotation, Error> {
+        let arch = Architecture::of(gguf)?;
+        let of_windows = |(layer, block): (usize, &Block)| block.rotation.filter(|_| self.limits(layer));
+        let rotation = self.blocks.iter().enumerate().find_map(of_windows);
+        Ok(match (rotation, arch.rotation) {
+            (Some(Rotary::Window), Rotation::WindowsUnscaled(None)) => WindowRotation::Unscaled,
+            (Some(Rotary::Window), _) => WindowRotation::Apart,
+            (Some(Rotary::Global), _) if arch.windows != Windows::All => WindowRotation::Alike,
+            _ => WindowRotation::Without,
+        })
+    }
+
     /// Whether the past of a sequence is kept in states, which cannot be taken back to an earlier position.
     pub fn is_recurrent(&self) -> bool {
         self.blocks.iter().any(|block| block.cache.states.iter().any(|&len| len > 0))
@@ -161,6 +177,19 @@ impl Config {
     pub fn encoder_layers(&self) -> Option<usize> {
         self.encoder.as_ref().map(|encoder| encoder.layers)
     }
+}
+
+/// How layers that see a window of positions rotate, beside layers that see all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowRotation {
+    /// There are not both sorts of layers.
+    Without,
+    /// By the same numbers.
+    Alike,
+    /// By the same base, unless the file says another one, and without scaling.
+    Unscaled,
+    /// By a base of their own, and without scaling.
+    Apart,
 }
 
 /// Which of the model's rotations a layer has.

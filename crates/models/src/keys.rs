@@ -57,6 +57,15 @@ impl<'a> Keys<'a> {
         Ok(self.gguf.metadata().f32(&self.name(key))?)
     }
 
+    /// A float that files of the architecture do not have, where it was asked for all the same.
+    pub(crate) fn replaced(&self, key: &str) -> Result<Option<f32>, Error> {
+        let name = self.name(key);
+        if !self.gguf.metadata().is_replaced(&name) {
+            return Ok(None);
+        }
+        Ok(self.gguf.metadata().f32(&name)?)
+    }
+
     /// A yes or no that need not be there.
     pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, Error> {
         if !self.reads(key) {

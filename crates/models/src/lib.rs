@@ -35,7 +35,7 @@ mod weights;
 
 pub use arch::{ARCHITECTURES, Architecture};
 pub use common::{Common, Gives};
-pub use config::Config;
+pub use config::{Config, WindowRotation};
 pub use decoder::Decoder;
 pub use error::Error;
 pub use part::{Begin, End, Part};

@@ -45,6 +45,8 @@ struct Yarn {
     beta_fast: f64,
     beta_slow: f64,
     attention_factor: f64,
+    /// Share of its own frequency that a fast pair keeps.
+    kept: f64,
     /// Whether the ramp begins and ends at whole pairs.
     whole_pairs: bool,
 }
@@ -54,6 +56,11 @@ const SWA: &str = "rope.freq_base_swa";
 
 /// What rotated queries and keys are multiplied with.
 const ATTENTION: &str = "rope.scaling.attn_factor";
+
+/// What llama.cpp's flags ask for: how much of their own frequencies fast pairs keep, and what rotated queries and keys are
+/// multiplied with where they keep nothing of them.
+const KEPT: &str = "rope.scaling.yarn_ext_factor";
+const MAGNITUDE: &str = "rope.scaling.yarn_attn_factor";
 
 /// What the model's layers ask for.
 ///
@@ -96,6 +103,9 @@ pub(crate) fn of<B: Ops>(w: &mut Weights<'_, B>, arch: &Architecture, config: &C
         if default.is_some() {
             rope.magnitude = keys.float(ATTENTION)?.map_or(1.0, f64::from);
         }
+        if kept(&keys)? == 0.0 {
+            rope.magnitude *= magnitude(&keys)?;
+        }
         positions.window = Some(w.rope(rope));
     }
     Ok(positions)
@@ -115,6 +125,22 @@ fn base(keys: &Keys<'_>) -> Result<f64, Error> {
         return Err(keys.bad("rope.freq_base", "a number above 1", base));
     }
     Ok(base)
+}
+
+/// How positions are scaled. Files older than the key say only the factor, and mean linear scaling.
+fn kind<'a>(keys: &Keys<'a>) -> Result<&'a str, Error> {
+    Ok(keys.gguf.metadata().str(&keys.name("rope.scaling.type"))?.unwrap_or("linear"))
+}
+
+/// The share of their own frequencies that fast pairs keep.
+fn kept(keys: &Keys<'_>) -> Result<f64, Error> {
+    let asked = keys.replaced(KEPT)?.filter(|&share| share >= 0.0).map(f64::from);
+    Ok(asked.unwrap_or(if kind(keys)? == "yarn" { 1.0 } else { 0.0 }))
+}
+
+/// What was asked for that rotated queries and keys are multiplied with, where pairs keep nothing.
+fn magnitude(keys: &Keys<'_>) -> Result<f64, Error> {
+    Ok(keys.replaced(MAGNITUDE)?.filter(|&magnitude| magnitude >= 0.0).map_or(1.0, f64::from))
 }
 
 /// The rotation without scaling.
@@ -151,34 +177,41 @@ impl Source<'_> {
         }
         let attention_factor = number(ATTENTION)?.unwrap_or(1.0);
         rope.magnitude = attention_factor;
-        let kind_key = keys.name("rope.scaling.type");
-        // Files older than the type key say only the factor, and mean linear scaling.
-        match keys.gguf.metadata().str(&kind_key)?.unwrap_or("linear") {
-            "none" => {}
-            kind if kind == "linear" || (kind == "longrope" && factors.is_some()) => {
-                rope.frequencies.iter_mut().for_each(|frequency| *frequency /= factor);
+        let kind = kind(&keys)?;
+        if !matches!(kind, "none" | "linear" | "yarn") && (kind != "longrope" || factors.is_none()) {
+            let key = keys.name("rope.scaling.type");
+            return Err(Error::Unsupported(format!("{key}: rope scaling {kind} is not supported")));
+        }
+        // Latent attention has its part of the scaling in its scores.
+        let latent = config.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Mla(_)));
+        for key in [KEPT, MAGNITUDE] {
+            if latent && keys.replaced(key)?.is_some() {
+                let key = keys.name(key);
+                return Err(Error::Unsupported(format!("{key}: it is not supported with latent attention")));
             }
-            "yarn" => {
-                let yarn = Yarn {
-                    factor,
-                    original_context: config.original_context as f64,
-                    beta_fast: number("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
-                    beta_slow: number("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-                    attention_factor,
-                    whole_pairs: config.rounds_yarn.unwrap_or(true),
-                };
-                yarn.scale(&mut rope, base, dims);
-                // Latent attention has its part of the scaling in its scores; elsewhere `mscale_all_dim` takes it back.
-                let latent = config.mixers.iter().any(|dims| matches!(dims, mixer::Dims::Mla(_)));
-                if latent && keys.reads(mla::MULTIPLIER) {
-                    rope.magnitude = attention_factor;
-                } else if let Some(multiplier) = number(mla::MULTIPLIER)? {
-                    rope.magnitude /= 1.0 + 0.1 * multiplier * factor.max(1.0).ln();
-                }
-            }
-            other => {
-                return Err(Error::Unsupported(format!("{kind_key}: rope scaling {other} is not supported")));
-            }
+        }
+        let (factor, kept) = (if kind == "none" { 1.0 } else { factor }, kept(&keys)?);
+        if kept == 0.0 {
+            rope.frequencies.iter_mut().for_each(|frequency| *frequency /= factor);
+            rope.magnitude *= magnitude(&keys)?;
+            return Ok(rope);
+        }
+        let beta = |key: &str| Ok::<_, Error>(keys.float(key)?.or(keys.replaced(key)?).map(f64::from));
+        let yarn = Yarn {
+            factor,
+            original_context: config.original_context as f64,
+            beta_fast: beta("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+            beta_slow: beta("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+            attention_factor,
+            kept,
+            whole_pairs: config.rounds_yarn.unwrap_or(true),
+        };
+        yarn.scale(&mut rope, base, dims);
+        // Elsewhere `mscale_all_dim` takes it back.
+        if latent && keys.reads(mla::MULTIPLIER) {
+            rope.magnitude = attention_factor;
+        } else if let Some(multiplier) = number(mla::MULTIPLIER)? {
+            rope.magnitude /= 1.0 + 0.1 * multiplier * factor.max(1.0).ln();
         }
         Ok(rope)
     }
@@ -196,6 +229,7 @@ impl Yarn {
         let (low, high) = (low.max(0.0), high.min(dims as f64 - 1.0));
         for (pair, frequency) in rope.frequencies.iter_mut().enumerate() {
             let ramp = ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+            let ramp = if self.kept == 1.0 { ramp } else { 1.0 - (1.0 - ramp) * self.kept };
             *frequency = *frequency * (1.0 - ramp) + *frequency / self.factor * ramp;
         }
         rope.magnitude = self.attention_factor * (1.0 + 0.1 * self.factor.max(1.0).ln());

@@ -21,6 +21,7 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-dev", "--device"),
     ("-ngl", "--gpu-layers"),
     ("-ts", "--tensor-split"),
+    ("-sp", "--special"),
 ];
 
 /// Flags of llama.cpp with other names, or that turn one of ours off.
@@ -41,6 +42,51 @@ const CHOSEN: &[&str] = &["-t", "--threads", "-tb", "--threads-batch"];
 /// Flags whose value may look like a flag: what follows them is left alone.
 const FREE_TEXT: &[&str] =
     &["-p", "--prompt", "-sys", "--system-prompt", "-r", "--reverse-prompt", "--stop", "--dry-sequence-breaker"];
+
+/// Flags that ask for something else than an answer, wherever they stand, and the command lines for that.
+const INSTEAD: &[(&str, &[&str])] =
+    &[("--list-devices", &["devices"]), ("--completion-bash", &["completions", "bash"]), ("--version", &["--version"])];
+
+/// The flag for help that llama.cpp has besides ours.
+const USAGE: &str = "--usage";
+
+/// The command line that does what a flag asks for that stands for a whole one, as in llama.cpp; `None` where there is none.
+pub fn instead(argv: &[OsString]) -> Option<Vec<OsString>> {
+    let text = |word: &OsString| word.to_str().unwrap_or_default().to_owned();
+    let mut is_value = false;
+    for (i, word) in argv.iter().map(text).enumerate().skip(1) {
+        if word == "--" {
+            break;
+        }
+        if !is_value {
+            let words = INSTEAD.iter().find(|(flag, _)| *flag == word).map(|(_, words)| *words);
+            match words {
+                // That is what is there already.
+                Some(["--version"]) if i == 1 => return None,
+                Some(words) => {
+                    return Some(argv[..1].iter().cloned().chain(words.iter().map(OsString::from)).collect());
+                }
+                None if word == USAGE => return Some(argv[..i].iter().cloned().chain(["--help".into()]).collect()),
+                None => {}
+            }
+        }
+        is_value = !is_value && is_free_text(&word);
+    }
+    None
+}
+
+/// Whether a flag has another name here.
+#[cfg(test)]
+pub fn is_renamed(flag: &str) -> bool {
+    RENAMED.iter().any(|(theirs, _)| *theirs == flag)
+}
+
+/// What a flag does that stands for a whole command line.
+#[cfg(test)]
+pub fn stands_for(flag: &str) -> Option<String> {
+    let words = INSTEAD.iter().find(|(name, _)| *name == flag).map(|(_, words)| words.join(" "));
+    words.or_else(|| (flag == USAGE).then(|| "--help".to_owned()))
+}
 
 /// Whether what follows a flag may look like a flag.
 pub fn is_free_text(flag: &str) -> bool {
@@ -82,6 +128,23 @@ fn replacement(arg: &str, ours: impl Fn(&str) -> bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_flags_stand_for_a_command_line() {
+        for (given, expected) in [
+            ("candor run -m x --list-devices", Some("candor devices")),
+            ("candor --list-devices", Some("candor devices")),
+            ("candor run --version", Some("candor --version")),
+            ("candor run m.gguf --usage", Some("candor run m.gguf --help")),
+            ("candor run --completion-bash", Some("candor completions bash")),
+            ("candor --version", None),
+            ("candor run -p --list-devices", None),
+            ("candor run -- --version", None),
+        ] {
+            let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+            assert_eq!(instead(&words(given)), expected.map(words), "{given}");
+        }
+    }
 
     #[test]
     fn single_dash_flags_become_long_and_values_stay() {

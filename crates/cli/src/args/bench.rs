@@ -8,6 +8,7 @@ use super::{
     device::{BatchingArgs, DeviceName, Layers},
     lora::LoraArgs,
     number,
+    overrides::OverrideArgs,
     shared::{CacheFormat, When},
 };
 
@@ -20,6 +21,8 @@ pub struct BenchArgs {
     /// A model file, as the argument; can be given more than once
     #[arg(short = 'm', long, value_name = "MODEL", help_heading = "Model")]
     pub model: Vec<PathBuf>,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
     #[command(flatten)]

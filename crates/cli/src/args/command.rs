@@ -14,6 +14,7 @@ use super::{
     kwargs::{self, Kwargs},
     lora::LoraArgs,
     number,
+    overrides::{MetadataArgs, OverrideArgs},
     sampling::SamplingArgs,
     shared::{CacheArgs, ModelArgs, OutputArgs, PerformanceArgs},
 };
@@ -93,6 +94,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
+    pub overrides: OverrideArgs,
+    #[command(flatten)]
     pub lora: LoraArgs,
     #[command(flatten)]
     pub prompt: PromptArgs,
@@ -111,6 +114,9 @@ pub struct RunArgs {
     /// Print the prompt as the model sees it and its tokens to stderr
     #[arg(long, help_heading = "Output")]
     pub verbose_prompt: bool,
+    /// Print special tokens of the answer too, such as the one that ends it (also -sp)
+    #[arg(long, help_heading = "Output")]
+    pub special: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -118,8 +124,8 @@ pub struct RunArgs {
 impl RunArgs {
     /// The same as a conversation.
     pub fn into_chat(self) -> ChatArgs {
-        let RunArgs { model, lora, template, tunable, context, speculation, performance, output, .. } = self;
-        ChatArgs { model, lora, template, tunable, context, speculation, performance, output }
+        let RunArgs { model, overrides, lora, template, tunable, context, speculation, performance, output, .. } = self;
+        ChatArgs { model, overrides, lora, template, tunable, context, speculation, performance, output }
     }
 }
 
@@ -128,6 +134,8 @@ impl RunArgs {
 pub struct ChatArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
     #[command(flatten)]
@@ -196,10 +204,11 @@ pub struct Tunable {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Generation")]
 pub struct GenerationArgs {
-    /// Most tokens to generate; -1 goes on until the model ends its text or the context is full
+    /// Most tokens to generate; -1 goes on until the model ends its text or the context is full, -2 does so without
+    /// --context-shift
     #[arg(short = 'n', long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
     #[arg(visible_aliases = ["n-predict", "max-tokens"], alias = "num-predict")]
-    #[arg(value_parser = number::whole(-1..=i64::MAX))]
+    #[arg(value_parser = number::whole(-2..=i64::MAX))]
     pub predict: i64,
     /// Do not let the model end its text
     #[arg(long)]
@@ -241,6 +250,8 @@ pub struct ContextArgs {
 pub struct ShowArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
     /// Only the metadata
     #[arg(long)]
     pub metadata: bool,
@@ -263,6 +274,8 @@ pub struct ShowArgs {
 pub struct TokenizeArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub metadata: MetadataArgs,
     /// The text; without it and -f it is read from stdin
     #[arg(short, long, allow_hyphen_values = true)]
     pub prompt: Option<String>,
@@ -285,6 +298,8 @@ pub struct TokenizeArgs {
 pub struct PerplexityArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
     /// The text (`-` is stdin), less one line break at its end

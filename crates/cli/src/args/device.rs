@@ -1,6 +1,6 @@
 //! The flags that say where to compute: the device, how much of a model a GPU takes, and the processor's threads.
 
-use std::{convert::Infallible, fmt, str::FromStr};
+use std::{convert::Infallible, fmt, str::FromStr, sync::Once};
 
 use candor::{Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing, chosen_gpus};
 use clap::Args;
@@ -11,18 +11,28 @@ use candor::Dequant;
 use super::number;
 #[cfg(feature = "gpu")]
 use crate::config::folders;
-use crate::errors::Error;
+use crate::{errors::Error, output::say};
+
+/// That there is no GPU is said once, however many models are loaded.
+static NO_GPU: Once = Once::new();
 
 /// Where to compute.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Performance")]
 pub struct DeviceArgs {
     /// Where to compute (also -dev): auto (gpu where there is one that computes rightly, else cpu), cpu, gpu, reference
-    /// (slow), or names of GPUs with commas between them (see `candor devices`)
+    /// (slow), vulkan, metal or dx12 (GPUs by the interface to them), or names of GPUs with commas between them (see
+    /// `candor devices`)
     #[arg(long, value_name = "DEVICE", default_value = "auto", visible_alias = "backend")]
     pub device: DeviceName,
     /// Layers that the GPU takes, the last ones of the model (also -ngl): a number, all, or auto for as many as fit
-    #[arg(long, value_name = "N", default_value = "auto", visible_alias = "n-gpu-layers")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "auto",
+        visible_alias = "n-gpu-layers",
+        allow_negative_numbers = true
+    )]
     pub gpu_layers: Layers,
     /// Most memory that auto takes of each GPU, such as 512M or 7.5G; 0 takes what the GPU says
     #[arg(long, value_name = "SIZE", default_value = "0")]
@@ -108,6 +118,11 @@ impl DeviceArgs {
         // A question for the device is answered with what it is.
         if device == Device::Auto && chosen_gpus(&options)?.is_empty() {
             options.device = Device::Cpu;
+            if !matches!(self.gpu_layers.0, GpuLayers::Auto | GpuLayers::Count(0)) {
+                let layers = self.gpu_layers;
+                NO_GPU
+                    .call_once(|| say!("note: -ngl {layers} changes nothing: there is no GPU, the processor computes"));
+            }
         }
         Ok(options)
     }
@@ -149,7 +164,7 @@ impl FromStr for DeviceName {
     fn from_str(text: &str) -> Result<DeviceName, Infallible> {
         Ok(match text.to_lowercase().as_str() {
             "auto" => DeviceName::One(Device::Auto),
-            "cpu" => DeviceName::One(Device::Cpu),
+            "cpu" | "none" => DeviceName::One(Device::Cpu),
             "gpu" => DeviceName::One(Device::Gpu),
             "reference" => DeviceName::One(Device::Reference),
             _ => DeviceName::Gpus(text.split(',').map(|name| name.trim().to_owned()).collect()),
@@ -197,8 +212,8 @@ impl FromStr for Layers {
     fn from_str(text: &str) -> Result<Layers, Unexpected> {
         let unexpected = || Unexpected { expected: "a number of layers, auto or all", got: text.to_owned() };
         Ok(Layers(match text {
-            "auto" => GpuLayers::Auto,
-            "all" => GpuLayers::All,
+            "auto" | "-1" => GpuLayers::Auto,
+            "all" | "-2" => GpuLayers::All,
             _ => GpuLayers::Count(text.parse().map_err(|_| unexpected())?),
         }))
     }
@@ -272,7 +287,9 @@ mod tests {
             ("all", Some(GpuLayers::All)),
             ("0", Some(GpuLayers::Count(0))),
             ("99", Some(GpuLayers::Count(99))),
-            ("-1", None),
+            ("-1", Some(GpuLayers::Auto)),
+            ("-2", Some(GpuLayers::All)),
+            ("-3", None),
             ("some", None),
         ] {
             assert_eq!(text.parse().ok(), layers.map(Layers), "{text}");
@@ -284,6 +301,7 @@ mod tests {
         let gpus = |names: &[&str]| DeviceName::Gpus(names.iter().map(|&name| name.to_owned()).collect());
         for (text, device) in [
             ("cpu", DeviceName::One(Device::Cpu)),
+            ("none", DeviceName::One(Device::Cpu)),
             ("GPU", DeviceName::One(Device::Gpu)),
             ("auto", DeviceName::One(Device::Auto)),
             ("reference", DeviceName::One(Device::Reference)),

@@ -10,16 +10,22 @@ pub const DOWNLOADS: &str = "candor takes the path of a GGUF file and downloads 
 const GRAMMARS: &str = "candor has no grammars: a system prompt can ask for JSON";
 const LAYERS: &str = "-ngl N gives whole layers to the GPU";
 const LOGS: &str = "--verbose prints speeds and why an answer stopped; --progress never hides the bar";
+const DIFFUSION: &str = "candor runs no diffusion models";
 const DRAFT: &str =
     "the draft model runs where the model runs; --draft-max, --draft-min and --draft-p-min bound its guesses";
+const IMATRIX: &str = "candor makes no importance matrices; llama.cpp's llama-imatrix does";
 const KEPT: &str = "--prompt-cache FILE keeps a computed prompt";
 const LOOKUP: &str = "--prompt-lookup guesses tokens from the text itself";
+const MEASURE: &str = "candor perplexity measures perplexity alone, of the whole text in windows of -c tokens";
 const PROCESSORS: &str = "-Cr LO-HI keeps all threads to a range of processors";
-const ROTARY: &str = "positions are rotated as the file's metadata says";
+const ROTARY: &str = "positions are scaled for all tokens alike: --rope-scaling and --rope-scale say how";
 const TEXT: &str = "candor reads text alone";
 const THINKING: &str =
     "--chat-template-kwargs '{\"enable_thinking\": false}' turns thinking off where the template can";
-const SERVER: &str = "candor has no server; candor chat talks with a model";
+const SERVER: &str = "candor has no server yet; candor chat talks with a model";
+const TRAINING: &str = "candor trains nothing";
+const VALUES: &str = "candor logits prints logits, candor trace records the values of a run";
+const VECTORS: &str = "candor embed makes a vector of each line of a file";
 const STORE: &str = "candor keeps no models of its own: commands take the path of a GGUF file";
 
 const FLAGS: &[Row] = &[
@@ -46,17 +52,15 @@ const FLAGS: &[Row] = &[
     (&["-fitt", "--fit-target"], "--gpu-memory SIZE bounds what -ngl auto takes"),
     (&["--numa"], "-Cr with the processors of one socket keeps the threads there (docs/performance.md)"),
     (&["-C", "--cpu-mask", "-Cb", "--cpu-mask-batch", "-Crb", "--cpu-range-batch", "--cpu-strict-batch"], PROCESSORS),
-    (&["-mg", "--main-gpu"], "--device NAME chooses a GPU; `candor devices` lists them"),
-    (&["--list-devices"], "candor devices lists them"),
-    (&["-sm", "--split-mode"], "several GPUs share a model by layers, as -ts says"),
+    (
+        &["-sm", "--split-mode"],
+        "several GPUs share a model by layers, as -ts says; --device NAME computes on one of them",
+    ),
     (
         &["-lm", "--load-mode", "-lzm", "--lazy-mode"],
         "weights are mapped from the file; --no-mmap reads them into memory",
     ),
     (&["--check-tensors"], "candor doctor FILE examines a file"),
-    (&["--override-kv"], "the file's metadata holds; candor show prints it"),
-    (&["--rope-scaling", "--rope-scale", "--rope-freq-base", "--rope-freq-scale", "--yarn-orig-ctx"], ROTARY),
-    (&["--yarn-ext-factor", "--yarn-attn-factor", "--yarn-beta-slow", "--yarn-beta-fast"], ROTARY),
     (&["-gan", "--grp-attn-n", "-gaw", "--grp-attn-w"], ROTARY),
     (&["--swa-full"], "layers with a window keep their window alone"),
     (&["-ctxcp", "--ctx-checkpoints", "--swa-checkpoints", "-cram", "--cache-ram"], KEPT),
@@ -64,7 +68,6 @@ const FLAGS: &[Row] = &[
     (&["-o", "--output", "--output-file"], "answers go to stdout: candor run MODEL -p TEXT > FILE"),
     (&["--color", "-co"], "output is colored where it is a terminal and NO_COLOR is not set: leave it out"),
     (&["--log-colors"], LOGS),
-    (&["-sp", "--special"], "special tokens are not printed; candor tokenize shows those of a text"),
     (&["-mli", "--multiline-input"], "in candor chat \"\"\" begins and ends a text of several lines"),
     (&["--in-prefix-bos", "--in-prefix", "--in-suffix"], "the chat template says what stands around a message"),
     (&["--chat-template"], "--chat-template-file FILE reads a template"),
@@ -83,8 +86,6 @@ const FLAGS: &[Row] = &[
     (&["--mmproj-offload", "--no-mmproj-offload", "--image-min-tokens", "--image-max-tokens"], TEXT),
     (&["--video-fps", "--video-timestamp-interval", "--video-ffmpeg-dir"], TEXT),
     (&["--embedding", "--embeddings"], "candor embed makes vectors of texts"),
-    (&["--completion-bash"], "candor completions bash prints a script"),
-    (&["--usage"], "candor run --help"),
     (&["--spec-draft-threads", "-td", "--threads-draft", "--spec-draft-threads-batch", "-tbd"], DRAFT),
     (&["--threads-batch-draft", "--spec-draft-cpu-mask", "-Cd", "--cpu-mask-draft", "--spec-draft-cpu-range"], DRAFT),
     (&["-Crd", "--cpu-range-draft", "--spec-draft-cpu-strict", "--cpu-strict-draft", "--spec-draft-prio"], DRAFT),
@@ -102,12 +103,63 @@ const FLAGS: &[Row] = &[
     (&["--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--spec-ngram-simple-min-hits"], LOOKUP),
     (&["--spec-ngram-map-k-size-n", "--spec-ngram-map-k-size-m", "--spec-ngram-map-k-min-hits"], LOOKUP),
     (&["--spec-ngram-map-k4v-size-n", "--spec-ngram-map-k4v-size-m", "--spec-ngram-map-k4v-min-hits"], LOOKUP),
+    (&["--spec-ngram-size-n", "--spec-ngram-size-m", "--spec-ngram-min-hits"], LOOKUP),
+    (&["-lcs", "--lookup-cache-static", "-lcd", "--lookup-cache-dynamic"], LOOKUP),
+    (&["--kv-unified-per-slot", "-no-kvu", "--no-kv-unified"], "sequences share one pool of keys and values"),
+    (&["-cms", "--checkpoint-min-step", "--cache-idle-slots", "--no-cache-idle-slots"], SERVER),
+    (&["-nocb", "--no-cont-batching", "--mtmd-batch-max-tokens", "-a", "--alias", "--tags", "--spm-infill"], SERVER),
+    (&["--reuse-port", "--path", "--cors-origins", "--cors-methods", "--cors-headers", "--cors-credentials"], SERVER),
+    (&["--no-cors-credentials", "--api-prefix", "--ui-config", "--webui-config", "--ui-config-file"], SERVER),
+    (&["--webui-config-file", "--ui-mcp-proxy", "--webui-mcp-proxy", "--no-ui-mcp-proxy"], SERVER),
+    (&["--no-webui-mcp-proxy", "--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json"], SERVER),
+    (&["-ag", "--agent", "-no-ag", "--no-agent", "--ui", "--webui", "--no-ui", "--no-webui"], SERVER),
+    (&["--api-key-file", "--ssl-key-file", "--ssl-cert-file", "-to", "--timeout", "--sse-ping-interval"], SERVER),
+    (&["--threads-http", "--cache-prompt", "--no-cache-prompt", "--cache-reuse", "--props", "--no-slots"], SERVER),
+    (&["--slot-save-path", "--media-path", "--models-dir", "--models-preset", "--models-max"], SERVER),
+    (&["--models-autoload", "--no-models-autoload", "--prefill-assistant", "--no-prefill-assistant"], SERVER),
+    (&["-sps", "--slot-prompt-similarity", "--sleep-idle-seconds", "--lora-init-without-apply"], SERVER),
+    (&["--rerank", "--reranking"], "candor rerank sorts documents"),
+    (&["--mmproj-device", "-mmdev"], TEXT),
+    (&["--mtp", "--dflash", "--eagle3", "--insecure"], DOWNLOADS),
+    (&["--chunks", "--hellaswag", "--hellaswag-tasks", "--winogrande", "--winogrande-tasks"], MEASURE),
+    (&["--multiple-choice", "--multiple-choice-tasks", "--kl-divergence", "--save-all-logits"], MEASURE),
+    (&["--kl-divergence-base", "--ppl-stride", "--ppl-output-type"], MEASURE),
+    (&["-npp", "-ntg", "-npl"], "candor bench has -p, -n and -B for prompts, generated tokens and sequences"),
+    (&["-tgs"], "candor bench computes all sequences in one pass"),
+    (&["--output-format"], "candor bench -o FORMAT says what is printed"),
+    (&["-fitp", "--fit-print"], "candor show prints the memory that a model needs"),
+    (&["--in-file", "-ofreq", "--output-frequency", "--save-frequency", "--process-output", "--nextn"], IMATRIX),
+    (&["--ppl", "--no-ppl", "--chunk", "--from-chunk", "--show-statistics", "--parse-special"], IMATRIX),
+    (&["--attention"], "--override-kv ARCHITECTURE.attention.causal=bool:false lets tokens see each other"),
+    (&["--embd-separator", "--cls-separator", "--context-file", "--chunk-size", "--chunk-separator"], VECTORS),
+    (&["-ns", "--sequences", "--junk", "--pos"], "candor bench -B N measures several texts at once"),
+    (&["--stdin"], "candor tokenize reads stdin where there is neither -p nor -f"),
+    (&["--show-count"], "candor tokenize prints a token on each line"),
+    (&["--save-logits", "--logits-output-dir", "--check", "--tensor-filter"], VALUES),
+    (&["--spec-draft-cpu-range-batch", "-Crbd", "--cpu-range-batch-draft"], DRAFT),
+    (&["--embd-gemma-default", "--fim-qwen-1.5b-default", "--fim-qwen-3b-default"], DOWNLOADS),
+    (&["--fim-qwen-7b-default", "--fim-qwen-7b-spec", "--fim-qwen-14b-spec", "--fim-qwen-30b-default"], DOWNLOADS),
+    (&["--positive-file", "--negative-file", "--pca-batch", "--pca-iter", "--method"], TRAINING),
+    (&["-lr", "--learning-rate", "-lr-min", "--learning-rate-min", "-decay-epochs"], TRAINING),
+    (&["--learning-rate-decay-epochs", "-wd", "--weight-decay", "-val-split", "--val-split"], TRAINING),
+    (&["-epochs", "--epochs", "-opt", "--optimizer"], TRAINING),
+    (&["--tts-lang", "--tts-speaker-file"], "candor writes text alone"),
+    (&["--diffusion-steps", "--diffusion-visual", "--diffusion-eps", "--diffusion-algorithm"], DIFFUSION),
+    (&["--diffusion-alg-temp", "--diffusion-block-length", "--diffusion-cfg-scale"], DIFFUSION),
+    (&["--diffusion-add-gumbel-noise"], DIFFUSION),
+    (&["--hidethinking"], THINKING),
+    (&["--dimensions"], "candor embed prints vectors as long as the model makes them"),
 ];
 
 const COMMANDS: &[Row] = &[
     (&["serve", "server"], SERVER),
     (&["pull", "push", "create", "cp", "rm", "ls", "list", "ps", "stop"], STORE),
-    (&["generate", "cli"], ANSWERS),
+    (&["download", "get", "search", "signin", "signout"], DOWNLOADS),
+    (&["launch"], SERVER),
+    (&["generate", "cli", "client", "completion", "complete"], ANSWERS),
+    (&["batched-bench"], "candor bench -B N measures several texts at once"),
+    (&["fit-params"], "candor show prints the memory that a model needs"),
+    (&["embedding"], "candor embed"),
     (&["quantize"], "candor makes no model files; llama.cpp's llama-quantize does"),
 ];
 
@@ -132,36 +184,9 @@ fn find(table: &[Row], typed: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashSet, ffi::OsString};
+    use std::collections::HashSet;
 
     use super::*;
-    use crate::args::{argv, flag::names, taken};
-
-    /// `goldens/llama_cpp_flags.txt` has every flag of llama-cli and llama-completion.
-    #[test]
-    fn no_flag_of_llama_cpp_is_unknown() {
-        let command = crate::args::parse::command();
-        let subs = ["run", "chat"].map(|name| command.find_subcommand(name).unwrap());
-        let longs: Vec<String> =
-            subs.into_iter().flat_map(clap::Command::get_arguments).filter_map(names).flatten().collect();
-        let shorts: Vec<char> =
-            subs.into_iter().flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_short).collect();
-        let text = include_str!("../../tests/goldens/llama_cpp_flags.txt");
-        let mut unknown = Vec::new();
-        for typed in text.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace) {
-            let known =
-                taken::is_taken(typed) || flag(typed).is_some() || ["-h", "--help", "--version"].contains(&typed);
-            let argv = argv::long_flags([OsString::from(typed)], |long| longs.iter().any(|ours| ours == long));
-            let long = argv[0].to_str().unwrap().split('=').next().unwrap().to_owned();
-            let short = long.strip_prefix('-').filter(|name| name.len() == 1);
-            let ours = long.strip_prefix("--").is_some_and(|long| longs.iter().any(|ours| ours == long))
-                || short.is_some_and(|name| shorts.contains(&name.chars().next().unwrap()));
-            if !known && !ours {
-                unknown.push(typed);
-            }
-        }
-        assert!(unknown.is_empty(), "{unknown:?}");
-    }
 
     #[test]
     fn names_are_there_once_and_are_none_of_ours() {

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use super::{
     lora::LoraArgs,
     number,
+    overrides::OverrideArgs,
     shared::{ModelArgs, OutputArgs, PerformanceArgs},
 };
 
@@ -16,6 +17,8 @@ use super::{
 pub struct EmbedArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
     /// A text; can be given more than once; without it and -f each line of stdin is one
@@ -51,6 +54,8 @@ pub struct EmbedArgs {
 pub struct RerankArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
     /// What the documents are to answer

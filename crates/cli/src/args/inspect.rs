@@ -8,6 +8,7 @@ use super::{
     device::DeviceArgs,
     lora::LoraArgs,
     number,
+    overrides::OverrideArgs,
     shared::{CacheArgs, ModelArgs, OutputArgs, PerformanceArgs},
 };
 
@@ -16,6 +17,8 @@ use super::{
 pub struct TraceArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
     #[command(flatten)]
     pub tokens: TokensArgs,
     /// Tokens to decode after the prompt, always the likeliest
@@ -82,6 +85,8 @@ pub struct LogitsArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
+    pub overrides: OverrideArgs,
+    #[command(flatten)]
     pub lora: LoraArgs,
     #[command(flatten)]
     pub tokens: TokensArgs,
@@ -105,6 +110,8 @@ pub struct LogitsArgs {
 pub struct DiagnoseArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
     /// The dump: a file or a folder of them
     #[arg(long, value_name = "DUMP", help_heading = "Trace")]
     pub trace: Option<PathBuf>,
@@ -165,6 +172,8 @@ pub struct DumpArgs {
 pub struct VerifyArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
     /// Check less, for a start-up self-check: sampled rows, a short prompt, no hash
     #[arg(long, help_heading = "Output")]
     pub quick: bool,

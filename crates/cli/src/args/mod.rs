@@ -15,11 +15,14 @@ pub mod inspect;
 pub mod kwargs;
 pub mod lora;
 pub mod number;
+pub mod overrides;
 pub mod parse;
 #[cfg(test)]
 mod reference;
 pub mod sampling;
 mod shared;
+#[cfg(test)]
+mod table;
 mod taken;
 mod variables;
 

@@ -62,6 +62,8 @@ pub fn command() -> clap::Command {
 
 /// Reads the command line, the variables and the configuration file.
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> {
+    let argv: Vec<OsString> = argv.into_iter().collect();
+    let argv = argv::instead(&argv).unwrap_or(argv);
     let plain = command();
     let args = plain.get_subcommands().flat_map(clap::Command::get_arguments);
     let ours: Vec<String> = args.filter_map(names).flatten().collect();
@@ -147,7 +149,7 @@ fn advise(error: &mut clap::Error, command: &clap::Command, argv: &[OsString]) {
             Some("no negative number is taken here; 0 leaves -c, -t and -tb to candor, auto -ngl".to_owned())
         }
         _ if !typed.starts_with('-') && takes_prompt => Some("-p TEXT gives the prompt".to_owned()),
-        _ => elsewhere::flag(&typed).map(str::to_owned),
+        _ => elsewhere::flag(&typed).map(str::to_owned).or_else(|| of_another_command(command, &typed, word(1))),
     };
     // That a flag would be a value after `--` is true and never meant.
     error.remove(ContextKind::Suggested);
@@ -170,6 +172,14 @@ fn advise(error: &mut clap::Error, command: &clap::Command, argv: &[OsString]) {
     }
     error.insert(kind, ContextValue::String(typed));
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+}
+
+/// Which command has a flag that another one lacks.
+fn of_another_command(command: &clap::Command, typed: &str, lacking: &str) -> Option<String> {
+    let long = typed.strip_prefix("--")?;
+    let has = |sub: &clap::Command| sub.get_arguments().filter_map(names).flatten().any(|name| name == long);
+    let mut others = command.get_subcommands().filter(|sub| sub.get_name() != lacking && has(sub));
+    others.next().map(|other| format!("candor {} has it", other.get_name()))
 }
 
 impl Line {

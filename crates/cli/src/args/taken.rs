@@ -46,6 +46,11 @@ const TAKEN: &[Taken] = &[
     taken(&["--log-colors"], Value::Perhaps(SWITCH), LOGS),
     taken(&["-lv", "--verbosity", "--log-verbosity"], Value::Any, LOGS),
     taken(&["-sm", "--split-mode"], Value::Of(&["layer"]), "several GPUs share a model by layers"),
+    taken(&["-mg", "--main-gpu"], Value::Any, "several GPUs share a model by layers, and no one of them leads"),
+    taken(&["-lm", "--load-mode"], Value::Of(&["auto", "mmap"]), "weights are mapped from the file"),
+    taken(&["--mmap"], Value::None, "weights are mapped from the file"),
+    taken(&["-kvu", "--kv-unified"], Value::None, "sequences share one pool of keys and values"),
+    taken(&["--nowordwrap"], Value::None, "the terminal breaks lines"),
     taken(&["-np", "--parallel"], Value::Of(&["1"]), "one text is generated at a time"),
     taken(&["-kvo", "--kv-offload"], Value::None, "keys and values lie where their layer is computed"),
     taken(&["--repack", "-nr", "--no-repack"], Value::None, "weights are computed as they lie in the file"),
@@ -122,10 +127,11 @@ fn words(command: &str, typed: &str, next: &str) -> Option<(usize, &'static str)
     count.map(|count| (count, flag.why))
 }
 
-/// Whether some command takes a flag.
+/// Why a flag changes nothing, if one of the commands takes it.
 #[cfg(test)]
-pub fn is_taken(typed: &str) -> bool {
-    TAKEN.iter().any(|flag| flag.names.contains(&typed))
+pub fn reason(commands: &[&str], typed: &str) -> Option<&'static str> {
+    let of = |flag: &&Taken| flag.commands.is_empty() || flag.commands.iter().any(|own| commands.contains(own));
+    TAKEN.iter().filter(of).find(|flag| flag.names.contains(&typed)).map(|flag| flag.why)
 }
 
 #[cfg(test)]

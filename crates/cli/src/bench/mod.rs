@@ -74,10 +74,11 @@ fn sources(args: &BenchArgs, line: &Line) -> Result<Vec<Source>, Error> {
         Some("path") => &args.path,
         _ => &args.model,
     };
-    match paths.is_empty() {
-        true => Ok(vec![Source::BuiltIn]),
-        false => Ok(paths.iter().cloned().map(Source::File).collect()),
-    }
+    let sources = match paths.is_empty() {
+        true => vec![Source::default()],
+        false => paths.iter().map(Source::file).collect(),
+    };
+    sources.into_iter().map(|source| source.overridden(&args.overrides, line)).collect()
 }
 
 /// What the GPU can do at most on which a model lies; `None`, and said, if that cannot be measured.

@@ -63,7 +63,7 @@ struct Totals {
 impl<'a> Conversation<'a> {
     /// Loads the model and makes sure that it can hold a conversation.
     pub fn begin(args: &'a ChatArgs, line: &Line, interrupt: &'a Interrupt) -> Result<Self, Error> {
-        let source = Source::of(line, &args.model)?;
+        let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
         // Wrong settings are found now, before a model is loaded, instead of at the first answer.
         let options = answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
         let template = template_of_file(&args.template)?;
@@ -198,7 +198,7 @@ impl<'a> Conversation<'a> {
         self.reopen(|this| {
             let (args, ctx_size) = (this.args, this.ctx_size);
             let size = session_options(args, ctx_size);
-            let opened = Source::File(path.into()).open(&args.performance, args.lora.open()?, size, &args.output)?;
+            let opened = Source::file(path).open(&args.performance, args.lora.open()?, size, &args.output)?;
             this.session = open_session(args, ctx_size, &opened, this.template.as_ref(), &this.guesses)?;
             this.opened = opened;
             Ok(())

@@ -19,9 +19,10 @@ use crate::{
 
 /// Runs the command. The exit code is 1 where something is wrong.
 pub fn doctor(args: &DoctorArgs, line: &Line) -> Result<ExitCode, Error> {
-    let Source::File(path) = Source::of(line, &args.model)? else { return Err(error::Error::BuiltIn.into()) };
-    check(&path)?;
-    let report = examine(&path).map_err(|error| Error::File { path: path.clone(), error })?;
+    let source = Source::of(line, &args.model)?;
+    let path = source.path().ok_or(error::Error::BuiltIn)?;
+    check(path)?;
+    let report = examine(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
     if args.json {
         json::print(&report)?;
     } else {

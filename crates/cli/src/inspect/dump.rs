@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
 
     /// A trace that names its file is held against that file's hash.
     fn check_file(&self, path: &Path, trace: &Trace) -> Result<(), Error> {
-        let (Some(dump), Source::File(model)) = (&trace.origin.model_sha256, self.source) else { return Ok(()) };
+        let (Some(dump), Some(model)) = (&trace.origin.model_sha256, self.source.path()) else { return Ok(()) };
         let mut own = Vec::new();
         for file in files_of(model) {
             let hash = sha256(&file).map_err(|error| Error::File { path: file.clone(), error })?;

@@ -20,7 +20,7 @@ use crate::{
 
 /// Runs the command.
 pub fn logits(args: &LogitsArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?;
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let given = Given::of(&args.tokens, line)?;
     let opened = source.open(
         &args.performance,

@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, Write},
-    path::Path,
     process::ExitCode,
     thread,
 };
@@ -39,7 +38,7 @@ use crate::{
 
 /// Runs the command.
 pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?;
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     if args.out.is_none() && !args.stats {
         let message = "-o FILE says where to write the trace, --stats prints a table instead";
         return Err(line.usage_error(ErrorKind::MissingRequiredArgument, message));
@@ -66,7 +65,7 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     sinks.extend(writer.as_mut().map(|writer| writer as &mut dyn Sink));
     let origin = thread::scope(|scope| {
         // A large file takes a while to read: its hash is made while the model runs.
-        let hash = args.out.as_ref().and(file_of(&opened.source)).map(|path| (path, scope.spawn(move || sha256(path))));
+        let hash = args.out.as_ref().and(opened.source.path()).map(|path| (path, scope.spawn(move || sha256(path))));
         let mut run = Run { args, opened: &opened, graph: &graph, selection: &selection };
         let mut origin = match faults.is_empty() {
             true => run.healthy(&tokens, &mut sinks)?,
@@ -96,13 +95,6 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
         print(&statistics)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn file_of(source: &Source) -> Option<&Path> {
-    match source {
-        Source::BuiltIn => None,
-        Source::File(path) => Some(path),
-    }
 }
 
 fn selection(args: &SelectArgs) -> Selection {
@@ -192,9 +184,9 @@ impl Run<'_> {
 
 fn name(model: &Model, source: &Source) -> String {
     let named = model.gguf().metadata().str("general.name").ok().flatten().map(str::to_owned);
-    named.unwrap_or_else(|| match source {
-        Source::BuiltIn => source.name(),
-        Source::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+    named.unwrap_or_else(|| match source.path() {
+        None => source.name(),
+        Some(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     })
 }
 

@@ -28,14 +28,11 @@ use crate::{
 
 /// Runs the command. The exit code is 1 where something is wrong.
 pub fn verify(args: &VerifyArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?;
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let gguf = source.gguf()?;
     let reader = Reader::new(&source, &gguf, &args.dump, line)?;
     let against = args.against.as_ref().map(|path| reader.read(path)).transpose()?.map(|dump| dump.imported.trace);
-    let files = match &source {
-        Source::BuiltIn => Vec::new(),
-        Source::File(path) => files_of(path),
-    };
+    let files = source.path().map(files_of).unwrap_or_default();
     let options = VerifyOptions {
         load: args.place.load()?,
         prompt: reader.given().map_or(Prompt::BuiltIn, |ids| Prompt::Ids(ids.to_vec())),
@@ -45,7 +42,8 @@ pub fn verify(args: &VerifyArgs, line: &Line) -> Result<ExitCode, Error> {
         values: kv_format(args.cache.cache_type_v),
         against,
     };
-    let report = verify_opened(gguf, &files, &options)?;
+    let report = verify_opened(gguf.clone(), &files, &options)?;
+    source.note_unused(&gguf);
     if args.json {
         json::print(&report)?;
     } else {

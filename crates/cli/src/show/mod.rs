@@ -25,7 +25,7 @@ use summary::{Memory, Summary, Use, order};
 
 /// Runs the command.
 pub fn show(args: &ShowArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?;
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let gguf = source.gguf()?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let all = !args.metadata && !args.tensors;

@@ -8,6 +8,7 @@ mod bench;
 mod config;
 mod context;
 mod conversation;
+mod copied;
 mod devices;
 mod documents;
 mod embed;
@@ -19,8 +20,10 @@ mod full;
 mod gpu;
 mod inspect;
 mod inspect_run;
+mod interfaces;
 #[cfg(not(feature = "gpu"))]
 mod no_gpu;
+mod overrides;
 mod program;
 mod run;
 mod sampling;

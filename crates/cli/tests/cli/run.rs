@@ -42,8 +42,8 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "-p", "a", "--raw", "--chat-template-kwargs", "{}"], "cannot be used together"),
         (vec!["run", "-p", "a", "--chat-template-kwargs", "[1]"], "expected a JSON object"),
         (vec!["run", "--temp"], "a value is required"),
-        (vec!["run", "-n", "-2"], "invalid value '-2'"),
-        (vec!["run", "-n", "many"], "invalid value 'many' for '--predict <N>': expected a whole number from -1 on\n"),
+        (vec!["run", "-n", "-3"], "invalid value '-3'"),
+        (vec!["run", "-n", "many"], "invalid value 'many' for '--predict <N>': expected a whole number from -2 on\n"),
         (
             vec!["run", "-t", "1025"],
             "invalid value '1025' for '--threads <N>': expected a whole number from 0 to 1024\n",
@@ -73,7 +73,16 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "-sm", "row", "-p", "b"], "tip: several GPUs share a model by layers"),
         (vec!["run", "a", "b", "-p", "c"], "[PROMPT] cannot be used together with --prompt"),
         (vec!["embed", "--numa"], "(docs/performance.md)\n\nUsage: candor embed [OPTIONS] [MODEL]\n"),
-        (vec!["run", "--override-kv", "a=int:1"], "tip: the file's metadata holds"),
+        (vec!["run", "--override-kv", "a=1"], "expected KEY=TYPE:VALUE with a type of int, float, bool or str, got"),
+        (vec!["run", "--rope-scale", "0"], "expected a number above 0, such as 4"),
+        (vec!["run", "--rope-scaling", "ntk"], "invalid value 'ntk'"),
+        (vec!["run", "--rope-scale", "4", "--rope-freq-scale", "0.25", "-p", "a"], "cannot be used together"),
+        (vec!["chat", "--special"], "tip: candor run has it"),
+        (vec!["run", "--reasoning-budget", "0"], "tip: --chat-template-kwargs"),
+        (vec!["run", "--think"], "tip: --chat-template-kwargs"),
+        (vec!["run", "-sm", "none"], "--device NAME computes on one of them"),
+        (vec!["search", "llama"], "tip: candor takes the path of a GGUF file"),
+        (vec!["launch", "claude"], "tip: candor has no server yet"),
         (vec!["chat", "m.gguf", "why?"], "unexpected argument 'why?' found"),
         (vec!["-m", "m.gguf"], "tip: a command comes first"),
         (vec!["m.gguf"], "tip: candor run m.gguf"),
@@ -339,4 +348,33 @@ fn help_and_version() {
     for heading in ["Model:", "Prompt:", "Generation:", "Sampling:", "Context:", "Performance:", "Output:"] {
         assert!(help.contains(&format!("\n{heading}\n")), "{heading}");
     }
+}
+
+#[test]
+fn special_tokens_are_printed_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    fs::write(&path, candor_testing::Tiny::default().bytes()).unwrap();
+    // Two tokens of a letter, whose text is the same, and the one that ends a text.
+    let run = |bias: &str, flags: &[&str]| {
+        let fixed = ["run", path.to_str().unwrap(), "-p", "a b", "--temp", "0", "-n", "2", "-l", bias];
+        candor(fixed.iter().chain(flags)).text()
+    };
+    assert_eq!(run("2+1000", &[]), "");
+    assert_eq!(run("2+1000", &["--special"]), "</s>\n");
+    assert_eq!(run("2+1000", &["-sp"]), "</s>\n");
+    assert_eq!(run("1+1000", &[]), "");
+    assert_eq!(run("1+1000", &["-sp"]), "<s><s>\n");
+    assert_eq!(run("260+1000", &["-sp"]), run("260+1000", &[]));
+}
+
+#[test]
+fn n_minus_2_ends_with_the_context_and_shifts_nothing() {
+    let flags = ["-c", "32", "--ignore-eos", "--context-shift", "-s", "1"];
+    let outcome = story(&[&flags[..], &["-n", "-2"]].concat()).outcome();
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert!(outcome.stderr.contains("stopped: the context of 32 tokens is full"), "{outcome:?}");
+    let shifted = story(&[&flags[..], &["-n", "60"]].concat()).outcome();
+    assert!(shifted.code == 0 && !shifted.stderr.contains("is full"), "{shifted:?}");
+    assert!(shifted.stdout.len() > outcome.stdout.len(), "{shifted:?}");
 }

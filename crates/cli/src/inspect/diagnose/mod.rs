@@ -27,11 +27,11 @@ const UNDECIDED: u8 = 2;
 
 /// Runs the command. The exit code is 1 where something is wrong, and 2 where that cannot be decided.
 pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?;
+    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     if args.list {
-        return match source {
-            Source::BuiltIn => list::print(args.json),
-            Source::File(_) => list::print_of(&source.gguf()?, args.json),
+        return match source.path() {
+            None => list::print(args.json),
+            Some(_) => list::print_of(&source.gguf()?, args.json),
         };
     }
     let said = args.said.as_deref().map(words::read).transpose()?;
