@@ -17,8 +17,8 @@ pub(crate) const LEAST: usize = 6;
 
 /// The row kernels of the scalar table, and batch kernels for three formats. BF16 and F32 have none.
 pub(crate) static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
-    let Kernels { f32, mat, attention, probe, .. } = *Kernels::scalar();
-    Kernels { name: "made up", f32, mat, attention, batch, probe }
+    let Kernels { f32, mat, attention, probe, exact, .. } = *Kernels::scalar();
+    Kernels { name: "made up", f32, mat, attention, batch, probe, exact }
 });
 
 /// The first input of the test that counts pieces.

@@ -29,6 +29,7 @@ pub(super) use attention::{Sixteen, attention};
 
 use candor_quant::Format;
 
+use crate::exact::by_type;
 use crate::{BatchKernels, Kernels, MatKernels};
 
 use super::Avx2;
@@ -65,6 +66,7 @@ impl Avx512 {
             attention: attention::attention,
             probe: probe::BYTES,
             batch: |format| superblocks::avx2(format).or_else(|| float_batch(format)),
+            exact: &EXACT,
         };
         &TABLE
     }
@@ -90,6 +92,7 @@ impl Avx512Vnni {
             attention: attention::attention,
             probe: probe::VNNI,
             batch: vnni_batch,
+            exact: &EXACT,
         };
         &TABLE
     }
@@ -118,9 +121,31 @@ impl Avx512Bf16 {
                 Format::Bf16 => Some(batch::mat::kernels::<plain::Bf16, Pairs>()),
                 _ => vnni_batch(format),
             },
+            exact: &EXACT,
         };
         &TABLE
     }
+}
+
+/// The table without rounded inputs, for all that have AVX-512.
+static EXACT: Kernels = Kernels {
+    name: "avx512-f32",
+    f32: float_loops::LOOPS,
+    mat: exact,
+    attention: attention::attention,
+    probe: probe::BYTES,
+    batch: exact_batch,
+    exact: &EXACT,
+};
+
+fn exact(format: Format) -> Option<MatKernels> {
+    let blocks = by_type!(format, D => MatKernels { q8: false, mat: float::decoded::<D> });
+    blocks.or_else(|| mat(format))
+}
+
+fn exact_batch(format: Format) -> Option<BatchKernels> {
+    let blocks = by_type!(format, D => batch::mat::kernels::<plain::Decoded<D>, Floats>());
+    blocks.or_else(|| float_batch(format))
 }
 
 /// Plain numbers, exactly as they are.

@@ -2,6 +2,9 @@
 //!
 //! Offsets are bytes from the start of a block. The order of float operations in a decoder is part of the format:
 //! it is the `gguf` package's, so that results agree bit for bit.
+//!
+//! A block's decoder is a function of its own and always inlined, so that
+//! [`crate::blocks`] can hand it to kernels.
 
 pub mod codebook;
 pub(crate) mod fp4;
@@ -69,18 +72,6 @@ impl Words {
             4 => run.as_chunks_mut::<4>().0.iter_mut().for_each(|word| word.reverse()),
             _ => run.chunks_exact_mut(self.width).for_each(|word| word.reverse()),
         }
-    }
-}
-
-/// Decodes a row of blocks of `B` bytes and `L` elements.
-#[inline(always)]
-fn decode_blocks<const B: usize, const L: usize>(
-    bytes: &[u8],
-    out: &mut [f32],
-    decode: impl Fn(&[u8; B], &mut [f32; L]),
-) {
-    for (block, out) in bytes.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
-        decode(block, out);
     }
 }
 
