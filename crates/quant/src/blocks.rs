@@ -27,6 +27,7 @@ macro_rules! types {
                 fn decode(bytes: &[u8], out: &mut [f32]) {
                     // No function that is handed to another: a call through it would not be inlined.
                     for (block, out) in bytes.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
+                        formats::apart();
                         formats::$file::$block(block, out);
                     }
                 }

@@ -2,8 +2,8 @@
 
 use std::{convert::Infallible, fmt, str::FromStr};
 
-use candor::{Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing, chosen_gpus};
-use clap::Args;
+use candor::{Activations, Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing, chosen_gpus};
+use clap::{Args, ValueEnum};
 
 #[cfg(feature = "gpu")]
 use candor::Dequant;
@@ -18,7 +18,7 @@ use crate::errors::Error;
 #[command(next_help_heading = "Performance")]
 pub struct DeviceArgs {
     /// Where to compute (also -dev): auto (gpu where there is one that computes rightly, else cpu), cpu, gpu, reference
-    /// (slow), or names of GPUs with commas between them (see `candor devices`)
+    /// (slow), hybrid-f32 (cpu with --activations f32), or names of GPUs with commas between them (see `candor devices`)
     #[arg(long, value_name = "DEVICE", default_value = "auto", visible_alias = "backend")]
     pub device: DeviceName,
     /// Layers that the GPU takes, the last ones of the model (also -ngl): a number, all, or auto for as many as fit
@@ -65,6 +65,18 @@ pub struct BatchingArgs {
     /// Compute prompts with the kernels of decoding, so that a text has the same bits whether it was read or generated; slower (Q4_K, Q5_K and Q6_K weights with AVX2 or AVX-VNNI, F32, F16 and BF16 too with AVX-512, all with AMX)
     #[arg(long)]
     pub batch_invariant: bool,
+    /// Inputs of products: auto rounds them where that is fastest (quantized weights to 8 bits on the processor), f32 leaves them as they are on every device, nearer to exact and slower
+    #[arg(long, value_name = "TYPE", default_value = "auto")]
+    pub activations: ActivationType,
+}
+
+/// What the inputs of products are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ActivationType {
+    // What is fastest.
+    Auto,
+    // As they are.
+    F32,
 }
 
 impl BatchingArgs {
@@ -74,6 +86,14 @@ impl BatchingArgs {
             (true, _) => Batching::Invariant,
             (false, true) => Batching::Fastest,
             (false, false) => Batching::ByRole,
+        }
+    }
+
+    /// The library's word for it, on a device.
+    pub fn activations(self, device: &DeviceName) -> Activations {
+        match (self.activations, device) {
+            (ActivationType::F32, _) | (_, DeviceName::HybridF32) => Activations::F32,
+            (ActivationType::Auto, _) => Activations::Fastest,
         }
     }
 }
@@ -99,7 +119,8 @@ impl DeviceArgs {
             .threads_batch(self.threads_batch as usize)
             .cpus(cpus.map(|list| Cpus::new(list, placing)).transpose().map_err(candor::Error::from)?)
             .huge_pages(self.huge_pages)
-            .batching(self.batching.batching());
+            .batching(self.batching.batching())
+            .activations(self.batching.activations(&self.device));
         #[cfg(feature = "gpu")]
         {
             options.gpu.cache = folders().map(|folders| folders.cache_dir().join("shaders"));
@@ -118,6 +139,8 @@ impl DeviceArgs {
 pub enum DeviceName {
     One(Device),
     Gpus(Vec<String>),
+    /// The processor with f32 activations, by its old name.
+    HybridF32,
 }
 
 impl DeviceName {
@@ -126,6 +149,7 @@ impl DeviceName {
         match self {
             DeviceName::One(device) => (*device, Vec::new()),
             DeviceName::Gpus(names) => (Device::Gpu, names.clone()),
+            DeviceName::HybridF32 => (Device::Cpu, Vec::new()),
         }
     }
 }
@@ -138,6 +162,7 @@ impl fmt::Display for DeviceName {
             DeviceName::One(Device::Gpu) => "gpu",
             DeviceName::One(Device::Reference) => "reference",
             DeviceName::One(_) => "cpu",
+            DeviceName::HybridF32 => "hybrid-f32",
             DeviceName::Gpus(names) => return f.write_str(&names.join(",")),
         })
     }
@@ -152,6 +177,7 @@ impl FromStr for DeviceName {
             "cpu" => DeviceName::One(Device::Cpu),
             "gpu" => DeviceName::One(Device::Gpu),
             "reference" => DeviceName::One(Device::Reference),
+            "hybrid-f32" => DeviceName::HybridF32,
             _ => DeviceName::Gpus(text.split(',').map(|name| name.trim().to_owned()).collect()),
         })
     }
@@ -287,6 +313,7 @@ mod tests {
             ("GPU", DeviceName::One(Device::Gpu)),
             ("auto", DeviceName::One(Device::Auto)),
             ("reference", DeviceName::One(Device::Reference)),
+            ("hybrid-f32", DeviceName::HybridF32),
             ("gpu0", gpus(&["gpu0"])),
             ("gpu1, Radeon", gpus(&["gpu1", "Radeon"])),
         ] {

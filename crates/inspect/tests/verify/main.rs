@@ -111,7 +111,8 @@ impl BackendVisitor for Breaking<'_> {
             + 'static,
     {
         let (keys, values) = (KvFormat::F16, KvFormat::F16);
-        let plan = Plan { text: &[], prompt: PROMPT, decode: 2, depth: self.depth, keys, values, part: None };
+        let plan =
+            Plan { text: &[], prompt: PROMPT, decode: 2, depth: self.depth, keys, values, exact: false, part: None };
         operations(self.gguf, Broken { right, fault: self.fault }, &plan).unwrap()
     }
 }

@@ -193,13 +193,7 @@ type Segment = [[f32; 8]; STEPS];
 /// Weights are widened once for all inputs and meet them in tiles of 3 rows by 4 inputs. Earlier rows and the last input
 /// stand in for those that are not there; their sums are not kept.
 #[target_feature(enable = "neon")]
-fn several_inputs<W: Widen>(
-    out: &mut OutTile<'_>,
-    w: &[u8],
-    row_bytes: usize,
-    x: &[f32],
-    cols: usize,
-) {
+fn several_inputs<W: Widen>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, x: &[f32], cols: usize) {
     let bytes = |columns: usize| columns / W::FORMAT.block_len() * W::FORMAT.block_bytes();
     let mut wide = [[[0.0; 8]; STEPS]; ROWS];
     let mut ends = [[[0.0; 8]; STEPS]; INPUTS];
@@ -226,7 +220,11 @@ fn several_inputs<W: Widen>(
                     }
                     segments = ends.each_ref();
                 }
-                let sums = tile(wide.each_ref(), segments, columns.div_ceil(8));
+                let steps = columns.div_ceil(8);
+                let sums = match inputs {
+                    1 => [tile(wide.each_ref(), [segments[0]], steps)[0]; INPUTS],
+                    _ => tile(wide.each_ref(), segments, steps),
+                };
                 for (i, sums) in sums.into_iter().enumerate().take(inputs) {
                     let out = &mut out.values[(t * INPUTS + i) * out.stride + strip * ROWS..][..rows];
                     for (out, sum) in out.iter_mut().zip(sums) {
@@ -285,13 +283,13 @@ impl<D: Decode> Widen for Decoded<D> {
 
 /// Sums of the first `steps` eights, `[input][row]`.
 #[target_feature(enable = "neon")]
-fn tile(w: [&Segment; ROWS], x: [&Segment; INPUTS], steps: usize) -> [[f32; ROWS]; INPUTS] {
-    let mut lanes = [[[vdupq_n_f32(0.0); 2]; ROWS]; INPUTS];
+fn tile<const T: usize>(w: [&Segment; ROWS], x: [&Segment; T], steps: usize) -> [[f32; ROWS]; T] {
+    let mut lanes = [[[vdupq_n_f32(0.0); 2]; ROWS]; T];
     for i in 0..steps.min(STEPS) {
         // Four columns at a time: the weights of eight would leave no register for the inputs.
         for half in 0..2 {
             let weights = w.map(|w| load_f32(&w[i], half * 4));
-            for t in 0..INPUTS {
+            for t in 0..T {
                 let x = load_f32(&x[t][i], half * 4);
                 for r in 0..ROWS {
                     lanes[t][r][half] = vfmaq_f32(lanes[t][r][half], weights[r], x);

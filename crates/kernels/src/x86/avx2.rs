@@ -52,29 +52,15 @@ impl Avx2 {
 
     /// The table.
     pub fn kernels(self) -> &'static Kernels {
-        static TABLE: Kernels = Kernels {
-            name: "avx2",
-            f32: LOOPS,
-            mat,
-            attention,
-            probe: PROBE,
-            batch: superblocks::avx2,
-            exact: &EXACT,
-        };
+        static TABLE: Kernels =
+            Kernels { name: "avx2", f32: LOOPS, mat, attention, probe: PROBE, batch: superblocks::avx2, exact: &EXACT };
         &TABLE
     }
 }
 
 /// The table without rounded inputs, for all that have AVX2.
-pub(super) static EXACT: Kernels = Kernels {
-    name: "avx2-f32",
-    f32: LOOPS,
-    mat: exact,
-    attention,
-    probe: PROBE,
-    batch: |_| None,
-    exact: &EXACT,
-};
+pub(super) static EXACT: Kernels =
+    Kernels { name: "avx2-f32", f32: LOOPS, mat: exact, attention, probe: PROBE, batch: |_| None, exact: &EXACT };
 
 fn exact(format: Format) -> Option<MatKernels> {
     let blocks = by_type!(format, D => MatKernels { q8: false, mat: float::decoded::<D> });

@@ -2,7 +2,7 @@
 //!
 //! ggml keeps twice the element's value in its table and half the scale, so both stay exact.
 
-use super::Codec;
+use super::{Codec, apart};
 use crate::blocks::{Decode, Mxfp4, Nvfp4};
 
 /// Twice the value of each E2M1 number. The negative zero is a plain one, as in ggml.
@@ -24,6 +24,7 @@ pub(crate) const NVFP4: Codec = Codec { decode: Nvfp4::decode, encode: None, wor
 #[inline(always)]
 pub(crate) fn nvfp4(block: &[u8; 36], out: &mut [f32; 64]) {
     for (group, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+        apart();
         look_up(half_e4m3(block[group]), &block[4 + 8 * group..][..8], out);
     }
 }

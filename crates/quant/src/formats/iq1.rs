@@ -1,6 +1,6 @@
 //! IQ1_S and IQ1_M: ternary points of 8 elements, all shifted by an eighth up or down.
 
-use super::{Codec, Words, codebook, f16_at, nibble, u16_at};
+use super::{Codec, Words, apart, codebook, f16_at, nibble, u16_at};
 use crate::blocks::{Decode, Iq1M, Iq1S};
 use crate::half::f16_to_f32;
 
@@ -15,6 +15,7 @@ pub(crate) const IQ1_S: Codec =
 pub(crate) fn iq1_s(block: &[u8; 50], out: &mut [f32; 256]) {
     let d = f16_at(block, 0);
     for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        apart();
         let group = u16_at(block, 34 + 2 * (i / 4));
         let scale = d * f32::from(2 * ((group >> 12) & 7) + 1);
         let point = usize::from(block[2 + i]) | (usize::from((group >> (3 * (i % 4))) & 7) << 8);
@@ -32,6 +33,7 @@ pub(crate) fn iq1_m(block: &[u8; 56], out: &mut [f32; 256]) {
     let word = |i: usize| u16_at(block, 48 + 2 * i);
     let d = f16_to_f32((0..4).fold(0, |bits, i| bits | ((word(i) >> 12) << (4 * i))));
     for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        apart();
         let scale = d * f32::from(2 * ((word(i / 8) >> (3 * (i / 2 % 4))) & 7) + 1);
         let high = nibble(&block[32..48], i);
         put(out, scale, usize::from(block[i]) | (usize::from(high & 7) << 8), high & 8 != 0);

@@ -1,6 +1,6 @@
 //! IQ4_NL and IQ4_XS: 4-bit numbers into a fixed table of 16 unevenly spaced values.
 
-use super::{Codec, Words, f16_at, nibble, u16_at};
+use super::{Codec, Words, apart, f16_at, nibble, u16_at};
 use crate::blocks::{Decode, Iq4Nl, Iq4Xs};
 
 /// The values, denser around zero as weights are.
@@ -23,6 +23,7 @@ pub(crate) const IQ4_XS: Codec = Codec { decode: Iq4Xs::decode, encode: None, wo
 pub(crate) fn iq4_xs(block: &[u8; 136], out: &mut [f32; 256]) {
     let (d, high) = (f16_at(block, 0), u16_at(block, 2));
     for (group, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        apart();
         let scale = u16::from(nibble(&block[4..8], group)) | (((high >> (2 * group)) & 3) << 4);
         look_up(d * (f32::from(scale) - 32.0), &block[8 + 16 * group..][..16], out);
     }

@@ -1,7 +1,7 @@
 //! Q5_K: as Q4_K, with a fifth bit per element.
 
 use super::q4_k::scales_and_minima;
-use super::{Codec, Words};
+use super::{Codec, Words, apart};
 use crate::blocks::{Decode, Q5K};
 
 /// `d: f16, dmin: f16, scales: [u8; 12], high: [u8; 32], quants: [u8; 128]`;
@@ -15,6 +15,7 @@ pub(crate) fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
     let groups = scales_and_minima(block);
     let high = &block[16..48];
     for (group, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        apart();
         let (scale, minimum) = groups[group];
         let quants = &block[48 + 32 * (group / 2)..][..32];
         for ((out, q), h) in out.iter_mut().zip(quants).zip(high) {

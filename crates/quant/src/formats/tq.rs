@@ -1,6 +1,6 @@
 //! TQ1_0 and TQ2_0: 256 ternary elements (-1, 0, 1) and one scale.
 
-use super::{Codec, Words, f16_at};
+use super::{Codec, Words, apart, f16_at};
 use crate::blocks::{Decode, Tq1_0, Tq2_0};
 
 /// `quants: [u8; 48], tail: [u8; 4], d: f16`; value = d * (digit - 1).
@@ -33,6 +33,7 @@ pub(crate) const TQ2_0: Codec = Codec { decode: Tq2_0::decode, encode: None, wor
 pub(crate) fn tq2_0(block: &[u8; 66], out: &mut [f32; 256]) {
     let d = f16_at(block, 64);
     for (run, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        apart();
         for (out, q) in out.iter_mut().zip(&block[32 * (run / 4)..][..32]) {
             *out = d * (f32::from((q >> (2 * (run % 4))) & 3) - 1.0);
         }

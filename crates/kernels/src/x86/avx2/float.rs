@@ -179,13 +179,19 @@ fn several_inputs<N: Widen>(
     let bytes = |columns: usize| columns / N::FORMAT.block_len() * N::FORMAT.block_bytes();
     let mut wide = [[[0.0; 8]; STEPS]; STRIP];
     let mut ends = [[[0.0; 8]; STEPS]; INPUTS];
+    // The next strip, which few inputs would have to wait for.
+    let next = Ahead::new(STRIP * row_bytes);
     for first in (0..rows).step_by(STRIP) {
         let count = (rows - first).min(STRIP);
         for start in (0..cols).step_by(SEGMENT) {
             let columns = (cols - start).min(SEGMENT);
             for (r, wide) in wide.iter_mut().enumerate().take(count) {
+                let row = &w[(first + r) * row_bytes + bytes(start)..][..bytes(columns)];
+                if x.len() <= INPUTS * cols {
+                    row.iter().step_by(64).for_each(|line| next.fetch(line));
+                }
                 // SAFETY: this function has the features that `widen_row` asks for.
-                unsafe { N::widen_row(wide, &w[(first + r) * row_bytes + bytes(start)..][..bytes(columns)]) };
+                unsafe { N::widen_row(wide, row) };
             }
             for (t, x) in x.chunks(cols * INPUTS).enumerate() {
                 let place = Place { row: first, input: t * INPUTS, start, columns };
@@ -260,6 +266,10 @@ struct Place {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn strip_times(out: &mut OutTile<'_>, w: &[Segment], x: &[&Segment], place: Place) {
+    // A single input leaves registers for more rows.
+    if let ([a, b, c, d, e, f], [x]) = (w, x) {
+        return tile(out, [a, b, c, d, e, f], [x], place);
+    }
     for (i, w) in w.chunks(3).enumerate() {
         let place = Place { row: place.row + i * 3, ..place };
         match w {

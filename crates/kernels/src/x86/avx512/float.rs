@@ -7,8 +7,9 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use candor_quant::{Format, blocks::Decode};
+use candor_quant::Format;
 
+use super::decoded::Blocks;
 use super::registers::{load_512, load_ps, store_ps};
 use crate::shape::float_rows;
 use crate::weights::row;
@@ -93,7 +94,7 @@ pub fn mat<N: Number>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activation
 }
 
 /// The same of blocks: rows are decoded strip by strip, for a single input too.
-pub fn decoded<D: Decode>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>) {
+pub fn decoded<D: Blocks>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>) {
     let (x, cols, _, row_bytes) = float_rows(&out, D::FORMAT, w, rows, x);
     // SAFETY: as above.
     unsafe { several_inputs::<Decoded<D>>(&mut out, w, (rows, row_bytes), x, cols) }
@@ -225,13 +226,19 @@ fn several_inputs<N: Widen>(
     let bytes = |columns: usize| columns / N::FORMAT.block_len() * N::FORMAT.block_bytes();
     let mut wide = [[[0.0; 16]; STEPS]; STRIP];
     let mut ends = [[[0.0; 16]; STEPS]; INPUTS];
+    // The next strip, which few inputs would have to wait for.
+    let next = Ahead::new(STRIP * row_bytes);
     for first in (0..rows).step_by(STRIP) {
         let count = (rows - first).min(STRIP);
         for start in (0..cols).step_by(SEGMENT) {
             let columns = (cols - start).min(SEGMENT);
             for (r, wide) in wide.iter_mut().enumerate().take(count) {
+                let row = &w[(first + r) * row_bytes + bytes(start)..][..bytes(columns)];
+                if x.len() <= INPUTS * cols {
+                    row.iter().step_by(64).for_each(|line| next.fetch(line));
+                }
                 // SAFETY: this function has the features that `widen_row` asks for.
-                unsafe { N::widen_row(wide, &w[(first + r) * row_bytes + bytes(start)..][..bytes(columns)]) };
+                unsafe { N::widen_row(wide, row) };
             }
             for (t, x) in x.chunks(cols * INPUTS).enumerate() {
                 let place = Place { row: first, input: t * INPUTS, start, columns };
@@ -285,12 +292,13 @@ impl<N: Number> Widen for N {
 /// A format of blocks.
 struct Decoded<D>(PhantomData<D>);
 
-impl<D: Decode> Widen for Decoded<D> {
+impl<D: Blocks> Widen for Decoded<D> {
     const FORMAT: Format = D::FORMAT;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
     unsafe fn widen_row(wide: &mut Segment, columns: &[u8]) {
-        D::decode(columns, wide.as_flattened_mut());
+        // SAFETY: this function has the features that `decode` asks for.
+        unsafe { D::decode(columns, wide.as_flattened_mut()) };
     }
 }
 
