@@ -480,4 +480,17 @@ mod tests {
         let error = session.load(&summed(contents)).unwrap_err();
         assert!(matches!(error, crate::Error::Saved(Error::Damaged)), "{error}");
     }
+
+    #[test]
+    fn caches_may_keep_promises_that_nobody_asks_for() {
+        let shape = |promises: [&str; 2]| format!("keys F16, values F16{}", promises.concat());
+        let all = [["", ""], [INVARIANT, ""], ["", EXACT], [INVARIANT, EXACT]];
+        for got in all {
+            for wanted in all {
+                let kept = got.iter().zip(wanted).all(|(got, wanted)| wanted.is_empty() || *got == wanted);
+                assert_eq!(fits(&shape(got), &shape(wanted)), kept, "{got:?} where {wanted:?} is wanted");
+            }
+        }
+        assert!(!fits("keys F16, values F32", "keys F16, values F16"));
+    }
 }

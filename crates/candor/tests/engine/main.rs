@@ -1,6 +1,7 @@
 //! Sessions, sequences, embeddings and answers, held against other programs and against themselves.
 
 mod accuracy;
+mod activations;
 mod answers;
 mod architectures;
 mod batch;
