@@ -11,7 +11,7 @@ use candor_models::{Config, Decoder, End, Part};
 use candor_ops::{Ops, Reference, Shapes};
 
 use crate::{
-    Adapter, Device, DeviceInfo, Error, LoadOptions, Placement,
+    Activations, Adapter, Device, DeviceInfo, Error, LoadOptions, Placement,
     adapter::Fitted,
     batch::{Room, own},
     fit::{self, Holder},
@@ -128,6 +128,8 @@ pub(crate) struct Placed {
     pub(crate) batch_invariant: bool,
     /// Whether both roles have the same arithmetic.
     pub(crate) one_arithmetic: bool,
+    /// What was asked for of the inputs of products.
+    pub(crate) activations: Activations,
     /// Of the processor, where it computes alone.
     pub(crate) arithmetic: Option<Arithmetic>,
 }
@@ -195,6 +197,7 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
         over_budget,
         batch_invariant,
         one_arithmetic,
+        activations: options.activations,
         arithmetic,
     })
 }
@@ -252,7 +255,13 @@ impl Backends {
         if gpus.is_empty() && listed(Device::Gpu) {
             return Err(if cfg!(feature = "gpu") { Error::NoGpu } else { Error::BuiltWithoutGpu });
         }
-        Ok(Backends { options: options.clone(), cpu: None, gpus })
+        #[cfg_attr(not(feature = "gpu"), allow(unused_mut, reason = "GPUs alone have options of their own"))]
+        let mut options = options.clone();
+        #[cfg(feature = "gpu")]
+        if options.activations == Activations::F32 {
+            options.gpu = options.gpu.exact(true);
+        }
+        Ok(Backends { options, cpu: None, gpus })
     }
 
     /// Where a model runs that is not divided.

@@ -8,7 +8,7 @@ use candor_gguf::{ByteOrder, Gguf};
 use candor_kernels::Kernels;
 use web_time::Instant;
 
-use crate::{Error, Model};
+use crate::{Activations, Error, Model};
 
 /// What the processor can do at most with the kernels in use and a number of threads.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,12 @@ const ROUNDS: u32 = 1 << 20;
 /// # Errors
 /// If `CANDOR_ISA` names no instruction set of this machine.
 pub fn ceilings(model: &Model, threads: usize) -> Result<Ceilings, Error> {
-    let cpu = Cpu::new(CpuOptions { threads, kernels: Kernels::from_env()?, ..Default::default() });
+    let table = Kernels::from_env()?;
+    let kernels = match model.activations() {
+        Activations::Fastest => table,
+        Activations::F32 => table.exact,
+    };
+    let cpu = Cpu::new(CpuOptions { threads, kernels, ..Default::default() });
     let weights = weights(model.gguf());
     let read = match weights.iter().map(Bytes::len).sum::<usize>() {
         ..LEAST_BYTES => read(&cpu, &[&vec![1; LEAST_BYTES]]),

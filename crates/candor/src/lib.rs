@@ -25,6 +25,7 @@
 #[macro_use]
 mod setters;
 
+mod activations;
 pub mod adapter;
 #[cfg(target_arch = "wasm32")]
 mod awaited;
@@ -68,6 +69,7 @@ pub use candor_tokenizer::{
     StreamDecoder, Tokenizer, ToolCall,
 };
 
+pub use activations::Activations;
 pub use adapter::Adapter;
 #[cfg(target_arch = "wasm32")]
 pub use awaited::{chosen_gpus_async, devices_async, perplexity_async, visit_backend_async};

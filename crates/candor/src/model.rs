@@ -11,8 +11,8 @@ use candor_models::{Config, Gives};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
 use crate::{
-    Adapter, Batch, BatchOptions, Device, EmbedOptions, Embedder, Error, Offload, Overrides, Placement, Role, Rounding,
-    Sequences, Session, SessionOptions, Trust, Verify, adapter,
+    Activations, Adapter, Batch, BatchOptions, Device, EmbedOptions, Embedder, Error, Offload, Overrides, Placement, Role,
+    Rounding, Sequences, Session, SessionOptions, Trust, Verify, adapter,
     backends::{self, Placed},
     batch::Room,
     fit::{self, Fit, Promise},
@@ -52,6 +52,8 @@ pub struct LoadOptions {
     pub threads: usize,
     /// What decides by which of a format's kernels a row is multiplied, where the processor has several.
     pub batching: Batching,
+    /// What the inputs of products are.
+    pub activations: Activations,
     /// The processor's kernels; `None` leaves that to `CANDOR_ISA`. For tests, whose tables may be emulated.
     #[doc(hidden)]
     pub kernels: Option<&'static Kernels>,
@@ -78,6 +80,7 @@ setters!(LoadOptions {
     session: SessionOptions,
     threads: usize,
     batching: Batching,
+    activations: Activations,
     #[doc(hidden)]
     kernels: impl Into<Option<&'static Kernels>>,
     threads_batch: usize,
@@ -91,7 +94,11 @@ setters!(LoadOptions {
 impl LoadOptions {
     /// The kernels that the processor runs.
     pub(crate) fn table(&self) -> Result<&'static Kernels, Error> {
-        Ok(self.kernels.map_or_else(Kernels::from_env, Ok)?)
+        let table = self.kernels.map_or_else(Kernels::from_env, Ok)?;
+        Ok(match self.activations {
+            Activations::Fastest => table,
+            Activations::F32 => table.exact,
+        })
     }
 }
 
@@ -217,6 +224,11 @@ impl Model {
     /// Whether one arithmetic for all rows was asked for, and is had.
     pub(crate) fn promises_same_bits(&self) -> bool {
         self.inner.placed.one_arithmetic
+    }
+
+    /// What was asked for of the inputs of products.
+    pub fn activations(&self) -> Activations {
+        self.inner.placed.activations
     }
 
     /// What changes its weights, in the order of their scales.

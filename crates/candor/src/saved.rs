@@ -24,7 +24,7 @@ use std::{
 use candor_gguf::Gguf;
 use candor_ops::{Prefix, Ranked, Stored, better_first};
 
-use crate::{Batch, Role, SequenceId, Session, now::now, past::Past};
+use crate::{Activations, Batch, Role, SequenceId, Session, now::now, past::Past};
 use hash::Hash;
 
 /// What a file begins with.
@@ -36,6 +36,8 @@ const VERSION: u32 = 4;
 /// Ends the shape where a session was asked for one arithmetic for all rows, and has it. Such a session takes no other bits; all
 /// others take these, and those of other devices.
 const INVARIANT: &str = ", the same in all batches";
+/// The same of sessions whose products take f32 activations.
+const EXACT: &str = ", f32 activations";
 
 /// Bytes of each tensor that say whether it is the same: two models may differ in nothing else.
 const SAMPLE: usize = 256;
@@ -276,8 +278,7 @@ impl Batch {
         }
         let len = u32::from_le_bytes(rest.array()?) as usize;
         let got = String::from_utf8_lossy(rest.take(len)?);
-        let fits = got == shape || got.strip_suffix(INVARIANT).is_some_and(|got| got == shape);
-        if !fits {
+        if !fits(&got, shape) {
             return Err(Error::Shape { expected: shape.to_owned(), got: got.into_owned() }.into());
         }
         let reached = rest.number()?;
@@ -348,8 +349,24 @@ impl Batch {
             })
             .collect();
         let promised = if self.model().promises_same_bits() { INVARIANT } else { "" };
-        format!("keys {keys}, values {values}{far}{rings}{adapters}{promised}")
+        let exact = if self.model().activations() == Activations::F32 { EXACT } else { "" };
+        format!("keys {keys}, values {values}{far}{rings}{adapters}{promised}{exact}")
     }
+}
+
+/// Whether caches of the shape `got` are what a session of the shape `wanted` takes: they may keep promises that it does not ask for.
+fn fits(got: &str, wanted: &str) -> bool {
+    let apart = |shape: &str, promise: &str| match shape.strip_suffix(promise) {
+        Some(rest) => (rest.to_owned(), true),
+        None => (shape.to_owned(), false),
+    };
+    let parts = |shape: &str| {
+        let (shape, exact) = apart(shape, EXACT);
+        let (shape, invariant) = apart(&shape, INVARIANT);
+        (shape, invariant, exact)
+    };
+    let (got, wanted) = (parts(got), parts(wanted));
+    got.0 == wanted.0 && got.1 >= wanted.1 && got.2 >= wanted.2
 }
 
 /// A number that two models hardly share.
@@ -462,5 +479,18 @@ mod tests {
         contents.extend(&file[layer + 12..file.len() - 8]);
         let error = session.load(&summed(contents)).unwrap_err();
         assert!(matches!(error, crate::Error::Saved(Error::Damaged)), "{error}");
+    }
+
+    #[test]
+    fn caches_may_keep_promises_that_nobody_asks_for() {
+        let shape = |promises: [&str; 2]| format!("keys F16, values F16{}", promises.concat());
+        let all = [["", ""], [INVARIANT, ""], ["", EXACT], [INVARIANT, EXACT]];
+        for got in all {
+            for wanted in all {
+                let kept = got.iter().zip(wanted).all(|(got, wanted)| wanted.is_empty() || *got == wanted);
+                assert_eq!(fits(&shape(got), &shape(wanted)), kept, "{got:?} where {wanted:?} is wanted");
+            }
+        }
+        assert!(!fits("keys F16, values F32", "keys F16, values F16"));
     }
 }

@@ -381,8 +381,8 @@ mod tests {
                 Packing { form: Form::Bf16, inputs: 1, cols: 1, lines: 1, pack: |_, _, _, _| (), gate: None };
             let batch =
                 |_| Some(BatchKernels { least: 2, packing: &PACKING, scratch: |_, _| 0, mat: |_, _| (), sums: None });
-            let Kernels { f32, mat, attention, probe, .. } = *Kernels::scalar();
-            Kernels { name: "made up", f32, mat, attention, batch, probe }
+            let Kernels { f32, mat, attention, probe, exact, .. } = *Kernels::scalar();
+            Kernels { name: "made up", f32, mat, attention, batch, probe, exact }
         });
         let weight = |rows, cols| {
             let bytes = vec![0; rows * cols].into();

@@ -100,6 +100,9 @@ impl Device {
         let info = adapter.get_info();
         let mut variant = options.variant.unwrap_or_else(|| Variant::of(&adapter));
         variant.cooperative = variant.cooperative.filter(|_| options.cooperative);
+        if options.exact {
+            variant = variant.exact();
+        }
         let limits = adapter.limits();
         let descriptor = DeviceDescriptor {
             label: Some("candor"),

@@ -34,6 +34,8 @@ pub struct GpuOptions {
     pub variant: Option<Variant>,
     /// Whether cooperative matrices may be taken, where the variant has them: a driver may have them wrong and all else right.
     pub cooperative: bool,
+    /// Inputs of products stay f32, whatever the variant or the adapter has: no packed bytes, no halves, no cooperative matrices.
+    pub exact: bool,
     /// Weights in formats without a shader.
     pub dequant: Dequant,
     /// Most bytes of a weight in one buffer; `None` takes the device's limit. Larger weights are split by rows.
@@ -70,6 +72,7 @@ impl Default for GpuOptions {
             adapter: None,
             variant: None,
             cooperative: true,
+            exact: false,
             dequant: Dequant::Refuse,
             part_bytes: None,
             cache: None,
@@ -101,6 +104,13 @@ impl GpuOptions {
     #[must_use]
     pub fn cooperative(mut self, cooperative: bool) -> Self {
         self.cooperative = cooperative;
+        self
+    }
+
+    /// Sets [`exact`](field@Self::exact).
+    #[must_use]
+    pub fn exact(mut self, exact: bool) -> Self {
+        self.exact = exact;
         self
     }
 

@@ -33,6 +33,11 @@ impl Variant {
         }
     }
 
+    /// The same without what rounds inputs.
+    pub(crate) fn exact(self) -> Variant {
+        Variant { subgroups: self.subgroups, int8_dot: false, f16: false, cooperative: None }
+    }
+
     /// The features that it needs, if the adapter has them.
     pub(crate) fn features(self, adapter: &Adapter) -> Result<Features, Error> {
         let needed = [

@@ -11,7 +11,7 @@ mod texts;
 
 use std::path::{Path, PathBuf};
 
-use candor::{BackendVisitor, Device, Gguf, KvFormat, LoadOptions, Model, Ops, Verify, visit_backend};
+use candor::{Activations, BackendVisitor, Device, Gguf, KvFormat, LoadOptions, Model, Ops, Verify, visit_backend};
 use web_time::Instant;
 
 use crate::{
@@ -133,7 +133,8 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
             let prompt = &report.tokens[..prompt_tokens];
             let VerifyOptions { decode, depth, keys, values, .. } = *options;
             let text = &report.text;
-            let plan = Plan { text, prompt, decode, depth, keys, values, part: None };
+            let exact = load.activations == Activations::F32;
+            let plan = Plan { text, prompt, decode, depth, keys, values, exact, part: None };
             let found = visit_backend(&load, OnBackend { gguf: &gguf, plan })?;
             let found = found.map_err(candor::Error::from)?;
             report.tokens.clone_from(&found.tokens);

@@ -28,6 +28,7 @@ mod tile;
 
 use candor_quant::Format;
 
+use crate::exact::by_type;
 use crate::{Kernels, MatKernels, scalar};
 use integer::Integer;
 
@@ -44,7 +45,16 @@ const fn table(name: &'static str, mat: fn(Format) -> Option<MatKernels>) -> Ker
         attention: attention::attention,
         probe: scalar::probe::PROBE,
         batch: |_| None,
+        exact: &EXACT,
     }
+}
+
+/// The table without rounded inputs, for all that have NEON.
+static EXACT: Kernels = table("neon-f32", exact);
+
+fn exact(format: Format) -> Option<MatKernels> {
+    let blocks = by_type!(format, D => MatKernels { q8: false, mat: float::decoded::<D> });
+    blocks.or_else(|| mat::<Neon>(format))
 }
 
 /// The kernels of a format, its integers multiplied by `I`.

@@ -57,6 +57,17 @@ impl Kernels {
         tables
     }
 
+    /// Every table that this machine can run: [`available`](Kernels::available), and the exact ones of these.
+    pub fn all() -> impl Iterator<Item = &'static Kernels> {
+        let mut exact: Vec<&'static Kernels> = Vec::new();
+        for table in Kernels::available().map(|table| table.exact) {
+            if exact.iter().all(|known| known.name != table.name) {
+                exact.push(table);
+            }
+        }
+        Kernels::available().chain(exact)
+    }
+
     /// The table with this name.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod activations;
 mod attention;
 mod batch;
 mod codebook;
+mod exact;
 mod function;
 #[doc(hidden)]
 pub mod inside;

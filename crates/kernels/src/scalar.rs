@@ -11,12 +11,30 @@ mod q8;
 use candor_quant::{Format, half};
 
 use crate::codebook as books;
+use crate::exact::by_type;
 
 use crate::{F32Kernels, Kernels, MatKernels, function, lanes, scan};
 
 /// The scalar table.
-pub(crate) static SCALAR: Kernels =
-    Kernels { name: "scalar", f32: LOOPS, mat, attention: attention::attention, probe: probe::PROBE, batch: |_| None };
+pub(crate) static SCALAR: Kernels = Kernels {
+    name: "scalar",
+    f32: LOOPS,
+    mat,
+    attention: attention::attention,
+    probe: probe::PROBE,
+    batch: |_| None,
+    exact: &EXACT,
+};
+
+static EXACT: Kernels = Kernels {
+    name: "scalar-f32",
+    f32: LOOPS,
+    mat: exact,
+    attention: attention::attention,
+    probe: probe::PROBE,
+    batch: |_| None,
+    exact: &EXACT,
+};
 
 /// The loops over f32.
 pub(crate) const LOOPS: F32Kernels = F32Kernels {
@@ -71,6 +89,12 @@ fn mat(format: Format) -> Option<MatKernels> {
         Format::Tq2_0 => q8(q8::mat::<books::Tq2_0>),
         _ => None,
     }
+}
+
+/// Every format without rounded inputs.
+pub(crate) fn exact(format: Format) -> Option<MatKernels> {
+    let blocks = by_type!(format, D => MatKernels { q8: false, mat: float::mat::<D> });
+    blocks.or_else(|| mat(format))
 }
 
 fn widen(halves: &[u16; lanes::WIDTH]) -> [f32; lanes::WIDTH] {

@@ -108,4 +108,6 @@ pub struct Kernels {
     pub probe: Probe,
     /// The kernels of a weight format for many inputs at once; `None` where `mat` serves any number.
     pub batch: fn(Format) -> Option<BatchKernels>,
+    /// The table of these instructions that rounds no input of a product and of attention: everything is f32. Itself, if it is one.
+    pub exact: &'static Kernels,
 }

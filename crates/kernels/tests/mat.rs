@@ -1,6 +1,7 @@
 //! Every matrix kernel of every table against an f64 product of decoded weights, and against its own one-row path.
 
 mod cases;
+mod exact;
 
 use candor_kernels::{Activations, Kernels, MatKernels, OutTile, Q8Rows};
 use candor_quant::Format;
@@ -62,7 +63,7 @@ fn columns(format: Format, blocks: usize) -> usize {
 
 #[test]
 fn every_row_of_every_table_is_the_product() {
-    for table in Kernels::available() {
+    for table in Kernels::all() {
         for (format, kernels) in formats(table) {
             for &(blocks, rows, inputs) in PRODUCTS.iter().filter(|shape| short(columns(format, shape.0))) {
                 let cols = columns(format, blocks);
@@ -97,7 +98,7 @@ fn every_row_of_every_table_is_the_product() {
 
 #[test]
 fn an_element_does_not_depend_on_what_else_is_computed() {
-    for table in Kernels::available() {
+    for table in Kernels::all() {
         for (format, kernels) in formats(table) {
             for &(blocks, rows, inputs) in TOGETHER.iter().filter(|shape| short(columns(format, shape.0))) {
                 let cols = columns(format, blocks);
@@ -164,7 +165,7 @@ fn assert_exact(table: &Kernels, kernels: &MatKernels, w: &Weights, x: &Inputs, 
 
 #[test]
 fn integer_sums_are_exact_over_the_full_range() {
-    for table in Kernels::available() {
+    for table in Kernels::all() {
         for (format, kernels) in formats(table).filter(|(_, kernels)| kernels.q8) {
             for seed in 0..if cfg!(miri) { 4 } else { 20 } {
                 let random = &mut Random::new(seed);
@@ -180,7 +181,7 @@ fn integer_sums_are_exact_over_the_full_range() {
 /// Random weights hardly ever have two of -128 where an instruction adds their products.
 #[test]
 fn integer_sums_are_exact_where_all_weights_are_at_an_end() {
-    for table in Kernels::available() {
+    for table in Kernels::all() {
         for (format, kernels) in formats(table).filter(|(_, kernels)| kernels.q8) {
             for byte in [0x00, 0x7f, 0x80, 0xff] {
                 for seed in 0..if cfg!(miri) { 1 } else { 8 } {
@@ -230,7 +231,7 @@ fn every_scale_of_4_bit_floats_is_the_decoders() {
 
 #[test]
 fn bad_scales_spread_to_their_outputs_alone() {
-    for table in Kernels::available() {
+    for table in Kernels::all() {
         for (format, kernels) in formats(table).filter(|(_, kernels)| kernels.q8) {
             let random = &mut Random::new(3);
             let cols = columns(format, 2);
@@ -252,7 +253,7 @@ fn bad_scales_spread_to_their_outputs_alone() {
 
 #[test]
 fn empty_products_write_nothing() {
-    for table in Kernels::available() {
+    for table in Kernels::all() {
         for (format, kernels) in formats(table) {
             let x = Activations::Q8(Q8Rows { cols: 256, quants: &[], scales: &[], sums: &[] });
             let x = if kernels.q8 { x } else { Activations::F32 { cols: 256, values: &[] } };

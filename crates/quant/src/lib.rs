@@ -4,6 +4,7 @@
 //! It does not know tensors, files, or how to multiply.
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 mod format;
 mod formats;
 pub mod half;

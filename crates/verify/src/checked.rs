@@ -18,6 +18,8 @@ pub(crate) struct Checked<B> {
     pub(crate) inner: B,
     pub(crate) ledger: Ledger,
     columns: Columns,
+    /// Whether inputs of products must not be rounded.
+    exact: bool,
     pass: usize,
     pub(crate) layer: Option<usize>,
     /// Positions of the rows in flight.
@@ -80,8 +82,8 @@ const PRODUCTS: &str =
     "relative to the row; bound from the weights and the rounding of the inputs to the weights' kind";
 
 impl<B: Ops> Checked<B> {
-    pub(crate) fn new(inner: B, columns: Columns) -> Self {
-        Checked { inner, ledger: Ledger::default(), columns, pass: 0, layer: None, positions: Vec::new() }
+    pub(crate) fn new(inner: B, columns: Columns, exact: bool) -> Self {
+        Checked { inner, ledger: Ledger::default(), columns, exact, pass: 0, layer: None, positions: Vec::new() }
     }
 
     /// Says which pass comes next.
@@ -143,7 +145,7 @@ impl<B: Ops> Checked<B> {
     ) {
         let place = self.at(w);
         let columns = self.columns.of(w.rows);
-        let mut expected = product(w, x, &columns);
+        let mut expected = product(w, x, &columns, self.exact);
         let rows = x.len() / w.cols.max(1);
         let at = |i: usize| (i % rows) * w.rows + columns[i / rows];
         if let Some(before) = before {

@@ -44,6 +44,8 @@ pub struct Plan<'a> {
     pub keys: KvFormat,
     /// Element type of cached values.
     pub values: KvFormat,
+    /// Whether the backend promises to take the inputs of products as they are: its bound is then that of sums in f32.
+    pub exact: bool,
     /// The part of the model that runs, from the tokens to the logits; `None` for all of it.
     pub part: Option<Part>,
 }
@@ -89,11 +91,11 @@ pub fn operations<B: Ops + Clone>(gguf: &Gguf, ops: B, plan: &Plan<'_>) -> Resul
         Depth::Full => Columns::All,
         Depth::Quick => Columns::Sampled(QUICK_COLUMNS),
     };
-    let mut fused = Checked::new(ops.clone(), columns);
+    let mut fused = Checked::new(ops.clone(), columns, plan.exact);
     let tokens = run(gguf, &mut fused, plan, Checked::begin)?;
     let mut ledger = fused.ledger;
     if plan.depth == Depth::Full {
-        let mut plain = Plain(Checked::new(ops, columns));
+        let mut plain = Plain(Checked::new(ops, columns, plan.exact));
         plain.0.ledger = ledger;
         let first = plan.decode + 1;
         let short = Plan { decode: plan.decode.min(1), ..plan.clone() };
@@ -117,7 +119,7 @@ pub trait Work {
 /// # Errors
 /// As [`Work::run`].
 pub fn watched<B: Ops>(ops: B, work: &impl Work) -> Result<Operations, Error> {
-    let mut checked = Checked::new(ops, Columns::All);
+    let mut checked = Checked::new(ops, Columns::All, false);
     work.run(&mut checked)?;
     Ok((checked.ledger, Vec::new()).into())
 }

@@ -72,9 +72,9 @@ pub fn input_step(format: Format) -> f64 {
     f64::from(next[0]) - 1.0
 }
 
-/// The outputs `columns` of `w @ x[t]` for every row of `x`: `[columns, rows]`.
-pub(crate) fn product(w: &Tensor, x: &[f32], columns: &[usize]) -> Vec<Output> {
-    let inputs = Inputs::new(x, w.cols, input_step(w.format));
+/// The outputs `columns` of `w @ x[t]` for every row of `x`: `[columns, rows]`. A backend that is `exact` rounds sums alone.
+pub(crate) fn product(w: &Tensor, x: &[f32], columns: &[usize], exact: bool) -> Vec<Output> {
+    let inputs = Inputs::new(x, w.cols, if exact { 0.0 } else { input_step(w.format) });
     let rows = x.len() / w.cols.max(1);
     let mut out = vec![Output::default(); columns.len() * rows];
     if out.is_empty() {
@@ -231,7 +231,7 @@ mod tests {
             })
             .collect();
         let columns: Vec<usize> = (0..ROWS).collect();
-        let (exact, seen) = (product(&w, &x, &columns), product(&w, &rounded, &columns));
+        let (exact, seen) = (product(&w, &x, &columns, false), product(&w, &rounded, &columns, false));
         let size = (exact.iter().map(|output| output.value.powi(2)).sum::<f64>() / ROWS as f64).sqrt();
         for (exact, seen) in exact.iter().zip(&seen) {
             assert!((exact.value - seen.value).abs() < exact.allowed / 2.0, "{exact:?} {seen:?}");
@@ -239,6 +239,10 @@ mod tests {
         }
         let (error, bound) = whole(seen.iter().map(|output| output.value as f32), &exact);
         assert!(error < bound / 2.0 && bound < 0.03, "{error} {bound}");
+        // A backend that promises not to round them is not within its bounds.
+        let strict = product(&w, &x, &columns, true);
+        let (error, bound) = whole(seen.iter().map(|output| output.value as f32), &strict);
+        assert!(error > 2.0 * bound, "{error} {bound}");
     }
 
     #[test]
@@ -246,7 +250,8 @@ mod tests {
         let values = [1f32, 2.0, 3.0, 4.0, 5.0, 6.0];
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let w = Tensor { name: "w".into(), format: Format::F32, rows: 3, cols: 2, bytes: bytes.into() };
-        let got: Vec<f64> = product(&w, &[1.0, 10.0, -1.0, 0.5], &[0, 2]).iter().map(|output| output.value).collect();
+        let got: Vec<f64> =
+            product(&w, &[1.0, 10.0, -1.0, 0.5], &[0, 2], false).iter().map(|output| output.value).collect();
         assert_eq!(got, [21.0, 0.0, 65.0, -2.0]);
     }
 }

@@ -12,11 +12,17 @@ use crate::{Depth, Operations, Plan, operations};
 const PROMPT: usize = 70;
 
 /// Checks a model's first layers, as many as have all that any of them has, and its head, at [`Depth::Quick`]. `keys` and
-/// `values` are the formats of the cache.
+/// `values` are the formats of the cache; `exact` says whether the backend promises to take the inputs of products as they are.
 ///
 /// # Errors
 /// If the model cannot be run, the backend cannot hold this part of it, or its device fails.
-pub fn quick<B: Ops + Clone>(gguf: &Gguf, ops: B, keys: KvFormat, values: KvFormat) -> Result<Operations, Error> {
+pub fn quick<B: Ops + Clone>(
+    gguf: &Gguf,
+    ops: B,
+    keys: KvFormat,
+    values: KvFormat,
+    exact: bool,
+) -> Result<Operations, Error> {
     let config = Config::from_gguf(gguf)?;
     let room = config.context.saturating_sub(1);
     // Ids that have no order, each within the vocabulary.
@@ -24,7 +30,7 @@ pub fn quick<B: Ops + Clone>(gguf: &Gguf, ops: B, keys: KvFormat, values: KvForm
     let part = Part { begin: Begin::Tokens, layers: 0..first_layers(gguf, &config), end: End::Logits };
     // An encoder reads the same.
     let text: &[u32] = if config.start.is_some() { &prompt } else { &[] };
-    let plan = Plan { text, prompt: &prompt, decode: 1, depth: Depth::Quick, keys, values, part: Some(part) };
+    let plan = Plan { text, prompt: &prompt, decode: 1, depth: Depth::Quick, keys, values, exact, part: Some(part) };
     operations(gguf, ops, &plan)
 }
 

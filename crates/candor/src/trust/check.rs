@@ -74,7 +74,8 @@ pub(super) async fn verdicts(gguf: &Gguf, options: &LoadOptions, gpus: &[Found])
 async fn check(gguf: &Gguf, options: &LoadOptions, gpu: &Found) -> Result<Option<String>, Error> {
     let adapter = Some(AdapterChoice::Index(gpu.index));
     let gpu = Gpu::open(&options.gpu.clone().adapter(adapter)).await?;
-    let found = candor_verify::quick(gguf, gpu.clone(), options.session.keys, options.session.values);
+    let found =
+        candor_verify::quick(gguf, gpu.clone(), options.session.keys, options.session.values, options.gpu.exact);
     gpu.settled().await.map_err(candor_models::Error::from)?;
     Ok(found?.failure())
 }

@@ -56,7 +56,7 @@ fn without_cooperative(options: &LoadOptions, gpus: &[Found]) -> Option<LoadOpti
         None => gpus.iter().any(|gpu| gpu.cooperative && gpu.kind != Kind::Emulation),
     };
     let gpu = options.gpu.clone().cooperative(false);
-    (takes && options.gpu.cooperative).then(|| options.clone().gpu(gpu))
+    (takes && options.gpu.cooperative && !options.gpu.exact).then(|| options.clone().gpu(gpu))
 }
 
 /// Whether the processor, or other GPUs, may take the place of a GPU.

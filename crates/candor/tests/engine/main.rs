@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod accuracy_page;
+mod activations;
 mod answers;
 mod architectures;
 mod batch;

@@ -2,8 +2,8 @@
 
 use std::{convert::Infallible, fmt, str::FromStr, sync::Once};
 
-use candor::{Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing, chosen_gpus};
-use clap::Args;
+use candor::{Activations, Batching, Cpus, Device, GpuLayers, LoadOptions, Offload, Placing, chosen_gpus};
+use clap::{Args, ValueEnum};
 
 #[cfg(feature = "gpu")]
 use candor::Dequant;
@@ -21,8 +21,8 @@ static NO_GPU: Once = Once::new();
 #[command(next_help_heading = "Performance")]
 pub struct DeviceArgs {
     /// Where to compute (also -dev): auto (gpu where there is one that computes rightly, else cpu), cpu, gpu, reference
-    /// (slow), vulkan, metal or dx12 (GPUs by the interface to them), or names of GPUs with commas between them (see
-    /// `candor devices`)
+    /// (slow), vulkan, metal or dx12 (GPUs by the interface to them), hybrid-f32 (cpu with --activations f32), or names of
+    /// GPUs with commas between them (see `candor devices`)
     #[arg(long, value_name = "DEVICE", default_value = "auto", visible_alias = "backend")]
     pub device: DeviceName,
     /// Layers that the GPU takes, the last ones of the model (also -ngl): a number, all, or auto for as many as fit
@@ -75,6 +75,18 @@ pub struct BatchingArgs {
     /// Compute prompts with the kernels of decoding, so that a text has the same bits whether it was read or generated; slower (Q4_K, Q5_K and Q6_K weights with AVX2 or AVX-VNNI, F32, F16 and BF16 too with AVX-512, all with AMX)
     #[arg(long)]
     pub batch_invariant: bool,
+    /// Inputs of products: auto rounds them where that is fastest (quantized weights to 8 bits on the processor), f32 leaves them as they are on every device, nearer to exact and slower
+    #[arg(long, value_name = "TYPE", default_value = "auto")]
+    pub activations: ActivationType,
+}
+
+/// What the inputs of products are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ActivationType {
+    // What is fastest.
+    Auto,
+    // As they are.
+    F32,
 }
 
 impl BatchingArgs {
@@ -84,6 +96,14 @@ impl BatchingArgs {
             (true, _) => Batching::Invariant,
             (false, true) => Batching::Fastest,
             (false, false) => Batching::ByRole,
+        }
+    }
+
+    /// The library's word for it, on a device.
+    pub fn activations(self, device: &DeviceName) -> Activations {
+        match (self.activations, device) {
+            (ActivationType::F32, _) | (_, DeviceName::HybridF32) => Activations::F32,
+            (ActivationType::Auto, _) => Activations::Fastest,
         }
     }
 }
@@ -109,7 +129,8 @@ impl DeviceArgs {
             .threads_batch(self.threads_batch as usize)
             .cpus(cpus.map(|list| Cpus::new(list, placing)).transpose().map_err(candor::Error::from)?)
             .huge_pages(self.huge_pages)
-            .batching(self.batching.batching());
+            .batching(self.batching.batching())
+            .activations(self.batching.activations(&self.device));
         #[cfg(feature = "gpu")]
         {
             options.gpu.cache = folders().map(|folders| folders.cache_dir().join("shaders"));
@@ -133,6 +154,8 @@ impl DeviceArgs {
 pub enum DeviceName {
     One(Device),
     Gpus(Vec<String>),
+    /// The processor with f32 activations, by its old name.
+    HybridF32,
 }
 
 impl DeviceName {
@@ -141,6 +164,7 @@ impl DeviceName {
         match self {
             DeviceName::One(device) => (*device, Vec::new()),
             DeviceName::Gpus(names) => (Device::Gpu, names.clone()),
+            DeviceName::HybridF32 => (Device::Cpu, Vec::new()),
         }
     }
 }
@@ -153,6 +177,7 @@ impl fmt::Display for DeviceName {
             DeviceName::One(Device::Gpu) => "gpu",
             DeviceName::One(Device::Reference) => "reference",
             DeviceName::One(_) => "cpu",
+            DeviceName::HybridF32 => "hybrid-f32",
             DeviceName::Gpus(names) => return f.write_str(&names.join(",")),
         })
     }
@@ -167,6 +192,7 @@ impl FromStr for DeviceName {
             "cpu" | "none" => DeviceName::One(Device::Cpu),
             "gpu" => DeviceName::One(Device::Gpu),
             "reference" => DeviceName::One(Device::Reference),
+            "hybrid-f32" => DeviceName::HybridF32,
             _ => DeviceName::Gpus(text.split(',').map(|name| name.trim().to_owned()).collect()),
         })
     }
@@ -305,6 +331,7 @@ mod tests {
             ("GPU", DeviceName::One(Device::Gpu)),
             ("auto", DeviceName::One(Device::Auto)),
             ("reference", DeviceName::One(Device::Reference)),
+            ("hybrid-f32", DeviceName::HybridF32),
             ("gpu0", gpus(&["gpu0"])),
             ("gpu1, Radeon", gpus(&["gpu1", "Radeon"])),
         ] {

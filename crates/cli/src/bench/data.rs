@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use candor::Batching;
+use candor::{Activations, Batching};
 use serde_json::{Map, Value, json};
 
 use super::result::Measured;
@@ -27,6 +27,7 @@ pub fn fields(measured: &Measured<'_>) -> Map<String, Value> {
         ("n_gpu_layers", json!(place.site.layers.to_string())),
         ("n_threads", json!(ceilings.threads)),
         ("batching", json!(batching(place.site.batching))),
+        ("activations", json!(activations(place.site.activations))),
         ("type_k", json!(name(setup.keys))),
         ("type_v", json!(name(setup.values))),
         ("use_mmap", json!(place.memory.mapped)),
@@ -64,6 +65,14 @@ pub fn batching(batching: Batching) -> &'static str {
         Batching::ByRole => "by role",
         Batching::Fastest => "fastest",
         Batching::Invariant => "invariant",
+    }
+}
+
+/// A word for what the inputs of products are.
+pub fn activations(activations: Activations) -> &'static str {
+    match activations {
+        Activations::Fastest => "auto",
+        Activations::F32 => "f32",
     }
 }
 

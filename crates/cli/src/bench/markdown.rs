@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use candor::{Batching, Device};
+use candor::{Activations, Batching, Device};
 
 use super::{
-    data::batching,
+    data::{activations, batching},
     plan::{Plan, Setup},
     result::Measured,
 };
@@ -63,6 +63,9 @@ impl Table {
         }
         if plan.sites.iter().any(|site| site.batching != Batching::default()) {
             columns.push(right("batching", 9, |m| batching(m.place.site.batching).to_owned()));
+        }
+        if plan.sites.iter().any(|site| site.activations != Activations::default()) {
+            columns.push(right("activations", 11, |m| activations(m.place.site.activations).to_owned()));
         }
         for setting in SETTINGS {
             if plan.tests.iter().any(|(setup, _)| (setting.value)(setup) != (setting.value)(&USUAL)) {

@@ -121,6 +121,7 @@ impl Bench<'_> {
                 .verify(verify)
                 .threads(threads)
                 .batching(batching)
+                .activations(site.activations)
                 .weights(weights)
                 .huge_pages(self.memory.huge_pages)
                 .session(session)

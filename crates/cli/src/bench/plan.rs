@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use candor::{Batching, SessionOptions};
+use candor::{Activations, Batching, SessionOptions};
 
 use crate::{
     answer::kv_format,
@@ -45,6 +45,7 @@ pub struct Site {
     /// 0 stands for one per physical core.
     pub threads: u32,
     pub batching: Batching,
+    pub activations: Activations,
 }
 
 /// The tests of a model.
@@ -169,7 +170,9 @@ fn sites(args: &BenchArgs) -> Vec<Site> {
     places
         .flat_map(|(device, layers)| {
             let batching = args.batching.batching();
-            threads.iter().map(move |&threads| Site { device: device.clone(), layers, threads, batching })
+            let activations = args.batching.activations(device);
+            let site = move |&threads| Site { device: device.clone(), layers, threads, batching, activations };
+            threads.iter().map(site)
         })
         .collect()
 }

@@ -76,6 +76,7 @@ fn settings_get_a_column_where_they_are_not_the_usual_ones() {
         (vec!["-ctv", "f32", "-ctv", "f16"], "type_v", vec!["f32", "f16"]),
         (vec!["--fast"], "batching", vec!["fastest"]),
         (vec!["--batch-invariant"], "batching", vec!["invariant"]),
+        (vec!["--activations", "f32"], "activations", vec!["f32"]),
         (vec!["-t", "1,2"], "threads", vec!["1", "2"]),
     ] {
         let rows = rows(&bench(&[&["-p", "4", "-n", "0", "-r", "1"], &args[..]].concat()).text());
@@ -83,6 +84,14 @@ fn settings_get_a_column_where_they_are_not_the_usual_ones() {
         assert_eq!(rows[2..].iter().map(|row| row[at].as_str()).collect::<Vec<_>>(), values, "{column}");
         assert_eq!(rows[0].len(), if column == "threads" { 11 } else { 12 }, "{rows:?}");
     }
+}
+
+#[test]
+fn the_device_hybrid_f32_is_the_processor_with_f32_activations() {
+    let lines = bench(&["-p", "4", "-n", "0", "-r", "1", "-o", "jsonl", "--device", "hybrid-f32"]).text();
+    let test: Value = serde_json::from_str(&lines).expect("one line");
+    assert_eq!((&test["activations"], &test["devices"]), (&Value::from("f32"), &Value::from("cpu")), "{lines}");
+    assert!(test["isa"].as_str().is_some_and(|isa| isa.ends_with("-f32")), "{lines}");
 }
 
 #[test]
@@ -110,6 +119,7 @@ fn json_lines_and_csv_say_the_same() {
         ("n_batch", 2048.into()),
         ("n_ubatch", 512.into()),
         ("batching", "by role".into()),
+        ("activations", "auto".into()),
         ("type_k", "f16".into()),
         ("test", "tg3 @ d5".into()),
         ("build_version", env!("CARGO_PKG_VERSION").into()),

@@ -19,6 +19,7 @@ fn sample(flag: &str) -> &'static str {
         "logit-bias" => "3+1.5",
         "cache-type-k" | "cache-type-v" => "f32",
         "device" => "reference",
+        "activations" => "f32",
         "cpu-range" => "0-0",
         "cpu-strict" => "1",
         "progress" => "never",

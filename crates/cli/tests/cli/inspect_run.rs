@@ -27,6 +27,41 @@ fn logits_are_those_that_greedy_answers_take() {
     assert!((rows[1][1] - expected).abs() < 1e-6, "{lines:?}");
 }
 
+/// The logits of all tokens, by id.
+fn all_logits(args: &[&str]) -> Vec<f64> {
+    let fixed =
+        ["logits", "--ids", "1, 300, 301, 262, 17, 290, 5", "--top", "0", "-t", "2", "-ctk", "f32", "-ctv", "f32"];
+    let text = candor(fixed.iter().chain(args)).text();
+    let number = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.parse::<u32>().ok()?, words.next()?.parse::<f64>().ok()?))
+    };
+    let mut rows: Vec<(u32, f64)> = text.lines().skip(1).filter_map(number).collect();
+    rows.sort_by_key(|(id, _)| *id);
+    assert!(rows.len() > 1000 && rows.iter().zip(0..).all(|((id, _), i)| *id == i), "{} rows", rows.len());
+    rows.into_iter().map(|(_, logit)| logit).collect()
+}
+
+/// The share of squared errors in the squares.
+fn nmse(got: &[f64], exact: &[f64]) -> f64 {
+    let errors: f64 = got.iter().zip(exact).map(|(got, exact)| (got - exact).powi(2)).sum();
+    errors / exact.iter().map(|exact| exact * exact).sum::<f64>()
+}
+
+#[test]
+fn f32_activations_give_the_logits_of_the_reference() {
+    let exact = all_logits(&["--device", "reference"]);
+    let rounded = nmse(&all_logits(&["--device", "cpu"]), &exact);
+    assert!(rounded > 1e-7, "{rounded:e}");
+    for args in [&["--device", "cpu", "--activations", "f32"][..], &["--backend", "hybrid-f32"]] {
+        let error = nmse(&all_logits(args), &exact);
+        assert!(error < 1e-9, "{args:?}: {error:e}");
+    }
+    let help = candor(["run", "--help"]).text();
+    assert!(help.contains("--activations <TYPE>"), "{help}");
+    candor(["logits", "--ids", "1", "--activations", "q8"]).error();
+}
+
 #[test]
 fn logits_of_every_position() {
     let args = ["logits", "--ids", "[1, 300, 301]"];

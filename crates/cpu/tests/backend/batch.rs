@@ -17,8 +17,8 @@ pub(crate) const LEAST: usize = 6;
 
 /// The row kernels of the scalar table, and batch kernels for three formats. BF16 and F32 have none.
 pub(crate) static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
-    let Kernels { f32, mat, attention, probe, .. } = *Kernels::scalar();
-    Kernels { name: "made up", f32, mat, attention, batch, probe }
+    let Kernels { f32, mat, attention, probe, exact, .. } = *Kernels::scalar();
+    Kernels { name: "made up", f32, mat, attention, batch, probe, exact }
 });
 
 /// The first input of the test that counts pieces.
@@ -207,7 +207,7 @@ fn rows(ops: &mut Cpu, cols: usize, values: &[f32], decoding: usize) -> Buf {
 #[test]
 fn a_row_has_the_kernels_of_its_role() {
     let (cols, outputs) = (512, 96);
-    let kernels = std::iter::once(&*TABLE).chain(Kernels::available());
+    let kernels = std::iter::once(&*TABLE).chain(Kernels::all());
     for kernels in kernels {
         for format in [Format::Q4K, Format::Q8_0, Format::F16, Format::F32, Format::Bf16, Format::Iq2Xs] {
             let tensor = Random(1).matrix(format, outputs, cols);
@@ -253,7 +253,7 @@ fn a_row_has_the_kernels_of_its_role() {
 fn a_row_of_an_expert_has_the_kernels_of_its_role() {
     let router = Router { experts: 3, used: 2, gate: Gate::Softmax, groups: (1, 1), normalized: false, scale: 1.0 };
     let (cols, outputs) = (512, 40);
-    for kernels in std::iter::once(&*TABLE).chain(Kernels::available()) {
+    for kernels in std::iter::once(&*TABLE).chain(Kernels::all()) {
         let tensor = Random(1).matrix(Format::Q4K, router.experts * outputs, cols);
         let (x, logits) = (Random(2).floats(70 * cols), Random(3).floats(70 * router.experts));
         let product = |threads, rows_of: std::ops::Range<usize>, decoding| {

@@ -68,7 +68,7 @@ fn it_has_the_bits_of_its_parts() {
                 continue;
             }
             let case = Case::new(formats, widths, (inputs, decoding));
-            for kernels in Kernels::available() {
+            for kernels in Kernels::all() {
                 let [expected, _] = case.run(&mut Plain(cpu(kernels, 1)));
                 assert!(expected.iter().all(|value| value.is_finite()));
                 for threads in [1, 2, 5] {

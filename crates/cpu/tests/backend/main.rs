@@ -19,7 +19,7 @@ use candor_kernels::Kernels;
 /// once, so that bits do not depend on how many there are; those have tests of their own.
 fn backends() -> impl Iterator<Item = (String, Cpu)> {
     let threads = |kernels: &'static Kernels| [1, 2, 5].map(|threads| (kernels, threads));
-    Kernels::available().flat_map(threads).map(|(kernels, threads)| {
+    Kernels::all().flat_map(threads).map(|(kernels, threads)| {
         (
             format!("{}, {threads} threads", kernels.name),
             Cpu::new(CpuOptions { threads, kernels, batching: Batching::Invariant, ..CpuOptions::default() }),

@@ -17,8 +17,8 @@ use candor_testing::nmse;
 
 /// The scalar table with blocks for F16, Q8_0 and Q4_0.
 static TABLE: LazyLock<Kernels> = LazyLock::new(|| {
-    let Kernels { f32, mat, probe, batch, .. } = *Kernels::scalar();
-    Kernels { name: "made up", f32, mat, attention, batch, probe }
+    let Kernels { f32, mat, probe, batch, exact, .. } = *Kernels::scalar();
+    Kernels { name: "made up", f32, mat, attention, batch, probe, exact }
 });
 
 /// A step's numbers: 32 by 32 floats in the lines of two halves.

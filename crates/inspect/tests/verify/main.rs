@@ -3,7 +3,7 @@
 mod broken;
 mod vocabulary;
 
-use candor::{BackendVisitor, Device, KvFormat, LoadOptions, Ops, visit_backend};
+use candor::{Activations, BackendVisitor, Device, KvFormat, LoadOptions, Ops, visit_backend};
 use candor_gguf::{Format, Gguf, Value, Writer};
 use candor_inspect::{
     Evidence, Key, Known, Origin, Trace,
@@ -93,6 +93,44 @@ fn reports_survive_json() {
     assert!(serde_json::from_str::<VerifyReport>(&value.to_string()).is_ok());
 }
 
+/// What promises to round no input is held to it.
+#[test]
+fn f32_activations_are_verified_as_such() {
+    for format in [Format::Q8_0, Format::Q4_0] {
+        let gguf = model("llama", format);
+        let exact = load(Device::Cpu).activations(Activations::F32);
+        let options = VerifyOptions { load: exact.clone(), ..options(Device::Cpu) };
+        let report = verify_opened(gguf.clone(), &[], &options).unwrap();
+        assert_eq!(report.verdict, Verdict::Pass, "{report:#?}");
+        let run = |load| visit_backend(&load, Strict(&gguf)).unwrap();
+        assert!(run(exact).passes());
+        let found = run(load(Device::Cpu));
+        let failed = found.classes.iter().filter(|operation| !operation.passes());
+        let failed: Vec<&str> = failed.map(|operation| operation.class.operation.as_str()).collect();
+        assert!(failed.contains(&"matmul_rows") && failed.iter().all(|name| name.starts_with("matmul")), "{failed:?}");
+    }
+}
+
+/// Runs a model with the bounds of what rounds no input.
+struct Strict<'a>(&'a Gguf);
+
+impl BackendVisitor for Strict<'_> {
+    type Output = Operations;
+
+    fn visit<B>(self, ops: B, _: String) -> Operations
+    where
+        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        let (keys, values, depth) = (KvFormat::F16, KvFormat::F16, Depth::Full);
+        let plan = Plan { text: &[], prompt: PROMPT, decode: 2, depth, keys, values, exact: true, part: None };
+        operations(self.0, ops, &plan).unwrap()
+    }
+}
+
 struct Breaking<'a> {
     gguf: &'a Gguf,
     fault: &'static str,
@@ -111,7 +149,8 @@ impl BackendVisitor for Breaking<'_> {
             + 'static,
     {
         let (keys, values) = (KvFormat::F16, KvFormat::F16);
-        let plan = Plan { text: &[], prompt: PROMPT, decode: 2, depth: self.depth, keys, values, part: None };
+        let plan =
+            Plan { text: &[], prompt: PROMPT, decode: 2, depth: self.depth, keys, values, exact: false, part: None };
         operations(self.gguf, Broken { right, fault: self.fault }, &plan).unwrap()
     }
 }

@@ -1,11 +1,13 @@
-//! Products of F32, F16 and BF16 rows with f32 activations, which are taken as they are. Lane = column.
+//! Products of rows with f32 activations, which are taken as they are: of F32, F16 and BF16, and of blocks that are decoded.
+//! Lane = column.
 //!
 //! Order of summation: that of the AVX2 table, eight lanes of fused products over [`SEGMENT`] columns, the tree of
 //! `order::tree`, segments from left to right. Not that of the scalar table, which has no fused products.
 
 use std::arch::aarch64::*;
+use std::marker::PhantomData;
 
-use candor_quant::Format;
+use candor_quant::{Format, blocks::Decode};
 
 use super::fold::tree;
 use super::format::Eight;
@@ -103,8 +105,15 @@ pub fn mat<F: Number<N>, const N: usize>(mut out: OutTile<'_>, w: &[u8], rows: u
         // SAFETY: only the tables lead here, and all of them ask for NEON: the processor has it.
         1 => unsafe { one_input::<F, N>(&mut out.values[..rows], w, row_bytes, x) },
         // SAFETY: as above.
-        _ => unsafe { several_inputs::<F, N>(&mut out, w, row_bytes, x, cols) },
+        _ => unsafe { several_inputs::<Plain<F, N>>(&mut out, w, row_bytes, x, cols) },
     }
+}
+
+/// The same of blocks: rows are decoded strip by strip, for a single input too.
+pub fn decoded<D: Decode>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>) {
+    let (x, cols, _, row_bytes) = float_rows(&out, D::FORMAT, w, rows, x);
+    // SAFETY: as above.
+    unsafe { several_inputs::<Decoded<D>>(&mut out, w, row_bytes, x, cols) }
 }
 
 /// Rows of the four quarters of `w` go together: each row's sums wait for one another, four times as long as a product takes.
@@ -184,13 +193,8 @@ type Segment = [[f32; 8]; STEPS];
 /// Weights are widened once for all inputs and meet them in tiles of 3 rows by 4 inputs. Earlier rows and the last input
 /// stand in for those that are not there; their sums are not kept.
 #[target_feature(enable = "neon")]
-fn several_inputs<F: Number<N>, const N: usize>(
-    out: &mut OutTile<'_>,
-    w: &[u8],
-    row_bytes: usize,
-    x: &[f32],
-    cols: usize,
-) {
+fn several_inputs<W: Widen>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, x: &[f32], cols: usize) {
+    let bytes = |columns: usize| columns / W::FORMAT.block_len() * W::FORMAT.block_bytes();
     let mut wide = [[[0.0; 8]; STEPS]; ROWS];
     let mut ends = [[[0.0; 8]; STEPS]; INPUTS];
     for (strip, w) in w.chunks(ROWS * row_bytes).enumerate() {
@@ -198,7 +202,8 @@ fn several_inputs<F: Number<N>, const N: usize>(
         for start in (0..cols).step_by(SEGMENT) {
             let columns = (cols - start).min(SEGMENT);
             for (wide, row) in wide.iter_mut().zip(w.chunks_exact(row_bytes)) {
-                widen_row::<F, N>(wide, &row[start / 8 * N..][..columns * N / 8]);
+                // SAFETY: this function has the feature that `widen_row` asks for.
+                unsafe { W::widen_row(wide, &row[bytes(start)..][..bytes(columns)]) };
             }
             for (t, x) in x.chunks(cols * INPUTS).enumerate() {
                 let inputs = x.len() / cols;
@@ -215,7 +220,11 @@ fn several_inputs<F: Number<N>, const N: usize>(
                     }
                     segments = ends.each_ref();
                 }
-                let sums = tile(wide.each_ref(), segments, columns.div_ceil(8));
+                let steps = columns.div_ceil(8);
+                let sums = match inputs {
+                    1 => [tile(wide.each_ref(), [segments[0]], steps)[0]; INPUTS],
+                    _ => tile(wide.each_ref(), segments, steps),
+                };
                 for (i, sums) in sums.into_iter().enumerate().take(inputs) {
                     let out = &mut out.values[(t * INPUTS + i) * out.stride + strip * ROWS..][..rows];
                     for (out, sum) in out.iter_mut().zip(sums) {
@@ -227,30 +236,60 @@ fn several_inputs<F: Number<N>, const N: usize>(
     }
 }
 
-#[inline]
-#[target_feature(enable = "neon")]
-fn widen_row<F: Number<N>, const N: usize>(wide: &mut Segment, row: &[u8]) {
-    let (whole, rest) = row.as_chunks::<N>();
-    let eights = whole.iter().map(|eight| {
-        // SAFETY: this function has the feature that `widen` asks for.
-        unsafe { F::widen(eight) }
-    });
-    let end = (!rest.is_empty()).then(|| last::<F, N>(rest));
-    for (wide, [low, high]) in wide.iter_mut().zip(eights.chain(end)) {
-        store_f32(wide, 0, low);
-        store_f32(wide, 4, high);
+/// A format whose rows become floats.
+trait Widen {
+    const FORMAT: Format;
+
+    /// The numbers of some columns of a row, whole blocks; after them zeros up to the next eight.
+    ///
+    /// # Safety
+    /// The processor has NEON.
+    unsafe fn widen_row(wide: &mut Segment, columns: &[u8]);
+}
+
+/// A format of plain numbers, `N` bytes of eight.
+struct Plain<F, const N: usize>(PhantomData<F>);
+
+impl<F: Number<N>, const N: usize> Widen for Plain<F, N> {
+    const FORMAT: Format = F::FORMAT;
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn widen_row(wide: &mut Segment, columns: &[u8]) {
+        let (whole, rest) = columns.as_chunks::<N>();
+        let eights = whole.iter().map(|eight| {
+            // SAFETY: this function has the feature that `widen` asks for.
+            unsafe { F::widen(eight) }
+        });
+        let end = (!rest.is_empty()).then(|| last::<F, N>(rest));
+        for (wide, [low, high]) in wide.iter_mut().zip(eights.chain(end)) {
+            store_f32(wide, 0, low);
+            store_f32(wide, 4, high);
+        }
+    }
+}
+
+/// A format of blocks.
+struct Decoded<D>(PhantomData<D>);
+
+impl<D: Decode> Widen for Decoded<D> {
+    const FORMAT: Format = D::FORMAT;
+
+    #[target_feature(enable = "neon")]
+    unsafe fn widen_row(wide: &mut Segment, columns: &[u8]) {
+        D::decode(columns, wide.as_flattened_mut());
     }
 }
 
 /// Sums of the first `steps` eights, `[input][row]`.
 #[target_feature(enable = "neon")]
-fn tile(w: [&Segment; ROWS], x: [&Segment; INPUTS], steps: usize) -> [[f32; ROWS]; INPUTS] {
-    let mut lanes = [[[vdupq_n_f32(0.0); 2]; ROWS]; INPUTS];
+fn tile<const T: usize>(w: [&Segment; ROWS], x: [&Segment; T], steps: usize) -> [[f32; ROWS]; T] {
+    let mut lanes = [[[vdupq_n_f32(0.0); 2]; ROWS]; T];
     for i in 0..steps.min(STEPS) {
         // Four columns at a time: the weights of eight would leave no register for the inputs.
         for half in 0..2 {
             let weights = w.map(|w| load_f32(&w[i], half * 4));
-            for t in 0..INPUTS {
+            for t in 0..T {
                 let x = load_f32(&x[t][i], half * 4);
                 for r in 0..ROWS {
                     lanes[t][r][half] = vfmaq_f32(lanes[t][r][half], weights[r], x);

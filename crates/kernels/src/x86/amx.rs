@@ -52,13 +52,13 @@ impl Amx {
     pub fn kernels(self) -> &'static Kernels {
         static TABLE: OnceLock<Kernels> = OnceLock::new();
         TABLE.get_or_init(|| {
-            let Kernels { f32, mat, probe, .. } = *self.0.kernels();
+            let Kernels { f32, mat, probe, exact, .. } = *self.0.kernels();
             let multiply = |rounds| {
                 // SAFETY: this token alone leads here: the processor has AMX. Kernels do not call each other.
                 unsafe { tiles::probe(rounds) }
             };
             let probe = Probe { multiply, numbers: "bfloat16", ..probe };
-            Kernels { name: "amx", f32, mat, attention: attention::attention, batch, probe }
+            Kernels { name: "amx", f32, mat, attention: attention::attention, batch, probe, exact }
         })
     }
 }

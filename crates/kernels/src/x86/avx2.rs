@@ -35,6 +35,7 @@ use self::multiply::Multiply;
 pub(super) use self::probe::PROBE;
 use super::superblocks;
 use crate::codebook as books;
+use crate::exact::by_type;
 use crate::{Kernels, MatKernels};
 
 /// Proof that this processor has AVX2, FMA and F16C: the only way to the table, and so to its kernels.
@@ -52,9 +53,18 @@ impl Avx2 {
     /// The table.
     pub fn kernels(self) -> &'static Kernels {
         static TABLE: Kernels =
-            Kernels { name: "avx2", f32: LOOPS, mat, attention, probe: PROBE, batch: superblocks::avx2 };
+            Kernels { name: "avx2", f32: LOOPS, mat, attention, probe: PROBE, batch: superblocks::avx2, exact: &EXACT };
         &TABLE
     }
+}
+
+/// The table without rounded inputs, for all that have AVX2.
+pub(super) static EXACT: Kernels =
+    Kernels { name: "avx2-f32", f32: LOOPS, mat: exact, attention, probe: PROBE, batch: |_| None, exact: &EXACT };
+
+fn exact(format: Format) -> Option<MatKernels> {
+    let blocks = by_type!(format, D => MatKernels { q8: false, mat: float::decoded::<D> });
+    blocks.or_else(|| mat(format))
 }
 
 /// Quantized weights by AVX2's products.

@@ -6,6 +6,7 @@
 )]
 
 mod attention;
+mod decoded;
 pub mod exp;
 mod factored;
 mod float;
@@ -29,6 +30,8 @@ pub(super) use attention::{Sixteen, attention};
 
 use candor_quant::Format;
 
+use crate::codebook as books;
+use crate::exact::by_type;
 use crate::{BatchKernels, Kernels, MatKernels};
 
 use super::Avx2;
@@ -38,6 +41,7 @@ use super::batch::{
     unpack::plain,
 };
 use super::superblocks;
+pub(super) use decoded::Blocks;
 pub(super) use float::Number;
 pub use float::{Bf16, F16, F32};
 
@@ -65,6 +69,7 @@ impl Avx512 {
             attention: attention::attention,
             probe: probe::BYTES,
             batch: |format| superblocks::avx2(format).or_else(|| float_batch(format)),
+            exact: &EXACT,
         };
         &TABLE
     }
@@ -90,6 +95,7 @@ impl Avx512Vnni {
             attention: attention::attention,
             probe: probe::VNNI,
             batch: vnni_batch,
+            exact: &EXACT,
         };
         &TABLE
     }
@@ -118,9 +124,56 @@ impl Avx512Bf16 {
                 Format::Bf16 => Some(batch::mat::kernels::<plain::Bf16, Pairs>()),
                 _ => vnni_batch(format),
             },
+            exact: &EXACT,
         };
         &TABLE
     }
+}
+
+/// What `$of` is, with `$type` as what decodes a format; `None` for plain numbers.
+macro_rules! by_blocks {
+    ($format:expr, $type:ident => $of:expr) => {
+        by_blocks!($format, $type => $of;
+            decoded::{Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Iq4Xs Mxfp4 Nvfp4}
+            books::{Iq1S Iq1M Iq2Xxs Iq2Xs Iq2S Iq3Xxs Iq3S})
+    };
+    ($format:expr, $type:ident => $of:expr; decoded::{$($name:ident)*} books::{$($book:ident)*}) => {
+        match $format {
+            $(Format::$name => {
+                type $type = decoded::$name;
+                Some($of)
+            })*
+            $(Format::$book => {
+                type $type = decoded::Books<books::$book>;
+                Some($of)
+            })*
+            _ => by_type!($format, D => {
+                type $type = decoded::Compiled<D>;
+                $of
+            }),
+        }
+    };
+}
+
+/// The table without rounded inputs, for all that have AVX-512.
+static EXACT: Kernels = Kernels {
+    name: "avx512-f32",
+    f32: float_loops::LOOPS,
+    mat: exact,
+    attention: attention::attention,
+    probe: probe::BYTES,
+    batch: exact_batch,
+    exact: &EXACT,
+};
+
+fn exact(format: Format) -> Option<MatKernels> {
+    let blocks = by_blocks!(format, B => MatKernels { q8: false, mat: float::decoded::<B> });
+    blocks.or_else(|| mat(format))
+}
+
+fn exact_batch(format: Format) -> Option<BatchKernels> {
+    let blocks = by_blocks!(format, B => batch::mat::kernels::<plain::Decoded<B>, Floats>());
+    blocks.or_else(|| float_batch(format))
 }
 
 /// Plain numbers, exactly as they are.

@@ -31,6 +31,7 @@ impl AvxVnni {
             attention: avx2::attention,
             probe: probe::PROBE,
             batch: superblocks::avxvnni,
+            exact: &avx2::EXACT,
         };
         &TABLE
     }

@@ -21,6 +21,7 @@ fn tables() -> Vec<&'static Kernels> {
         Avx512::detect().map(Avx512::kernels),
         Avx512Vnni::detect().map(Avx512Vnni::kernels),
         Avx512Bf16::detect().map(Avx512Bf16::kernels),
+        Avx512::detect().map(|avx512| avx512.kernels().exact),
         amx().map(|amx| amx.kernels()),
     ];
     tables.into_iter().flatten().collect()

@@ -2,36 +2,32 @@
 //!
 //! ggml keeps twice the element's value in its table and half the scale, so both stay exact.
 
-use super::{Codec, decode_blocks};
+use super::{Codec, apart};
+use crate::blocks::{Decode, Mxfp4, Nvfp4};
 
 /// Twice the value of each E2M1 number. The negative zero is a plain one, as in ggml.
 const VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// `scale: e8m0, quants: [u8; 16]` laid out as in Q4_0; value = (2^(scale - 127) / 2) * VALUES\[q\].
 /// Source: OCP Microscaling Formats 1.0. Its NaN scale (255) is 2^128 in ggml, and here.
-pub(crate) const MXFP4: Codec = Codec {
-    decode: |bytes, out| {
-        decode_blocks(bytes, out, |block: &[u8; 17], out: &mut [f32; 32]| {
-            look_up(half_e8m0(block[0]), &block[1..], out)
-        });
-    },
-    encode: None,
-    words: &[],
-};
+pub(crate) const MXFP4: Codec = Codec { decode: Mxfp4::decode, encode: None, words: &[] };
+
+#[inline(always)]
+pub(crate) fn mxfp4(block: &[u8; 17], out: &mut [f32; 32]) {
+    look_up(half_e8m0(block[0]), &block[1..], out)
+}
 
 /// `scales: [e4m3; 4], quants: [u8; 32]`; value = (scale / 2) * VALUES\[q\]. Four groups of 16 elements: 8 bytes, low
 /// nibbles first. The NaN scale (127) is 0 in ggml, and here; the sign bit of a scale is ignored.
-pub(crate) const NVFP4: Codec = Codec {
-    decode: |bytes, out| {
-        decode_blocks(bytes, out, |block: &[u8; 36], out: &mut [f32; 64]| {
-            for (group, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-                look_up(half_e4m3(block[group]), &block[4 + 8 * group..][..8], out);
-            }
-        });
-    },
-    encode: None,
-    words: &[],
-};
+pub(crate) const NVFP4: Codec = Codec { decode: Nvfp4::decode, encode: None, words: &[] };
+
+#[inline(always)]
+pub(crate) fn nvfp4(block: &[u8; 36], out: &mut [f32; 64]) {
+    for (group, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+        apart();
+        look_up(half_e4m3(block[group]), &block[4 + 8 * group..][..8], out);
+    }
+}
 
 #[inline(always)]
 fn look_up(scale: f32, quants: &[u8], out: &mut [f32]) {

@@ -2,6 +2,9 @@
 //!
 //! Offsets are bytes from the start of a block. The order of float operations in a decoder is part of the format:
 //! it is the `gguf` package's, so that results agree bit for bit.
+//!
+//! A block's decoder is a function of its own and always inlined, so that
+//! [`crate::blocks`] can hand it to kernels.
 
 pub mod codebook;
 pub(crate) mod fp4;
@@ -72,15 +75,20 @@ impl Words {
     }
 }
 
-/// Decodes a row of blocks of `B` bytes and `L` elements.
+/// Keeps what is done in one pass of a loop apart from the next: groups become vector code by themselves, of which the compiler
+/// would make less across them.
 #[inline(always)]
-fn decode_blocks<const B: usize, const L: usize>(
-    bytes: &[u8],
-    out: &mut [f32],
-    decode: impl Fn(&[u8; B], &mut [f32; L]),
-) {
-    for (block, out) in bytes.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
-        decode(block, out);
+pub(crate) fn apart() {
+    std::hint::black_box(());
+}
+
+/// `out = scale * quant`, with a scale for each half. One loop, and not two of 16, which would be unrolled before they can become
+/// vector code.
+#[inline(always)]
+fn scaled(out: &mut [f32; 32], scales: [f32; 2], quants: &[i8; 32]) {
+    for i in 0..32 {
+        let scale = if i < 16 { scales[0] } else { scales[1] };
+        out[i] = scale * f32::from(quants[i]);
     }
 }
 

@@ -1,19 +1,11 @@
 //! Q4_0 and Q4_1: 32 elements of 4 bits; byte j holds element j (low) and element j + 16 (high).
 
-use super::{Codec, Words, decode_blocks, encode_blocks, extreme, f16_at, put_f16, range, reciprocal};
+use super::{Codec, Words, encode_blocks, extreme, f16_at, put_f16, range, reciprocal};
+use crate::blocks::{Decode, Q4_0, Q4_1};
 
 /// `d: f16, quants: [u8; 16]`; value = d * (q - 8).
 pub(crate) const Q4_0: Codec = Codec {
-    decode: |bytes, out| {
-        decode_blocks(bytes, out, |block: &[u8; 18], out: &mut [f32; 32]| {
-            let d = f16_at(block, 0);
-            let (low, high) = out.split_at_mut(16);
-            for ((q, low), high) in block[2..].iter().zip(low).zip(high) {
-                *low = d * (i32::from(q & 15) - 8) as f32;
-                *high = d * (i32::from(q >> 4) - 8) as f32;
-            }
-        });
-    },
+    decode: Q4_0::decode,
     encode: Some(|values, bytes| {
         encode_blocks(values, bytes, |values: &[f32; 32], block: &mut [u8; 18]| {
             // The value of greatest magnitude becomes -8 exactly: the side that has one step more.
@@ -29,18 +21,19 @@ pub(crate) const Q4_0: Codec = Codec {
     words: &[Words::new(0, 2, 1)],
 };
 
+#[inline(always)]
+pub(crate) fn q4_0(block: &[u8; 18], out: &mut [f32; 32]) {
+    let d = f16_at(block, 0);
+    let (low, high) = out.split_at_mut(16);
+    for ((q, low), high) in block[2..].iter().zip(low).zip(high) {
+        *low = d * (i32::from(q & 15) - 8) as f32;
+        *high = d * (i32::from(q >> 4) - 8) as f32;
+    }
+}
+
 /// `d: f16, m: f16, quants: [u8; 16]`; value = d * q + m.
 pub(crate) const Q4_1: Codec = Codec {
-    decode: |bytes, out| {
-        decode_blocks(bytes, out, |block: &[u8; 20], out: &mut [f32; 32]| {
-            let (d, m) = (f16_at(block, 0), f16_at(block, 2));
-            let (low, high) = out.split_at_mut(16);
-            for ((q, low), high) in block[4..].iter().zip(low).zip(high) {
-                *low = d * f32::from(q & 15) + m;
-                *high = d * f32::from(q >> 4) + m;
-            }
-        });
-    },
+    decode: Q4_1::decode,
     encode: Some(|values, bytes| {
         encode_blocks(values, bytes, |values: &[f32; 32], block: &mut [u8; 20]| {
             let (least, greatest) = range(values);
@@ -56,3 +49,13 @@ pub(crate) const Q4_1: Codec = Codec {
     }),
     words: &[Words::new(0, 2, 2)],
 };
+
+#[inline(always)]
+pub(crate) fn q4_1(block: &[u8; 20], out: &mut [f32; 32]) {
+    let (d, m) = (f16_at(block, 0), f16_at(block, 2));
+    let (low, high) = out.split_at_mut(16);
+    for ((q, low), high) in block[4..].iter().zip(low).zip(high) {
+        *low = d * f32::from(q & 15) + m;
+        *high = d * f32::from(q >> 4) + m;
+    }
+}

@@ -1,27 +1,26 @@
 //! Q4_K: 256 elements of 4 bits in 8 groups, each with a 6-bit scale and a 6-bit minimum. Q5_K shares the scales.
 
-use super::{Codec, Words, decode_blocks, f16_at};
+use super::{Codec, Words, apart, f16_at};
+use crate::blocks::{Decode, Q4K};
 
 /// `d: f16, dmin: f16, scales: [u8; 12], quants: [u8; 128]`; value = (d * scale) * q - dmin * minimum.
 ///
 /// 32 bytes of quants hold two groups: the even one low, the odd one high.
-pub(crate) const Q4_K: Codec = Codec {
-    decode: |bytes, out| {
-        decode_blocks(bytes, out, |block: &[u8; 144], out: &mut [f32; 256]| {
-            let groups = scales_and_minima(block);
-            for (pair, out) in out.as_chunks_mut::<64>().0.iter_mut().enumerate() {
-                let [(scale0, minimum0), (scale1, minimum1)] = [groups[2 * pair], groups[2 * pair + 1]];
-                let (even, odd) = out.split_at_mut(32);
-                for ((q, even), odd) in block[16 + 32 * pair..][..32].iter().zip(even).zip(odd) {
-                    *even = scale0 * f32::from(q & 15) - minimum0;
-                    *odd = scale1 * f32::from(q >> 4) - minimum1;
-                }
-            }
-        });
-    },
-    encode: None,
-    words: &[Words::new(0, 2, 2)],
-};
+pub(crate) const Q4_K: Codec = Codec { decode: Q4K::decode, encode: None, words: &[Words::new(0, 2, 2)] };
+
+#[inline(always)]
+pub(crate) fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
+    let groups = scales_and_minima(block);
+    for (pair, out) in out.as_chunks_mut::<64>().0.iter_mut().enumerate() {
+        apart();
+        let [(scale0, minimum0), (scale1, minimum1)] = [groups[2 * pair], groups[2 * pair + 1]];
+        let (even, odd) = out.split_at_mut(32);
+        for ((q, even), odd) in block[16 + 32 * pair..][..32].iter().zip(even).zip(odd) {
+            *even = scale0 * f32::from(q & 15) - minimum0;
+            *odd = scale1 * f32::from(q >> 4) - minimum1;
+        }
+    }
+}
 
 /// Scale and minimum of each group, times d and dmin: the first 16 bytes of a Q4_K or Q5_K block.
 ///

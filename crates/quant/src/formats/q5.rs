@@ -2,16 +2,12 @@
 //!
 //! ggml keeps that word as four bytes but reads it as one number, so it follows the byte order of the machine.
 
-use super::{Codec, Words, decode_blocks, encode_blocks, extreme, f16_at, put_f16, range, reciprocal, u32_at};
+use super::{Codec, Words, encode_blocks, extreme, f16_at, put_f16, range, reciprocal, u32_at};
+use crate::blocks::{Decode, Q5_0, Q5_1};
 
 /// `d: f16, high: u32, quants: [u8; 16]`; value = d * (q - 16).
 pub(crate) const Q5_0: Codec = Codec {
-    decode: |bytes, out| {
-        decode_blocks(bytes, out, |block: &[u8; 22], out: &mut [f32; 32]| {
-            let (d, high) = (f16_at(block, 0), u32_at(block, 2));
-            unpack(high, &block[6..], |j, q| out[j] = d * (q as i32 - 16) as f32);
-        });
-    },
+    decode: Q5_0::decode,
     encode: Some(|values, bytes| {
         encode_blocks(values, bytes, |values: &[f32; 32], block: &mut [u8; 22]| {
             let d = extreme(values) / -16.0;
@@ -23,14 +19,15 @@ pub(crate) const Q5_0: Codec = Codec {
     words: &[Words::new(0, 2, 1), Words::new(2, 4, 1)],
 };
 
+#[inline(always)]
+pub(crate) fn q5_0(block: &[u8; 22], out: &mut [f32; 32]) {
+    let (d, high) = (f16_at(block, 0), u32_at(block, 2));
+    unpack(high, &block[6..], |j, q| out[j] = d * (q as i32 - 16) as f32);
+}
+
 /// `d: f16, m: f16, high: u32, quants: [u8; 16]`; value = d * q + m.
 pub(crate) const Q5_1: Codec = Codec {
-    decode: |bytes, out| {
-        decode_blocks(bytes, out, |block: &[u8; 24], out: &mut [f32; 32]| {
-            let (d, m, high) = (f16_at(block, 0), f16_at(block, 2), u32_at(block, 4));
-            unpack(high, &block[8..], |j, q| out[j] = d * q as f32 + m);
-        });
-    },
+    decode: Q5_1::decode,
     encode: Some(|values, bytes| {
         encode_blocks(values, bytes, |values: &[f32; 32], block: &mut [u8; 24]| {
             let (least, greatest) = range(values);
@@ -43,6 +40,12 @@ pub(crate) const Q5_1: Codec = Codec {
     }),
     words: &[Words::new(0, 2, 2), Words::new(4, 4, 1)],
 };
+
+#[inline(always)]
+pub(crate) fn q5_1(block: &[u8; 24], out: &mut [f32; 32]) {
+    let (d, m, high) = (f16_at(block, 0), f16_at(block, 2), u32_at(block, 4));
+    unpack(high, &block[8..], |j, q| out[j] = d * q as f32 + m);
+}
 
 /// Calls `put` with each element's place and 5-bit number.
 #[inline(always)]

@@ -1,15 +1,12 @@
 //! Q8_0, and the formats of ggml's activations, Q8_1 and Q8_K: a scale and signed bytes. The sums that the latter two
 //! carry for dot products say nothing new and are skipped.
 
-use super::{Codec, Words, decode_blocks, encode_blocks, extreme, f16_at, put_f16, reciprocal};
+use super::{Codec, Words, encode_blocks, extreme, f16_at, put_f16, reciprocal};
+use crate::blocks::{Decode, Q8_0, Q8_1, Q8K};
 
 /// `d: f16, quants: [i8; 32]`; value = d * q.
 pub(crate) const Q8_0: Codec = Codec {
-    decode: |bytes, out| {
-        decode_blocks(bytes, out, |block: &[u8; 34], out: &mut [f32; 32]| {
-            scale(f16_at(block, 0), &block[2..], out);
-        });
-    },
+    decode: Q8_0::decode,
     encode: Some(|values, bytes| {
         encode_blocks(values, bytes, |values: &[f32; 32], block: &mut [u8; 34]| {
             let d = extreme(values).abs() / 127.0;
@@ -23,28 +20,28 @@ pub(crate) const Q8_0: Codec = Codec {
     words: &[Words::new(0, 2, 1)],
 };
 
+#[inline(always)]
+pub(crate) fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
+    scale(f16_at(block, 0), &block[2..], out);
+}
+
 /// `d: f16, sum: f16, quants: [i8; 32]`; value = d * q.
-pub(crate) const Q8_1: Codec = Codec {
-    decode: |bytes, out| {
-        decode_blocks(bytes, out, |block: &[u8; 36], out: &mut [f32; 32]| {
-            scale(f16_at(block, 0), &block[4..], out);
-        });
-    },
-    encode: None,
-    words: &[Words::new(0, 2, 2)],
-};
+pub(crate) const Q8_1: Codec = Codec { decode: Q8_1::decode, encode: None, words: &[Words::new(0, 2, 2)] };
+
+#[inline(always)]
+pub(crate) fn q8_1(block: &[u8; 36], out: &mut [f32; 32]) {
+    scale(f16_at(block, 0), &block[4..], out);
+}
 
 /// `d: f32, quants: [i8; 256], sums: [i16; 16]`; value = d * q.
-pub(crate) const Q8_K: Codec = Codec {
-    decode: |bytes, out| {
-        decode_blocks(bytes, out, |block: &[u8; 292], out: &mut [f32; 256]| {
-            let d = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
-            scale(d, &block[4..260], out);
-        });
-    },
-    encode: None,
-    words: &[Words::new(0, 4, 1), Words::new(260, 2, 16)],
-};
+pub(crate) const Q8_K: Codec =
+    Codec { decode: Q8K::decode, encode: None, words: &[Words::new(0, 4, 1), Words::new(260, 2, 16)] };
+
+#[inline(always)]
+pub(crate) fn q8_k(block: &[u8; 292], out: &mut [f32; 256]) {
+    let d = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
+    scale(d, &block[4..260], out);
+}
 
 #[inline(always)]
 fn scale(d: f32, quants: &[u8], out: &mut [f32]) {

@@ -1,11 +1,13 @@
-//! Products of F32, F16 and BF16 rows with f32 activations, which are taken as they are. Lane = column.
+//! Products of rows with f32 activations, which are taken as they are: of F32, F16 and BF16, and of blocks that are decoded.
+//! Lane = column.
 //!
 //! Order of summation: eight lanes of fused products over [`SEGMENT`] columns, the tree of `fold::tree`, segments from
 //! left to right. Not that of the scalar table, which has no fused products.
 
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
-use candor_quant::Format;
+use candor_quant::{Format, blocks::Decode};
 
 use super::fold::tree;
 use super::registers::{load_128, load_256, load_ps, store_ps};
@@ -85,6 +87,13 @@ pub fn mat<N: Number>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activation
     }
 }
 
+/// The same of blocks: rows are decoded strip by strip, for a single input too.
+pub fn decoded<D: Decode>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>) {
+    let (x, cols, _, row_bytes) = float_rows(&out, D::FORMAT, w, rows, x);
+    // SAFETY: as above.
+    unsafe { several_inputs::<Decoded<D>>(&mut out, w, (rows, row_bytes), x, cols) }
+}
+
 /// Rows of the four quarters of `w` go together: four streams from memory are faster than two (by a fifth on Zen 5).
 #[target_feature(enable = "avx2,fma,f16c")]
 fn one_input<N: Number>(out: &mut [f32], w: &[u8], row_bytes: usize, x: &[f32]) {
@@ -160,22 +169,29 @@ type Segment = [[f32; 8]; STEPS];
 /// Strips of weights are widened once and meet every input in tiles of 3 rows by 4 inputs: twelve sums, since eight wait
 /// for each other.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn several_inputs<N: Number>(
+fn several_inputs<N: Widen>(
     out: &mut OutTile<'_>,
     w: &[u8],
     (rows, row_bytes): (usize, usize),
     x: &[f32],
     cols: usize,
 ) {
-    let bytes = size_of::<N::Eight>() / 8;
+    let bytes = |columns: usize| columns / N::FORMAT.block_len() * N::FORMAT.block_bytes();
     let mut wide = [[[0.0; 8]; STEPS]; STRIP];
     let mut ends = [[[0.0; 8]; STEPS]; INPUTS];
+    // The next strip, which few inputs would have to wait for.
+    let next = Ahead::new(STRIP * row_bytes);
     for first in (0..rows).step_by(STRIP) {
         let count = (rows - first).min(STRIP);
         for start in (0..cols).step_by(SEGMENT) {
             let columns = (cols - start).min(SEGMENT);
             for (r, wide) in wide.iter_mut().enumerate().take(count) {
-                widen_row::<N>(wide, &w[(first + r) * row_bytes + start * bytes..][..columns * bytes]);
+                let row = &w[(first + r) * row_bytes + bytes(start)..][..bytes(columns)];
+                if x.len() <= INPUTS * cols {
+                    row.iter().step_by(64).for_each(|line| next.fetch(line));
+                }
+                // SAFETY: this function has the features that `widen_row` asks for.
+                unsafe { N::widen_row(wide, row) };
             }
             for (t, x) in x.chunks(cols * INPUTS).enumerate() {
                 let place = Place { row: first, input: t * INPUTS, start, columns };
@@ -198,16 +214,43 @@ fn several_inputs<N: Number>(
     }
 }
 
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn widen_row<N: Number>(wide: &mut Segment, row: &[u8]) {
-    let (whole, rest) = N::split(row);
-    for (wide, eight) in wide.iter_mut().zip(whole) {
-        // SAFETY: this function has the features that `widen` asks for.
-        store_ps(wide, unsafe { N::widen(eight) });
+/// A format whose rows become floats.
+trait Widen {
+    const FORMAT: Format;
+
+    /// The numbers of some columns of a row, whole blocks; after them zeros up to the next eight.
+    ///
+    /// # Safety
+    /// The processor has AVX2, FMA and F16C.
+    unsafe fn widen_row(wide: &mut Segment, columns: &[u8]);
+}
+
+impl<N: Number> Widen for N {
+    const FORMAT: Format = <N as Number>::FORMAT;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn widen_row(wide: &mut Segment, columns: &[u8]) {
+        let (whole, rest) = N::split(columns);
+        for (wide, eight) in wide.iter_mut().zip(whole) {
+            // SAFETY: this function has the features that `widen` asks for.
+            store_ps(wide, unsafe { N::widen(eight) });
+        }
+        if !rest.is_empty() {
+            store_ps(&mut wide[whole.len()], last::<N>(rest));
+        }
     }
-    if !rest.is_empty() {
-        store_ps(&mut wide[whole.len()], last::<N>(rest));
+}
+
+/// A format of blocks.
+struct Decoded<D>(PhantomData<D>);
+
+impl<D: Decode> Widen for Decoded<D> {
+    const FORMAT: Format = D::FORMAT;
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn widen_row(wide: &mut Segment, columns: &[u8]) {
+        D::decode(columns, wide.as_flattened_mut());
     }
 }
 
@@ -223,6 +266,10 @@ struct Place {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn strip_times(out: &mut OutTile<'_>, w: &[Segment], x: &[&Segment], place: Place) {
+    // A single input leaves registers for more rows.
+    if let ([a, b, c, d, e, f], [x]) = (w, x) {
+        return tile(out, [a, b, c, d, e, f], [x], place);
+    }
     for (i, w) in w.chunks(3).enumerate() {
         let place = Place { row: place.row + i * 3, ..place };
         match w {

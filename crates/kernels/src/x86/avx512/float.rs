@@ -1,12 +1,15 @@
-//! Products of F32, F16 and BF16 rows with f32 activations, which are taken as they are. Lane = column.
+//! Products of rows with f32 activations, which are taken as they are: of F32, F16 and BF16, and of blocks that are decoded.
+//! Lane = column.
 //!
 //! Order of summation: sixteen lanes of fused products over [`SEGMENT`] columns, their halves added and the tree of AVX2's
 //! `fold::tree`, segments from left to right. Not that of the other tables.
 
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
 use candor_quant::Format;
 
+use super::decoded::Blocks;
 use super::registers::{load_512, load_ps, store_ps};
 use crate::shape::float_rows;
 use crate::weights::row;
@@ -88,6 +91,13 @@ pub fn mat<N: Number>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activation
         // SAFETY: as above.
         unsafe { several_inputs::<N>(&mut out, w, (rows, row_bytes), x, cols) }
     }
+}
+
+/// The same of blocks: rows are decoded strip by strip, for a single input too.
+pub fn decoded<D: Blocks>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>) {
+    let (x, cols, _, row_bytes) = float_rows(&out, D::FORMAT, w, rows, x);
+    // SAFETY: as above.
+    unsafe { several_inputs::<Decoded<D>>(&mut out, w, (rows, row_bytes), x, cols) }
 }
 
 /// Rows meet inputs as they lie in the file, four rows and up to four inputs at a time. The next four inputs find the rows in
@@ -206,22 +216,29 @@ type Segment = [[f32; 16]; STEPS];
 /// Strips of weights are widened once and meet every input in tiles of 6 rows by 4 inputs: as many sums as registers
 /// hold.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-fn several_inputs<N: Number>(
+fn several_inputs<N: Widen>(
     out: &mut OutTile<'_>,
     w: &[u8],
     (rows, row_bytes): (usize, usize),
     x: &[f32],
     cols: usize,
 ) {
-    let bytes = size_of::<N::Sixteen>() / 16;
+    let bytes = |columns: usize| columns / N::FORMAT.block_len() * N::FORMAT.block_bytes();
     let mut wide = [[[0.0; 16]; STEPS]; STRIP];
     let mut ends = [[[0.0; 16]; STEPS]; INPUTS];
+    // The next strip, which few inputs would have to wait for.
+    let next = Ahead::new(STRIP * row_bytes);
     for first in (0..rows).step_by(STRIP) {
         let count = (rows - first).min(STRIP);
         for start in (0..cols).step_by(SEGMENT) {
             let columns = (cols - start).min(SEGMENT);
             for (r, wide) in wide.iter_mut().enumerate().take(count) {
-                widen_row::<N>(wide, &w[(first + r) * row_bytes + start * bytes..][..columns * bytes]);
+                let row = &w[(first + r) * row_bytes + bytes(start)..][..bytes(columns)];
+                if x.len() <= INPUTS * cols {
+                    row.iter().step_by(64).for_each(|line| next.fetch(line));
+                }
+                // SAFETY: this function has the features that `widen_row` asks for.
+                unsafe { N::widen_row(wide, row) };
             }
             for (t, x) in x.chunks(cols * INPUTS).enumerate() {
                 let place = Place { row: first, input: t * INPUTS, start, columns };
@@ -244,16 +261,44 @@ fn several_inputs<N: Number>(
     }
 }
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-fn widen_row<N: Number>(wide: &mut Segment, row: &[u8]) {
-    let (whole, rest) = N::split(row);
-    for (wide, sixteen) in wide.iter_mut().zip(whole) {
-        // SAFETY: this function has the features that `widen` asks for.
-        store_ps(wide, unsafe { N::widen(sixteen) });
+/// A format whose rows become floats.
+trait Widen {
+    const FORMAT: Format;
+
+    /// The numbers of some columns of a row, whole blocks; after them zeros up to the next sixteen.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F, BW, VL and DQ.
+    unsafe fn widen_row(wide: &mut Segment, columns: &[u8]);
+}
+
+impl<N: Number> Widen for N {
+    const FORMAT: Format = <N as Number>::FORMAT;
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+    unsafe fn widen_row(wide: &mut Segment, columns: &[u8]) {
+        let (whole, rest) = N::split(columns);
+        for (wide, sixteen) in wide.iter_mut().zip(whole) {
+            // SAFETY: this function has the features that `widen` asks for.
+            store_ps(wide, unsafe { N::widen(sixteen) });
+        }
+        if !rest.is_empty() {
+            store_ps(&mut wide[whole.len()], last::<N>(rest));
+        }
     }
-    if !rest.is_empty() {
-        store_ps(&mut wide[whole.len()], last::<N>(rest));
+}
+
+/// A format of blocks.
+struct Decoded<D>(PhantomData<D>);
+
+impl<D: Blocks> Widen for Decoded<D> {
+    const FORMAT: Format = D::FORMAT;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+    unsafe fn widen_row(wide: &mut Segment, columns: &[u8]) {
+        // SAFETY: this function has the features that `decode` asks for.
+        unsafe { D::decode(columns, wide.as_flattened_mut()) };
     }
 }
 

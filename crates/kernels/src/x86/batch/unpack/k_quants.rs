@@ -20,7 +20,7 @@ pub struct Iq4Xs;
 /// Scales, then minima, of the eight groups of a Q4_K or Q5_K block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,f16c")]
-fn factors<const N: usize>(block: &[u8; N]) -> [f32; 16] {
+pub fn factors<const N: usize>(block: &[u8; N]) -> [f32; 16] {
     // Dwords: d and dmin, then the packed bytes 0..4, 4..8 and 8..12.
     let header = load_128(block, 0);
     let low = _mm_srlv_epi32(_mm_shuffle_epi32::<0b11_10_11_01>(header), _mm_setr_epi32(0, 0, 0, 4));

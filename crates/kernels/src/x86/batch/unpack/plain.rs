@@ -1,19 +1,22 @@
-//! Formats of plain numbers.
+//! Formats of plain numbers, and of blocks that become floats.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
 use candor_quant::Format;
 
-use super::{STEP, Step, Unpack};
-use crate::x86::avx512::Number;
+use super::{BLOCK_ROWS, PANEL_LINES, STEP, Step, Unpack};
+use crate::x86::avx512::{Blocks, Number};
 use crate::x86::batch::Form;
-use crate::x86::batch::lines::{load_bytes, round_twice, store};
+use crate::x86::batch::lines::{load_bytes, load_ps, round_twice, store};
 
 pub struct Bf16;
 pub struct F16;
 /// Any of them, as floats.
 pub struct Wide<N>(PhantomData<N>);
+
+/// Blocks as floats.
+pub struct Decoded<D>(PhantomData<D>);
 
 /// 32 numbers of two bytes, zeros after the last.
 #[inline]
@@ -73,6 +76,22 @@ impl<N: Number> Unpack for Wide<N> {
             N::bytes(&mut sixteen)[..rest.len()].copy_from_slice(rest);
             // SAFETY: as above.
             store(&mut step[r], _mm512_castps_si512(unsafe { N::widen(&sixteen) }));
+        }
+    }
+}
+
+impl<D: Blocks> Unpack for Decoded<D> {
+    const FORMAT: Format = D::FORMAT;
+    const FORM: Form = Form::F32;
+
+    /// By way of a buffer: the lines of a row are far apart.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+    unsafe fn unpack(columns: &[u8], panel: &mut [Step], r: usize) {
+        let mut values = [[0.0; 16]; PANEL_LINES / BLOCK_ROWS];
+        // SAFETY: this function has the features that `decode` asks for.
+        unsafe { D::decode(columns, values.as_flattened_mut()) };
+        for (values, step) in values.iter().zip(panel) {
+            store(&mut step[r], _mm512_castps_si512(load_ps(values)));
         }
     }
 }
