@@ -20,6 +20,7 @@ mod reference;
 pub mod sampling;
 mod shared;
 mod taken;
+mod thinking;
 
 pub use ahead::{PromptCacheArgs, SpeculationArgs};
 pub use bench::BenchArgs;
@@ -32,3 +33,4 @@ pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
 pub use shared::{CacheArgs, CacheFormat, ModelArgs, OutputArgs, PerformanceArgs, When};
+pub use thinking::{Think, ThinkingArgs};

@@ -2,16 +2,16 @@
 
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
-use candor::{Cancel, ChatTemplate, Message, Session, SessionOptions, StopReason, Timings};
+use candor::{Cancel, Session, SessionOptions, StopReason, Timings};
 
 use super::{
     commands::{self, Command, unquoted},
-    saved::{DEFAULT_FILE, Role, Saved, Turn},
+    saved::{DEFAULT_FILE, Saved, Turn},
 };
 use crate::{
     answer,
     args::{ChatArgs, Line, Tunable},
-    conversation::{render, system_prompt, template_of_file},
+    conversation::system_prompt,
     errors::Error,
     interrupt::Interrupt,
     open::{Opened, Source},
@@ -19,6 +19,7 @@ use crate::{
     report,
     settings::{self, Setting},
     speculation::Guesses,
+    template::{self, Template},
 };
 
 /// Whether the conversation goes on.
@@ -35,7 +36,8 @@ pub struct Conversation<'a> {
     args: &'a ChatArgs,
     interrupt: &'a Interrupt,
     opened: Opened,
-    template: Option<ChatTemplate>,
+    given: template::Given,
+    template: Template,
     session: Session,
     guesses: Guesses<'a>,
     system: Option<String>,
@@ -60,15 +62,19 @@ impl<'a> Conversation<'a> {
         let source = Source::of(line, &args.model)?;
         // Wrong settings are found now, before a model is loaded, instead of at the first answer.
         let options = answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
-        let template = template_of_file(&args.template)?;
+        let given = template::given(line, &args.template)?;
         let system = system_prompt(line, &args.template)?;
         let opened = source.open(&args.performance, args.lora.open()?, session_options(args), &args.output)?;
         let guesses = Guesses::of(line, &args.speculation)?;
-        let session = open_session(args, &opened, template.as_ref(), &guesses)?;
+        opened.model.refuse_answers("candor chat")?;
+        let template = Template::of(&opened.model, &given, &args.template)?;
+        template.say_thinking(&args.tunable.thinking);
+        let session = open_session(args, &opened, &guesses)?;
         let conversation = Conversation {
             args,
             interrupt,
             opened,
+            given,
             template,
             session,
             guesses,
@@ -98,11 +104,11 @@ impl<'a> Conversation<'a> {
 
     /// Answers a message. If that fails, the conversation is as before.
     pub fn answer(&mut self, message: &str) -> Result<(), Error> {
-        self.turns.push(Turn { role: Role::User, content: message.to_owned() });
+        self.turns.push(Turn::user(message));
         let answered = self.generate();
         match &answered {
-            Ok(answer) if !answer.text.is_empty() => {
-                self.turns.push(Turn { role: Role::Assistant, content: answer.text.clone() });
+            Ok(answer) if !answer.parts.is_empty() => {
+                self.turns.push(Turn::answer(answer.parts.clone(), &self.turns));
             }
             _ => drop(self.turns.pop()),
         }
@@ -118,14 +124,15 @@ impl<'a> Conversation<'a> {
     }
 
     fn generate(&mut self) -> Result<answer::Answer, Error> {
-        let messages: Vec<Message> = self.turns.iter().map(Turn::message).collect();
-        let model = &self.opened.model;
-        let text = render(model, self.template.as_ref(), &self.args.template, self.system.as_deref(), &messages)?;
-        let prompt = model.encode_prompt(&text);
-        let mut options = self.options(prompt.len())?;
+        let (model, template, thinking) = (&self.opened.model, &self.template, &self.tunable.thinking);
+        let messages = self.turns.iter().map(|turn| turn.message(template));
+        let rendered = template.render(model, &self.args.template, thinking, self.system.as_deref(), messages)?;
+        let prompt = model.encode_prompt(&rendered.text);
+        let reader = template.reader(&rendered, thinking);
+        let mut options = self.options(prompt.len())?.marks(template.marks());
         let answering = self.interrupt.answering();
         options.cancel = answering.cancel();
-        answer::stream(self.session.generate(&prompt, options)?, &mut io::stdout().lock())
+        answer::stream(self.session.generate(&prompt, options)?, reader, &mut io::stdout().lock())
     }
 
     /// Does what a command asks for.
@@ -187,8 +194,11 @@ impl<'a> Conversation<'a> {
             session_options(self.args),
             &self.args.output,
         )?;
-        self.session = open_session(self.args, &opened, self.template.as_ref(), &self.guesses)?;
-        self.opened = opened;
+        opened.model.refuse_answers("candor chat")?;
+        let template = Template::of(&opened.model, &self.given, &self.args.template)?;
+        self.session = open_session(self.args, &opened, &self.guesses)?;
+        (self.opened, self.template) = (opened, template);
+        self.template.say_thinking(&self.tunable.thinking);
         say!("{} answers from now on", self.model_name());
         Ok(())
     }
@@ -226,6 +236,9 @@ impl<'a> Conversation<'a> {
         if !value.is_empty() {
             self.note_setting(&known, values);
         }
+        if !value.is_empty() && known == "think" {
+            self.template.say_thinking(&self.tunable.thinking);
+        }
         if let Some(setting) = self.settings.iter().find(|setting| setting.name == known) {
             say!("{setting}");
         }
@@ -255,17 +268,8 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// A session for a conversation with a model, which must have a template.
-fn open_session(
-    args: &ChatArgs,
-    opened: &Opened,
-    template: Option<&ChatTemplate>,
-    guesses: &Guesses<'_>,
-) -> Result<Session, Error> {
-    opened.model.refuse_answers("candor chat")?;
-    if template.is_none() && opened.model.chat_template()?.is_none() {
-        return Err(candor::Error::NoChatTemplate.into());
-    }
+/// A session for a conversation with a model.
+fn open_session(args: &ChatArgs, opened: &Opened, guesses: &Guesses<'_>) -> Result<Session, Error> {
     let options = session_options(args);
     let mut session = opened.session(&options)?;
     guesses.begin(&mut session, &args.performance, options, &args.output)?;
