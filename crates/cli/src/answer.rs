@@ -1,5 +1,7 @@
 //! An answer: the settings that it is generated with, its text to stdout as it comes, and what is said about it.
 
+#[cfg(test)]
+mod families;
 mod printer;
 mod reader;
 

@@ -23,8 +23,10 @@ pub type Given = Option<Rc<ChatTemplate>>;
 pub struct Template {
     template: Rc<ChatTemplate>,
     format: AnswerFormat,
-    /// The tokens without which an answer cannot be taken apart; `None` where it shall not be.
-    marks: Option<Vec<u32>>,
+    /// The control tokens without which an answer cannot be taken apart.
+    marks: Vec<u32>,
+    /// Whether it shall be.
+    parses: bool,
     variables: BTreeSet<String>,
 }
 
@@ -101,13 +103,13 @@ impl Template {
 
     fn new(template: Rc<ChatTemplate>, model: &Model, args: &TemplateArgs) -> Template {
         let format = template.answer_format();
-        let marks = (!args.skip_chat_parsing).then(|| format.marks(model.tokenizer()));
-        Template { format, marks, variables: template.variables(), template }
+        let marks = format.marks(model.tokenizer());
+        Template { format, marks, parses: !args.skip_chat_parsing, variables: template.variables(), template }
     }
 
     /// The tokens that an answer must show.
     pub fn marks(&self) -> Vec<u32> {
-        self.marks.clone().unwrap_or_default()
+        self.marks.clone()
     }
 
     /// The text that the model sees of a conversation.
@@ -129,7 +131,7 @@ impl Template {
 
     /// What reads the answer to a prompt.
     pub fn reader(&self, prompt: &Prompt, thinking: &ThinkingArgs) -> Reader {
-        let parser = self.marks.is_some().then(|| self.format.parser(&prompt.text, prompt.tools.as_ref()));
+        let parser = self.parses.then(|| self.format.parser(&prompt.text, prompt.tools.as_ref()));
         Reader::new(parser, thinking.hide_thinking, Paint::of_stdout())
     }
 

@@ -6,10 +6,12 @@
 mod answering;
 pub mod backend;
 mod lora;
+mod parrot;
 mod tiny;
 
 pub use answering::{TinyT5, encoder_of};
 pub use lora::{Lora, is_matrix, merged};
+pub use parrot::Parrot;
 pub use tiny::{Random, Tiny};
 
 use std::{fs, io::Write, path::Path, path::PathBuf, process::Command};

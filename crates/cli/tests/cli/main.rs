@@ -26,4 +26,6 @@ mod show;
 mod signals;
 #[cfg(unix)]
 mod terminal;
+mod templates;
+mod thinking;
 mod tokens;
