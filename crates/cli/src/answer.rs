@@ -7,7 +7,9 @@ mod reader;
 
 use std::io::Write;
 
-use candor::{AnswerPart, Cancel, ContextShift, GenerateOptions, Generation, KvFormat, SessionOptions, Show, StopReason, Timings};
+use candor::{
+    AnswerPart, Cancel, ContextShift, GenerateOptions, Generation, KvFormat, SessionOptions, Show, StopReason, Timings,
+};
 
 use crate::{
     args::{CacheArgs, CacheFormat, PerformanceArgs, Tunable},

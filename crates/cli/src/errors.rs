@@ -321,7 +321,9 @@ impl Error {
             }
             Error::Candor(candor::Error::Tokenizer(
                 TokenizerError::TemplateSyntax { .. } | TokenizerError::TemplateRender { .. },
-            )) => "--chat-template NAME or --chat-template-file FILE gives the model another template, --raw goes without",
+            )) => {
+                "--chat-template NAME or --chat-template-file FILE gives the model another template, --raw goes without"
+            }
             Error::Candor(candor::Error::TextTooShort { .. }) => "-c N makes the windows shorter",
             Error::Candor(candor::Error::MissingOnGpu { .. }) => {
                 "--device cpu runs it on the processor, as --device auto would"

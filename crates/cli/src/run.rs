@@ -32,6 +32,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
         ("chat_template", "--chat-template"),
         ("chat_template_file", "--chat-template-file"),
         ("chat_template_kwargs", "--chat-template-kwargs"),
+        ("think", "--think"),
     ] {
         if args.prompt.raw && line.rank(id) == Rank::Flag {
             let message = format!("--raw cannot be used together with {flag}");

@@ -50,10 +50,8 @@ fn named(text: &str) -> Result<ChatTemplate, Error> {
     if text.contains("{{") || text.contains("{%") {
         return parsed(text);
     }
-    ChatTemplate::named(text).ok_or_else(|| Error::UnknownTemplate {
-        name: text.to_owned(),
-        near: nearest(text, ChatTemplate::names()),
-    })
+    ChatTemplate::named(text)
+        .ok_or_else(|| Error::UnknownTemplate { name: text.to_owned(), near: nearest(text, ChatTemplate::names()) })
 }
 
 fn parsed(source: &str) -> Result<ChatTemplate, Error> {
@@ -171,7 +169,11 @@ impl Template {
             }
             _ if variables.is_empty() => Some(format!(
                 "--think={think} changes nothing: the chat template reads no variable for it{}",
-                if is_on || !self.format.has_reasoning() { "" } else { " (--hide-thinking hides what the model thinks)" }
+                if is_on || !self.format.has_reasoning() {
+                    ""
+                } else {
+                    " (--hide-thinking hides what the model thinks)"
+                }
             )),
             _ => None,
         };

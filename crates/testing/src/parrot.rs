@@ -82,7 +82,8 @@ impl Parrot {
     /// # Panics
     /// Never: the shapes fit.
     pub fn writer(&self) -> Writer {
-        let mut tokens: Vec<(String, i32)> = vec![("<unk>".into(), 2), ("<s>".into(), CONTROL), ("</s>".into(), CONTROL)];
+        let mut tokens: Vec<(String, i32)> =
+            vec![("<unk>".into(), 2), ("<s>".into(), CONTROL), ("</s>".into(), CONTROL)];
         tokens.extend((0..256).map(|byte| (format!("<0x{byte:02X}>"), 6)));
         tokens.extend(self.tokens.iter().map(|(text, kind)| match *kind {
             NORMAL => (text.replace(' ', "\u{2581}"), NORMAL),

@@ -24,5 +24,5 @@ mod tokens;
 pub use answer::{AnswerFormat, AnswerParser, Part, ToolCall};
 pub use date::CivilTime;
 pub use message::Message;
-pub use named::Fit;
+pub use named::TemplateFit;
 pub use template::{ChatContext, ChatTemplate};

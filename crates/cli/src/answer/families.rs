@@ -141,7 +141,8 @@ fn every_family_s_answers_are_shown_as_their_parts_in_whatever_pieces_they_come(
             };
             let written: Vec<AnswerPart> = parts.iter().filter(|part| has(part)).cloned().collect();
             // A template may leave out what was thought, though its prompt has begun it, or the whole answer.
-            let opened = ["<think>", "[THINK]", "steps:", "<|think|>"].iter().any(|mark| prompt.trim_end().ends_with(mark));
+            let opened =
+                ["<think>", "[THINK]", "steps:", "<|think|>"].iter().any(|mark| prompt.trim_end().ends_with(mark));
             let thinks = written.contains(&thought);
             if written.is_empty() || written.len() < parts.len() - usize::from(parts.contains(&thought)) {
                 continue;

@@ -24,8 +24,8 @@ mod sampling;
 mod show;
 #[cfg(unix)]
 mod signals;
+mod templates;
 #[cfg(unix)]
 mod terminal;
-mod templates;
 mod thinking;
 mod tokens;

@@ -41,6 +41,7 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "-p", "a", "--raw", "--chat-template-file", "b"], "cannot be used together"),
         (vec!["run", "-p", "a", "--raw", "--chat-template", "chatml"], "cannot be used together"),
         (vec!["run", "-p", "a", "--chat-template", "chatml", "--chat-template-file", "b"], "cannot be used together"),
+        (vec!["run", "-p", "a", "--raw", "--think"], "cannot be used together"),
         (vec!["run", "-p", "a", "--think=1.5"], "expected true, false, or a level"),
         (vec!["run", "-p", "a", "--raw", "--chat-template-kwargs", "{}"], "cannot be used together"),
         (vec!["run", "-p", "a", "--chat-template-kwargs", "[1]"], "expected a JSON object"),

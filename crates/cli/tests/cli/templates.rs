@@ -44,7 +44,9 @@ fn a_template_has_a_name_or_is_a_text() {
 
     let error = candor(["run", path, "-p", "Hi", "--chat-template", "chatlm"]).error();
     assert!(
-        error.starts_with("error: there is no chat template chatlm\nhint: is chatml meant? The names are bailing, bailing-"),
+        error.starts_with(
+            "error: there is no chat template chatlm\nhint: is chatml meant? The names are bailing, bailing-"
+        ),
         "{error}"
     );
     let error = candor(["run", path, "-p", "Hi", "--chat-template", "{% for %}"]).error();
@@ -71,7 +73,9 @@ fn a_missing_template_is_the_one_that_the_tokens_make_sure_of() {
     let (_folder, base) = model(&parrot, None);
     let base = base.to_str().unwrap();
     let note = |name: &str| {
-        format!("note: the model has no chat template, the text is continued as it is (--chat-template {name} answers it)\n")
+        format!(
+            "note: the model has no chat template, the text is continued as it is (--chat-template {name} answers it)\n"
+        )
     };
     assert_eq!(prompt(&[base]), (r#""Hi""#.to_owned(), note("chatml")));
     let outcome = candor(["chat", base, "-t", "1"]).stdin("Hi\n").outcome();
@@ -102,5 +106,8 @@ fn another_model_has_a_template_of_its_own() {
     let lines = format!("Hi\n/model {}\nHi\n", other.display());
     let outcome = candor(["chat", thinker.to_str().unwrap(), "-t", "1"]).stdin(lines).outcome();
     // The second one's marks no reasoning.
-    assert_eq!(outcome.stdout, "Thinking...\nI wonder.\n...done thinking.\n\nHello there!\nx</think>y\n", "{outcome:?}");
+    assert_eq!(
+        outcome.stdout, "Thinking...\nI wonder.\n...done thinking.\n\nHello there!\nx</think>y\n",
+        "{outcome:?}"
+    );
 }

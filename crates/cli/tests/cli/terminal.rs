@@ -339,7 +339,8 @@ fn thoughts_are_dim_where_colours_are_wanted() {
     use crate::thinking::{QWEN, model, thinker};
 
     let (home, path) = model(&thinker(), Some(QWEN));
-    for (variables, dim) in [(&[("CANDOR_CONFIG", "")][..], true), (&[("CANDOR_CONFIG", ""), ("NO_COLOR", "1")], false)] {
+    for (variables, dim) in [(&[("CANDOR_CONFIG", "")][..], true), (&[("CANDOR_CONFIG", ""), ("NO_COLOR", "1")], false)]
+    {
         let args = format!("chat {} -t 1", path.display());
         let mut terminal = Terminal::start(home.path(), &args, variables);
         terminal.expect("> ");

@@ -117,7 +117,8 @@ fn channels_are_told_apart() {
         "It rains.",
     ]);
     let (_folder, path) = model(&parrot, Some(HARMONY));
-    let expected = "Thinking...\nHm.\n...done thinking.\n\nI look.\n[tool call] get_weather({\"city\": \"Paris\"})\nIt rains.\n";
+    let expected =
+        "Thinking...\nHm.\n...done thinking.\n\nI look.\n[tool call] get_weather({\"city\": \"Paris\"})\nIt rains.\n";
     assert_eq!(run(&path, &[]).stdout, expected);
 }
 
@@ -134,12 +135,12 @@ fn caller() -> (TempDir, PathBuf, &'static str) {
 fn tool_calls_have_a_line_of_their_own() {
     let (_folder, path, tools) = caller();
     let outcome = run(&path, &["--chat-template-kwargs", tools]);
-    let expected =
-        "Thinking...\nWell.\n...done thinking.\n\nI look.\n[tool call] get_weather({\"city\": \"Paris\"})\n";
+    let expected = "Thinking...\nWell.\n...done thinking.\n\nI look.\n[tool call] get_weather({\"city\": \"Paris\"})\n";
     assert_eq!(outcome.stdout, expected);
     // Where no tools are offered, nothing is a call.
     let outcome = run(&path, &["--hide-thinking"]);
-    let expected = "I look.\n\n<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}</tool_call>\n";
+    let expected =
+        "I look.\n\n<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}</tool_call>\n";
     assert_eq!(outcome.stdout, expected);
 }
 
@@ -174,15 +175,17 @@ fn a_conversation_keeps_thoughts_and_calls_apart_and_saves_them() {
 fn thinking_is_set_between_answers() {
     let (folder, path) = model(&thinker(), Some(QWEN));
     let saved = folder.path().join("saved.json");
-    let chat = |lines: &[&str]| {
-        candor(["chat", path.to_str().unwrap(), "-t", "1"]).stdin(lines.join("\n") + "\n").outcome()
-    };
+    let chat =
+        |lines: &[&str]| candor(["chat", path.to_str().unwrap(), "-t", "1"]).stdin(lines.join("\n") + "\n").outcome();
     let save = format!("/save {}", saved.display());
     let outcome = chat(&["Hi", "/set nothink", "Hi", &save, "/set think", "Hi", "/set hide-thinking true", "Hi"]);
     assert_eq!(outcome.code, 0, "{outcome:?}");
     let answer = "Hello there!\n";
     assert_eq!(outcome.stdout, format!("{THOUGHT}{answer}{answer}{THOUGHT}{answer}{answer}"), "{outcome:?}");
-    for line in ["think                 false                  (/set)\n", "think                 true                   (/set)\n"] {
+    for line in [
+        "think                 false                  (/set)\n",
+        "think                 true                   (/set)\n",
+    ] {
         assert!(outcome.stderr.contains(line), "{outcome:?}");
     }
     // Saved with the conversation.

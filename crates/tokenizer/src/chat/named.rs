@@ -6,7 +6,7 @@ mod instruct;
 mod roles;
 mod words;
 
-pub use fit::Fit;
+pub use fit::TemplateFit;
 
 use super::template::ChatTemplate;
 

@@ -8,7 +8,7 @@ use crate::tokenizer::Tokenizer;
 /// A template that a vocabulary's tokens were made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Fit {
+pub struct TemplateFit {
     /// Its name, for [`ChatTemplate::named`].
     pub name: &'static str,
     /// The token with which a model that was trained on it ends an answer.
@@ -70,14 +70,17 @@ const MARKS: &[Marks] = &[
     marks("solar-open", &["<|end|>", "<|flush|>"], &["<|begin|>", "<|content|>"]),
     marks("seed_oss", &["<seed:eos>"], &["<seed:bos>"]),
     marks("megrez", &["<|turn_end|>"], &["<|role_start|>", "<|role_end|>"]),
-    Marks { without: &["[|tool|]"], ..marks("exaone3", &["[|endofturn|]"], &["[|system|]", "[|user|]", "[|assistant|]"]) },
+    Marks {
+        without: &["[|tool|]"],
+        ..marks("exaone3", &["[|endofturn|]"], &["[|system|]", "[|user|]", "[|assistant|]"])
+    },
     marks("exaone4", &["[|endofturn|]"], &["[|system|]", "[|user|]", "[|assistant|]", "[|tool|]"]),
 ];
 
 impl ChatTemplate {
     /// The named template that the tokens of a vocabulary were made for: its marks are there as tokens of their own. `None`
     /// where no template's are, or those of several and the EOS token is not one template's.
-    pub fn fitting(tokenizer: &Tokenizer) -> Option<Fit> {
+    pub fn fitting(tokenizer: &Tokenizer) -> Option<TemplateFit> {
         let special = |text: &&str| {
             let id = tokenizer.id(text)?;
             tokenizer.vocab.kind(id).any(Kind::CONTROL.with(Kind::USER_DEFINED)).then_some(id)
@@ -87,13 +90,13 @@ impl ChatTemplate {
             let is_other = marks.without.iter().any(|text| special(text).is_some());
             let is_kind = marks.model.is_none_or(|model| model == tokenizer.model_name());
             let end = marks.ends.iter().find_map(special)?;
-            (is_whole && !is_other && is_kind).then_some(Fit { name: marks.name, end })
+            (is_whole && !is_other && is_kind).then_some(TemplateFit { name: marks.name, end })
         });
-        let mut fits: Vec<Fit> = fits.collect();
+        let mut fits: Vec<TemplateFit> = fits.collect();
         if fits.len() > 1 {
             fits.retain(|fit| Some(fit.end) == tokenizer.eos());
         }
-        <[Fit; 1]>::try_from(fits).ok().map(|[fit]| fit)
+        <[TemplateFit; 1]>::try_from(fits).ok().map(|[fit]| fit)
     }
 }
 

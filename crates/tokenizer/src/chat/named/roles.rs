@@ -71,26 +71,11 @@ macro_rules! bailing {
 }
 
 pub(super) const TEMPLATES: &[Named] = &[
-    (
-        "chatml",
-        thinking!(turns!(
-            "<|im_start|>",
-            "\\n",
-            "m.content",
-            "<|im_end|>\\n",
-            "<|im_start|>assistant\\n"
-        )),
-    ),
+    ("chatml", thinking!(turns!("<|im_start|>", "\\n", "m.content", "<|im_end|>\\n", "<|im_start|>assistant\\n"))),
     ("phi3", turns!("<|", "|>\\n", "m.content", "<|end|>\\n", "<|assistant|>\\n")),
     (
         "phi4",
-        thinking!(turns!(
-            "<|im_start|>",
-            "<|im_sep|>",
-            "m.content",
-            "<|im_end|>",
-            "<|im_start|>assistant<|im_sep|>"
-        )),
+        thinking!(turns!("<|im_start|>", "<|im_sep|>", "m.content", "<|im_end|>", "<|im_start|>assistant<|im_sep|>")),
     ),
     ("falcon3", turns!("<|", "|>\\n", "m.content", "\\n", "<|assistant|>\\n")),
     ("zephyr", turns!("<|", "|>\\n", "m.content", "<|endoftext|>\\n", "<|assistant|>\\n")),
