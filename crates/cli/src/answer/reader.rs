@@ -37,6 +37,7 @@ impl Reader {
         let rest = self.parser.take().map(AnswerParser::finish).unwrap_or_default();
         self.take(rest, out)?;
         printer::write(&self.printer.finish(), self.paint, out)?;
+        out.flush()?;
         Ok(self.parts)
     }
 
