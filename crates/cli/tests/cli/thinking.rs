@@ -33,10 +33,10 @@ pub fn model(parrot: &Parrot, template: Option<&str>) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Thinks, and answers; after an empty thought it only answers.
+/// Thinks, and answers; after an empty thought it only answers. A control token that marks nothing is not seen.
 pub fn thinker() -> Parrot {
-    let said = ["<think>", "\nI won", "der.\n", "</think>", "\n\n ", "Hello", " there!"];
-    Parrot::says(&said).control(&["<think>", "</think>", "<|im_start|>"]).after("\n\n", 5).eos("<|im_end|>")
+    let said = ["<think>", "\nI won", "der.\n", "</think>", "\n\n ", "Hello", "<|odd|>", " there!"];
+    Parrot::says(&said).control(&["<think>", "</think>", "<|odd|>", "<|im_start|>"]).after("\n\n", 5).eos("<|im_end|>")
 }
 
 fn run(path: &PathBuf, args: &[&str]) -> Outcome {
