@@ -125,6 +125,9 @@ fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result
         if !args.prompt.raw && conversation::system_prompt(line, &args.template)?.is_some() {
             return Err(Error::SystemPrompt("the model has none"));
         }
+        if !args.prompt.raw && !model.is_encoder_decoder() {
+            Template::say_none(model);
+        }
         if prompt.is_empty() && !model.is_encoder_decoder() {
             say!("note: the prompt is empty, the model begins a text of its own");
         }

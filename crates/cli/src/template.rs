@@ -76,27 +76,24 @@ impl Template {
         Ok(Template::new(Rc::new(template), model, args))
     }
 
-    /// The template of one prompt; `None`, with a note, where the model has none and does not end its texts as one would, so
-    /// that it may well be a model that continues texts.
+    /// The template of one prompt; `None` where the model has none and does not end its texts as one would, so that it may well
+    /// be a model that continues texts.
     pub fn of_prompt(model: &Model, given: &Given, args: &TemplateArgs) -> Result<Option<Template>, Error> {
         let is_own = given.is_some() || model.chat_template()?.is_some();
-        let fit = ChatTemplate::fitting(model.tokenizer()).filter(|_| !is_own);
-        let ends = |end: u32| -> Result<bool, Error> {
-            let stated = model.gguf().metadata().u32("tokenizer.ggml.eot_token_id")?;
-            Ok(model.tokenizer().eos() == Some(end) || stated == Some(end))
-        };
-        match fit {
-            _ if is_own => Template::of(model, given, args).map(Some),
-            Some(fit) if ends(fit.end)? => Template::of(model, given, args).map(Some),
-            _ if model.is_encoder_decoder() => Ok(None),
-            fit => {
-                let name = fit.map_or("NAME", |fit| fit.name);
-                say!(
-                    "note: the model has no chat template, the text is continued as it is (--chat-template {name} answers it)"
-                );
-                Ok(None)
-            }
+        let stated = model.gguf().metadata().u32("tokenizer.ggml.eot_token_id")?;
+        let ends = |end: u32| model.tokenizer().eos() == Some(end) || stated == Some(end);
+        match is_own || ChatTemplate::fitting(model.tokenizer()).is_some_and(|fit| ends(fit.end)) {
+            true => Template::of(model, given, args).map(Some),
+            false => Ok(None),
         }
+    }
+
+    /// Says that a model without a template continues a text, and what would answer it.
+    pub fn say_none(model: &Model) {
+        let name = ChatTemplate::fitting(model.tokenizer()).map_or("NAME", |fit| fit.name);
+        say!(
+            "note: the model has no chat template, the text is continued as it is (--chat-template {name} answers it)"
+        );
     }
 
     fn new(template: Rc<ChatTemplate>, model: &Model, args: &TemplateArgs) -> Template {
