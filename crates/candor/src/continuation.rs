@@ -84,7 +84,7 @@ impl Continuation {
         let own = tokenizer.clone();
         let decoder = if answer { StreamDecoder::new(own) } else { StreamDecoder::continuing(own) };
         Ok(Continuation {
-            decoder: decoder.show(options.show),
+            decoder: decoder.show(options.show).marks(options.marks.clone()),
             sampler,
             seen,
             logits: Vec::new(),

@@ -29,9 +29,11 @@ pub struct GenerateOptions {
     pub stop: Vec<String>,
     /// When the context is full, forget half of what follows its first tokens and go on.
     pub context_shift: Option<ContextShift>,
-    /// Whether control tokens are part of the text. An [`AnswerParser`](candor_tokenizer::AnswerParser) needs them: many
-    /// models mark reasoning and tool calls by control tokens.
+    /// Whether control tokens are part of the text. An [`AnswerParser`](candor_tokenizer::AnswerParser) needs some of them:
+    /// many models mark reasoning and tool calls by control tokens.
     pub show: Show,
+    /// Control tokens that are part of the text in any case: the marks of an [`AnswerFormat`](candor_tokenizer::AnswerFormat).
+    pub marks: Vec<u32>,
     /// Ends the generation from elsewhere, with [`StopReason::Cancelled`].
     pub cancel: Cancel,
 }
@@ -43,6 +45,7 @@ setters!(GenerateOptions {
     stop: Vec<String>,
     context_shift: impl Into<Option<ContextShift>>,
     show: Show,
+    marks: Vec<u32>,
     cancel: Cancel,
 });
 

@@ -66,7 +66,7 @@ pub use candor_models::{Config, Gives};
 pub use candor_ops::{KvFormat, Ops, Ranked, Step, Traffic};
 pub use candor_tokenizer::{
     AnswerFormat, AnswerParser, ChatContext, ChatTemplate, CivilTime, Encode, Message, Part as AnswerPart, Show,
-    StreamDecoder, Tokenizer, ToolCall,
+    StreamDecoder, TemplateFit, Tokenizer, ToolCall,
 };
 
 pub use activations::Activations;

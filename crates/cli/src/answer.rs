@@ -1,8 +1,15 @@
 //! An answer: the settings that it is generated with, its text to stdout as it comes, and what is said about it.
 
+#[cfg(test)]
+mod families;
+mod printer;
+mod reader;
+
 use std::io::Write;
 
-use candor::{Cancel, ContextShift, GenerateOptions, Generation, KvFormat, SessionOptions, Show, StopReason, Timings};
+use candor::{
+    AnswerPart, Cancel, ContextShift, GenerateOptions, Generation, KvFormat, SessionOptions, Show, StopReason, Timings,
+};
 
 use crate::{
     args::{CacheArgs, CacheFormat, ContextArgs, PerformanceArgs, Tunable},
@@ -11,9 +18,12 @@ use crate::{
     text,
 };
 
+pub use reader::Reader;
+
 /// A finished answer.
 pub struct Answer {
-    pub text: String,
+    /// What the model said, as its template tells it apart.
+    pub parts: Vec<AnswerPart>,
     pub reason: StopReason,
     pub timings: Timings,
     pub seed: u32,
@@ -64,41 +74,26 @@ pub fn options(tunable: &Tunable, prompt: usize, escape: bool, cancel: Cancel) -
 }
 
 /// Goes on generating, and writes each piece of text to `out` as it comes.
-pub fn stream(mut generation: Generation<'_>, out: &mut impl Write) -> Result<Answer, Error> {
+pub fn stream(mut generation: Generation<'_>, mut reader: Reader, out: &mut impl Write) -> Result<Answer, Error> {
     let context = generation.session().context();
-    let mut text = String::new();
     for piece in generation.by_ref() {
-        let piece = match piece {
-            Ok(piece) => piece,
+        match piece {
+            Ok(piece) => reader.push(&piece.text, out)?,
             Err(error) => {
-                end_line(&text, out)?;
+                reader.finish(out)?;
                 return Err(error.into());
             }
-        };
-        if !piece.text.is_empty() {
-            out.write_all(piece.text.as_bytes())?;
-            out.flush()?;
-            text.push_str(&piece.text);
         }
     }
     if let Some(end) = generation.end_shown() {
-        out.write_all(end.as_bytes())?;
-        text.push_str(&end);
+        reader.push(&end, out)?;
     }
-    end_line(&text, out)?;
+    let parts = reader.finish(out)?;
     let reason = generation.stop_reason().unwrap_or(StopReason::Cancelled);
     if reason == StopReason::ContextFull {
         say!("stopped: the context of {context} tokens is full (-c N makes it longer, --context-shift goes on)");
     }
-    Ok(Answer { text, reason, timings: generation.timings(), seed: generation.seed() })
-}
-
-/// Ends the last line of a text that does not end it itself.
-fn end_line(text: &str, out: &mut impl Write) -> Result<(), Error> {
-    if !text.is_empty() && !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
-    Ok(out.flush()?)
+    Ok(Answer { parts, reason, timings: generation.timings(), seed: generation.seed() })
 }
 
 impl Answer {

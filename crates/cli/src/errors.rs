@@ -7,6 +7,7 @@ use std::{
 };
 
 use candor::{
+    ChatTemplate,
     error::{GgufError, ModelError, OpsError, TokenizerError},
     fit::Shortage,
     overrides::OverrideError,
@@ -107,6 +108,14 @@ pub enum Error {
     /// A system prompt has no place in a text that is continued.
     #[error("a system prompt needs a chat template, and {0}")]
     SystemPrompt(&'static str),
+    /// A chat template that llama.cpp has no name for.
+    #[error("there is no chat template {name}")]
+    UnknownTemplate {
+        /// What was typed.
+        name: String,
+        /// What may be meant.
+        near: Option<&'static str>,
+    },
     /// A command of a conversation that does not exist.
     #[error("{typed} is no command")]
     UnknownCommand {
@@ -263,6 +272,10 @@ impl Error {
             Error::Inspect(error) => return error.hint(),
             Error::Test { .. } => "-p, -n, -d and -B say how many positions a test needs",
             Error::Undecided(error) | Error::Origin { error, .. } => return error.hint(),
+            Error::UnknownTemplate { near, .. } => {
+                let meant = near.map(|near| format!("is {near} meant? ")).unwrap_or_default();
+                return Some(format!("{meant}The names are {}", ChatTemplate::names().join(", ")));
+            }
             Error::UnknownCommand { near, .. } => match near {
                 Some(near) => return Some(format!("is {near} meant?")),
                 None => "/help lists the commands",
@@ -305,7 +318,7 @@ impl Error {
             Error::Candor(candor::Error::NoRank) => "candor embed makes vectors with it, which can be compared",
             Error::Candor(candor::Error::TextTooLong { .. }) => "--truncate cuts texts off",
             Error::EmptyPrompt => "give one with -p TEXT, or --raw to let the model begin a text of its own",
-            Error::SystemPrompt(_) => "--chat-template-file FILE gives the model a template",
+            Error::SystemPrompt(_) => "--chat-template NAME or --chat-template-file FILE gives the model a template",
             Error::Candor(candor::Error::EmptyPrompt) => "give one with -p TEXT",
             Error::Candor(candor::Error::PromptTooLong { .. }) => {
                 "-c N makes the context longer (in a conversation /set num_ctx N), --context-shift forgets the older half of \
@@ -323,11 +336,17 @@ impl Error {
                 "-ctk f16 and -ctv f16 take heads of any width"
             }
             Error::Candor(candor::Error::NoChatTemplate) => {
-                "candor run --raw continues a text without one; --chat-template-file FILE gives the model a template"
+                return Some(format!(
+                    "candor run --raw continues a text without one; --chat-template-file FILE gives the model a template, \
+                     and --chat-template NAME one of these: {}",
+                    ChatTemplate::names().join(", ")
+                ));
             }
             Error::Candor(candor::Error::Tokenizer(
                 TokenizerError::TemplateSyntax { .. } | TokenizerError::TemplateRender { .. },
-            )) => "--chat-template-file FILE gives the model another template, --raw goes without",
+            )) => {
+                "--chat-template NAME or --chat-template-file FILE gives the model another template, --raw goes without"
+            }
             Error::Candor(candor::Error::TextTooShort { .. }) => "-c N makes the windows shorter",
             Error::Candor(candor::Error::MissingOnGpu { .. }) => {
                 "--device cpu runs it on the processor, as --device auto would"

@@ -27,6 +27,7 @@ mod settings;
 mod show;
 mod siblings;
 mod speculation;
+mod template;
 mod text;
 mod tokenize;
 mod trust;

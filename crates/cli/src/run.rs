@@ -9,16 +9,18 @@ use candor::{Cancel, Message, Model, Show, StopReason};
 use clap::error::ErrorKind;
 
 use crate::{
-    answer,
+    answer::{self, Reader},
     args::{Line, PromptArgs, Rank, RunArgs},
     conversation,
     errors::Error,
     interrupt::{EXIT_CODE, Interrupt},
     open::{Opened, Source},
     output::say,
+    paint::Paint,
     prompt_cache::PromptCache,
     report,
     speculation::Guesses,
+    template::{self, Template},
     text,
 };
 
@@ -26,9 +28,12 @@ use crate::{
 pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let interrupt = Interrupt::catch()?;
     let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
-    for (id, flag) in
-        [("chat_template_file", "--chat-template-file"), ("chat_template_kwargs", "--chat-template-kwargs")]
-    {
+    for (id, flag) in [
+        ("chat_template", "--chat-template"),
+        ("chat_template_file", "--chat-template-file"),
+        ("chat_template_kwargs", "--chat-template-kwargs"),
+        ("think", "--think"),
+    ] {
         if args.prompt.raw && line.rank(id) == Rank::Flag {
             let message = format!("--raw cannot be used together with {flag}");
             return Err(line.usage_error(ErrorKind::ArgumentConflict, &message));
@@ -44,14 +49,14 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let size = answer::conversation(&args.context, &args.performance);
     let opened = source.open(&args.performance, args.lora.open()?, size, &args.output)?;
     opened.model.continues_text()?;
-    let text = full_text(args, line, &opened.model, &prompt)?;
+    let Asked { text, reader, marks } = full_text(args, line, &opened.model, &prompt)?;
     let tokens = opened.model.encode_prompt(&text);
     if args.verbose_prompt {
         say_prompt(&opened.model, &text, &tokens);
     }
 
     let answering = interrupt.answering();
-    let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?;
+    let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?.marks(marks);
     let size = guesses.leave_room(&opened.model, size)?;
     let options = if args.special { options.show(Show::Specials) } else { options };
     let mut session = opened.session(&size)?;
@@ -64,7 +69,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     }
     let mut generation = session.generate(&tokens, options)?;
     cache.write_prompt(&mut generation)?;
-    let answer = answer::stream(generation, &mut io::stdout().lock())?;
+    let answer = answer::stream(generation, reader, &mut io::stdout().lock())?;
     cache.write_all(&mut session)?;
     if args.output.verbose {
         say_timings(&opened, &answer);
@@ -111,24 +116,42 @@ fn piped() -> Result<String, Error> {
     Ok(text::without_last_break(text::of_stdin()?))
 }
 
-/// What the model sees: the prompt in its chat template's words, or the prompt itself.
-fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result<String, Error> {
-    let template = if args.prompt.raw { None } else { conversation::template_of_file(&args.template)? };
-    let raw = args.prompt.raw || (template.is_none() && model.chat_template()?.is_none());
-    if raw {
+/// What the model sees: the prompt in its chat template's words, with what reads the answer, or the prompt itself.
+fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result<Asked, Error> {
+    let thinking = &args.tunable.thinking;
+    let template = match args.prompt.raw {
+        true => None,
+        false => Template::of_prompt(model, &template::given(line, &args.template)?, &args.template)?,
+    };
+    let Some(template) = template else {
         if !args.prompt.raw && conversation::system_prompt(line, &args.template)?.is_some() {
             return Err(Error::SystemPrompt("the model has none"));
+        }
+        if !args.prompt.raw && !model.is_encoder_decoder() {
+            Template::say_none(model);
         }
         if prompt.is_empty() && !model.is_encoder_decoder() {
             say!("note: the prompt is empty, the model begins a text of its own");
         }
-        return Ok(prompt.to_owned());
-    }
+        let reader = Reader::new(None, false, Paint::Plain);
+        return Ok(Asked { text: prompt.to_owned(), reader, marks: Vec::new() });
+    };
     if prompt.trim().is_empty() {
         return Err(Error::EmptyPrompt);
     }
+    template.say_thinking(thinking);
     let system = conversation::system_prompt(line, &args.template)?;
-    conversation::render(model, template.as_ref(), &args.template, system.as_deref(), &[Message::user(prompt)])
+    let rendered = template.render(model, &args.template, thinking, system.as_deref(), [Message::user(prompt)])?;
+    let reader = template.reader(&rendered, thinking);
+    Ok(Asked { text: rendered.text, reader, marks: template.marks() })
+}
+
+/// A prompt, and how the answer to it is read.
+struct Asked {
+    text: String,
+    reader: Reader,
+    /// The tokens that the answer must show.
+    marks: Vec<u32>,
 }
 
 /// Says what the model sees, and the tokens that it sees it as.

@@ -7,11 +7,13 @@ mod answering;
 pub mod backend;
 mod large;
 mod lora;
+mod parrot;
 mod tiny;
 
 pub use answering::{TinyT5, encoder_of};
 pub use large::{Large, large};
 pub use lora::{Lora, is_matrix, merged};
+pub use parrot::Parrot;
 pub use tiny::{Random, Tiny};
 
 use std::{fs, io::Write, path::Path, path::PathBuf, process::Command};

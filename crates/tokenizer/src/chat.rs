@@ -1,6 +1,6 @@
 //! Chat templates: the Jinja text in a GGUF file (`tokenizer.chat_template`) that turns a conversation into a prompt. The
-//! environment is the one that Hugging Face's `apply_chat_template` gives a template; the engine is minijinja. It does
-//! not choose a template for a model that has none.
+//! environment is the one that Hugging Face's `apply_chat_template` gives a template; the engine is minijinja. For files
+//! without one there are templates by name.
 
 mod answer;
 mod date;
@@ -10,6 +10,7 @@ mod json;
 mod lazy;
 mod markup;
 mod message;
+mod named;
 mod printed;
 mod python;
 mod slices;
@@ -23,4 +24,5 @@ mod tokens;
 pub use answer::{AnswerFormat, AnswerParser, Part, ToolCall};
 pub use date::CivilTime;
 pub use message::Message;
+pub use named::TemplateFit;
 pub use template::{ChatContext, ChatTemplate};

@@ -51,7 +51,9 @@ mod vocab;
 mod wordpiece;
 mod words;
 
-pub use chat::{AnswerFormat, AnswerParser, ChatContext, ChatTemplate, CivilTime, Message, Part, ToolCall};
+pub use chat::{
+    AnswerFormat, AnswerParser, ChatContext, ChatTemplate, CivilTime, Message, Part, TemplateFit, ToolCall,
+};
 pub use error::Error;
 pub use stream::StreamDecoder;
 pub use tokenizer::{Encode, Show, Tokenizer};

@@ -11,6 +11,8 @@ use crate::tokenizer::{Show, Tokenizer};
 pub struct StreamDecoder<T> {
     tokenizer: T,
     show: Show,
+    /// Control tokens that are shown in any case, ascending.
+    marks: Vec<u32>,
     /// Bytes of a character that is not whole yet: fewer than four between calls.
     pending: Vec<u8>,
     /// Whether a space at the start of the next token is the one that encoding puts there.
@@ -49,7 +51,7 @@ impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
     /// A decoder in the middle of a text, after a prompt that it continues: a space at its start is shown.
     pub fn continuing(tokenizer: T) -> Self {
         let tidy = tokenizer.borrow().algorithm.spaces_punctuation().then(Tidy::default);
-        StreamDecoder { tokenizer, show: Show::Text, pending: Vec::new(), drop_space: false, tidy }
+        StreamDecoder { tokenizer, show: Show::Text, marks: Vec::new(), pending: Vec::new(), drop_space: false, tidy }
     }
 
     /// Chooses whether control tokens are shown; by default they are not.
@@ -57,10 +59,17 @@ impl<T: Borrow<Tokenizer>> StreamDecoder<T> {
         StreamDecoder { show, ..self }
     }
 
+    /// Shows these control tokens in any case, such as the [marks](crate::AnswerFormat::marks) of reasoning and tool calls.
+    pub fn marks(self, mut marks: Vec<u32>) -> Self {
+        marks.sort_unstable();
+        StreamDecoder { marks, ..self }
+    }
+
     /// The text that token `id` completes: nothing, one or more whole characters.
     pub fn push(&mut self, id: u32) -> String {
         let tokenizer = self.tokenizer.borrow();
-        let piece = tokenizer.piece(id, self.show);
+        let show = if self.marks.binary_search(&id).is_ok() { Show::Specials } else { self.show };
+        let piece = tokenizer.piece(id, show);
         if self.tidy.is_some() {
             self.pending.extend_from_slice(&piece);
             let text = self.whole();

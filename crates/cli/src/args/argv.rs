@@ -30,6 +30,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("--no-conversation", "--raw"),
     ("--no-context-shift", "--context-shift=false"),
     ("--no-escape", "--escape=false"),
+    ("--no-skip-chat-parsing", "--skip-chat-parsing=false"),
     ("--spec-draft-model", "--model-draft"),
     ("--spec-draft-n-max", "--draft-max"),
     ("--spec-draft-n-min", "--draft-min"),

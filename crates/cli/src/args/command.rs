@@ -17,6 +17,7 @@ use super::{
     overrides::{MetadataArgs, OverrideArgs},
     sampling::SamplingArgs,
     shared::{CacheArgs, ModelArgs, OutputArgs, PerformanceArgs},
+    thinking::ThinkingArgs,
 };
 
 /// What every help text ends with.
@@ -180,12 +181,18 @@ pub struct TemplateArgs {
     /// Read that from a file (also -sysf)
     #[arg(long, value_name = "FILE")]
     pub system_prompt_file: Option<PathBuf>,
+    /// Use a chat template by its name in llama.cpp (chatml, llama3, gemma), or a text of Jinja, instead of the model's
+    #[arg(long, value_name = "NAME")]
+    pub chat_template: Option<String>,
     /// Use the chat template (Jinja) of a file instead of the model's
     #[arg(long, value_name = "FILE")]
     pub chat_template_file: Option<PathBuf>,
     /// Further variables that the template sees, as a JSON object: {"enable_thinking": false}
     #[arg(long, value_name = "JSON", value_parser = kwargs::parse)]
     pub chat_template_kwargs: Option<Kwargs>,
+    /// Print answers as the model writes them, with the marks of reasoning and tool calls
+    #[arg(long)]
+    pub skip_chat_parsing: bool,
     /// Read \n, \t, \r, \\, \", \' and \x41 in the texts of -p, -sys, -r and --dry-sequence-breaker
     #[arg(short, long)]
     pub escape: bool,
@@ -198,6 +205,8 @@ pub struct Tunable {
     pub generation: GenerationArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub thinking: ThinkingArgs,
 }
 
 /// When to stop.

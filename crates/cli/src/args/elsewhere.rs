@@ -20,8 +20,7 @@ const MEASURE: &str = "candor perplexity measures perplexity alone, of the whole
 const PROCESSORS: &str = "-Cr LO-HI keeps all threads to a range of processors";
 const ROTARY: &str = "positions are scaled for all tokens alike: --rope-scaling and --rope-scale say how";
 const TEXT: &str = "candor reads text alone";
-const THINKING: &str =
-    "--chat-template-kwargs '{\"enable_thinking\": false}' turns thinking off where the template can";
+const THINKING: &str = "--think=false turns thinking off where the template can, --hide-thinking hides it";
 const SERVER: &str = "candor has no server yet; candor chat talks with a model";
 const TRAINING: &str = "candor trains nothing";
 const VALUES: &str = "candor logits prints logits, candor trace records the values of a run";
@@ -70,10 +69,12 @@ const FLAGS: &[Row] = &[
     (&["--log-colors"], LOGS),
     (&["-mli", "--multiline-input"], "in candor chat \"\"\" begins and ends a text of several lines"),
     (&["--in-prefix-bos", "--in-prefix", "--in-suffix"], "the chat template says what stands around a message"),
-    (&["--chat-template"], "--chat-template-file FILE reads a template"),
-    (&["--skip-chat-parsing", "--no-skip-chat-parsing"], "answers are printed as the model writes them: leave it out"),
-    (&["--reasoning-format", "-rea", "--reasoning", "--reasoning-effort", "--reasoning-budget", "--think"], THINKING),
-    (&["--reasoning-budget-message", "--reasoning-preserve", "--no-reasoning-preserve"], THINKING),
+    (&["--reasoning-format"], "auto tells reasoning apart, none (or --skip-chat-parsing) prints its marks"),
+    (&["-rea", "--reasoning", "--reasoning-effort", "--reasoning-budget", "--reasoning-budget-message"], THINKING),
+    (
+        &["--reasoning-preserve", "--no-reasoning-preserve"],
+        "the template decides; --chat-template-kwargs sets what it reads for that",
+    ),
     (&["--adaptive-target", "--adaptive-decay"], "--mirostat aims at a surprise"),
     (
         &["--control-vector", "--control-vector-scaled", "--control-vector-layer-range"],

@@ -24,6 +24,7 @@ mod shared;
 #[cfg(test)]
 mod table;
 mod taken;
+mod thinking;
 mod variables;
 
 pub use ahead::{PromptCacheArgs, SpeculationArgs};
@@ -37,3 +38,4 @@ pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
 pub use shared::{CacheArgs, CacheFormat, ModelArgs, OutputArgs, PerformanceArgs, When};
+pub use thinking::{Think, ThinkingArgs};

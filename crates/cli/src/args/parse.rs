@@ -14,7 +14,7 @@ use super::{
     command::{Cli, Command},
     daily, elsewhere,
     flag::{names, settable},
-    taken, variables,
+    taken, thinking, variables,
 };
 use crate::{
     config::ConfigFile,
@@ -71,6 +71,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> 
         let arguments = plain.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments);
         arguments.filter_map(names).flatten().any(|long| typed.strip_prefix("--") == Some(&long))
     };
+    let argv = thinking::ours(argv, argv::is_free_text);
     let (argv, notes) = taken::without(argv, has, argv::is_free_text);
     let argv = argv::long_flags(argv, |name| ours.iter().any(|long| long == name));
     // The first reading finds wrong usage and requests for help before a wrong configuration file can be in the way.

@@ -58,6 +58,10 @@ const TAKEN: &[Taken] = &[
     taken(&["--prio", "--prio-batch", "--poll", "--poll-batch"], Value::Any, THREADS),
     taken(&["--no-mmproj", "--no-mmproj-auto"], Value::None, "candor reads text alone"),
     taken(&["-bs", "--backend-sampling"], Value::None, "a GPU finds the best logits itself where that is enough"),
+    taken(&["-rea", "--reasoning"], Value::Of(&["auto"]), "the template decides whether the model thinks"),
+    taken(&["--reasoning-effort"], Value::Of(&["default"]), "the template decides how much the model thinks"),
+    taken(&["--reasoning-budget"], Value::Of(&["-1"]), "thinking has no limit of its own"),
+    taken(&["--reasoning-format"], Value::Of(&["auto", "deepseek"]), "reasoning is always told apart"),
     taken(&["--offline"], Value::None, "nothing is downloaded"),
     Taken { names: &["-st", "--single-turn"], value: Value::None, commands: &["run"], why: "candor run answers once" },
     Taken {

@@ -45,7 +45,7 @@ pub fn help() -> Vec<String> {
     let notes = [
         "A line that ends in \\ goes on; so does a text between \"\"\" and \"\"\". Ctrl-C stops an answer.",
         "A line that begins with a space is a message even if a / follows.",
-        "Ollama's /set parameter, /set system and /show are known, too.",
+        "Ollama's /set parameter, /set system, /set think, /set nothink and /show are known, too.",
     ];
     TABLE.iter().map(line).chain(notes.map(str::to_owned)).collect()
 }
@@ -67,11 +67,13 @@ pub fn parse(line: &str) -> Result<Option<(Command, &str)>, Error> {
     }
 }
 
-/// Ollama's `/set parameter NAME VALUE`, `/set system TEXT` and `/show WHAT`.
+/// Ollama's `/set parameter NAME VALUE`, `/set system TEXT`, `/set think`, `/set nothink` and `/show WHAT`.
 fn ollamas<'a>(name: &str, argument: &'a str) -> Option<(Command, &'a str)> {
     let (what, rest) = first_word(argument);
     match (name, what) {
         ("/set", "parameter") => Some((Command::Set, rest)),
+        ("/set", "think") if rest.is_empty() => Some((Command::Set, "think true")),
+        ("/set", "nothink") => Some((Command::Set, "think false")),
         ("/set", "system") => Some((Command::System, rest)),
         ("/show", "" | "info") => Some((Command::Model, "")),
         ("/show", "parameters") => Some((Command::Set, "")),
@@ -104,6 +106,9 @@ mod tests {
         assert_eq!(parse("/system be\nshort").unwrap(), Some((Command::System, "be\nshort")));
         assert_eq!(parse("/set parameter temperature  0.5").unwrap(), Some((Command::Set, "temperature  0.5")));
         assert_eq!(parse("/set system be\nshort").unwrap(), Some((Command::System, "be\nshort")));
+        assert_eq!(parse("/set think").unwrap(), Some((Command::Set, "think true")));
+        assert_eq!(parse("/set think low").unwrap(), Some((Command::Set, "think low")));
+        assert_eq!(parse("/set nothink").unwrap(), Some((Command::Set, "think false")));
         assert_eq!(parse("/show info").unwrap(), Some((Command::Model, "")));
         assert_eq!(parse("/show").unwrap(), Some((Command::Model, "")));
         assert!(parse("/show license").is_err());

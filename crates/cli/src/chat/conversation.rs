@@ -4,17 +4,17 @@ mod resize;
 
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
-use candor::{Cancel, ChatTemplate, Message, Session, SessionOptions, StopReason, Timings};
+use candor::{Cancel, Session, SessionOptions, StopReason, Timings};
 
 use super::{
     commands::{self, Command, unquoted},
-    saved::{DEFAULT_FILE, Role, Saved, Turn},
+    saved::{DEFAULT_FILE, Saved, Turn},
     window::{Limits, Window},
 };
 use crate::{
     answer,
     args::{ChatArgs, Line, Tunable},
-    conversation::{render, system_prompt, template_of_file},
+    conversation::system_prompt,
     errors::Error,
     interrupt::Interrupt,
     open::{Opened, Source},
@@ -22,6 +22,7 @@ use crate::{
     report,
     settings::{self, Setting},
     speculation::Guesses,
+    template::{self, Template},
 };
 
 /// Whether the conversation goes on.
@@ -38,7 +39,8 @@ pub struct Conversation<'a> {
     args: &'a ChatArgs,
     interrupt: &'a Interrupt,
     opened: Opened,
-    template: Option<ChatTemplate>,
+    given: template::Given,
+    template: Template,
     session: Session,
     /// The length that is asked for; 0 leaves it open.
     ctx_size: u32,
@@ -66,17 +68,21 @@ impl<'a> Conversation<'a> {
         let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
         // Wrong settings are found now, before a model is loaded, instead of at the first answer.
         let options = answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
-        let template = template_of_file(&args.template)?;
+        let given = template::given(line, &args.template)?;
         let system = system_prompt(line, &args.template)?;
         let ctx_size = args.context.ctx_size;
         let size = session_options(args, ctx_size);
         let opened = source.open(&args.performance, args.lora.open()?, size, &args.output)?;
         let guesses = Guesses::of(line, &args.speculation)?;
-        let session = open_session(args, ctx_size, &opened, template.as_ref(), &guesses)?;
+        opened.model.refuse_answers("candor chat")?;
+        let template = Template::of(&opened.model, &given, &args.template)?;
+        template.say_thinking(&args.tunable.thinking);
+        let session = open_session(args, ctx_size, &opened, &guesses)?;
         let conversation = Conversation {
             args,
             interrupt,
             opened,
+            given,
             template,
             session,
             ctx_size,
@@ -108,11 +114,11 @@ impl<'a> Conversation<'a> {
 
     /// Answers a message. If that fails, the conversation is as before.
     pub fn answer(&mut self, message: &str) -> Result<(), Error> {
-        self.turns.push(Turn { role: Role::User, content: message.to_owned() });
+        self.turns.push(Turn::user(message));
         let answered = self.generate();
         match &answered {
-            Ok(answer) if !answer.text.is_empty() => {
-                self.turns.push(Turn { role: Role::Assistant, content: answer.text.clone() });
+            Ok(answer) if !answer.parts.is_empty() => {
+                self.turns.push(Turn::answer(answer.parts.clone(), &self.turns));
             }
             _ => drop(self.turns.pop()),
         }
@@ -129,16 +135,20 @@ impl<'a> Conversation<'a> {
 
     fn generate(&mut self) -> Result<answer::Answer, Error> {
         let Conversation { args, opened, template, system, .. } = self;
-        let limits = Limits::of(self.session.context(), &self.tunable);
+        let (limits, thinking) = (Limits::of(self.session.context(), &self.tunable), &self.tunable.thinking);
+        // How an answer is read follows from how its prompt ends, whatever was left out before.
+        let mut reader = None;
         let prompt = self.window.prompt(&self.turns, limits, |turns| {
-            let messages: Vec<Message> = turns.iter().map(Turn::message).collect();
-            let text = render(&opened.model, template.as_ref(), &args.template, system.as_deref(), &messages)?;
-            Ok(opened.model.encode_prompt(&text))
+            let messages = turns.iter().map(|turn| turn.message(template));
+            let rendered = template.render(&opened.model, &args.template, thinking, system.as_deref(), messages)?;
+            reader.get_or_insert_with(|| template.reader(&rendered, thinking));
+            Ok(opened.model.encode_prompt(&rendered.text))
         })?;
-        let mut options = self.options(prompt.len())?;
+        let reader = reader.ok_or(candor::Error::EmptyPrompt)?;
+        let mut options = self.options(prompt.len())?.marks(self.template.marks());
         let answering = self.interrupt.answering();
         options.cancel = answering.cancel();
-        answer::stream(self.session.generate(&prompt, options)?, &mut io::stdout().lock())
+        answer::stream(self.session.generate(&prompt, options)?, reader, &mut io::stdout().lock())
     }
 
     /// Does what a command asks for.
@@ -199,8 +209,11 @@ impl<'a> Conversation<'a> {
             let (args, ctx_size) = (this.args, this.ctx_size);
             let size = session_options(args, ctx_size);
             let opened = Source::file(path).open(&args.performance, args.lora.open()?, size, &args.output)?;
-            this.session = open_session(args, ctx_size, &opened, this.template.as_ref(), &this.guesses)?;
-            this.opened = opened;
+            opened.model.refuse_answers("candor chat")?;
+            let template = Template::of(&opened.model, &this.given, &args.template)?;
+            this.session = open_session(args, ctx_size, &opened, &this.guesses)?;
+            (this.opened, this.template) = (opened, template);
+            this.template.say_thinking(&this.tunable.thinking);
             Ok(())
         })?;
         self.window.widen();
@@ -247,6 +260,9 @@ impl<'a> Conversation<'a> {
         if !value.is_empty() {
             self.note_setting(&known, values);
         }
+        if !value.is_empty() && known == "think" {
+            self.template.say_thinking(&self.tunable.thinking);
+        }
         if let Some(setting) = self.settings.iter().find(|setting| setting.name == known) {
             say!("{setting}");
         }
@@ -278,18 +294,8 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// A session for a conversation with a model, which must have a template.
-fn open_session(
-    args: &ChatArgs,
-    ctx_size: u32,
-    opened: &Opened,
-    template: Option<&ChatTemplate>,
-    guesses: &Guesses<'_>,
-) -> Result<Session, Error> {
-    opened.model.refuse_answers("candor chat")?;
-    if template.is_none() && opened.model.chat_template()?.is_none() {
-        return Err(candor::Error::NoChatTemplate.into());
-    }
+/// A session for a conversation with a model.
+fn open_session(args: &ChatArgs, ctx_size: u32, opened: &Opened, guesses: &Guesses<'_>) -> Result<Session, Error> {
     let options = guesses.leave_room(&opened.model, session_options(args, ctx_size))?;
     let mut session = opened.session(&options)?;
     guesses.begin(&mut session, &args.performance, options, &args.output)?;

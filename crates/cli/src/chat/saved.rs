@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use candor::Message;
+use candor::{AnswerPart, Message, ToolCall};
 use serde::{Deserialize, Serialize};
-use serde_json::error::Category;
+use serde_json::{Map, Value, error::Category};
 
-use crate::errors::Error;
+use crate::{errors::Error, template::Template};
 
 /// The file of `/save` and `/load` without a name.
 pub const DEFAULT_FILE: &str = "candor-chat.json";
@@ -36,6 +36,30 @@ pub struct Turn {
     pub role: Role,
     /// What was said.
     pub content: String,
+    /// What the model thought before it said that.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reasoning_content: String,
+    /// The tools that the model called.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<Call>,
+}
+
+/// A tool call, in OpenAI's shape, with its arguments as an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its name in the conversation.
+    pub id: String,
+    /// The tool and its arguments.
+    pub function: Function,
+}
+
+/// What is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Function {
+    /// The tool.
+    pub name: String,
+    /// Its arguments by name.
+    pub arguments: Map<String, Value>,
 }
 
 /// Who says something.
@@ -49,12 +73,40 @@ pub enum Role {
 }
 
 impl Turn {
-    /// The library's message.
-    pub fn message(&self) -> Message {
-        match self.role {
-            Role::User => Message::user(&self.content),
-            Role::Assistant => Message::assistant(&self.content),
+    /// What the person says.
+    pub fn user(content: &str) -> Turn {
+        Turn { role: Role::User, content: content.to_owned(), reasoning_content: String::new(), tool_calls: Vec::new() }
+    }
+
+    /// What the model answered. Calls without an id get one that no call `before` has.
+    pub fn answer(parts: Vec<AnswerPart>, before: &[Turn]) -> Turn {
+        let mut turn = Turn { role: Role::Assistant, ..Turn::user("") };
+        let called: usize = before.iter().map(|turn| turn.tool_calls.len()).sum();
+        for part in parts {
+            match part {
+                AnswerPart::Content(text) => turn.content.push_str(&text),
+                AnswerPart::Reasoning(text) => turn.reasoning_content.push_str(&text),
+                AnswerPart::Call(ToolCall { name, arguments, id }) => {
+                    // Nine letters and digits, which is what Mistral's templates ask for.
+                    let id = id.unwrap_or_else(|| format!("call{:05}", called + turn.tool_calls.len()));
+                    turn.tool_calls.push(Call { id, function: Function { name, arguments } });
+                }
+            }
         }
+        turn
+    }
+
+    /// The library's message, as `template` takes it.
+    pub fn message(&self, template: &Template) -> Message {
+        if self.role == Role::User {
+            return Message::user(&self.content);
+        }
+        let mut parts = vec![AnswerPart::Reasoning(self.reasoning_content.clone())];
+        parts.push(AnswerPart::Content(self.content.clone()));
+        parts.extend(self.tool_calls.iter().cloned().map(|Call { id, function: Function { name, arguments } }| {
+            AnswerPart::Call(ToolCall { name, arguments, id: Some(id) })
+        }));
+        template.message(&parts)
     }
 }
 

@@ -8,11 +8,13 @@ use crate::program::{candor, story};
 fn sample(flag: &str) -> &'static str {
     match flag {
         "lora-scaled" => "a.gguf:0.5",
-        "model" | "prompt" | "file" | "system-prompt" | "system-prompt-file" | "chat-template-file" => "some text",
+        "model" | "prompt" | "file" | "system-prompt" | "system-prompt-file" | "chat-template"
+        | "chat-template-file" => "some text",
         "chat-template-kwargs" => "{}",
         "raw" | "escape" | "no-mmap" | "no-verify" | "huge-pages" | "fast" | "batch-invariant" | "ignore-eos"
         | "gpu-dequant" | "prompt-lookup" | "prompt-cache-all" | "prompt-cache-ro" | "context-shift" | "verbose"
-        | "verbose-prompt" => "true",
+        | "verbose-prompt" | "skip-chat-parsing" | "hide-thinking" => "true",
+        "think" => "low",
         "reverse-prompt" | "dry-sequence-breaker" => "###",
         "samplers" => "top_k;temperature",
         "sampling-seq" => "kt",

@@ -252,7 +252,7 @@ fn a_template_that_is_wrong_is_an_error_with_its_line() {
     let error = refused(&path);
     assert!(error.starts_with("error: chat template line 2: "), "{error}");
     assert!(
-        error.ends_with("hint: --chat-template-file FILE gives the model another template, --raw goes without"),
+        error.ends_with("hint: --chat-template NAME or --chat-template-file FILE gives the model another template, --raw goes without"),
         "{error}"
     );
     let raw = candor(["run", path.to_str().unwrap(), "--raw", "-p", "a", "-n", "1"]).outcome();

@@ -30,6 +30,8 @@ mod sampling;
 mod show;
 #[cfg(unix)]
 mod signals;
+mod templates;
 #[cfg(unix)]
 mod terminal;
+mod thinking;
 mod tokens;

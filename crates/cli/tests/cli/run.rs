@@ -39,6 +39,10 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "a.gguf", "-m", "b.gguf", "-p", "x"], "cannot be used together"),
         (vec!["run", "-p", "a", "--system-prompt", "a", "--system-prompt-file", "b"], "cannot be used together"),
         (vec!["run", "-p", "a", "--raw", "--chat-template-file", "b"], "cannot be used together"),
+        (vec!["run", "-p", "a", "--raw", "--chat-template", "chatml"], "cannot be used together"),
+        (vec!["run", "-p", "a", "--chat-template", "chatml", "--chat-template-file", "b"], "cannot be used together"),
+        (vec!["run", "-p", "a", "--raw", "--think"], "cannot be used together"),
+        (vec!["run", "-p", "a", "--think=1.5"], "expected true, false, or a level"),
         (vec!["run", "-p", "a", "--raw", "--chat-template-kwargs", "{}"], "cannot be used together"),
         (vec!["run", "-p", "a", "--chat-template-kwargs", "[1]"], "expected a JSON object"),
         (vec!["run", "--temp"], "a value is required"),
@@ -214,7 +218,7 @@ fn a_system_prompt_and_a_template_shape_what_the_model_sees() {
     assert_eq!(
         candor(["run", "--raw", "-sys", "x", "-p", "y"]).error(),
         "error: a system prompt needs a chat template, and --raw goes without\n\
-         hint: --chat-template-file FILE gives the model a template"
+         hint: --chat-template NAME or --chat-template-file FILE gives the model a template"
     );
 }
 

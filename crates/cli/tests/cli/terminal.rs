@@ -351,3 +351,27 @@ fn a_bar_shows_while_a_file_loads() {
     assert!(!shown("--progress never"));
     assert!(!shown(""));
 }
+
+#[test]
+fn thoughts_are_dim_where_colours_are_wanted() {
+    use crate::thinking::{QWEN, model, thinker};
+
+    let (home, path) = model(&thinker(), Some(QWEN));
+    for (variables, dim) in [(&[("CANDOR_CONFIG", "")][..], true), (&[("CANDOR_CONFIG", ""), ("NO_COLOR", "1")], false)]
+    {
+        let args = format!("chat {} -t 1", path.display());
+        let mut terminal = Terminal::start(home.path(), &args, variables);
+        terminal.expect("> ");
+        terminal.press("Hi\r");
+        terminal.expect("Thinking...");
+        terminal.expect("...done thinking.");
+        terminal.expect("Hello there!");
+        terminal.expect("> ");
+        terminal.press("/bye\r");
+        let printed = terminal.printed.clone();
+        assert_eq!(terminal.end(), 0);
+        let text = String::from_utf8_lossy(&printed.lock().unwrap()).into_owned();
+        assert_eq!(text.contains("\x1b[2mder."), dim, "{text:?}");
+        assert!(!text.contains("\x1b[2mHello"), "{text:?}");
+    }
+}

@@ -6,6 +6,7 @@ mod formats;
 mod gemma;
 mod harmony;
 mod hold;
+mod marks;
 mod parser;
 mod part;
 mod probe;

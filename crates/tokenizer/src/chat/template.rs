@@ -1,5 +1,7 @@
 //! A chat template: parsing it, and rendering a conversation with it.
 
+use std::collections::BTreeSet;
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value};
 use minijinja::{Environment, ErrorKind};
@@ -68,6 +70,20 @@ impl ChatTemplate {
         &self.source
     }
 
+    /// The names of the variables that it reads: `messages`, `tools`, `enable_thinking`... Some may be its own, where they
+    /// are set on one way through it and read on another.
+    pub fn variables(&self) -> BTreeSet<String> {
+        let template = self.environment.get_template(NAME);
+        let mut variables: BTreeSet<String> =
+            template.map(|template| template.undeclared_variables(false).into_iter().collect()).unwrap_or_default();
+        // The engine takes `{% set x = x if x is defined else 1 %}` for the template's own.
+        for question in [" is defined", " is not defined"] {
+            let asked = self.source.match_indices(question).map(|(at, _)| &self.source[..at]);
+            variables.extend(asked.filter_map(last_variable).map(str::to_owned));
+        }
+        variables
+    }
+
     /// The prompt for a conversation.
     ///
     /// # Errors
@@ -87,6 +103,14 @@ impl ChatTemplate {
         let render = || self.environment.get_template(NAME)?.render(Value::from_pairs(variables));
         render().map_err(|error| Error::TemplateRender { line: error.line(), message: message(&error) })
     }
+}
+
+/// The name that a text ends with, unless it is that of a part of something.
+fn last_variable(text: &str) -> Option<&str> {
+    let start = text.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |at| at + 1);
+    // What is not part of a name may be a character of several bytes.
+    let start = (start..=text.len()).find(|at| text.is_char_boundary(*at))?;
+    (!text[start..].is_empty() && !text[..start].ends_with('.')).then_some(&text[start..])
 }
 
 /// What an engine's error says in one line, without its place: the detail where there is one, which for `raise_exception` is

@@ -9,6 +9,7 @@ mod fixture_ids;
 mod fixture_templates;
 mod hugging_face;
 mod kinds;
+mod named;
 mod odd_conversations;
 mod random;
 mod round_trip;

@@ -24,7 +24,7 @@ impl Conversation<'_> {
         let length = length
             .map_err(|problem| Error::Setting(format!("invalid value '{value}' for '--{NAME} <N>': {problem}")))?;
         self.reopen(|this| {
-            let session = open_session(this.args, length, &this.opened, this.template.as_ref(), &this.guesses)?;
+            let session = open_session(this.args, length, &this.opened, &this.guesses)?;
             (this.session, this.ctx_size) = (session, length);
             Ok(())
         })?;
@@ -40,7 +40,7 @@ impl Conversation<'_> {
         self.session = self.opened.model.session(&candor::SessionOptions::default().context(1).fit(false))?;
         let opened = open(self);
         if opened.is_err() {
-            self.session = open_session(self.args, self.ctx_size, &self.opened, self.template.as_ref(), &self.guesses)?;
+            self.session = open_session(self.args, self.ctx_size, &self.opened, &self.guesses)?;
         }
         opened
     }

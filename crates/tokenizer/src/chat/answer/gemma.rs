@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::part::{Read, ToolCall};
 
 /// What begins and ends a string.
-const QUOTE: &str = "<|\"|>";
+pub(super) const QUOTE: &str = "<|\"|>";
 /// Values nested deeper are no call.
 const MAX_DEPTH: usize = 64;
 

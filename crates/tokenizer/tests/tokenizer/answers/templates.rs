@@ -155,6 +155,12 @@ fn ids_and_types_are_the_model_s() {
             "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>Hello <|",
             vec![reasoning("Hm"), content("Hello <|")],
         ),
+        // Each message is a paragraph of what it belongs to.
+        (
+            "openai-gpt-oss-120b.jinja",
+            "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>analysis<|message|>Hm!<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>final<|message|>Hello",
+            vec![reasoning("Hm\n\nHm!"), content("I look.\n\nHello")],
+        ),
         ("openai-gpt-oss-120b.jinja", "No header <|end|> at all", vec![content("No header <|end|> at all")]),
         (
             "CohereForAI-c4ai-command-r7b-12-2024-tool_use.jinja",
@@ -213,4 +219,43 @@ fn messages_take_the_shape_that_a_template_wants() {
     ] {
         assert_eq!(templates[name].answer_format().tells_of_tools(), tells, "{name}");
     }
+}
+
+#[test]
+fn what_a_text_needs_to_be_taken_apart_is_known() {
+    let Some(fixtures) = candor_testing::fixtures() else { return };
+    let templates = templates(&fixtures);
+    let specials =
+        ["<|im_end|>", "<think>", "</think>", "<tool_call>", "[TOOL_CALLS]", "<|message|>", "<|call|>", "<|channel>"];
+    let tokenizer = crate::named::with("llama", &specials);
+    let marks = |name: &str| {
+        let ids = templates[name].answer_format().marks(&tokenizer);
+        ids.into_iter().map(|id| tokenizer.token(id).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(marks("Qwen-Qwen3-0.6B.jinja"), ["<think>", "</think>", "<tool_call>"]);
+    assert_eq!(marks("mistralai-Mistral-Nemo-Instruct-2407.jinja"), ["[TOOL_CALLS]"]);
+    // The others of gpt-oss are shown in any case.
+    assert_eq!(marks("openai-gpt-oss-120b.jinja"), ["<|call|>"]);
+    assert_eq!(marks("google-gemma-4-31B-it.jinja"), ["<|channel>"]);
+    assert_eq!(marks("microsoft-Phi-3.5-mini-instruct.jinja"), [""; 0]);
+}
+
+#[test]
+fn the_variables_that_templates_read() {
+    let Some(fixtures) = candor_testing::fixtures() else { return };
+    let templates = templates(&fixtures);
+    for (name, variable) in [
+        ("Qwen-Qwen3-0.6B.jinja", "enable_thinking"),
+        ("deepseek-ai-DeepSeek-V3.1.jinja", "thinking"),
+        ("openai-gpt-oss-120b.jinja", "reasoning_effort"),
+        ("upstage-Solar-Open-100B.jinja", "reasoning_effort"),
+        ("ByteDance-Seed-OSS.jinja", "thinking_budget"),
+        ("muse-glimmer.jinja", "reasoning_strength"),
+    ] {
+        let variables = templates[name].variables();
+        assert!(variables.contains("messages") && variables.contains(variable), "{name}: {variables:?}");
+    }
+    // Those of messages are none of them.
+    let variables = templates["openai-gpt-oss-120b.jinja"].variables();
+    assert!(!variables.contains("thinking") && !variables.contains("enable_thinking"), "{variables:?}");
 }
