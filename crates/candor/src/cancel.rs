@@ -11,8 +11,8 @@ use std::{
 /// Ends work early: the only way in which anything here is cancelled. Clones share one flag.
 ///
 /// Before every step over the weights [`Session::generate`](crate::Session::generate), a
-/// [`Continuation`](crate::Continuation) and the methods named `evaluate_until` ask it, and a step that runs is not
-/// interrupted. Being cancelled is no error: a generation ends with
+/// [`Continuation`](crate::Continuation) and the methods named `evaluate_until` ask it. The processor asks it within a step, too,
+/// thousands of times a second, from several threads; a GPU's step is not interrupted. Being cancelled is no error: a generation ends with
 /// [`StopReason::Cancelled`](crate::StopReason::Cancelled), `evaluate_until` gives `false`, and the session stays after
 /// what was done and can go on.
 ///
@@ -39,7 +39,7 @@ impl Cancel {
         Cancel::default()
     }
 
-    /// Cancelled as soon as `condition` holds at a step, or by [`Cancel::cancel`]: a deadline, a closed connection.
+    /// Cancelled as soon as `condition` holds when it is asked, or by [`Cancel::cancel`]: a deadline, a closed connection.
     pub fn when(condition: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
         Cancel { condition: Some(Arc::new(condition)), ..Cancel::default() }
     }

@@ -16,6 +16,7 @@ use crate::{
     output::say,
     siblings::{folder, names, sibling},
     trust,
+    waiting::Waiting,
 };
 
 /// Smaller files are loaded before a bar could be seen.
@@ -97,7 +98,9 @@ impl Source {
             }
             Source::File(path) => {
                 check(path)?;
+                let waiting = Waiting::new(bar, "loading");
                 let model = Model::open(path, options)?;
+                drop(waiting);
                 trust::warn(model.trust());
                 read_ahead(&model, bar, started);
                 model

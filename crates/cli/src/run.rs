@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{Cancel, Message, Model, Show, StopReason};
+use candor::{Cancel, Message, Model, Progress, Show, StopReason};
 use clap::error::ErrorKind;
 
 use crate::{
@@ -20,6 +20,8 @@ use crate::{
     report,
     speculation::Guesses,
     text,
+    waiting::Waiting,
+    wrap::{self, Wrap},
 };
 
 /// Runs the command.
@@ -51,7 +53,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     }
 
     let answering = interrupt.answering();
-    let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?;
+    let mut options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?;
     let mut session = opened.session(&size)?;
     guesses.begin(&mut session, &args.performance, size, &args.output)?;
     let cache = PromptCache::of(&args.prompt_cache);
@@ -60,9 +62,13 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
         report::say_model(&opened, &session, &args.context.cache, &args.performance);
         report::say_sampling(&options.sampling);
     }
+    let waiting = Waiting::for_tokens(args.output.progress, "reading");
+    let mark = waiting.mark();
+    options.progress = Some(Progress::new(move |done, total| mark.set(done, total)));
     let mut generation = session.generate(&tokens, options)?;
+    drop(waiting);
     cache.write_prompt(&mut generation)?;
-    let answer = answer::stream(generation, &mut io::stdout().lock())?;
+    let answer = answer::stream(generation, &mut Wrap::new(io::stdout().lock(), wrap::of_stdout()))?;
     cache.write_all(&mut session)?;
     if args.output.verbose {
         say_timings(&opened, &answer);

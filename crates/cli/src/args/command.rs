@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use super::{
     ahead::{PromptCacheArgs, SpeculationArgs},
+    begin::BeginArgs,
     bench::BenchArgs,
     embed::{EmbedArgs, RerankArgs},
     inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs},
@@ -116,7 +117,8 @@ impl RunArgs {
     /// The same as a conversation.
     pub fn into_chat(self) -> ChatArgs {
         let RunArgs { model, lora, template, tunable, context, speculation, performance, output, .. } = self;
-        ChatArgs { model, lora, template, tunable, context, speculation, performance, output }
+        let begin = BeginArgs::default();
+        ChatArgs { model, lora, begin, template, tunable, context, speculation, performance, output }
     }
 }
 
@@ -127,6 +129,8 @@ pub struct ChatArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
+    #[command(flatten)]
+    pub begin: BeginArgs,
     #[command(flatten)]
     pub template: TemplateArgs,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use super::{
     device::DeviceArgs,
     lora::LoraArgs,
     number,
-    shared::{CacheArgs, ModelArgs, OutputArgs, PerformanceArgs},
+    shared::{CacheArgs, ModelArgs, OutputArgs, PerformanceArgs, WaitingArgs},
 };
 
 /// `candor trace`.
@@ -132,6 +132,8 @@ pub struct DiagnoseArgs {
     /// Print the known faults and do nothing else; with a model, those that can be distinguished in it, and why others do not apply
     #[arg(long, help_heading = "Output")]
     pub list: bool,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
 }
 
 /// What a dump does not say of itself.
@@ -184,6 +186,8 @@ pub struct VerifyArgs {
     pub cache: CacheArgs,
     #[command(flatten)]
     pub place: DeviceArgs,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
 }
 
 /// `candor doctor`.
@@ -194,6 +198,8 @@ pub struct DoctorArgs {
     /// Print the report as JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
 }
 
 /// Token ids: `1,2,3`, with or without brackets around.

@@ -4,6 +4,7 @@
 
 pub mod ahead;
 pub mod argv;
+mod begin;
 pub mod bench;
 mod command;
 pub mod device;
@@ -22,6 +23,7 @@ mod shared;
 mod taken;
 
 pub use ahead::{PromptCacheArgs, SpeculationArgs};
+pub use begin::BeginArgs;
 pub use bench::BenchArgs;
 pub use command::{
     ChatArgs, Command, ConfigArgs, ConfigWhat, DevicesArgs, PerplexityArgs, PromptArgs, RunArgs, ShowArgs,
@@ -31,4 +33,4 @@ pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
-pub use shared::{CacheArgs, CacheFormat, ModelArgs, OutputArgs, PerformanceArgs, When};
+pub use shared::{CacheArgs, CacheFormat, ModelArgs, OutputArgs, PerformanceArgs, WaitingArgs, When};

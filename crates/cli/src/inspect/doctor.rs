@@ -15,13 +15,16 @@ use crate::{
     open::{Source, check},
     output::{Bytes, Count},
     paint::{Paint, Style},
+    waiting::Waiting,
 };
 
 /// Runs the command. The exit code is 1 where something is wrong.
 pub fn doctor(args: &DoctorArgs, line: &Line) -> Result<ExitCode, Error> {
     let Source::File(path) = Source::of(line, &args.model)? else { return Err(error::Error::BuiltIn.into()) };
     check(&path)?;
+    let waiting = Waiting::new(args.waiting.progress, "reading");
     let report = examine(&path).map_err(|error| Error::File { path: path.clone(), error })?;
+    drop(waiting);
     if args.json {
         json::print(&report)?;
     } else {
