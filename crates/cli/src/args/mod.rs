@@ -23,7 +23,6 @@ mod shared;
 mod taken;
 
 pub use ahead::{PromptCacheArgs, SpeculationArgs};
-pub use begin::BeginArgs;
 pub use bench::BenchArgs;
 pub use command::{
     ChatArgs, Command, ConfigArgs, ConfigWhat, DevicesArgs, PerplexityArgs, PromptArgs, RunArgs, ShowArgs,
