@@ -411,6 +411,7 @@ impl Batch {
         if done {
             self.rank();
         } else {
+            self.computed.clear();
             self.rows.clear();
         }
         Ok(done)
@@ -542,20 +543,19 @@ impl Batch {
         if tokens.is_empty() {
             return Ok(true);
         }
-        let cancel = until.cancel.clone();
-        let stop = Stop::when(move || cancel.is_cancelled());
+        let stop = until.cancel.stop();
         let total = self.missing(id)? + tokens.len();
         let slot = self.slot(id)?;
         while let missing @ 1.. = self.missing(id)? {
             until.at(total - missing - tokens.len(), total);
-            if stop.is_due() || !self.catch_up(slot, Some(&stop)).await? {
+            if until.cancel.is_cancelled() || !self.catch_up(slot, Some(&stop)).await? {
                 return Ok(false);
             }
         }
         let mut done = 0;
         for chunk in tokens.chunks(self.room.rows) {
             until.at(total - tokens.len() + done, total);
-            if stop.is_due() {
+            if until.cancel.is_cancelled() {
                 return Ok(false);
             }
             done += chunk.len();

@@ -264,7 +264,7 @@ impl Session {
         }
         let drafts = self.draft(token, most)?;
         if drafts.is_empty() {
-            let done = self.feed(&[token], Role::Decode, want, cancel.into()).await?;
+            let done = self.feed(&[token], Role::Decode, want, (&cancel.flag()).into()).await?;
             return Ok(done.then(Guessed::default));
         }
         self.admit(&[token])?;

@@ -156,8 +156,8 @@ impl<W: Write> Wrap<W> {
                 }
             }
             if self.wide > columns || self.is_endless {
-                self.place()?;
                 self.is_endless = true;
+                self.place()?;
             }
         }
         Ok(())
@@ -279,7 +279,7 @@ mod tests {
             ("word ends \n", "word ends \n"),
             (
                 "see https://example.org/a/very/long/path for that",
-                "see\nhttps://example.org/a/very/long/path for\nthat",
+                "see https://example.org/a/very/long/path\nfor that",
             ),
         ] {
             assert_eq!(wrapped(text, 20), expected, "{text:?}");

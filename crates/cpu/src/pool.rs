@@ -329,7 +329,7 @@ impl Drop for Team {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicBool, AtomicU32};
     use std::time::Duration;
 
     use super::*;
@@ -363,13 +363,16 @@ mod tests {
     fn pieces_are_left_out_once_a_stop_is_due() {
         for threads in [1, 3] {
             let mut pool = Pool::new(threads, None);
-            let started = Arc::new(AtomicUsize::new(0));
-            let seen = Arc::clone(&started);
-            pool.stop_at(Some(Stop::when(move || seen.load(Ordering::SeqCst) >= 10)));
+            let (started, flag) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+            pool.stop_at(Some(Stop::at(Arc::clone(&flag))));
             for _ in 0..2 {
-                pool.run(1000, &|_| _ = started.fetch_add(1, Ordering::SeqCst));
-                // Each thread may have been past the question.
-                assert!((10..10 + threads).contains(&started.load(Ordering::SeqCst)), "{started:?}");
+                pool.run(1000, &|_| {
+                    if started.fetch_add(1, Ordering::SeqCst) == 9 {
+                        flag.store(true, Ordering::SeqCst);
+                    }
+                });
+                // Others may have been past the question when the tenth set it.
+                assert!((10..1000).contains(&started.load(Ordering::SeqCst)), "{started:?}");
             }
             pool.stop_at(None);
             assert_eq!(count_runs(&pool, 7), [1; 7]);

@@ -1,29 +1,26 @@
 //! The end of a step before its time: what a backend may ask while it computes.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
-/// A condition that ends a step. Clones share what was seen of it.
-#[derive(Clone)]
+/// A flag that ends a step. Clones share what was seen of it.
+#[derive(Clone, Debug)]
 pub struct Stop {
-    condition: Arc<dyn Fn() -> bool + Send + Sync>,
+    flag: Arc<AtomicBool>,
     seen: Arc<AtomicBool>,
 }
 
 impl Stop {
-    /// Due as soon as `condition` holds, and from then on.
-    pub fn when(condition: impl Fn() -> bool + Send + Sync + 'static) -> Stop {
-        Stop { condition: Arc::new(condition), seen: Arc::default() }
+    /// Due as soon as `flag` is set, and from then on.
+    pub fn at(flag: Arc<AtomicBool>) -> Stop {
+        Stop { flag, seen: Arc::default() }
     }
 
     /// Whether to compute no further.
     pub fn is_due(&self) -> bool {
-        if !self.was_seen() && (self.condition)() {
+        if self.flag.load(Ordering::Relaxed) {
             self.seen.store(true, Ordering::Relaxed);
         }
         self.was_seen()
@@ -35,12 +32,6 @@ impl Stop {
     }
 }
 
-impl fmt::Debug for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stop").field("seen", &self.seen).finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,10 +39,7 @@ mod tests {
     #[test]
     fn what_was_due_once_stays_due() {
         let flag = Arc::new(AtomicBool::new(false));
-        let stop = Stop::when({
-            let flag = flag.clone();
-            move || flag.load(Ordering::Relaxed)
-        });
+        let stop = Stop::at(flag.clone());
         let other = stop.clone();
         assert!(!stop.is_due() && !other.was_seen());
         flag.store(true, Ordering::Relaxed);

@@ -20,7 +20,11 @@ impl Completer for Offers {
             value: offer.text,
             ..Suggestion::default()
         };
-        CompletionResult::fresh(offers.into_iter().map(suggestion).collect::<Vec<_>>())
+        match offers.is_empty() {
+            // Nothing is drawn for it, where an empty answer would be told of.
+            true => CompletionResult::Pending,
+            false => CompletionResult::fresh(offers.into_iter().map(suggestion).collect::<Vec<_>>()),
+        }
     }
 }
 

@@ -209,6 +209,10 @@ impl Prompt for Indicator<'_> {
         Color::Cyan
     }
 
+    fn get_prompt_color(&self) -> Color {
+        Color::Cyan
+    }
+
     fn get_prompt_multiline_color(&self) -> Color {
         Color::Cyan
     }

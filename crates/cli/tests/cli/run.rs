@@ -74,7 +74,7 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "a", "b", "-p", "c"], "[PROMPT] cannot be used together with --prompt"),
         (vec!["embed", "--numa"], "(docs/performance.md)\n\nUsage: candor embed [OPTIONS] [MODEL]\n"),
         (vec!["run", "--override-kv", "a=int:1"], "tip: the file's metadata holds"),
-        (vec!["chat", "m.gguf", "why?"], "unexpected argument 'why?' found"),
+        (vec!["chat", "m.gguf", "why?", "so"], "unexpected argument 'so' found"),
         (vec!["-m", "m.gguf"], "tip: a command comes first"),
         (vec!["m.gguf"], "tip: candor run m.gguf"),
         (vec!["serve"], "tip: candor has no server"),

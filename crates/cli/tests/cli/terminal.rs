@@ -107,7 +107,7 @@ impl Terminal {
 }
 
 /// Text without the sequences that move and colour.
-fn plain(bytes: &[u8]) -> String {
+pub fn plain(bytes: &[u8]) -> String {
     let mut text = Vec::new();
     let mut bytes = bytes.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
@@ -236,7 +236,7 @@ fn the_history_is_kept_between_conversations() {
     assert!(files.iter().any(|path| path.ends_with("history.txt")), "{files:?}");
 }
 
-fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
+pub fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
