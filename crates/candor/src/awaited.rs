@@ -38,7 +38,7 @@ impl Batch {
     /// # Errors
     /// As there.
     pub async fn step_async(&mut self) -> Result<(), Error> {
-        self.step_observed_body(None).await
+        self.step_observed_body(None, None).await.map(drop)
     }
 
     /// [`Batch::scale_adapters`].
@@ -54,7 +54,7 @@ impl Batch {
     /// # Errors
     /// As there.
     pub async fn step_observed_async(&mut self, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
-        self.step_observed_body(observer).await
+        self.step_observed_body(observer, None).await.map(drop)
     }
 
     /// [`Batch::catch_up_once`].

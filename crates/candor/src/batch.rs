@@ -7,12 +7,13 @@ mod staged;
 use std::{mem, ops::Range};
 
 use candor_models::Config;
-use candor_ops::{KvFormat, KvPlan, Ranked, Stored, Traffic, top_k};
+use candor_ops::{KvFormat, KvPlan, Ranked, Stop, Stored, Traffic, top_k};
 
 use crate::{
-    Cancel, Error, Model, Observer,
+    Error, Model, Observer,
     fit::{self, Fit, Holder, Place, Promise, Shortage, Wanted},
     now::now,
+    progress::Until,
     runner::{self, Asked, Computed, Doing, Share},
 };
 pub(crate) use sequence::Sequence;
@@ -424,14 +425,18 @@ impl Batch {
     /// # Errors
     /// As there.
     pub fn step_observed(&mut self, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
-        now(self.step_observed_body(observer))
+        now(self.step_observed_body(observer, None)).map(drop)
     }
 
-    /// What [`Self::step_observed`] does.
-    pub(crate) async fn step_observed_body(&mut self, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+    /// What [`Self::step_observed`] does; `false` where `stop` ended it, and the sequences are as they were.
+    pub(crate) async fn step_observed_body(
+        &mut self,
+        observer: Option<&mut dyn Observer>,
+        stop: Option<&Stop>,
+    ) -> Result<bool, Error> {
         let staged = mem::take(&mut self.staged);
-        let done = self.compute(&staged, observer).await;
-        if done.is_ok() {
+        let done = self.compute(&staged, observer, stop).await;
+        if matches!(done, Ok(true)) {
             for push in &staged.pushes {
                 let sequence = self.slots[push.slot].as_mut().expect("a sequence in a step is not removed");
                 sequence.append(staged.tokens(push), push.role);
@@ -442,14 +447,55 @@ impl Batch {
         done
     }
 
-    async fn compute(&mut self, staged: &Staged, observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+    async fn compute(
+        &mut self,
+        staged: &Staged,
+        observer: Option<&mut dyn Observer>,
+        stop: Option<&Stop>,
+    ) -> Result<bool, Error> {
         for push in &staged.pushes {
-            while self.catch_up(push.slot).await? {}
+            while self.catch_up(push.slot, None).await? {}
         }
-        self.run_staged(staged, observer).await
+        self.run_until(staged, observer, stop).await
     }
 
-    async fn run_staged(&mut self, staged: &Staged, mut observer: Option<&mut dyn Observer>) -> Result<(), Error> {
+    /// Runs a step; `false` where `stop` ended it, and memory holds of the sequences what it held before, or less.
+    async fn run_until(
+        &mut self,
+        staged: &Staged,
+        observer: Option<&mut dyn Observer>,
+        stop: Option<&Stop>,
+    ) -> Result<bool, Error> {
+        self.run.stop_at(stop);
+        let run = self.run_staged(staged, observer).await;
+        self.run.stop_at(None);
+        let places = run?;
+        let done = !stop.is_some_and(Stop::was_seen);
+        for (slot, positions) in places {
+            let past = &mut self.slots[slot].as_mut().expect("a sequence in a step is not removed").past;
+            past.extend(positions.len());
+            if !done {
+                // As if it had been done and taken back: where that cannot be, rings and states are spoilt.
+                past.truncate(&self.room.plan, positions.start);
+                let held = past.held();
+                self.release(slot, held);
+            }
+        }
+        if done {
+            self.rank();
+        } else {
+            self.computed.clear();
+            self.rows.clear();
+        }
+        Ok(done)
+    }
+
+    /// Runs a step, and gives the positions that it has written to, by sequence.
+    async fn run_staged(
+        &mut self,
+        staged: &Staged,
+        mut observer: Option<&mut dyn Observer>,
+    ) -> Result<Vec<(usize, Range<usize>)>, Error> {
         self.rows.clear();
         self.computed.clear();
         let places = staged.pushes.iter().map(|push| {
@@ -477,12 +523,8 @@ impl Batch {
             outputs += layout.outputs.len();
         }
         rows.sort_by_key(|(number, _)| *number);
-        for push in &staged.pushes {
-            self.slots[push.slot].as_mut().expect("a sequence in a step is not removed").past.extend(push.len());
-        }
         self.rows = rows.into_iter().map(|(_, row)| row).collect();
-        self.rank();
-        Ok(())
+        Ok(places)
     }
 
     /// A sequence of the step for each choice of scales: those with the same are a pass over the weights.
@@ -569,32 +611,40 @@ impl Batch {
         id: SequenceId,
         tokens: &[u32],
         (role, want): (Role, Want),
-        cancel: &Cancel,
+        until: Until<'_>,
     ) -> Result<bool, Error> {
         if tokens.is_empty() {
             return Ok(true);
         }
-        while self.missing(id)? > 0 {
-            if cancel.is_cancelled() {
+        let stop = until.cancel.stop();
+        let total = self.missing(id)? + tokens.len();
+        let slot = self.slot(id)?;
+        while let missing @ 1.. = self.missing(id)? {
+            until.at(total - missing - tokens.len(), total);
+            if until.cancel.is_cancelled() || !self.catch_up(slot, Some(&stop)).await? {
                 return Ok(false);
             }
-            self.catch_up_once_body(id).await?;
         }
         let mut done = 0;
         for chunk in tokens.chunks(self.room.rows) {
-            if cancel.is_cancelled() {
+            until.at(total - tokens.len() + done, total);
+            if until.cancel.is_cancelled() {
                 return Ok(false);
             }
             done += chunk.len();
             let outputs = if done == tokens.len() { Outputs::Last(want) } else { Outputs::None };
             self.push(id, chunk, role, outputs)?;
-            self.step_observed_body(None).await?;
+            if !self.step_observed_body(None, Some(&stop)).await? {
+                return Ok(false);
+            }
         }
+        until.at(total, total);
         Ok(true)
     }
 
-    /// Computes a chunk of a sequence's tokens again that memory no longer holds; `false` if no such token is left.
-    pub(crate) async fn catch_up(&mut self, slot: usize) -> Result<bool, Error> {
+    /// Computes a chunk of a sequence's tokens again that memory no longer holds; `false` if no such token is left, or `stop`
+    /// ended it.
+    pub(crate) async fn catch_up(&mut self, slot: usize, stop: Option<&Stop>) -> Result<bool, Error> {
         let Some(sequence) = &self.slots[slot] else { return Ok(false) };
         let (missing, role) = sequence.missing(self.room.rows);
         if missing.is_empty() {
@@ -602,8 +652,7 @@ impl Batch {
         }
         let mut staged = Staged::default();
         staged.push(slot, missing, role, Outputs::None);
-        self.run_staged(&staged, None).await?;
-        Ok(true)
+        self.run_until(&staged, None, stop).await
     }
 
     /// Whether the tokens can follow those of a sequence, without the last `dropped` of these.

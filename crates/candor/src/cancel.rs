@@ -8,11 +8,13 @@ use std::{
     },
 };
 
+use candor_ops::Stop;
+
 /// Ends work early: the only way in which anything here is cancelled. Clones share one flag.
 ///
 /// Before every step over the weights [`Session::generate`](crate::Session::generate), a
-/// [`Continuation`](crate::Continuation) and the methods named `evaluate_until` ask it, and a step that runs is not
-/// interrupted. Being cancelled is no error: a generation ends with
+/// [`Continuation`](crate::Continuation) and the methods named `evaluate_until` ask it. A step on the processor ends early where
+/// [`Cancel::cancel`] or a flag of others cancels it; what a condition says, and a GPU, end none. Being cancelled is no error: a generation ends with
 /// [`StopReason::Cancelled`](crate::StopReason::Cancelled), `evaluate_until` gives `false`, and the session stays after
 /// what was done and can go on.
 ///
@@ -47,6 +49,16 @@ impl Cancel {
     /// Cancels all that was given this or a clone of it, for good.
     pub fn cancel(&self) {
         self.flag.store(true, Ordering::Relaxed);
+    }
+
+    /// What ends a step in its middle: the flag without the condition.
+    pub(crate) fn stop(&self) -> Stop {
+        Stop::at(self.flag.clone())
+    }
+
+    /// The same where nobody asks the condition: it is asked once for each step.
+    pub(crate) fn flag(&self) -> Cancel {
+        self.flag.clone().into()
     }
 
     /// Whether it is cancelled.

@@ -219,7 +219,7 @@ impl Embedder {
                 batch.push(id, now, Role::Prefill, Outputs::Each(Want::Embedding))?;
                 (*text, left) = (later, left - now.len());
             }
-            batch.step_observed_body(None).await?;
+            batch.step_observed_body(None, None).await?;
             for answer in batch.answers() {
                 if let (Value::Embedding(row), Some(text)) =
                     (answer.value, ids.iter().position(|&id| id == answer.sequence))

@@ -8,6 +8,7 @@ use web_time::Instant;
 use crate::{
     Cancel, Continuation, Error, Sampling, Session, Value, Want,
     now::now,
+    progress::{Progress, Until},
     sampler::{LogitsProcessor, OwnProcessor, OwnSampler, Sample},
 };
 
@@ -36,6 +37,8 @@ pub struct GenerateOptions {
     pub marks: Vec<u32>,
     /// Ends the generation from elsewhere, with [`StopReason::Cancelled`].
     pub cancel: Cancel,
+    /// Hears how far the reading of the prompt is.
+    pub progress: Option<Progress>,
 }
 
 setters!(GenerateOptions {
@@ -47,6 +50,7 @@ setters!(GenerateOptions {
     show: Show,
     marks: Vec<u32>,
     cancel: Cancel,
+    progress: impl Into<Option<Progress>>,
 });
 
 impl GenerateOptions {
@@ -197,7 +201,8 @@ impl Session {
         let prompt_tokens = read + prompt.len() - self.held();
         // States cannot be taken back: a generation from this prompt with other settings needs all logits.
         let want = if self.model().config().is_recurrent() { Want::Logits } else { want };
-        if !self.evaluate_for(want, &prompt[common..], &options.cancel).await? {
+        let until = Until { cancel: &options.cancel, progress: options.progress.as_ref() };
+        if !self.evaluate_for(want, &prompt[common..], until).await? {
             text.stop(StopReason::Cancelled);
         }
         let is_done = text.stop_reason().is_some();
@@ -290,7 +295,9 @@ impl Generation<'_> {
             // The last token of all need not be guessed ahead.
             let most = self.text.options().max_tokens.map_or(usize::MAX, |most| most - self.timings.tokens - 1);
             let want = self.text.want(self.session.top_k());
-            let guessed = self.session.go_on(want, token, most).await?;
+            let Some(guessed) = self.session.go_on(want, token, most, &self.text.options().cancel).await? else {
+                return Ok(self.text.stop(StopReason::Cancelled));
+            };
             self.timings.drafted += guessed.drafted;
             self.timings.accepted += guessed.accepted;
         }
@@ -312,7 +319,7 @@ impl Generation<'_> {
         let shortened = shift.shorten(&tokens, self.session.context(), keep);
         self.session.truncate(keep);
         let want = self.text.want(self.session.top_k());
-        self.session.evaluate_for(want, &shortened[keep..], &self.text.options().cancel).await
+        self.session.evaluate_for(want, &shortened[keep..], (&self.text.options().cancel).into()).await
     }
 }
 

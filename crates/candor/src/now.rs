@@ -80,7 +80,7 @@ mod tests {
             let id = batch.add().unwrap();
             for want in [Want::Logits, Want::Best(4), Want::Embedding] {
                 batch.push(id, &[1, 2, 3], Role::Prefill, Outputs::Each(want)).unwrap();
-                once(&case, batch.step_observed_body(None));
+                once(&case, batch.step_observed_body(None, None));
                 assert_eq!(batch.answers().len(), 3, "{case}");
             }
             once(&case, batch.checkpoint_body(id));

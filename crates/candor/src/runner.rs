@@ -11,7 +11,7 @@ use std::{
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
-use candor_ops::{Adapted, CHOSEN, KvPlan, LowRank, Ops, Prims, Ranked, Step, Stored, Tap, Traffic};
+use candor_ops::{Adapted, CHOSEN, KvPlan, LowRank, Ops, Prims, Ranked, Step, Stop, Stored, Tap, Traffic};
 
 use crate::{
     Error, Observed, Observer,
@@ -162,6 +162,8 @@ pub(crate) trait RunPart: Send {
     fn traffic(&self) -> Traffic;
     /// Other scales of the adapters from the next step on.
     fn rescale(&mut self, scales: &[f32]);
+    /// Steps end early once this is due, where the backend asks in their middle.
+    fn stop_at(&mut self, stop: Option<Stop>);
 }
 
 impl Loaded {
@@ -262,6 +264,11 @@ impl Run {
     /// What was exchanged with devices so far.
     pub(crate) fn traffic(&self) -> Traffic {
         self.parts.iter().map(|part| part.traffic()).fold(Traffic::default(), Traffic::add)
+    }
+
+    /// Steps end early once this is due, where a backend asks in their middle; what they leave is not to be used then.
+    pub(crate) fn stop_at(&mut self, stop: Option<&Stop>) {
+        self.parts.iter_mut().for_each(|part| part.stop_at(stop.cloned()));
     }
 
     /// Other scales of the adapters from the next step on; as many as there are adapters.
@@ -505,6 +512,10 @@ where
 
     fn rescale(&mut self, scales: &[f32]) {
         self.ops.rescale(scales);
+    }
+
+    fn stop_at(&mut self, stop: Option<Stop>) {
+        self.ops.stop_at(stop);
     }
 }
 

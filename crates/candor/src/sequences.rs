@@ -113,7 +113,7 @@ impl Sequences {
     ) -> Result<bool, Error> {
         let id = self.id(sequence)?;
         self.batch.admits(id, tokens, 0)?;
-        let done = self.batch.feed(id, tokens, (Role::Prefill, Want::Logits), cancel).await?;
+        let done = self.batch.feed(id, tokens, (Role::Prefill, Want::Logits), cancel.into()).await?;
         self.logits.clone_from(self.batch.logits());
         Ok(done)
     }
@@ -135,7 +135,7 @@ impl Sequences {
             let pushed = self.batch.push(id, std::slice::from_ref(token), Role::Decode, Outputs::Last(Want::Logits));
             pushed.inspect_err(|_| self.batch.unstage())?;
         }
-        self.batch.step_observed_body(None).await?;
+        self.batch.step_observed_body(None, None).await?;
         self.logits.clone_from(self.batch.logits());
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::{
     Batch, BatchOptions, Cancel, Error, Model, Observer, Outputs, Role, SequenceId, Want,
     batch::{LEAST_CONTEXT, Room, Sequence},
     now::now,
+    progress::Until,
     speculate::{self, Ahead, Speculation},
 };
 
@@ -218,7 +219,7 @@ impl Session {
 
     /// What [`Self::evaluate_until`] does.
     pub(crate) async fn evaluate_body(&mut self, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
-        self.evaluate_for(Want::Logits, tokens, cancel).await
+        self.evaluate_for(Want::Logits, tokens, cancel.into()).await
     }
 
     /// Appends a token that continues the text and computes its logits. They differ, within rounding, from those that
@@ -232,23 +233,23 @@ impl Session {
 
     /// What [`Self::decode`] does.
     pub(crate) async fn decode_body(&mut self, token: u32) -> Result<(), Error> {
-        self.feed(&[token], Role::Decode, Want::Logits, &Cancel::new()).await.map(drop)
+        self.feed(&[token], Role::Decode, Want::Logits, (&Cancel::new()).into()).await.map(drop)
     }
 
     /// [`Session::evaluate_until`], as far as it takes for what is wanted.
-    pub(crate) async fn evaluate_for(&mut self, want: Want, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
-        self.feed(tokens, Role::Prefill, want, cancel).await
+    pub(crate) async fn evaluate_for(&mut self, want: Want, tokens: &[u32], until: Until<'_>) -> Result<bool, Error> {
+        self.feed(tokens, Role::Prefill, want, until).await
     }
 
     /// Appends tokens and takes over what is wanted of the last one.
-    async fn feed(&mut self, tokens: &[u32], role: Role, want: Want, cancel: &Cancel) -> Result<bool, Error> {
+    async fn feed(&mut self, tokens: &[u32], role: Role, want: Want, until: Until<'_>) -> Result<bool, Error> {
         self.admit(tokens)?;
         if tokens.is_empty() {
             return Ok(true);
         }
         self.drop_ahead()?;
         let before = self.tokens().len();
-        let done = self.batch.feed(self.id, tokens, (role, want), cancel).await?;
+        let done = self.batch.feed(self.id, tokens, (role, want), until).await?;
         if self.tokens().len() > before {
             self.take_results(want);
         }
@@ -278,26 +279,33 @@ impl Session {
         Ok(())
     }
 
-    /// Appends a token that was chosen and computes what is wanted of it, with up to `most` tokens that may follow.
-    pub(crate) async fn go_on(&mut self, want: Want, token: u32, most: usize) -> Result<Guessed, Error> {
+    /// Appends a token that was chosen and computes what is wanted of it, with up to `most` tokens that may follow; `None` where
+    /// that was cancelled.
+    pub(crate) async fn go_on(
+        &mut self,
+        want: Want,
+        token: u32,
+        most: usize,
+        cancel: &Cancel,
+    ) -> Result<Option<Guessed>, Error> {
         if self.ahead.take(token, &mut self.logits) {
             self.best.clear();
-            return Ok(Guessed { drafted: 0, accepted: 1 });
+            return Ok(Some(Guessed { drafted: 0, accepted: 1 }));
         }
         let drafts = self.draft(token, most)?;
         if drafts.is_empty() {
-            self.feed(&[token], Role::Decode, want, &Cancel::new()).await?;
-            return Ok(Guessed::default());
+            let done = self.feed(&[token], Role::Decode, want, (&cancel.flag()).into()).await?;
+            return Ok(done.then(Guessed::default));
         }
         self.admit(&[token])?;
         self.catch_up().await?;
         let tokens = [&[token][..], &drafts].concat();
         self.batch.push(self.id, &tokens, Role::Decode, Outputs::Each(Want::Logits))?;
-        self.batch.step_observed_body(None).await?;
+        self.batch.step_observed_body(None, None).await?;
         self.take_results(Want::Logits);
         let drafted = drafts.len();
         self.ahead.keep(drafts, &mut self.logits);
-        Ok(Guessed { drafted, accepted: 0 })
+        Ok(Some(Guessed { drafted, accepted: 0 }))
     }
 
     /// Up to `most` tokens that may follow `token`, as many as a step and the context have room for.
@@ -339,7 +347,7 @@ impl Session {
         let (vocab, most) = (self.model().config().vocab, self.batch.outputs());
         for (number, chunk) in tokens.chunks(most).enumerate() {
             self.batch.push(self.id, chunk, Role::Prefill, Outputs::Each(Want::Logits))?;
-            self.batch.step_observed_body(None).await?;
+            self.batch.step_observed_body(None, None).await?;
             self.take_results(Want::Logits);
             for (row, logits) in self.logits.chunks_exact(vocab).enumerate() {
                 each(number * most + row, logits);
@@ -387,7 +395,7 @@ impl Session {
                 Logits::Last => Outputs::None,
             };
             self.batch.push(self.id, chunk, role, outputs)?;
-            self.batch.step_observed_body(Some(observer)).await?;
+            self.batch.step_observed_body(Some(observer), None).await?;
             self.take_results(Want::Logits);
         }
         self.keep_last(self.model().config().vocab);

@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::args::When;
+use crate::{args::When, interrupt::Cleanup};
 
 /// A bar that would be gone before this is not shown.
-const AFTER: Duration = Duration::from_millis(300);
+pub const AFTER: Duration = Duration::from_millis(300);
 
 /// A bar that comes when it is due, and goes when it is dropped.
 pub struct Bar {
     when: When,
     template: &'static str,
     started: Instant,
-    shown: Option<ProgressBar>,
+    shown: Option<(ProgressBar, Cleanup)>,
 }
 
 impl Bar {
@@ -26,15 +26,7 @@ impl Bar {
     /// So much is done.
     pub fn set(&mut self, done: u64, total: u64) {
         if is_due(self.when, self.started.elapsed()) {
-            self.shown.get_or_insert_with(|| shown(self.template, total)).set_position(done);
-        }
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.shown {
-            bar.finish_and_clear();
+            self.shown.get_or_insert_with(|| shown(self.template, total)).0.set_position(done);
         }
     }
 }
@@ -48,12 +40,14 @@ fn is_due(when: When, waited: Duration) -> bool {
     }
 }
 
-fn shown(template: &str, total: u64) -> ProgressBar {
+/// A bar that goes with its cleanup, be that by Ctrl-C.
+fn shown(template: &str, total: u64) -> (ProgressBar, Cleanup) {
     let style = ProgressStyle::with_template(template);
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
     let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.tick();
-    bar
+    let cleared = bar.clone();
+    (bar, Cleanup::new(move || cleared.finish_and_clear()))
 }
 
 #[cfg(test)]

@@ -132,6 +132,29 @@ pub enum Error {
         /// What may be meant.
         near: Option<String>,
     },
+    /// Something that `/show` does not show.
+    #[error("/show {what}: there is no such thing to show")]
+    NotShown {
+        /// What was typed.
+        what: String,
+        /// What may be meant.
+        near: Option<String>,
+    },
+    /// A file of another program that a model here does not have.
+    #[error("/show modelfile: a model here is one GGUF file and flags, without a Modelfile")]
+    NoModelfile,
+    /// Nothing was said that could be answered again, changed or taken back.
+    #[error("there is no message yet")]
+    NothingSaid,
+    /// A message cannot be changed where it cannot be typed.
+    #[error("/edit: there is no line editor here that the last message could be changed in")]
+    NoEditor,
+    /// A file is there already.
+    #[error("{}: the file is there already", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
     /// A setting does not take a value.
     #[error("{0}")]
     Setting(String),
@@ -281,6 +304,14 @@ impl Error {
                 None => "/help lists the commands",
             },
             Error::NoSuchPage { near, .. } => return near.as_ref().map(|near| format!("is {near} meant?")),
+            Error::NotShown { near, .. } => match near {
+                Some(near) => return Some(format!("is {near} meant?")),
+                None => "/show takes info, license, parameters, system or template",
+            },
+            Error::NothingSaid => "a line that is no command is a message",
+            Error::NoEditor => "/edit TEXT changes it",
+            Error::NoModelfile => "/show info, /show parameters, /show system and /show template say what one would",
+            Error::Exists { .. } => "/save! FILE writes over it",
             Error::UnknownSetting { near, .. } => match near {
                 Some(near) => return Some(format!("is {near} meant?")),
                 None => "/set lists the settings",

@@ -31,11 +31,14 @@ mod template;
 mod text;
 mod tokenize;
 mod trust;
+mod waiting;
+mod wrap;
 
 use std::{env, panic, process::ExitCode};
 
 use args::{Command, Parsed};
 use errors::Error;
+use interrupt::Interrupt;
 
 fn main() -> ExitCode {
     let show_panic = panic::take_hook();
@@ -48,6 +51,8 @@ fn main() -> ExitCode {
 
 fn run_command() -> Result<ExitCode, Error> {
     let Parsed { command, line } = args::parse::parse(env::args_os())?;
+    // Whatever runs, Ctrl-C ends it and takes back what is half done.
+    Interrupt::catch()?;
     let done = match command {
         Command::Run(args) if run::is_conversation(&args) => chat::chat(&args.into_chat(), &line),
         Command::Run(args) => run::run(&args, &line),

@@ -20,6 +20,7 @@ use crate::{
     output::say,
     siblings::{folder, names, sibling},
     trust,
+    waiting::Waiting,
 };
 
 /// Smaller files are loaded before a bar could be seen.
@@ -131,7 +132,9 @@ impl Source {
             }
             Some(path) => {
                 check(path)?;
+                let waiting = Waiting::new(bar, "loading");
                 let model = Model::open(path, options)?;
+                drop(waiting);
                 trust::warn(model.trust());
                 // What does not fit is refused before its weights are read.
                 if options.session.fit {

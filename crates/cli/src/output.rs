@@ -1,15 +1,24 @@
 //! How things are said: notes go to stderr, sizes and durations are readable. What is said is decided elsewhere.
 
-use std::{fmt, io, time::Duration};
+use std::{
+    fmt,
+    io::{self, Write as _},
+    time::Duration,
+};
 
-/// Prints a line to stderr. A stderr that is closed is no reason to stop.
+use crate::wrap;
+
+/// Prints a line to stderr, on a terminal broken between words. A stderr that is closed is no reason to stop.
 macro_rules! say {
-    ($($arg:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($arg)*);
-    }};
+    ($($arg:tt)*) => { $crate::output::say_hanging(0, format_args!($($arg)*)) };
 }
 pub(crate) use say;
+
+/// The same, with so many spaces before what does not fit on the first line.
+pub fn say_hanging(indent: usize, line: fmt::Arguments<'_>) {
+    let text = wrap::hanging(&line.to_string(), indent, wrap::of_stderr());
+    let _ = writeln!(io::stderr(), "{text}");
+}
 
 /// What the system says of a fault, as the middle of a sentence: `no such file or directory`.
 pub fn system(error: &io::Error) -> String {

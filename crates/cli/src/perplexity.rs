@@ -14,6 +14,7 @@ use crate::{
     open::Source,
     output::{Speed, say},
     report, text,
+    waiting::Waiting,
 };
 
 /// Runs the command.
@@ -26,8 +27,10 @@ pub fn perplexity(args: &PerplexityArgs, line: &Line) -> Result<ExitCode, Error>
     };
     let session = answer::session_options(args.ctx_size, &args.cache, &args.performance);
     let opened = source.open(&args.performance, args.lora.open()?, session, &args.output)?;
+    let waiting = Waiting::new(args.output.progress, "making tokens");
     let tokens =
         opened.model.tokenizer().encode(&text::without_last_break(text), Encode { bos: true, specials: false });
+    drop(waiting);
     let mut session = opened.model.session(&session)?;
     if args.output.verbose {
         report::say_model(&opened, &session, &args.cache, &args.performance);
@@ -35,9 +38,15 @@ pub fn perplexity(args: &PerplexityArgs, line: &Line) -> Result<ExitCode, Error>
         say!("load: {:.3} s", opened.load.as_secs_f64());
     }
     let started = std::time::Instant::now();
+    // Windows that take long each have a spinner of their own between the lines.
+    let computing = || Some(Waiting::new(args.output.progress, "computing"));
+    let mut waiting = computing();
     let result = candor::perplexity(&mut session, &tokens, |so_far, windows| {
+        drop(waiting.take());
         say!("[{}/{windows}] {:.4}", so_far.windows, so_far.value);
+        waiting = computing();
     })?;
+    drop(waiting);
     if args.output.verbose {
         say!("prompt: {}", Speed(result.windows * args.ctx_size as usize, started.elapsed()));
     }

@@ -9,7 +9,7 @@ use std::{
 
 use candor::{Generation, Session, saved};
 
-use crate::{args::PromptCacheArgs, errors::Error, output::say};
+use crate::{args::PromptCacheArgs, errors::Error, interrupt::Cleanup, output::say};
 
 /// A prompt cache, if the flags name one.
 pub struct PromptCache<'a> {
@@ -68,6 +68,7 @@ impl<'a> PromptCache<'a> {
         let Some(path) = self.path.filter(|_| !self.args.prompt_cache_ro) else { return Ok(()) };
         let part = beside(path);
         let fault = |error| Error::File { path: path.to_owned(), error };
+        let _cleanup = Cleanup::of_files(vec![part.clone()]);
         let mut out = BufWriter::new(File::create(&part).map_err(fault)?);
         let written = save(&mut out).map_err(|error| match error {
             candor::Error::Saved(saved::Error::Io(error)) => fault(error),
@@ -75,12 +76,7 @@ impl<'a> PromptCache<'a> {
         });
         let written = written.and_then(|()| out.flush().map_err(fault));
         drop(out);
-        let placed = written.and_then(|()| fs::rename(&part, path).map_err(fault));
-        if placed.is_err() {
-            // It may be that it was never made.
-            let _ = fs::remove_file(&part);
-        }
-        placed
+        written.and_then(|()| fs::rename(&part, path).map_err(fault))
     }
 }
 

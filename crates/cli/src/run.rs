@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{Cancel, Message, Model, Show, StopReason};
+use candor::{Cancel, Message, Model, Progress, Show, StopReason};
 use clap::error::ErrorKind;
 
 use crate::{
@@ -22,6 +22,8 @@ use crate::{
     speculation::Guesses,
     template::{self, Template},
     text,
+    waiting::Waiting,
+    wrap::{self, Wrap},
 };
 
 /// Runs the command.
@@ -58,7 +60,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let answering = interrupt.answering();
     let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?.marks(marks);
     let size = guesses.leave_room(&opened.model, size)?;
-    let options = if args.special { options.show(Show::Specials) } else { options };
+    let mut options = if args.special { options.show(Show::Specials) } else { options };
     let mut session = opened.session(&size)?;
     guesses.begin(&mut session, &args.performance, size, &args.output)?;
     let cache = PromptCache::of(&args.prompt_cache);
@@ -67,9 +69,13 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
         report::say_model(&opened, &session, &args.context.cache, &args.performance);
         report::say_sampling(&options.sampling);
     }
+    let waiting = Waiting::for_tokens(args.output.progress, "reading");
+    let mark = waiting.mark();
+    options.progress = Some(Progress::new(move |done, total| mark.set(done, total)));
     let mut generation = session.generate(&tokens, options)?;
+    drop(waiting);
     cache.write_prompt(&mut generation)?;
-    let answer = answer::stream(generation, reader, &mut io::stdout().lock())?;
+    let answer = answer::stream(generation, reader, &mut Wrap::new(io::stdout().lock(), wrap::of_stdout()))?;
     cache.write_all(&mut session)?;
     if args.output.verbose {
         say_timings(&opened, &answer);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use candor_kernels::{F32Kernels, Kernels};
 use candor_ops::{
-    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Stored, Tensor, Unary,
+    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Stop, Stored, Tensor,
+    Unary,
 };
 
 use crate::attend::{Attend, Cache};
@@ -207,6 +208,10 @@ impl Prims for Cpu {
 
     fn rope_table(&mut self, rope: Rope) -> Rotation {
         Rotation(Arc::new(rope))
+    }
+
+    fn stop_at(&mut self, stop: Option<Stop>) {
+        self.pool.stop_at(stop);
     }
 
     fn routes(&mut self, rows: usize, used: usize) -> Routes {

@@ -12,6 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{hint, ptr};
 
+use candor_ops::Stop;
+
 use crate::Cpus;
 use crate::split::Split;
 
@@ -87,6 +89,8 @@ struct Shared {
 pub(crate) struct Pool {
     team: Arc<Team>,
     threads: usize,
+    /// Pieces are left out once this is due.
+    stop: Option<Stop>,
 }
 
 /// The threads of a pool.
@@ -235,7 +239,7 @@ impl Pool {
         };
         let workers: Vec<_> = (1..threads.min(JOINED as usize)).map_while(spawn).collect();
         let threads = workers.len() + 1;
-        Pool { team: Arc::new(Team { shared, workers, cpus, turn: Mutex::new(()) }), threads }
+        Pool { team: Arc::new(Team { shared, workers, cpus, turn: Mutex::new(()) }), threads, stop: None }
     }
 
     /// Threads that can work on a job of this handle.
@@ -253,12 +257,26 @@ impl Pool {
         self.threads = self.among(threads);
     }
 
+    /// Leaves out pieces of jobs of this handle once `stop` is due.
+    pub(crate) fn stop_at(&mut self, stop: Option<Stop>) {
+        self.stop = stop;
+    }
+
     /// Calls `piece` once with every index below `count`, on whichever threads are free, and returns when all have
-    /// returned. Calls from several threads take turns; a call from inside a piece runs on its own thread alone.
+    /// returned; with fewer where a stop is due. Calls from several threads take turns; a call from inside a piece runs on its own thread alone.
     ///
     /// # Panics
     /// If a piece does, after all threads have left the job. Which pieces then have run is not said.
     pub(crate) fn run(&self, count: usize, piece: &(dyn Fn(usize) + Sync)) {
+        let Some(stop) = &self.stop else { return self.run_all(count, piece) };
+        self.run_all(count, &|index| {
+            if !stop.is_due() {
+                piece(index);
+            }
+        });
+    }
+
+    fn run_all(&self, count: usize, piece: &(dyn Fn(usize) + Sync)) {
         if count <= 1 || self.threads == 1 || WORKING.get() {
             (0..count).for_each(piece);
             return;
@@ -311,7 +329,7 @@ impl Drop for Team {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicBool, AtomicU32};
     use std::time::Duration;
 
     use super::*;
@@ -338,6 +356,26 @@ mod tests {
                 let count = job % 7;
                 assert_eq!(count_runs(&pool, count), vec![1; count], "{threads} threads, job {job}");
             }
+        }
+    }
+
+    #[test]
+    fn pieces_are_left_out_once_a_stop_is_due() {
+        for threads in [1, 3] {
+            let mut pool = Pool::new(threads, None);
+            let (started, flag) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+            pool.stop_at(Some(Stop::at(Arc::clone(&flag))));
+            for _ in 0..2 {
+                pool.run(1000, &|_| {
+                    if started.fetch_add(1, Ordering::SeqCst) == 9 {
+                        flag.store(true, Ordering::SeqCst);
+                    }
+                });
+                // Others may have been past the question when the tenth set it.
+                assert!((10..1000).contains(&started.load(Ordering::SeqCst)), "{started:?}");
+            }
+            pool.stop_at(None);
+            assert_eq!(count_runs(&pool, 7), [1; 7]);
         }
     }
 

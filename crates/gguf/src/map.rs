@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// The smallest page of any system that runs this.
 const PAGE_BYTES: usize = 4096;
 
+/// Bytes that are read at a time: some milliseconds.
+const READ_BYTES: usize = 8 << 20;
+
 /// Memory that holds a file: mapped from it, or of this process. It ends with the last of its owners, which the `Bytes` made of it are too.
 #[derive(Clone)]
 pub(crate) struct Mapping {
@@ -72,7 +75,10 @@ pub(crate) fn read(path: &Path, pages: Pages) -> Result<Opened, Error> {
         #[cfg(target_os = "linux")]
         let _ = memory.advise(memmap2::Advice::HugePage);
     }
-    file.read_exact(&mut memory).map_err(error)?;
+    // In pieces: one call for all of it would keep a program that is told to end until it is done.
+    for piece in memory.chunks_mut(READ_BYTES) {
+        file.read_exact(piece).map_err(error)?;
+    }
     Ok(opened(Mapping::new(memory.make_read_only().map_err(error)?, false)))
 }
 

@@ -121,6 +121,9 @@ macro_rules! forward {
     (@stored $base:tt, $weight:path) => {
         fn stored<'a>(&mut self, kv: &'a mut Self::Kv) -> Option<&'a mut dyn $crate::Stored> { self.$base.stored(kv) }
     };
+    (@stop_at $base:tt, $weight:path) => {
+        fn stop_at(&mut self, stop: Option<$crate::Stop>) { self.$base.stop_at(stop) }
+    };
     (@finish $base:tt, $weight:path) => {
         fn finish(&mut self) -> Result<(), $crate::Error> { self.$base.finish() }
     };

@@ -3,7 +3,8 @@
 use std::task::{Context, Poll};
 
 use crate::{
-    Attention, Columns, Error, KvPlan, Norm, Ranked, Recurrence, Rope, Router, Step, Stored, Tensor, Unary, top_k,
+    Attention, Columns, Error, KvPlan, Norm, Ranked, Recurrence, Rope, Router, Step, Stop, Stored, Tensor, Unary,
+    top_k,
 };
 
 /// How attention heads are laid out in a row.
@@ -192,6 +193,13 @@ pub trait Prims {
     fn stored<'a>(&mut self, kv: &'a mut Self::Kv) -> Option<&'a mut dyn Stored> {
         let _ = kv;
         None
+    }
+
+    /// Has operations compute nothing more once a stop is due, until another is given: what they were to write is left as it
+    /// is, or half written. Nothing of such a step is to be used but what it gave before. A backend that does not ask in the
+    /// middle of a step ignores it.
+    fn stop_at(&mut self, stop: Option<Stop>) {
+        let _ = stop;
     }
 
     /// Ends a step: submits what was asked for, and returns the first error. Until then

@@ -142,7 +142,7 @@ impl Batch {
     /// What [`Self::catch_up_once`] does.
     pub(crate) async fn catch_up_once_body(&mut self, id: SequenceId) -> Result<bool, Error> {
         let slot = self.slot(id)?;
-        self.catch_up(slot).await
+        self.catch_up(slot, None).await
     }
 
     /// Forgets all but the first `len` tokens of a sequence. Memory goes back where it can: in place, or to the last checkpoint
@@ -197,7 +197,7 @@ impl Batch {
     /// What [`Self::checkpoint`] does.
     pub(crate) async fn checkpoint_body(&mut self, id: SequenceId) -> Result<(), Error> {
         let slot = self.slot(id)?;
-        while self.catch_up(slot).await? {}
+        while self.catch_up(slot, None).await? {}
         let sequence = self.sequence(id)?;
         let past = sequence.past.clone();
         let is_kept = sequence.checkpoints.last().is_some_and(|last| last.past.held() == past.held());

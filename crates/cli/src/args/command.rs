@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use super::{
     ahead::{PromptCacheArgs, SpeculationArgs},
+    begin::BeginArgs,
     bench::BenchArgs,
     daily,
     embed::{EmbedArgs, RerankArgs},
@@ -126,7 +127,8 @@ impl RunArgs {
     /// The same as a conversation.
     pub fn into_chat(self) -> ChatArgs {
         let RunArgs { model, overrides, lora, template, tunable, context, speculation, performance, output, .. } = self;
-        ChatArgs { model, overrides, lora, template, tunable, context, speculation, performance, output }
+        let begin = BeginArgs::default();
+        ChatArgs { model, overrides, lora, begin, template, tunable, context, speculation, performance, output }
     }
 }
 
@@ -139,6 +141,8 @@ pub struct ChatArgs {
     pub overrides: OverrideArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
+    #[command(flatten)]
+    pub begin: BeginArgs,
     #[command(flatten)]
     pub template: TemplateArgs,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use super::{
     lora::LoraArgs,
     number,
     overrides::OverrideArgs,
-    shared::{CacheArgs, ModelArgs, OutputArgs, PerformanceArgs},
+    shared::{CacheArgs, ModelArgs, OutputArgs, PerformanceArgs, WaitingArgs},
 };
 
 /// `candor trace`.
@@ -139,6 +139,8 @@ pub struct DiagnoseArgs {
     /// Print the known faults and do nothing else; with a model, those that can be distinguished in it, and why others do not apply
     #[arg(long, help_heading = "Output")]
     pub list: bool,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
 }
 
 /// What a dump does not say of itself.
@@ -193,6 +195,8 @@ pub struct VerifyArgs {
     pub cache: CacheArgs,
     #[command(flatten)]
     pub place: DeviceArgs,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
 }
 
 /// `candor doctor`.
@@ -203,6 +207,8 @@ pub struct DoctorArgs {
     /// Print the report as JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
 }
 
 /// Token ids: `1,2,3`, with or without brackets around.

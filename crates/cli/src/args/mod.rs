@@ -4,6 +4,7 @@
 
 pub mod ahead;
 pub mod argv;
+mod begin;
 pub mod bench;
 mod command;
 pub mod daily;
@@ -37,5 +38,5 @@ pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
-pub use shared::{CacheArgs, CacheFormat, ModelArgs, OutputArgs, PerformanceArgs, When};
+pub use shared::{CacheArgs, CacheFormat, ModelArgs, OutputArgs, PerformanceArgs, WaitingArgs, When};
 pub use thinking::{Think, ThinkingArgs};

@@ -87,7 +87,16 @@ pub struct OutputArgs {
     /// Print the model, the settings and timings to stderr
     #[arg(short, long)]
     pub verbose: bool,
-    /// Show a bar on a terminal while a file loads or texts are read: auto does where it takes a while
+    /// Show a bar or a spinner on a terminal while a file loads or texts are read: auto does where it takes a while
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub progress: When,
+}
+
+/// Whether a spinner is shown.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct WaitingArgs {
+    /// Show a spinner on a terminal while the command computes: auto does where it takes a while
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub progress: When,
 }

@@ -8,11 +8,18 @@ pub enum Command {
     Help,
     Exit,
     Clear,
+    Regenerate,
+    Undo,
+    Edit,
     Save,
+    SaveOver,
     Load,
     Model,
     System,
+    Show,
     Set,
+    /// What [`SWITCHES`] turn on and off.
+    Switch,
     Stats,
     Config,
 }
@@ -22,32 +29,45 @@ const TABLE: &[(Command, &[&str], &str, &str)] = &[
     (Command::Help, &["/help", "/?", "/h"], "", "show this"),
     (Command::Exit, &["/exit", "/bye", "/quit", "/q"], "", "leave (also Ctrl-D)"),
     (Command::Clear, &["/clear", "/cls"], "", "forget the conversation, keep the system prompt"),
+    (Command::Regenerate, &["/regenerate", "/regen", "/retry"], "", "answer the last message again"),
+    (Command::Undo, &["/undo"], "", "take the last message and its answer back"),
+    (Command::Edit, &["/edit"], "[TEXT]", "change the last message and answer it instead"),
     (Command::Save, &["/save"], "[FILE]", "write the conversation and its settings to a file"),
+    (Command::SaveOver, &["/save!"], "[FILE]", "the same, over a file that is there"),
     (Command::Load, &["/load"], "[FILE]", "go on with a saved conversation"),
     (Command::Model, &["/model"], "[FILE]", "show the model, or go on with another"),
     (Command::System, &["/system", "/sys"], "[TEXT]", "show or change the system prompt; \"\" removes it"),
+    (Command::Show, &["/show"], "[WHAT]", "show info, license, parameters, system or template"),
     (Command::Set, &["/set"], "[NAME [VALUE]]", "show or change a setting, such as temp"),
     (Command::Stats, &["/stats", "/status"], "", "show tokens and speeds"),
     (Command::Config, &["/config", "/cfg"], "", "show all settings and where they come from"),
 ];
+
+/// Words of Ollama's `/set` that take no value.
+pub const SWITCHES: &[&str] = &["history", "nohistory", "wordwrap", "nowordwrap", "verbose", "quiet"];
+/// What `/show` takes.
+pub const SHOWN: &[&str] = &["info", "license", "parameters", "system", "template"];
+/// Where in a line of [`help`] it says what a command does.
+const INDENT: usize = 33;
 
 /// All names, for completion.
 pub fn names() -> impl Iterator<Item = &'static str> {
     TABLE.iter().flat_map(|(_, names, _, _)| names.iter().copied())
 }
 
-/// The lines of `/help`.
-pub fn help() -> Vec<String> {
+/// The lines of `/help`, each with where what does not fit goes on.
+pub fn help() -> Vec<(usize, String)> {
     let line = |(_, names, takes, does): &(_, &[&str], _, &str)| {
         let left = format!("{} {takes}", names.join(" "));
-        format!("  {left:<26} {does}")
+        (INDENT, format!("  {left:<30} {does}"))
     };
     let notes = [
         "A line that ends in \\ goes on; so does a text between \"\"\" and \"\"\". Ctrl-C stops an answer.",
         "A line that begins with a space is a message even if a / follows.",
-        "Ollama's /set parameter, /set system, /set think, /set nothink and /show are known, too.",
+        "Ollama's /set parameter, /set system, /set think and nothink, /set verbose and quiet (speeds after an answer), \\
+         wordwrap and nowordwrap, history and nohistory are known, too.",
     ];
-    TABLE.iter().map(line).chain(notes.map(str::to_owned)).collect()
+    TABLE.iter().map(line).chain(notes.map(|note| (0, note.to_owned()))).collect()
 }
 
 /// The command of a line with its argument; `None` if the line is a message.
@@ -67,7 +87,7 @@ pub fn parse(line: &str) -> Result<Option<(Command, &str)>, Error> {
     }
 }
 
-/// Ollama's `/set parameter NAME VALUE`, `/set system TEXT`, `/set think`, `/set nothink` and `/show WHAT`.
+/// Ollama's `/set parameter NAME VALUE`, `/set system TEXT`, `/set think`, `/set nothink` and `/set SWITCH`.
 fn ollamas<'a>(name: &str, argument: &'a str) -> Option<(Command, &'a str)> {
     let (what, rest) = first_word(argument);
     match (name, what) {
@@ -75,9 +95,7 @@ fn ollamas<'a>(name: &str, argument: &'a str) -> Option<(Command, &'a str)> {
         ("/set", "think") if rest.is_empty() => Some((Command::Set, "think true")),
         ("/set", "nothink") => Some((Command::Set, "think false")),
         ("/set", "system") => Some((Command::System, rest)),
-        ("/show", "" | "info") => Some((Command::Model, "")),
-        ("/show", "parameters") => Some((Command::Set, "")),
-        ("/show", "system") => Some((Command::System, "")),
+        ("/set", what) if rest.is_empty() && SWITCHES.contains(&what) => Some((Command::Switch, what)),
         _ => None,
     }
 }
@@ -109,9 +127,10 @@ mod tests {
         assert_eq!(parse("/set think").unwrap(), Some((Command::Set, "think true")));
         assert_eq!(parse("/set think low").unwrap(), Some((Command::Set, "think low")));
         assert_eq!(parse("/set nothink").unwrap(), Some((Command::Set, "think false")));
-        assert_eq!(parse("/show info").unwrap(), Some((Command::Model, "")));
-        assert_eq!(parse("/show").unwrap(), Some((Command::Model, "")));
-        assert!(parse("/show license").is_err());
+        assert_eq!(parse("/show license").unwrap(), Some((Command::Show, "license")));
+        assert_eq!(parse("/set verbose").unwrap(), Some((Command::Switch, "verbose")));
+        assert_eq!(parse("/set verbose 1").unwrap(), Some((Command::Set, "verbose 1")));
+        assert_eq!(parse("/save! a b").unwrap(), Some((Command::SaveOver, "a b")));
         let error = parse("/hlep").unwrap_err();
         assert_eq!(error.to_string(), "/hlep is no command");
         assert_eq!(error.hint().as_deref(), Some("is /help meant?"));

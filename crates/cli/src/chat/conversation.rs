@@ -1,10 +1,17 @@
 //! The state of a conversation, and what each command does to it.
 
+mod again;
+mod files;
 mod resize;
+mod show;
 
-use std::{collections::BTreeMap, io, path::Path, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use candor::{Cancel, Session, SessionOptions, StopReason, Timings};
+use candor::{Cancel, Progress, Session, SessionOptions, StopReason, Timings};
 
 use super::{
     commands::{self, Command, unquoted},
@@ -18,18 +25,26 @@ use crate::{
     errors::Error,
     interrupt::Interrupt,
     open::{Opened, Source},
-    output::{Speed, say},
+    output::{Speed, say, say_hanging},
     report,
     settings::{self, Setting},
     speculation::Guesses,
     template::{self, Template},
+    waiting::Waiting,
+    wrap::{self, Wrap},
 };
 
 /// Whether the conversation goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// It does.
     GoOn,
+    /// It does, and the next entry begins with this text.
+    Type(String),
+    /// It does once it is known whether this file is to be written over.
+    Overwrite(PathBuf),
+    /// It does, and whether entries are kept for later is changed.
+    History(bool),
     /// The user leaves.
     Leave,
 }
@@ -48,6 +63,14 @@ pub struct Conversation<'a> {
     guesses: Guesses<'a>,
     system: Option<String>,
     turns: Vec<Turn>,
+    /// The last message, where it has no answer and is no turn.
+    failed: Option<String>,
+    /// How often the last message was answered again.
+    again: u32,
+    /// The file that it was saved to or loaded from.
+    file: Option<PathBuf>,
+    verbose: bool,
+    wraps: bool,
     tunable: Tunable,
     settings: Vec<Setting>,
     totals: Totals,
@@ -90,6 +113,11 @@ impl<'a> Conversation<'a> {
             guesses,
             system,
             turns: Vec::new(),
+            failed: None,
+            again: 0,
+            file: None,
+            verbose: args.output.verbose,
+            wraps: true,
             tunable: args.tunable.clone(),
             settings: settings::effective(line),
             totals: Totals::default(),
@@ -114,20 +142,26 @@ impl<'a> Conversation<'a> {
 
     /// Answers a message. If that fails, the conversation is as before.
     pub fn answer(&mut self, message: &str) -> Result<(), Error> {
+        self.again = 0;
+        self.exchange(message)
+    }
+
+    fn exchange(&mut self, message: &str) -> Result<(), Error> {
         self.turns.push(Turn::user(message));
         let answered = self.generate();
+        self.failed = None;
         match &answered {
             Ok(answer) if !answer.parts.is_empty() => {
                 self.turns.push(Turn::answer(answer.parts.clone(), &self.turns));
             }
-            _ => drop(self.turns.pop()),
+            _ => self.failed = self.turns.pop().map(|turn| turn.content),
         }
         let answer = answered?;
         if answer.reason == StopReason::Cancelled {
             say!("(stopped)");
         }
         self.totals.add(answer.timings);
-        if self.args.output.verbose {
+        if self.verbose {
             answer.say_timings();
         }
         Ok(())
@@ -148,60 +182,45 @@ impl<'a> Conversation<'a> {
         let mut options = self.options(prompt.len())?.marks(self.template.marks());
         let answering = self.interrupt.answering();
         options.cancel = answering.cancel();
-        answer::stream(self.session.generate(&prompt, options)?, reader, &mut io::stdout().lock())
+        options.sampling.seed = options.sampling.seed.map(|seed| seed.wrapping_add(self.again));
+        let waiting = Waiting::for_tokens(self.args.output.progress, "reading");
+        let mark = waiting.mark();
+        options.progress = Some(Progress::new(move |done, total| mark.set(done, total)));
+        let generation = self.session.generate(&prompt, options)?;
+        drop(waiting);
+        let columns = if self.wraps { wrap::of_stdout() } else { None };
+        answer::stream(generation, reader, &mut Wrap::new(io::stdout().lock(), columns))
     }
 
     /// Does what a command asks for.
     pub fn act(&mut self, command: Command, argument: &str) -> Result<Flow, Error> {
         match command {
-            Command::Help => commands::help().iter().for_each(|line| say!("{line}")),
+            Command::Help => {
+                commands::help().iter().for_each(|(indent, line)| say_hanging(*indent, format_args!("{line}")));
+            }
             Command::Exit => return Ok(Flow::Leave),
             Command::Clear => {
                 self.turns.clear();
-                self.window = Window::default();
+                (self.window, self.failed) = (Window::default(), None);
+                self.session.truncate(0);
                 say!("the conversation is forgotten");
             }
-            Command::Save => self.save(file(argument))?,
+            Command::Regenerate => self.regenerate()?,
+            Command::Undo => self.undo()?,
+            Command::Edit => return self.edit(argument),
+            Command::Save => return self.save(file(argument), false),
+            Command::SaveOver => return self.save(file(argument), true),
             Command::Load => self.load(file(argument))?,
             Command::Model if argument.is_empty() => say!("{}", self.model_name()),
             Command::Model => self.change_model(unquoted(argument))?,
             Command::System => self.system(argument),
+            Command::Show => self.show(argument)?,
+            Command::Switch => return Ok(self.switch(argument)),
             Command::Set => self.set(argument)?,
             Command::Stats => self.stats(),
             Command::Config => self.settings.iter().for_each(|setting| say!("{setting}")),
         }
         Ok(Flow::GoOn)
-    }
-
-    fn save(&self, path: &Path) -> Result<(), Error> {
-        let names = Tunable::names();
-        let changeable = self.settings.iter().filter(|setting| names.iter().any(|(name, _)| *name == setting.name));
-        let saved = Saved {
-            candor: env!("CARGO_PKG_VERSION").to_owned(),
-            model: self.model_name(),
-            system: self.system.clone(),
-            messages: self.turns.clone(),
-            settings: changeable.map(|setting| (setting.name.clone(), setting.values.clone())).collect(),
-        };
-        saved.write(path)?;
-        say!("saved {} messages to {}", self.turns.len(), path.display());
-        Ok(())
-    }
-
-    fn load(&mut self, path: &Path) -> Result<(), Error> {
-        let saved = Saved::read(path)?;
-        let mut tunable = self.tunable.clone();
-        let mut changed = BTreeMap::new();
-        for (name, values) in saved.settings.into_iter().filter(|(_, values)| !values.is_empty()) {
-            changed.insert(tunable.set(&name, &values)?, values);
-        }
-        self.tunable = tunable;
-        for (name, values) in changed {
-            self.note_setting(&name, values);
-        }
-        (self.system, self.turns, self.window) = (saved.system, saved.messages, Window::default());
-        say!("loaded {} messages from {}", self.turns.len(), path.display());
-        Ok(())
     }
 
     fn change_model(&mut self, path: &str) -> Result<(), Error> {
@@ -245,8 +264,11 @@ impl<'a> Conversation<'a> {
                 let values = values.map(|values| values.join(", ").escape_debug().to_string()).unwrap_or_default();
                 // A value wider than its column has a line of its own.
                 match values.chars().count() > 12 {
-                    true => say!("  {name:<22} {values}\n  {:<22} {:<12} {help}", "", ""),
-                    false => say!("  {name:<22} {values:<12} {help}"),
+                    true => {
+                        say!("  {name:<22} {values}");
+                        say_hanging(38, format_args!("  {:<22} {:<12} {help}", "", ""));
+                    }
+                    false => say_hanging(38, format_args!("  {name:<22} {values:<12} {help}")),
                 }
             }
             return Ok(());

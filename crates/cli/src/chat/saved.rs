@@ -24,9 +24,9 @@ pub struct Saved {
     pub system: Option<String>,
     /// What was said.
     pub messages: Vec<Turn>,
-    /// Values by the long names of flags.
+    /// Values by the long names of flags: those that are not the program's own.
     #[serde(default)]
-    pub settings: BTreeMap<String, Vec<String>>,
+    pub settings: BTreeMap<String, Value>,
 }
 
 /// One message.
@@ -126,6 +126,32 @@ impl Saved {
     }
 }
 
+/// A setting's values as they are plainest: a number or `true` where there is one that is written so, a list where there are
+/// several.
+pub fn plain(values: &[String]) -> Value {
+    let one = |text: &String| match serde_json::from_str(text) {
+        Ok(value @ (Value::Number(_) | Value::Bool(_))) if value.to_string() == *text => value,
+        _ => Value::String(text.clone()),
+    };
+    match values {
+        [value] => one(value),
+        values => values.iter().map(one).collect(),
+    }
+}
+
+/// The values of a setting, one or a list of them; `None` if it is neither.
+pub fn values(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::String(text) => Some(vec![text.clone()]),
+        Value::Number(_) | Value::Bool(_) => Some(vec![value.to_string()]),
+        Value::Array(values) => {
+            let lists = values.iter().map(|value| if value.is_array() { None } else { self::values(value) });
+            Some(lists.collect::<Option<Vec<_>>>()?.concat())
+        }
+        Value::Null | Value::Object(_) => None,
+    }
+}
+
 /// What a file is that is no saved conversation. JSON may be one that was edited: its fault is said.
 fn got(bytes: &[u8], error: &serde_json::Error) -> String {
     match (bytes.trim_ascii_start().first(), error.classify()) {
@@ -133,5 +159,35 @@ fn got(bytes: &[u8], error: &serde_json::Error) -> String {
         (Some(b'{'), Category::Data) => format!("other JSON: {error}"),
         (Some(b'{'), _) => format!("broken JSON: {error}"),
         _ => "something else".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_plain_and_come_back() {
+        for (texts, value) in [
+            (vec!["5"], json!(5)),
+            (vec!["0.25"], json!(0.25)),
+            (vec!["true"], json!(true)),
+            (vec!["007"], json!("007")),
+            (vec!["null"], json!("null")),
+            (vec!["User:"], json!("User:")),
+            (vec!["a", "1"], json!(["a", 1])),
+            (vec![], json!([])),
+        ] {
+            let texts: Vec<String> = texts.into_iter().map(str::to_owned).collect();
+            assert_eq!(plain(&texts), value);
+            assert_eq!(values(&value), Some(texts));
+        }
+        // As they were written before.
+        assert_eq!(values(&json!(["5"])), Some(vec!["5".to_owned()]));
+        for wrong in [json!(null), json!({}), json!([[1]]), json!([null])] {
+            assert_eq!(values(&wrong), None, "{wrong}");
+        }
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     /// Turns of as many tokens, the user's first.
     fn turns(lengths: &[usize]) -> Vec<Turn> {
         let role = |index: usize| if index.is_multiple_of(2) { Role::User } else { Role::Assistant };
-        let turn = |(index, &length)| Turn { role: role(index), content: "x".repeat(length) };
+        let turn = |(index, &length)| Turn { role: role(index), ..Turn::user(&"x".repeat(length)) };
         lengths.iter().enumerate().map(turn).collect()
     }
 

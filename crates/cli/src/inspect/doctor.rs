@@ -15,6 +15,7 @@ use crate::{
     open::{Source, check},
     output::{Bytes, Count},
     paint::{Paint, Style},
+    waiting::Waiting,
 };
 
 /// Runs the command. The exit code is 1 where something is wrong.
@@ -22,7 +23,9 @@ pub fn doctor(args: &DoctorArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?;
     let path = source.path().ok_or(error::Error::BuiltIn)?;
     check(path)?;
+    let waiting = Waiting::new(args.waiting.progress, "reading");
     let report = examine(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
+    drop(waiting);
     if args.json {
         json::print(&report)?;
     } else {

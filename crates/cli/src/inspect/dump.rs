@@ -11,11 +11,12 @@ use candor_inspect::{
 
 use super::error;
 use crate::{
-    args::{Line, inspect::DumpArgs},
+    args::{Line, WaitingArgs, When, inspect::DumpArgs},
     errors::Error,
     open::Source,
     output::say,
     text,
+    waiting::Waiting,
 };
 
 /// Names and reasons that are shown of a long list.
@@ -47,11 +48,16 @@ pub struct Reader<'a> {
     /// The tokens that the user names.
     given: Option<Vec<u32>>,
     args: &'a DumpArgs,
+    waiting: When,
 }
 
 impl<'a> Reader<'a> {
     /// A reader of dumps of a model.
-    pub fn new(source: &'a Source, gguf: &Gguf, args: &'a DumpArgs, line: &Line) -> Result<Reader<'a>, Error> {
+    pub fn new(
+        (source, gguf): (&'a Source, &Gguf),
+        (args, waiting): (&'a DumpArgs, WaitingArgs),
+        line: &Line,
+    ) -> Result<Reader<'a>, Error> {
         let names = match &args.map {
             Some(path) => NameMap::parse(&text::of_file(path)?)?,
             None => NameMap::default(),
@@ -64,7 +70,7 @@ impl<'a> Reader<'a> {
         let given = given(gguf, args, line)?;
         let wiring = Graph::new(gguf).ok().map(|graph| Arc::new(Wiring::of(&graph)));
         let options = ReadOptions { width: args.width, names, bias, wiring, tokens: given.clone() };
-        Ok(Reader { source, options, given, args })
+        Ok(Reader { source, options, given, args, waiting: waiting.progress })
     }
 
     /// The tokens that the user names.
@@ -122,6 +128,7 @@ impl<'a> Reader<'a> {
         let (Some(dump), Some(model)) = (&trace.origin.model_sha256, self.source.path()) else { return Ok(()) };
         let mut own = Vec::new();
         for file in files_of(model) {
+            let _waiting = Waiting::new(self.waiting, "hashing the model's file");
             let hash = sha256(&file).map_err(|error| Error::File { path: file.clone(), error })?;
             if hash.eq_ignore_ascii_case(dump) {
                 return Ok(());

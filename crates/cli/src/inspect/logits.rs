@@ -16,6 +16,7 @@ use crate::{
     output::say,
     report,
     text::quoted,
+    waiting::Waiting,
 };
 
 /// Runs the command.
@@ -35,10 +36,12 @@ pub fn logits(args: &LogitsArgs, line: &Line) -> Result<ExitCode, Error> {
         report::say_model(&opened, &session, &args.cache, &args.performance);
         say!("prompt: {} tokens", tokens.len());
     }
+    let mut waiting = Some(Waiting::new(args.output.progress, "reading"));
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.all {
         let mut written = Ok(());
         session.evaluate_each(&tokens, |index, logits| {
+            drop(waiting.take());
             if written.is_ok() {
                 written = print(tokenizer, (index, tokens[index]), logits, args.top, &mut out);
             }
@@ -46,7 +49,9 @@ pub fn logits(args: &LogitsArgs, line: &Line) -> Result<ExitCode, Error> {
         written?;
     } else {
         let last = (tokens.len() - 1, tokens[tokens.len() - 1]);
-        print(tokenizer, last, after(&mut session, &tokens)?, args.top, &mut out)?;
+        let logits = after(&mut session, &tokens)?;
+        drop(waiting);
+        print(tokenizer, last, logits, args.top, &mut out)?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

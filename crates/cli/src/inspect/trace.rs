@@ -29,11 +29,13 @@ use super::{
 use crate::{
     args::{Line, TraceArgs, inspect::SelectArgs},
     errors::Error,
+    interrupt::Cleanup,
     near::nearest,
     open::{Opened, Source},
     output::{Bytes, Speed, say},
     paint::{Paint, Style},
     report,
+    waiting::Waiting,
 };
 
 /// Runs the command.
@@ -57,6 +59,8 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     selection.check(&graph)?;
 
     let mut statistics = Statistics::default();
+    let drafts = args.out.as_deref().map(TraceWriter::drafts).unwrap_or_default();
+    let _cleanup = Cleanup::of_files(drafts.into());
     let mut writer = args.out.as_deref().map(TraceWriter::create).transpose()?;
     let mut sinks: Vec<&mut dyn Sink> = Vec::new();
     if args.stats {
@@ -73,13 +77,16 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
         };
         origin.prompt = given.text().map(str::to_owned);
         if let Some((path, hash)) = hash {
+            let _waiting = Waiting::new(args.output.progress, "hashing the model's file");
             let hash = hash.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             origin.model_sha256 = Some(hash.map_err(|error| Error::File { path: path.to_owned(), error })?);
         }
         Ok::<_, Error>(origin)
     })?;
     if let (Some(writer), Some(path)) = (writer, &args.out) {
+        let waiting = Waiting::new(args.output.progress, "writing");
         writer.finish(&origin)?;
+        drop(waiting);
         let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         let tokens = origin.tokens.map_or(0, |tokens| tokens.len());
         say!("wrote {}: {} tokens, {}", path.display(), tokens, Bytes(size));
@@ -123,7 +130,9 @@ impl Run<'_> {
             report::say_model(self.opened, &session, cache, performance);
         }
         let started = std::time::Instant::now();
+        let waiting = Waiting::new(output.progress, "computing");
         record(&mut session, prompt, *steps, self.selection, sinks)?;
+        drop(waiting);
         if output.verbose {
             say!("run: {}", Speed(session.tokens().len(), started.elapsed()));
         }
@@ -138,6 +147,7 @@ impl Run<'_> {
         faults: &[Vec<Active>],
         sinks: &mut [&mut dyn Sink],
     ) -> Result<Origin, Error> {
+        let _waiting = Waiting::new(self.args.output.progress, "computing");
         let tokens = {
             let nothing = Selection { names: vec![String::new()], ..Selection::default() };
             let TraceArgs { steps, cache, performance, .. } = self.args;

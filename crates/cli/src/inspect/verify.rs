@@ -24,13 +24,14 @@ use crate::{
     open::Source,
     output::say,
     paint::{Paint, Style},
+    waiting::Waiting,
 };
 
 /// Runs the command. The exit code is 1 where something is wrong.
 pub fn verify(args: &VerifyArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let gguf = source.gguf()?;
-    let reader = Reader::new(&source, &gguf, &args.dump, line)?;
+    let reader = Reader::new((&source, &gguf), (&args.dump, args.waiting), line)?;
     let against = args.against.as_ref().map(|path| reader.read(path)).transpose()?.map(|dump| dump.imported.trace);
     let files = source.path().map(files_of).unwrap_or_default();
     let options = VerifyOptions {
@@ -42,7 +43,9 @@ pub fn verify(args: &VerifyArgs, line: &Line) -> Result<ExitCode, Error> {
         values: kv_format(args.cache.cache_type_v),
         against,
     };
+    let waiting = Waiting::new(args.waiting.progress, "verifying");
     let report = verify_opened(gguf.clone(), &files, &options)?;
+    drop(waiting);
     source.note_unused(&gguf);
     if args.json {
         json::print(&report)?;

@@ -2,6 +2,7 @@
 //! They need the built-in model alone; those on other files say so and are skipped without them.
 
 mod adapters;
+mod again;
 mod ahead;
 mod answers;
 mod bench;
@@ -30,8 +31,13 @@ mod sampling;
 mod show;
 #[cfg(unix)]
 mod signals;
+mod slow;
+#[cfg(unix)]
+mod stopping;
 mod templates;
 #[cfg(unix)]
 mod terminal;
 mod thinking;
 mod tokens;
+#[cfg(unix)]
+mod typing;

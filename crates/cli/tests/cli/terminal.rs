@@ -17,22 +17,35 @@ use tempfile::TempDir;
 
 /// What a terminal answers when it is asked where its cursor is: top left.
 const CURSOR: (&[u8], &[u8]) = (b"\x1b[6n", b"\x1b[1;1R");
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program in a pseudo-terminal, and what it printed.
-struct Terminal {
+pub struct Terminal {
     process: PtyProcess,
     keys: File,
-    printed: Arc<Mutex<Vec<u8>>>,
+    pub printed: Arc<Mutex<Vec<u8>>>,
     /// Characters of the plain text that were already expected.
     seen: usize,
 }
 
 impl Terminal {
-    fn start(home: &Path, args: &str, variables: &[(&str, &str)]) -> Terminal {
-        let mut command = Command::new("sh");
+    pub fn start(home: &Path, args: &str, variables: &[(&str, &str)]) -> Terminal {
+        Terminal::of_columns(100, home, args, variables)
+    }
+
+    pub fn of_columns(columns: usize, home: &Path, args: &str, variables: &[(&str, &str)]) -> Terminal {
         let program = env!("CARGO_BIN_EXE_candor");
-        command.args(["-c", &format!("stty cols 100 rows 40; exec '{program}' {args}")]);
+        Terminal::shell(home, &format!("stty cols {columns} rows 40; exec '{program}' {args}"), variables)
+    }
+
+    /// Runs it with more commands of a shell after its arguments.
+    pub fn script(home: &Path, args: &str, variables: &[(&str, &str)]) -> Terminal {
+        Terminal::shell(home, &format!("stty cols 100 rows 40; '{}' {args}", env!("CARGO_BIN_EXE_candor")), variables)
+    }
+
+    fn shell(home: &Path, script: &str, variables: &[(&str, &str)]) -> Terminal {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
         command.env("TERM", "xterm-256color").env("HOME", home).env("XDG_DATA_HOME", home);
         command.env("XDG_CONFIG_HOME", home).env_remove("NO_COLOR");
         command.envs(variables.iter().copied());
@@ -55,17 +68,17 @@ impl Terminal {
         Terminal { process, keys, printed, seen: 0 }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Everything printed so far, without control sequences.
-    fn plain(&self) -> String {
+    pub fn plain(&self) -> String {
         plain(&self.printed.lock().unwrap())
     }
 
     /// Waits until a text is printed after the last one.
-    fn expect(&mut self, text: &str) {
+    pub fn expect(&mut self, text: &str) {
         let started = Instant::now();
         loop {
             let plain = self.plain();
@@ -79,7 +92,7 @@ impl Terminal {
     }
 
     /// The exit code.
-    fn end(self) -> i32 {
+    pub fn end(self) -> i32 {
         let started = Instant::now();
         loop {
             match self.process.status() {
@@ -94,7 +107,7 @@ impl Terminal {
 }
 
 /// Text without the sequences that move and colour.
-fn plain(bytes: &[u8]) -> String {
+pub fn plain(bytes: &[u8]) -> String {
     let mut text = Vec::new();
     let mut bytes = bytes.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
@@ -111,15 +124,15 @@ fn plain(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn chat(home: &TempDir, args: &str) -> Terminal {
+pub fn chat(home: &TempDir, args: &str) -> Terminal {
     let mut terminal = Terminal::start(home.path(), &format!("chat {args}"), &[("CANDOR_CONFIG", "")]);
     terminal.expect("/help lists the commands.");
     terminal.expect("> ");
     terminal
 }
 
-const SHORT: &str = "-n 5 --ignore-eos --temp 0";
-const ENDLESS: &str = "--ignore-eos --context-shift --temp 0";
+pub const SHORT: &str = "-n 5 --ignore-eos --temp 0";
+pub const ENDLESS: &str = "--ignore-eos --context-shift --temp 0";
 
 #[test]
 fn a_message_is_answered_and_ctrl_d_leaves() {
@@ -223,7 +236,7 @@ fn the_history_is_kept_between_conversations() {
     assert!(files.iter().any(|path| path.ends_with("history.txt")), "{files:?}");
 }
 
-fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
+pub fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
@@ -234,8 +247,8 @@ fn tab_completes_commands() {
     let mut terminal = chat(&home, SHORT);
     terminal.press("/conf\t");
     terminal.expect("/config");
-    // One Enter takes the completion, the next sends the line.
-    terminal.press("\r\r");
+    // It is the only one: the line is whole.
+    terminal.press("\r");
     terminal.expect("ubatch-size");
     // A key that comes before the editor listens again is lost.
     terminal.expect("> ");

@@ -20,6 +20,9 @@ pub(super) fn is_scores(name: &str) -> bool {
     matches!(name, "kq" | "kq_soft_max")
 }
 
+/// What follows the name of a file that is not whole.
+pub(super) const WRITING: &str = ".writing";
+
 /// Writes header and values to a file beside `path` that then takes its place, so that `path` is never half a trace.
 /// `emit` writes the elements of the value with the given index, in file order.
 pub(super) fn save(
@@ -29,7 +32,7 @@ pub(super) fn save(
     emit: impl FnMut(usize, &mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<(), WriteError> {
     let mut draft = path.as_os_str().to_owned();
-    draft.push(".writing");
+    draft.push(WRITING);
     let draft = Path::new(&draft);
     let written = fill(draft, values, origin, emit).and_then(|()| std::fs::rename(draft, path));
     if written.is_err() {

@@ -50,14 +50,21 @@ impl Chunk {
 }
 
 impl TraceWriter {
+    /// The files that are there while `path` is written, and not after: the spool, and the file on its way to its name.
+    pub fn drafts(path: &Path) -> [PathBuf; 2] {
+        [".partial", layout::WRITING].map(|end| {
+            let mut draft = path.as_os_str().to_owned();
+            draft.push(end);
+            draft.into()
+        })
+    }
+
     /// Opens the spool beside `path`.
     ///
     /// # Errors
     /// If it cannot be created.
     pub fn create(path: &Path) -> Result<TraceWriter, WriteError> {
-        let mut spool = path.as_os_str().to_owned();
-        spool.push(".partial");
-        let spool = PathBuf::from(spool);
+        let [spool, _] = TraceWriter::drafts(path);
         let open = File::options().read(true).write(true).create(true).truncate(true).open(&spool);
         let file = BufWriter::with_capacity(1 << 20, open.map_err(WriteError::io(path))?);
         Ok(TraceWriter {

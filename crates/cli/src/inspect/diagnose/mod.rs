@@ -20,6 +20,7 @@ use crate::{
     errors::Error,
     open::Source,
     output::say,
+    waiting::Waiting,
 };
 
 /// The exit code where a dump is too little to be judged.
@@ -49,14 +50,16 @@ pub fn diagnose(args: &DiagnoseArgs, line: &Line) -> Result<ExitCode, Error> {
         return Ok(words::exit(&report));
     };
     let gguf = source.gguf()?;
-    let reader = Reader::new(&source, &gguf, &args.dump, line)?;
+    let reader = Reader::new((&source, &gguf), (&args.dump, args.waiting), line)?;
     let Dump { imported, tokens_from } = reader.read(path)?;
     let reference = args.reference.as_ref().map(|path| reader.read(path)).transpose()?;
     if !args.json {
         say_readings(&imported.read, args.all);
     }
+    let waiting = Waiting::new(args.waiting.progress, "diagnosing");
     let Settled { diagnosis, trace, rows } =
         settle(&gguf, &imported, if args.no_faults { judge } else { candor_inspect::diagnose })?;
+    drop(waiting);
     if let Some(row) = rows {
         say!("note: {}: rows that it does not say the token of are those of token {row}", path.display());
     }
