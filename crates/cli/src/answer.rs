@@ -55,8 +55,25 @@ pub fn options(tunable: &Tunable, prompt: usize, escape: bool, cancel: Cancel) -
         .cancel(cancel))
 }
 
+/// Looks on while an answer comes.
+pub trait Watch {
+    /// Takes a token of the answer, when the text that is complete with it was written.
+    fn token(&mut self, id: u32, text: &str) -> Result<(), Error>;
+    /// Takes the end.
+    fn stopped(&mut self, why: StopReason) -> Result<(), Error>;
+}
+
 /// Goes on generating, and writes each piece of text to `out` as it comes.
-pub fn stream(mut generation: Generation<'_>, out: &mut impl Write) -> Result<Answer, Error> {
+pub fn stream(generation: Generation<'_>, out: &mut impl Write) -> Result<Answer, Error> {
+    stream_to(generation, out, None)
+}
+
+/// [`stream`], while somebody may look on.
+pub fn stream_to(
+    mut generation: Generation<'_>,
+    out: &mut impl Write,
+    mut watch: Option<&mut dyn Watch>,
+) -> Result<Answer, Error> {
     let context = generation.session().context();
     let mut text = String::new();
     for piece in generation.by_ref() {
@@ -72,9 +89,15 @@ pub fn stream(mut generation: Generation<'_>, out: &mut impl Write) -> Result<An
             out.flush()?;
             text.push_str(&piece.text);
         }
+        if let (Some(watch), Some(id)) = (&mut watch, piece.token) {
+            watch.token(id, &piece.text)?;
+        }
     }
     end_line(&text, out)?;
     let reason = generation.stop_reason().unwrap_or(StopReason::Cancelled);
+    if let Some(watch) = &mut watch {
+        watch.stopped(reason)?;
+    }
     if reason == StopReason::ContextFull {
         say!("stopped: the context of {context} tokens is full (-c N makes it longer, --context-shift goes on)");
     }

@@ -14,6 +14,7 @@ mod embed;
 mod errors;
 mod inspect;
 mod interrupt;
+mod logprobs;
 mod memory;
 mod near;
 mod open;

@@ -11,6 +11,7 @@ use super::{
     embed::{EmbedArgs, RerankArgs},
     inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs},
     kwargs::{self, Kwargs},
+    logprobs::LogprobsArgs,
     lora::LoraArgs,
     number,
     sampling::SamplingArgs,
@@ -108,6 +109,8 @@ pub struct RunArgs {
     /// Print the prompt as the model sees it and its tokens to stderr
     #[arg(long, help_heading = "Output")]
     pub verbose_prompt: bool,
+    #[command(flatten)]
+    pub logprobs: LogprobsArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -235,6 +238,13 @@ pub struct ShowArgs {
     /// Only the tensors
     #[arg(long)]
     pub tensors: bool,
+    /// Only the values of this tensor: statistics and the first ones; with `*` for any letters and `?` for one; can be given
+    /// more than once
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub tensor: Vec<String>,
+    /// How many of a tensor's first values to print
+    #[arg(long, value_name = "N", default_value = "5", value_parser = number::whole(0..=usize::MAX))]
+    pub head: usize,
     /// Do not shorten long values
     #[arg(long)]
     pub full: bool,

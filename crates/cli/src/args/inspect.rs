@@ -35,7 +35,8 @@ pub struct TraceArgs {
     /// The file to write (safetensors)
     #[arg(short = 'o', long = "output", value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Print a table of each value's size and range; -o can be left out then
+    /// Print a table of each value's size, range and first elements, and the entropy of attention's weights; -o can be left
+    /// out then
     #[arg(long, help_heading = "Output")]
     pub stats: bool,
     /// Write one page to look at, beside the trace of -o: a map of all values, histograms, the values themselves
@@ -68,7 +69,7 @@ pub struct SelectArgs {
     #[arg(long, value_name = "LAYERS")]
     pub layers: Option<Layers>,
     /// Only values of this name, with `*` for any letters and `?` for one: l_out, Qcur-0, 'ffn_*'; can be given more
-    /// than once
+    /// than once. Attention's scores and weights (kq, kq_soft_max) are recorded only so
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     pub names: Vec<String>,
     /// Only the last token of the prompt and the decoded ones
@@ -93,9 +94,16 @@ pub struct LogitsArgs {
     #[arg(long, value_name = "K", default_value = "10", help_heading = "Output")]
     #[arg(value_parser = number::whole(0..=usize::MAX))]
     pub top: usize,
+    /// A token whose rank, logit and probability are printed too: an id, or a text that is one token; can be given more than
+    /// once
+    #[arg(long, value_name = "TOKEN", help_heading = "Output", allow_hyphen_values = true)]
+    pub token: Vec<String>,
     /// After every token of the prompt, not only the last
     #[arg(long, help_heading = "Output")]
     pub all: bool,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -12,6 +12,7 @@ pub mod embed;
 pub mod flag;
 pub mod inspect;
 pub mod kwargs;
+pub mod logprobs;
 pub mod lora;
 pub mod number;
 pub mod parse;
@@ -29,6 +30,7 @@ pub use command::{
 };
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
+pub use logprobs::LogprobsArgs;
 pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
 pub use shared::{CacheArgs, CacheFormat, ModelArgs, OutputArgs, PerformanceArgs, When};

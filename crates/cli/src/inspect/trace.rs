@@ -17,7 +17,7 @@ use candor_inspect::{
     page,
     record::{Rows, Selection, Sink, Statistics, record, replay_into},
     replay::{Arithmetic, Decoded, Stage, Tokens},
-    simulate,
+    simulate_taking,
 };
 use clap::error::ErrorKind;
 
@@ -37,6 +37,9 @@ use crate::{
     report,
 };
 
+/// Elements of each value that the table shows.
+const FIRST: usize = 3;
+
 /// Runs the command.
 pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?;
@@ -53,7 +56,7 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     let graph = Graph::new(opened.model.gguf()).map_err(candor::Error::from)?;
     selection.check(&graph)?;
 
-    let mut statistics = Statistics::default();
+    let mut statistics = Statistics::with_first(FIRST).of(&graph);
     let mut writer = args.out.as_deref().map(TraceWriter::create).transpose()?;
     let mut sinks: Vec<&mut dyn Sink> = Vec::new();
     if args.stats {
@@ -153,7 +156,9 @@ impl Run<'_> {
         let decoded = Decoded::default();
         let stage = Stage { graph: self.graph, gguf: self.opened.model.gguf(), tokens: &tokens, decoded: &decoded };
         // A number that was not given is the first with which the faults change something.
-        let trace = combinations(faults).find_map(|faults| simulate(&stage, Arithmetic::default(), &faults));
+        let trace = combinations(faults).find_map(|faults| {
+            simulate_taking(&stage, Arithmetic::default(), &faults, |node| self.selection.takes(node))
+        });
         let names = || faults.iter().filter_map(|choices| Some(choices.first()?.fault.name)).collect::<Vec<_>>();
         let trace = trace.ok_or_else(|| error::Error::Idle { faults: names().join(", ") })?;
         replay_into(&trace, self.selection, sinks)?;
@@ -233,12 +238,23 @@ fn print(statistics: &Statistics) -> Result<(), Error> {
     let right = Align::Right;
     let columns = ["rows", "width", "rms", "mean", "min", "max", "zeros", "nan", "inf"].map(|name| (name, right));
     let mut table = Table::new(&[&[("value", Align::Left)], columns.as_slice()].concat());
+    let entropies = statistics.summaries().any(|summary| summary.entropy.is_some());
+    if entropies {
+        table.column("bits", right);
+        table.column("of", right);
+    }
+    table.column("first", Align::Left);
     for summary in statistics.summaries() {
         let number = |x: f64| if x.is_finite() { format!("{x:.5}") } else { "-".to_owned() };
         let counts = [summary.zeros, summary.nan, summary.infinite].map(|count| count.to_string());
         let mut cells = vec![summary.key.to_string(), summary.rows.to_string(), summary.width.to_string()];
         cells.extend([summary.rms, summary.mean, f64::from(summary.min), f64::from(summary.max)].map(number));
         cells.extend(counts);
+        if entropies {
+            let bits = |bits: f64| format!("{bits:.3}");
+            cells.extend(summary.entropy.map_or([String::new(), String::new()], |both| both.map(bits)));
+        }
+        cells.push(summary.first.iter().map(|&x| format!("{x:.5}")).collect::<Vec<_>>().join(" "));
         table.row(cells, (summary.nan + summary.infinite > 0).then_some(Style::Red));
     }
     let mut out = io::BufWriter::new(io::stdout().lock());

@@ -4,6 +4,7 @@ pub mod adapter;
 mod json;
 mod row;
 pub mod summary;
+mod values;
 
 use std::{
     io::{self, Write},
@@ -26,6 +27,9 @@ use summary::{Memory, Summary, Use, order};
 pub fn show(args: &ShowArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?;
     let gguf = source.gguf()?;
+    if !args.tensor.is_empty() {
+        return values::print(&gguf, args);
+    }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let all = !args.metadata && !args.tensors;
     if args.json {

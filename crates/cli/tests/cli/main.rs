@@ -8,6 +8,7 @@ mod bench;
 mod config;
 mod context;
 mod conversation;
+mod debug_prints;
 mod devices;
 mod documents;
 mod embed;

@@ -50,6 +50,11 @@ impl Buffer {
 pub(super) struct Names;
 
 impl Tap<Notes> for Names {
+    /// What is in a fusion is noted as it is, and named by [`Notes::name_the_rest`].
+    fn wants(&mut self, _: &'static str, _: Option<usize>) -> bool {
+        false
+    }
+
     fn tap(&mut self, notes: &mut Notes, name: &'static str, layer: Option<usize>, x: &Buffer) {
         // What was copied whole may have a name already: then the copy is a value of its own.
         let node = match notes.nodes[x.node].tapped {
