@@ -29,6 +29,7 @@ mod show;
 mod siblings;
 mod speculation;
 mod text;
+mod timing;
 mod tokenize;
 mod trust;
 

@@ -11,6 +11,7 @@ use candor::{Logits, Observed, Observer, Role, Session};
 use crate::{Evidence, Key, Known, Trace, file::WriteError, replay::Tokens};
 use scores::Scores;
 
+pub(crate) use selection::is_beside;
 pub use selection::{Rows, Selection, SelectionError, matches};
 pub use sink::Sink;
 pub use statistics::{Statistics, Summary};
@@ -94,7 +95,7 @@ pub fn replay_into(trace: &Trace, selection: &Selection, sinks: &mut [&mut dyn S
 }
 
 /// Index of the largest logit; NaN is never larger.
-fn likeliest(logits: &[f32]) -> u32 {
+pub fn likeliest(logits: &[f32]) -> u32 {
     let better = |best: usize, i: usize| if logits[i] > logits[best] { i } else { best };
     (1..logits.len()).fold(0, better) as u32
 }

@@ -39,6 +39,9 @@ pub struct TraceArgs {
     /// out then
     #[arg(long, help_heading = "Output")]
     pub stats: bool,
+    /// Print the time of each operation and layer, and its share of what the machine can do, and record nothing
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["out", "stats", "plant", "html", "names", "layers"])]
+    pub time: bool,
     /// Write one page to look at, beside the trace of -o: a map of all values, histograms, the values themselves
     #[arg(long, value_name = "FILE", help_heading = "Output", requires = "out")]
     pub html: Option<PathBuf>,

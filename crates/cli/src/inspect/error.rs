@@ -101,6 +101,12 @@ pub enum Error {
         /// Its hash.
         own: String,
     },
+    /// Operations have no times where a device takes a whole pass at once.
+    #[error("{device}: single operations are timed on the processor alone")]
+    Untimed {
+        /// What computes.
+        device: String,
+    },
     /// A tensor that the file has not.
     #[error("--tensor {pattern}: the file has no such tensor")]
     NoTensor {
@@ -161,6 +167,7 @@ impl Error {
             Error::UnknownFault { near: None, .. } => "candor diagnose --list prints the known faults",
             Error::OtherTokens { .. } => "leave out -p and --ids: the trace says which tokens it was made of",
             Error::OtherFile { .. } => "name the file that it was made with, or add --ignore-hash",
+            Error::Untimed { .. } => "--device cpu; a GPU is handed a whole pass at once (candor bench -dev gpu measures passes)",
             Error::NoTensor { near: Some(near), .. } => return Some(format!("is {near} meant?")),
             Error::NoTensor { near: None, .. } => "candor show --tensors lists them",
             Error::TokenText { ids, .. } => {

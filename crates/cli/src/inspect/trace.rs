@@ -15,7 +15,7 @@ use candor_inspect::{
     file::TraceWriter,
     import::{self, ReadOptions},
     page,
-    record::{Rows, Selection, Sink, Statistics, record, replay_into},
+    record::{Rows, Selection, Sink, Statistics, likeliest, record, replay_into},
     replay::{Arithmetic, Decoded, Stage, Tokens},
     simulate_taking,
 };
@@ -35,6 +35,7 @@ use crate::{
     output::{Bytes, Speed, say},
     paint::{Paint, Style},
     report,
+    timing::{self, Timing},
 };
 
 /// Elements of each value that the table shows.
@@ -43,8 +44,8 @@ const FIRST: usize = 3;
 /// Runs the command.
 pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?;
-    if args.out.is_none() && !args.stats {
-        let message = "-o FILE says where to write the trace, --stats prints a table instead";
+    if args.out.is_none() && !args.stats && !args.time {
+        let message = "-o FILE says where to write the trace, --stats and --time print tables instead";
         return Err(line.usage_error(ErrorKind::MissingRequiredArgument, message));
     }
     let faults = args.plant.iter().map(|text| choices(text)).collect::<Result<Vec<_>, _>>()?;
@@ -54,6 +55,9 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     let tokens = given.tokens(&opened.model)?;
     let selection = selection(&args.select);
     let graph = Graph::new(opened.model.gguf()).map_err(candor::Error::from)?;
+    if args.time {
+        return timed(args, &opened.model, &graph, &tokens);
+    }
     selection.check(&graph)?;
 
     let mut statistics = Statistics::with_first(FIRST).of(&graph);
@@ -94,6 +98,29 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     if args.stats {
         print(&statistics)?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the prompt and the tokens after it, and prints what took the time.
+fn timed(args: &TraceArgs, model: &Model, graph: &Graph, prompt: &[u32]) -> Result<ExitCode, Error> {
+    timing::check(model)?;
+    model.refuse_answers("candor trace --time")?;
+    let context = prompt.len().saturating_add(args.steps);
+    let mut session = model.session(&session_options(context, &args.cache, &args.performance))?;
+    let most = args.performance.batch_size.min(args.performance.ubatch_size) as usize;
+    let [mut read, mut decode] = [0, 1].map(|_| Timing::new(graph, &session, most));
+    read.read(&mut session, prompt)?;
+    for _ in 0..args.steps {
+        let next = likeliest(session.logits());
+        decode.decode(&mut session, next)?;
+    }
+    // What the machine can do is measured when nothing else runs.
+    let ceilings = candor::ceilings(model, args.performance.threads as usize)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    read.print("prompt", &ceilings, &mut out)?;
+    decode.print("decode", &ceilings, &mut out)?;
+    writeln!(out, "{}", timing::limits(&ceilings))?;
+    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -187,3 +187,50 @@ fn traces_have_what_is_within_fusions_and_attention_where_it_is_asked_for() {
         assert!(outcome.stdout.contains("\nkq_soft_max-1 "), "{flags}: {outcome:?}");
     }
 }
+
+/// The numbers of a table's column, without the line of names.
+fn column(table: &[&str], name: &str) -> Vec<f64> {
+    // Cells stand below the end of their column's name.
+    let end = table[0].find(&format!(" {name}")).unwrap_or_else(|| panic!("{table:?}")) + 1 + name.len();
+    let cell = |line: &&str| line.get(..end.min(line.len()))?.split_whitespace().last()?.parse().ok();
+    table[1..].iter().filter_map(cell).collect()
+}
+
+#[test]
+fn operations_and_layers_have_times() {
+    let text = candor(["trace", "-p", "Once upon a time", "--time", "-n", "3", "-t", "1"]).text();
+    let layers = candor(["show", "--json"]).text();
+    let layers = serde_json::from_str::<Value>(&layers).unwrap()["dimensions"]["layers"].as_u64().unwrap() as usize;
+    let blocks: Vec<Vec<&str>> = text.split("\n\n").map(|block| block.lines().collect()).collect();
+    assert_eq!(blocks.len(), 5, "two tables of two kinds of passes, and the limits: {text}");
+    assert!(blocks[4].concat().contains(" kernels, 1 thread: reads "), "{text}");
+    for (blocks, head) in blocks[..4].chunks(2).zip(["prompt: ", "decode: 3 tokens in "]) {
+        assert!(blocks[0][0].starts_with(head) && blocks[0][0].ends_with(" ms"), "{text}");
+        let (operations, by_layer) = (&blocks[0][1..], &blocks[1]);
+        for line in ["inp_embd         get_rows", "Qcur.mul_mat     3 mul_mat", "kqv_out          kq, soft_max, kqv"] {
+            assert!(operations.iter().any(|row| row.starts_with(line)), "{line}: {text}");
+        }
+        let whole: f64 = column(operations, "%").iter().sum();
+        assert!((whole - 100.0).abs() < 1.5, "{whole}: {text}");
+        let figures = column(by_layer, "ms");
+        assert!(figures.len() == layers && figures.iter().all(|ms| *ms > 0.0), "{text}");
+        assert!(column(by_layer, "% read").iter().chain(&column(by_layer, "% peak")).all(|share| *share > 0.0), "{text}");
+    }
+    let outcome = candor(["trace", "-p", "a", "--time", "--stats"]).outcome();
+    assert!(outcome.code == 2 && outcome.stderr.contains("cannot be used with"), "{outcome:?}");
+}
+
+#[test]
+fn benchmarks_say_what_takes_the_time() {
+    let bench = |args: &str| candor(["bench", "-p", "16", "-n", "4", "-r", "2", "-t", "1"].into_iter().chain(args.split_whitespace()));
+    let text = bench("--ops").text();
+    let heads: Vec<&str> = text.lines().filter(|line| line.contains(" in 2 runs, ")).collect();
+    assert!(heads.len() == 2, "{text}");
+    assert!(heads[0].starts_with("pp16 in 2 runs, prompt: 32 tokens in "), "{text}");
+    assert!(heads[1].starts_with("tg4 in 2 runs, decode: 8 tokens in "), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("result_output")), "{text}");
+    let several = bench("--ops -B 2 -p 0").outcome();
+    assert!(several.code == 0 && several.stderr.contains("note: --ops leaves out tg4 x2"), "{several:?}");
+    let json = bench("--ops -o json").outcome();
+    assert!(json.code == 2 && json.stderr.contains("-o md"), "{json:?}");
+}

@@ -5,6 +5,7 @@ mod adapters;
 mod ahead;
 mod answers;
 mod bench;
+mod case_studies;
 mod config;
 mod context;
 mod conversation;

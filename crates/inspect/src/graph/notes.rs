@@ -20,6 +20,8 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) nodes: Vec<Node>,
+    /// Values in the order in which they are shown, and how many operations come before each.
+    pub(super) shown: Vec<(Key, usize)>,
     /// Whose tokens are looked up.
     pub(super) side: Side,
     /// Values that have a second name by now, and the node that has it: what reads them reads that.
@@ -70,6 +72,7 @@ impl Tap<Notes> for Names {
             }
             false => x.node,
         };
+        notes.shown.push((Key::new(name, layer), notes.nodes.len()));
         let node = &mut notes.nodes[node];
         node.key = Key::new(name, layer);
         node.tapped = true;
@@ -82,6 +85,8 @@ impl Tap<Notes> for Names {
             notes.nodes[node].key = Key::new(name, layer);
             notes.nodes[node].tapped = true;
         }
+        let after = notes.nodes.len();
+        notes.shown.extend(CHOSEN.map(|name| (Key::new(name, layer), after)));
     }
 }
 

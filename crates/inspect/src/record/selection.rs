@@ -66,7 +66,7 @@ impl Selection {
     /// Whether an engine with these operations would record a node's output: what the model's own run shows, and whatever
     /// else is asked for.
     pub fn takes(&self, node: &Node) -> bool {
-        node.tapped || is_beside(node) || self.asks(&node.key)
+        node.tapped || beside(node) || self.asks(&node.key)
     }
 
     /// The first token whose rows are recorded, with a prompt of `prompt` tokens.
@@ -86,7 +86,7 @@ impl Selection {
         if let Some(range) = self.layers.iter().find(|range| *range.end() >= layers) {
             return Err(SelectionError::Layer { got: *range.end(), last: layers.saturating_sub(1) });
         }
-        let shown = |node: &&Node| node.tapped || is_beside(node) || is_scored(graph, node);
+        let shown = |node: &&Node| node.tapped || beside(node) || is_scored(graph, node);
         let shown = || graph.nodes.iter().filter(shown).map(|node| &node.key);
         for pattern in &self.names {
             if !shown().any(|key| names(pattern, &key.name, key.layer)) {
@@ -103,10 +103,14 @@ impl Selection {
     }
 }
 
-/// Whether a backend makes the value once more where somebody looks.
-fn is_beside(node: &Node) -> bool {
-    let name = node.key.name.strip_prefix(ENCODER).unwrap_or(&node.key.name);
-    matches!(node.kind, Kind::MatMul(_) | Kind::Bias(_)) && BESIDE.contains(&name)
+/// Whether backends make values of this name once more where somebody looks.
+pub(crate) fn is_beside(name: &str) -> bool {
+    BESIDE.contains(&name.strip_prefix(ENCODER).unwrap_or(name))
+}
+
+/// Whether the node is such a value.
+fn beside(node: &Node) -> bool {
+    matches!(node.kind, Kind::MatMul(_) | Kind::Bias(_)) && is_beside(&node.key.name)
 }
 
 /// Whether the value is attention's scores or weights, and can be made of what the run shows.
