@@ -83,8 +83,10 @@ impl<'a> Timing<'a> {
         let shown = Shown { total: self.total, limits };
         let right = Align::Right;
         let figures = ["ms", "%", "GB/s", "% read", "TOPS", "% peak"].map(|name| (name, right));
-        let mut table = Table::new(&[&[("value", Align::Left), ("operations", Align::Left)], figures.as_slice()].concat());
-        let (operations, rest) = (by_name(&parts), self.total.saturating_sub(parts.iter().map(|part| part.cost.time).sum()));
+        let mut table =
+            Table::new(&[&[("value", Align::Left), ("operations", Align::Left)], figures.as_slice()].concat());
+        let (operations, rest) =
+            (by_name(&parts), self.total.saturating_sub(parts.iter().map(|part| part.cost.time).sum()));
         for (name, words, cost) in operations {
             table.row([vec![name, words], shown.cells(&cost)].concat(), None);
         }
@@ -134,7 +136,9 @@ impl Shown<'_> {
     fn cells(&self, cost: &Cost) -> Vec<String> {
         let seconds = cost.time.as_secs_f64().max(1e-9);
         let rate = |amount: f64, unit: f64, limit: f64, digits: usize| match amount > 0.0 {
-            true => [format!("{:.digits$}", amount / seconds / unit), format!("{:.1}", 100.0 * amount / seconds / limit)],
+            true => {
+                [format!("{:.digits$}", amount / seconds / unit), format!("{:.1}", 100.0 * amount / seconds / limit)]
+            }
             false => [String::new(), String::new()],
         };
         let share = 100.0 * cost.time.as_secs_f64() / self.total.as_secs_f64().max(1e-9);

@@ -198,7 +198,10 @@ mod tests {
         assert_eq!(timed.iter().map(|part| part.key.to_string()).collect::<Vec<_>>(), ["Qcur.mul_mat-1"]);
         // Logits of the last of five tokens alone, in F32: a pass over the head.
         let head = Tiny::VOCAB * tiny.dim;
-        assert_eq!((part("result_output").cost.bytes, part("result_output").cost.operations), (4.0 * head as f64, 2.0 * head as f64));
+        assert_eq!(
+            (part("result_output").cost.bytes, part("result_output").cost.operations),
+            (4.0 * head as f64, 2.0 * head as f64)
+        );
         // 4 heads of 8 over 1 to 5 positions, keys and values; 2 heads of them are read, three positions and then five.
         let attention = &part("kqv_out-0").cost;
         assert_eq!((attention.operations, attention.bytes), (2.0 * 2.0 * 15.0 * 32.0, 2.0 * 8.0 * 16.0 * 2.0));

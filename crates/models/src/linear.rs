@@ -101,7 +101,13 @@ impl<B: Ops> Linear<B> {
     }
 
     /// The last product of half a layer, which has a name.
-    pub(crate) fn leave_as<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, name: &'static str, h: &B::Buf, out: Out<'_, B>) {
+    pub(crate) fn leave_as<P: Tap<B>>(
+        &self,
+        at: &mut At<'_, '_, B, P>,
+        name: &'static str,
+        h: &B::Buf,
+        out: Out<'_, B>,
+    ) {
         let scaled = self.scale.is_some();
         match out.to {
             To::Stream if scaled => {

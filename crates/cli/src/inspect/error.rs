@@ -167,7 +167,9 @@ impl Error {
             Error::UnknownFault { near: None, .. } => "candor diagnose --list prints the known faults",
             Error::OtherTokens { .. } => "leave out -p and --ids: the trace says which tokens it was made of",
             Error::OtherFile { .. } => "name the file that it was made with, or add --ignore-hash",
-            Error::Untimed { .. } => "--device cpu; a GPU is handed a whole pass at once (candor bench -dev gpu measures passes)",
+            Error::Untimed { .. } => {
+                "--device cpu; a GPU is handed a whole pass at once (candor bench -dev gpu measures passes)"
+            }
             Error::NoTensor { near: Some(near), .. } => return Some(format!("is {near} meant?")),
             Error::NoTensor { near: None, .. } => "candor show --tensors lists them",
             Error::TokenText { ids, .. } => {

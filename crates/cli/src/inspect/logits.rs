@@ -151,8 +151,11 @@ impl What<'_> {
         let count = if self.top == 0 { order.len() } else { self.top.min(order.len()) };
         let candidates = |ids: &[u32], place: &dyn Fn(usize) -> usize| {
             let all = ids.iter().zip(probabilities(logits, ids)).enumerate();
-            let candidate = |(i, (&id, probability))| {
-                Candidate { rank: place(i), piece: self.piece(id), logit: logits[id as usize], probability }
+            let candidate = |(i, (&id, probability))| Candidate {
+                rank: place(i),
+                piece: self.piece(id),
+                logit: logits[id as usize],
+                probability,
             };
             all.map(candidate).collect()
         };
@@ -175,7 +178,10 @@ impl After {
     fn print(&self, out: &mut impl Write) -> Result<(), Error> {
         let After { position, piece, distribution: Distribution { entropy, most, verdict }, top, asked } = self;
         let (id, text) = (piece.id, quoted(&piece.bytes));
-        writeln!(out, "after position {position}, token {id} {text}: entropy {entropy:.4} of {most:.4} bits, {verdict}")?;
+        writeln!(
+            out,
+            "after position {position}, token {id} {text}: entropy {entropy:.4} of {most:.4} bits, {verdict}"
+        )?;
         for (candidate, ranked) in top.iter().map(|top| (top, false)).chain(asked.iter().map(|asked| (asked, true))) {
             let Candidate { rank, piece, logit, probability } = candidate;
             let (id, text) = (piece.id, quoted(&piece.bytes));

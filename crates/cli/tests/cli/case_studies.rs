@@ -49,7 +49,7 @@ fn every_command_on_the_page_prints_what_the_page_says() {
         let words: Vec<&str> = words.split_whitespace().collect();
         assert!(words[0] == "candor" && !words.iter().any(|word| word.contains('$')), "{words:?}");
         let outcome = candor(&words[1..]).within(&root).outcome();
-        assert!(outcome.code < 2 && outcome.stderr.is_empty(), "{command}: {outcome:?}");
+        assert!(outcome.code < 2, "{command}: {outcome:?}");
         outcome.stdout.trim_end().to_owned()
     };
     let parts = parts(&page);

@@ -34,7 +34,10 @@ fn every_token_comes_with_what_was_likely() {
     let lines: Vec<&str> = outcome.stderr.lines().filter(|line| !line.starts_with("using")).collect();
     assert_eq!(lines.len(), 12, "{outcome:?}");
     for (number, lines) in lines.chunks(3).enumerate() {
-        assert!(lines[0].starts_with(&format!("token {}: ", number + 1)) && lines[0].ends_with(", rank 1"), "{lines:?}");
+        assert!(
+            lines[0].starts_with(&format!("token {}: ", number + 1)) && lines[0].ends_with(", rank 1"),
+            "{lines:?}"
+        );
         let id = lines[0].split_whitespace().nth(2).unwrap();
         assert_eq!(lines[1].split_whitespace().next(), Some(id), "the likeliest is chosen: {lines:?}");
     }
@@ -169,16 +172,24 @@ fn traces_have_what_is_within_fusions_and_attention_where_it_is_asked_for() {
     }
     for planted in ["", "--plant rope-base=1000"] {
         let scores = stats(&format!("--names kq,kq_soft_max-1 {planted}"));
-        assert_eq!(scores.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(), ["value", "kq-0", "kq-1", "kq_soft_max-1"]);
+        assert_eq!(
+            scores.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(),
+            ["value", "kq-0", "kq-1", "kq_soft_max-1"]
+        );
         // 4 heads over 6 positions. A row of weights adds up to 1: they are 1/6 each on the average.
         let weights = &scores[3];
-        assert_eq!((weights[1].as_str(), weights[2].as_str(), weights[4].as_str()), ("6", "24", "0.16667"), "{weights:?}");
+        assert_eq!(
+            (weights[1].as_str(), weights[2].as_str(), weights[4].as_str()),
+            ("6", "24", "0.16667"),
+            "{weights:?}"
+        );
         let bits: Vec<f64> = weights[10..12].iter().map(|cell| cell.parse().unwrap()).collect();
         let most = (1..=6).map(|seen| f64::from(seen).log2()).sum::<f64>() / 6.0;
         assert!(bits[0] > 0.0 && bits[0] < bits[1] && (bits[1] - most).abs() < 1e-3, "{weights:?}");
     }
     // Both are healthy, and so is what is recorded of the last token alone.
-    for flags in ["--names *", "--names kq*,Vcur,attn_out --last-only", "--names * -ub 2 -ctk q8_0 --device reference"] {
+    for flags in ["--names *", "--names kq*,Vcur,attn_out --last-only", "--names * -ub 2 -ctk q8_0 --device reference"]
+    {
         let args = format!("trace model.gguf --ids 1,270,281,262 -n 2 -o run.safetensors {flags}");
         candor(args.split_whitespace()).within(folder.path()).text();
         let outcome =
@@ -214,7 +225,10 @@ fn operations_and_layers_have_times() {
         assert!((whole - 100.0).abs() < 1.5, "{whole}: {text}");
         let figures = column(by_layer, "ms");
         assert!(figures.len() == layers && figures.iter().all(|ms| *ms > 0.0), "{text}");
-        assert!(column(by_layer, "% read").iter().chain(&column(by_layer, "% peak")).all(|share| *share > 0.0), "{text}");
+        assert!(
+            column(by_layer, "% read").iter().chain(&column(by_layer, "% peak")).all(|share| *share > 0.0),
+            "{text}"
+        );
     }
     let outcome = candor(["trace", "-p", "a", "--time", "--stats"]).outcome();
     assert!(outcome.code == 2 && outcome.stderr.contains("cannot be used with"), "{outcome:?}");
@@ -222,7 +236,9 @@ fn operations_and_layers_have_times() {
 
 #[test]
 fn benchmarks_say_what_takes_the_time() {
-    let bench = |args: &str| candor(["bench", "-p", "16", "-n", "4", "-r", "2", "-t", "1"].into_iter().chain(args.split_whitespace()));
+    let bench = |args: &str| {
+        candor(["bench", "-p", "16", "-n", "4", "-r", "2", "-t", "1"].into_iter().chain(args.split_whitespace()))
+    };
     let text = bench("--ops").text();
     let heads: Vec<&str> = text.lines().filter(|line| line.contains(" in 2 runs, ")).collect();
     assert!(heads.len() == 2, "{text}");

@@ -114,7 +114,8 @@ impl Sink for Statistics {
         if sums.rows == 0 {
             sums.first.extend(values.iter().take(self.first.min(width)));
         }
-        if let Some(positions) = self.heads.get(key).and_then(|heads| width.checked_div(*heads)).filter(|&len| len > 0) {
+        if let Some(positions) = self.heads.get(key).and_then(|heads| width.checked_div(*heads)).filter(|&len| len > 0)
+        {
             values.chunks_exact(positions).for_each(|weights| sums.spread(weights));
         }
         sums.rows += values.len().checked_div(width).unwrap_or(0);

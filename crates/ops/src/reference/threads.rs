@@ -33,7 +33,9 @@ mod tests {
 
     #[test]
     fn every_run_is_filled_once_and_knows_its_place() {
-        for (length, len, work) in [(0, 3, usize::MAX), (10, 4, 0), (10, 4, usize::MAX), (1000, 1, usize::MAX), (7, 9, usize::MAX)] {
+        for (length, len, work) in
+            [(0, 3, usize::MAX), (10, 4, 0), (10, 4, usize::MAX), (1000, 1, usize::MAX), (7, 9, usize::MAX)]
+        {
             let mut out = vec![0.0; length];
             each_run(&mut out, len, work, |index, run| run.iter_mut().for_each(|x| *x += 1.0 + index as f32));
             let expected: Vec<f32> = (0..length).map(|i| 1.0 + (i / len) as f32).collect();
