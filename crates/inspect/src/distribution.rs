@@ -68,7 +68,9 @@ impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Verdict::Healthy => f.write_str("healthy"),
+            Verdict::Nan { count: 1 } => f.write_str("a logit is NaN"),
             Verdict::Nan { count } => write!(f, "{count} logits are NaN"),
+            Verdict::Infinite { count: 1 } => f.write_str("a logit is infinite"),
             Verdict::Infinite { count } => write!(f, "{count} logits are infinite"),
             Verdict::Tail { value, from } => write!(f, "all logits from id {from} on are {value}"),
             Verdict::Flat => f.write_str("flat: all tokens are about as likely"),
@@ -96,7 +98,8 @@ fn verdict(logits: &[f32], bits: f64) -> Verdict {
     let tail = logits.iter().rev().take_while(|x| **x == value).count();
     // Two logits can be equal by chance, whatever their number.
     if tail > 2 && tail as f64 >= TAIL * logits.len() as f64 {
-        return Verdict::Tail { value, from: logits.len() - tail };
+        // A zero is one, whatever its sign.
+        return Verdict::Tail { value: value + 0.0, from: logits.len() - tail };
     }
     let mut sorted = logits.to_vec();
     sorted.sort_by(f32::total_cmp);

@@ -144,20 +144,19 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
 }
 
-/// `out[o] = w[first + o] @ x`: the sums of [`dot`], four side by side, since a processor waits for each addition.
+/// `out[o] = w[first + o] @ x`: the sums of [`dot`], eight side by side, since each addition waits for the one before it.
 fn multiply(out: &mut [f32], w: &Matrix, first: usize, x: &[f32]) {
-    const FOUR: usize = 4;
-    threads::each_run(out, FOUR, w.cols * out.len(), |run, out| {
-        let row = |o: usize| w.row(first + run * FOUR + o);
-        if out.len() < FOUR {
+    const EIGHT: usize = 8;
+    let work = w.cols * out.len();
+    threads::each_run(out, EIGHT, work, |run, out| {
+        let row = |o: usize| w.row(first + run * EIGHT + o);
+        if out.len() < EIGHT {
             return out.iter_mut().enumerate().for_each(|(o, out)| *out = dot(row(o), x) as f32);
         }
-        let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
-        let mut sums = [-0.0; FOUR];
-        for ((((&x, &a), &b), &c), &d) in x.iter().zip(a).zip(b).zip(c).zip(d) {
-            for (sum, w) in sums.iter_mut().zip([a, b, c, d]) {
-                *sum += f64::from(w) * f64::from(x);
-            }
+        let rows: [&[f32]; EIGHT] = std::array::from_fn(row);
+        let mut sums = [-0.0; EIGHT];
+        for (i, &x) in x.iter().enumerate() {
+            sums.iter_mut().zip(rows).for_each(|(sum, row)| *sum += f64::from(row[i]) * f64::from(x));
         }
         out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum as f32);
     });
