@@ -115,7 +115,7 @@ fn timed(args: &TraceArgs, model: &Model, graph: &Graph, prompt: &[u32]) -> Resu
         decode.decode(&mut session, next)?;
     }
     // What the machine can do is measured when nothing else runs.
-    let ceilings = candor::ceilings(model, args.performance.threads as usize)?;
+    let ceilings = candor::ceilings(model, args.performance.place.threads as usize)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     read.print("prompt", &ceilings, &mut out)?;
     decode.print("decode", &ceilings, &mut out)?;
