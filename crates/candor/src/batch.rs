@@ -290,6 +290,11 @@ impl Batch {
         &self.model
     }
 
+    /// The formats of cached keys and values.
+    pub(crate) fn cache_formats(&self) -> [KvFormat; 2] {
+        [self.room.plan.keys, self.room.plan.values]
+    }
+
     /// Positions that a sequence can have.
     pub fn context(&self) -> usize {
         self.room.plan.context

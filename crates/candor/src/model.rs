@@ -11,8 +11,8 @@ use candor_models::{Config, Gives};
 use candor_tokenizer::{ChatContext, ChatTemplate, Encode, Message, Tokenizer};
 
 use crate::{
-    Activations, Adapter, Batch, BatchOptions, Device, EmbedOptions, Embedder, Error, Offload, Overrides, Placement, Role,
-    Rounding, Sequences, Session, SessionOptions, Trust, Verify, adapter,
+    Activations, Adapter, Batch, BatchOptions, Device, EmbedOptions, Embedder, Error, Offload, Overrides, Placement,
+    Role, Rounding, Sequences, Session, SessionOptions, Trust, Verify, adapter,
     backends::{self, Placed},
     batch::Room,
     fit::{self, Fit, Promise},

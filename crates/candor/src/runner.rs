@@ -310,6 +310,10 @@ impl<B: Ops> Watch<'_, B> {
 }
 
 impl<B: Ops> Tap<B> for Watch<'_, B> {
+    fn wants(&mut self, name: &'static str, layer: Option<usize>) -> bool {
+        self.observer.wants(name, layer)
+    }
+
     fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf) {
         if self.observer.wants(name, layer) {
             let copy = ops.snapshot(x);

@@ -130,6 +130,11 @@ impl Session {
         self.batch.context()
     }
 
+    /// The formats of cached keys and values.
+    pub fn cache_formats(&self) -> [KvFormat; 2] {
+        self.batch.cache_formats()
+    }
+
     fn sequence(&self) -> &Sequence {
         self.batch.sequence(self.id).expect("a session has its sequence")
     }

@@ -73,16 +73,33 @@ pub fn options(tunable: &Tunable, prompt: usize, escape: bool, cancel: Cancel) -
         .cancel(cancel))
 }
 
-/// Goes on generating, and writes each piece of text to `out` as it comes.
-pub fn stream(mut generation: Generation<'_>, mut reader: Reader, out: &mut impl Write) -> Result<Answer, Error> {
+/// Looks on while an answer comes.
+pub trait Watch {
+    /// Takes a token of the answer, when the text that is complete with it was written.
+    fn token(&mut self, id: u32, text: &str) -> Result<(), Error>;
+    /// Takes the end.
+    fn stopped(&mut self, why: StopReason) -> Result<(), Error>;
+}
+
+/// Goes on generating, and writes each piece of text to `out` as it comes, while `watch` may look on.
+pub fn stream(
+    mut generation: Generation<'_>,
+    mut reader: Reader,
+    out: &mut impl Write,
+    mut watch: Option<&mut dyn Watch>,
+) -> Result<Answer, Error> {
     let context = generation.session().context();
     for piece in generation.by_ref() {
-        match piece {
-            Ok(piece) => reader.push(&piece.text, out)?,
+        let piece = match piece {
+            Ok(piece) => piece,
             Err(error) => {
                 reader.finish(out)?;
                 return Err(error.into());
             }
+        };
+        reader.push(&piece.text, out)?;
+        if let (Some(watch), Some(id)) = (&mut watch, piece.token) {
+            watch.token(id, &piece.text)?;
         }
     }
     if let Some(end) = generation.end_shown() {
@@ -90,6 +107,9 @@ pub fn stream(mut generation: Generation<'_>, mut reader: Reader, out: &mut impl
     }
     let parts = reader.finish(out)?;
     let reason = generation.stop_reason().unwrap_or(StopReason::Cancelled);
+    if let Some(watch) = &mut watch {
+        watch.stopped(reason)?;
+    }
     if reason == StopReason::ContextFull {
         say!("stopped: the context of {context} tokens is full (-c N makes it longer, --context-shift goes on)");
     }

@@ -14,6 +14,7 @@ use crate::{
     conversation,
     errors::Error,
     interrupt::{EXIT_CODE, Interrupt},
+    logprobs::Logprobs,
     open::{Opened, Source},
     output::say,
     paint::Paint,
@@ -44,6 +45,10 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     if args.prompt.raw && line.rank("system_prompt").max(line.rank("system_prompt_file")) == Rank::Flag {
         return Err(Error::SystemPrompt("--raw goes without"));
     }
+    if args.logprobs.logprobs.is_none() && args.logprobs.logprobs_output.is_some() {
+        let message = "--logprobs N says how many of the likeliest tokens --logprobs-output writes";
+        return Err(line.usage_error(ErrorKind::MissingRequiredArgument, message));
+    }
     // Wrong settings are found before a model is loaded.
     answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
     let guesses = Guesses::of(line, &args.speculation)?;
@@ -60,7 +65,8 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let answering = interrupt.answering();
     let options = answer::options(&args.tunable, tokens.len(), args.template.escape, answering.cancel())?.marks(marks);
     let size = guesses.leave_room(&opened.model, size)?;
-    let mut options = if args.special { options.show(Show::Specials) } else { options };
+    let options = if args.special { options.show(Show::Specials) } else { options };
+    let (mut logprobs, mut options) = Logprobs::of(&args.logprobs, opened.model.tokenizer(), options)?;
     let mut session = opened.session(&size)?;
     guesses.begin(&mut session, &args.performance, size, &args.output)?;
     let cache = PromptCache::of(&args.prompt_cache);
@@ -75,7 +81,8 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let mut generation = session.generate(&tokens, options)?;
     drop(waiting);
     cache.write_prompt(&mut generation)?;
-    let answer = answer::stream(generation, reader, &mut Wrap::new(io::stdout().lock(), wrap::of_stdout()))?;
+    let watch = logprobs.as_mut().map(|logprobs| logprobs as &mut dyn answer::Watch);
+    let answer = answer::stream(generation, reader, &mut Wrap::new(io::stdout().lock(), wrap::of_stdout()), watch)?;
     cache.write_all(&mut session)?;
     if args.output.verbose {
         say_timings(&opened, &answer);

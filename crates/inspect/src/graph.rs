@@ -29,6 +29,8 @@ pub struct Graph {
     pub arch: String,
     /// What the file says about rotation, for faults that misread it.
     pub rotary: Rotary,
+    /// Values in the order in which a pass shows them, and how many operations come before each.
+    pub(crate) shown: Vec<(Key, usize)>,
     by_key: HashMap<Key, NodeId>,
 }
 
@@ -88,7 +90,7 @@ impl Graph {
                 number("rope.scaling.yarn_beta_slow")?.map_or(1.0, f64::from),
             ),
         };
-        Ok(Graph { nodes: notes.nodes, config, arch, rotary, by_key })
+        Ok(Graph { nodes: notes.nodes, config, arch, rotary, shown: notes.shown, by_key })
     }
 
     /// The node whose output has this name.

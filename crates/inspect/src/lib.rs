@@ -6,7 +6,9 @@
 
 mod attending;
 mod catalogue;
+pub mod cost;
 mod diagnose;
+pub mod distribution;
 pub mod doctor;
 pub mod fault;
 pub mod file;
@@ -34,7 +36,7 @@ pub use graph::{Chosen, Graph, Kind, Node, NodeId, Rotary, Weighted};
 pub use names::{NameMap, ProjectionBias, Wiring};
 pub use page::page;
 pub use settle::{Settled, settle};
-pub use simulate::simulate;
+pub use simulate::{simulate, simulate_taking};
 pub use text::{Said, TextReport, check_text};
 pub use trace::{Evidence, Key, Known, Origin, Trace};
 pub use value::{Residual, Value, compare, compare_where};

@@ -1,15 +1,18 @@
 //! Recording a run of Candor's own: every named value on its way to a file or to statistics, as it is computed. What a
 //! trace is in memory is `crate::trace`, how the file looks `crate::file`.
 
+mod scores;
 mod selection;
 mod sink;
 mod statistics;
 
 use candor::{Logits, Observed, Observer, Role, Session};
 
-use crate::{Evidence, Key, Known, Trace, file::WriteError};
+use crate::{Evidence, Key, Known, Trace, file::WriteError, replay::Tokens};
+use scores::Scores;
 
-pub use selection::{Rows, Selection, SelectionError};
+pub(crate) use selection::is_beside;
+pub use selection::{Rows, Selection, SelectionError, matches};
 pub use sink::Sink;
 pub use statistics::{Statistics, Summary};
 
@@ -26,7 +29,8 @@ pub enum RecordError {
 
 /// Runs the prompt in a session without tokens, then `steps` times its likeliest next token, and hands the selected
 /// values to every sink. Where the model answers texts, the prompt is the text, and the token that answers begin with
-/// follows it. The session holds the tokens afterwards; recording changes no bit of what it computes.
+/// follows it. The session holds the tokens afterwards; recording changes no bit of what it computes. Scores and weights of
+/// attention come last.
 ///
 /// # Errors
 /// If the tokens do not fit, one is outside of the vocabulary, or a sink fails.
@@ -43,7 +47,8 @@ pub fn record(
         _ => Logits::Last,
     };
     let from = selection.first_row(session.tokens().len() + prompt.len());
-    let mut recorder = Recorder { selection, from, sinks, failed: None };
+    let scores = Scores::of(session.model().gguf(), selection)?;
+    let mut recorder = Recorder { selection, from, scores, sinks, failed: None };
     match session.model().config().start {
         None => session.observe(prompt, Role::Prefill, logits, &mut recorder)?,
         Some(start) => {
@@ -56,7 +61,16 @@ pub fn record(
         let next = likeliest(session.logits());
         session.observe(&[next], Role::Decode, Logits::All, &mut recorder)?;
     }
-    recorder.failed.map_or(Ok(()), |error| Err(error.into()))
+    let Recorder { failed, scores, sinks, .. } = recorder;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    if let Some(scores) = scores {
+        let together = if session.text().is_empty() { prompt.len() } else { 1 };
+        let tokens = Tokens { text: session.text().to_vec(), ..Tokens::new(session.tokens().to_vec(), together) };
+        scores.finish(session.model().gguf(), &tokens, session.cache_formats(), selection, sinks)?;
+    }
+    Ok(())
 }
 
 /// Hands the selected values of a trace in memory to every sink. Values that are not known in full are left out.
@@ -81,7 +95,7 @@ pub fn replay_into(trace: &Trace, selection: &Selection, sinks: &mut [&mut dyn S
 }
 
 /// Index of the largest logit; NaN is never larger.
-fn likeliest(logits: &[f32]) -> u32 {
+pub fn likeliest(logits: &[f32]) -> u32 {
     let better = |best: usize, i: usize| if logits[i] > logits[best] { i } else { best };
     (1..logits.len()).fold(0, better) as u32
 }
@@ -90,17 +104,25 @@ struct Recorder<'a, 's> {
     selection: &'a Selection,
     /// The first token whose rows are taken.
     from: usize,
+    scores: Option<Scores>,
     sinks: &'a mut [&'s mut dyn Sink],
     failed: Option<WriteError>,
 }
 
 impl Observer for Recorder<'_, '_> {
     fn wants(&mut self, name: &'static str, layer: Option<usize>) -> bool {
-        self.failed.is_none() && self.selection.wants(name, layer)
+        let scored = self.scores.as_ref().is_some_and(|scores| scores.wants(name, layer));
+        self.failed.is_none() && (scored || self.selection.wants(name, layer))
     }
 
     fn value(&mut self, observed: &Observed<'_>) {
         let Some(width) = observed.values.len().checked_div(observed.rows).filter(|&width| width > 0) else { return };
+        if let Some(scores) = &mut self.scores {
+            scores.take(observed, width);
+        }
+        if !self.selection.wants(observed.name, observed.layer) {
+            return;
+        }
         // Rows of logits are the outputs', which are the step's last tokens or all of them.
         let row = if observed.rows == observed.step.tokens.len() { 0 } else { observed.step.outputs[0] as usize };
         let first = observed.step.positions[row] as usize;

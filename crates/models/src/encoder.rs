@@ -53,6 +53,10 @@ struct Named<'a, P>(&'a mut P);
 impl<B: Prims, P: Tap<B>> Tap<B> for Named<'_, P> {
     const LOOKS: bool = P::LOOKS;
 
+    fn wants(&mut self, name: &'static str, layer: Option<usize>) -> bool {
+        P::LOOKS && self.0.wants(encoders(name), layer)
+    }
+
     fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf) {
         if P::LOOKS {
             self.0.tap(ops, encoders(name), layer, x);

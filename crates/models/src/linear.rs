@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use candor_ops::{Ops, Unary};
+use candor_ops::{Ops, Tap, Unary};
 
-use crate::{Error, weights::Weights};
+use crate::{Error, arch::Residual, at::At, weights::Weights};
 
 /// A product, times a number and with a vector added to it where the file has those.
 pub(crate) struct Linear<B: Ops> {
@@ -98,6 +98,39 @@ impl<B: Ops> Linear<B> {
     /// The matrix, where nothing else belongs to the product.
     pub(crate) fn alone(&self) -> Option<&B::Weight> {
         (self.scale.is_none() && self.bias.is_none()).then_some(&self.weight)
+    }
+
+    /// The last product of half a layer, which has a name.
+    pub(crate) fn leave_as<P: Tap<B>>(
+        &self,
+        at: &mut At<'_, '_, B, P>,
+        name: &'static str,
+        h: &B::Buf,
+        out: Out<'_, B>,
+    ) {
+        let scaled = self.scale.is_some();
+        match out.to {
+            To::Stream if scaled => {
+                self.apply(at.ops, out.y, h);
+                at.tap(name, out.y);
+                return at.ops.add(out.x, out.y);
+            }
+            To::Stream if at.tap.wants(name, Some(at.layer)) => {
+                // What goes into the stream is made in one with the addition: looking on changes no bit of it.
+                self.apply(at.ops, out.y, h);
+                at.tap(name, out.y);
+            }
+            To::Room => {
+                self.apply(at.ops, out.y, h);
+                // The layer itself shows what halves beside each other give.
+                if at.common.residual != Residual::Parallel && (scaled || at.tap.wants(name, Some(at.layer))) {
+                    at.tap(name, out.y);
+                }
+                return;
+            }
+            To::Stream => {}
+        }
+        self.leave(at.ops, h, out);
     }
 
     /// The last product of half a layer.

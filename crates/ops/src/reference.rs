@@ -1,12 +1,14 @@
 //! The readable definition of each primitive: values are stored as f32, every sum and function is computed in f64.
 //!
-//! Scalar, one row after another, straight from the formulas; a row's result does not depend on the rows beside it.
+//! Scalar, one row after another, straight from the formulas; a row's result does not depend on the rows beside it, nor on
+//! the threads that share long loops.
 //! It says what is meant. That it is right is shown by other programs, and that a backend is right by comparing it
 //! with this one.
 
 mod stored;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use crate::{
     Attention, Columns, Decay, Error, KvFormat, KvPlan, LayerCache, Norm, NormKind, Ops, Pages, Prims, Recurrence,
@@ -142,6 +144,24 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
 }
 
+/// `out[o] = w[first + o] @ x`: the sums of [`dot`], eight side by side, since each addition waits for the one before it.
+fn multiply(out: &mut [f32], w: &Matrix, first: usize, x: &[f32]) {
+    const EIGHT: usize = 8;
+    let work = w.cols * out.len();
+    threads::each_run(out, EIGHT, work, |run, out| {
+        let row = |o: usize| w.row(first + run * EIGHT + o);
+        if out.len() < EIGHT {
+            return out.iter_mut().enumerate().for_each(|(o, out)| *out = dot(row(o), x) as f32);
+        }
+        let rows: [&[f32]; EIGHT] = std::array::from_fn(row);
+        let mut sums = [-0.0; EIGHT];
+        for (i, &x) in x.iter().enumerate() {
+            sums.iter_mut().zip(rows).for_each(|(sum, row)| *sum += f64::from(row[i]) * f64::from(x));
+        }
+        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum as f32);
+    });
+}
+
 /// `1 / sqrt(mean(x^2) + eps)`.
 fn inverse_rms(x: &[f32], eps: f32) -> f64 {
     1.0 / (dot(x, x) / x.len() as f64 + f64::from(eps)).sqrt()
@@ -178,9 +198,8 @@ impl Prims for Reference {
     fn weight(&mut self, tensor: Tensor) -> Result<Matrix, Error> {
         tensor.check()?;
         let mut values = vec![0.0; tensor.rows * tensor.cols];
-        for (row, out) in values.chunks_exact_mut(tensor.cols.max(1)).enumerate() {
-            tensor.format.decode(tensor.row(row), out);
-        }
+        let work = values.len();
+        threads::each_run(&mut values, tensor.cols, work, |row, out| tensor.format.decode(tensor.row(row), out));
         Ok(Matrix { cols: tensor.cols, values })
     }
 
@@ -248,18 +267,14 @@ impl Prims for Reference {
     fn matmul(&mut self, out: &mut Rows, x: &Rows, w: &Matrix) {
         out.rows = x.rows;
         for t in 0..x.rows {
-            for (o, out) in out.row_mut(t).iter_mut().enumerate() {
-                *out = dot(w.row(o), x.row(t)) as f32;
-            }
+            multiply(out.row_mut(t), w, 0, x.row(t));
         }
     }
 
     fn matmul_rows(&mut self, out: &mut Rows, x: &Rows, w: &Matrix, step: &Step) {
         out.rows = step.outputs.len();
         for (i, &t) in step.outputs.iter().enumerate() {
-            for (o, out) in out.row_mut(i).iter_mut().enumerate() {
-                *out = dot(w.row(o), x.row(t as usize)) as f32;
-            }
+            multiply(out.row_mut(i), w, 0, x.row(t as usize));
         }
     }
 
@@ -488,9 +503,7 @@ impl Prims for Reference {
         let outputs = out.width;
         out.rows = choices;
         for (choice, &(expert, _)) in routes.experts.iter().enumerate() {
-            for (o, out) in out.row_mut(choice).iter_mut().enumerate() {
-                *out = dot(w.row(expert * outputs + o), x.row(choice / shared)) as f32;
-            }
+            multiply(out.row_mut(choice), w, expert * outputs, x.row(choice / shared));
         }
     }
 

@@ -7,6 +7,13 @@ pub trait Tap<B: Prims> {
     /// Whether it looks at values at all. Where it does not, values that nothing else needs may not be there.
     const LOOKS: bool = true;
 
+    /// Whether it would look at a value that the backend makes within a fusion alone. Where it would, the value is made once
+    /// more for it, beside the fusion, which stays as it is.
+    fn wants(&mut self, name: &'static str, layer: Option<usize>) -> bool {
+        let _ = (name, layer);
+        Self::LOOKS
+    }
+
     /// `name` is llama.cpp's name of the value, `layer` its layer where it has one.
     fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf);
 

@@ -13,6 +13,7 @@ use super::{
     embed::{EmbedArgs, RerankArgs},
     inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs},
     kwargs::{self, Kwargs},
+    logprobs::LogprobsArgs,
     lora::LoraArgs,
     number,
     overrides::{MetadataArgs, OverrideArgs},
@@ -119,6 +120,8 @@ pub struct RunArgs {
     /// Print special tokens of the answer too, such as the one that ends it (also -sp)
     #[arg(long, help_heading = "Output")]
     pub special: bool,
+    #[command(flatten)]
+    pub logprobs: LogprobsArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -271,6 +274,13 @@ pub struct ShowArgs {
     /// Only the tensors
     #[arg(long)]
     pub tensors: bool,
+    /// Only the values of this tensor: statistics and the first ones; with `*` for any letters and `?` for one; can be given
+    /// more than once
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub tensor: Vec<String>,
+    /// How many of a tensor's first values to print
+    #[arg(long, value_name = "N", default_value = "5", value_parser = number::whole(0..=usize::MAX))]
+    pub head: usize,
     /// Do not shorten long values
     #[arg(long)]
     pub full: bool,

@@ -38,9 +38,13 @@ pub struct TraceArgs {
     /// The file to write (safetensors)
     #[arg(short = 'o', long = "output", value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Print a table of each value's size and range; -o can be left out then
+    /// Print a table of each value's size, range and first elements, and the entropy of attention's weights; -o can be left
+    /// out then
     #[arg(long, help_heading = "Output")]
     pub stats: bool,
+    /// Print the time of each operation and layer, and its share of what the machine can do, and record nothing
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["out", "stats", "plant", "html", "names", "layers"])]
+    pub time: bool,
     /// Write one page to look at, beside the trace of -o: a map of all values, histograms, the values themselves
     #[arg(long, value_name = "FILE", help_heading = "Output", requires = "out")]
     pub html: Option<PathBuf>,
@@ -71,7 +75,7 @@ pub struct SelectArgs {
     #[arg(long, value_name = "LAYERS")]
     pub layers: Option<Layers>,
     /// Only values of this name, with `*` for any letters and `?` for one: l_out, Qcur-0, 'ffn_*'; can be given more
-    /// than once
+    /// than once. Attention's scores and weights (kq, kq_soft_max) are recorded only so
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     pub names: Vec<String>,
     /// Only the last token of the prompt and the decoded ones
@@ -98,9 +102,16 @@ pub struct LogitsArgs {
     #[arg(long, value_name = "K", default_value = "10", help_heading = "Output")]
     #[arg(value_parser = number::whole(0..=usize::MAX))]
     pub top: usize,
+    /// A token whose rank, logit and probability are printed too: an id, or a text that is one token; can be given more than
+    /// once
+    #[arg(long, value_name = "TOKEN", help_heading = "Output", allow_hyphen_values = true)]
+    pub token: Vec<String>,
     /// After every token of the prompt, not only the last
     #[arg(long, help_heading = "Output")]
     pub all: bool,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }

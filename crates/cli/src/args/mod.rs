@@ -14,6 +14,7 @@ pub mod embed;
 pub mod flag;
 pub mod inspect;
 pub mod kwargs;
+pub mod logprobs;
 pub mod lora;
 pub mod number;
 pub mod overrides;
@@ -36,6 +37,7 @@ pub use command::{
 };
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
+pub use logprobs::LogprobsArgs;
 pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
 pub use shared::{CacheArgs, CacheFormat, ModelArgs, OutputArgs, PerformanceArgs, WaitingArgs, When};

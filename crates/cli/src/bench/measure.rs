@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use candor::{Cancel, EmbedOptions, Embedder, Model, Pooling, Sequences, Session};
+use candor::{Cancel, Ceilings, EmbedOptions, Embedder, Model, Pooling, Sequences, Session};
+use candor_inspect::Graph;
 
 use super::plan::{Setup, Test};
-use crate::errors::Error;
+use crate::{errors::Error, timing::Timing};
 
 /// How a test is run.
 pub struct Runs<'a> {
@@ -38,6 +39,44 @@ pub fn measure(model: &Model, setup: Setup, test: Test, runs: &Runs<'_>) -> Resu
         samples.push(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
     Ok(Some(samples))
+}
+
+/// Runs a test's passes once more with a clock at each operation, and writes what took the time; whether it came to its end.
+pub fn times(
+    model: &Model,
+    (setup, test): (Setup, Test),
+    graph: &Graph,
+    runs: &Runs<'_>,
+    ceilings: &Ceilings,
+    out: &mut Vec<u8>,
+) -> Result<bool, Error> {
+    let mut course = Course::new(model, setup, test, runs.cancel)?;
+    if !course.prompt(test.depth as usize)? {
+        return Ok(false);
+    }
+    let Feed::One(session) = &mut course.feed else { return Ok(true) };
+    let most = setup.batch.min(setup.ubatch) as usize;
+    let [mut read, mut decode] = [0, 1].map(|_| Timing::new(graph, session, most));
+    for _ in 0..runs.repetitions {
+        session.truncate(test.depth as usize);
+        let first = course.bos.filter(|_| session.tokens().is_empty());
+        if runs.cancel.is_cancelled() {
+            return Ok(false);
+        }
+        if test.prompt > 0 {
+            read.read(session, &course.random.tokens(test.prompt as usize, first))?;
+        }
+        for _ in 0..test.generated {
+            if runs.cancel.is_cancelled() {
+                return Ok(false);
+            }
+            decode.decode(session, course.random.next())?;
+        }
+    }
+    let runs = runs.repetitions;
+    read.print(&format!("{test} in {runs} runs, prompt"), ceilings, out)?;
+    decode.print(&format!("{test} in {runs} runs, decode"), ceilings, out)?;
+    Ok(true)
 }
 
 /// What is measured: what `candor run` does, what serves several users, or what `candor embed` does.

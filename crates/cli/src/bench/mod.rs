@@ -15,19 +15,20 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{Adapter, CivilTime, GpuCeilings, LoadOptions, Model, Offload, Verify, Weights};
+use candor::{Adapter, Ceilings, CivilTime, GpuCeilings, LoadOptions, Model, Offload, Verify, Weights};
+use candor_inspect::Graph;
 use clap::error::ErrorKind;
 
 use crate::{
-    args::{BenchArgs, Line, When},
+    args::{BenchArgs, Line, When, bench::BenchFormat},
     errors::Error,
     interrupt::{self, Interrupt},
     open::Source,
     output::say,
-    report,
+    report, timing,
 };
 use measure::Runs;
-use plan::{Plan, Site};
+use plan::{Plan, Setup, Site, Test};
 use printer::Printer;
 use result::{Measured, Memory, Place, Runner, Subject};
 
@@ -39,6 +40,9 @@ pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
         let message = "there is nothing to measure: give -p, -n or -pg a number of tokens";
         return Err(line.usage_error(ErrorKind::ValueValidation, message));
     }
+    if args.ops && args.output != BenchFormat::Md {
+        return Err(line.usage_error(ErrorKind::ArgumentConflict, "--ops prints tables for people to read: -o md"));
+    }
     let interrupt = Interrupt::catch()?;
     let answering = interrupt.answering();
     let cancel = answering.cancel();
@@ -48,6 +52,8 @@ pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
         progress: args.progress,
         done: 0,
         total: sources.len() * plan.sites.len() * plan.tests.len(),
+        ops: args.ops,
+        times: Vec::new(),
         notes: vec![format!("build: {}", env!("CARGO_PKG_VERSION"))],
         adapters: args.lora.open()?,
         memory: Memory { mapped: !args.no_mmap, huge_pages: args.huge_pages },
@@ -60,6 +66,7 @@ pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
     let whole = sources.iter().try_fold(true, |whole, source| Ok(whole && bench.model(source, &mut printer)?));
     if !matches!(whole, Err(Error::Closed)) {
         printer.end(&bench.notes)?;
+        io::stdout().lock().write_all(&bench.times)?;
     }
     if !whole? {
         say!("stopped: {} of {} tests were measured", bench.done, bench.total);
@@ -96,6 +103,10 @@ struct Bench<'a> {
     progress: When,
     done: usize,
     total: usize,
+    /// Whether operations are timed.
+    ops: bool,
+    /// Their tables, which follow the notes.
+    times: Vec<u8>,
     /// What is said below the table.
     notes: Vec<String>,
     /// What changes the models.
@@ -183,8 +194,23 @@ impl Bench<'_> {
                 time,
             })?;
             self.done += 1;
+            if self.ops && !self.times(model, (setup, test), &place.ceilings)? {
+                return Ok(false);
+            }
         }
         Ok(true)
+    }
+
+    /// Times the operations of a test; whether it came to its end.
+    fn times(&mut self, model: &Model, (setup, test): (Setup, Test), ceilings: &Ceilings) -> Result<bool, Error> {
+        timing::check(model)?;
+        if model.is_encoder() || test.sequences > 1 {
+            say!("note: --ops leaves out {test}: it times one sequence that is continued");
+            return Ok(true);
+        }
+        let graph = Graph::new(model.gguf()).map_err(candor::Error::from)?;
+        writeln!(self.times)?;
+        measure::times(model, (setup, test), &graph, &self.runs, ceilings, &mut self.times)
     }
 
     fn say(&self, what: std::fmt::Arguments<'_>) {

@@ -64,7 +64,7 @@ pub fn help() -> Vec<(usize, String)> {
     let notes = [
         "A line that ends in \\ goes on; so does a text between \"\"\" and \"\"\". Ctrl-C stops an answer.",
         "A line that begins with a space is a message even if a / follows.",
-        "Ollama's /set parameter, /set system, /set think and nothink, /set verbose and quiet (speeds after an answer), \\
+        "Ollama's /set parameter, /set system, /set think and nothink, /set verbose and quiet (speeds after an answer), \
          wordwrap and nowordwrap, history and nohistory are known, too.",
     ];
     TABLE.iter().map(line).chain(notes.map(|note| (0, note.to_owned()))).collect()

@@ -189,7 +189,7 @@ impl<'a> Conversation<'a> {
         let generation = self.session.generate(&prompt, options)?;
         drop(waiting);
         let columns = if self.wraps { wrap::of_stdout() } else { None };
-        answer::stream(generation, reader, &mut Wrap::new(io::stdout().lock(), columns))
+        answer::stream(generation, reader, &mut Wrap::new(io::stdout().lock(), columns), None)
     }
 
     /// Does what a command asks for.

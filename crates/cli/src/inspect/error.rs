@@ -101,6 +101,36 @@ pub enum Error {
         /// Its hash.
         own: String,
     },
+    /// Operations have no times where a device takes a whole pass at once.
+    #[error("{device}: single operations are timed on the processor alone")]
+    Untimed {
+        /// What computes.
+        device: String,
+    },
+    /// A tensor that the file has not.
+    #[error("--tensor {pattern}: the file has no such tensor")]
+    NoTensor {
+        /// What was typed.
+        pattern: String,
+        /// What may be meant.
+        near: Option<String>,
+    },
+    /// An id beyond the vocabulary.
+    #[error("--token {id}: the vocabulary has {size} tokens, the last is {}", size.saturating_sub(1))]
+    TokenId {
+        /// The id.
+        id: u32,
+        /// Tokens of the vocabulary.
+        size: usize,
+    },
+    /// A text that is no single token.
+    #[error("--token {text:?}: no token of the vocabulary has this text")]
+    TokenText {
+        /// The text.
+        text: String,
+        /// The tokens that it is.
+        ids: Vec<u32>,
+    },
     /// The built-in model is no file.
     #[error("the built-in model is no file that could be examined")]
     BuiltIn,
@@ -137,6 +167,15 @@ impl Error {
             Error::UnknownFault { near: None, .. } => "candor diagnose --list prints the known faults",
             Error::OtherTokens { .. } => "leave out -p and --ids: the trace says which tokens it was made of",
             Error::OtherFile { .. } => "name the file that it was made with, or add --ignore-hash",
+            Error::Untimed { .. } => {
+                "--device cpu; a GPU is handed a whole pass at once (candor bench -dev gpu measures passes)"
+            }
+            Error::NoTensor { near: Some(near), .. } => return Some(format!("is {near} meant?")),
+            Error::NoTensor { near: None, .. } => "candor show --tensors lists them",
+            Error::TokenText { ids, .. } => {
+                let ids = ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+                return Some(format!("it is the tokens {ids}; candor tokenize prints what each stands for"));
+            }
             Error::BuiltIn => "name one: candor doctor MODEL.gguf; candor verify checks the built-in model",
             _ => return None,
         };

@@ -14,9 +14,9 @@ use candor_inspect::{
     file::TraceWriter,
     import::{self, ReadOptions},
     page,
-    record::{Rows, Selection, Sink, Statistics, record, replay_into},
+    record::{Rows, Selection, Sink, Statistics, likeliest, record, replay_into},
     replay::{Arithmetic, Decoded, Stage, Tokens},
-    simulate,
+    simulate_taking,
 };
 use clap::error::ErrorKind;
 
@@ -35,14 +35,18 @@ use crate::{
     output::{Bytes, Speed, say},
     paint::{Paint, Style},
     report,
+    timing::{self, Timing},
     waiting::Waiting,
 };
+
+/// Elements of each value that the table shows.
+const FIRST: usize = 3;
 
 /// Runs the command.
 pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
-    if args.out.is_none() && !args.stats {
-        let message = "-o FILE says where to write the trace, --stats prints a table instead";
+    if args.out.is_none() && !args.stats && !args.time {
+        let message = "-o FILE says where to write the trace, --stats and --time print tables instead";
         return Err(line.usage_error(ErrorKind::MissingRequiredArgument, message));
     }
     let faults = args.plant.iter().map(|text| choices(text)).collect::<Result<Vec<_>, _>>()?;
@@ -56,9 +60,12 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     let tokens = given.tokens(&opened.model)?;
     let selection = selection(&args.select);
     let graph = Graph::new(opened.model.gguf()).map_err(candor::Error::from)?;
+    if args.time {
+        return timed(args, &opened.model, &graph, &tokens);
+    }
     selection.check(&graph)?;
 
-    let mut statistics = Statistics::default();
+    let mut statistics = Statistics::with_first(FIRST).of(&graph);
     let drafts = args.out.as_deref().map(TraceWriter::drafts).unwrap_or_default();
     let _cleanup = Cleanup::of_files(drafts.into());
     let mut writer = args.out.as_deref().map(TraceWriter::create).transpose()?;
@@ -101,6 +108,29 @@ pub fn trace(args: &TraceArgs, line: &Line) -> Result<ExitCode, Error> {
     if args.stats {
         print(&statistics)?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the prompt and the tokens after it, and prints what took the time.
+fn timed(args: &TraceArgs, model: &Model, graph: &Graph, prompt: &[u32]) -> Result<ExitCode, Error> {
+    timing::check(model)?;
+    model.refuse_answers("candor trace --time")?;
+    let context = prompt.len().saturating_add(args.steps);
+    let mut session = model.session(&session_options(context, &args.cache, &args.performance))?;
+    let most = args.performance.batch_size.min(args.performance.ubatch_size) as usize;
+    let [mut read, mut decode] = [0, 1].map(|_| Timing::new(graph, &session, most));
+    read.read(&mut session, prompt)?;
+    for _ in 0..args.steps {
+        let next = likeliest(session.logits());
+        decode.decode(&mut session, next)?;
+    }
+    // What the machine can do is measured when nothing else runs.
+    let ceilings = candor::ceilings(model, args.performance.place.threads as usize)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    read.print("prompt", &ceilings, &mut out)?;
+    decode.print("decode", &ceilings, &mut out)?;
+    writeln!(out, "{}", timing::limits(&ceilings))?;
+    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -159,7 +189,9 @@ impl Run<'_> {
         let decoded = Decoded::default();
         let stage = Stage { graph: self.graph, gguf: self.opened.model.gguf(), tokens: &tokens, decoded: &decoded };
         // A number that was not given is the first with which the faults change something.
-        let trace = combinations(faults).find_map(|faults| simulate(&stage, Arithmetic::default(), &faults));
+        let trace = combinations(faults).find_map(|faults| {
+            simulate_taking(&stage, Arithmetic::default(), &faults, |node| self.selection.takes(node))
+        });
         let names = || faults.iter().filter_map(|choices| Some(choices.first()?.fault.name)).collect::<Vec<_>>();
         let trace = trace.ok_or_else(|| error::Error::Idle { faults: names().join(", ") })?;
         replay_into(&trace, self.selection, sinks)?;
@@ -239,12 +271,23 @@ fn print(statistics: &Statistics) -> Result<(), Error> {
     let right = Align::Right;
     let columns = ["rows", "width", "rms", "mean", "min", "max", "zeros", "nan", "inf"].map(|name| (name, right));
     let mut table = Table::new(&[&[("value", Align::Left)], columns.as_slice()].concat());
+    let entropies = statistics.summaries().any(|summary| summary.entropy.is_some());
+    if entropies {
+        table.column("bits", right);
+        table.column("of", right);
+    }
+    table.column("first", Align::Left);
     for summary in statistics.summaries() {
         let number = |x: f64| if x.is_finite() { format!("{x:.5}") } else { "-".to_owned() };
         let counts = [summary.zeros, summary.nan, summary.infinite].map(|count| count.to_string());
         let mut cells = vec![summary.key.to_string(), summary.rows.to_string(), summary.width.to_string()];
         cells.extend([summary.rms, summary.mean, f64::from(summary.min), f64::from(summary.max)].map(number));
         cells.extend(counts);
+        if entropies {
+            let bits = |bits: f64| format!("{bits:.3}");
+            cells.extend(summary.entropy.map_or([String::new(), String::new()], |both| both.map(bits)));
+        }
+        cells.push(summary.first.iter().map(|&x| format!("{x:.5}")).collect::<Vec<_>>().join(" "));
         table.row(cells, (summary.nan + summary.infinite > 0).then_some(Style::Red));
     }
     let mut out = io::BufWriter::new(io::stdout().lock());

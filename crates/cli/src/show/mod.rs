@@ -5,6 +5,7 @@ mod contexts;
 mod json;
 mod row;
 pub mod summary;
+mod values;
 
 use std::{
     io::{self, Write},
@@ -27,6 +28,9 @@ use summary::{Memory, Summary, Use, order};
 pub fn show(args: &ShowArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let gguf = source.gguf()?;
+    if !args.tensor.is_empty() {
+        return values::print(&gguf, args);
+    }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let all = !args.metadata && !args.tensors;
     if args.json {

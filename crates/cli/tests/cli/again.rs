@@ -76,7 +76,10 @@ fn messages_are_changed_and_taken_back() {
         (&["/regenerate"], "error: there is no message yet\n"),
         (&["/edit x"], "error: there is no message yet\n"),
         (&["Hi", "/undo", "/undo"], "error: there is no message yet\n"),
-        (&["Hi", "/edit"], "error: /edit: there is no line editor here that the last message could be changed in\nhint: /edit TEXT changes it\n"),
+        (
+            &["Hi", "/edit"],
+            "error: /edit: there is no line editor here that the last message could be changed in\nhint: /edit TEXT changes it\n",
+        ),
     ] {
         let outcome = chat(&["--temp", "0"], lines);
         assert!(outcome.code == 1 && outcome.stderr.ends_with(error) | outcome.stderr.contains(error), "{outcome:?}");
@@ -174,7 +177,10 @@ fn show_says_what_ollama_says() {
         assert!(outcome.code == 0 && outcome.stderr.contains(expected), "{line}: {outcome:?}");
     }
     for (line, expected) in [
-        ("/show modelfile", "error: /show modelfile: a model here is one GGUF file and flags, without a Modelfile\nhint: "),
+        (
+            "/show modelfile",
+            "error: /show modelfile: a model here is one GGUF file and flags, without a Modelfile\nhint: ",
+        ),
         ("/show licence", "error: /show licence: there is no such thing to show\nhint: is /show license meant?\n"),
     ] {
         let outcome = chat(&[name], &[line]);

@@ -174,6 +174,17 @@ fn figures_and_traces_are_those_of_the_processor() {
 }
 
 #[test]
+fn operations_are_timed_on_the_processor_alone() {
+    let Some(gpu) = gpu() else { return };
+    for args in [&["trace", "--ids", "1,300", "--time"][..], &["bench", "-p", "4", "-n", "0", "-r", "1", "--ops"]] {
+        let outcome = on(&gpu, args).outcome();
+        let [problem, hint] = problem(&outcome)[..] else { panic!("{outcome:?}") };
+        assert!(problem.ends_with(": single operations are timed on the processor alone"), "{problem}");
+        assert!(hint.starts_with("hint: --device cpu"), "{hint}");
+    }
+}
+
+#[test]
 fn benchmarks_name_devices_and_layers() {
     let Some(gpu) = gpu() else { return };
     let args = ["bench", "-ngl", "1,all", "-p", "4", "-n", "0", "-r", "1", "-t", "1"];

@@ -173,7 +173,8 @@ fn before_a_file_is_written_over_it_asks() {
 fn lines_entered_without_a_history_are_not_kept() {
     let home = tempfile::tempdir().unwrap();
     let mut terminal = chat(&home, SHORT);
-    for (line, said) in [("/set nohistory", "no longer kept"), ("/set top-k 3", "(/set)"), ("/set history", "are kept")] {
+    for (line, said) in [("/set nohistory", "no longer kept"), ("/set top-k 3", "(/set)"), ("/set history", "are kept")]
+    {
         terminal.press(&format!("{line}\r"));
         terminal.expect(said);
         terminal.expect("> ");

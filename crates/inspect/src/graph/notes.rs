@@ -20,6 +20,8 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) nodes: Vec<Node>,
+    /// Values in the order in which they are shown, and how many operations come before each.
+    pub(super) shown: Vec<(Key, usize)>,
     /// Whose tokens are looked up.
     pub(super) side: Side,
     /// Values that have a second name by now, and the node that has it: what reads them reads that.
@@ -50,6 +52,11 @@ impl Buffer {
 pub(super) struct Names;
 
 impl Tap<Notes> for Names {
+    /// What is in a fusion is noted as it is, and named by [`Notes::name_the_rest`].
+    fn wants(&mut self, _: &'static str, _: Option<usize>) -> bool {
+        false
+    }
+
     fn tap(&mut self, notes: &mut Notes, name: &'static str, layer: Option<usize>, x: &Buffer) {
         // What was copied whole may have a name already: then the copy is a value of its own.
         let node = match notes.nodes[x.node].tapped {
@@ -65,6 +72,7 @@ impl Tap<Notes> for Names {
             }
             false => x.node,
         };
+        notes.shown.push((Key::new(name, layer), notes.nodes.len()));
         let node = &mut notes.nodes[node];
         node.key = Key::new(name, layer);
         node.tapped = true;
@@ -77,6 +85,8 @@ impl Tap<Notes> for Names {
             notes.nodes[node].key = Key::new(name, layer);
             notes.nodes[node].tapped = true;
         }
+        let after = notes.nodes.len();
+        notes.shown.extend(CHOSEN.map(|name| (Key::new(name, layer), after)));
     }
 }
 

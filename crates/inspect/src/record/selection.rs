@@ -2,7 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use crate::Graph;
+use crate::{Graph, Key, Kind, Node, graph::ENCODER};
+
+/// Values that backends make within a fusion alone, and once more where somebody looks: `Tap::wants`.
+const BESIDE: [&str; 3] = ["attn_out", "ffn_out", "cross_out"];
 
 /// Which tokens' rows are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub struct Selection {
     /// Layers; empty takes all. Values that belong to no layer are taken in any case.
     pub layers: Vec<RangeInclusive<usize>>,
     /// Patterns of names, with `*` for any letters and `?` for one, on the name alone (`Qcur`) or with its layer
-    /// (`Qcur-0`); empty takes all.
+    /// (`Qcur-0`); empty takes all but attention's scores and weights, of which there are as many as tokens squared.
     pub names: Vec<String>,
     /// Tokens.
     pub rows: Rows,
@@ -55,6 +58,17 @@ impl Selection {
             && (self.names.is_empty() || self.names.iter().any(|pattern| names(pattern, name, layer)))
     }
 
+    /// Whether a value that no one has unless it is asked for is recorded: scores and weights of attention.
+    pub fn asks(&self, key: &Key) -> bool {
+        !self.names.is_empty() && self.wants(&key.name, key.layer)
+    }
+
+    /// Whether an engine with these operations would record a node's output: what the model's own run shows, and whatever
+    /// else is asked for.
+    pub fn takes(&self, node: &Node) -> bool {
+        node.tapped || beside(node) || self.asks(&node.key)
+    }
+
     /// The first token whose rows are recorded, with a prompt of `prompt` tokens.
     pub(super) fn first_row(&self, prompt: usize) -> usize {
         match self.rows {
@@ -72,11 +86,12 @@ impl Selection {
         if let Some(range) = self.layers.iter().find(|range| *range.end() >= layers) {
             return Err(SelectionError::Layer { got: *range.end(), last: layers.saturating_sub(1) });
         }
-        let tapped = || graph.nodes.iter().filter(|node| node.tapped).map(|node| &node.key);
+        let shown = |node: &&Node| node.tapped || beside(node) || is_scored(graph, node);
+        let shown = || graph.nodes.iter().filter(shown).map(|node| &node.key);
         for pattern in &self.names {
-            if !tapped().any(|key| names(pattern, &key.name, key.layer)) {
+            if !shown().any(|key| names(pattern, &key.name, key.layer)) {
                 let mut known: Vec<String> = Vec::new();
-                for key in tapped() {
+                for key in shown() {
                     if !known.contains(&key.name) {
                         known.push(key.name.clone());
                     }
@@ -88,12 +103,31 @@ impl Selection {
     }
 }
 
+/// Whether backends make values of this name once more where somebody looks.
+pub(crate) fn is_beside(name: &str) -> bool {
+    BESIDE.contains(&name.strip_prefix(ENCODER).unwrap_or(name))
+}
+
+/// Whether the node is such a value.
+fn beside(node: &Node) -> bool {
+    matches!(node.kind, Kind::MatMul(_) | Kind::Bias(_)) && is_beside(&node.key.name)
+}
+
+/// Whether the value is attention's scores or weights, and can be made of what the run shows.
+pub(super) fn is_scored(graph: &Graph, node: &Node) -> bool {
+    match (&node.kind, node.inputs.as_slice()) {
+        (Kind::Scores(_), inputs) => inputs.iter().all(|&input| graph.nodes[input].tapped),
+        (Kind::SoftMax(_), &[scores]) => is_scored(graph, &graph.nodes[scores]),
+        _ => false,
+    }
+}
+
 fn names(pattern: &str, name: &str, layer: Option<usize>) -> bool {
     matches(pattern, name) || layer.is_some_and(|layer| matches(pattern, &format!("{name}-{layer}")))
 }
 
 /// Whether a text matches a pattern in which `*` stands for any letters and `?` for one.
-fn matches(pattern: &str, text: &str) -> bool {
+pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
     // Where the last `*` is, and up to where it has eaten: the only place worth going back to.

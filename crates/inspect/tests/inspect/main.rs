@@ -1,5 +1,6 @@
-//! Traces and dumps read, named, judged and shown; `doctor` on files; the text side of a diagnosis.
+//! Traces and dumps read, named, judged and shown; verdicts on logits; `doctor` on files; the text side of a diagnosis.
 
+mod distribution;
 mod doctor;
 mod exported;
 mod import;

@@ -1,8 +1,8 @@
 //! Recording a run: nothing of it changes, and what is recorded is what was computed.
 
-use candor::{Device, Gguf, LoadOptions, Logits, Model, Observed, Observer, Role, Session, SessionOptions};
+use candor::{Device, Gguf, KvFormat, LoadOptions, Logits, Model, Observed, Observer, Role, Session, SessionOptions};
 use candor_inspect::{
-    Evidence, Graph, Key, Trace,
+    Evidence, Graph, Key, Trace, Value, compare_where,
     file::TraceWriter,
     import::{ReadOptions, read},
     record::{Rows, Selection, SelectionError, Statistics, record, replay_into},
@@ -138,4 +138,53 @@ fn what_the_model_has_not_is_refused() {
     let Err(SelectionError::Name { pattern, known }) = check(Vec::new(), &["Qcur", "qcur"]) else { panic!() };
     assert_eq!(pattern, "qcur");
     assert!(known.starts_with(&["inp_embd".to_owned(), "attn_norm".to_owned()]), "{known:?}");
+}
+
+/// What other programs have, of values that no backend of ours has by itself: llama.cpp without flash attention, and
+/// Transformers in f64.
+#[test]
+fn attention_and_what_is_within_fusions_are_as_others_have_them() {
+    let names = ["kq", "kq_soft_max", "attn_out", "ffn_out"];
+    let goldens = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens"));
+    for (model, engine, device, bound) in [
+        ("llama-f32", "llamacpp", Device::Reference, 2e-5),
+        ("llama-f32", "llamacpp", Device::Cpu, 2e-5),
+        ("llama-f32", "transformers", Device::Reference, 2e-5),
+        ("qwen3-f32", "llamacpp", Device::Reference, 2e-5),
+        ("qwen3-f32", "transformers", Device::Cpu, 2e-5),
+        // Inputs of products are rounded to eight bits by both.
+        ("llama-q8_0", "llamacpp", Device::Cpu, 2e-2),
+    ] {
+        let golden = read(&goldens.join(format!("{model}.{engine}.safetensors")), &ReadOptions::default()).unwrap();
+        let tokens = golden.origin.tokens.as_ref().unwrap();
+        let prompt = golden.origin.prompt_tokens.unwrap();
+        let gguf = Gguf::open(goldens.join(format!("{model}.gguf"))).unwrap();
+        let graph = Graph::new(&gguf).unwrap();
+        let loaded = Model::from_gguf(gguf, &LoadOptions::default().device(device).threads(1)).unwrap();
+        let options = SessionOptions::default().context(tokens.len()).keys(KvFormat::F32).values(KvFormat::F32);
+        let mut session = loaded.session(&options).unwrap();
+        let selection = Selection { names: names.map(str::to_owned).to_vec(), ..Selection::default() };
+        selection.check(&graph).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.safetensors");
+        let mut writer = TraceWriter::create(&path).unwrap();
+        record(&mut session, &tokens[..prompt], tokens.len() - prompt, &selection, &mut [&mut writer]).unwrap();
+        assert_eq!(session.tokens(), tokens, "{model} {engine}");
+        writer.finish(&Origin { tokens: Some(tokens.clone()), ..Origin::default() }).unwrap();
+        let trace = read(&path, &ReadOptions::default()).unwrap();
+        assert_eq!(trace.values.len(), 2 * names.len(), "{:?}", trace.values.keys());
+        for (key, ours) in &trace.values {
+            let (Known::All(values), theirs) = (&ours.known, &golden.values[key]) else { panic!("{key}") };
+            let expected = Value { rows: tokens.len(), width: ours.width, data: values.clone() };
+            let positions = tokens.len();
+            // Scores of what a token does not see are whatever they are.
+            let seen = |row: usize, col: usize| key.name != "kq" || col % positions <= row;
+            let residual = compare_where(&expected, theirs, seen).unwrap_or_else(|| panic!("{model} {engine} {key}"));
+            assert!(residual.relative < bound, "{model} {engine} {device:?} {key}: {residual:?}");
+            if key.name == "kq" {
+                let unseen = |(i, _): &(usize, &f32)| i % ours.width % positions > i / ours.width;
+                assert!(values.iter().enumerate().filter(unseen).all(|(_, score)| *score == 0.0), "{key}");
+            }
+        }
+    }
 }

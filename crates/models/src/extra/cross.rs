@@ -114,7 +114,7 @@ impl Extra for Dims {
         let (kept, attention) = (at.common.layers + at.layer, Attention::causal(layer.heads));
         at.ops.attend(&mut s.att, &s.q, at.kv, kept, attention, &Step { positions: &s.ends, ..*at.step });
         at.tap("kqv_out_cross", &s.att);
-        layer.output.leave(at.ops, &s.att, Out { x, y, to: To::Stream });
+        layer.output.leave_as(at, "cross_out", &s.att, Out { x, y, to: To::Stream });
     }
 
     /// Computes and keeps the text's keys and values.

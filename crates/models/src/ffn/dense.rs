@@ -116,7 +116,7 @@ impl<B: Ops> Layer<B> {
             return at.ops.gated_add(out.x, h, weights, [&mut s.gate, &mut s.up, out.y]);
         }
         let middle = self.middle(at, s, h);
-        self.down.leave(at.ops, middle, out);
+        self.down.leave_as(at, "ffn_out", middle, out);
     }
 
     /// The matrices, where it is nothing but `down @ (silu(gate @ h) * (up @ h))`.

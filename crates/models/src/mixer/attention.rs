@@ -255,7 +255,7 @@ impl<B: Ops> Layer<B> {
             at.ops.unary(&mut s.gate, Unary::Sigmoid);
             at.ops.mul(&mut s.att, &s.gate);
         }
-        self.output.leave(at.ops, &s.att, out);
+        self.output.leave_as(at, "attn_out", &s.att, out);
     }
 
     /// Norms queries or keys and turns them by their positions.

@@ -261,9 +261,9 @@ impl<B: Ops> Layer<B> {
         match &self.keys_values {
             KeysValues::Absorbed { v, .. } => {
                 at.ops.matmul_heads(&mut s.out, &s.att, v, heads);
-                self.output.leave(at.ops, &s.out, out);
+                self.output.leave_as(at, "attn_out", &s.out, out);
             }
-            KeysValues::Spelt(_) => self.output.leave(at.ops, &s.att, out),
+            KeysValues::Spelt(_) => self.output.leave_as(at, "attn_out", &s.att, out),
         }
     }
 }

@@ -109,7 +109,8 @@ fn values_of_both_have_names_of_their_own() {
         tap.values.iter().map(|tapped| name((tapped.name, tapped.layer))).collect()
     };
     let [text, tokens] = [&taps[0], &taps[1]].map(names);
-    let layer = "attn_norm Qcur.mul_mat Kcur.mul_mat Qcur Kcur Vcur kqv_out ffn_inp ffn_norm ffn_gate ffn_up ffn_gate_par l_out";
+    let layer = "attn_norm Qcur.mul_mat Kcur.mul_mat Qcur Kcur Vcur kqv_out attn_out ffn_inp ffn_norm ffn_gate ffn_up \
+                 ffn_gate_par ffn_out l_out";
     let mut expected = vec!["enc_inp_embd".to_owned()];
     for i in 0..2 {
         expected.extend(layer.split(' ').map(|name| format!("enc_{name}-{i}")));
@@ -117,7 +118,7 @@ fn values_of_both_have_names_of_their_own() {
     expected.push("enc_result_norm".into());
     expected.extend((0..3).flat_map(|i| [format!("Kcur_cross-{i}"), format!("Vcur_cross-{i}")]));
     assert_eq!(text, expected);
-    let layer = layer.replace("ffn_inp", "cross_inp attn_norm_cross Qcur_cross kqv_out_cross ffn_inp");
+    let layer = layer.replace("ffn_inp", "cross_inp attn_norm_cross Qcur_cross kqv_out_cross cross_out ffn_inp");
     let mut expected = vec!["inp_embd".to_owned()];
     for i in 0..3 {
         expected.extend(layer.split(' ').map(|name| format!("{name}-{i}")));

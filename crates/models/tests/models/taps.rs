@@ -41,11 +41,13 @@ fn names_come_in_the_order_of_computation() {
         "Kcur",
         "Vcur",
         "kqv_out",
+        "attn_out",
         "ffn_inp",
         "ffn_norm",
         "ffn_gate",
         "ffn_up",
         "ffn_swiglu",
+        "ffn_out",
         "l_out",
     ];
     let mut expected = vec!["inp_embd".to_string()];

@@ -188,3 +188,16 @@ fn a_weight_with_the_wrong_number_of_bytes_is_refused() {
     let message = Reference.weight(tensor).expect_err("two bytes short").to_string();
     assert_eq!(message, "bytes of w: expected [2, 6], got [2, 5]");
 }
+
+#[test]
+fn products_in_several_threads_have_the_bits_of_one_sum_each() {
+    let (cols, outputs) = (1024, 2051);
+    let number = |i: usize| ((i as u32).wrapping_mul(2_654_435_761) >> 8) as f32 / 8_388_608.0 - 1.0;
+    let mut values: Vec<f32> = (0..cols * outputs).map(number).collect();
+    values[cols * 7..cols * 8].fill(-0.0);
+    let (w, x) = (Matrix { cols, values }, rows(cols, &(0..cols).map(|i| number(i + 99)).collect::<Vec<_>>()));
+    let mut out = Reference.buffer(1, outputs);
+    Reference.matmul(&mut out, &x, &w);
+    let expected = (0..outputs).map(|o| (dot(w.row(o), x.row(0)) as f32).to_bits());
+    assert!(out.live().iter().map(|x| x.to_bits()).eq(expected));
+}
