@@ -119,7 +119,7 @@ impl Watch for Logprobs<'_> {
         // On a terminal the text may stand in the line.
         let together = self.file.is_none() && io::stdout().is_terminal() && io::stderr().is_terminal();
         if together && !text.is_empty() && !text.ends_with('\n') {
-            say!();
+            say!("");
         }
         let line = self.line(Some(id), None, &logits);
         self.put(&line)

@@ -174,7 +174,7 @@ impl Gguf {
     /// read into memory, came as bytes, or are swapped into another byte order.
     pub fn is_mapped(&self) -> bool {
         let of_file = |shard: &Shard| shard.mapping.as_ref().is_some_and(Mapping::is_of_file);
-        self.0.shards.iter().all(|shard| of_file(shard) && shard.order == ByteOrder::Little)
+        self.file.shards.iter().all(|shard| of_file(shard) && shard.order == ByteOrder::Little)
     }
 
     /// Counts the bytes of the files, of [`Self::file_bytes`], that lie in huge pages of this process's memory; what was not read yet

@@ -1,7 +1,7 @@
 //! Going back in a conversation: the last answer again, the last exchange taken back, the last message changed.
 
-use super::{Conversation, Flow, Role, say};
-use crate::{errors::Error, text};
+use super::{Conversation, Flow, say};
+use crate::{chat::saved::Role, errors::Error, text};
 
 impl Conversation<'_> {
     /// Answers the last message again: one whose answer failed, or instead of the answer that there is. If that fails, the
