@@ -44,6 +44,9 @@ The command line ends with exit code 2, and a tip says this.
 | --- | --- | --- |
 REFUSED";
 
+/// Commands in the order in which they are listed.
+const ORDER: [&str; 6] = ["run", "chat", "perplexity", "embed", "bench", "tokenize"];
+
 /// Commands that do what a program of llama.cpp does.
 fn commands(program: &str) -> &'static [&'static str] {
     match program {
@@ -78,14 +81,15 @@ fn fate(command: &clap::Command, name: &str, programs: &str) -> Option<Fate> {
         let words = if words == "--help" { "COMMAND --help".to_owned() } else { words };
         return Some(Fate::Works(format!("`candor {words}`")));
     }
-    let commands: Vec<&str> = programs.split(", ").flat_map(commands).copied().collect();
+    let mut commands: Vec<&str> = programs.split(", ").flat_map(commands).copied().collect();
+    commands.sort_by_key(|name| ORDER.iter().position(|other| other == name));
+    commands.dedup();
     let ours: Vec<String> = command.get_subcommands().flat_map(|sub| flags(command, sub.get_name())).collect();
     let is_ours = |long: &str| ours.iter().any(|flag| flag.strip_prefix("--") == Some(long));
     let typed = argv::long_flags([OsString::from(name)], is_ours).remove(0).into_string().ok()?;
     let long = typed.split('=').next()?;
-    let mut with: Vec<&str> =
+    let with: Vec<&str> =
         commands.iter().copied().filter(|name| flags(command, name).iter().any(|f| f == long)).collect();
-    with.dedup();
     if !with.is_empty() {
         let list = with.iter().map(|name| format!("`candor {name}`")).collect::<Vec<_>>().join(", ");
         let renamed = argv::is_renamed(name).then(|| format!(", as `{typed}`")).unwrap_or_default();
