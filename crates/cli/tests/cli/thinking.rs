@@ -12,7 +12,7 @@ pub const QWEN: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.co
     <|im_start|>assistant\n{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}";
 
 /// The same for a model that calls tools as Qwen3 does, and shows all messages of a second turn as an error.
-const TOOLS: &str = "{% if messages|length > 2 %}{{ raise_exception(messages|tojson) }}{% endif %}{{ tools|tojson }}\
+const TOOLS: &str = "{% if messages|length > 2 %}{{ raise_exception(messages|tojson) }}{% endif %}{% if tools %}{{ tools|tojson }}{% endif %}\
     {% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}\
     <tool_call>\n{{ {'name': c.function.name, 'arguments': c.function.arguments}|tojson }}\n</tool_call>{% endfor %}\
     {% endfor %}{% if '</think>' in x %}{% endif %}\n";
