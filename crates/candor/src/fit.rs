@@ -213,7 +213,7 @@ pub(crate) fn reserve(free: u64) -> u64 {
     RESERVE.min(free / 4)
 }
 
-/// Whether weights of so many bytes can be read into memory.
+/// Whether weights of that many bytes can be read into memory.
 ///
 /// # Errors
 /// With what does not hold them.
