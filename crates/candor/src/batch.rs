@@ -144,11 +144,6 @@ impl Room {
     /// If it does not fit into memory.
     pub(crate) fn new(model: &Model, options: &BatchOptions) -> Result<Room, Error> {
         let config = model.config();
-        let asked = Room::planned(config, options);
-        if let Some(limit) = config.limit.filter(|&limit| asked.plan.context > limit) {
-            return Err(Error::ContextLimit { context: asked.plan.context, limit });
-        }
-        asked.plan.check().map_err(candor_models::Error::from)?;
         let fit = Room::fit(model, options)?;
         let room = Room::planned(config, &options.context(fit.context));
         // The cache is allocated without touching it; whether the system would give it is asked first.
@@ -164,13 +159,18 @@ impl Room {
     /// How long the context of a batch is.
     ///
     /// # Errors
-    /// If it does not fit into memory.
+    /// If it does not fit into memory, or the model allows no such length or no such formats of the cache.
     pub(crate) fn fit(model: &Model, options: &BatchOptions) -> Result<Fit, Error> {
         Room::fit_shares(model.config(), model.loaded().shares(), options)
     }
 
     /// The same where the memories have these shares of a model.
     pub(crate) fn fit_shares(config: &Config, shares: &[Share], options: &BatchOptions) -> Result<Fit, Error> {
+        let asked = Room::planned(config, options).plan;
+        if let Some(limit) = config.limit.filter(|&limit| asked.context > limit) {
+            return Err(Error::ContextLimit { context: asked.context, limit });
+        }
+        asked.check().map_err(candor_models::Error::from)?;
         let wanted = Wanted {
             context: options.context,
             least: options.least_context,

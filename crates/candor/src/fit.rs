@@ -66,7 +66,7 @@ pub struct Shortage {
     pub takes: Takes,
     /// What does not hold it; `None` where the system refused without a number.
     pub holder: Option<Holder>,
-    /// The longest context that fits; 0 where there is not one.
+    /// The longest context that fits, up to the model's own; 0 where there is not one.
     pub longest: usize,
 }
 
@@ -159,7 +159,12 @@ pub(crate) fn settle(wanted: Wanted, places: &[Place<'_>]) -> Result<Fit, Shorta
         sequences,
         takes: (place.takes)(context),
         holder: Some(place.holder.clone()),
-        longest: places.iter().filter(|place| place.strict).map(|place| place.longest(exact)).min().unwrap_or(0),
+        longest: places
+            .iter()
+            .filter(|place| place.strict)
+            .map(|place| place.longest(exact.min(own)))
+            .min()
+            .unwrap_or(0),
     };
     if asked || !wanted.shorten {
         return match places.iter().find(|place| place.strict && !place.holds(exact, 0)) {
@@ -208,7 +213,7 @@ pub(crate) fn reserve(free: u64) -> u64 {
     RESERVE.min(free / 4)
 }
 
-/// Whether weights of so many bytes can be read into memory.
+/// Whether weights of that many bytes can be read into memory.
 ///
 /// # Errors
 /// With what does not hold them.

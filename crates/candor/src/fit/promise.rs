@@ -20,7 +20,7 @@ impl Drop for Promise {
     }
 }
 
-/// At least so many bytes of what was promised are still to be touched, where this process has touched `touched` in all.
+/// At least that many bytes of what was promised are still to be touched, where this process has touched `touched` in all.
 pub(super) fn untouched(touched: u64) -> u64 {
     PROMISED.load(Ordering::Relaxed).saturating_sub(touched)
 }

@@ -25,7 +25,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of a session with a context of so many tokens.
+    /// Of a session with a context of that many tokens.
     pub fn of(context: usize, tunable: &Tunable) -> Limits {
         let predict = usize::try_from(tunable.generation.predict).unwrap_or(usize::MAX);
         let answer = predict.min(context / 4);

@@ -25,6 +25,7 @@ fn sample(flag: &str) -> &'static str {
         "cpu-range" => "0-0",
         "cpu-strict" => "1",
         "progress" => "never",
+        "fit" | "truncate" => "off",
         "mirostat" => "2",
         "draft-p-min" => "0.5",
         _ => "7",

@@ -229,7 +229,11 @@ fn a_context_beyond_the_models_own_is_remarked() {
 #[test]
 fn a_context_beyond_all_memory_is_refused() {
     let error = story(&["-c", "4294967295"]).error();
-    assert!(error.contains("hint: -c N makes the context shorter"), "{error}");
+    assert!(
+        error.starts_with("error: a context of 4294967295 tokens takes 9895.6 GB (keys and values 9895.6 GB, "),
+        "{error}"
+    );
+    assert!(error.contains(" GB free (") && error.contains("\nhint: -c 512 fits; "), "{error}");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn too_little_memory_for_a_conversation_is_said_in_one_line() {
         assert_eq!((refused.code, lines.len()), (1, 2), "{limit}: {refused:?}");
         assert!(lines[0].starts_with("error: not even a context of 4096 tokens fits: it takes 1."), "{refused:?}");
         assert!(lines[0].contains(&format!("ulimit {}", &limit[..2])), "{refused:?}");
-        // Fewer are enough for whoever says so; a smaller cache holds twice as many.
+        // Fewer are enough where that is said; a smaller cache holds twice as many.
         let fewer = chat(&path, &["--fit-ctx", "512"], "/stats\n", limit);
         assert!(fewer.code == 0 && (512..4096).contains(&context(&fewer)), "{limit}: {fewer:?}");
         let smaller = chat(&path, &["-ctk", "q8_0", "-ctv", "q8_0", "-fitc", "1000"], "/stats\n", limit);

@@ -42,7 +42,7 @@ fn mounted(line: &str, memberships: &str) -> Option<Group> {
         };
         ours.then_some(path)
     })?;
-    // A container may see its own group as the topmost one, and still be told the path outside.
+    // A container may see its own group as the topmost one, and still be given the path outside.
     let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
     let inside = below.components().all(|part| matches!(part, Component::Normal(_)));
     let top = PathBuf::from(top);
