@@ -92,7 +92,7 @@ fn fate(command: &clap::Command, name: &str, programs: &str) -> Option<Fate> {
         commands.iter().copied().filter(|name| flags(command, name).iter().any(|f| f == long)).collect();
     if !with.is_empty() {
         let list = with.iter().map(|name| format!("`candor {name}`")).collect::<Vec<_>>().join(", ");
-        let renamed = argv::is_renamed(name).then(|| format!(", as `{typed}`")).unwrap_or_default();
+        let renamed = if argv::is_renamed(name) { format!(", as `{typed}`") } else { String::new() };
         return Some(Fate::Works(format!("{list}{renamed}")));
     }
     let reason = if commands.is_empty() { None } else { taken::reason(&commands, name) };

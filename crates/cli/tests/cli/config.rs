@@ -13,9 +13,11 @@ fn sample(flag: &str) -> &'static str {
         "chat-template-kwargs" => "{}",
         "raw" | "escape" | "no-mmap" | "no-verify" | "huge-pages" | "fast" | "batch-invariant" | "ignore-eos"
         | "gpu-dequant" | "prompt-lookup" | "prompt-cache-all" | "prompt-cache-ro" | "context-shift" | "verbose"
-        | "verbose-prompt" | "skip-chat-parsing" | "hide-thinking" => "true",
+        | "verbose-prompt" | "skip-chat-parsing" | "hide-thinking" | "special" => "true",
         "think" => "low",
         "reverse-prompt" | "dry-sequence-breaker" => "###",
+        "override-kv" => "a.b=int:7",
+        "rope-scaling" => "yarn",
         "samplers" => "top_k;temperature",
         "sampling-seq" => "kt",
         "logit-bias" => "3+1.5",
@@ -140,7 +142,7 @@ fn faults_of_file_and_variable_are_named() {
     assert!(error.contains("config.toml: line 1: "), "{error}");
     for (variable, value, expected) in [
         ("CANDOR_TOP_P", "0,9", "'--top-p <P>': expected a number such as 0.8"),
-        ("CANDOR_MAX_TOKENS", "foo", "'--predict <N>': expected a whole number from -1 on"),
+        ("CANDOR_MAX_TOKENS", "foo", "'--predict <N>': expected a whole number from -2 on"),
         ("CANDOR_THREADS", "1.5", "'--threads <N>': expected a whole number from 0 to 1024"),
         ("CANDOR_RAW", "maybe", "'--raw[=<BOOL>]': expected true or false"),
     ] {
