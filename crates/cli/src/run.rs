@@ -56,7 +56,7 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let size = answer::conversation(&args.context, &args.performance);
     let opened = source.open(&args.performance, args.lora.open()?, size, &args.output)?;
     opened.model.continues_text()?;
-    let Asked { text, reader, marks } = full_text(args, line, &opened.model, &prompt)?;
+    let Asked { text, reader, marks, is_continued } = full_text(args, line, &opened.model, &prompt)?;
     let tokens = opened.model.encode_prompt(&text);
     if args.verbose_prompt {
         say_prompt(&opened.model, &text, &tokens);
@@ -74,6 +74,9 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     if args.output.verbose {
         report::say_model(&opened, &session, &args.context.cache, &args.performance);
         report::say_sampling(&options.sampling);
+    }
+    if is_continued && !args.prompt.raw && !opened.model.is_encoder_decoder() {
+        Template::say_none(&opened.model);
     }
     let waiting = Waiting::for_tokens(args.output.progress, "reading");
     let mark = waiting.mark();
@@ -140,14 +143,11 @@ fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result
         if !args.prompt.raw && conversation::system_prompt(line, &args.template)?.is_some() {
             return Err(Error::SystemPrompt("the model has none"));
         }
-        if !args.prompt.raw && !model.is_encoder_decoder() {
-            Template::say_none(model);
-        }
         if prompt.is_empty() && !model.is_encoder_decoder() {
             say!("note: the prompt is empty, the model begins a text of its own");
         }
         let reader = Reader::new(None, false, Paint::Plain);
-        return Ok(Asked { text: prompt.to_owned(), reader, marks: Vec::new() });
+        return Ok(Asked { text: prompt.to_owned(), reader, marks: Vec::new(), is_continued: true });
     };
     if prompt.trim().is_empty() {
         return Err(Error::EmptyPrompt);
@@ -156,7 +156,7 @@ fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result
     let system = conversation::system_prompt(line, &args.template)?;
     let rendered = template.render(model, &args.template, thinking, system.as_deref(), [Message::user(prompt)])?;
     let reader = template.reader(&rendered, thinking);
-    Ok(Asked { text: rendered.text, reader, marks: template.marks() })
+    Ok(Asked { text: rendered.text, reader, marks: template.marks(), is_continued: false })
 }
 
 /// A prompt, and how the answer to it is read.
@@ -165,6 +165,8 @@ struct Asked {
     reader: Reader,
     /// The tokens that the answer must show.
     marks: Vec<u32>,
+    /// Whether it is a text without a template.
+    is_continued: bool,
 }
 
 /// Says what the model sees, and the tokens that it sees it as.

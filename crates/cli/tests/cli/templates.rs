@@ -9,13 +9,15 @@ use crate::{
     thinking::{QWEN, model, thinker},
 };
 
-/// The prompt of `candor run`, and what was said before it.
+/// The prompt of `candor run`, and a note.
 fn prompt(args: &[&str]) -> (String, String) {
     let fixed = ["run", "-n", "0", "-t", "1", "-p", "Hi", "--verbose-prompt"];
     let outcome = candor(fixed.iter().chain(args)).outcome();
     assert_eq!(outcome.code, 0, "{args:?}: {outcome:?}");
-    let (said, rest) = outcome.stderr.split_once("prompt: ").unwrap();
-    (rest.lines().next().unwrap().to_owned(), said.to_owned())
+    let line =
+        |start: &str| outcome.stderr.lines().find(|line| line.starts_with(start)).map(|line| format!("{line}\n"));
+    let prompt = line("prompt: ").unwrap();
+    (prompt["prompt: ".len()..].trim_end().to_owned(), line("note: ").unwrap_or_default())
 }
 
 #[test]
