@@ -277,10 +277,7 @@ mod tests {
             ("one\n\n two  three\tfour", "one\n\n two  three\tfour"),
             ("a longish line  breaks", "a longish line\nbreaks"),
             ("word ends \n", "word ends \n"),
-            (
-                "see https://example.org/a/very/long/path for that",
-                "see https://example.org/a/very/long/path\nfor that",
-            ),
+            ("see https://example.org/a/very/long/path for that", "see https://example.org/a/very/long/path\nfor that"),
         ] {
             assert_eq!(wrapped(text, 20), expected, "{text:?}");
         }

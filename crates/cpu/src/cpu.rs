@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use candor_kernels::{F32Kernels, Kernels};
 use candor_ops::{
-    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Stop, Stored, Tensor,
-    Unary,
+    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Recurrence, Rope, Router, Step, Stop, Stored, Tensor, Unary,
 };
 
 use crate::attend::{Attend, Cache};

@@ -3,8 +3,7 @@
 use std::task::{Context, Poll};
 
 use crate::{
-    Attention, Columns, Error, KvPlan, Norm, Ranked, Recurrence, Rope, Router, Step, Stop, Stored, Tensor, Unary,
-    top_k,
+    Attention, Columns, Error, KvPlan, Norm, Ranked, Recurrence, Rope, Router, Step, Stop, Stored, Tensor, Unary, top_k,
 };
 
 /// How attention heads are laid out in a row.

@@ -8,9 +8,9 @@ use std::{
 };
 
 use reedline::{
-    Color, ColumnarMenu, EditCommand, Emacs, FileBackedHistory, Highlighter, KeyCode, KeyModifiers, MenuBuilder, Prompt,
-    PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline, ReedlineEvent, ReedlineMenu, Signal,
-    StyledText, ValidationResult, Validator, default_emacs_keybindings,
+    Color, ColumnarMenu, EditCommand, Emacs, FileBackedHistory, Highlighter, KeyCode, KeyModifiers, MenuBuilder,
+    Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline, ReedlineEvent, ReedlineMenu,
+    Signal, StyledText, ValidationResult, Validator, default_emacs_keybindings,
 };
 
 use super::{completer::Offers, multiline, tty::Quiet};

@@ -45,7 +45,7 @@ fn a_message_without_an_answer_is_asked_again() {
     let (messages, outcome) = said(&["-c", "64", "--temp", "0", "-n", "2"], &lines);
     assert_eq!(outcome.stderr.matches("error: ").count(), 1, "{outcome:?}");
     assert_eq!((messages.len(), messages[0].as_str()), (4, "Hi"), "{messages:?}");
-    assert_eq!(messages[2], long.trim_end());
+    assert_eq!(messages[2], long);
     // Changed, it needs none of that; taken back, it is gone.
     let (messages, _) = said(&["-c", "64", "--temp", "0", "-n", "2"], &["Hi", &long, "/edit Ho"]);
     assert_eq!((messages.len(), messages[2].as_str()), (4, "Ho"));
@@ -76,7 +76,10 @@ fn messages_are_changed_and_taken_back() {
         (&["/regenerate"], "error: there is no message yet\n"),
         (&["/edit x"], "error: there is no message yet\n"),
         (&["Hi", "/undo", "/undo"], "error: there is no message yet\n"),
-        (&["Hi", "/edit"], "error: /edit: there is no line editor here that the last message could be changed in\nhint: /edit TEXT changes it\n"),
+        (
+            &["Hi", "/edit"],
+            "error: /edit: there is no line editor here that the last message could be changed in\nhint: /edit TEXT changes it\n",
+        ),
     ] {
         let outcome = chat(&["--temp", "0"], lines);
         assert!(outcome.code == 1 && outcome.stderr.ends_with(error) | outcome.stderr.contains(error), "{outcome:?}");
@@ -174,7 +177,10 @@ fn show_says_what_ollama_says() {
         assert!(outcome.code == 0 && outcome.stderr.contains(expected), "{line}: {outcome:?}");
     }
     for (line, expected) in [
-        ("/show modelfile", "error: /show modelfile: a model here is one GGUF file and flags, without a Modelfile\nhint: "),
+        (
+            "/show modelfile",
+            "error: /show modelfile: a model here is one GGUF file and flags, without a Modelfile\nhint: ",
+        ),
         ("/show licence", "error: /show licence: there is no such thing to show\nhint: is /show license meant?\n"),
     ] {
         let outcome = chat(&[name], &[line]);

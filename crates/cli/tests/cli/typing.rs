@@ -103,10 +103,12 @@ fn tab_completes_arguments_and_leaves_the_prompt() {
     terminal.press("/set top\t");
     terminal.expect("top-nsigma");
     terminal.press("\x03");
+    terminal.expect("(Ctrl-D or /exit leaves)");
     terminal.expect("> ");
     terminal.press("hello\t");
     thread::sleep(Duration::from_millis(300));
     terminal.press("\x03");
+    terminal.expect("(Ctrl-D or /exit leaves)");
     terminal.expect("> ");
     let text = terminal.plain();
     assert!(!text.contains("| ") && !text.contains("NO RECORDS"), "{text:?}");
@@ -173,7 +175,8 @@ fn before_a_file_is_written_over_it_asks() {
 fn lines_entered_without_a_history_are_not_kept() {
     let home = tempfile::tempdir().unwrap();
     let mut terminal = chat(&home, SHORT);
-    for (line, said) in [("/set nohistory", "no longer kept"), ("/set top-k 3", "(/set)"), ("/set history", "are kept")] {
+    for (line, said) in [("/set nohistory", "no longer kept"), ("/set top-k 3", "(/set)"), ("/set history", "are kept")]
+    {
         terminal.press(&format!("{line}\r"));
         terminal.expect(said);
         terminal.expect("> ");

@@ -75,12 +75,15 @@ impl Conversation<'_> {
                 return Flow::History(what == "history");
             }
         }
-        say!("{}", match what {
-            "verbose" => "speeds are shown after each answer",
-            "quiet" => "speeds are no longer shown",
-            "wordwrap" => "lines are broken between words",
-            _ => "lines are broken where the terminal ends",
-        });
+        say!(
+            "{}",
+            match what {
+                "verbose" => "speeds are shown after each answer",
+                "quiet" => "speeds are no longer shown",
+                "wordwrap" => "lines are broken between words",
+                _ => "lines are broken where the terminal ends",
+            }
+        );
         Flow::GoOn
     }
 }
