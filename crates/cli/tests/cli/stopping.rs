@@ -119,7 +119,8 @@ fn every_command_that_takes_long_ends_at_once() {
     stopped(candor(["tokenize", &model, "-f", &text]), soon);
     let trace = folder.path().join("dump.safetensors");
     let trace = trace.to_str().unwrap();
-    let made = ["trace", &model, "--ids", "1,70,71,72,73,74", "--plant", "row-major-matrices", "-o", trace];
+    let ids: Vec<String> = (0..200).map(|i| (60 + i % 90).to_string()).collect();
+    let made = ["trace", &model, "--ids", &ids.join(","), "--plant", "row-major-matrices", "-o", trace];
     assert_eq!(candor(made).outcome().code, 0);
     stopped(candor(["diagnose", &model, "--trace", trace]), soon);
 }
