@@ -130,7 +130,7 @@ impl Saved {
 /// several.
 pub fn plain(values: &[String]) -> Value {
     let one = |text: &String| match serde_json::from_str(text) {
-        Ok(value @ (Value::Number(_) | Value::Bool(_))) if value.to_string() == *text => value,
+        Ok(value @ (Value::Number(_) | Value::Bool(_))) if value.to_string().as_str() == text.as_str() => value,
         _ => Value::String(text.clone()),
     };
     match values {

@@ -45,7 +45,7 @@ fn a_message_without_an_answer_is_asked_again() {
     let (messages, outcome) = said(&["-c", "64", "--temp", "0", "-n", "2"], &lines);
     assert_eq!(outcome.stderr.matches("error: ").count(), 1, "{outcome:?}");
     assert_eq!((messages.len(), messages[0].as_str()), (4, "Hi"), "{messages:?}");
-    assert_eq!(messages[2], long.trim_end());
+    assert_eq!(messages[2], long);
     // Changed, it needs none of that; taken back, it is gone.
     let (messages, _) = said(&["-c", "64", "--temp", "0", "-n", "2"], &["Hi", &long, "/edit Ho"]);
     assert_eq!((messages.len(), messages[2].as_str()), (4, "Ho"));

@@ -35,12 +35,16 @@ impl Terminal {
 
     pub fn of_columns(columns: usize, home: &Path, args: &str, variables: &[(&str, &str)]) -> Terminal {
         let program = env!("CARGO_BIN_EXE_candor");
-        Terminal::shell(home, &format!("stty cols {columns} rows 40; exec '{program}' {args}"), variables)
+        Terminal::shell(home, &format!("stty cols {columns} rows 40 echo; exec '{program}' {args}"), variables)
     }
 
     /// Runs it with more commands of a shell after its arguments.
     pub fn script(home: &Path, args: &str, variables: &[(&str, &str)]) -> Terminal {
-        Terminal::shell(home, &format!("stty cols 100 rows 40; '{}' {args}", env!("CARGO_BIN_EXE_candor")), variables)
+        Terminal::shell(
+            home,
+            &format!("stty cols 100 rows 40 echo; '{}' {args}", env!("CARGO_BIN_EXE_candor")),
+            variables,
+        )
     }
 
     fn shell(home: &Path, script: &str, variables: &[(&str, &str)]) -> Terminal {
