@@ -188,8 +188,7 @@ fn traces_have_what_is_within_fusions_and_attention_where_it_is_asked_for() {
         assert!(bits[0] > 0.0 && bits[0] < bits[1] && (bits[1] - most).abs() < 1e-3, "{weights:?}");
     }
     // Both are healthy, and so is what is recorded of the last token alone.
-    for flags in ["--names *", "--names kq*,Vcur,attn_out --last-only", "--names * -ub 2 -ctk f32 --device reference"]
-    {
+    for flags in ["--names *", "--names kq*,Vcur,attn_out --last-only", "--names * -ub 2 -ctk f32 --device reference"] {
         let args = format!("trace model.gguf --ids 1,270,281,262 -n 2 -o run.safetensors {flags}");
         candor(args.split_whitespace()).within(folder.path()).text();
         let outcome =
