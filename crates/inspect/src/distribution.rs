@@ -10,7 +10,7 @@ use serde::Serialize;
 const TAIL: f64 = 0.05;
 
 /// How many bits a row must say of the next token. Frequencies of tokens alone say several, and the models of the fixtures
-/// never less than 2.5 of 9; logits that are independent and normal with a deviation of 1 say `0.5 / ln 2` = 0.72.
+/// never less than 2.3 of 9; logits that are independent and normal with a deviation of 1 say `0.5 / ln 2` = 0.72.
 const LEAST_BITS: f64 = 1.0;
 
 /// `exp(-x)` of more is 0 in 32-bit floats: `-ln(2^-150)`, half of the smallest number. The models of the fixtures have at

@@ -43,7 +43,7 @@ fn real_models_are_healthy_on_whatever_they_read() {
                     model.gguf().metadata().str("general.name")
                 );
                 // A verdict needs room on both sides.
-                assert!(found.most - found.entropy > 2.0, "token {index}: {found:?}");
+                assert!(found.most - found.entropy > 1.5, "token {index}: {found:?}");
             };
             session.evaluate_each(text, each).unwrap();
         }
