@@ -41,7 +41,7 @@ use super::batch::{
     unpack::plain,
 };
 use super::superblocks;
-pub(super) use decoded::Blocks;
+pub(super) use decoded::{Blocks, decode};
 pub(super) use float::Number;
 pub use float::{Bf16, F16, F32};
 

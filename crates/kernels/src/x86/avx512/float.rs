@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use candor_quant::Format;
 
-use super::decoded::Blocks;
+use super::decoded::{Blocks, Sink, decode};
 use super::registers::{load_512, load_ps, store_ps};
 use crate::shape::float_rows;
 use crate::weights::row;
@@ -93,11 +93,75 @@ pub fn mat<N: Number>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activation
     }
 }
 
-/// The same of blocks: rows are decoded strip by strip, for a single input too.
+/// The same of blocks: decoded in registers for a single input, strip by strip for more.
 pub fn decoded<D: Blocks>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>) {
-    let (x, cols, _, row_bytes) = float_rows(&out, D::FORMAT, w, rows, x);
-    // SAFETY: as above.
-    unsafe { several_inputs::<Decoded<D>>(&mut out, w, (rows, row_bytes), x, cols) }
+    let (x, cols, inputs, row_bytes) = float_rows(&out, D::FORMAT, w, rows, x);
+    if inputs == 1 {
+        // SAFETY: as above.
+        unsafe { one_input::<D>(&mut out.values[..rows], w, row_bytes, x) }
+    } else {
+        // SAFETY: as above.
+        unsafe { several_inputs::<Decoded<D>>(&mut out, w, (rows, row_bytes), x, cols) }
+    }
+}
+
+/// Rows of the four quarters of `w` go together, as in `few_inputs`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn one_input<D: Blocks>(out: &mut [f32], w: &[u8], row_bytes: usize, x: &[f32]) {
+    let quarter = out.len() / 4;
+    for o in 0..quarter {
+        let at = [0, 1, 2, 3].map(|i| i * quarter + o);
+        let sums = dot_blocks::<D, 4>(at.map(|o| row(w, row_bytes, o)), x);
+        for i in 0..4 {
+            out[at[i]] = sums[i];
+        }
+    }
+    for o in quarter * 4..out.len() {
+        [out[o]] = dot_blocks::<D, 1>([row(w, row_bytes, o)], x);
+    }
+}
+
+/// Adds products with the inputs to lanes.
+struct Products<'a> {
+    x: &'a [[f32; 16]],
+    next: usize,
+    lanes: __m512,
+}
+
+impl Sink for Products<'_> {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+    unsafe fn put(&mut self, sixteen: __m512) {
+        self.lanes = _mm512_fmadd_ps(sixteen, load_ps(&self.x[self.next]), self.lanes);
+        self.next += 1;
+    }
+}
+
+/// Rows of blocks times an input, in the order in which `tile` adds.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+fn dot_blocks<D: Blocks, const R: usize>(rows: [&[u8]; R], x: &[f32]) -> [f32; R] {
+    let ahead = Ahead::new(ROWS);
+    let (bytes, sixteens) = (D::FORMAT.block_bytes(), D::FORMAT.block_len() / 16);
+    let mut totals = [0.0; R];
+    for (segment, x) in x.chunks(SEGMENT).enumerate() {
+        let first = segment * (STEPS / sixteens);
+        let mut lanes = [_mm512_setzero_ps(); R];
+        for (i, x) in x.as_chunks::<16>().0.chunks_exact(sixteens).enumerate() {
+            for r in 0..R {
+                let block = &rows[r][(first + i) * bytes..][..bytes];
+                block.iter().step_by(64).for_each(|line| ahead.fetch(line));
+                let mut products = Products { x, next: 0, lanes: lanes[r] };
+                // SAFETY: this function has the features that `each` asks for.
+                unsafe { D::each(block, &mut products) };
+                lanes[r] = products.lanes;
+            }
+        }
+        for r in 0..R {
+            let sum = tree(lanes[r]);
+            totals[r] = if segment == 0 { sum } else { totals[r] + sum };
+        }
+    }
+    totals
 }
 
 /// Rows meet inputs as they lie in the file, four rows and up to four inputs at a time. The next four inputs find the rows in
@@ -297,8 +361,7 @@ impl<D: Blocks> Widen for Decoded<D> {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
     unsafe fn widen_row(wide: &mut Segment, columns: &[u8]) {
-        // SAFETY: this function has the features that `decode` asks for.
-        unsafe { D::decode(columns, wide.as_flattened_mut()) };
+        decode::<D>(columns, wide.as_flattened_mut());
     }
 }
 

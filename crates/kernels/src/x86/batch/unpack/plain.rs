@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use candor_quant::Format;
 
 use super::{BLOCK_ROWS, PANEL_LINES, STEP, Step, Unpack};
-use crate::x86::avx512::{Blocks, Number};
+use crate::x86::avx512::{Blocks, Number, decode};
 use crate::x86::batch::Form;
 use crate::x86::batch::lines::{load_bytes, load_ps, round_twice, store};
 
@@ -88,8 +88,7 @@ impl<D: Blocks> Unpack for Decoded<D> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
     unsafe fn unpack(columns: &[u8], panel: &mut [Step], r: usize) {
         let mut values = [[0.0; 16]; PANEL_LINES / BLOCK_ROWS];
-        // SAFETY: this function has the features that `decode` asks for.
-        unsafe { D::decode(columns, values.as_flattened_mut()) };
+        decode::<D>(columns, values.as_flattened_mut());
         for (values, step) in values.iter().zip(panel) {
             store(&mut step[r], _mm512_castps_si512(load_ps(values)));
         }
