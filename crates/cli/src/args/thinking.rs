@@ -53,8 +53,11 @@ impl fmt::Display for Think {
     }
 }
 
+/// A flag's names, and what it is here with each of its values.
+type Theirs = (&'static [&'static str], &'static [(&'static str, &'static str)]);
+
 /// llama.cpp's flags with their values, and ours in their place. An effort is a level of the same name.
-const THEIRS: &[(&[&str], &[(&str, &str)])] = &[
+const THEIRS: &[Theirs] = &[
     (&["-rea", "--reasoning"], &[("on", "--think=true"), ("off", "--think=false")]),
     (&["--reasoning-budget"], &[("0", "--think=false")]),
     (&["--reasoning-format"], &[("none", "--skip-chat-parsing")]),

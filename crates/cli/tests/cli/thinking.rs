@@ -1,6 +1,9 @@
 //! What a model thinks and the tools that it calls, through the binary: a model that says one text whatever it is asked.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use candor_testing::Parrot;
 use tempfile::TempDir;
@@ -39,7 +42,7 @@ pub fn thinker() -> Parrot {
     Parrot::says(&said).control(&["<think>", "</think>", "<|odd|>", "<|im_start|>"]).after("\n\n", 5).eos("<|im_end|>")
 }
 
-fn run(path: &PathBuf, args: &[&str]) -> Outcome {
+fn run(path: &Path, args: &[&str]) -> Outcome {
     let outcome = candor(["run", path.to_str().unwrap(), "-p", "Hi", "-t", "1"].iter().chain(args)).outcome();
     assert_eq!(outcome.code, 0, "{args:?}: {outcome:?}");
     outcome
