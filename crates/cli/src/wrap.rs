@@ -34,7 +34,7 @@ fn columns(size: Option<(Width, terminal_size::Height)>) -> Option<usize> {
     Some(usize::from(columns)).filter(|&columns| columns >= NARROWEST && !dumb)
 }
 
-/// A text in lines of at most so many columns, all but its first with so many spaces before them.
+/// A text in lines no wider than the columns, all but its first with `indent` spaces before them.
 pub fn hanging(text: &str, indent: usize, columns: Option<usize>) -> String {
     let mut lines = Wrap::new(Vec::new(), columns);
     lines.indent = if columns.is_some_and(|columns| columns >= indent + NARROWEST) { indent } else { 0 };
@@ -80,7 +80,7 @@ enum Escape {
 }
 
 impl<W: Write> Wrap<W> {
-    /// A writer of lines of at most so many columns; of lines as they are without.
+    /// A writer of lines no wider than the columns; of lines as they are without.
     pub fn new(out: W, columns: Option<usize>) -> Wrap<W> {
         Wrap {
             out,

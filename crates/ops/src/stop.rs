@@ -26,7 +26,7 @@ impl Stop {
         self.was_seen()
     }
 
-    /// Whether anything that asked was told to stop, so that what was computed since is not to be used.
+    /// Whether anything that asked was to stop, so that what was computed since is not to be used.
     pub fn was_seen(&self) -> bool {
         self.seen.load(Ordering::Relaxed)
     }

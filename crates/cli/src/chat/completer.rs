@@ -21,7 +21,7 @@ impl Completer for Offers {
             ..Suggestion::default()
         };
         match offers.is_empty() {
-            // Nothing is drawn for it, where an empty answer would be told of.
+            // Nothing is drawn for it, where an empty answer would be drawn as one.
             true => CompletionResult::Pending,
             false => CompletionResult::fresh(offers.into_iter().map(suggestion).collect::<Vec<_>>()),
         }

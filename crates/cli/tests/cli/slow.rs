@@ -19,7 +19,7 @@ pub fn model(folder: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A text of so many of its tokens, letter by letter.
+/// A text of that many of its tokens, letter by letter.
 pub fn text(tokens: usize) -> String {
     (0..tokens).map(|i| char::from(b'a' + (i * i % 23) as u8)).collect()
 }

@@ -11,7 +11,7 @@ use crate::{
     terminal::{ENDLESS, PATIENCE, SHORT, Terminal, chat, plain, walk},
 };
 
-/// Waits until so many more letters are printed.
+/// Waits until that many more letters are printed.
 fn wait_for_more(terminal: &Terminal, letters: usize) {
     let (started, before) = (Instant::now(), terminal.plain().len());
     while terminal.plain().len() < before + letters {
