@@ -229,6 +229,9 @@ fn unreadable(path: &Path) -> bool {
 
 /// What may be meant by a path that leads to no model; without `.gguf` it may be another program's name of one.
 fn meant(path: &Path) -> Option<String> {
+    if path.to_string_lossy().contains("://") {
+        return Some(elsewhere::DOWNLOADS.to_owned());
+    }
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
         return sibling(path);
     }

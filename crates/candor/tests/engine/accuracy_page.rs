@@ -23,6 +23,7 @@ multiplied in float64. llama.cpp's distance on the same file is the yardstick. F
 llama.cpp.
 
 Tests hold the bounds on every machine: no format more than 1.15 times as far as llama.cpp, all together no further.
+`--activations f32` rounds no input ([how exact](performance.md)).
 
 ## Greedy text
 

@@ -193,7 +193,7 @@ fn wrong_paths_have_hints() {
     assert_eq!(error, expected);
     let error = refused(Path::new(&at("other/model.gguf")));
     assert!(error.ends_with(&format!(": no such file\nhint: there is no folder {} either", at("other"))), "{error}");
-    for name in ["llama3.2", "someone/model:Q4_K_M"] {
+    for name in ["llama3.2", "someone/model:Q4_K_M", "https://example.org/a/model.gguf"] {
         let error = candor(["run", name, "-p", "Hi"]).error();
         assert_eq!(
             error,
