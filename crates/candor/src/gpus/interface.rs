@@ -52,13 +52,12 @@ impl Interface {
     /// The one of that name.
     pub(super) fn of(typed: &str) -> Option<Interface> {
         let typed = typed.to_lowercase();
-        let named = |typed: &str| NAMES.iter().find(|(names, ..)| names.contains(&typed));
-        let word = typed.trim_end_matches(|c: char| c.is_ascii_digit());
-        let (row, number) = match named(&typed) {
-            Some(row) => (row, None),
-            None => (named(word)?, Some(typed[word.len()..].parse().ok()?)),
-        };
-        let &(_, backend, name, only) = row;
+        // A name may end in digits itself: dx120 is the first of dx12.
+        let split =
+            |names: &[&str]| names.iter().filter_map(|name| typed.strip_prefix(name)).min_by_key(|rest| rest.len());
+        let rows = NAMES.iter().filter_map(|row| Some((row, split(row.0)?)));
+        let (&(_, backend, name, only), number) = rows.min_by_key(|(_, number)| number.len())?;
+        let number = if number.is_empty() { None } else { Some(number.parse().ok()?) };
         Some(Interface { backend, name, only, number })
     }
 

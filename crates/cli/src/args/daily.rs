@@ -139,7 +139,19 @@ const DAILY: &[Daily] = &[
     },
     Daily {
         command: "verify",
-        flags: &[],
+        flags: &[
+            "model",
+            "quick",
+            "against",
+            "ids",
+            "prompt",
+            "steps",
+            "device",
+            "gpu-layers",
+            "threads",
+            "json",
+            "progress",
+        ],
         examples: &[("candor verify model.gguf", "prove this machine's run, operation by operation")],
     },
     Daily {

@@ -148,7 +148,6 @@ const FLAGS: &[Row] = &[
     (&["--diffusion-steps", "--diffusion-visual", "--diffusion-eps", "--diffusion-algorithm"], DIFFUSION),
     (&["--diffusion-alg-temp", "--diffusion-block-length", "--diffusion-cfg-scale"], DIFFUSION),
     (&["--diffusion-add-gumbel-noise"], DIFFUSION),
-    (&["--hidethinking"], THINKING),
     (&["--dimensions"], "candor embed prints vectors as long as the model makes them"),
 ];
 

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, env, ffi::OsString, fmt::Write, fs, path::Path};
 
-use super::{argv, elsewhere, flag::names, parse, taken};
+use super::{argv, elsewhere, flag::names, parse, taken, thinking};
 
 /// Every flag of llama.cpp's programs, a line each: its names, a tab, the programs.
 const FLAGS: &str = include_str!("../../tests/goldens/llama_cpp_flags.txt");
@@ -94,6 +94,9 @@ fn fate(command: &clap::Command, name: &str, programs: &str) -> Option<Fate> {
         let list = with.iter().map(|name| format!("`candor {name}`")).collect::<Vec<_>>().join(", ");
         let renamed = if argv::is_renamed(name) { format!(", as `{typed}`") } else { String::new() };
         return Some(Fate::Works(format!("{list}{renamed}")));
+    }
+    if let Some(words) = thinking::stands_for(name).filter(|_| !commands.is_empty()) {
+        return Some(Fate::Works(words));
     }
     let reason = if commands.is_empty() { None } else { taken::reason(&commands, name) };
     reason.map(Fate::Taken).or_else(|| elsewhere::flag(name).map(Fate::Refused))

@@ -64,6 +64,17 @@ const THEIRS: &[Theirs] = &[
 ];
 const EFFORT: &str = "--reasoning-effort";
 
+/// What one of llama.cpp's flags is with which of its values.
+#[cfg(test)]
+pub fn stands_for(name: &str) -> Option<String> {
+    if name == EFFORT {
+        return Some(format!("`{EFFORT} LEVEL` as `--think=LEVEL`"));
+    }
+    let (_, values) = THEIRS.iter().find(|(names, _)| names.contains(&name))?;
+    let words = values.iter().map(|(value, ours)| format!("`{name} {value}` as `{ours}`"));
+    Some(words.collect::<Vec<_>>().join(", "))
+}
+
 /// The command line with llama.cpp's flags of thinking in our words, up to a `--`. `free` says whether what follows a flag is
 /// a text, and left alone. Values that have no meaning here stay.
 pub fn ours(argv: impl IntoIterator<Item = OsString>, free: impl Fn(&str) -> bool) -> Vec<OsString> {

@@ -90,7 +90,8 @@ fn settings_get_a_column_where_they_are_not_the_usual_ones() {
 fn the_device_hybrid_f32_is_the_processor_with_f32_activations() {
     let lines = bench(&["-p", "4", "-n", "0", "-r", "1", "-o", "jsonl", "--device", "hybrid-f32"]).text();
     let test: Value = serde_json::from_str(&lines).expect("one line");
-    assert_eq!((&test["activations"], &test["devices"]), (&Value::from("f32"), &Value::from("cpu")), "{lines}");
+    assert_eq!(test["activations"], "f32", "{lines}");
+    assert!(test["devices"].as_str().is_some_and(|devices| devices.starts_with("cpu, ")), "{lines}");
     assert!(test["isa"].as_str().is_some_and(|isa| isa.ends_with("-f32")), "{lines}");
 }
 

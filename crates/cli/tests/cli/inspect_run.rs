@@ -59,7 +59,8 @@ fn f32_activations_give_the_logits_of_the_reference() {
     }
     let help = candor(["run", "--help"]).text();
     assert!(help.contains("--activations <TYPE>"), "{help}");
-    candor(["logits", "--ids", "1", "--activations", "q8"]).error();
+    let wrong = candor(["logits", "--ids", "1", "--activations", "q8"]).outcome();
+    assert!(wrong.code == 2 && wrong.stderr.contains("[possible values: auto, f32]"), "{wrong:?}");
 }
 
 #[test]
