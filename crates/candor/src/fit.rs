@@ -1,5 +1,5 @@
 //! How long a context can be: what it takes of each memory and what there is of it go in, a length or a reason comes out.
-//! What takes memory is counted in `batch.rs` and `runner.rs`; what there is, the system says.
+//! What takes memory is counted by the batch and the parts of a model; what there is, the system says.
 
 mod file;
 mod promise;

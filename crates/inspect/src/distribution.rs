@@ -119,7 +119,9 @@ pub fn entropy(logits: &[f32]) -> f64 {
     let sum: f64 = shifted().map(f64::exp).sum();
     // Of what is impossible nothing is added, though its logarithm is infinite.
     let terms = shifted().filter(|x| *x > f64::NEG_INFINITY).map(|x| x.exp() * x);
-    (sum.ln() - terms.sum::<f64>() / sum).max(0.0) / std::f64::consts::LN_2
+    let nats = sum.ln() - terms.sum::<f64>() / sum;
+    // Rounding may leave less than nothing; NaN stays.
+    if nats < 0.0 { 0.0 } else { nats / std::f64::consts::LN_2 }
 }
 
 /// The place of a token among all, 1 for the likeliest; of equal ones the lower id is first, and NaN is last.

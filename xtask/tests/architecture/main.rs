@@ -41,8 +41,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &["candor-gguf", "candor-kernels", "candor-quant"]),
 ];
 
-/// The files of `candor` that name its runner: those that load a model into one, and the batch, which alone makes steps.
-const RUNNER: &[&str] = &["backends.rs", "batch.rs", "batch/sequence.rs", "lib.rs", "model.rs"];
+/// The files of `candor` that name its runner: those that load a model into one, the batch, which alone makes steps, and what
+/// counts a file's memory before it is loaded.
+const RUNNER: &[&str] = &["backends.rs", "batch.rs", "batch/sequence.rs", "fit/file.rs", "lib.rs", "model.rs"];
 
 /// The crate that tests may use and nothing else.
 const TESTING: &str = "candor-testing";

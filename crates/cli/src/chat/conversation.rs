@@ -15,6 +15,7 @@ use candor::{Cancel, Progress, Session, SessionOptions, StopReason, Timings};
 
 use super::{
     commands::{self, Command, unquoted},
+    length,
     saved::{DEFAULT_FILE, Saved, Turn},
     window::{Limits, Window},
 };
@@ -254,12 +255,12 @@ impl<'a> Conversation<'a> {
 
     fn set(&mut self, argument: &str) -> Result<(), Error> {
         let (name, value) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
-        if resize::is_meant(name) && !value.is_empty() {
+        if length::is_meant(name) && !value.is_empty() {
             return self.resize(unquoted(value.trim()));
         }
         let names = Tunable::names();
         if name.is_empty() {
-            for (name, help) in names.into_iter().chain([resize::listed()]) {
+            for (name, help) in names.into_iter().chain([length::listed()]) {
                 let values = self.settings.iter().find(|setting| setting.name == name).map(|setting| &setting.values);
                 let values = values.map(|values| values.join(", ").escape_debug().to_string()).unwrap_or_default();
                 // A value wider than its column has a line of its own.
@@ -275,7 +276,7 @@ impl<'a> Conversation<'a> {
         }
         let values = vec![unquoted(value.trim()).to_owned()];
         let known = match value.is_empty() {
-            true if resize::is_meant(name) => resize::NAME.to_owned(),
+            true if length::is_meant(name) => length::NAME.to_owned(),
             true => self.tunable.clone().set(name, &[])?,
             false => self.tunable.set(name, &values)?,
         };

@@ -4,6 +4,7 @@ mod commands;
 mod completer;
 mod conversation;
 mod editor;
+mod length;
 mod multiline;
 mod saved;
 mod tty;

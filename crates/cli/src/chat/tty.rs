@@ -25,7 +25,7 @@ mod system {
 
     use rustix::termios::{InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 
-    use super::Cleanup;
+    use crate::interrupt::Cleanup;
 
     pub fn begin() -> Option<Cleanup> {
         let before = hush()?;

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{Bound, Free, Memory, groups};
+use super::{
+    bound::{Bound, Free, Memory},
+    groups,
+};
 
 /// What the files say that `read` reads.
 pub(super) fn memory(read: &dyn Fn(&Path) -> Option<String>) -> Memory {

@@ -1,21 +1,7 @@
 //! `/set num_ctx N`: another length of the context, in a new session that goes on with the conversation.
 
 use super::{Conversation, open_session};
-use crate::{args::number, errors::Error, output::say};
-
-/// The flag's own name, as `/set` lists it.
-pub const NAME: &str = "ctx-size";
-
-/// Whether a setting's name, as it was typed, is the context's length: llama.cpp's, or Ollama's.
-pub fn is_meant(typed: &str) -> bool {
-    let name = typed.trim_start_matches('-').replace('_', "-");
-    [NAME, "num-ctx", "c"].contains(&name.as_str())
-}
-
-/// What `/set` lists of it.
-pub fn listed() -> (String, String) {
-    (NAME.to_owned(), "Tokens of context; 0 takes the model's own, or what memory holds where that is less".to_owned())
-}
+use crate::{args::number, chat::length::NAME, errors::Error, output::say};
 
 impl Conversation<'_> {
     /// Gives the context another length; 0 leaves it open. Where that fails, all is as before.

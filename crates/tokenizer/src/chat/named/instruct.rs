@@ -1,7 +1,5 @@
 //! Templates that put a turn between `[INST]` and `[/INST]`: Llama 2's and Mistral's.
 
-use super::Named;
-
 /// Llama 2's: the first turn is open from the start, the system prompt is in it.
 macro_rules! llama2 {
     ($again:literal, $before_system:literal, $after_system:literal, $content:literal) => {
@@ -59,7 +57,7 @@ macro_rules! mistral7 {
     };
 }
 
-pub(super) const TEMPLATES: &[Named] = &[
+pub(super) const TEMPLATES: &[(&str, &str)] = &[
     ("llama2", llama2!("[INST] ", "", "\\n", "m.content")),
     ("llama2-sys", llama2!("[INST] ", "<<SYS>>\\n", "\\n<</SYS>>\\n\\n", "m.content")),
     ("llama2-sys-bos", llama2!("<s>[INST] ", "<<SYS>>\\n", "\\n<</SYS>>\\n\\n", "m.content")),

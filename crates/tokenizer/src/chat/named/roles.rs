@@ -1,7 +1,5 @@
 //! Templates that write each message as its role, its content and an end, in the order of the conversation.
 
-use super::Named;
-
 /// Messages alike, and the beginning of the answer. `$content` is the content as it is written.
 macro_rules! turns {
     ($open:literal, $close:literal, $content:literal, $end:literal, $answer:literal) => {
@@ -70,7 +68,7 @@ macro_rules! bailing {
     };
 }
 
-pub(super) const TEMPLATES: &[Named] = &[
+pub(super) const TEMPLATES: &[(&str, &str)] = &[
     ("chatml", thinking!(turns!("<|im_start|>", "\\n", "m.content", "<|im_end|>\\n", "<|im_start|>assistant\\n"))),
     ("phi3", turns!("<|", "|>\\n", "m.content", "<|end|>\\n", "<|assistant|>\\n")),
     (

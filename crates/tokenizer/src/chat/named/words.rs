@@ -1,7 +1,5 @@
 //! Templates with forms of their own: plain words before messages, or a system prompt that is part of another message.
 
-use super::Named;
-
 /// Words before and after the messages of the three roles.
 macro_rules! words {
     ([$system_before:literal, $system_after:literal], [$user_before:literal, $user_after:literal],
@@ -26,7 +24,7 @@ macro_rules! words {
     };
 }
 
-pub(super) const TEMPLATES: &[Named] = &[
+pub(super) const TEMPLATES: &[(&str, &str)] = &[
     ("vicuna", words!(["", "\\n\\n"], ["USER: ", "\\n"], ["ASSISTANT: ", "</s>\\n"], "ASSISTANT:")),
     ("vicuna-orca", words!(["SYSTEM: ", "\\n"], ["USER: ", "\\n"], ["ASSISTANT: ", "</s>\\n"], "ASSISTANT:")),
     (
