@@ -53,7 +53,7 @@ mod system {
 /// Elsewhere keys are printed by who reads them, and wait until then.
 #[cfg(not(unix))]
 mod system {
-    use super::Cleanup;
+    use crate::interrupt::Cleanup;
 
     pub fn begin() -> Option<Cleanup> {
         None

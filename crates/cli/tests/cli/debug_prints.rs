@@ -64,7 +64,7 @@ fn logprobs_are_json_in_a_file() {
     let top = line["top_logprobs"].as_array().unwrap();
     let logprobs: Vec<f64> = top.iter().map(|token| token["logprob"].as_f64().unwrap()).collect();
     assert!(top.len() == 3 && logprobs.is_sorted_by(|a, b| a >= b) && logprobs[0] < 0.0, "{line}");
-    assert_eq!(top[0]["token"].as_str().unwrap().as_bytes().len(), top[0]["bytes"].as_array().unwrap().len());
+    assert_eq!(top[0]["token"].as_str().unwrap().len(), top[0]["bytes"].as_array().unwrap().len());
     let eos = candor(["show", "--json"]).text();
     let eos = serde_json::from_str::<Value>(&eos).unwrap()["tokenizer"]["eos"].to_string();
     let outcome = story(&["-n", "5", "-l", &format!("{eos}+90"), "--temp", "0", "--logprobs", "1"]).outcome();
