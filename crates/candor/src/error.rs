@@ -118,7 +118,7 @@ pub enum Error {
     NoInterface {
         /// What was asked for.
         name: String,
-        /// Why there is none.
+        /// The reason.
         reason: String,
         /// The GPUs that there are, with the interfaces to them.
         others: Vec<String>,

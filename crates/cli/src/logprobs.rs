@@ -125,7 +125,7 @@ impl Watch for Logprobs<'_> {
         self.put(&line)
     }
 
-    /// The token that ended the text is none of it.
+    /// Says why the text ended; the token that ended it is not part of it.
     fn stopped(&mut self, why: StopReason) -> Result<(), Error> {
         let Some(logits) = self.oldest() else { return Ok(()) };
         let line = self.line(None, Some(reason(why)), &logits);

@@ -14,7 +14,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// The same, with so many spaces before what does not fit on the first line.
+/// The same, with an indent of this many spaces on the lines after the first.
 pub fn say_hanging(indent: usize, line: fmt::Arguments<'_>) {
     let text = wrap::hanging(&line.to_string(), indent, wrap::of_stderr());
     let _ = writeln!(io::stderr(), "{text}");

@@ -75,7 +75,7 @@ pub(crate) fn read(path: &Path, pages: Pages) -> Result<Opened, Error> {
         #[cfg(target_os = "linux")]
         let _ = memory.advise(memmap2::Advice::HugePage);
     }
-    // In pieces: one call for all of it would keep a program that is told to end until it is done.
+    // In pieces: one call for all of it could not be cancelled.
     for piece in memory.chunks_mut(READ_BYTES) {
         file.read_exact(piece).map_err(error)?;
     }

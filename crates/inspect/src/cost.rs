@@ -11,7 +11,7 @@ use candor::{KvFormat, Observed, Observer};
 
 use crate::{Graph, Key, Kind, Node, record::is_beside};
 
-/// Notes when a pass comes past each value, and looks at none. Whoever runs the pass starts it.
+/// Records the time at which a pass reaches each value, and reads no value. The caller starts the pass.
 #[derive(Debug)]
 pub struct Clock {
     last: Instant,

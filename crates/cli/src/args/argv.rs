@@ -51,7 +51,7 @@ const INSTEAD: &[(&str, &[&str])] =
 /// The flag for help that llama.cpp has besides ours.
 const USAGE: &str = "--usage";
 
-/// The command line that does what a flag asks for that stands for a whole one, as in llama.cpp; `None` where there is none.
+/// Gives the command that a flag of llama.cpp stands for, such as `--list-devices`; `None` for other flags.
 pub fn instead(argv: &[OsString]) -> Option<Vec<OsString>> {
     let text = |word: &OsString| word.to_str().unwrap_or_default().to_owned();
     let mut is_value = false;

@@ -67,7 +67,7 @@ struct Sums {
 }
 
 impl Statistics {
-    /// Statistics with so many elements of the first row.
+    /// Statistics with the first elements of the first row, this many.
     pub fn with_first(first: usize) -> Statistics {
         Statistics { first, ..Statistics::default() }
     }

@@ -1,4 +1,4 @@
-//! The reference's long loops in several threads. Every element is computed as it would be alone, whoever computes it:
+//! The reference's long loops in several threads. Every element is computed as it would be alone, on any thread:
 //! the formulas are elsewhere and know nothing of it.
 
 use std::thread;
