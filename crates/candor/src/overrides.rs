@@ -1,5 +1,5 @@
 //! What of a file's metadata is replaced before anything reads it: single keys, as llama.cpp's `--override-kv`. How positions are
-//! rotated is in [`rope`].
+//! rotated is in [`RopeOverrides`].
 
 mod rope;
 
