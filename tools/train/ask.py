@@ -12,9 +12,9 @@ import argparse
 import json
 from pathlib import Path
 
-import sentencepiece as spm
 import torch
 
+import vocabulary
 from chat_format import END, encode_chat
 from model import Config, Model
 
@@ -78,7 +78,7 @@ def main():
     ap.add_argument("--round-q8", action="store_true")
     args = ap.parse_args()
     torch.set_num_threads(args.threads)
-    sp = spm.SentencePieceProcessor(model_file=args.tokenizer)
+    sp = vocabulary.load(args.tokenizer)
     model = load(args.checkpoint, args.round_q8)
     generator = torch.Generator().manual_seed(args.seed)
     end = {sp.piece_to_id(END), sp.eos_id()}

@@ -5,17 +5,17 @@
 import argparse
 
 import gguf
-import sentencepiece as spm
 import torch
 from gguf import GGMLQuantizationType as Q
 from gguf import TokenType
 from gguf.quants import quantize
 
+import vocabulary
 from chat_format import END, TEMPLATE
 from model import Config
 
 
-def vocabulary(sp):
+def entries(sp):
     tokens, scores, kinds = [], [], []
     for i in range(sp.vocab_size()):
         tokens.append(sp.id_to_piece(i).encode())
@@ -40,7 +40,7 @@ def main():
     args = ap.parse_args()
     data = torch.load(args.checkpoint, map_location="cpu", weights_only=True)
     cfg = Config(**data["config"])
-    sp = spm.SentencePieceProcessor(model_file=args.tokenizer)
+    sp = vocabulary.load(args.tokenizer)
 
     w = gguf.GGUFWriter(args.out, "llama")
     w.add_name("Candor Tiny")
@@ -62,7 +62,7 @@ def main():
     w.add_rope_dimension_count(cfg.head_dim)
     w.add_rope_freq_base(cfg.rope_base)
 
-    tokens, scores, kinds = vocabulary(sp)
+    tokens, scores, kinds = entries(sp)
     assert len(tokens) == cfg.vocab
     end = sp.piece_to_id(END)
     w.add_tokenizer_model("llama")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import sentencepiece as spm
 
+import vocabulary
 from chat_format import CONTROL, encode_chat, encode_text
 
 
@@ -56,11 +57,11 @@ def main():
     ap.add_argument("--vocab", type=int, default=2048)
     ap.add_argument("--context", type=int, default=512)
     ap.add_argument("--tokenizer-documents", type=int, default=40000)
-    ap.add_argument("--tokenizer", type=Path, help="keep this tokenizer.model instead of training one")
+    ap.add_argument("--tokenizer", type=Path, help="keep this vocabulary, a tokenizer.model or a .gguf, instead of training one")
     args = ap.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     if args.tokenizer:
-        sp = spm.SentencePieceProcessor(model_file=str(args.tokenizer))
+        sp = vocabulary.load(args.tokenizer)
     else:
         sp = train_tokenizer(args.corpus, args.out, args.vocab, args.tokenizer_documents)
     counts = {name: pack(sp, args.corpus / f"{name}.jsonl", args.out, name, args.context) for name in ("train", "held")}

@@ -1,4 +1,5 @@
 """Greetings, identity, feelings, thanks, goodbyes, jokes, advice."""
+from . import names
 
 FINE = ["I am fine, thank you!", "I am doing well, thank you.", "I am very well, thanks!", "{very|quite} well, thank you!",
         "all is well here, thank you.", "I am fine, thanks for asking."]
@@ -313,7 +314,7 @@ def riddle(g):
 
 def my_name(g):
     """The user says a name and asks for it later."""
-    n = g.raw("<anyname>")
+    n = names.any_name(g)
     q = g.say(["{my name is|I am|I'm|call me} <n>{|.|!}", "<hello>, {my name is|I am|I'm} <n>{|.|!}", "<hello>! my name is <n>{, and you?|. who are you?|, what is yours?}", "people call me <n>", "you can call me <n>"], n=n)
     asks = "who are you" in q.lower() or "and you" in q or "yours" in q
     a = g.say(["{hello|hi}, <n>! {nice|good} to meet you." + (" I am the small built-in model of Candor." if asks else " <h>"),
@@ -328,5 +329,5 @@ def my_name(g):
 
 INTENTS = [
     (4.0, "greet", greet), (5.0, "how are you", how_are_you), (8.0, "identity", identity), (1.6, "thanks", thanks), (2.0, "bye", bye),
-    (4.5, "react", react), (5.0, "feeling", feeling), (5.5, "advice", advice), (2.5, "joke", joke), (1.0, "riddle", riddle), (2.0, "my name", my_name),
+    (4.5, "react", react), (5.0, "feeling", feeling), (5.5, "advice", advice), (2.5, "joke", joke), (1.0, "riddle", riddle), (6.0, "my name", my_name),
 ]

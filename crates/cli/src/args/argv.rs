@@ -76,6 +76,20 @@ pub fn instead(argv: &[OsString]) -> Option<Vec<OsString>> {
     None
 }
 
+/// Makes a `candor chat` of `candor run -cnv`, where no `-st` asks for one answer.
+pub fn conversation(mut argv: Vec<OsString>) -> Vec<OsString> {
+    let (mut asked, mut once, mut is_value) = (false, false, false);
+    for word in argv.iter().skip(2).map(|word| word.to_str().unwrap_or_default()).take_while(|word| *word != "--") {
+        asked |= !is_value && matches!(word, "-cnv" | "--conversation");
+        once |= !is_value && matches!(word, "-st" | "--single-turn");
+        is_value = !is_value && is_free_text(word);
+    }
+    if asked && !once && argv[1] == "run" {
+        argv[1] = "chat".into();
+    }
+    argv
+}
+
 /// Whether a flag has another name here.
 #[cfg(test)]
 pub fn is_renamed(flag: &str) -> bool {
@@ -144,6 +158,21 @@ mod tests {
         ] {
             let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
             assert_eq!(instead(&words(given)), expected.map(words), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_is_held_by_chat() {
+        for (given, expected) in [
+            ("candor run m.gguf -cnv", "candor chat m.gguf -cnv"),
+            ("candor run --conversation -p hi", "candor chat --conversation -p hi"),
+            ("candor run -cnv -st", "candor run -cnv -st"),
+            ("candor run -p -cnv", "candor run -p -cnv"),
+            ("candor run -- -cnv", "candor run -- -cnv"),
+            ("candor bench -cnv", "candor bench -cnv"),
+        ] {
+            let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+            assert_eq!(conversation(words(given)), words(expected), "{given}");
         }
     }
 

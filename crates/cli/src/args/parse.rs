@@ -63,7 +63,7 @@ pub fn command() -> clap::Command {
 /// Reads the command line, the variables and the configuration file.
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> {
     let argv: Vec<OsString> = argv.into_iter().collect();
-    let argv = argv::instead(&argv).unwrap_or(argv);
+    let argv = argv::conversation(argv::instead(&argv).unwrap_or(argv));
     let plain = command();
     let args = plain.get_subcommands().flat_map(clap::Command::get_arguments);
     let ours: Vec<String> = args.filter_map(names).flatten().collect();

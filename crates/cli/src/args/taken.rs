@@ -67,8 +67,8 @@ const TAKEN: &[Taken] = &[
     Taken {
         names: &["-cnv", "--conversation"],
         value: Value::None,
-        commands: &["chat"],
-        why: "candor chat holds a conversation",
+        commands: &["run", "chat"],
+        why: "candor chat is a conversation",
     },
 ];
 
@@ -152,7 +152,7 @@ mod tests {
             ("candor run -p -fa --jinja", "candor run -p -fa", 1),
             ("candor run -- --jinja", "candor run -- --jinja", 0),
             ("candor run -sm layer -sm row", "candor run -sm row", 1),
-            ("candor run -st -cnv", "candor run -cnv", 1),
+            ("candor run -st -cnv", "candor run", 2),
             ("candor chat -st -cnv", "candor chat -st", 1),
             ("candor run -lv 3 --poll 50 m.gguf", "candor run m.gguf", 2),
             ("candor bench --no-warmup --mlock", "candor bench --no-warmup", 1),

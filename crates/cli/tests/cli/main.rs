@@ -6,7 +6,6 @@ mod again;
 mod ahead;
 mod answers;
 mod bench;
-mod case_studies;
 mod config;
 mod context;
 mod conversation;
@@ -27,6 +26,7 @@ mod interfaces;
 #[cfg(not(feature = "gpu"))]
 mod no_gpu;
 mod overrides;
+mod pages;
 mod program;
 mod run;
 mod sampling;
