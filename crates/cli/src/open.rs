@@ -229,12 +229,8 @@ fn unreadable(path: &Path) -> bool {
 
 /// What may be meant by a path that leads to no model; without `.gguf` it may be another program's name of one.
 fn meant(path: &Path) -> Option<String> {
-    let text = path.to_string_lossy();
-    if text.contains("://") {
+    if path.to_string_lossy().contains("://") {
         return Some(elsewhere::DOWNLOADS.to_owned());
-    }
-    if text.contains(char::is_whitespace) && path.extension().is_none_or(|extension| extension != "gguf") {
-        return Some("the first argument is a model file; -p TEXT asks the built-in model".to_owned());
     }
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
         return sibling(path);
