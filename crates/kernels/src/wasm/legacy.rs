@@ -8,16 +8,19 @@ use candor_quant::Format;
 
 use super::bits::{look_up, nibbles, word_at};
 use super::format::{Eight, Quant, Range, Scales};
-use super::registers::{load, widen_halves};
+use super::registers::{load, load_lane, widen_scales};
 use crate::kind::{Plain, Shifted};
+use crate::unroll::unroll;
 use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 
 /// Eight half-precision numbers `stride` bytes apart.
 #[inline(always)]
 fn halves_at<const N: usize>(w: &[u8; N], first: usize, stride: usize) -> Eight {
-    let half = |i: usize| i16::from_le_bytes([w[first + i * stride], w[first + i * stride + 1]]);
-    let all = i16x8(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7));
-    [widen_halves(i32x4_extend_low_i16x8(all)), widen_halves(i32x4_extend_high_i16x8(all))]
+    let mut halves = u16x8_splat(0);
+    unroll!(J, {
+        halves = load_lane::<J, N>(halves, w, first + J * stride);
+    });
+    [widen_scales(i32x4_extend_low_i16x8(halves)), widen_scales(i32x4_extend_high_i16x8(halves))]
 }
 
 #[inline(always)]
