@@ -17,12 +17,16 @@ const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 /// `out[o] = w[o] . x`. Two rows go together where the sums of both stay in registers.
 pub fn rows<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
     let row = |o: usize| &w[o * row_bytes..][..row_bytes];
-    let pairs = if Q::Kind::FACTORS { 0 } else { out.len() / 2 };
-    for o in (0..2 * pairs).step_by(2) {
-        [out[o], out[o + 1]] = dot::<M, Q, N, 2>([row(o), row(o + 1)], x);
+    if Q::Kind::FACTORS {
+        for (o, out) in out.iter_mut().enumerate() {
+            [*out] = dot::<M, Q, N, 1>([row(o)], x);
+        }
+        return;
     }
-    for o in 2 * pairs..out.len() {
-        [out[o]] = dot::<M, Q, N, 1>([row(o)], x);
+    for (pair, out) in out.chunks_mut(2).enumerate() {
+        // A row without a second one goes with itself.
+        let sums = dot::<M, Q, N, 2>([row(2 * pair), row(2 * pair + out.len() - 1)], x);
+        out.copy_from_slice(&sums[..out.len()]);
     }
 }
 
