@@ -17,7 +17,7 @@ const PROCESSORS: &[(&str, &str)] =
     &[("cortex-a72", "scalar neon"), ("neoverse-n1", "scalar neon dotprod"), ("max", "scalar neon dotprod i8mm")];
 
 /// A test that takes times, which say nothing on an emulator and take a minute.
-const TIMED: &str = "rounds_are_counted_and_take_time";
+pub const TIMED: &str = "rounds_are_counted_and_take_time";
 
 /// Lints, then tests on every processor; the first that fails is the error.
 pub fn run() -> Result<(), Box<dyn Error>> {

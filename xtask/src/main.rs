@@ -9,6 +9,7 @@ mod miri;
 mod radeon;
 mod semver;
 mod synth;
+mod wasm;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ usage: cargo xtask check [--no-test]
        cargo xtask isa
        cargo xtask miri
        cargo xtask aarch64
+       cargo xtask wasm
        cargo xtask radeon FAMILY [KERNEL]
        cargo xtask semver [REV]
        cargo xtask synth SHAPE FORMAT [-o FILE]
@@ -29,6 +31,8 @@ isa      runs what depends on the instruction set once for each that this machin
 miri     follows every access to memory of the scalar kernels and of the CPU backend's threads;
          needs the nightly toolchain with miri
 aarch64  tests the kernels on emulated ARM processors; needs qemu-aarch64 and a cross linker
+wasm     tests the kernels, and what reads files and text, in WebAssembly, with and without vectors;
+         needs python3, whose package wasmtime it installs in target
 radeon   compiles the shaders whose name holds KERNEL (all, or `hot`: what time goes to) with Mesa's
          driver for a family (vega10, navi21, gfx1100), and prints registers, spills and instructions
 semver   compares the crates' public faces with the last release's, or a commit's; needs
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         ["isa"] => isa::run(),
         ["miri"] => miri::run(),
         ["aarch64"] => aarch64::run(),
+        ["wasm"] => wasm::run(),
         ["radeon", family] => radeon::run(family, ""),
         ["radeon", family, kernel] => radeon::run(family, kernel),
         ["semver"] => semver::run(None),

@@ -11,7 +11,11 @@
 //! 8 bits are widened exactly, scale and all.
 
 pub(crate) mod block;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 pub(crate) mod tiles;
 
 use candor_quant::Format;
@@ -78,7 +82,11 @@ pub fn padded(dim: usize) -> usize {
 
 /// The shape of a call of `scores`.
 #[cfg_attr(
-    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    not(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little"),
+        all(target_arch = "wasm32", target_feature = "simd128")
+    )),
     allow(dead_code, reason = "the scalar kernels walk in panels")
 )]
 pub(crate) struct Scores {

@@ -52,7 +52,19 @@ impl Kernels {
             let integers = integers.chain(I8mm::detect().map(I8mm::kernels));
             scalar.chain(Neon::detect().map(Neon::kernels)).chain(integers)
         };
-        #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))))]
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        let tables = {
+            use crate::wasm;
+            let tables = scalar.chain(std::iter::once(&wasm::SIMD128));
+            #[cfg(target_feature = "relaxed-simd")]
+            let tables = tables.chain(std::iter::once(&wasm::RELAXED));
+            tables
+        };
+        #[cfg(not(any(
+            target_arch = "x86_64",
+            all(target_arch = "aarch64", target_endian = "little"),
+            all(target_arch = "wasm32", target_feature = "simd128")
+        )))]
         let tables = scalar;
         tables
     }

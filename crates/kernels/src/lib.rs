@@ -15,6 +15,11 @@ mod function;
 #[doc(hidden)]
 pub mod inside;
 mod isa;
+#[cfg(any(
+    all(target_arch = "aarch64", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
+mod kind;
 mod lanes;
 mod order;
 mod panel;
@@ -23,6 +28,14 @@ mod scalar;
 mod scan;
 mod shape;
 mod table;
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
+mod unroll;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
 mod weights;
 #[allow(missing_docs, reason = "what is public there is seen by this crate's tests alone")]
 #[cfg(target_arch = "x86_64")]

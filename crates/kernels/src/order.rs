@@ -2,9 +2,9 @@
 //! for bit.
 //!
 //! A row is cut into segments of [`SEGMENT`] columns, a segment into blocks of 32. Block `b` of a segment adds to lane
-//! `b % 8`: first `isum * scale` times the activations' scale, fused, then its minima times the activations' sums,
-//! fused. [`tree`] adds the lanes of a segment, and segments are added from left to right. Integer sums are exact, so
-//! how they are formed is each kernel's own affair.
+//! `b % 8`: first `isum * scale` times the activations' scale, then its minima times the activations' sums, each as
+//! [`plus_product`] does. [`tree`] adds the lanes of a segment, and segments are added from left to right. Integer sums
+//! are exact, so how they are formed is each kernel's own affair.
 
 /// Columns whose lanes are added before the next ones start: a panel of 8 rows of them fits the smallest L1 caches.
 pub const SEGMENT: usize = 1024;
@@ -18,6 +18,13 @@ pub const LANES: usize = 8;
 pub fn tree(lanes: [f32; LANES]) -> f32 {
     let [a, b, c, d, e, f, g, h] = lanes;
     ((a + e) + (c + g)) + ((b + f) + (d + h))
+}
+
+/// `lane + a * b`, fused: what processors have an instruction for. WebAssembly has none, so there product and sum are rounded one
+/// by one, in all of its tables.
+#[inline(always)]
+pub fn plus_product(lane: f32, a: f32, b: f32) -> f32 {
+    if cfg!(target_family = "wasm") { lane + a * b } else { fma(a, b, lane) }
 }
 
 /// `a * b + c` rounded once, without the instruction: the product is exact in f64, and a sum that lies halfway between

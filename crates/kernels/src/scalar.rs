@@ -2,7 +2,7 @@
 
 pub(crate) mod attention;
 mod codebook;
-mod float;
+pub(crate) mod float;
 mod k_quants;
 mod legacy;
 pub(crate) mod probe;

@@ -26,7 +26,7 @@ fn tables_of_x86_64_are_ranked() {
     }
 }
 
-/// Only who chose the machine knows what it has: `cargo xtask aarch64` says so in a variable.
+/// Only who chose the machine knows what it has: `cargo xtask aarch64` and `wasm` say so in a variable.
 #[test]
 fn the_machine_has_the_tables_that_it_should() {
     let names: Vec<_> = Kernels::available().map(|table| table.name).collect();
@@ -61,7 +61,7 @@ fn this_program() -> Command {
 
 /// The variable belongs to the process: a child is asked.
 #[test]
-#[cfg_attr(miri, ignore = "Miri starts no processes")]
+#[cfg_attr(any(miri, target_family = "wasm"), ignore = "starts no processes there")]
 fn the_variable_names_the_table() {
     if let Ok(expected) = std::env::var("EXPECTED_TABLE") {
         match Kernels::from_env() {

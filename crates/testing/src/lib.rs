@@ -19,14 +19,17 @@ pub use tiny::{Random, Tiny};
 use std::{fs, io::Write, path::Path, path::PathBuf, process::Command};
 
 /// The folder of fixtures: `CANDOR_FIXTURES`, or `../shared/fixtures` beside the workspace, or what `cargo xtask fixtures`
-/// has made in `target/fixtures`. Prints a reason and returns `None` where it is missing, so that a test can return.
+/// has made in `target/fixtures`. Prints a reason and returns `None` where it is missing, so that a test can return. So it
+/// does in WebAssembly, which can't map files into memory.
 pub fn fixtures() -> Option<PathBuf> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let named = std::env::var_os("CANDOR_FIXTURES").map(PathBuf::from);
-    if let Some(folder) = find(named.as_deref(), &workspace) {
-        return Some(folder);
+    let found = find(named.as_deref(), &workspace);
+    if found.is_some() && !cfg!(target_family = "wasm") {
+        return found;
     }
     let reason = match named {
+        _ if cfg!(target_family = "wasm") => "WebAssembly can't map fixtures into memory".to_owned(),
         Some(folder) => format!("no fixtures at {}, where CANDOR_FIXTURES says", folder.display()),
         None => "no fixtures; `cargo xtask fixtures` makes them".to_owned(),
     };

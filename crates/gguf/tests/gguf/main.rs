@@ -3,6 +3,7 @@
 mod errors;
 mod fixtures;
 mod mutations;
+#[cfg(not(target_family = "wasm"))] // which can't map files into memory
 mod open;
 mod raw;
 mod round_trip;

@@ -147,6 +147,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "maps files into memory")]
 fn shards_open_from_any_of_them() {
     let folder = folder("shards");
     let count = tensors().len();
@@ -183,6 +184,7 @@ fn shards_open_from_any_of_them() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "maps files into memory")]
 fn a_file_can_replace_the_one_that_it_is_made_of() {
     let path = folder("replace").join("model.gguf");
     full_writer(3, ByteOrder::Little).write_file(&path).expect("writes");

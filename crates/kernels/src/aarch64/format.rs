@@ -5,47 +5,7 @@ use std::arch::aarch64::*;
 
 use candor_quant::Format;
 
-use crate::weights::Minima;
-
-/// Columns that the kernels take at a time: eight blocks of 32.
-pub const GROUP: usize = 256;
-
-/// What the blocks of a format have besides a scale.
-pub trait Kind {
-    /// Which minima.
-    const MINIMA: Minima;
-    /// An integer factor for each half.
-    const FACTORS: bool;
-}
-
-/// A scale alone.
-pub struct Plain;
-/// A minimum too.
-pub struct Shifted;
-/// A factor for each half.
-pub struct Halves;
-/// A factor and a minimum for each half.
-pub struct ShiftedHalves;
-
-impl Kind for Plain {
-    const MINIMA: Minima = Minima::None;
-    const FACTORS: bool = false;
-}
-
-impl Kind for Shifted {
-    const MINIMA: Minima = Minima::Whole;
-    const FACTORS: bool = false;
-}
-
-impl Kind for Halves {
-    const MINIMA: Minima = Minima::None;
-    const FACTORS: bool = true;
-}
-
-impl Kind for ShiftedHalves {
-    const MINIMA: Minima = Minima::Halves;
-    const FACTORS: bool = true;
-}
+use crate::kind::Kind;
 
 /// Eight floats, lane = block.
 pub type Eight = [float32x4_t; 2];
@@ -98,17 +58,3 @@ pub trait Quant<const N: usize> {
     /// The processor has NEON.
     unsafe fn scales(w: &[u8; N]) -> Scales;
 }
-
-/// Repeats a block for a constant from 0 to 7: as a loop it may stay one.
-macro_rules! unroll {
-    ($k:ident, $body:block) => {
-        unroll!($k, $body, 0 1 2 3 4 5 6 7)
-    };
-    ($k:ident, $body:block, $($value:literal)*) => {
-        $({
-            const $k: usize = $value;
-            $body
-        })*
-    };
-}
-pub(super) use unroll;

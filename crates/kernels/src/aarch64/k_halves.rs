@@ -5,8 +5,9 @@ use std::arch::aarch64::*;
 use candor_quant::Format;
 
 use super::bits::{half_at, join, join_high, nibbles, shift, signed, times_bytes, word_at};
-use super::format::{Halves, Quant, Scales, ShiftedHalves};
+use super::format::{Quant, Scales};
 use super::registers::load_u8;
+use crate::kind::{Halves, ShiftedHalves};
 
 /// 32 bytes from `at`, shifted to the right.
 #[inline]

@@ -5,8 +5,9 @@ use std::arch::aarch64::*;
 use candor_quant::Format;
 
 use super::bits::{half_at, join, join_high, look_up, shift, signed, times_bytes, word_at};
-use super::format::{Plain, Quant, Scales, Shifted};
+use super::format::{Quant, Scales};
 use super::registers::{load_u8, widen_halves};
+use crate::kind::{Plain, Shifted};
 use crate::weights::IQ4_VALUES;
 
 /// Scales and minima of a block of 256 that begins with d, dmin and 12 packed bytes.

@@ -7,9 +7,10 @@ use std::arch::aarch64::*;
 use candor_quant::Format;
 
 use super::bits::{join, look_up, nibbles, signed, word_at};
-use super::format::{Eight, Plain, Quant, Scales, Shifted};
+use super::format::{Eight, Quant, Scales};
 use super::instructions::scalar;
 use super::registers::{load_f32, load_u8};
+use crate::kind::{Plain, Shifted};
 use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 
 /// Eight half-precision numbers `stride` bytes apart.

@@ -3,10 +3,12 @@
 use std::arch::aarch64::*;
 
 use super::fold::transpose;
-use super::format::{Eight, Kind, Quant, Scales, unroll};
+use super::format::{Eight, Quant, Scales};
 use super::integer::Integer;
 use super::registers::{store_f32, store_i8, store_i32};
+use crate::kind::Kind;
 use crate::order::SEGMENT_BLOCKS;
+use crate::unroll::unroll;
 use crate::weights::Minima;
 
 /// Rows of a panel.

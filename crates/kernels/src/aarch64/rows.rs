@@ -3,13 +3,15 @@
 use std::arch::aarch64::*;
 
 use super::fold::{fold, tree};
-use super::format::{Eight, GROUP, Kind, Quant, unroll};
+use super::format::{Eight, Quant};
 use super::instructions::prefetch;
 use super::integer::Dot;
 use super::panel::widen;
 use super::registers::{load_f32, load_i8, load_i16};
 use crate::Q8Row;
+use crate::kind::{GROUP, Kind, padded};
 use crate::order::SEGMENT;
+use crate::unroll::unroll;
 use crate::weights::Minima;
 
 /// Bytes that prefetches run ahead: what was best on x86-64, not measured here.
@@ -90,13 +92,6 @@ unsafe fn dot<D: Dot, Q: Quant<N>, const N: usize, const R: usize>(rows: [&[u8];
         }
     }
     totals
-}
-
-/// The end of a row and zeros.
-fn padded<T: Copy + Default, const N: usize>(rest: &[T]) -> [T; N] {
-    let mut group = [T::default(); N];
-    group[..rest.len()].copy_from_slice(rest);
-    group
 }
 
 /// The first `count` lanes of `a`, the others of `b`.

@@ -2,10 +2,10 @@
 
 use std::arch::aarch64::*;
 
-use super::format::Kind;
 use super::integer::{Integer, Tile};
 use super::panel::{Block, QUADS};
 use super::registers::{load_f32, load_i32};
+use crate::kind::Kind;
 use crate::order::{LANES, SEGMENT_BLOCKS};
 use crate::weights::Minima;
 

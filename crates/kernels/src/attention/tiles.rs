@@ -7,7 +7,7 @@ mod quantized;
 mod source;
 mod tile;
 mod wide;
-#[cfg(target_arch = "aarch64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "wasm32"))]
 mod widened;
 
 #[cfg(target_arch = "x86_64")]
@@ -19,6 +19,8 @@ pub(crate) use quantized::{Q4, Q8};
 pub(crate) use source::F16;
 pub(crate) use source::Source;
 pub(crate) use tile::{Product, strip};
-pub(crate) use wide::{AHEAD, Wide};
-#[cfg(target_arch = "aarch64")]
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use wide::AHEAD;
+pub(crate) use wide::Wide;
+#[cfg(any(target_arch = "aarch64", target_arch = "wasm32"))]
 pub(crate) use widened::{Widened, widened};

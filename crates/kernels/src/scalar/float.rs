@@ -7,7 +7,7 @@ use crate::shape::float_rows;
 use crate::{Activations, OutTile};
 
 /// Columns of a row that are widened at a time: whole blocks of any format.
-const CHUNK: usize = 256;
+pub const CHUNK: usize = 256;
 
 pub struct F32;
 pub struct F16;

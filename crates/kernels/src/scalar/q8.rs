@@ -2,7 +2,7 @@
 
 use candor_quant::Format;
 
-use crate::order::{LANES, SEGMENT, SEGMENT_BLOCKS, fma, tree};
+use crate::order::{LANES, SEGMENT, SEGMENT_BLOCKS, plus_product, tree};
 use crate::shape::q8_rows;
 use crate::weights::Minima;
 use crate::{Activations, OutTile, Q8Row};
@@ -69,13 +69,13 @@ fn segment<B: Blocks>(blocks: &[Block], x: Q8Row<'_>, start: usize) -> f32 {
         let scale = x.scales[at];
         let sums = [i32::from(x.sums[at * 2]), i32::from(x.sums[at * 2 + 1])];
         let lane = &mut lanes[b % LANES];
-        *lane = fma(isum as f32 * block.scale, scale, *lane);
+        *lane = plus_product(*lane, isum as f32 * block.scale, scale);
         match B::MINIMA {
             Minima::None => {}
-            Minima::Whole => *lane = fma(-block.minima[0], scale * (sums[0] + sums[1]) as f32, *lane),
+            Minima::Whole => *lane = plus_product(*lane, -block.minima[0], scale * (sums[0] + sums[1]) as f32),
             Minima::Halves => {
-                *lane = fma(-block.minima[0], scale * sums[0] as f32, *lane);
-                *lane = fma(-block.minima[1], scale * sums[1] as f32, *lane);
+                *lane = plus_product(*lane, -block.minima[0], scale * sums[0] as f32);
+                *lane = plus_product(*lane, -block.minima[1], scale * sums[1] as f32);
             }
         }
     }

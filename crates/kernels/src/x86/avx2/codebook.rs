@@ -1,5 +1,6 @@
 //! Formats that are looked up: words of `crate::codebook` as registers.
 
+use crate::unroll::unroll;
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -11,7 +12,7 @@ use super::halves::Halves;
 use super::k_halves::times_factors;
 use super::multiply::Multiply;
 use super::narrow::Narrow;
-use super::panel::{Columns, Panel, unroll};
+use super::panel::{Columns, Panel};
 use super::registers::{load_128, load_256, load_quants, store_256, store_i16, store_ps};
 use super::twos::four;
 use crate::codebook::{Bits, Book, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, Read};

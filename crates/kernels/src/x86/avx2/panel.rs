@@ -8,20 +8,6 @@ use std::arch::x86_64::*;
 
 use crate::weights::Minima;
 
-/// Repeats a block for a constant from 0 to 7: as a loop it would stay one.
-macro_rules! unroll {
-    ($k:ident, $body:block) => {
-        unroll!($k, $body, 0 1 2 3 4 5 6 7)
-    };
-    ($k:ident, $body:block, $($value:literal)*) => {
-        $({
-            const $k: usize = $value;
-            $body
-        })*
-    };
-}
-pub(in crate::x86) use unroll;
-
 /// Four columns of eight rows.
 pub type Columns = [u8; 32];
 

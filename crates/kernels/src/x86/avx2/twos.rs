@@ -1,12 +1,13 @@
 //! The byte products of AVX2, which add two columns in 16 bits: several of them are added before they are widened.
 
+use crate::unroll::unroll;
 use std::arch::x86_64::*;
 
 use super::fold::{fold_middle_halves, fold_narrow, fold_narrow_halves, fold_wide};
 use super::format::GROUP;
 use super::halves::Factors;
 use super::multiply::Multiply;
-use super::panel::{Columns, broadcast, half_sum, keep, pair, unroll};
+use super::panel::{Columns, broadcast, half_sum, keep, pair};
 use super::registers::{load_256, load_i16, load_quants};
 use super::wide::Wide;
 

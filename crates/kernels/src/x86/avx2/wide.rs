@@ -3,11 +3,12 @@
 //! Two products of 8 bits fill an i16, so that each would have to be widened before the next is added. Instead both factors
 //! are i16: twice the products, whose sums are i32 at once.
 
+use crate::unroll::unroll;
 use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::multiply::Signed;
-use super::panel::{Panel, floats, keep, unroll};
+use super::panel::{Panel, floats, keep};
 use super::registers::{load_16_quants, load_i16, store_i16};
 use crate::weights::Minima;
 

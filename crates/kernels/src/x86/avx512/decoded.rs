@@ -1,6 +1,7 @@
 //! Blocks as floats, with the bits of `candor_quant`'s decoders. Written by hand where a register's lanes are looked up, or where
 //! the compiler makes less of those decoders; all others are compiled for AVX-512.
 
+use crate::unroll::unroll;
 use std::arch::x86_64::*;
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -11,7 +12,6 @@ use super::registers::{load_ps, store_ps};
 use crate::codebook::Book;
 use crate::weights::{E4M3_UNIT, FP4_VALUES, IQ4_VALUES, half_e4m3, half_power};
 use crate::x86::avx2::codebook::{Paneled, factors as book_factors, scale as book_scale, weights};
-use crate::x86::avx2::panel::unroll;
 use crate::x86::avx2::registers::{load_128, load_256};
 use crate::x86::batch::lines::half_at;
 use crate::x86::batch::unpack::k_quants::factors;

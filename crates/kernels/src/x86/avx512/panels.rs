@@ -2,6 +2,7 @@
 //!
 //! Blocks are summed in the order of `crate::order`, so the bits are those of every other table.
 
+use crate::unroll::unroll;
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::cell::RefCell;
@@ -12,7 +13,7 @@ use super::row::Row;
 use crate::order::{LANES, SEGMENT_BLOCKS};
 use crate::weights::Minima;
 use crate::x86::avx2::format::Group;
-use crate::x86::avx2::panel::{Panel, unroll};
+use crate::x86::avx2::panel::Panel;
 use crate::x86::avx2::panels::{Inputs, Part, Strip, TOGETHER, parts, scale_sums};
 use crate::{OutTile, Q8Rows};
 

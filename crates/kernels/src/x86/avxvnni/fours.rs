@@ -1,6 +1,7 @@
 //! The byte dot products of AVX-VNNI, which add four columns to 32 bits: nothing has to be widened. Signed weights go by what
 //! they are above -128.
 
+use crate::unroll::unroll;
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -9,7 +10,7 @@ use crate::x86::avx2::format::GROUP;
 use crate::x86::avx2::halves::Factors;
 use crate::x86::avx2::multiply::{Multiply, Signed};
 use crate::x86::avx2::narrow::Narrow;
-use crate::x86::avx2::panel::{Columns, broadcast, half_sum, pair, unroll};
+use crate::x86::avx2::panel::{Columns, broadcast, half_sum, pair};
 use crate::x86::avx2::registers::{load_256, load_i16, store_256};
 
 /// What signed weights are raised by.

@@ -1,5 +1,6 @@
 //! Blocks of 256 that are looked up in a codebook or spelled in digits, by way of the whole numbers that they are.
 
+use crate::unroll::unroll;
 use std::arch::x86_64::*;
 
 use candor_quant::Format;
@@ -8,7 +9,6 @@ use super::legacy::scaled;
 use super::{Step, Unpack};
 use crate::codebook::Book;
 use crate::x86::avx2::codebook::{Paneled, factors, scale, weights};
-use crate::x86::avx2::panel::unroll;
 use crate::x86::batch::lines::{round, store, store_ps};
 
 impl<B: Paneled> Unpack for B {

@@ -1,11 +1,12 @@
 //! How both blocks of a pair are multiplied: what a dword of the panel and of an input holds, and how sums come to be the words
 //! of a register. Sums are exact, so that bits are the same either way.
 
+use crate::unroll::unroll;
 use std::arch::x86_64::*;
 
 use super::input::Input;
 use super::panel::{Panel, Superblock};
-use crate::x86::avx2::panel::{keep, unroll};
+use crate::x86::avx2::panel::keep;
 use crate::x86::avx2::registers::load_256;
 use crate::x86::avx2::twos::Twos;
 use crate::x86::avxvnni::fours::{Fours, add_fours};

@@ -1,12 +1,12 @@
 //! Sixteen weight rows times some inputs over one superblock: sums in registers, lane = weight row.
 
+use crate::unroll::unroll;
 use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::input::Input;
 use super::panel::{Panel, Superblock};
 use crate::Line;
-use crate::x86::avx2::panel::unroll;
 use crate::x86::batch::lines::{load, store};
 use crate::x86::superblocks::Sums;
 

@@ -1,0 +1,116 @@
+//! Panels: eight rows of a segment, unpacked once for all inputs.
+
+use std::arch::wasm32::*;
+
+use super::fold::transpose;
+use super::format::{Eight, Quant, Scales};
+use super::registers::store;
+use crate::kind::{Kind, padded};
+use crate::order::SEGMENT_BLOCKS;
+use crate::unroll::unroll;
+use crate::weights::Minima;
+
+/// Rows of a panel.
+pub const ROWS: usize = QUADS * 4;
+/// Registers that hold a number for each row.
+pub const QUADS: usize = 2;
+
+/// 16 columns: for each four rows four registers, of which register `k` has columns `4k..4k + 4`, lane = row.
+pub type Half = [[[i8; 16]; 4]; QUADS];
+
+/// 32 columns of eight rows, offsets not subtracted; what a format doesn't have is never read.
+#[derive(Clone, Copy)]
+#[repr(align(32))]
+pub struct Block {
+    pub quants: [Half; 2],
+    pub scale: [[f32; 4]; QUADS],
+    /// Of both halves.
+    pub minima: [[[f32; 4]; QUADS]; 2],
+    /// Of both halves.
+    pub factors: [[[i32; 4]; QUADS]; 2],
+}
+
+/// A segment of eight rows.
+pub type Panel = [Block; SEGMENT_BLOCKS];
+
+pub const EMPTY: Panel = [Block {
+    quants: [[[[0; 16]; 4]; QUADS]; 2],
+    scale: [[0.0; 4]; QUADS],
+    minima: [[[0.0; 4]; QUADS]; 2],
+    factors: [[[0; 4]; QUADS]; 2],
+}; SEGMENT_BLOCKS];
+
+/// Unpacks the groups of a segment, of each of the eight rows; they may end within a group.
+pub fn unpack<Q: Quant<N>, const N: usize>(panel: &mut Panel, rows: [&[u8]; ROWS]) {
+    let rows = rows.map(<[u8]>::as_chunks::<N>);
+    let (whole, rest) = rows[0];
+    let (groups, _) = panel.as_chunks_mut::<8>();
+    for (g, blocks) in groups.iter_mut().enumerate().take(whole.len()) {
+        unpack_group::<Q, N>(blocks, rows.map(|(whole, _)| &whole[g]));
+    }
+    if !rest.is_empty() {
+        let ends = rows.map(|(_, rest)| padded(rest));
+        unpack_group::<Q, N>(&mut groups[whole.len()], ends.each_ref());
+    }
+}
+
+fn unpack_group<Q: Quant<N>, const N: usize>(blocks: &mut [Block; 8], rows: [&[u8; N]; ROWS]) {
+    for q in 0..QUADS {
+        let rows: [&[u8; N]; 4] = std::array::from_fn(|r| rows[q * 4 + r]);
+        set_scales::<Q::Kind>(blocks, q, rows.map(|row| Q::scales(row)));
+        unroll!(J, {
+            let quants = rows.map(|row| Q::quants(row, J));
+            for half in 0..2 {
+                let columns = transpose(quants.map(|quants| quants[half]));
+                for (target, register) in blocks[J].quants[half][q].iter_mut().zip(columns) {
+                    store(target, 0, register);
+                }
+            }
+        });
+    }
+}
+
+/// Sets what belongs to four rows besides their quants: from lane = block to lane = row.
+#[inline(always)]
+fn set_scales<K: Kind>(blocks: &mut [Block; 8], q: usize, rows: [Scales; 4]) {
+    let [a, b, c, d] = rows;
+    let columns = |rows: [Eight; 4]| -> [v128; 8] {
+        let [low, high] = [0, 1].map(|half| transpose(rows.map(|row| row[half])));
+        std::array::from_fn(|block| if block < 4 { low[block] } else { high[block - 4] })
+    };
+    for (block, scale) in blocks.iter_mut().zip(columns([a.scale, b.scale, c.scale, d.scale])) {
+        store(&mut block.scale[q], 0, scale);
+    }
+    let halves = match K::MINIMA {
+        Minima::None => 0,
+        Minima::Whole => 1,
+        Minima::Halves => 2,
+    };
+    for half in 0..halves {
+        let minima = columns([a.minima[half], b.minima[half], c.minima[half], d.minima[half]]);
+        for (block, minimum) in blocks.iter_mut().zip(minima) {
+            store(&mut block.minima[half][q], 0, minimum);
+        }
+    }
+    if K::FACTORS {
+        let wide = [a, b, c, d].map(|row| widen(row.factors));
+        for (pair, blocks) in blocks.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            let columns = transpose(wide.map(|row| row[pair]));
+            for (i, column) in columns.into_iter().enumerate() {
+                store(&mut blocks[i / 2].factors[i % 2][q], 0, column);
+            }
+        }
+    }
+}
+
+/// 16 signed bytes as integers.
+#[inline(always)]
+pub fn widen(bytes: v128) -> [v128; 4] {
+    let (low, high) = (i16x8_extend_low_i8x16(bytes), i16x8_extend_high_i8x16(bytes));
+    [
+        i32x4_extend_low_i16x8(low),
+        i32x4_extend_high_i16x8(low),
+        i32x4_extend_low_i16x8(high),
+        i32x4_extend_high_i16x8(high),
+    ]
+}
