@@ -46,7 +46,7 @@ fn every_architecture_loads_from_a_source() {
     let mut folders: Vec<_> =
         std::fs::read_dir(fixtures.join("arch")).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
-    let mut done = 0;
+    let (mut done, mut twice) = (0, Vec::new());
     for path in folders.iter().map(|folder| folder.join("model.gguf")).filter(|path| path.is_file()) {
         let bytes = Bytes::from(std::fs::read(&path).unwrap());
         let source = Arc::new(Counted(bytes.clone(), Mutex::default()));
@@ -59,12 +59,17 @@ fn every_architecture_loads_from_a_source() {
         }
         let (got, expected) = (numbers(pieces), numbers(Gguf::from_bytes(bytes).unwrap()));
         assert!(got == expected && got.iter().any(|number| *number != 0.0), "{}", path.display());
+        // What a model's numbers are made of is small, and also read where only the shapes are checked.
+        let matrices = tensors.iter().filter(|tensor| tensor.shape.len() > 1 && tensor.name.ends_with(".weight"));
         let reads = source.1.lock().unwrap();
-        for tensor in tensors.iter().filter(|tensor| tensor.shape.len() > 1) {
+        for tensor in matrices.filter(|tensor| tensor.shape[1] > 1) {
             let count = reads.get(&tensor.offset()).copied().unwrap_or(0);
-            assert!(count <= 1, "{}: {} is read {count} times", path.display(), tensor.name);
+            if count > 1 {
+                twice.push(format!("{}: {} is read {count} times", path.display(), tensor.name));
+            }
         }
         done += 1;
     }
+    assert!(twice.is_empty(), "{twice:#?}");
     assert!(done > 80, "{done} architectures");
 }

@@ -28,8 +28,8 @@ const FIXED: [&str; 6] = ["-n", "24", "--ignore-eos", "--temp", "0", "--device"]
 #[test]
 fn adapters_change_texts_by_their_scales() {
     let folder = tempfile::tempdir().unwrap();
-    let first = adapter(folder.path(), "first.gguf", Lora { rank: 4, alpha: 32.0, seed: 1 }, "attn_q");
-    // Strong enough that no table's rounding hides it.
+    // Strong enough that no table's rounding hides them.
+    let first = adapter(folder.path(), "first.gguf", Lora { rank: 4, alpha: 96.0, seed: 1 }, "attn_q");
     let second = adapter(folder.path(), "second.gguf", Lora { rank: 2, alpha: 80.0, seed: 2 }, "ffn_down");
     let text = |flags: &[&str]| {
         let outcome = story(&[&FIXED[..], &["cpu"], flags].concat()).outcome();
@@ -62,7 +62,7 @@ fn adapters_change_texts_by_their_scales() {
 #[test]
 fn a_prompt_cache_belongs_to_adapters_and_scales() {
     let folder = tempfile::tempdir().unwrap();
-    let lora = adapter(folder.path(), "first.gguf", Lora { rank: 4, alpha: 32.0, seed: 1 }, "attn_q");
+    let lora = adapter(folder.path(), "first.gguf", Lora { rank: 4, alpha: 96.0, seed: 1 }, "attn_q");
     let cache = folder.path().join("prompt.cache");
     let text = |flags: &[&str]| story(&[&FIXED[..], &["cpu", "-v"], flags].concat()).outcome();
     let (full, cached) = (format!("{lora}:1"), ["--prompt-cache", cache.to_str().unwrap()]);

@@ -13,6 +13,21 @@ fn the_built_in_model_answers_and_is_named_once() {
 }
 
 #[test]
+fn the_built_in_model_repeats_names_that_it_has_never_met() {
+    let corpus = fs::read_to_string("../../tools/train/corpus/names.py").unwrap();
+    let held_out = corpus.split_once("HELD_OUT = \"").and_then(|(_, rest)| rest.split_once('"')).unwrap().0;
+    let names: Vec<&str> = held_out.split(' ').collect();
+    assert_eq!(names.len(), 20);
+    let answer = |name: &&str| {
+        let prompt = format!("My name is {name}.");
+        (name.to_string(), candor(["run", "--temp", "0", "-n", "40", "-t", "1", "-p", &prompt]).text())
+    };
+    let repeats = |(name, text): &(String, String)| text.split(|c: char| !c.is_alphabetic()).any(|word| word == name);
+    let (right, wrong): (Vec<_>, Vec<_>) = names.iter().map(answer).partition(repeats);
+    assert!(right.len() >= 18 && right[0].0 == "Bob", "{wrong:?}");
+}
+
+#[test]
 fn the_prompt_is_an_argument_a_file_or_stdin() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prompt.txt");

@@ -27,6 +27,14 @@ impl Ahead {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line * 64)) };
         }
     }
+
+    /// The same of all these bytes. No closure: in a function with target features it would be called for each line.
+    #[inline(always)]
+    pub(crate) fn fetch_all(self, bytes: &[u8]) {
+        for line in bytes.iter().step_by(64) {
+            self.fetch(line);
+        }
+    }
 }
 
 /// Whether this is a Zen 3 or a Zen 4, of which the latter computes 512 bits in halves.

@@ -188,7 +188,7 @@ fn several_inputs<N: Widen>(
             for (r, wide) in wide.iter_mut().enumerate().take(count) {
                 let row = &w[(first + r) * row_bytes + bytes(start)..][..bytes(columns)];
                 if x.len() <= INPUTS * cols {
-                    row.iter().step_by(64).for_each(|line| next.fetch(line));
+                    next.fetch_all(row);
                 }
                 // SAFETY: this function has the features that `widen_row` asks for.
                 unsafe { N::widen_row(wide, row) };

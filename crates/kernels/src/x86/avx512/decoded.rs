@@ -184,9 +184,11 @@ macro_rules! blocks {
                     let $block: &[u8; $bytes] = block.first_chunk().expect("a whole block");
                     macro_rules! $put {
                         ($registers:expr) => {
-                            for register in $registers {
+                            // By places: what is iterated over is kept in memory.
+                            let registers = $registers;
+                            for i in 0..registers.len() {
                                 // SAFETY: this function has the features that `put` asks for.
-                                sink = unsafe { sink.put(register) };
+                                sink = unsafe { sink.put(registers[i]) };
                             }
                         };
                     }

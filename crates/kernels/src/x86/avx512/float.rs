@@ -149,7 +149,7 @@ fn dot_blocks<D: Blocks, const R: usize>(rows: [&[u8]; R], x: &[f32]) -> [f32; R
         for (i, x) in x.as_chunks::<16>().0.chunks_exact(sixteens).enumerate() {
             for r in 0..R {
                 let block = &rows[r][(first + i) * bytes..][..bytes];
-                block.iter().step_by(64).for_each(|line| ahead.fetch(line));
+                ahead.fetch_all(block);
                 let products = Products { x, next: 0, lanes: lanes[r] };
                 // SAFETY: this function has the features that `each` asks for.
                 lanes[r] = unsafe { D::each(block, products) }.lanes;
@@ -298,7 +298,7 @@ fn several_inputs<N: Widen>(
             for (r, wide) in wide.iter_mut().enumerate().take(count) {
                 let row = &w[(first + r) * row_bytes + bytes(start)..][..bytes(columns)];
                 if x.len() <= INPUTS * cols {
-                    row.iter().step_by(64).for_each(|line| next.fetch(line));
+                    next.fetch_all(row);
                 }
                 // SAFETY: this function has the features that `widen_row` asks for.
                 unsafe { N::widen_row(wide, row) };
