@@ -60,7 +60,12 @@ async function prepare(name) {
 async function page(name = "package") {
   const tab = await browser.tab({ width: 800, height: 600, scheme: "light" });
   await tab.open(`${server.origin}/`);
-  const call = (f, ...args) => tab.value(`(${f})(...${JSON.stringify(args)})`);
+  const call = (f, ...args) => {
+    const expression = `(${f})(...${JSON.stringify(args)})`;
+    return tab.value(expression).catch((error) => {
+      throw new Error(error.message.replace(expression, "in the page"));
+    });
+  };
   await call(prepare, name);
   return { call, tab };
 }

@@ -13,7 +13,7 @@ export async function run(checks, how) {
       console.log(`ok      ${name} (${said ? `${said}, ` : ""}${time()})`);
     } catch (error) {
       failures += 1;
-      console.log(`FAILED  ${name} (${time()})\n        ${error.stack ?? error.message}`);
+      console.log(`FAILED  ${name} (${time()})\n        ${error.message}`);
     }
   }
   return failures;

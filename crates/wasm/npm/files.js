@@ -10,6 +10,7 @@ const PAUSE = 500;
 const BLOB = 8 << 20;
 
 const hint = (address, text) => new Error(`${address}: ${text}`);
+const isFull = (error) => error?.name === "QuotaExceededError";
 const isAbort = (error) => error?.name === "AbortError";
 /** What another attempt does not mend. */
 const final = (error) => Object.assign(error, { final: true });
@@ -123,7 +124,12 @@ async function onDisk(download, files, name) {
       open.truncate(0);
       rest = undefined;
       note = { url: download.address, ...version };
-      await writeNote(files, noted, note);
+      try {
+        await writeNote(files, noted, note);
+      } catch (error) {
+        if (!isFull(error)) throw error;
+        rest = new Pieces();
+      }
     },
     write(chunk, at) {
       if (!rest) {
@@ -132,7 +138,7 @@ async function onDisk(download, files, name) {
           if (written === chunk.length) return;
           throw new DOMException("a write was cut short", "QuotaExceededError");
         } catch (error) {
-          if (error.name !== "QuotaExceededError") throw error;
+          if (!isFull(error)) throw error;
           open.truncate(at);
           rest = new Pieces();
         }
