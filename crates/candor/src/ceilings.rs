@@ -93,9 +93,9 @@ pub fn gpu_ceilings(model: &Model) -> Result<Option<GpuCeilings>, Error> {
     Ok(None)
 }
 
-/// Tensors as they lie in memory, as many as it takes; none of a file that had to be copied.
+/// Tensors as they lie in memory, as many as it takes; none of a file that had to be copied, or is read piece by piece.
 fn weights(gguf: &Gguf) -> Vec<Bytes> {
-    if gguf.byte_order() != ByteOrder::Little {
+    if gguf.byte_order() != ByteOrder::Little || !gguf.is_in_memory() {
         return Vec::new();
     }
     let mut left = MOST_BYTES;

@@ -60,7 +60,9 @@ pub mod speculate;
 pub mod trust;
 
 pub use candor_cpu::{Batching, Cpus, Placing};
-pub use candor_gguf::{Array as MetadataArray, ByteOrder, Format, Gguf, Metadata, TensorInfo, Value as MetadataValue};
+pub use candor_gguf::{
+    Array as MetadataArray, ByteOrder, Format, Gguf, Metadata, Source, TensorInfo, Value as MetadataValue,
+};
 #[cfg(feature = "gpu")]
 pub use candor_gpu::{AdapterChoice, Cooperative, Dequant, GpuOptions, Variant};
 pub use candor_models::{Config, Gives};

@@ -40,7 +40,7 @@ const INVARIANT: &str = ", the same in all batches";
 const EXACT: &str = ", f32 activations";
 
 /// Bytes of each tensor that say whether it is the same: two models may differ in nothing else.
-const SAMPLE: usize = 256;
+const SAMPLE: u64 = 256;
 
 /// Why a session cannot be saved or taken back.
 #[derive(Debug, thiserror::Error)]
@@ -210,12 +210,12 @@ impl Batch {
     ) -> Result<(), crate::Error> {
         self.model().refuse_answers("a saved session")?;
         let (slot, own) = (self.slot(id)?, self.sequence(id)?);
-        let shape = self.shape(&own.scales);
+        let shape = self.shape(&own.scales)?;
         let positions = own.tokens().len();
         let mut file = Summed { out, sum: Hash::default() };
         file.put(MAGIC)?;
         file.put(&VERSION.to_le_bytes())?;
-        file.put(&fingerprint(self.model().gguf()).to_le_bytes())?;
+        file.put(&fingerprint(self.model().gguf())?.to_le_bytes())?;
         file.put(&(shape.len() as u32).to_le_bytes())?;
         file.put(shape.as_bytes())?;
         file.put(&(own.past.reached() as u64).to_le_bytes())?;
@@ -245,7 +245,7 @@ impl Batch {
 
     fn load_with(&mut self, id: SequenceId, bytes: &[u8]) -> Result<Known, crate::Error> {
         let slot = self.slot(id)?;
-        let shape = self.shape(self.adapter_scales(id)?);
+        let shape = self.shape(self.adapter_scales(id)?)?;
         let Read { tokens, roles, logits, best, reached } = self.read(slot, &shape, bytes)?;
         let past = Past::of(tokens.len(), reached);
         self.restore(id, (tokens, roles), past)?;
@@ -273,7 +273,7 @@ impl Batch {
         if found.finish() != u64::from_le_bytes(*sum) {
             return Err(Error::Damaged.into());
         }
-        if u64::from_le_bytes(rest.array()?) != fingerprint(self.model().gguf()) {
+        if u64::from_le_bytes(rest.array()?) != fingerprint(self.model().gguf())? {
             return Err(Error::Model.into());
         }
         let len = u32::from_le_bytes(rest.array()?) as usize;
@@ -330,7 +330,7 @@ impl Batch {
     }
 
     /// What must be the same for caches to be, besides the model.
-    fn shape(&self, scales: &[f32]) -> String {
+    fn shape(&self, scales: &[f32]) -> Result<String, crate::Error> {
         let plan = self.plan();
         let (keys, values) = (plan.keys.format().name(), plan.values.format().name());
         // Rotation of longer contexts may be another one.
@@ -345,12 +345,13 @@ impl Batch {
         // The bits of a scale, since all of its digits count.
         let adapters: String = adapters
             .map(|(adapter, scale)| {
-                format!(", adapter {:016x} by {scale} ({:08x})", fingerprint(adapter.gguf()), scale.to_bits())
+                let own = fingerprint(adapter.gguf())?;
+                Ok(format!(", adapter {own:016x} by {scale} ({:08x})", scale.to_bits()))
             })
-            .collect();
+            .collect::<Result<_, crate::Error>>()?;
         let promised = if self.model().promises_same_bits() { INVARIANT } else { "" };
         let exact = if self.model().activations() == Activations::F32 { EXACT } else { "" };
-        format!("keys {keys}, values {values}{far}{rings}{adapters}{promised}{exact}")
+        Ok(format!("keys {keys}, values {values}{far}{rings}{adapters}{promised}{exact}"))
     }
 }
 
@@ -370,7 +371,7 @@ fn fits(got: &str, wanted: &str) -> bool {
 }
 
 /// A number that two models hardly share.
-fn fingerprint(gguf: &Gguf) -> u64 {
+fn fingerprint(gguf: &Gguf) -> Result<u64, crate::Error> {
     use std::fmt::Write as _;
     let mut hash = Hash::default();
     // Writing into a hash cannot fail.
@@ -379,10 +380,9 @@ fn fingerprint(gguf: &Gguf) -> u64 {
     }
     for tensor in gguf.tensors() {
         let _ = writeln!(hash, "{} {} {:?} {}", tensor.name, tensor.format.name(), tensor.shape, tensor.offset());
-        let data = gguf.data(tensor);
-        hash.update(&data[..data.len().min(SAMPLE)]);
+        hash.update(&gguf.read_head(tensor, SAMPLE)?);
     }
-    hash.finish()
+    Ok(hash.finish())
 }
 
 #[cfg(test)]

@@ -45,16 +45,19 @@ impl Fault {
     }
 }
 
-/// A position in the bytes of a file. A failed read leaves it where it was.
+/// A position in the first bytes of a file, which may be all. A failed read leaves it where it was.
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
+    /// Of the whole file.
+    length: u64,
     at: usize,
     pub(crate) order: ByteOrder,
 }
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Cursor { bytes, at: 0, order: ByteOrder::Little }
+    /// Of a file of `length` bytes, which begins with `bytes`.
+    pub(crate) fn new(bytes: &'a [u8], length: u64) -> Self {
+        Cursor { bytes, length, at: 0, order: ByteOrder::Little }
     }
 
     pub(crate) fn offset(&self) -> u64 {
@@ -62,7 +65,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn left(&self) -> u64 {
-        (self.bytes.len() - self.at) as u64
+        self.length - self.at as u64
     }
 
     /// The next `count` bytes.

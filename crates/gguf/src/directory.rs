@@ -26,10 +26,11 @@ pub(crate) struct Directory {
     pub(crate) tensors: Vec<TensorInfo>,
 }
 
-/// Parses `file` and checks every record against it.
-pub(crate) fn parse(file: &[u8]) -> Result<Directory, Error> {
-    looks::check_magic(file)?;
-    let mut cursor = Cursor::new(file);
+/// Parses `head`, with which a file of `length` bytes begins, and checks every record against that length. If the head is too short
+/// for the directory, that is [`Error::Truncated`].
+pub(crate) fn parse(head: &[u8], length: u64) -> Result<Directory, Error> {
+    looks::check_magic(head)?;
+    let mut cursor = Cursor::new(head, length);
     cursor.take(4).map_err(|fault| fault.reading(format_args!("magic")))?;
     let version = read_version(&mut cursor)?;
     let tensor_count =
@@ -40,7 +41,7 @@ pub(crate) fn parse(file: &[u8]) -> Result<Directory, Error> {
     let metadata = read_metadata(&mut cursor, key_count)?;
     let alignment = alignment(&metadata)?;
     let records = read_records(&mut cursor, tensor_count)?;
-    let tensors = place(records, cursor.offset().next_multiple_of(alignment), alignment, file.len() as u64)?;
+    let tensors = place(records, cursor.offset().next_multiple_of(alignment), alignment, length)?;
     Ok(Directory { version, order: cursor.order, alignment, metadata, tensors })
 }
 

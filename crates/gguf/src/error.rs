@@ -18,7 +18,7 @@ pub enum Error {
     /// The operating system refused.
     #[error("cannot {action}: {error}")]
     Io {
-        /// What was tried: `open`, `map into memory`, `write`.
+        /// What was tried: `open`, `map into memory`, `read`, `write`.
         action: &'static str,
         /// The system's answer.
         error: io::Error,

@@ -5,7 +5,8 @@ use crate::directory::{self, Directory};
 use crate::map::{self, Mapping, Opened, Pages};
 #[cfg(target_os = "linux")]
 use crate::pages;
-use crate::{Error, Metadata, TensorInfo, prefault, shards};
+use crate::source::{self, Pieces};
+use crate::{Error, Metadata, Source, TensorInfo, prefault, shards};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::io;
@@ -28,16 +29,48 @@ struct Inner {
 }
 
 struct Shard {
-    file: Bytes,
-    mapping: Option<Mapping>,
+    file: Content,
     order: ByteOrder,
 }
 
 /// One parsed file of a model.
 struct Part {
-    file: Bytes,
-    mapping: Option<Mapping>,
+    file: Content,
     directory: Directory,
+}
+
+/// A file's bytes.
+enum Content {
+    /// In memory as a whole, which may be a mapping.
+    Memory(Bytes, Option<Mapping>),
+    /// Read where they are asked for.
+    Source(Pieces),
+}
+
+impl Content {
+    fn bytes(&self) -> u64 {
+        match self {
+            Content::Memory(file, _) => file.len() as u64,
+            Content::Source(pieces) => pieces.bytes(),
+        }
+    }
+
+    fn mapping(&self) -> Option<&Mapping> {
+        match self {
+            Content::Memory(_, mapping) => mapping.as_ref(),
+            Content::Source(_) => None,
+        }
+    }
+
+    fn read(&self, start: u64, end: u64) -> Result<Bytes, Error> {
+        match self {
+            Content::Memory(file, _) => {
+                let place = |offset: u64| usize::try_from(offset).expect("inside a file that is in memory");
+                Ok(file.slice(place(start)..place(end)))
+            }
+            Content::Source(pieces) => pieces.read(start, end),
+        }
+    }
 }
 
 impl Gguf {
@@ -66,8 +99,8 @@ impl Gguf {
     fn open_by(path: &Path, open: impl Fn(&Path) -> Result<Opened, Error>) -> Result<Gguf, Error> {
         let open_one = |path: &Path| {
             let (file, mapping) = open(path)?;
-            let directory = directory::parse(&file)?;
-            Ok(Part { file, mapping, directory })
+            let directory = directory::parse(&file, file.len() as u64)?;
+            Ok(Part { file: Content::Memory(file, mapping), directory })
         };
         let part = open_one(path).map_err(|error: Error| error.at(path))?;
         let split = Split::of(&part.directory.metadata).map_err(|error| error.at(path))?;
@@ -105,14 +138,31 @@ impl Gguf {
     /// # Errors
     /// Every [`Error`] that is about content.
     pub fn from_shards(files: Vec<Bytes>) -> Result<Gguf, Error> {
-        let count = files.len() as u64;
-        let mut parts = Vec::new();
-        for (number, file) in (1..).zip(files) {
-            let directory = directory::parse(&file)?;
-            check_split(&directory.metadata, number, count)?;
-            parts.push(Part { file, mapping: None, directory });
-        }
-        assemble(parts)
+        let parse = |file: Bytes| {
+            let directory = directory::parse(&file, file.len() as u64)?;
+            Ok(Part { file: Content::Memory(file, None), directory })
+        };
+        assemble_split(files.into_iter().map(parse).collect::<Result<_, Error>>()?)
+    }
+
+    /// A model of one file, of which a tensor is read when [`Gguf::read_data`] is asked for it, and given up when nobody has it any more.
+    ///
+    /// # Errors
+    /// Every [`Error`] that is about content, or [`Error::Io`] with the source's.
+    pub fn from_source(source: Arc<dyn Source>) -> Result<Gguf, Error> {
+        Gguf::from_sources(vec![source])
+    }
+
+    /// The same of the files of a split, in order.
+    ///
+    /// # Errors
+    /// As [`Gguf::from_source`].
+    pub fn from_sources(sources: Vec<Arc<dyn Source>>) -> Result<Gguf, Error> {
+        let parse = |source: Arc<dyn Source>| {
+            let directory = source::directory(&*source)?;
+            Ok(Part { file: Content::Source(Pieces::new(source)), directory })
+        };
+        assemble_split(sources.into_iter().map(parse).collect::<Result<_, Error>>()?)
     }
 
     /// The version of the format: 2 or 3. Of a split model, as all that follows: of its first file.
@@ -132,7 +182,7 @@ impl Gguf {
 
     /// Bytes of all files together.
     pub fn file_bytes(&self) -> u64 {
-        self.file.shards.iter().map(|shard| shard.file.len() as u64).sum()
+        self.file.shards.iter().map(|shard| shard.file.bytes()).sum()
     }
 
     /// Number of files: 1 if the model is not split.
@@ -165,7 +215,7 @@ impl Gguf {
     /// `progress` sees bytes done and in all, on this thread. Does nothing for files that were copied into memory anyway.
     pub fn prefault(&self, progress: impl FnMut(u64, u64)) {
         let mapped = |shard: &Shard| {
-            shard.mapping.clone().filter(|mapping| mapping.is_of_file() && shard.order == ByteOrder::Little)
+            shard.file.mapping().cloned().filter(|mapping| mapping.is_of_file() && shard.order == ByteOrder::Little)
         };
         prefault::prefault(&self.file.shards.iter().filter_map(mapped).collect::<Vec<_>>(), progress);
     }
@@ -173,8 +223,13 @@ impl Gguf {
     /// Whether tensors lie in mappings of the files, whose pages the system may give up and read again; not so where they were
     /// read into memory, came as bytes, or are swapped into another byte order.
     pub fn is_mapped(&self) -> bool {
-        let of_file = |shard: &Shard| shard.mapping.as_ref().is_some_and(Mapping::is_of_file);
+        let of_file = |shard: &Shard| shard.file.mapping().is_some_and(Mapping::is_of_file);
         self.file.shards.iter().all(|shard| of_file(shard) && shard.order == ByteOrder::Little)
+    }
+
+    /// Whether the files are in memory, mapped or not, and not read piece by piece from a [`Source`].
+    pub fn is_in_memory(&self) -> bool {
+        self.file.shards.iter().all(|shard| matches!(shard.file, Content::Memory(..)))
     }
 
     /// Counts the bytes of the files, of [`Self::file_bytes`], that lie in huge pages of this process's memory; what was not read yet
@@ -183,7 +238,7 @@ impl Gguf {
         #[cfg(target_os = "linux")]
         {
             let range = |shard: &Shard| {
-                let bytes = shard.mapping.as_ref()?.as_ref();
+                let bytes = shard.file.mapping()?.as_ref();
                 let start = bytes.as_ptr().addr() as u64;
                 Some(start..start + bytes.len() as u64)
             };
@@ -194,23 +249,45 @@ impl Gguf {
         None
     }
 
-    /// The data of a tensor of this file, little-endian, `tensor.bytes` long. No copy is made of a little-endian file's
-    /// data; a big-endian file's is swapped into a new buffer.
+    /// The data of a tensor of this file, which is in memory, little-endian, `tensor.bytes` long. No copy is made of a little-endian
+    /// file's data; a big-endian file's is swapped into a new buffer.
+    ///
+    /// # Panics
+    /// If `tensor` was changed, or is from a file whose tensors lie beyond the end of this one. If the file comes from a
+    /// [`Source`] that fails: [`Gguf::read_data`] is for those.
+    pub fn data(&self, tensor: &TensorInfo) -> Bytes {
+        self.read_data(tensor).expect("the data of a file in memory")
+    }
+
+    /// What [`Gguf::data`] gives, of every file: where it comes from a [`Source`], the data is read now.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the source has one, or memory is short for what it reads.
     ///
     /// # Panics
     /// If `tensor` was changed, or is from a file whose tensors lie beyond the end of this one.
-    pub fn data(&self, tensor: &TensorInfo) -> Bytes {
+    pub fn read_data(&self, tensor: &TensorInfo) -> Result<Bytes, Error> {
         let shard = &self.file.shards[tensor.shard];
-        let place = |offset: u64| usize::try_from(offset).expect("inside a file that is in memory");
-        let data = shard.file.slice(place(tensor.start)..place(tensor.end()));
-        match shard.order {
+        let data = shard.file.read(tensor.start, tensor.end())?;
+        Ok(match shard.order {
             ByteOrder::Little => data,
             ByteOrder::Big => {
                 let mut swapped = data.to_vec();
                 tensor.format.swap_endian(&mut swapped);
                 swapped.into()
             }
-        }
+        })
+    }
+
+    /// The first `count` bytes of a tensor, or all if it has fewer, as they lie in the file.
+    ///
+    /// # Errors
+    /// As [`Gguf::read_data`].
+    ///
+    /// # Panics
+    /// As [`Gguf::read_data`].
+    pub fn read_head(&self, tensor: &TensorInfo, count: u64) -> Result<Bytes, Error> {
+        self.file.shards[tensor.shard].file.read(tensor.start, tensor.start + tensor.bytes.min(count))
     }
 }
 
@@ -261,18 +338,27 @@ fn check_split(metadata: &Metadata, number: u64, count: u64) -> Result<(), Error
     Ok(())
 }
 
+/// Puts files together that were given in order, after checking that order.
+fn assemble_split(parts: Vec<Part>) -> Result<Gguf, Error> {
+    let count = parts.len() as u64;
+    for (number, part) in (1..).zip(&parts) {
+        check_split(&part.directory.metadata, number, count)?;
+    }
+    assemble(parts)
+}
+
 /// Puts the files of a model together: the metadata of the first, the tensors of all.
 fn assemble(parts: Vec<Part>) -> Result<Gguf, Error> {
     let mut parts = parts.into_iter();
-    let Some(Part { file, mapping, directory }) = parts.next() else {
+    let Some(Part { file, directory }) = parts.next() else {
         return Err(Error::Empty);
     };
     let Directory { version, order, alignment, metadata, mut tensors } = directory;
-    let mut shards = vec![Shard { file, mapping, order }];
-    for Part { file, mapping, directory } in parts {
+    let mut shards = vec![Shard { file, order }];
+    for Part { file, directory } in parts {
         let shard = shards.len();
         tensors.extend(directory.tensors.into_iter().map(|tensor| TensorInfo { shard, ..tensor }));
-        shards.push(Shard { file, mapping, order: directory.order });
+        shards.push(Shard { file, order: directory.order });
     }
     if let (Some(expected), true) = (metadata.u64("split.tensors.count")?, shards.len() > 1)
         && expected != tensors.len() as u64

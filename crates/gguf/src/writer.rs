@@ -75,7 +75,9 @@ impl Writer {
         writer.metadata = file.metadata().clone();
         for tensor in file.tensors() {
             let (file, source) = (file.clone(), tensor.clone());
-            writer.tensor_from(&tensor.name, tensor.format, &tensor.shape, move || Ok(file.data(&source)))?;
+            writer.tensor_from(&tensor.name, tensor.format, &tensor.shape, move || {
+                file.read_data(&source).map_err(io::Error::other)
+            })?;
         }
         Ok(writer)
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, ops::Range};
 
-use candor_gguf::{Format, Gguf, Metadata};
+use candor_gguf::{Format, Gguf, Metadata, TensorInfo};
 use candor_ops::{Prims, Rope, Tensor};
 
 use crate::Error;
@@ -13,11 +13,13 @@ pub(crate) struct Weights<'a, B> {
     ops: &'a mut B,
     used: HashSet<String>,
     bytes: u64,
+    /// The tensor that was taken last: where the file is read piece by piece, its parts are taken without reading it again.
+    last: Option<Tensor>,
 }
 
 impl<'a, B: Prims> Weights<'a, B> {
     pub(crate) fn new(gguf: &'a Gguf, ops: &'a mut B) -> Self {
-        Weights { gguf, ops, used: HashSet::new(), bytes: 0 }
+        Weights { gguf, ops, used: HashSet::new(), bytes: 0, last: None }
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
@@ -60,8 +62,8 @@ impl<'a, B: Prims> Weights<'a, B> {
 
     /// The matrix `name` with `cols` inputs and `rows` outputs.
     pub(crate) fn matrix(&mut self, name: &str, cols: usize, rows: usize) -> Result<B::Weight, Error> {
-        let tensor = self.take(name, cols, rows)?.ok_or_else(|| Error::MissingTensor(name.into()))?;
-        Ok(self.ops.weight(tensor)?)
+        let tensor = self.take(name, (cols, rows), B::READS_WEIGHTS)?;
+        Ok(self.ops.weight(tensor.ok_or_else(|| Error::MissingTensor(name.into()))?)?)
     }
 
     /// The vector `name` of `len` elements.
@@ -71,7 +73,7 @@ impl<'a, B: Prims> Weights<'a, B> {
 
     /// The vector `name` of `len` elements where the file has it.
     pub(crate) fn optional(&mut self, name: &str, len: usize) -> Result<Option<B::Weight>, Error> {
-        let Some(tensor) = self.take(name, len, 1)? else { return Ok(None) };
+        let Some(tensor) = self.take(name, (len, 1), B::READS_WEIGHTS)? else { return Ok(None) };
         Ok(Some(self.ops.weight(tensor)?))
     }
 
@@ -89,7 +91,8 @@ impl<'a, B: Prims> Weights<'a, B> {
 
     /// The numbers of a tensor of `len` elements whatever its shape.
     pub(crate) fn spread_numbers(&mut self, name: &str, len: usize) -> Result<Vec<f32>, Error> {
-        let tensor = self.shaped(name, (len, 1), |shape| shape.iter().product::<u64>() == len as u64)?;
+        let info = self.fitting(name, (len, 1), |shape| shape.iter().product::<u64>() == len as u64)?;
+        let tensor = self.read(info, (len, 1), true)?;
         let mut values = vec![0.0; len];
         tensor.format.decode(&tensor.bytes, &mut values);
         Ok(values)
@@ -119,9 +122,13 @@ impl<'a, B: Prims> Weights<'a, B> {
             return Err(Error::Unsupported(format!("tensor {name}: expected floats, got {}", tensor.format.name())));
         }
         let size = tensor.format.block_bytes();
-        let bytes = tensor.bytes.slice(range.start * size..range.end * size);
+        let bytes = match B::READS_WEIGHTS {
+            true => tensor.bytes.slice(range.start * size..range.end * size),
+            false => tensor.bytes,
+        };
         let name = Tensor::part_name(name, &range);
-        Ok(self.ops.weight(Tensor { name, cols: range.len(), bytes, ..tensor })?)
+        let (format, rows, cols) = (tensor.format, tensor.rows, range.len());
+        Ok(self.ops.weight(Tensor { name, format, rows, cols, bytes })?)
     }
 
     /// A weight that is not in the file.
@@ -142,21 +149,28 @@ impl<'a, B: Prims> Weights<'a, B> {
         (cols, rows): (usize, usize),
         fits: impl Fn(&[u64]) -> bool,
     ) -> Result<Tensor, Error> {
+        let info = self.fitting(name, (cols, rows), fits)?;
+        self.read(info, (cols, rows), B::READS_WEIGHTS)
+    }
+
+    /// The record of a tensor, if its shape `fits`.
+    fn fitting(
+        &self,
+        name: &str,
+        (cols, rows): (usize, usize),
+        fits: impl Fn(&[u64]) -> bool,
+    ) -> Result<&'a TensorInfo, Error> {
         let info = self.gguf.tensor(name).ok_or_else(|| Error::MissingTensor(name.into()))?;
         if !fits(&info.shape) {
             let expected = vec![cols as u64, rows as u64];
             return Err(Error::TensorShape { name: name.into(), expected, got: info.shape.clone() });
         }
-        // Its parts are taken one after the other.
-        if self.used.insert(name.into()) {
-            self.bytes = self.bytes.saturating_add(info.bytes);
-        }
-        Ok(Tensor { name: name.into(), format: info.format, rows, cols, bytes: self.gguf.data(info) })
+        Ok(info)
     }
 
     /// The numbers of a vector that configures the model rather than being multiplied.
     pub(crate) fn numbers(&mut self, name: &str, len: usize) -> Result<Option<Vec<f32>>, Error> {
-        let Some(tensor) = self.take(name, len, 1)? else { return Ok(None) };
+        let Some(tensor) = self.take(name, (len, 1), true)? else { return Ok(None) };
         let mut values = vec![0.0; len];
         tensor.format.decode(&tensor.bytes, &mut values);
         Ok(Some(values))
@@ -164,7 +178,7 @@ impl<'a, B: Prims> Weights<'a, B> {
 
     /// The numbers of a matrix that is multiplied without a backend, `[rows, cols]`.
     pub(crate) fn matrix_numbers(&mut self, name: &str, cols: usize, rows: usize) -> Result<Vec<f32>, Error> {
-        let tensor = self.take(name, cols, rows)?.ok_or_else(|| Error::MissingTensor(name.into()))?;
+        let tensor = self.take(name, (cols, rows), true)?.ok_or_else(|| Error::MissingTensor(name.into()))?;
         let mut values = vec![0.0; cols * rows];
         tensor.format.decode(&tensor.bytes, &mut values);
         Ok(values)
@@ -189,7 +203,20 @@ impl<'a, B: Prims> Weights<'a, B> {
         }
     }
 
-    fn take(&mut self, name: &str, cols: usize, rows: usize) -> Result<Option<Tensor>, Error> {
+    /// A tensor as `rows` rows of `cols`, without its bytes where they are not to be read.
+    fn read(&mut self, info: &TensorInfo, (cols, rows): (usize, usize), reads: bool) -> Result<Tensor, Error> {
+        // Parts of one are taken one after the other, and several layers may have the same.
+        if self.used.insert(info.name.clone()) {
+            self.bytes = self.bytes.saturating_add(info.bytes);
+        }
+        let bytes = if reads { self.gguf.read_data(info)? } else { Default::default() };
+        let tensor = Tensor { name: info.name.clone(), format: info.format, rows, cols, bytes };
+        self.last = Some(tensor.clone());
+        Ok(tensor)
+    }
+
+    /// A tensor of exactly these dimensions where the file has it, with its bytes if it `reads` them.
+    fn take(&mut self, name: &str, (cols, rows): (usize, usize), reads: bool) -> Result<Option<Tensor>, Error> {
         let Some(info) = self.gguf.tensor(name) else { return Ok(None) };
         let mut got = info.shape.clone();
         while got.len() > 1 && got.last() == Some(&1) {
@@ -199,12 +226,7 @@ impl<'a, B: Prims> Weights<'a, B> {
         if got != expected {
             return Err(Error::TensorShape { name: name.into(), expected, got: info.shape.clone() });
         }
-        // Several layers may have the same.
-        if self.used.insert(name.into()) {
-            self.bytes = self.bytes.saturating_add(info.bytes);
-        }
-        let bytes = self.gguf.data(info);
-        Ok(Some(Tensor { name: name.into(), format: info.format, rows, cols, bytes }))
+        self.read(info, (cols, rows), reads).map(Some)
     }
 }
 

@@ -191,6 +191,7 @@ impl<B: Ops> Prims for Adapted<B> {
     type Routes = B::Routes;
 
     const WITHOUT: &'static [&'static str] = B::WITHOUT;
+    const READS_WEIGHTS: bool = B::READS_WEIGHTS;
 
     fn weight(&mut self, tensor: Tensor) -> Result<Self::Weight, Error> {
         let (whole, rows) = tensor.whole();

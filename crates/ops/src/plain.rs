@@ -17,6 +17,7 @@ impl<B: Prims> Prims for Plain<B> {
     type Routes = B::Routes;
 
     const WITHOUT: &'static [&'static str] = B::WITHOUT;
+    const READS_WEIGHTS: bool = B::READS_WEIGHTS;
 
     crate::forward! { 0, std::convert::identity:
         weight buffer check_kv kv rope_table routes embed rms_norm norm matmul matmul_rows add_bias

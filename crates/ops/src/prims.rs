@@ -67,6 +67,9 @@ pub trait Prims {
     /// Operations that this backend does not have, by the names of their methods; a model that needs one is not given to it.
     const WITHOUT: &'static [&'static str] = &[];
 
+    /// Whether weights come with their bytes, which a file may have to be read for.
+    const READS_WEIGHTS: bool = true;
+
     /// Takes over a weight.
     ///
     /// # Errors

@@ -26,6 +26,7 @@ impl<B: Ops> Prims for Checked<B> {
     type Routes = Routes<B::Routes>;
 
     const WITHOUT: &'static [&'static str] = B::WITHOUT;
+    const READS_WEIGHTS: bool = B::READS_WEIGHTS;
 
     fn weight(&mut self, tensor: Tensor) -> Result<Self::Weight, Error> {
         Ok(Weight { inner: self.inner.weight(tensor.clone())?, tensor })

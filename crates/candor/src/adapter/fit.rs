@@ -94,7 +94,7 @@ impl Adapter {
             return Err(Error::Shape { tensor, expected, got });
         }
         let [cols, rows @ ..] = expected.map(|dimension| dimension as usize);
-        let bytes = self.gguf().data(info);
+        let bytes = self.gguf().read_data(info)?;
         Ok(Tensor { name: info.name.clone(), format: info.format, rows: rows.iter().product(), cols, bytes })
     }
 }

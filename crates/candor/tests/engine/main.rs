@@ -27,6 +27,7 @@ mod samplers;
 mod saved;
 mod sequences;
 mod session;
+mod source;
 mod speculation;
 mod variations;
 mod windows;

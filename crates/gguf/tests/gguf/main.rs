@@ -7,3 +7,4 @@ mod mutations;
 mod open;
 mod raw;
 mod round_trip;
+mod source;

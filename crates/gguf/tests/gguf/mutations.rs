@@ -21,7 +21,7 @@ impl Random {
 }
 
 /// A file with a bit of everything, small enough that most mutations hit structure.
-fn small(order: ByteOrder) -> Vec<u8> {
+pub(crate) fn small(order: ByteOrder) -> Vec<u8> {
     let mut writer = Writer::new().byte_order(order);
     writer.insert("general.architecture", "llama");
     writer.insert("general.alignment", 32u32);

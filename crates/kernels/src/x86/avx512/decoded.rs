@@ -17,13 +17,14 @@ use crate::x86::batch::lines::half_at;
 use crate::x86::batch::unpack::k_quants::factors;
 use crate::x86::batch::unpack::legacy::{counting, counting_on, scaled, uneven};
 
-/// What takes the numbers of a block, sixteen by sixteen.
+/// What takes the numbers of a block, sixteen by sixteen. It goes from hand to hand, so that sums stay in registers whatever is inlined:
+/// behind a reference they are stored and loaded for each sixteen where [`Blocks::each`] is called.
 ///
 /// Stable Rust has no safe trait methods with target features, hence the `unsafe`.
-pub trait Sink {
+pub trait Sink: Sized {
     /// # Safety
     /// The processor has AVX-512 F.
-    unsafe fn put(&mut self, sixteen: __m512);
+    unsafe fn put(self, sixteen: __m512) -> Self;
 }
 
 /// A format whose blocks become floats.
@@ -34,7 +35,7 @@ pub trait Blocks {
     ///
     /// # Safety
     /// The processor has AVX-512 F, BW, VL and DQ, and what AVX2's table needs.
-    unsafe fn each(block: &[u8], sink: &mut impl Sink);
+    unsafe fn each<S: Sink>(block: &[u8], sink: S) -> S;
 }
 
 /// Stores numbers one after the other.
@@ -46,9 +47,9 @@ struct Store<'a> {
 impl Sink for Store<'_> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-    unsafe fn put(&mut self, sixteen: __m512) {
+    unsafe fn put(self, sixteen: __m512) -> Self {
         store_ps(&mut self.out[self.next], sixteen);
-        self.next += 1;
+        Store { next: self.next + 1, ..self }
     }
 }
 
@@ -58,9 +59,9 @@ impl Sink for Store<'_> {
 pub fn decode<B: Blocks>(bytes: &[u8], out: &mut [f32]) {
     let blocks = bytes.chunks_exact(B::FORMAT.block_bytes());
     for (block, out) in blocks.zip(out.chunks_exact_mut(B::FORMAT.block_len())) {
-        let mut store = Store { out: out.as_chunks_mut().0, next: 0 };
+        let store = Store { out: out.as_chunks_mut().0, next: 0 };
         // SAFETY: this function has the features that `each` asks for.
-        unsafe { B::each(block, &mut store) };
+        unsafe { B::each(block, store) };
     }
 }
 
@@ -72,14 +73,15 @@ impl<D: Decode> Blocks for Compiled<D> {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-    unsafe fn each(block: &[u8], sink: &mut impl Sink) {
+    unsafe fn each<S: Sink>(block: &[u8], mut sink: S) -> S {
         let mut values = [[0.0; 16]; 16];
         let values = &mut values[..D::FORMAT.block_len() / 16];
         D::decode(block, values.as_flattened_mut());
         for values in values {
             // SAFETY: this function has the features that `put` asks for.
-            unsafe { sink.put(load_ps(values)) };
+            sink = unsafe { sink.put(load_ps(values)) };
         }
+        sink
     }
 }
 
@@ -91,7 +93,7 @@ impl<B: Paneled> Blocks for Books<B> {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-    unsafe fn each(block: &[u8], sink: &mut impl Sink) {
+    unsafe fn each<S: Sink>(block: &[u8], mut sink: S) -> S {
         for w in B::groups(block) {
             let scale = _mm512_broadcastss_ps(_mm256_castps256_ps128(book_scale::<B>(w)));
             let scales = in_memory(scaled(book_factors::<B>(w), scale));
@@ -103,12 +105,10 @@ impl<B: Paneled> Blocks for Books<B> {
                 let first = scaled(_mm256_castsi256_si128(quants), _mm512_set1_ps(scales[first]));
                 let last = scaled(_mm256_extracti128_si256::<1>(quants), _mm512_set1_ps(scales[last]));
                 // SAFETY: this function has the features that `put` asks for.
-                unsafe {
-                    sink.put(first);
-                    sink.put(last);
-                }
+                sink = unsafe { sink.put(first).put(last) };
             });
         }
+        sink
     }
 }
 
@@ -180,17 +180,18 @@ macro_rules! blocks {
 
                 #[inline]
                 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-                unsafe fn each(block: &[u8], sink: &mut impl Sink) {
+                unsafe fn each<S: Sink>(block: &[u8], mut sink: S) -> S {
                     let $block: &[u8; $bytes] = block.first_chunk().expect("a whole block");
                     macro_rules! $put {
                         ($registers:expr) => {
                             for register in $registers {
                                 // SAFETY: this function has the features that `put` asks for.
-                                unsafe { sink.put(register) };
+                                sink = unsafe { sink.put(register) };
                             }
                         };
                     }
                     $body
+                    sink
                 }
             }
         )*

@@ -131,9 +131,9 @@ struct Products<'a> {
 impl Sink for Products<'_> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-    unsafe fn put(&mut self, sixteen: __m512) {
-        self.lanes = _mm512_fmadd_ps(sixteen, load_ps(&self.x[self.next]), self.lanes);
-        self.next += 1;
+    unsafe fn put(self, sixteen: __m512) -> Self {
+        let lanes = _mm512_fmadd_ps(sixteen, load_ps(&self.x[self.next]), self.lanes);
+        Products { x: self.x, next: self.next + 1, lanes }
     }
 }
 
@@ -150,10 +150,9 @@ fn dot_blocks<D: Blocks, const R: usize>(rows: [&[u8]; R], x: &[f32]) -> [f32; R
             for r in 0..R {
                 let block = &rows[r][(first + i) * bytes..][..bytes];
                 block.iter().step_by(64).for_each(|line| ahead.fetch(line));
-                let mut products = Products { x, next: 0, lanes: lanes[r] };
+                let products = Products { x, next: 0, lanes: lanes[r] };
                 // SAFETY: this function has the features that `each` asks for.
-                unsafe { D::each(block, &mut products) };
-                lanes[r] = products.lanes;
+                lanes[r] = unsafe { D::each(block, products) }.lanes;
             }
         }
         for r in 0..R {
