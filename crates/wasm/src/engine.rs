@@ -16,7 +16,7 @@ use crate::{
     stop::Stop,
 };
 
-/// Tokens of a prompt that are computed without looking up: these at first, and from then on as many as take about [`LOOK`].
+/// Tokens of a prompt that are computed without looking up: these at first, and from then on as many as take up to [`LOOK`].
 const FIRST: usize = 16;
 const MOST: usize = 256;
 /// Milliseconds.
@@ -204,7 +204,11 @@ async fn read(session: &mut Session, prompt: &[u32], cancel: &Cancel, turn: &Fun
         session.evaluate_until_async(chunk, cancel).await?;
         at += chunk.len();
         let took = Date::now() - begun;
-        size = if took < LOOK { (2 * size).min(MOST) } else { (size / 2).max(FIRST) };
+        if took < LOOK / 3.0 {
+            size = (2 * size).min(MOST);
+        } else if took > LOOK {
+            size = (size / 2).max(FIRST);
+        }
         turn_over(turn, &progress(at, prompt.len())?).await?;
     }
     Ok(at - first)
