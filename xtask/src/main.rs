@@ -1,6 +1,7 @@
 //! The chores of this repository, run as `cargo xtask`: what CI checks, and random models of real shapes.
 
 mod aarch64;
+mod browser;
 mod check;
 mod command;
 mod fixtures;
@@ -20,6 +21,7 @@ usage: cargo xtask check [--no-test]
        cargo xtask miri
        cargo xtask aarch64
        cargo xtask wasm
+       cargo xtask browser [--faults]
        cargo xtask radeon FAMILY [KERNEL]
        cargo xtask semver [REV]
        cargo xtask synth SHAPE FORMAT [-o FILE]
@@ -33,6 +35,8 @@ miri     follows every access to memory of the scalar kernels and of the CPU bac
 aarch64  tests the kernels on emulated ARM processors; needs qemu-aarch64 and a cross linker
 wasm     tests the kernels, and what reads files and text, in WebAssembly, with and without vectors;
          needs python3, whose package wasmtime it installs in target
+browser  builds the npm package in target/browser/package and prints how large its modules are; with
+         --faults one for tests, in target/browser/faults
 radeon   compiles the shaders whose name holds KERNEL (all, or `hot`: what time goes to) with Mesa's
          driver for a family (vega10, navi21, gfx1100), and prints registers, spills and instructions
 semver   compares the crates' public faces with the last release's, or a commit's; needs
@@ -52,6 +56,8 @@ fn main() -> ExitCode {
         ["miri"] => miri::run(),
         ["aarch64"] => aarch64::run(),
         ["wasm"] => wasm::run(),
+        ["browser"] => browser::run(false),
+        ["browser", "--faults"] => browser::run(true),
         ["radeon", family] => radeon::run(family, ""),
         ["radeon", family, kernel] => radeon::run(family, kernel),
         ["semver"] => semver::run(None),

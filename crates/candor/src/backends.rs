@@ -8,7 +8,7 @@ use candor_gguf::Gguf;
 use candor_gpu::{AdapterChoice, Gpu, GpuOptions};
 use candor_kernels::Kernels;
 use candor_models::{Config, Decoder, End, Part};
-use candor_ops::{Ops, Reference, Shapes};
+use candor_ops::{Ops, Shapes};
 
 use crate::{
     Activations, Adapter, Device, DeviceInfo, Error, LoadOptions, Placement,
@@ -350,7 +350,10 @@ impl Backends {
                 let label = format!("cpu, {} kernels, {one} threads{prompts}", cpu.kernels().name);
                 visitor.visit(cpu, label)
             }
-            Target::Reference => visitor.visit(Reference, "reference".to_owned()),
+            #[cfg(feature = "reference")]
+            Target::Reference => visitor.visit(candor_ops::Reference, "reference".to_owned()),
+            #[cfg(not(feature = "reference"))]
+            Target::Reference => return Err(Error::BuiltWithoutReference),
             #[cfg(feature = "gpu")]
             Target::Gpu(number) => {
                 let gpu = self.gpu(number).await?;

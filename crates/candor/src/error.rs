@@ -84,6 +84,9 @@ pub enum Error {
     /// A GPU was asked for, and the program was built without them.
     #[error("device gpu: this program was built without it (cargo feature `gpu`)")]
     BuiltWithoutGpu,
+    /// The formulas were asked for, and the program was built without them.
+    #[error("device reference: this program was built without it (cargo feature `reference`)")]
+    BuiltWithoutReference,
     /// A GPU was asked for, and there are only emulated ones, which must be named.
     #[error("device gpu: this machine has none")]
     NoGpu,

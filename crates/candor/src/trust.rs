@@ -5,14 +5,14 @@
 //! inputs. A verdict holds for an adapter with its driver, this version of the library, and what a model asks of shaders:
 //! its shapes and formats.
 
-#[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+#[cfg(feature = "gpu")]
 mod check;
-#[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+#[cfg(feature = "gpu")]
 mod settle;
 
 use std::path::PathBuf;
 
-#[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+#[cfg(feature = "gpu")]
 pub(crate) use settle::settle;
 
 use crate::DeviceInfo;
@@ -20,8 +20,7 @@ use crate::DeviceInfo;
 /// Whether GPUs are verified before a model is loaded on them.
 ///
 /// That takes a second or two, once in a process for each GPU and kind of model. A GPU that computes wrongly is left out by
-/// [`Device::Auto`](crate::Device::Auto), and refused by [`Device::Gpu`](crate::Device::Gpu) and a placement in parts. In a
-/// browser nothing is verified: the check reads in the middle of a step, and there reading has to wait.
+/// [`Device::Auto`](crate::Device::Auto), and refused by [`Device::Gpu`](crate::Device::Gpu) and a placement in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verify {
     /// They are.
@@ -73,8 +72,8 @@ pub enum Source {
     Remembered,
 }
 
-/// Verifies nothing: there is no GPU, or a browser's.
-#[cfg(not(all(feature = "gpu", not(target_arch = "wasm32"))))]
+/// Verifies nothing: there is no GPU.
+#[cfg(not(feature = "gpu"))]
 pub(crate) async fn settle(
     _: &candor_gguf::Gguf,
     _: &mut crate::LoadOptions,

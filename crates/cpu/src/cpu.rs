@@ -438,6 +438,10 @@ impl Prims for Cpu {
         x.live().to_vec()
     }
 
+    fn elements(&self, snapshot: &Vec<f32>) -> usize {
+        snapshot.len()
+    }
+
     fn download(&mut self, snapshot: &Vec<f32>, out: &mut Vec<f32>) {
         out.clone_from(snapshot);
     }

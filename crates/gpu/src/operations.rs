@@ -247,6 +247,10 @@ impl Prims for Gpu {
         Snapshot::new(storage, x.rows * x.width)
     }
 
+    fn elements(&self, snapshot: &Snapshot) -> usize {
+        snapshot.len
+    }
+
     fn poll_read(&mut self, snapshot: &mut Snapshot, cx: &mut Context<'_>) -> Poll<()> {
         // Elsewhere reading waits.
         if cfg!(target_arch = "wasm32") { self.recorder.poll(&self.device, snapshot, cx) } else { Poll::Ready(()) }

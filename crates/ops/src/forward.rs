@@ -112,6 +112,9 @@ macro_rules! forward {
     (@snapshot $base:tt, $weight:path) => {
         fn snapshot(&mut self, x: &Self::Buf) -> Self::Snapshot { self.$base.snapshot(x) }
     };
+    (@elements $base:tt, $weight:path) => {
+        fn elements(&self, snapshot: &Self::Snapshot) -> usize { self.$base.elements(snapshot) }
+    };
     (@poll_read $base:tt, $weight:path) => {
         fn poll_read(&mut self, snapshot: &mut Self::Snapshot, cx: &mut std::task::Context<'_>) -> std::task::Poll<()> { self.$base.poll_read(snapshot, cx) }
     };

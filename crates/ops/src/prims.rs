@@ -182,6 +182,8 @@ pub trait Prims {
     fn upload(&mut self, x: &mut Self::Buf, values: &[f32], step: &Step);
     /// A copy of the rows in flight, `[T, width]`; taking it changes nothing else.
     fn snapshot(&mut self, x: &Self::Buf) -> Self::Snapshot;
+    /// Numbers of a snapshot.
+    fn elements(&self, snapshot: &Self::Snapshot) -> usize;
     /// Sends a snapshot on its way to the host, and is ready when it is there. Where the host can wait for a device this is always
     /// ready, and reading waits. A browser cannot wait: there a snapshot that was not polled until it was ready cannot be read.
     fn poll_read(&mut self, snapshot: &mut Self::Snapshot, cx: &mut Context<'_>) -> Poll<()> {

@@ -488,6 +488,10 @@ impl Prims for Shapes {
     }
 
     /// Zeros: as many as there would be values.
+    fn elements(&self, snapshot: &ShapesBuf) -> usize {
+        snapshot.rows * snapshot.width
+    }
+
     fn download(&mut self, snapshot: &ShapesBuf, out: &mut Vec<f32>) {
         out.clear();
         out.resize(snapshot.rows * snapshot.width, 0.0);

@@ -1,7 +1,15 @@
 //! A backend that is watched: every operation and every fusion runs on it, and is computed again from its own inputs.
 //!
-//! Inputs and outputs are read through snapshots, so nothing of the run itself changes. A fusion is held against the
+//! Inputs and outputs are read through snapshots, so nothing of the run itself changes. Where the host can't wait for a device
+//! they are kept, and read when the run is over ([`Reads`]): the run comes once more then, and is checked with them. A fusion is held against the
 //! formulas of what its default body says. What the cache holds is known from what was written into it.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    mem,
+    task::{Context, Waker},
+};
 
 use candor_ops::{KvFormat, KvPlan, Ops, Rope, Tensor};
 use candor_quant::Format;
@@ -14,8 +22,9 @@ use crate::{
 };
 
 /// A backend and the book on it.
-pub(crate) struct Checked<B> {
+pub(crate) struct Checked<B: Ops> {
     pub(crate) inner: B,
+    reads: Reads<B::Snapshot>,
     pub(crate) ledger: Ledger,
     columns: Columns,
     /// Whether inputs of products must not be rounded.
@@ -24,6 +33,43 @@ pub(crate) struct Checked<B> {
     pub(crate) layer: Option<usize>,
     /// Positions of the rows in flight.
     pub(crate) positions: Vec<u32>,
+}
+
+/// When the backend's values are read.
+enum Reads<S> {
+    /// At once.
+    Now,
+    /// When the run is over; nothing is checked until then.
+    Later(Vec<(S, How)>),
+    /// They were, in this order.
+    Known(VecDeque<Vec<f32>>),
+}
+
+/// What a snapshot is of.
+#[derive(Clone, Copy)]
+pub(crate) enum How {
+    /// Numbers.
+    Values,
+    /// Choices: an expert and its weight in turn. Numbers of experts are exact in floats up to 2^24.
+    Choices,
+    /// The best `k` of rows of `width`: the place and its value in turn. So are places, which no vocabulary has more of.
+    Best { width: usize, k: usize },
+}
+
+impl How {
+    fn read<B: Ops>(self, ops: &mut B, snapshot: &B::Snapshot) -> Vec<f32> {
+        let mut pairs = Vec::new();
+        match self {
+            How::Values => {
+                let mut values = Vec::new();
+                ops.download(snapshot, &mut values);
+                return values;
+            }
+            How::Choices => ops.chosen(snapshot, &mut pairs),
+            How::Best { width, k } => ops.ranked(snapshot, width, k, &mut pairs),
+        }
+        pairs.into_iter().flat_map(|(place, value)| [place as f32, value]).collect()
+    }
 }
 
 /// A weight, and the file's bytes of it.
@@ -83,7 +129,8 @@ const PRODUCTS: &str =
 
 impl<B: Ops> Checked<B> {
     pub(crate) fn new(inner: B, columns: Columns, exact: bool) -> Self {
-        Checked { inner, ledger: Ledger::default(), columns, exact, pass: 0, layer: None, positions: Vec::new() }
+        let (ledger, positions) = (Ledger::default(), Vec::new());
+        Checked { inner, reads: Reads::Now, ledger, columns, exact, pass: 0, layer: None, positions }
     }
 
     /// Says which pass comes next.
@@ -92,10 +139,50 @@ impl<B: Ops> Checked<B> {
     }
 
     pub(crate) fn read(&mut self, x: &Buf<B::Buf>) -> Vec<f32> {
-        let mut out = Vec::new();
-        let snapshot = self.inner.snapshot(&x.inner);
-        self.inner.download(&snapshot, &mut out);
-        out
+        self.take(How::Values, |inner| inner.snapshot(&x.inner))
+    }
+
+    /// Reads a snapshot that is to be made; as many zeros where that comes later.
+    pub(crate) fn take(&mut self, how: How, snapshot: impl FnOnce(&mut B) -> B::Snapshot) -> Vec<f32> {
+        let inner = &mut self.inner;
+        match &mut self.reads {
+            Reads::Now => {
+                let snapshot = snapshot(inner);
+                how.read(inner, &snapshot)
+            }
+            Reads::Later(kept) => {
+                let snapshot = snapshot(inner);
+                let zeros = vec![0.0; inner.elements(&snapshot)];
+                kept.push((snapshot, how));
+                zeros
+            }
+            Reads::Known(values) => values.pop_front().unwrap_or_default(),
+        }
+    }
+
+    /// Keeps what is to be read from now on.
+    pub(crate) fn keep(&mut self) {
+        self.reads = Reads::Later(Vec::new());
+    }
+
+    /// Reads what was kept. The same run is checked when it comes again.
+    pub(crate) async fn read_kept(&mut self) {
+        let Reads::Later(kept) = mem::replace(&mut self.reads, Reads::Now) else { return };
+        let (inner, mut kept) = (&mut self.inner, kept);
+        // All are on their way before the first is waited for.
+        for (snapshot, _) in &mut kept {
+            let _ = inner.poll_read(snapshot, &mut Context::from_waker(Waker::noop()));
+        }
+        let mut values = VecDeque::with_capacity(kept.len());
+        for (mut snapshot, how) in kept {
+            poll_fn(|cx| inner.poll_read(&mut snapshot, cx)).await;
+            values.push_back(how.read(inner, &snapshot));
+        }
+        self.reads = Reads::Known(values);
+    }
+
+    fn checks(&self) -> bool {
+        !matches!(self.reads, Reads::Later(_))
     }
 
     /// The place of an operation with a weight; what follows without one is in the same layer.
@@ -120,6 +207,9 @@ impl<B: Ops> Checked<B> {
         got: &[f32],
         expected: impl IntoIterator<Item = Expected>,
     ) {
+        if !self.checks() {
+            return;
+        }
         let mut got = got.iter().copied();
         let elements = expected.into_iter().enumerate().map(|(i, expected)| Element {
             row: i / width,
@@ -144,6 +234,9 @@ impl<B: Ops> Checked<B> {
         got: &[f32],
     ) {
         let place = self.at(w);
+        if !self.checks() {
+            return;
+        }
         let columns = self.columns.of(w.rows);
         let mut expected = product(w, x, &columns, self.exact);
         let rows = x.len() / w.cols.max(1);

@@ -3,7 +3,7 @@
 use candor_ops::{Ops, Ranked, Unary};
 
 use crate::{
-    checked::{Checked, RANKED, RELATIVE},
+    checked::{Checked, How, RANKED, RELATIVE},
     formulas::{self, CHAIN},
     ledger::Place,
 };
@@ -55,10 +55,7 @@ impl<B: Ops> Ops for Checked<B> {
     fn top_k(&mut self, x: &Self::Buf, width: usize, k: usize) -> B::Snapshot {
         let rows = self.read(x);
         let best = self.inner.top_k(&x.inner, width, k);
-        let mut out = Vec::new();
-        self.inner.ranked(&best, width, k, &mut out);
-        // Places are exact in floats up to 2^24, which no vocabulary reaches.
-        let got: Vec<f32> = out.iter().flat_map(|&(place, value)| [place as f32, value]).collect();
+        let got = self.take(How::Best { width, k }, |inner| inner.top_k(&x.inner, width, k));
         let expected = rows.chunks_exact(width).flat_map(|row| formulas::best(row, k));
         let place = Place { layer: None, ..self.here() };
         self.compare(("top_k", RANKED), place, 2 * k.min(width), &got, expected);

@@ -1,8 +1,10 @@
 //! A model's run on a watched backend: a prompt in one pass, then tokens one by one, every operation checked.
 
+use std::future::poll_fn;
+
 use candor_gguf::Gguf;
-use candor_models::{Decoder, Part, Pass};
-use candor_ops::{Error, KvFormat, Ops, Plain, Step};
+use candor_models::{Decoder, Part, Pass, Scratch};
+use candor_ops::{Error, KvFormat, Ops, Plain, Prims as _, Step};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -124,6 +126,36 @@ pub fn watched<B: Ops>(ops: B, work: &impl Work) -> Result<Operations, Error> {
     Ok((checked.ledger, Vec::new()).into())
 }
 
+/// [`operations`] at [`Depth::Quick`], where reads are awaited. The passes run twice: what they read is kept, and checked when all
+/// of it is there.
+///
+/// # Errors
+/// As there.
+pub(crate) async fn awaited<B: Ops>(gguf: &Gguf, ops: B, plan: &Plan<'_>) -> Result<Operations, candor_models::Error> {
+    let mut checked = Checked::new(ops, Columns::Sampled(QUICK_COLUMNS), plan.exact);
+    let mut run = Run::new(gguf, &mut checked, plan)?;
+    let mut logits = Vec::new();
+    checked.keep();
+    run.read_text(&mut checked, Checked::begin);
+    for pass in 0..=plan.decode {
+        checked.begin(pass);
+        let mut snapshot = run.pass(&mut checked, pass);
+        poll_fn(|cx| checked.poll_read(&mut snapshot, cx)).await;
+        checked.download(&snapshot, &mut logits);
+        checked.finish()?;
+        run.choose(pass, &logits);
+    }
+    checked.read_kept().await;
+    checked.finish()?;
+    run.read_text(&mut checked, Checked::begin);
+    for pass in 0..=plan.decode {
+        checked.begin(pass);
+        run.pass(&mut checked, pass);
+    }
+    checked.finish()?;
+    Ok((checked.ledger, run.tokens).into())
+}
+
 /// Runs the prompt and decodes; the tokens of both.
 fn run<O: Ops>(
     gguf: &Gguf,
@@ -131,58 +163,126 @@ fn run<O: Ops>(
     plan: &Plan<'_>,
     begin: impl Fn(&mut O, usize),
 ) -> Result<Vec<u32>, candor_models::Error> {
-    let model = match &plan.part {
-        Some(part) => Decoder::load_part(gguf, ops, part)?,
-        None => Decoder::load(gguf, ops)?,
-    };
-    let length = (plan.prompt.len() + plan.decode).max(plan.text.len());
-    let mut scratch = model.scratch(ops, plan.prompt.len().max(plan.text.len()), 2);
-    let whole = model.config().kv_plan(length, 1, plan.keys, plan.values);
-    let cache = whole.part(model.config().cached(model.part()));
-    cache.check()?;
-    let mut kv = ops.kv(&cache);
-    let mut tokens = plan.prompt.to_vec();
-    let vocab = model.config().vocab;
+    let mut run = Run::new(gguf, ops, plan)?;
     let mut logits = Vec::new();
-    if !plan.text.is_empty() {
-        let places: Vec<u32> = (0..plan.text.len() as u32).collect();
-        let step = Step {
-            tokens: plan.text,
-            positions: &places,
-            sequences: &vec![0; places.len()],
-            outputs: &[],
-            decoding: 0,
-        };
-        begin(ops, 0);
-        model.encode(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
-    }
+    run.read_text(ops, &begin);
     for pass in 0..=plan.decode {
-        let first = if pass == 0 { 0 } else { tokens.len() - 1 };
-        let positions: Vec<u32> = (first as u32..tokens.len() as u32).collect();
+        begin(ops, pass);
+        let snapshot = run.pass(ops, pass);
+        ops.download(&snapshot, &mut logits);
+        ops.finish()?;
+        run.choose(pass, &logits);
+    }
+    Ok(run.tokens)
+}
+
+/// A plan on its way.
+struct Run<'a, O: Ops> {
+    plan: &'a Plan<'a>,
+    model: Decoder<O>,
+    scratch: Scratch<O>,
+    kv: O::Kv,
+    /// The prompt, and what was chosen after it.
+    tokens: Vec<u32>,
+}
+
+impl<'a, O: Ops> Run<'a, O> {
+    fn new(gguf: &Gguf, ops: &mut O, plan: &'a Plan<'a>) -> Result<Self, candor_models::Error> {
+        let model = match &plan.part {
+            Some(part) => Decoder::load_part(gguf, ops, part)?,
+            None => Decoder::load(gguf, ops)?,
+        };
+        let length = (plan.prompt.len() + plan.decode).max(plan.text.len());
+        let scratch = model.scratch(ops, plan.prompt.len().max(plan.text.len()), 2);
+        let whole = model.config().kv_plan(length, 1, plan.keys, plan.values);
+        let cache = whole.part(model.config().cached(model.part()));
+        cache.check()?;
+        let kv = ops.kv(&cache);
+        Ok(Run { plan, model, scratch, kv, tokens: plan.prompt.to_vec() })
+    }
+
+    /// An encoder's pass, where the model has one.
+    fn read_text(&mut self, ops: &mut O, begin: impl Fn(&mut O, usize)) {
+        let Run { plan: Plan { text, .. }, model, scratch, kv, .. } = self;
+        if text.is_empty() {
+            return;
+        }
+        let places: Vec<u32> = (0..text.len() as u32).collect();
+        let sequences = vec![0; places.len()];
+        let step = Step { tokens: text, positions: &places, sequences: &sequences, outputs: &[], decoding: 0 };
+        begin(ops, 0);
+        model.encode(&mut Pass { ops, s: scratch, kv, step, tap: &mut () });
+    }
+
+    /// A pass: the prompt's, or that of the token which was chosen in the pass before. A copy of its logits.
+    fn pass(&mut self, ops: &mut O, pass: usize) -> O::Snapshot {
+        let Run { plan, model, scratch, kv, tokens } = self;
+        let end = plan.prompt.len() + pass;
+        let first = if pass == 0 { 0 } else { end - 1 };
+        let positions: Vec<u32> = (first as u32..end as u32).collect();
         let sequences = vec![0; positions.len()];
         // Two rows of the prompt where it has them: a product of several rows may be another kernel than that of one.
         let last = positions.len() as u32 - 1;
         let outputs: &[u32] = if last == 0 { &[0] } else { &[0, last] };
         let decoding = if pass == 0 { 0 } else { positions.len() };
-        let step = Step { tokens: &tokens[first..], positions: &positions, sequences: &sequences, outputs, decoding };
-        begin(ops, pass);
-        model.forward(&mut Pass { ops, s: &mut scratch, kv: &mut kv, step, tap: &mut () });
+        let tokens = &tokens[first..end];
+        let step = Step { tokens, positions: &positions, sequences: &sequences, outputs, decoding };
+        model.forward(&mut Pass { ops, s: scratch, kv, step, tap: &mut () });
         for count in TOP.into_iter().filter(|&count| count <= O::TOP_K) {
             ops.top_k(&scratch.logits, model.config().outputs(), count);
         }
-        let snapshot = ops.snapshot(&scratch.logits);
-        ops.download(&snapshot, &mut logits);
-        ops.finish()?;
-        if pass < plan.decode {
-            let row = logits.len().saturating_sub(vocab);
-            tokens.push(greatest(&logits[row..]));
+        ops.snapshot(&scratch.logits)
+    }
+
+    /// Chooses the token of the next pass, if there is one.
+    fn choose(&mut self, pass: usize, logits: &[f32]) {
+        if pass < self.plan.decode {
+            let row = logits.len().saturating_sub(self.model.config().vocab);
+            self.tokens.push(greatest(&logits[row..]));
         }
     }
-    Ok(tokens)
 }
 
 /// Index of the largest value; NaN is never larger.
 fn greatest(values: &[f32]) -> u32 {
     let better = |best: usize, i: usize| if values[i] > values[best] { i } else { best };
     (1..values.len()).fold(0, better) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        path::Path,
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use candor_ops::Reference;
+    use candor_testing::TinyT5;
+
+    use super::*;
+
+    #[test]
+    fn values_that_are_read_later_say_the_same() {
+        let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inspect/tests/goldens/architectures");
+        // Attention, experts and states, several streams, an encoder.
+        let files = ["smollm3", "nemotron-h-moe", "gemma3n"].map(|name| Gguf::open(all.join(name).join("model.gguf")));
+        let t5 = Gguf::from_bytes(TinyT5::default().bytes().into());
+        for gguf in files.into_iter().chain([t5]).map(Result::unwrap) {
+            let name = gguf.metadata().str("general.architecture").unwrap().unwrap();
+            let config = candor_models::Config::from_gguf(&gguf).unwrap();
+            let prompt = [1, 5, 9, 2, 7];
+            let text: &[u32] = if config.start.is_some() { &prompt } else { &[] };
+            let (keys, values) = (KvFormat::F16, KvFormat::F16);
+            let depth = Depth::Quick;
+            let plan = Plan { text, prompt: &prompt, decode: 2, depth, keys, values, exact: true, part: None };
+            let expected = operations(&gguf, Reference, &plan).unwrap();
+            let later = pin!(awaited(&gguf, Reference, &plan));
+            let Poll::Ready(later) = later.poll(&mut Context::from_waker(Waker::noop())) else {
+                panic!("the host can wait")
+            };
+            assert_eq!(later.unwrap(), expected, "{name}");
+            assert!(expected.classes.iter().any(|class| class.calls > 2), "{name}");
+        }
+    }
 }

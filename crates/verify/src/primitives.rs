@@ -10,7 +10,7 @@ use candor_ops::{
 use crate::{
     attended::{Seen, attended},
     checked::{
-        Buf, Checked, EXACT, Kv, OF_THE_ROW, PAIRS, PARTS, RELATIVE, Routes, STEPS, SUMS, Turn, WEIGHTED, Weight,
+        Buf, Checked, EXACT, How, Kv, OF_THE_ROW, PAIRS, PARTS, RELATIVE, Routes, STEPS, SUMS, Turn, WEIGHTED, Weight,
         Written, numbers, part, store, table_row,
     },
     formulas::{self, CHAIN, Expected, HALF, ROUNDING},
@@ -342,8 +342,8 @@ impl<B: Ops> Prims for Checked<B> {
     fn route(&mut self, routes: &mut Self::Routes, logits: &Self::Buf, bias: Option<&Self::Weight>, router: Router) {
         let before = self.read(logits);
         self.inner.route(&mut routes.inner, &logits.inner, bias.map(|w| &w.inner), router);
-        let choices = self.inner.choices(&routes.inner);
-        self.inner.chosen(&choices, &mut routes.chosen);
+        let chosen = self.take(How::Choices, |inner| inner.choices(&routes.inner));
+        routes.chosen = chosen.chunks_exact(2).map(|pair| (pair[0] as u32, pair[1])).collect();
         self.check_choice(routes, &before, bias.map(|w| &w.tensor), router);
     }
 
@@ -389,6 +389,10 @@ impl<B: Ops> Prims for Checked<B> {
 
     fn snapshot(&mut self, x: &Self::Buf) -> B::Snapshot {
         self.inner.snapshot(&x.inner)
+    }
+
+    fn elements(&self, snapshot: &B::Snapshot) -> usize {
+        self.inner.elements(snapshot)
     }
 
     fn poll_read(&mut self, snapshot: &mut B::Snapshot, cx: &mut Context<'_>) -> Poll<()> {

@@ -6,17 +6,18 @@ use candor_gguf::Gguf;
 use candor_models::{Begin, Config, End, Error, Part};
 use candor_ops::{KvFormat, Ops};
 
-use crate::{Depth, Operations, Plan, operations};
+use crate::{Depth, Operations, Plan, operations, operations::awaited};
 
 /// Tokens of the prompt: more than a tile of rows, so that there is a whole tile and a part of one.
 const PROMPT: usize = 70;
 
 /// Checks a model's first layers, as many as have all that any of them has, and its head, at [`Depth::Quick`]. `keys` and
-/// `values` are the formats of the cache; `exact` says whether the backend promises to take the inputs of products as they are.
+/// `values` are the formats of the cache; `exact` says whether the backend promises to take the inputs of products as they are. Where the host can wait for a device, so does
+/// this, and is ready at once; in a browser it awaits what it reads.
 ///
 /// # Errors
 /// If the model cannot be run, the backend cannot hold this part of it, or its device fails.
-pub fn quick<B: Ops + Clone>(
+pub async fn quick<B: Ops + Clone>(
     gguf: &Gguf,
     ops: B,
     keys: KvFormat,
@@ -31,7 +32,8 @@ pub fn quick<B: Ops + Clone>(
     // An encoder reads the same.
     let text: &[u32] = if config.start.is_some() { &prompt } else { &[] };
     let plan = Plan { text, prompt: &prompt, decode: 1, depth: Depth::Quick, keys, values, exact, part: Some(part) };
-    operations(gguf, ops, &plan)
+    // What waits reads everything as it comes, and need not keep it.
+    if cfg!(target_arch = "wasm32") { awaited(gguf, ops, &plan).await } else { operations(gguf, ops, &plan) }
 }
 
 /// How many of the first layers have every kind of tensor in every format, and every mask, that is in any of them.

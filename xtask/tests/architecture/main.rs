@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("candor-testing", &["candor-gguf", "candor-ops", "candor-quant"]),
     ("candor-tokenizer", &["candor-gguf"]),
     ("candor-verify", &["candor-gguf", "candor-models", "candor-ops", "candor-quant"]),
+    ("candor-wasm", &["candor", "candor-gpu"]),
     ("candor-web-test", &["candor", "candor-gpu"]),
     ("xtask", &["candor-gguf", "candor-kernels", "candor-quant"]),
 ];
@@ -125,8 +126,8 @@ fn packages_have_what_a_registry_asks_for() {
     let published = |package: &&Value| package["publish"].is_null();
     assert_eq!(
         packages.iter().filter(published).count(),
-        packages.len() - 3,
-        "all but {TESTING}, the web test and xtask"
+        packages.len() - 4,
+        "all but {TESTING}, the module for browsers, the web test and xtask"
     );
     for package in packages.iter().filter(published) {
         for key in ["description", "license", "readme", "rust_version"] {

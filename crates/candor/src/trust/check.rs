@@ -75,7 +75,7 @@ async fn check(gguf: &Gguf, options: &LoadOptions, gpu: &Found) -> Result<Option
     let adapter = Some(AdapterChoice::Index(gpu.index));
     let gpu = Gpu::open(&options.gpu.clone().adapter(adapter)).await?;
     let found =
-        candor_verify::quick(gguf, gpu.clone(), options.session.keys, options.session.values, options.gpu.exact);
+        candor_verify::quick(gguf, gpu.clone(), options.session.keys, options.session.values, options.gpu.exact).await;
     gpu.settled().await.map_err(candor_models::Error::from)?;
     Ok(found?.failure())
 }

@@ -157,7 +157,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
         // Values beyond the ends are those at the ends, and count for nothing.
         let seat = cache + place_of(sequence, clamp(position, first, high - 1u));
         seats[lid] = seat;
-        var s: array<f32, QUERIES>;
+        // Said, though the language means it: Chromium's compiler for Vulkan gives a variable its zeros before the first round alone.
+        var s = array<f32, QUERIES>();
         if position >= first && position < high {
             let at = seat * p.key_stride;
             for (var first = 0u; first < CHUNKS; first += TOGETHER) {

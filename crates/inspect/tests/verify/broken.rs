@@ -36,7 +36,7 @@ impl<B: Prims> Prims for Broken<B> {
     const WITHOUT: &'static [&'static str] = B::WITHOUT;
 
     candor_ops::forward! { right, std::convert::identity:
-        weight buffer check_kv kv rope_table routes choices chosen upload snapshot poll_read download
+        weight buffer check_kv kv rope_table routes choices chosen upload snapshot elements poll_read download
         stored finish
     }
 

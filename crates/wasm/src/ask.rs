@@ -1,0 +1,100 @@
+//! What the page asks for, as JSON.
+
+use candor::{AdapterChoice, Device, GenerateOptions, GpuOptions, LoadOptions, Model, Sampling, SessionOptions};
+use serde::{Deserialize, de::Error as _};
+use serde_json::{Map, Value};
+
+/// Positions of a session where nobody says how many: a browser does not tell how much memory there is.
+const CONTEXT: usize = 4096;
+
+/// How to load a model.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct Load {
+    device: Where,
+    /// Positions; 0 takes the model's own, at most [`CONTEXT`].
+    context: usize,
+    /// Whether a GPU may be an emulation.
+    software: bool,
+    /// Faults to be planted in shaders: kernel, text, replacement.
+    #[cfg(feature = "faults")]
+    edits: Vec<[String; 3]>,
+    /// What the engine is to die of.
+    #[cfg(feature = "faults")]
+    panic: Option<String>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Where {
+    #[default]
+    Auto,
+    Gpu,
+    Cpu,
+}
+
+impl Load {
+    /// The engine's options.
+    ///
+    /// # Errors
+    /// If the browser has no GPU, and one is asked for.
+    pub(crate) async fn options(&self) -> Result<LoadOptions, candor::Error> {
+        #[cfg(feature = "faults")]
+        if let Some(text) = &self.panic {
+            panic!("{text}");
+        }
+        let session = SessionOptions::default().context(if self.context == 0 { CONTEXT } else { self.context });
+        let (device, software) = match self.device {
+            Where::Cpu => (Device::Cpu, false),
+            Where::Gpu => (Device::Gpu, self.software),
+            Where::Auto => (Device::Auto, self.software),
+        };
+        let options = LoadOptions::default().device(device).session(session);
+        // A browser gives one adapter. An emulation is taken where it is named alone.
+        let named = software && candor::devices_async().await?.iter().any(|device| device.name == "gpu0");
+        let gpu = GpuOptions::default().adapter(named.then_some(AdapterChoice::Index(0)));
+        #[cfg(feature = "faults")]
+        let gpu = gpu.edits(self.edits.iter().map(edit).collect());
+        Ok(options.gpu(gpu))
+    }
+
+    /// The size of sessions of a model.
+    pub(crate) fn session(&self, model: &Model) -> SessionOptions {
+        let own = model.config().context;
+        SessionOptions::default().context(if self.context == 0 { own.min(CONTEXT) } else { self.context })
+    }
+}
+
+/// A test's edit lives as long as its module.
+#[cfg(feature = "faults")]
+fn edit([kernel, from, to]: &[String; 3]) -> candor_gpu::ShaderEdit {
+    let kept = |text: &String| &*text.clone().leak();
+    candor_gpu::ShaderEdit { kernel: kept(kernel), from: kept(from), to: kept(to) }
+}
+
+/// How to continue a prompt.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct Generate {
+    max_tokens: Option<usize>,
+    stop: Vec<String>,
+    /// Settings of the sampler by its own names.
+    sampling: Map<String, Value>,
+}
+
+impl Generate {
+    /// The engine's options.
+    ///
+    /// # Errors
+    /// If a setting is unknown, or is no such number.
+    pub(crate) fn options(self) -> Result<GenerateOptions, serde_json::Error> {
+        let known = serde_json::to_value(Sampling::default())?;
+        if let Some(name) = self.sampling.keys().find(|name| known.get(name).is_none()) {
+            let names: Vec<&str> = known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let message = format!("unknown option {name}: expected one of {}", names.join(", "));
+            return Err(serde_json::Error::custom(message));
+        }
+        let sampling: Sampling = serde_json::from_value(Value::Object(self.sampling))?;
+        Ok(GenerateOptions::default().sampling(sampling).max_tokens(self.max_tokens).stop(self.stop))
+    }
+}

@@ -1,0 +1,10 @@
+//! The engine as a WebAssembly module. What is exported here is called by `npm/engine.js` alone: options and answers are JSON,
+//! and the package's face is `npm/candor.d.ts`.
+#![cfg(target_arch = "wasm32")]
+
+mod ask;
+mod engine;
+mod hash;
+mod panicked;
+mod source;
+mod stop;

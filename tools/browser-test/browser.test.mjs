@@ -1,0 +1,353 @@
+// Uses the package in headless Chromium: on the processor with each module, and on WebGPU, which is emulated.
+//
+// usage: node browser.test.mjs PACKAGES FOLDER
+import assert from "node:assert/strict";
+import { copyFile, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Browser } from "../page-test/browser.mjs";
+import { run } from "./checks.mjs";
+import { Server } from "./server.mjs";
+
+const FLAGS = [
+  "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan", "--use-vulkan=swiftshader",
+];
+const PATIENCE = 300_000;
+const [packages, folder] = process.argv.slice(2);
+if (!folder) {
+  console.error("usage: node browser.test.mjs PACKAGES FOLDER");
+  process.exit(2);
+}
+const expected = JSON.parse(await readFile(join(folder, "expected.json"), "utf8"));
+const tiny = join(packages, "package/candor-tiny.gguf");
+for (const name of ["tiny", "other"]) await copyFile(tiny, join(folder, `${name}.gguf`));
+
+const server = await Server.start(packages, folder);
+const browser = await Browser.start(process.env.CHROMIUM ?? "chromium", FLAGS, PATIENCE);
+
+/** What the page has: the package, and short words for what the checks do. */
+async function prepare(name) {
+  const { load, models } = await import(`/${name}/candor.js`);
+  const failure = (error) => ({ name: error.name, message: error.message });
+  window.candor = { load, models };
+  window.tokens = async (answer) => {
+    const all = [];
+    for await (const { token } of answer) if (token !== null) all.push(token);
+    return all;
+  };
+  window.greedy = (count) => ({ temperature: 0, maxTokens: count });
+  /** What came of loading; the model is closed. */
+  window.loaded = async (source, options) => {
+    try {
+      const model = await load(source, options);
+      await model.close();
+      return model.info;
+    } catch (error) {
+      return failure(error);
+    }
+  };
+  window.said = async (source, options, prompt, count) => {
+    const model = await load(source, options);
+    try {
+      const answer = Array.isArray(prompt) ? model.complete(prompt, greedy(count)) : model.chat([{ role: "user", content: prompt }], greedy(count));
+      return { tokens: await tokens(answer), info: model.info, timings: answer.timings };
+    } finally {
+      await model.close();
+    }
+  };
+}
+
+/** Calls functions in a fresh page. */
+async function page(name = "package") {
+  const tab = await browser.tab({ width: 800, height: 600, scheme: "light" });
+  await tab.open(`${server.origin}/`);
+  const call = (f, ...args) => {
+    const expression = `(${f})(...${JSON.stringify(args)})`;
+    return tab.value(expression).catch((error) => {
+      throw new Error(error.message.replace(expression, "in the page"));
+    });
+  };
+  await call(prepare, name);
+  return { call, tab };
+}
+
+const of = (path) => server.requests.filter(({ url }) => url === path);
+const { message, tokens: wanted } = expected.builtin;
+const said = (...args) => window.said(...args);
+const loaded = (...args) => window.loaded(...args);
+
+/** All fixtures, loaded in these ways. */
+async function architectures(ways) {
+  const { call } = await page();
+  const names = Object.keys(expected.models);
+  for (const name of names) {
+    const { prompt, tokens: right } = expected.models[name];
+    for (const options of ways) {
+      const begun = Date.now();
+      const { tokens } = await call(said, `/files/${name}.gguf`, options, prompt, right.length);
+      assert.deepEqual(tokens, right, `${name} ${JSON.stringify(options)}`);
+      if (process.env.TIMES) console.log(`        ${name} ${options.device}: ${((Date.now() - begun) / 1000).toFixed(1)} s`);
+    }
+  }
+  return names.length ? `${names.length} models` : "skipped: no fixtures";
+}
+
+const CHECKS = {
+  async "the built-in model says on each module and on WebGPU what it says natively"() {
+    const { call } = await page();
+    for (const options of [{ device: "cpu", module: "simd128" }, { device: "cpu" }, { device: "gpu", software: true }]) {
+      const { tokens, info } = await call(said, "builtin", options, message, wanted.length);
+      assert.deepEqual(tokens, wanted, JSON.stringify(options));
+      assert.equal(info.module, options.module ?? "relaxed-simd");
+      assert.equal(info.device, options.device);
+      assert.equal(info.verified, options.device === "gpu", "a GPU is verified");
+      assert.match(info.label, options.device === "gpu" ? /^gpu, / : new RegExp(`^cpu, ${info.module}`));
+    }
+  },
+
+  async "models of other architectures say on both modules what they say natively"() {
+    return architectures([{ device: "cpu", module: "simd128" }, { device: "cpu" }]);
+  },
+
+  async "models of other architectures say on WebGPU what they say natively"() {
+    return architectures([{ device: "gpu", software: true }]);
+  },
+
+  async "an encoder's vector is that of the native engine"() {
+    if (!expected.embedding) return "skipped: no fixtures";
+    const { name, prompt, vector } = expected.embedding;
+    const { call } = await page();
+    for (const options of [{ device: "cpu", module: "simd128" }, { device: "cpu" }, { device: "gpu", software: true }]) {
+      const got = await call(async (source, options, prompt) => {
+        const model = await candor.load(source, options);
+        const [one, [two]] = [await model.embed(prompt, { pooling: "mean" }), await model.embed([prompt], { pooling: "mean" })];
+        await model.close();
+        return one.every((x, i) => x === two[i]) && [...one];
+      }, `/files/${name}.gguf`, options, prompt);
+      assert.equal(got.length, vector.length);
+      const most = Math.max(...got.map((x, i) => Math.abs(x - vector[i])));
+      assert.ok(most < 1e-4, `${JSON.stringify(options)}: differs by ${most}`);
+    }
+  },
+
+  async "a File is read where it is"() {
+    const { call } = await page();
+    const { tokens, info } = await call(async (message, count) => {
+      const file = new File([await (await fetch("/files/tiny.gguf")).blob()], "tiny.gguf");
+      return said(file, { device: "cpu" }, message, count);
+    }, message, wanted.length);
+    assert.deepEqual(tokens, wanted);
+    assert.equal(info.from, "file");
+  },
+
+  async "a signal ends a long prompt within 300 ms, and the next answer is right"() {
+    const { call } = await page();
+    for (const options of [{ device: "cpu" }, { device: "gpu", software: true }]) {
+      const { error, took, chunk, computed, tokens } = await call(async (options, message, count) => {
+        const model = await candor.load("builtin", { ...options, context: 4200 });
+        const [abort, prompt] = [new AbortController(), Array.from({ length: 4000 }, (_, i) => 5 + (i % 400))];
+        let [begun, computed, last, chunk] = [0, 0, 0, 0];
+        const onPrompt = ({ done }) => {
+          const now = performance.now();
+          [chunk, last, computed] = [last && Math.max(chunk, now - last), now, done];
+          if (!begun && done > 100) {
+            begun = performance.now();
+            abort.abort();
+          }
+        };
+        const error = await model.complete(prompt, { signal: abort.signal, onPrompt }).text().catch((error) => error.name);
+        const took = performance.now() - begun;
+        const answer = model.chat([{ role: "user", content: message }], greedy(count));
+        const right = await tokens(answer);
+        await model.close();
+        return { error, took, chunk, computed, tokens: right };
+      }, options, message, wanted.length);
+      assert.equal(error, "AbortError");
+      // The emulation is so slow that the fewest tokens of a chunk take longer.
+      const limit = 300 + (options.device === "gpu" ? chunk : 0);
+      assert.ok(took < limit, `${JSON.stringify(options)}: ${took} ms, at most ${limit}`);
+      assert.ok(computed < 3000, `${computed} tokens were computed`);
+      assert.deepEqual(tokens, wanted);
+    }
+  },
+
+  async "the page goes on while a model computes"() {
+    const { call } = await page();
+    const longest = await call(async () => {
+      const model = await candor.load("builtin", { device: "cpu" });
+      let [longest, last] = [0, performance.now()];
+      const timer = setInterval(() => {
+        longest = Math.max(longest, performance.now() - last);
+        last = performance.now();
+      }, 5);
+      await model.complete("Once upon a time", greedy(150)).text();
+      clearInterval(timer);
+      await model.close();
+      return longest;
+    });
+    assert.ok(longest < 100, `nothing else for ${longest} ms`);
+  },
+
+  async "a file is kept, and read without the network"() {
+    const path = "/files/tiny.gguf?kept";
+    const { call } = await page();
+    const first = await call(said, path, { device: "cpu" }, message, wanted.length);
+    assert.equal(first.info.from, "network");
+    server.offline = true;
+    try {
+      const again = await page();
+      const second = await again.call(said, path, { device: "cpu" }, message, wanted.length);
+      assert.equal(second.info.from, "cache");
+      assert.deepEqual([first.tokens, second.tokens], [wanted, wanted]);
+      const [listed, gone, left] = await again.call(async (path) => {
+        const url = new URL(path, location.href).href;
+        const listed = (await candor.models.list()).find((file) => file.url === url);
+        return [listed, await candor.models.delete(path), (await candor.models.list()).some((file) => file.url === url)];
+      }, path);
+      assert.equal(listed.complete && listed.bytes > 1e6 && gone && !left, true);
+      assert.match((await again.call(loaded, path, {})).message, /failed 5 times/);
+    } finally {
+      server.offline = false;
+    }
+    assert.equal(of(path).length, 1);
+  },
+
+  async "a download that breaks off goes on where it stopped"() {
+    const path = "/drop/tiny.gguf";
+    const { call } = await page();
+    const { tokens } = await call(said, path, { device: "cpu" }, message, wanted.length);
+    assert.deepEqual(tokens, wanted);
+    const [first, second] = of(path);
+    assert.equal(first.range, undefined);
+    assert.match(second.range, /^bytes=[1-9]\d{5,}-$/);
+    assert.deepEqual([of(path).length, second.status], [2, 206]);
+  },
+
+  async "a signal ends a download, and the next goes on from there"() {
+    const path = "/slow/tiny.gguf";
+    const { call } = await page();
+    const error = await call(async (path) => {
+      const abort = new AbortController();
+      const onProgress = ({ loaded }) => loaded > 1e6 && abort.abort();
+      return loaded(path, { signal: abort.signal, onProgress });
+    }, path);
+    assert.equal(error.name, "AbortError");
+    const [listed] = await call(async () => (await candor.models.list()).filter(({ url }) => url.includes("/slow/")));
+    assert.ok(!listed.complete && listed.bytes > 1e6, JSON.stringify(listed));
+  },
+
+  async "a server without ranges is asked again"() {
+    const path = "/plain/tiny.gguf";
+    const { call } = await page();
+    const { tokens } = await call(said, path, { device: "cpu" }, message, wanted.length);
+    assert.deepEqual(tokens, wanted);
+    assert.deepEqual(of(path).map(({ range, status }) => [range, status]), [[undefined, 200], [undefined, 200]]);
+  },
+
+  async "a file that changed meanwhile begins from its start"() {
+    const path = "/changed/tiny.gguf";
+    const { call } = await page();
+    const { tokens } = await call(said, path, { device: "cpu" }, message, wanted.length);
+    assert.deepEqual(tokens, wanted);
+    assert.match(of(path)[1].range, /^bytes=[1-9]/);
+    assert.equal(of(path)[1].status, 200);
+  },
+
+  async "what is no model says what it is, and is not kept"() {
+    const { call } = await page();
+    for (const [path, pattern] of [
+      ["/files/nowhere.gguf", /the server answers 404/],
+      ["/html/tiny.gguf", /the server answers text\/html, and no GGUF file/],
+      ["/corrupt/tiny.gguf", /no longer in the cache/],
+    ]) {
+      assert.match((await call(loaded, path, {})).message, pattern);
+      assert.equal(of(path).length, 1, `${path} is asked for once`);
+    }
+    const kept = await call(async () => (await candor.models.list()).filter(({ complete, url }) => complete && /html|corrupt|nowhere/.test(url)));
+    assert.deepEqual(kept, []);
+  },
+
+  async "a hash is held against the file"() {
+    const path = "/files/other.gguf?hash";
+    const { call } = await page();
+    const wrong = await call(loaded, path, { sha256: "00".repeat(32) });
+    assert.match(wrong.message, /SHA-256 is [0-9a-f]{64}, expected 0{64}/);
+    const [right] = /[0-9a-f]{64}/.exec(wrong.message);
+    assert.equal((await call(loaded, path, { sha256: right.toUpperCase() })).from, "network");
+    assert.equal((await call(loaded, path, { sha256: right })).from, "cache");
+    assert.equal((await call(loaded, path, { sha256: right, cache: false })).from, "memory");
+  },
+
+  async "a file that does not fit is used from memory, and that is said"() {
+    const { call, tab } = await page();
+    const { usage } = await call(() => navigator.storage.estimate());
+    await tab.send("Storage.overrideQuotaForOrigin", { origin: server.origin, quotaSize: usage + (1 << 20) });
+    try {
+      const { tokens, info } = await call(said, "/files/other.gguf?quota", { device: "cpu" }, message, wanted.length);
+      assert.deepEqual(tokens, wanted);
+      assert.equal(info.from, "memory");
+      assert.match(info.note, /no more storage/);
+    } finally {
+      await tab.send("Storage.overrideQuotaForOrigin", { origin: server.origin });
+    }
+  },
+
+  async "a GPU that computes wrongly is named, and the processor answers"() {
+    const { call } = await page("faults");
+    const edits = [["Rope", "step[id.y + 1u].y", "step[1u].y"]];
+    const { tokens, info } = await call(said, "builtin", { software: true, edits }, message, wanted.length);
+    assert.deepEqual(tokens, wanted);
+    assert.deepEqual([info.device, info.verified], ["cpu", false]);
+    assert.match(info.reason, /computes wrongly: rope: error/);
+    const refused = await call(loaded, "builtin", { device: "gpu", software: true, edits });
+    assert.match(refused.message, /computes wrongly: rope/);
+  },
+
+  async "a shader that does not compile is named, and the processor answers"() {
+    const { call } = await page("faults");
+    const edits = [["RmsNorm", "fn main(", "fn main(wrong "]];
+    const { tokens, info } = await call(said, "builtin", { software: true, edits }, message, wanted.length);
+    assert.deepEqual(tokens, wanted);
+    assert.equal(info.device, "cpu");
+    assert.match(info.reason, /could not be verified[^]*RmsNorm/);
+  },
+
+  async "an engine that dies says why, and the next one works"() {
+    const { call } = await page("faults");
+    const died = await call(loaded, "builtin", { device: "cpu", panic: "planted" });
+    assert.match(died.message, /the engine stopped: [^]*planted/);
+    const { tokens } = await call(said, "builtin", { device: "cpu" }, message, wanted.length);
+    assert.deepEqual(tokens, wanted);
+  },
+
+  async "the example's page answers"() {
+    const tab = await browser.tab({ width: 800, height: 600, scheme: "light" });
+    await tab.open(`${server.origin}/package/examples/chat.html`);
+    const until = (condition) => tab.value(`new Promise((resolve) => {
+      const look = () => (${condition} ? resolve() : setTimeout(look, 50));
+      look();
+    })`);
+    await tab.click("#choose button");
+    await until(`!document.getElementById("words").disabled`);
+    await tab.value(`document.getElementById("words").value = "Hello!"`);
+    await tab.click("#send");
+    await until(`/tokens a second/.test(document.getElementById("state").textContent)`);
+    const [asked, answered] = await tab.value(`[...document.querySelectorAll("#talk p")].map((p) => p.textContent)`);
+    assert.equal(asked, "Hello!");
+    assert.ok(answered.length > 3, answered);
+  },
+
+  async "without a GPU the processor answers, and one that is asked for is missed"() {
+    const { call } = await page();
+    assert.equal((await call(loaded, "builtin", {})).device, "cpu", "an emulation is not taken unasked");
+    assert.match((await call(loaded, "builtin", { device: "gpu" })).message, /device gpu: this machine has none/);
+  },
+};
+
+let failures = 1;
+try {
+  failures = await run(CHECKS, (check) => check());
+} finally {
+  await browser.stop();
+  server.stop();
+}
+process.exitCode = failures ? 1 : 0;

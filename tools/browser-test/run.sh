@@ -1,0 +1,12 @@
+#!/bin/sh
+# Builds the npm package and uses it in headless Chromium, on its emulated GPU and on the processor, and in Node. Needs node and
+# chromium (CHROMIUM names another program). The models beside the built-in one are fixtures (CANDOR_FIXTURES).
+set -eu
+cd "$(dirname "$0")/../.."
+target="${CARGO_TARGET_DIR:-$PWD/target}"
+cargo xtask browser
+cargo xtask browser --faults
+# With the features of all, so that nothing is built once more for it.
+cargo test -q --workspace --test expected -- --ignored
+node tools/browser-test/node.test.mjs "$PWD/target/browser/package" "$target/tmp/browser"
+node tools/browser-test/browser.test.mjs "$PWD/target/browser" "$target/tmp/browser"
