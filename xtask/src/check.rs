@@ -42,7 +42,11 @@ pub fn run(test: bool) -> Result<(), Box<dyn Error>> {
     cargo(&wasm, &[])?;
     // A browser's GPU, too.
     cargo(
-        &["check", "--target", WASM_TARGET, "-p", "candor", "-p", "candor-inspect", "--features", "candor/gpu"],
+        &[
+            &["check", "--target", WASM_TARGET][..],
+            &["-p", "candor", "-p", "candor-inspect", "-p", "candor-wasm", "--features", "candor/gpu"],
+        ]
+        .concat(),
         &[],
     )?;
     let mut others = vec!["check", "-p", "candor-gpu", "-p", "candor", "-p", "candor-cli"];

@@ -40,11 +40,13 @@ pub(crate) fn directory(source: &dyn Source) -> Result<Directory, Error> {
     }
 }
 
+/// By where they begin and end: for as long as somebody has them.
+type Held = HashMap<(u64, u64), Weak<Vec<u8>>>;
+
 /// A source, and what of it is in memory.
 pub(crate) struct Pieces {
     source: Arc<dyn Source>,
-    /// By where they begin and end, for as long as somebody has them.
-    held: Mutex<HashMap<(u64, u64), Weak<Vec<u8>>>>,
+    held: Mutex<Held>,
 }
 
 impl Pieces {
