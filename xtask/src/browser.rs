@@ -31,14 +31,7 @@ pub fn run(faults: bool) -> Result<(), Box<dyn Error>> {
     add_target(TARGET)?;
     let target = root().join("target");
     let package = target.join("browser").join(if faults { "faults" } else { "package" });
-    if package.exists() {
-        fs::remove_dir_all(&package)?;
-    }
-    copy(&root().join("crates/wasm/npm"), &package)?;
-    for file in OTHERS {
-        let file = root().join(file);
-        fs::copy(&file, package.join(file.file_name().ok_or("a file without a name")?))?;
-    }
+    begin(&package)?;
     let folder = target.join("browser/build");
     let built = folder.join(TARGET).join("browser/candor_wasm.wasm");
     let folder = folder.to_str().ok_or("a path that is no text")?;
@@ -50,11 +43,7 @@ pub fn run(faults: bool) -> Result<(), Box<dyn Error>> {
         let faults: &[&str] = if faults { &["--features", "faults"] } else { &[] };
         let flags = format!("-C target-feature={features}");
         cargo(&[&build, faults].concat(), &[("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", &flags)])?;
-        let out = package.join(name);
-        let mut bindgen = Bindgen::new();
-        bindgen.input_path(&built).web(true)?.typescript(false).keep_debug(false).remove_name_section(true);
-        bindgen.out_name("candor").generate(&out)?;
-        let module = fs::read(out.join("candor_bg.wasm"))?;
+        let module = bind(&built, &package.join(name))?;
         let packed = packed(&module)?;
         println!("{name:<12} {:>9} bytes, {packed:>9} with gzip", module.len());
         if packed > MOST && faults.is_empty() {
@@ -62,6 +51,44 @@ pub fn run(faults: bool) -> Result<(), Box<dyn Error>> {
         }
     }
     if large.is_empty() { Ok(()) } else { Err(format!("{}: over {MOST} bytes with gzip", large.join(", ")).into()) }
+}
+
+/// Puts a package together in `target/browser/quick` that has the first module alone, compiled as in development: for a test in Node.
+/// What is compiled for it, `tools/web-test` needs as well.
+///
+/// # Errors
+/// If something does not compile.
+pub fn quick() -> Result<(), Box<dyn Error>> {
+    add_target(TARGET)?;
+    let target = root().join("target");
+    let package = target.join("browser/quick");
+    begin(&package)?;
+    let (name, features) = MODULES[0];
+    let flags = format!("-C target-feature={features}");
+    let build = ["build", "-p", "candor-wasm", "-p", "candor-web-test", "--lib", "--target", TARGET];
+    cargo(&build, &[("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", &flags)])?;
+    bind(&target.join(TARGET).join("debug/candor_wasm.wasm"), &package.join(name)).map(drop)
+}
+
+/// The package without its modules.
+fn begin(package: &Path) -> Result<(), Box<dyn Error>> {
+    if package.exists() {
+        fs::remove_dir_all(package)?;
+    }
+    copy(&root().join("crates/wasm/npm"), package)?;
+    for file in OTHERS {
+        let file = root().join(file);
+        fs::copy(&file, package.join(file.file_name().ok_or("a file without a name")?))?;
+    }
+    Ok(())
+}
+
+/// Writes a compiled module, and what lies between it and JavaScript; gives the module's bytes.
+fn bind(built: &Path, out: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut bindgen = Bindgen::new();
+    bindgen.input_path(built).web(true)?.typescript(false).keep_debug(false).remove_name_section(true);
+    bindgen.out_name("candor").generate(out)?;
+    Ok(fs::read(out.join("candor_bg.wasm"))?)
 }
 
 /// Bytes of what a server sends.

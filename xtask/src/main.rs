@@ -21,7 +21,7 @@ usage: cargo xtask check [--no-test]
        cargo xtask miri
        cargo xtask aarch64
        cargo xtask wasm
-       cargo xtask browser [--faults]
+       cargo xtask browser [--faults | --quick]
        cargo xtask radeon FAMILY [KERNEL]
        cargo xtask semver [REV]
        cargo xtask synth SHAPE FORMAT [-o FILE]
@@ -33,10 +33,11 @@ isa      runs what depends on the instruction set once for each that this machin
 miri     follows every access to memory of the scalar kernels and of the CPU backend's threads;
          needs the nightly toolchain with miri
 aarch64  tests the kernels on emulated ARM processors; needs qemu-aarch64 and a cross linker
-wasm     tests the kernels, and what reads files and text, in WebAssembly, with and without vectors;
-         needs python3, whose package wasmtime it installs in target
+wasm     tests the kernels, and what reads files and text, in WebAssembly; needs python3, whose package
+         wasmtime it installs in target
 browser  builds the npm package in target/browser/package and prints how large its modules are; with
-         --faults one for tests, in target/browser/faults
+         --faults one for tests, in target/browser/faults; with --quick one for Node, compiled as in
+         development, in target/browser/quick
 radeon   compiles the shaders whose name holds KERNEL (all, or `hot`: what time goes to) with Mesa's
          driver for a family (vega10, navi21, gfx1100), and prints registers, spills and instructions
 semver   compares the crates' public faces with the last release's, or a commit's; needs
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         ["wasm"] => wasm::run(),
         ["browser"] => browser::run(false),
         ["browser", "--faults"] => browser::run(true),
+        ["browser", "--quick"] => browser::quick(),
         ["radeon", family] => radeon::run(family, ""),
         ["radeon", family, kernel] => radeon::run(family, kernel),
         ["semver"] => semver::run(None),
