@@ -91,7 +91,7 @@ impl Engine {
     /// The ids of a conversation, a JSON list of messages.
     ///
     /// # Errors
-    /// If it is none, or the file has no chat template that takes it.
+    /// If the text is no such list, or the file has no chat template that takes it.
     pub fn conversation(&self, messages: &str) -> Result<Vec<u32>, JsError> {
         let messages: Vec<Message> = serde_json::from_str(messages)?;
         Ok(self.model.encode_chat(&messages)?)

@@ -2,7 +2,10 @@
 import { createInterface } from "node:readline/promises";
 import { load } from "../candor.js";
 
-const model = await load(process.argv[2] ?? "builtin");
+const model = await load(process.argv[2] ?? "builtin").catch((error) => {
+  console.error(`error: ${error.message}`);
+  process.exit(1);
+});
 console.log(`${model.info.label}; an empty line ends the conversation`);
 const terminal = createInterface({ input: process.stdin, output: process.stdout });
 const messages = [];
