@@ -57,9 +57,9 @@ async function prepare(name) {
 }
 
 /** Calls functions in a fresh page. */
-async function page(name = "package") {
+async function page(name = "package", path = "/") {
   const tab = await browser.tab({ width: 800, height: 600, scheme: "light" });
-  await tab.open(`${server.origin}/`);
+  await tab.open(server.origin + path);
   const call = (f, ...args) => {
     const expression = `(${f})(...${JSON.stringify(args)})`;
     return tab.value(expression).catch((error) => {
@@ -72,6 +72,9 @@ async function page(name = "package") {
 
 const of = (path) => server.requests.filter(({ url }) => url === path);
 const { message, tokens: wanted } = expected.builtin;
+/** The processor with each module, and with one thread and two. */
+const ON_CPU = ["simd128", "relaxed-simd"].flatMap((module) => [1, 2].map((threads) => ({ device: "cpu", module, threads })));
+const WAYS = [...ON_CPU, { device: "gpu", software: true }];
 const said = (...args) => window.said(...args);
 const loaded = (...args) => window.loaded(...args);
 
@@ -92,20 +95,32 @@ async function architectures(ways) {
 }
 
 const CHECKS = {
-  async "the built-in model says on each module and on WebGPU what it says natively"() {
+  async "the built-in model says on each module, with one thread and two, and on WebGPU what it says natively"() {
     const { call } = await page();
-    for (const options of [{ device: "cpu", module: "simd128" }, { device: "cpu" }, { device: "gpu", software: true }]) {
+    for (const options of WAYS) {
       const { tokens, info } = await call(said, "builtin", options, message, wanted.length);
       assert.deepEqual(tokens, wanted, JSON.stringify(options));
       assert.equal(info.module, options.module ?? "relaxed-simd");
       assert.equal(info.device, options.device);
+      assert.equal(info.threads, options.threads ?? 1);
       assert.equal(info.verified, options.device === "gpu", "a GPU is verified");
-      assert.match(info.label, options.device === "gpu" ? /^gpu, / : new RegExp(`^cpu, ${info.module}`));
+      const label = `^cpu, ${info.module} kernels, ${options.threads} threads`;
+      assert.match(info.label, new RegExp(options.device === "gpu" ? "^gpu, " : label));
     }
   },
 
-  async "models of other architectures say on both modules what they say natively"() {
-    return architectures([{ device: "cpu", module: "simd128" }, { device: "cpu" }]);
+  async "the processor has all its threads, and one where memory can't be shared"() {
+    const { call } = await page();
+    const all = await call(() => navigator.hardwareConcurrency);
+    assert.equal((await call(loaded, "builtin", {})).threads, all);
+    const alone = await page("package", "/alone");
+    const info = await alone.call(loaded, "builtin", {});
+    assert.equal(info.threads, 1);
+    assert.match(info.reason, /one thread: the page is not cross-origin isolated/);
+  },
+
+  async "models of other architectures say on both modules, with one thread and two, what they say natively"() {
+    return architectures(ON_CPU);
   },
 
   async "models of other architectures say on WebGPU what they say natively"() {
@@ -116,7 +131,7 @@ const CHECKS = {
     if (!expected.embedding) return "skipped: no fixtures";
     const { name, prompt, vector } = expected.embedding;
     const { call } = await page();
-    for (const options of [{ device: "cpu", module: "simd128" }, { device: "cpu" }, { device: "gpu", software: true }]) {
+    for (const options of WAYS) {
       const got = await call(async (source, options, prompt) => {
         const model = await candor.load(source, options);
         const [one, [two]] = [await model.embed(prompt, { pooling: "mean" }), await model.embed([prompt], { pooling: "mean" })];
@@ -311,10 +326,12 @@ const CHECKS = {
     assert.match(info.reason, /could not be verified[^]*RmsNorm/);
   },
 
-  async "an engine that dies says why, and the next one works"() {
+  async "an engine that dies says why, or a thread of it, and the next one works"() {
     const { call } = await page("faults");
-    const died = await call(loaded, "builtin", { device: "cpu", panic: "planted" });
-    assert.match(died.message, /the engine stopped: [^]*planted/);
+    for (const threads of [1, 2]) {
+      const died = await call(loaded, "builtin", { device: "cpu", panic: "planted", threads });
+      assert.match(died.message, /the engine stopped: [^]*planted/, `${threads} threads`);
+    }
     const { tokens } = await call(said, "builtin", { device: "cpu" }, message, wanted.length);
     assert.deepEqual(tokens, wanted);
   },

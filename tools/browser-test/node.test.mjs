@@ -2,6 +2,7 @@
 //
 // usage: node node.test.mjs PACKAGE FOLDER
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -13,7 +14,10 @@ if (!folder) {
   process.exit(2);
 }
 const expected = JSON.parse(await readFile(join(folder, "expected.json"), "utf8"));
-const { load } = await import(pathToFileURL(join(pack, "candor.js")).href);
+const candor = await import(pathToFileURL(join(pack, "candor.js")).href);
+// What is built fast has no module for threads.
+const THREADS = existsSync(join(pack, "simd128-threads")) ? [1, 2] : [1];
+const load = (source, options) => candor.load(source, { threads: THREADS.at(-1), module: "simd128", ...options });
 
 async function tokens(answer) {
   const all = [];
@@ -26,18 +30,28 @@ const greedy = (count, more = {}) => ({ temperature: 0, maxTokens: count, ...mor
 const CHECKS = {
   async "the built-in model says what it says natively"() {
     const { message, tokens: wanted, text } = expected.builtin;
-    const model = await load("builtin", { module: "simd128" });
-    assert.equal(model.info.module, "simd128");
-    assert.match(model.info.label, /^cpu, .*simd128/);
-    const messages = [{ role: "user", content: message }];
-    assert.deepEqual(await tokens(model.chat(messages, greedy(wanted.length))), wanted);
-    const answer = model.chat(messages, greedy(wanted.length));
-    assert.equal(await answer.text(), text);
-    assert.equal(answer.stopReason, "maxTokens");
-    assert.equal(answer.timings.tokens, wanted.length);
-    assert.equal(await model.detokenize(await model.tokenize("Once upon a time")), "Once upon a time");
-    await model.close();
-    await assert.rejects(model.tokenize("x"), /closed/);
+    for (const threads of THREADS) {
+      const model = await load("builtin", { threads });
+      assert.equal(model.info.module, "simd128");
+      assert.match(model.info.label, new RegExp(`^cpu, simd128 kernels, ${threads} threads`));
+      const messages = [{ role: "user", content: message }];
+      assert.deepEqual(await tokens(model.chat(messages, greedy(wanted.length))), wanted);
+      const answer = model.chat(messages, greedy(wanted.length));
+      assert.equal(await answer.text(), text);
+      assert.equal(answer.stopReason, "maxTokens");
+      assert.equal(answer.timings.tokens, wanted.length);
+      assert.equal(await model.detokenize(await model.tokenize("Once upon a time")), "Once upon a time");
+      await model.close();
+      await assert.rejects(model.tokenize("x"), /closed/);
+    }
+  },
+
+  async "two models at once have threads of their own"() {
+    const { message, tokens: wanted } = expected.builtin;
+    const models = [await load("builtin"), await load("builtin")];
+    const said = models.map((model) => tokens(model.chat([{ role: "user", content: message }], greedy(wanted.length))));
+    assert.deepEqual(await Promise.all(said), [wanted, wanted]);
+    await Promise.all(models.map((model) => model.close()));
   },
 
   async "an unknown option is named"() {
@@ -70,9 +84,11 @@ const CHECKS = {
 
   async "models of other architectures say what they say natively"() {
     for (const [name, { prompt, tokens: wanted }] of Object.entries(expected.models)) {
-      const model = await load(join(folder, `${name}.gguf`));
-      assert.deepEqual(await tokens(model.complete(prompt, greedy(wanted.length))), wanted, name);
-      await model.close();
+      for (const threads of THREADS) {
+        const model = await load(join(folder, `${name}.gguf`), { threads });
+        assert.deepEqual(await tokens(model.complete(prompt, greedy(wanted.length))), wanted, `${name}, ${threads} threads`);
+        await model.close();
+      }
     }
     return `${Object.keys(expected.models).length} models`;
   },

@@ -6,6 +6,8 @@ import { extname, join } from "node:path";
 const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html", ".json": "application/json" };
 // The strictest policy that the package works with.
 const POLICY = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'";
+// With these a page may share memory among threads.
+const ISOLATED = { "cross-origin-opener-policy": "same-origin", "cross-origin-embedder-policy": "require-corp" };
 const PAGE = `<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><title>candor</title>`;
 
 /** How a file is served, by the first folder of its address. `tries` counts the requests of an address. */
@@ -61,7 +63,10 @@ export class Server {
 
   async #answer({ url, headers }, answer, packages, folder) {
     const [, way, ...rest] = new URL(url, "http://x").pathname.split("/");
-    if (way === "") return answer.writeHead(200, { "content-type": "text/html", "content-security-policy": POLICY }).end(PAGE);
+    if (way === "" || way === "alone") {
+      const headers = { "content-type": "text/html", "content-security-policy": POLICY, ...(way === "" && ISOLATED) };
+      return answer.writeHead(200, headers).end(PAGE);
+    }
     if (!(way in WAYS)) return send(answer, join(packages, way, ...rest));
     if (this.offline) return answer.destroy();
     const tries = (this.#tries.get(url) ?? 0) + 1;
@@ -75,7 +80,7 @@ export class Server {
 
 async function send(answer, path) {
   const body = await readFile(path).catch(() => undefined);
-  const headers = { "content-type": TYPES[extname(path)] ?? "application/octet-stream" };
+  const headers = { "content-type": TYPES[extname(path)] ?? "application/octet-stream", ...ISOLATED };
   // A worker has a policy of its own, or none. The example's page has its script within.
   if (extname(path) === ".js") headers["content-security-policy"] = POLICY;
   answer.writeHead(body ? 200 : 404, headers).end(body);

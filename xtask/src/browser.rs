@@ -10,12 +10,24 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use wasm_bindgen_cli_support::Bindgen;
 
-use crate::command::{add_target, cargo, root};
+use crate::command::{add_sources, add_target, cargo, root};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// The modules, by the folder of each, and how it is compiled.
+/// Instructions for vectors, by the folder of the module that has them.
 const MODULES: &[(&str, &str)] = &[("simd128", "+simd128"), ("relaxed-simd", "+simd128,+relaxed-simd")];
+
+/// What a module with threads needs besides: a memory that they share, and of which each has its own locals. The standard library
+/// is compiled for it, from its sources.
+const SHARED: &[&str] = &[
+    "--shared-memory",
+    "--import-memory",
+    "--max-memory=4294967296",
+    "--export=__wasm_init_tls",
+    "--export=__tls_size",
+    "--export=__tls_align",
+    "--export=__tls_base",
+];
 
 /// Most bytes of a module, as a server sends it.
 const MOST: usize = 1_300_000;
@@ -39,35 +51,58 @@ pub fn run(faults: bool) -> Result<(), Box<dyn Error>> {
     // A test takes the one that its browser would.
     let modules = if faults { &MODULES[MODULES.len() - 1..] } else { MODULES };
     for (name, features) in modules {
-        let build = ["build", "-p", "candor-wasm", "--target", TARGET, "--profile", "browser", "--target-dir", folder];
-        let faults: &[&str] = if faults { &["--features", "faults"] } else { &[] };
-        let flags = format!("-C target-feature={features}");
-        cargo(&[&build, faults].concat(), &[("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", &flags)])?;
-        let module = bind(&built, &package.join(name))?;
-        let packed = packed(&module)?;
-        println!("{name:<12} {:>9} bytes, {packed:>9} with gzip", module.len());
-        if packed > MOST && faults.is_empty() {
-            large.push(*name);
+        for threads in [false, true] {
+            let name = if threads { format!("{name}-threads") } else { (*name).to_owned() };
+            let faults: &[&str] = if faults { &["--features", "faults"] } else { &[] };
+            let place = ["--profile", "browser", "--target-dir", folder];
+            build(features, threads, &[&place, faults].concat())?;
+            let module = bind(&built, &package.join(&name))?;
+            let packed = packed(&module)?;
+            println!("{name:<20} {:>9} bytes, {packed:>9} with gzip", module.len());
+            if packed > MOST && faults.is_empty() {
+                large.push(name);
+            }
         }
     }
     if large.is_empty() { Ok(()) } else { Err(format!("{}: over {MOST} bytes with gzip", large.join(", ")).into()) }
 }
 
 /// Puts a package together in `target/browser/quick` that has the first module alone, compiled as in development: for a test in Node.
-/// What is compiled for it, `tools/web-test` needs as well.
+/// What is compiled for it, `tools/web-test` needs as well. With `threads`, the same module for several threads is beside it.
 ///
 /// # Errors
 /// If something does not compile.
-pub fn quick() -> Result<(), Box<dyn Error>> {
+pub fn quick(threads: bool) -> Result<(), Box<dyn Error>> {
     add_target(TARGET)?;
     let target = root().join("target");
     let package = target.join("browser/quick");
     begin(&package)?;
     let (name, features) = MODULES[0];
-    let flags = format!("-C target-feature={features}");
-    let build = ["build", "-p", "candor-wasm", "-p", "candor-web-test", "--lib", "--target", TARGET];
-    cargo(&build, &[("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", &flags)])?;
-    bind(&target.join(TARGET).join("debug/candor_wasm.wasm"), &package.join(name)).map(drop)
+    build(features, false, &["-p", "candor-web-test"])?;
+    bind(&target.join(TARGET).join("debug/candor_wasm.wasm"), &package.join(name))?;
+    if threads {
+        let folder = target.join("browser/quick-build");
+        build(features, true, &["--target-dir", folder.to_str().ok_or("a path that is no text")?])?;
+        let built = folder.join(TARGET).join("debug/candor_wasm.wasm");
+        bind(&built, &package.join(format!("{name}-threads")))?;
+    }
+    Ok(())
+}
+
+/// Compiles a module.
+fn build(features: &str, threads: bool, more: &[&str]) -> Result<(), Box<dyn Error>> {
+    let command = ["build", "-p", "candor-wasm", "--lib", "--target", TARGET];
+    let variable = "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS";
+    if !threads {
+        let flags = format!("-C target-feature={features}");
+        return cargo(&[&command[..], more].concat(), &[(variable, &flags)]);
+    }
+    add_sources()?;
+    let shared: String = SHARED.iter().map(|argument| format!(" -C link-arg={argument}")).collect();
+    let flags = format!("-C target-feature={features},+atomics,+bulk-memory{shared}");
+    let own = ["-Z", "build-std=std,panic_abort", "--no-default-features"];
+    // The sources of this very compiler, so it may take what it does not yet promise.
+    cargo(&[&command[..], &own, more].concat(), &[(variable, &flags), ("RUSTC_BOOTSTRAP", "1")])
 }
 
 /// The package without its modules.

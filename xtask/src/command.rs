@@ -24,13 +24,22 @@ fn with(mut command: Command, name: &str, args: &[&str], variables: &[(&str, &st
 
 /// Installs the standard library of a target when rustup says that it is missing. Without rustup cargo itself tells.
 pub fn add_target(target: &str) -> Result<(), Box<dyn Error>> {
-    let Ok(listed) = Command::new("rustup").args(["target", "list", "--installed"]).output() else {
+    add("target", target)
+}
+
+/// Installs the sources of the standard library likewise.
+pub fn add_sources() -> Result<(), Box<dyn Error>> {
+    add("component", "rust-src")
+}
+
+fn add(kind: &str, name: &str) -> Result<(), Box<dyn Error>> {
+    let Ok(listed) = Command::new("rustup").args([kind, "list", "--installed"]).output() else {
         return Ok(());
     };
-    if String::from_utf8_lossy(&listed.stdout).lines().any(|line| line.trim() == target) {
+    if String::from_utf8_lossy(&listed.stdout).lines().any(|line| line.trim() == name) {
         return Ok(());
     }
-    execute(Command::new("rustup").args(["target", "add", target]), &format!("rustup target add {target}"))
+    execute(Command::new("rustup").args([kind, "add", name]), &format!("rustup {kind} add {name}"))
 }
 
 fn execute(command: &mut Command, shown: &str) -> Result<(), Box<dyn Error>> {

@@ -21,7 +21,7 @@ usage: cargo xtask check [--no-test]
        cargo xtask miri
        cargo xtask aarch64
        cargo xtask wasm
-       cargo xtask browser [--faults | --quick]
+       cargo xtask browser [--faults | --quick [--threads]]
        cargo xtask radeon FAMILY [KERNEL]
        cargo xtask semver [REV]
        cargo xtask synth SHAPE FORMAT [-o FILE]
@@ -37,7 +37,7 @@ wasm     tests the kernels, and what reads files and text, in WebAssembly; needs
          wasmtime it installs in target
 browser  builds the npm package in target/browser/package and prints how large its modules are; with
          --faults one for tests, in target/browser/faults; with --quick one for Node, compiled as in
-         development, in target/browser/quick
+         development, in target/browser/quick; --threads adds its module for several threads
 radeon   compiles the shaders whose name holds KERNEL (all, or `hot`: what time goes to) with Mesa's
          driver for a family (vega10, navi21, gfx1100), and prints registers, spills and instructions
 semver   compares the crates' public faces with the last release's, or a commit's; needs
@@ -59,7 +59,8 @@ fn main() -> ExitCode {
         ["wasm"] => wasm::run(),
         ["browser"] => browser::run(false),
         ["browser", "--faults"] => browser::run(true),
-        ["browser", "--quick"] => browser::quick(),
+        ["browser", "--quick"] => browser::quick(false),
+        ["browser", "--quick", "--threads"] => browser::quick(true),
         ["radeon", family] => radeon::run(family, ""),
         ["radeon", family, kernel] => radeon::run(family, kernel),
         ["semver"] => semver::run(None),

@@ -17,9 +17,11 @@ use crate::{
     fit::{self, Holder},
     gpus::{self, Found},
     now::now,
-    plan::{self, Budget, Needs, Plan, Target},
+    part::{self, Changes},
+    plan::{self, Budget, Needs, Plan, Stream, Target},
     rounding::Arithmetic,
-    runner::{self, Changes, Loaded, LoadedPart, Share},
+    runner::{Loaded, LoadedPart, Share},
+    streamed,
     trust::{self, Trust},
 };
 
@@ -151,13 +153,22 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
         backends.gpus.clear();
     }
     let trust = trust::settle(gguf, &mut backends.options, &mut backends.gpus).await?;
-    let (parts, decision) = match &options.placement {
-        Placement::Planned if backends.gpus.is_empty() => (vec![(backends.first(), Part::whole(config.layers))], None),
-        Placement::Planned => {
+    let stream = match options.placement {
+        Placement::Planned => backends.stream(gguf, &config, fitted.bytes)?,
+        Placement::Parts(_) => None,
+    };
+    let (parts, decision) = match (&options.placement, &stream) {
+        (Placement::Planned, Some(Stream { layers, reason })) => {
+            (plan::around(layers, backends.first(), config.layers), Some((reason.clone(), false)))
+        }
+        (Placement::Planned, None) if backends.gpus.is_empty() => {
+            (vec![(backends.first(), Part::whole(config.layers))], None)
+        }
+        (Placement::Planned, None) => {
             let Plan { parts, reason, over_budget } = backends.plan(gguf, &config, fitted.bytes)?;
             (parts, Some((reason, over_budget)))
         }
-        Placement::Parts(listed) => (plan::listed(listed, config.layers)?, None),
+        (Placement::Parts(listed), _) => (plan::listed(listed, config.layers)?, None),
     };
     if parts.iter().any(|(target, _)| *target == Target::Reference) {
         let elements = gguf.tensors().iter().fold(0, |sum: u64, tensor| sum.saturating_add(tensor.elements()));
@@ -167,7 +178,8 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
     let changes = Changes { all: &fitted.changes, scales: &scales };
     let (mut loaded, mut labels) = (Vec::new(), Vec::<String>::new());
     for (target, part) in &parts {
-        let (part, label) = backends.visit(*target, Load { gguf, part, changes }).await??;
+        let passes = stream.as_ref().is_some_and(|stream| plan::passes(part, stream));
+        let (part, label) = backends.visit(*target, Load { gguf, part, changes, passes }).await??;
         loaded.push(part);
         if !labels.contains(&label) {
             labels.push(label);
@@ -217,6 +229,8 @@ struct Load<'a> {
     gguf: &'a Gguf,
     part: &'a Part,
     changes: Changes<'a>,
+    /// Whether its layers are taken from the file for each step.
+    passes: bool,
 }
 
 impl BackendVisitor for Load<'_> {
@@ -230,7 +244,13 @@ impl BackendVisitor for Load<'_> {
             + Sync
             + 'static,
     {
-        Ok((runner::load(self.gguf, ops, self.part, self.changes)?, label))
+        let Load { gguf, part, changes, passes } = self;
+        let loaded = if passes {
+            streamed::load(gguf, ops, part.layers.clone(), changes)
+        } else {
+            part::load(gguf, ops, part, changes)?
+        };
+        Ok((loaded, label))
     }
 }
 
@@ -287,6 +307,23 @@ impl Backends {
         Ok(match options.context {
             0 if options.fit => plan::plan_open(needs, (options.least_context, own(config)), &budgets, layers),
             context => plan::plan(&needs(context), &budgets, layers),
+        })
+    }
+
+    /// How the model keeps to the limit of memory that options name, with room for their session and for `adapters` bytes of
+    /// adapters.
+    fn stream(&self, gguf: &Gguf, config: &Config, adapters: u64) -> Result<Option<Stream>, Error> {
+        let Some(limit) = self.options.memory else { return Ok(None) };
+        let mut session = self.options.session.of_batch(1);
+        if session.context == 0 && session.fit {
+            session.context = session.least_context.clamp(1, own(config).max(1));
+        }
+        let room = Room::planned(config, &session);
+        let needs = Needs::of(gguf)?.with(config, &room.plan, room.rows, room.outputs);
+        plan::stream(&needs, limit.saturating_sub(adapters)).map_err(|needed| Error::Limit {
+            needed: needed.saturating_add(adapters),
+            limit,
+            divides: !needs.undivided,
         })
     }
 
@@ -389,9 +426,9 @@ impl Backends {
         if self.options.huge_pages {
             huge_pages()?;
         }
-        let LoadOptions { threads, threads_batch, batching, huge_pages, .. } = self.options;
+        let LoadOptions { threads, threads_batch, batching, huge_pages, spawn, .. } = self.options;
         let cpus = self.options.cpus.clone();
-        let cpu = Cpu::new(CpuOptions { threads, threads_batch, cpus, huge_pages, kernels, batching });
+        let cpu = Cpu::new(CpuOptions { threads, threads_batch, cpus, huge_pages, kernels, batching, spawn });
         Ok(self.cpu.insert(cpu).clone())
     }
 

@@ -87,6 +87,16 @@ pub enum Error {
     /// The formulas were asked for, and the program was built without them.
     #[error("device reference: this program was built without it (cargo feature `reference`)")]
     BuiltWithoutReference,
+    /// A limit of memory that the model cannot keep, however many of its layers are taken from the file again and again.
+    #[error("memory: expected at least {}, got {}{}", Size(*needed), Size(*limit), if *divides { "" } else { "; the model cannot be divided" })]
+    Limit {
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that it may take.
+        limit: u64,
+        /// Whether layers can be taken from the file.
+        divides: bool,
+    },
     /// A GPU was asked for, and there are only emulated ones, which must be named.
     #[error("device gpu: this machine has none")]
     NoGpu,

@@ -44,6 +44,7 @@ mod model;
 mod now;
 mod observe;
 pub mod overrides;
+mod part;
 mod past;
 mod perplexity;
 mod plan;
@@ -57,9 +58,10 @@ mod sequences;
 mod session;
 mod size;
 pub mod speculate;
+mod streamed;
 pub mod trust;
 
-pub use candor_cpu::{Batching, Cpus, Placing};
+pub use candor_cpu::{Batching, Cpus, Join, Placing, Spawn, Work};
 pub use candor_gguf::{
     Array as MetadataArray, ByteOrder, Format, Gguf, Metadata, Source, TensorInfo, Value as MetadataValue,
 };

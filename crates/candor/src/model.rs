@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use candor_cpu::{Batching, Cpus};
+use candor_cpu::{Batching, Cpus, Spawn};
 use candor_gguf::{Format, Gguf, Pages};
 #[cfg(feature = "gpu")]
 use candor_gpu::GpuOptions;
@@ -46,6 +46,10 @@ pub struct LoadOptions {
     pub adapters: Vec<Adapter>,
     /// What of the file's metadata is replaced before anything reads it.
     pub overrides: Overrides,
+    /// Most bytes of weights, caches and values in flight on the device. Layers beyond it are taken from the file for each step;
+    /// the first [`LoadOptions::session`] says how long caches are. `None` is no limit. Not for a model that is divided over
+    /// devices.
+    pub memory: Option<u64>,
     /// The session that a plan leaves room for in a GPU's memory.
     pub session: SessionOptions,
     /// Threads of the processor for a token; 0 takes one per physical core.
@@ -61,6 +65,8 @@ pub struct LoadOptions {
     pub threads_batch: usize,
     /// The processors that these threads keep to; `None` leaves that to the system.
     pub cpus: Option<Cpus>,
+    /// Where these threads come from.
+    pub spawn: Spawn,
     /// Where [`Model::open`] puts the weights.
     pub weights: Weights,
     /// Asks the system for huge pages: for caches, activations, and weights that were read.
@@ -77,6 +83,7 @@ setters!(LoadOptions {
     verify: Verify,
     adapters: Vec<Adapter>,
     overrides: Overrides,
+    memory: impl Into<Option<u64>>,
     session: SessionOptions,
     threads: usize,
     batching: Batching,
@@ -85,6 +92,7 @@ setters!(LoadOptions {
     kernels: impl Into<Option<&'static Kernels>>,
     threads_batch: usize,
     cpus: impl Into<Option<Cpus>>,
+    spawn: Spawn,
     weights: Weights,
     huge_pages: bool,
     #[cfg(feature = "gpu")]

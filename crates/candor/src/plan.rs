@@ -174,6 +174,57 @@ pub(crate) fn plan(needs: &Needs, gpus: &[Budget], wanted: GpuLayers) -> Plan {
     Plan { parts, reason, over_budget }
 }
 
+/// How a model keeps to a limit of memory.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stream {
+    /// Layers that are taken from the file for each step: the last ones, as few as it takes.
+    pub(crate) layers: Range<usize>,
+    /// The decision, for people to read.
+    pub(crate) reason: String,
+}
+
+/// Lays a model out on one device that may hold `limit` bytes; `None` where it holds all. A layer that passes takes its own room,
+/// and the one after it, which comes meanwhile, as much.
+///
+/// # Errors
+/// The bytes that it takes at least, if they are more.
+pub(crate) fn stream(needs: &Needs, limit: u64) -> Result<Option<Stream>, u64> {
+    let layers = needs.layers.len();
+    let whole = needs.part(&Part::whole(layers));
+    if whole <= limit {
+        return Ok(None);
+    }
+    let bytes = |kept: usize| {
+        let first = needs.part(&Part { begin: Begin::Tokens, layers: 0..kept, end: End::Stream });
+        let last = needs.part(&Part { begin: Begin::Stream, layers: layers..layers, end: End::Logits });
+        let caches = needs.cache[kept..].iter().copied().fold(needs.scratch, u64::saturating_add);
+        let largest = needs.layers[kept..].iter().copied().max().unwrap_or(0);
+        [first, last, caches, largest, largest].into_iter().fold(0, u64::saturating_add)
+    };
+    if needs.undivided {
+        return Err(whole);
+    }
+    let kept = (0..layers).rev().find(|&kept| bytes(kept) <= limit).ok_or_else(|| whole.min(bytes(0)))?;
+    let read = needs.layers[kept..].iter().copied().fold(0, u64::saturating_add);
+    let reason = format!("{kept} of {layers} layers stay in {}; {} are read for each step", Size(limit), Size(read));
+    Ok(Some(Stream { layers: kept..layers, reason }))
+}
+
+/// The parts before, of and after layers that pass.
+pub(crate) fn around(layers: &Range<usize>, target: Target, all: usize) -> Vec<(Target, Part)> {
+    let parts = [
+        Part { begin: Begin::Tokens, layers: 0..layers.start, end: End::Stream },
+        Part { begin: Begin::Stream, layers: layers.clone(), end: End::Stream },
+        Part { begin: Begin::Stream, layers: layers.end..all, end: End::Logits },
+    ];
+    parts.map(|part| (target, part)).into()
+}
+
+/// Whether a part of [`around`] is the one that passes.
+pub(crate) fn passes(part: &Part, stream: &Stream) -> bool {
+    part.begin == Begin::Stream && part.layers == stream.layers
+}
+
 /// The same GPUs, of which the one with the most room takes all.
 fn roomiest(gpus: &[Budget]) -> Vec<Budget> {
     let room = |gpu: &Budget| gpu.bytes.unwrap_or(u64::MAX);

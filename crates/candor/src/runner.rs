@@ -3,18 +3,16 @@
 
 use std::{
     future::poll_fn,
-    mem,
     ops::{Add, Range},
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
-use candor_gguf::Gguf;
-use candor_models::{Begin, Config, Decoder, End, Part, Pass, Scratch};
-use candor_ops::{Adapted, CHOSEN, KvPlan, LowRank, Ops, Prims, Ranked, Step, Stop, Stored, Tap, Traffic};
+use candor_models::Config;
+use candor_ops::{KvPlan, Ranked, Step, Stop, Stored, Traffic};
 
 use crate::{
-    Error, Observed, Observer,
+    Error, Observer,
     batch::{Room, Want},
     fit::{Holder, Takes},
 };
@@ -56,8 +54,9 @@ impl Share {
 
 /// A part of a model on a backend.
 pub(crate) trait LoadedPart: Send + Sync {
-    /// A run with an empty cache, room for `rows` tokens and `outputs` rows of logits in a step. `plan` is the model's.
-    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Box<dyn RunPart>, Error>;
+    /// A run with an empty cache, room for `rows` tokens and `outputs` rows of logits in a step: its pieces, in the order of the
+    /// layers. `plan` is the model's.
+    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Vec<Box<dyn RunPart>>, Error>;
 }
 
 /// A run: the caches and buffers of one session.
@@ -68,13 +67,14 @@ pub(crate) struct Run {
 /// What a step is to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    logits: AskedLogits,
+    pub(crate) logits: AskedLogits,
     /// Whether rows after the last norm are read, of all tokens.
-    embeddings: bool,
+    pub(crate) embeddings: bool,
 }
 
+/// Which logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AskedLogits {
+pub(crate) enum AskedLogits {
     None,
     All,
     /// The best of each output, where they lie.
@@ -109,7 +109,7 @@ pub(crate) struct Computed {
     /// Rows after the last norm, `[T, D]`, where they were asked for.
     pub(crate) embeddings: Vec<f32>,
     /// The stream on its way from part to part, `[T, D]`.
-    stream: Vec<f32>,
+    pub(crate) stream: Vec<f32>,
 }
 
 impl Computed {
@@ -138,8 +138,14 @@ pub(crate) enum Doing {
     Encode,
 }
 
-/// A part of a run. A step is begun, polled until it is ready, and ended.
+/// A part of a run. Its weights are awaited, then a step is begun, polled until it is ready, and ended.
 pub(crate) trait RunPart: Send {
+    /// Says that a step comes soon: weights that are read for each may come meanwhile.
+    fn expect(&mut self) {}
+    /// Ready when the weights are there for a step. An error is the file's or the device's.
+    fn poll_weights(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
     /// Records a step, on the stream of `computed` where the part begins with it. Named values are shown to `observer`.
     fn begin(&mut self, step: Step<'_>, doing: Doing, computed: &Computed, observer: Option<&mut dyn Observer>);
     /// Ready when what the step is to give can be read without waiting, or where the host can wait.
@@ -192,7 +198,7 @@ impl Loaded {
     /// If a backend cannot have such a cache.
     pub(crate) fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Run, Error> {
         let parts = self.parts.iter().map(|part| part.begin(plan, rows, outputs));
-        Ok(Run { parts: parts.collect::<Result<_, _>>()? })
+        Ok(Run { parts: parts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect() })
     }
 }
 
@@ -207,7 +213,12 @@ impl Run {
         mut observer: Option<&mut dyn Observer>,
     ) -> Result<(), Error> {
         computed.clear();
-        for part in &mut self.parts {
+        for at in 0..self.parts.len() {
+            poll_fn(|cx| self.parts[at].poll_weights(cx)).await?;
+            // After the last part comes the first, of the next step.
+            let next = (at + 1) % self.parts.len();
+            self.parts[next].expect();
+            let part = &mut self.parts[at];
             // What a loop lends must be no longer than its turn.
             let lent = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
             part.begin(step, doing, computed, lent);
@@ -274,286 +285,5 @@ impl Run {
     /// Other scales of the adapters from the next step on; as many as there are adapters.
     pub(crate) fn rescale(&mut self, scales: &[f32]) {
         self.parts.iter_mut().for_each(|part| part.rescale(scales));
-    }
-}
-
-/// Hands the named values of a pass to an observer, as copies: at once where that is possible, or else after the pass.
-struct Watch<'a, B: Prims> {
-    step: Step<'a>,
-    observer: &'a mut dyn Observer,
-    kept: &'a mut Vec<Kept<B::Snapshot>>,
-}
-
-/// A copy that an observer has not seen yet.
-struct Kept<S> {
-    value: Named,
-    layer: Option<usize>,
-    copy: S,
-}
-
-/// What a copy is of.
-#[derive(Clone, Copy)]
-enum Named {
-    /// A value of this name.
-    Value(&'static str),
-    /// The choices of experts: those of [`CHOSEN`] that are wanted.
-    Chosen([bool; 2]),
-}
-
-impl<B: Ops> Watch<'_, B> {
-    fn take(&mut self, ops: &mut B, mut kept: Kept<B::Snapshot>) {
-        // Values come in the order of computation.
-        let now =
-            self.kept.is_empty() && ops.poll_read(&mut kept.copy, &mut Context::from_waker(Waker::noop())).is_ready();
-        if now { kept.show(ops, self.step, self.observer) } else { self.kept.push(kept) }
-    }
-}
-
-impl<B: Ops> Tap<B> for Watch<'_, B> {
-    fn wants(&mut self, name: &'static str, layer: Option<usize>) -> bool {
-        self.observer.wants(name, layer)
-    }
-
-    fn tap(&mut self, ops: &mut B, name: &'static str, layer: Option<usize>, x: &B::Buf) {
-        if self.observer.wants(name, layer) {
-            let copy = ops.snapshot(x);
-            self.take(ops, Kept { value: Named::Value(name), layer, copy });
-        }
-    }
-
-    fn chosen(&mut self, ops: &mut B, layer: Option<usize>, routes: &B::Routes) {
-        let wanted = CHOSEN.map(|name| self.observer.wants(name, layer));
-        if wanted != [false; 2] {
-            let copy = ops.choices(routes);
-            self.take(ops, Kept { value: Named::Chosen(wanted), layer, copy });
-        }
-    }
-}
-
-impl<S> Kept<S> {
-    fn show<B: Prims<Snapshot = S>>(&self, ops: &mut B, step: Step<'_>, observer: &mut dyn Observer) {
-        let Kept { value, layer, copy } = self;
-        let mut show = |name, values: &[f32]| {
-            let rows = if name == "result_output" { step.outputs.len() } else { step.tokens.len() };
-            observer.value(&Observed { name, layer: *layer, step, rows, values });
-        };
-        match *value {
-            Named::Value(name) => {
-                let mut values = Vec::new();
-                ops.download(copy, &mut values);
-                show(name, &values);
-            }
-            Named::Chosen(wanted) => {
-                let mut chosen = Vec::new();
-                ops.chosen(copy, &mut chosen);
-                let (experts, weights): (Vec<f32>, Vec<f32>) =
-                    chosen.iter().map(|&(expert, weight)| (expert as f32, weight)).unzip();
-                let both = CHOSEN.into_iter().zip([experts, weights]).zip(wanted);
-                both.filter(|&(_, wanted)| wanted).for_each(|((name, values), _)| show(name, &values));
-            }
-        }
-    }
-}
-
-/// What changes a model's weights.
-#[derive(Clone, Copy)]
-pub(crate) struct Changes<'a> {
-    /// All of them.
-    pub(crate) all: &'a Arc<[LowRank]>,
-    /// The scales that they obey in the beginning.
-    pub(crate) scales: &'a [f32],
-}
-
-/// Loads a part's weights into a backend.
-pub(crate) fn load<B>(
-    gguf: &Gguf,
-    ops: B,
-    part: &Part,
-    changes: Changes<'_>,
-) -> Result<Arc<dyn LoadedPart>, candor_models::Error>
-where
-    B: Backend + Sync + 'static,
-    Decoder<Adapted<B>>: Send + Sync,
-    Scratch<Adapted<B>>: Send,
-    B::Buf: Send,
-    B::Kv: Send,
-    B::Snapshot: Send,
-    B::Routes: Send,
-{
-    let mut ops = Adapted::new(ops, changes.all.clone(), Vec::new());
-    let model = Arc::new(Decoder::load_part(gguf, &mut ops, part)?);
-    Ok(Arc::new(On { model, ops: ops.into_base(), scales: changes.scales.to_vec() }))
-}
-
-/// What a backend must be to serve several sessions.
-pub(crate) trait Backend: Ops + Clone + Send {}
-impl<B: Ops + Clone + Send> Backend for B {}
-
-struct On<B: Ops> {
-    model: Arc<Decoder<Adapted<B>>>,
-    ops: B,
-    scales: Vec<f32>,
-}
-
-struct Running<B: Ops> {
-    model: Arc<Decoder<B>>,
-    ops: B,
-    scratch: Scratch<B>,
-    kv: B::Kv,
-    /// Copies of what the step that was begun gives.
-    found: Vec<(Found, B::Snapshot)>,
-    /// Copies that its observer has not seen yet.
-    kept: Vec<Kept<B::Snapshot>>,
-}
-
-/// What a copy is of.
-#[derive(Clone, Copy)]
-enum Found {
-    Stream,
-    Embeddings,
-    Logits,
-    Best(usize),
-}
-
-impl<B> LoadedPart for On<B>
-where
-    B: Backend + Sync + 'static,
-    Decoder<Adapted<B>>: Send + Sync,
-    Scratch<Adapted<B>>: Send,
-    B::Buf: Send,
-    B::Kv: Send,
-    B::Snapshot: Send,
-    B::Routes: Send,
-{
-    fn begin(&self, plan: &KvPlan, rows: usize, outputs: usize) -> Result<Box<dyn RunPart>, Error> {
-        // The changes are with the weights already.
-        let mut ops = Adapted::new(self.ops.clone(), Arc::new([]), self.scales.clone());
-        ops.check_kv(plan).map_err(candor_models::Error::from)?;
-        let mut scratch = self.model.scratch(&mut ops, rows, outputs);
-        scratch.far = plan.context > self.model.config().original_context();
-        let kv = ops.kv(&plan.part(self.model.config().cached(self.model.part())));
-        let (found, kept) = (Vec::new(), Vec::new());
-        Ok(Box::new(Running { model: self.model.clone(), ops, scratch, kv, found, kept }))
-    }
-}
-
-impl<B> RunPart for Running<Adapted<B>>
-where
-    B: Ops + Send,
-    Decoder<Adapted<B>>: Send + Sync,
-    Scratch<Adapted<B>>: Send,
-    B::Buf: Send,
-    B::Kv: Send,
-    B::Snapshot: Send,
-    B::Routes: Send,
-{
-    fn begin(&mut self, step: Step<'_>, doing: Doing, computed: &Computed, observer: Option<&mut dyn Observer>) {
-        // Of a step that nobody waited for to its end.
-        self.kept.clear();
-        if matches!(doing, Doing::Step(_)) && self.model.part().begin == Begin::Stream {
-            self.ops.upload(&mut self.scratch.x, &computed.stream, &step);
-        }
-        let mut kept = mem::take(&mut self.kept);
-        match observer {
-            None => self.run(step, doing, &mut ()),
-            Some(observer) => self.run(step, doing, &mut Watch { step, observer, kept: &mut kept }),
-        }
-        self.kept = kept;
-        self.take(step, doing);
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Running { ops, found, kept, .. } = self;
-        let copies = found.iter_mut().map(|(_, copy)| copy).chain(kept.iter_mut().map(|kept| &mut kept.copy));
-        // All of them are asked for.
-        let pending = copies.filter_map(|copy| ops.poll_read(copy, cx).is_pending().then_some(())).count();
-        if pending == 0 { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    fn end(
-        &mut self,
-        step: Step<'_>,
-        computed: &mut Computed,
-        observer: Option<&mut dyn Observer>,
-    ) -> Result<(), Error> {
-        if let Some(observer) = observer {
-            self.kept.iter().for_each(|kept| kept.show(&mut self.ops, step, observer));
-        }
-        self.kept.clear();
-        let width = self.model.config().outputs();
-        for (of, copy) in self.found.drain(..) {
-            match of {
-                Found::Stream => self.ops.download(&copy, &mut computed.stream),
-                Found::Embeddings => self.ops.download(&copy, &mut computed.embeddings),
-                Found::Logits => self.ops.download(&copy, &mut computed.logits),
-                Found::Best(count) => {
-                    self.ops.ranked(&copy, width, count, &mut computed.best);
-                    computed.each = computed.best.len() / step.outputs.len();
-                }
-            }
-        }
-        Ok(self.ops.finish().map_err(candor_models::Error::from)?)
-    }
-
-    fn top_k(&self) -> usize {
-        B::TOP_K
-    }
-
-    fn stored(&mut self) -> Option<&mut dyn Stored> {
-        self.ops.stored(&mut self.kv)
-    }
-
-    fn fork(&mut self, from: usize, to: usize, positions: usize) -> Result<bool, Error> {
-        self.scratch.fork(from, to);
-        let Some(cache) = self.ops.stored(&mut self.kv) else { return Ok(false) };
-        cache.fork(from, to, positions).map_err(candor_models::Error::from)?;
-        Ok(true)
-    }
-
-    fn traffic(&self) -> Traffic {
-        self.ops.traffic()
-    }
-
-    fn rescale(&mut self, scales: &[f32]) {
-        self.ops.rescale(scales);
-    }
-
-    fn stop_at(&mut self, stop: Option<Stop>) {
-        self.ops.stop_at(stop);
-    }
-}
-
-impl<B: Ops> Running<B> {
-    /// The pass itself; what it ends with is left with the backend.
-    fn run<P: Tap<B>>(&mut self, step: Step<'_>, doing: Doing, tap: &mut P) {
-        let Running { model, ops, scratch, kv, .. } = self;
-        let pass = &mut Pass { ops, s: scratch, kv, step, tap };
-        match doing {
-            Doing::Encode => model.encode(pass),
-            Doing::Step(Asked { logits: AskedLogits::None, embeddings: true }) => model.embed(pass),
-            Doing::Step(_) => model.forward(pass),
-        }
-    }
-
-    /// Copies what the pass ended with, as far as it was asked for.
-    fn take(&mut self, step: Step<'_>, doing: Doing) {
-        let Running { model, ops, scratch, found, .. } = self;
-        found.clear();
-        let Doing::Step(asked) = doing else { return };
-        if model.part().end == End::Stream {
-            return found.push((Found::Stream, ops.snapshot(&scratch.x)));
-        }
-        if asked.embeddings {
-            found.push((Found::Embeddings, ops.snapshot(&scratch.h)));
-        }
-        match asked.logits {
-            _ if step.outputs.is_empty() => {}
-            AskedLogits::None => {}
-            AskedLogits::All => found.push((Found::Logits, ops.snapshot(&scratch.logits))),
-            AskedLogits::Best(count) => {
-                let best = ops.top_k(&scratch.logits, model.config().outputs(), count);
-                found.push((Found::Best(count), best));
-            }
-        }
     }
 }

@@ -108,6 +108,7 @@ mod tests {
 
         use super::super::*;
         use crate::pool::Pool;
+        use crate::spawn::Spawn;
 
         /// The processors that the calling thread may use.
         fn mine() -> Vec<u32> {
@@ -136,7 +137,7 @@ mod tests {
             thread::scope(|scope| {
                 scope.spawn(|| {
                     for (placing, threads) in [(Placing::Strict, 3), (Placing::Shared, 2)] {
-                        let pool = Pool::new(threads, Some(Cpus::new(&list, placing).unwrap()));
+                        let pool = Pool::new(threads, Some(Cpus::new(&list, placing).unwrap()), Spawn::default());
                         let places = Mutex::new(BTreeSet::new());
                         let arrived = Mutex::new(0);
                         pool.run(threads, &|_| {

@@ -19,7 +19,7 @@ use crate::product::{Product, Then, Workspace, multiply};
 use crate::recurrent;
 use crate::turns::{Turns, rotate};
 use crate::weight::Tier;
-use crate::{Batching, Buf, Cpus, Kv, Rotation, Weight, physical_cores};
+use crate::{Batching, Buf, Cpus, Kv, Rotation, Spawn, Weight, physical_cores};
 
 /// Elements that one thread works through before it is worth asking others.
 const PIECE: usize = 16 << 10;
@@ -39,6 +39,8 @@ pub struct CpuOptions {
     pub kernels: &'static Kernels,
     /// Which kernels multiply which rows.
     pub batching: Batching,
+    /// Where the threads come from.
+    pub spawn: Spawn,
 }
 
 impl Default for CpuOptions {
@@ -50,6 +52,7 @@ impl Default for CpuOptions {
             huge_pages: false,
             kernels: Kernels::best(),
             batching: Batching::default(),
+            spawn: Spawn::default(),
         }
     }
 }
@@ -81,11 +84,11 @@ impl Clone for Cpu {
 impl Cpu {
     /// A backend with threads of its own.
     pub fn new(options: CpuOptions) -> Cpu {
-        let CpuOptions { threads, threads_batch, cpus, huge_pages, kernels, batching } = options;
+        let CpuOptions { threads, threads_batch, cpus, huge_pages, kernels, batching, spawn } = options;
         let or = |threads: usize, default: usize| if threads == 0 { default } else { threads };
         let one = if threads == 0 { cpus.as_ref().map_or_else(physical_cores, Cpus::cores) } else { threads };
         let several = or(threads_batch, one);
-        let pool = Pool::new(one.max(several), cpus);
+        let pool = Pool::new(one.max(several), cpus, spawn);
         let pages = if huge_pages { Pages::Huge } else { Pages::Usual };
         Cpu::with(pool, [one, several], pages, kernels, batching)
     }

@@ -9,12 +9,12 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::{hint, ptr};
+use std::{hint, ptr, thread};
 
 use candor_ops::Stop;
 
 use crate::Cpus;
+use crate::spawn::{Join, Spawn};
 use crate::split::Split;
 
 /// Turns of the waiting loop that spin, some 50 microseconds. Miri, whose threads take turns, would do little else.
@@ -96,7 +96,7 @@ pub(crate) struct Pool {
 /// The threads of a pool.
 struct Team {
     shared: Arc<Shared>,
-    workers: Vec<JoinHandle<()>>,
+    workers: Vec<Join>,
     cpus: Option<Cpus>,
     /// Held by the thread whose job runs.
     turn: Mutex<()>,
@@ -215,9 +215,9 @@ impl Shared {
 }
 
 impl Pool {
-    /// A pool of `threads`, of which the calling thread of each job is one. Where the system gives fewer, as wasm32
-    /// gives none, the pool has fewer. All of them keep to `cpus`, the calling ones from their first job on.
-    pub(crate) fn new(threads: usize, cpus: Option<Cpus>) -> Pool {
+    /// A pool of `threads`, of which the calling thread of each job is one, and `spawn` gives the others. Where it gives
+    /// fewer, the pool has fewer. All of them keep to `cpus`, the calling ones from their first job on.
+    pub(crate) fn new(threads: usize, cpus: Option<Cpus>, spawn: Spawn) -> Pool {
         let shared = Arc::new(Shared {
             wanted: AtomicUsize::new(threads.saturating_sub(1)),
             state: AtomicU64::new(0),
@@ -229,15 +229,15 @@ impl Pool {
             wake: Condvar::new(),
             called: Condvar::new(),
         });
-        let spawn = |index: usize| {
+        let start = |index: usize| {
             let (shared, cpus) = (Arc::clone(&shared), cpus.clone());
             let work = move || {
                 cpus.iter().for_each(|cpus| cpus.keep(index));
                 shared.worker(index - 1);
             };
-            thread::Builder::new().name(format!("candor-{index}")).spawn(work).ok()
+            (spawn.0)(index, Box::new(work))
         };
-        let workers: Vec<_> = (1..threads.min(JOINED as usize)).map_while(spawn).collect();
+        let workers: Vec<_> = (1..threads.min(JOINED as usize)).map_while(start).collect();
         let threads = workers.len() + 1;
         Pool { team: Arc::new(Team { shared, workers, cpus, turn: Mutex::new(()) }), threads, stop: None }
     }
@@ -320,10 +320,7 @@ impl Drop for Team {
         self.shared.publish(STOP);
         drop(lock(&self.shared.sleepers));
         self.shared.called.notify_all();
-        for worker in self.workers.drain(..) {
-            // A worker catches the panics of its pieces, so there is nothing to hear from it.
-            let _ = worker.join();
-        }
+        self.workers.drain(..).for_each(|join| join());
     }
 }
 
@@ -350,7 +347,7 @@ mod tests {
     #[test]
     fn every_piece_runs_once() {
         for threads in [1, 2, 5] {
-            let pool = Pool::new(threads, None);
+            let pool = Pool::new(threads, None, Spawn::default());
             assert_eq!(pool.threads(), threads);
             for job in 0..rounds(10_000) {
                 let count = job % 7;
@@ -362,7 +359,7 @@ mod tests {
     #[test]
     fn pieces_are_left_out_once_a_stop_is_due() {
         for threads in [1, 3] {
-            let mut pool = Pool::new(threads, None);
+            let mut pool = Pool::new(threads, None, Spawn::default());
             let (started, flag) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
             pool.stop_at(Some(Stop::at(Arc::clone(&flag))));
             for _ in 0..2 {
@@ -381,7 +378,7 @@ mod tests {
 
     #[test]
     fn idle_workers_sleep_and_wake() {
-        let pool = Pool::new(3, None);
+        let pool = Pool::new(3, None, Spawn::default());
         for _ in 0..5 {
             while pool.team.shared.sleeping.load(Ordering::SeqCst) < 2 {
                 thread::sleep(Duration::from_millis(1));
@@ -399,7 +396,7 @@ mod tests {
 
     #[test]
     fn several_callers_take_turns() {
-        let pool = Pool::new(3, None);
+        let pool = Pool::new(3, None, Spawn::default());
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -411,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_panic_comes_back_and_the_pool_lives_on() {
-        let pool = Pool::new(3, None);
+        let pool = Pool::new(3, None, Spawn::default());
         let caller = thread::current().id();
         for round in 0..rounds(200) {
             let arrived = AtomicUsize::new(0);
@@ -435,7 +432,7 @@ mod tests {
 
     #[test]
     fn a_job_within_a_piece_runs_on_its_own_thread() {
-        let pool = Pool::new(3, None);
+        let pool = Pool::new(3, None, Spawn::default());
         let sum = AtomicUsize::new(0);
         pool.run(6, &|outer| {
             let here = thread::current().id();
@@ -449,7 +446,7 @@ mod tests {
 
     #[test]
     fn chunks_cover_a_slice() {
-        let pool = Pool::new(3, None);
+        let pool = Pool::new(3, None, Spawn::default());
         for (len, size) in [(0, 4), (1, 4), (4, 4), (9, 4), (1000, 7)] {
             let mut values = vec![0; len];
             pool.chunks(&mut values, size, &|index, chunk| {
@@ -463,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_handle_uses_as_many_threads_as_it_may_and_the_others_sleep() {
-        let pool = Pool::new(4, None);
+        let pool = Pool::new(4, None, Spawn::default());
         let mut few = pool.clone();
         few.limit(2);
         assert_eq!((pool.threads(), few.threads()), (4, 2));
@@ -501,7 +498,7 @@ mod tests {
     #[ignore = "a measurement"]
     fn cost_of_handing_over() {
         for threads in [1, 2, 4] {
-            let pool = Pool::new(threads, None);
+            let pool = Pool::new(threads, None, Spawn::default());
             let time = |pieces: usize, jobs: u32| {
                 let start = std::time::Instant::now();
                 (0..jobs).for_each(|_| pool.run(pieces, &|index| _ = hint::black_box(index)));

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// A GGUF model: metadata, tensor directory, tensor bytes. Cloning is cheap; clones share the file.
 #[derive(Clone)]
@@ -257,6 +258,31 @@ impl Gguf {
     /// [`Source`] that fails: [`Gguf::read_data`] is for those.
     pub fn data(&self, tensor: &TensorInfo) -> Bytes {
         self.read_data(tensor).expect("the data of a file in memory")
+    }
+
+    /// Says that the data of these tensors is read soon: of files from a [`Source`] it may come meanwhile. Neighbours are asked for
+    /// together.
+    pub fn expect<'a>(&self, tensors: impl IntoIterator<Item = &'a TensorInfo>) {
+        let mut ranges: Vec<_> = tensors.into_iter().map(|tensor| (tensor.shard, tensor.start, tensor.end())).collect();
+        ranges.sort_unstable();
+        // What lies between two neighbours fills up to the alignment.
+        let filled = |end: &u64| end.next_multiple_of(self.file.alignment);
+        let near = |(a, _, end): &(usize, u64, u64), (b, start, _): &(usize, u64, u64)| a == b && *start <= filled(end);
+        for run in ranges.chunk_by(near) {
+            let ((shard, start, _), (.., end)) = (run[0], run[run.len() - 1]);
+            if let Content::Source(pieces) = &self.file.shards[shard].file {
+                pieces.source().expect(start, end - start);
+            }
+        }
+    }
+
+    /// Ready when what is expected of every file has come.
+    pub fn poll_expected(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let pending = self.file.shards.iter().filter(|shard| match &shard.file {
+            Content::Source(pieces) => pieces.source().poll_expected(cx).is_pending(),
+            Content::Memory(..) => false,
+        });
+        if pending.count() == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// What [`Gguf::data`] gives, of every file: where it comes from a [`Source`], the data is read now.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
 
 /// Where the bytes of a file come from, at any offset and at once.
 pub trait Source: Send + Sync {
@@ -17,6 +18,17 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If they can't be read.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Says that these bytes are read soon: they may come meanwhile. What is expected is read once.
+    fn expect(&self, offset: u64, bytes: u64) {
+        let _ = (offset, bytes);
+    }
+
+    /// Ready when what is expected has come, or could not: then reading it says why.
+    fn poll_expected(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = cx;
+        Poll::Ready(())
+    }
 }
 
 /// Bytes that are read first. Vocabularies of 150,000 tokens take some megabytes: then it is twice as many, and twice again.
@@ -56,6 +68,10 @@ impl Pieces {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.source.bytes()
+    }
+
+    pub(crate) fn source(&self) -> &dyn Source {
+        &*self.source
     }
 
     /// The bytes from `start` to `end`. While somebody has them, others share them.

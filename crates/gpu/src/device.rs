@@ -47,6 +47,7 @@ pub(crate) struct Device {
     errors: Errors,
     /// Codebooks of the formats that were uploaded.
     pub(crate) books: Mutex<HashMap<Format, Storage>>,
+    spares: Mutex<Weak<Spares>>,
 }
 
 /// A compiled kernel.
@@ -72,6 +73,24 @@ pub(crate) struct Storage {
     pub(crate) buffer: Buffer,
     pub(crate) id: u32,
     _account: Arc<Account>,
+}
+
+/// Buffers of weights that are gone, for others of their sizes.
+#[derive(Debug, Default)]
+pub(crate) struct Spares(Mutex<Vec<Arc<Storage>>>);
+
+impl Spares {
+    /// One for so many bytes.
+    pub(crate) fn take(&self, bytes: u64) -> Option<Arc<Storage>> {
+        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = spares.iter().position(|spare| spare.buffer.size() == Device::size(bytes))?;
+        // In turn: so layers of the same sizes come to take the same ones, for which there are bind groups.
+        Some(spares.remove(fits))
+    }
+
+    pub(crate) fn add(&self, free: impl Iterator<Item = Arc<Storage>>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(free);
+    }
 }
 
 /// The devices that are open, with what they were opened by.
@@ -143,6 +162,7 @@ impl Device {
             pipelines: Mutex::default(),
             errors: Errors::default(),
             books: Mutex::default(),
+            spares: Mutex::default(),
         })
     }
 
@@ -167,10 +187,25 @@ impl Device {
 
     pub(crate) fn buffer(&self, bytes: u64, usage: BufferUsages) -> Storage {
         static IDS: AtomicU32 = AtomicU32::new(0);
-        let size = bytes.next_multiple_of(16).max(16);
+        let size = Device::size(bytes);
         let buffer =
             self.device.create_buffer(&BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
         Storage { buffer, id: IDS.fetch_add(1, Ordering::Relaxed), _account: Account::open(size) }
+    }
+
+    /// Bytes of a buffer for so many.
+    pub(crate) fn size(bytes: u64) -> u64 {
+        bytes.next_multiple_of(16).max(16)
+    }
+
+    /// Buffers of weights that are gone, of all who recycle them at present.
+    pub(crate) fn spares(&self) -> Arc<Spares> {
+        let mut shared = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let spares = Arc::default();
+            *shared = Arc::downgrade(&spares);
+            spares
+        })
     }
 
     /// The kernel's pipeline, compiled when it is first asked for.

@@ -8,7 +8,7 @@ use wgpu::BufferUsages;
 
 use crate::buffer::Pool;
 use crate::constants::{Constant, Floats};
-use crate::device::{Device, Storage};
+use crate::device::{Device, Spares, Storage};
 use crate::format::{QUAD, RUN};
 use crate::kernel::Kernel;
 use crate::places::Places;
@@ -24,6 +24,8 @@ pub struct Gpu {
     pub(crate) pool: Pool,
     pub(crate) constants: Vec<(Constant, Storage)>,
     pub(crate) refused: Option<String>,
+    /// Where buffers of its weights come from and go to.
+    pub(crate) spares: Option<Arc<Spares>>,
 }
 
 impl Clone for Gpu {
@@ -35,7 +37,7 @@ impl Clone for Gpu {
 impl Gpu {
     fn on(device: Arc<Device>) -> Gpu {
         let (recorder, places, pool) = (Recorder::default(), Places::default(), Pool::default());
-        Gpu { device, recorder, places, pool, constants: Vec::new(), refused: None }
+        Gpu { device, recorder, places, pool, constants: Vec::new(), refused: None, spares: None }
     }
 
     /// Opens a device, or joins those who have opened it with the same options.

@@ -33,9 +33,13 @@ impl Prims for Gpu {
     type Routes = Routes;
 
     fn weight(&mut self, tensor: Tensor) -> Result<Weight, Error> {
-        let weight = Weight::upload(&self.device, &tensor)?;
-        self.recorder.counters.buffers += weight.parts.len() as u64;
+        let (weight, made) = Weight::upload(&self.device, &tensor, self.spares.as_ref())?;
+        self.recorder.counters.buffers += made;
         Ok(weight)
+    }
+
+    fn recycle_weights(&mut self) {
+        self.spares = Some(self.device.spares());
     }
 
     fn buffer(&mut self, rows: usize, width: usize) -> Buf {

@@ -6,7 +6,7 @@ use candor_ops::{Error, Tensor};
 use candor_quant::Format;
 
 use crate::Dequant;
-use crate::device::{Device, Storage};
+use crate::device::{Device, Spares, Storage};
 use crate::format::{Decoder, QUAD, RUN, decoder};
 
 /// A matrix or vector on the device.
@@ -21,6 +21,17 @@ pub struct Weight {
     /// `vec4`s from the beginning of a row to its blocks' tails.
     pub(crate) tails: u32,
     pub(crate) parts: Vec<Part>,
+    /// Where its buffers go.
+    spares: Option<Arc<Spares>>,
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        if let Some(spares) = &self.spares {
+            let free = self.parts.drain(..).map(|part| part.storage).filter(|storage| Arc::strong_count(storage) == 1);
+            spares.add(free);
+        }
+    }
 }
 
 /// Some consecutive rows.
@@ -43,7 +54,12 @@ impl Weight {
         &self.parts[0].storage
     }
 
-    pub(crate) fn upload(device: &Device, tensor: &Tensor) -> Result<Weight, Error> {
+    /// Takes the buffers of other weights where `spares` has fitting ones, and leaves its own there. Says how many it made, too.
+    pub(crate) fn upload(
+        device: &Device,
+        tensor: &Tensor,
+        spares: Option<&Arc<Spares>>,
+    ) -> Result<(Weight, u64), Error> {
         tensor.check()?;
         let (source, decoder) = plan(device, tensor)?;
         device.book(decoder.format).map_err(|what| failed(device, tensor, what))?;
@@ -54,11 +70,18 @@ impl Weight {
             return Err(failed(device, tensor, format!("a row of {row_bytes} bytes exceeds the limit of a buffer")));
         }
         let mut parts = Vec::new();
-        let mut waiting = 0;
+        let (mut waiting, mut made) = (0, 0);
         let mut scratch = Vec::new();
         for first in (0..tensor.rows).step_by(part_rows) {
             let rows = part_rows.min(tensor.rows - first);
-            let storage = device.storage((rows * row_bytes) as u64).map_err(|what| failed(device, tensor, what))?;
+            let bytes = (rows * row_bytes) as u64;
+            let storage = match spares.and_then(|spares| spares.take(bytes)) {
+                Some(spare) => spare,
+                None => {
+                    made += 1;
+                    Arc::new(device.storage(bytes).map_err(|what| failed(device, tensor, what))?)
+                }
+            };
             let step = (CHUNK / row_bytes.max(1)).max(1);
             for begin in (0..rows).step_by(step) {
                 let count = step.min(rows - begin);
@@ -71,20 +94,21 @@ impl Weight {
                     waiting = 0;
                 }
             }
-            let storage = Arc::new(storage);
             parts.push(Part { storage, first: first as u32, rows: rows as u32 });
         }
         if let Some(fault) = device.fault.get() {
             return Err(failed(device, tensor, fault));
         }
-        Ok(Weight {
+        let weight = Weight {
             format: decoder.format,
             cols: tensor.cols,
             runs: tensor.cols.div_ceil(RUN) as u32,
             stride: stride as u32,
             tails: decoder.tails(tensor.cols) as u32,
             parts,
-        })
+            spares: spares.cloned(),
+        };
+        Ok((weight, made))
     }
 }
 

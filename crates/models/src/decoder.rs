@@ -1,5 +1,7 @@
 //! A model: embedding, layers, head. What a layer is made of, its tensors and its architecture's row say.
 
+use std::ops::Range;
+
 use candor_gguf::Gguf;
 use candor_ops::{Columns, Norm, Ops, Shapes, Step, Tap, Unary};
 
@@ -81,8 +83,7 @@ impl<B: Ops> Decoder<B> {
         let positions = rope::of(&mut w, arch, &config)?;
         let encoder = config.encoder.as_deref().filter(|_| part.begin == Begin::Tokens);
         let encoder = encoder.map(|encoder| Encoder::load(&mut w, arch, encoder)).transpose()?;
-        let layers = part.layers.clone().map(|i| Layer::load(&mut w, arch, &config, i));
-        let layers = layers.collect::<Result<Vec<_>, Error>>()?;
+        let layers = layers_of(&mut w, arch, &config, &part.layers)?;
         let head = match part.end {
             End::Logits => Some(Head::load(&mut w, arch, &config)?),
             End::Stream => None,
@@ -105,6 +106,23 @@ impl<B: Ops> Decoder<B> {
         }
         let part = part.clone();
         Ok(Decoder { config, part, token_embd, embedding, encoder, layers, head, extras, positions, weight_bytes })
+    }
+
+    /// Has other layers in the place of those that it has; the file is the one that it was loaded from.
+    ///
+    /// # Errors
+    /// If the file can't be read, or the backend cannot hold the layers. It has none then.
+    ///
+    /// # Panics
+    /// If the part has more than layers: their numbers would not follow from it.
+    pub fn replace_layers(&mut self, gguf: &Gguf, ops: &mut B, layers: Range<usize>) -> Result<(), Error> {
+        assert!(self.part.begin == Begin::Stream && self.part.end == End::Stream, "a part of layers alone");
+        self.layers.clear();
+        self.part.layers = layers;
+        let mut w = Weights::new(gguf, ops);
+        self.layers = layers_of(&mut w, Architecture::of(gguf)?, &self.config, &self.part.layers)?;
+        self.weight_bytes = w.bytes();
+        Ok(())
     }
 
     /// The model's dimensions.
@@ -290,4 +308,13 @@ impl<B: Ops> Head<B> {
             None => ops.copy(out, x, Columns::run(dim, 0, 0)),
         }
     }
+}
+
+fn layers_of<B: Ops>(
+    w: &mut Weights<'_, B>,
+    arch: &Architecture,
+    config: &Config,
+    layers: &Range<usize>,
+) -> Result<Vec<Layer<B>>, Error> {
+    layers.clone().map(|i| Layer::load(w, arch, config, i)).collect()
 }

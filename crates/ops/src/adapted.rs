@@ -238,7 +238,7 @@ impl<B: Ops> Prims for Adapted<B> {
     crate::forward! { base, AdaptedWeight::base:
         check_kv kv rope_table routes rms_norm norm add_bias rope kv_write attend unary mul add copy
         add_positions mul_columns mul_groups dot_groups conv recur route choices chosen
-        add_bias_experts scale_experts sum_experts upload snapshot elements poll_read download stored stop_at finish
+        add_bias_experts scale_experts sum_experts upload snapshot elements poll_read download stored recycle_weights stop_at finish
     }
 }
 

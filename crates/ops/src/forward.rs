@@ -106,6 +106,9 @@ macro_rules! forward {
     (@sum_experts $base:tt, $weight:path) => {
         fn sum_experts(&mut self, out: &mut Self::Buf, x: &Self::Buf, routes: &Self::Routes) { self.$base.sum_experts(out, x, routes) }
     };
+    (@recycle_weights $base:tt, $weight:path) => {
+        fn recycle_weights(&mut self) { self.$base.recycle_weights() }
+    };
     (@upload $base:tt, $weight:path) => {
         fn upload(&mut self, x: &mut Self::Buf, values: &[f32], step: &$crate::Step) { self.$base.upload(x, values, step) }
     };

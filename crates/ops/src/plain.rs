@@ -23,6 +23,6 @@ impl<B: Prims> Prims for Plain<B> {
         weight buffer check_kv kv rope_table routes embed rms_norm norm matmul matmul_rows add_bias
         rope kv_write attend unary mul add copy add_positions mul_columns mul_groups dot_groups
         matmul_heads conv recur route choices chosen matmul_experts add_bias_experts scale_experts
-        sum_experts upload snapshot elements poll_read download stored stop_at finish
+        sum_experts upload snapshot elements poll_read download stored recycle_weights stop_at finish
     }
 }

@@ -75,6 +75,9 @@ pub trait Prims {
     /// # Errors
     /// If the backend cannot run the tensor's format, or cannot hold it.
     fn weight(&mut self, tensor: Tensor) -> Result<Self::Weight, Error>;
+    /// From now on the memory of weights that this handle took over serves others when they are dropped. A backend whose memory
+    /// the system manages has nothing to do.
+    fn recycle_weights(&mut self) {}
     /// A buffer for up to `rows` rows of `width` elements.
     fn buffer(&mut self, rows: usize, width: usize) -> Self::Buf;
     /// Whether the backend can have such a cache.

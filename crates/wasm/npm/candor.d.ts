@@ -17,6 +17,11 @@ export interface LoadOptions {
   device?: "auto" | "gpu" | "cpu";
   /** Positions of a session. Without it the length that the model was trained on, at most 4096. */
   context?: number;
+  /**
+   * Most bytes of weights, caches and values in flight. Layers beyond it are read from the file for each token, while the one
+   * before them computes.
+   */
+  memory?: number;
   /** Ends the loading; the promise is rejected with its reason. What was downloaded stays, and the next load goes on from there. */
   signal?: AbortSignal;
   /** Hears of the download. */
@@ -27,6 +32,8 @@ export interface LoadOptions {
   sha256?: string;
   /** The module to take; by default the fastest that the browser knows. */
   module?: "relaxed-simd" | "simd128";
+  /** Threads of the processor; by default as many as it has, and one where the page is not cross-origin isolated. */
+  threads?: number;
   /** Whether `auto` and `gpu` may take a GPU that is emulated. */
   software?: boolean;
 }
@@ -75,6 +82,10 @@ export interface Answer extends AsyncIterableIterator<Piece> {
     decodeMs: number;
     /** The seed that was in use. */
     seed: number;
+    /** Bytes of the file that were read for it: 0 where all layers stay. */
+    readBytes: number;
+    /** Milliseconds in which the engine waited for them. */
+    waitMs: number;
   };
 }
 
@@ -88,6 +99,8 @@ export interface Info {
   reason: string | null;
   /** The module that runs. */
   module: "relaxed-simd" | "simd128";
+  /** Threads of the processor that compute; 1 where a GPU does. */
+  threads: number;
   architecture: string | null;
   name: string | null;
   /** Positions of a session. */
@@ -119,6 +132,8 @@ export interface Model {
   /** The vector of a text, or of each of a list; a text may be given by its ids. */
   embed(text: string | number[], options?: EmbedOptions): Promise<Float32Array>;
   embed(texts: (string | number[])[], options?: EmbedOptions): Promise<Float32Array[]>;
+  /** Bytes that it takes now: of the module's memory, which never shrinks, and of a GPU's buffers. */
+  memory(): Promise<{ module: number; gpu: number }>;
   /** Frees the model, after what is under way. */
   close(): Promise<void>;
 }

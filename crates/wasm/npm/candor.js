@@ -5,11 +5,15 @@ const BUILTIN = new URL("./candor-tiny.gguf", import.meta.url);
 
 /** A worker, and who waits for its answers. */
 class Remote {
-  #worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "candor" });
+  #name = `candor-${Math.random().toString(36).slice(2)}`;
+  #worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: this.#name });
+  /** Where a thread of the worker says that it has stopped. */
+  #threads = new BroadcastChannel(this.#name);
   #waiting = new Map();
   #next = 1;
 
   constructor() {
+    this.#threads.onmessage = ({ data }) => this.#fail(data);
     this.#worker.onmessage = ({ data }) => (data.fatal ? this.#fail(data.fatal) : this.#take(data));
     this.#worker.onerror = (event) => {
       event.preventDefault?.();
@@ -52,6 +56,7 @@ class Remote {
   #fail(error) {
     this.failed ??= error instanceof Error ? error : made(error);
     this.#worker.terminate();
+    this.#threads.close();
     for (const { reject } of this.#waiting.values()) reject(this.failed);
     this.#waiting.clear();
   }
@@ -63,8 +68,8 @@ function made({ name, message }) {
 
 /** The engine in this very thread: Node. */
 class Local {
-  static async load(source, { module, ...options }) {
-    const [{ Engine }, fs, url] = await Promise.all([import("./engine.js"), import("node:fs"), import("node:url")]);
+  static async load(source, options, how) {
+    const [{ Engine, source: sourceOf }, fs, url] = await Promise.all([import("./engine.js"), import("node:fs"), import("node:url")]);
     const isFile = source instanceof URL || source.startsWith("file:");
     if (!isFile && /^[a-z]+:\/\//.test(source)) throw new Error(`${source}: download the file first, and load it by its path`);
     const file = fs.openSync(isFile ? url.fileURLToPath(source) : source, "r");
@@ -77,9 +82,14 @@ class Local {
         done += got;
       }
     };
+    const fetched = (offset, length) =>
+      new Promise((resolve, reject) => {
+        const settle = (error, got, bytes) => (got === length ? resolve(bytes) : reject(error));
+        fs.read(file, new Uint8Array(length), 0, length, offset, settle);
+      });
     const bytes = (address) => fs.promises.readFile(address);
     try {
-      local.engine = await Engine.load({ size: fs.fstatSync(file).size, read }, { ...options, device: "cpu" }, { module, bytes });
+      local.engine = await Engine.load(sourceOf(fs.fstatSync(file).size, read, fetched), { ...options, device: "cpu" }, { ...how, bytes });
     } catch (error) {
       local.close();
       throw error;
@@ -97,6 +107,7 @@ class Local {
       if (op === "tokenize") return await engine.tokenize(text, options);
       if (op === "detokenize") return await engine.detokenize(tokens);
       if (op === "embed") return await engine.embed(texts, options, stop);
+      if (op === "memory") return await engine.memory();
       if (op === "generate") return await engine.generate(input, options, stop, hear);
       return await engine.close();
     } finally {
@@ -201,6 +212,10 @@ class Model {
     return isOne ? vectors[0] : vectors;
   }
 
+  memory() {
+    return this.#backend.ask("memory", {});
+  }
+
   async close() {
     try {
       await this.#backend.ask("close", {});
@@ -211,10 +226,11 @@ class Model {
   }
 }
 
-export async function load(source, { signal, onProgress, sha256, cache, module, ...options } = {}) {
+export async function load(source, { signal, onProgress, sha256, cache, module, threads, ...options } = {}) {
+  const how = { module, threads };
   if (source === "builtin") source = IN_NODE ? BUILTIN : BUILTIN.href;
   if (IN_NODE) {
-    const local = await Local.load(source, { module, ...options });
+    const local = await Local.load(source, options, how);
     return new Model(local, local.engine.info);
   }
   if (source instanceof URL) source = source.href;
@@ -224,7 +240,7 @@ export async function load(source, { signal, onProgress, sha256, cache, module, 
   const abort = () => setTimeout(() => remote.end(signal.reason), 200);
   signal?.addEventListener("abort", abort);
   try {
-    const info = await remote.ask("load", { source, options, sha256, cache, module }, { signal, hear: onProgress });
+    const info = await remote.ask("load", { source, options, sha256, cache, how }, { signal, hear: onProgress });
     return new Model(remote, info);
   } catch (error) {
     remote.end();

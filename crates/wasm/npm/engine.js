@@ -7,11 +7,20 @@ const RELAXED = new Uint8Array([
 ]);
 const SIMD = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 8, 1, 6, 0, 65, 0, 253, 15, 11]);
 
-/** The folder of the module for this browser. */
-export function flavour() {
+const IN_NODE = typeof process !== "undefined" && Boolean(process.versions?.node);
+
+/** The vector instructions of this browser. */
+function flavour() {
   if (WebAssembly.validate(RELAXED)) return "relaxed-simd";
   if (WebAssembly.validate(SIMD)) return "simd128";
   throw new Error("candor needs WebAssembly with SIMD: Chrome 91, Firefox 89, Safari 16.4, Node 20 or later");
+}
+
+/** Threads that the processor may have, and why they are one. */
+async function cores() {
+  if (IN_NODE) return { threads: (await import("node:os")).availableParallelism() };
+  if (!globalThis.crossOriginIsolated) return { threads: 1, why: "one thread: the page is not cross-origin isolated" };
+  return { threads: navigator.hardwareConcurrency ?? 1 };
 }
 
 /** Names of the sampler's settings, as the engine writes them: topK is top_k. */
@@ -20,18 +29,74 @@ function sampling(options) {
   return Object.fromEntries(named.map(([name, value]) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]));
 }
 
-let running;
+const started = new Map();
+/** The module that was started last. */
 let wasm;
 
-/** The module of this thread. `bytes(address)` gives what it is started from, where its address is not enough. */
-function started({ module = flavour(), bytes } = {}) {
-  running ??= (async () => {
-    const folder = new URL(`./${module}/`, import.meta.url);
-    wasm = await import(new URL("candor.js", folder).href);
+/** What is at an address, compiled while it arrives if the server calls it WebAssembly. */
+async function compiled(address) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(`${address}: the server answers ${answer.status}`);
+  const isNamed = answer.headers.get("content-type")?.startsWith("application/wasm");
+  return isNamed ? WebAssembly.compileStreaming(answer) : WebAssembly.compile(await answer.arrayBuffer());
+}
+
+/** A module by its folder. `bytes(address)` gives what it is compiled from, where it is not fetched. */
+async function start(name, bytes) {
+  if (!started.has(name)) {
+    const folder = new URL(`./${name}/`, import.meta.url).href;
     const address = new URL("candor_bg.wasm", folder);
-    await wasm.default({ module_or_path: bytes ? await bytes(address) : address });
-  })();
-  return running;
+    const begun = async () => {
+      const compiling = bytes ? bytes(address).then(WebAssembly.compile) : compiled(address);
+      const [glue, module] = await Promise.all([import(new URL("candor.js", folder).href), compiling]);
+      const { memory } = await glue.default({ module_or_path: module });
+      return { glue, folder, module, memory };
+    };
+    started.set(name, begun());
+    started.get(name).catch(() => started.delete(name));
+  }
+  const module = await started.get(name);
+  wasm = module.glue;
+  return module;
+}
+
+/** Has as many threads wait for work. They stay, and the next model takes them. */
+async function gather(count, { glue, folder, module, memory }) {
+  const { Worker } = IN_NODE ? await import("node:worker_threads") : globalThis;
+  const missing = Array.from({ length: Math.max(0, count - glue.waiting()) }, () => {
+    const thread = new Worker(new URL("./thread.js", import.meta.url), { type: "module", name: globalThis.name });
+    return new Promise((resolve, reject) => {
+      const failed = (event) => reject(new Error(`a thread does not start: ${event.message ?? "see the console"}`));
+      if (IN_NODE) thread.once("message", resolve).once("error", failed);
+      else Object.assign(thread, { onmessage: resolve, onerror: failed });
+      thread.postMessage({ folder, module, memory });
+    }).then(() => thread.unref?.());
+  });
+  await Promise.all(missing);
+}
+
+/**
+ * A file for the engine. `read(offset, into)` fills at once; `fetched(offset, length)` promises bytes, which come while the engine
+ * computes.
+ */
+export function source(size, read, fetched) {
+  let pieces = [];
+  return {
+    size,
+    read(offset, into) {
+      const has = ({ bytes, start }) => bytes && offset >= start && offset + into.length <= start + bytes.length;
+      const piece = pieces.find(has);
+      if (!piece) return read(offset, into);
+      piece.used = true;
+      into.set(piece.bytes.subarray(offset - piece.start, offset - piece.start + into.length));
+    },
+    async expect(start, length) {
+      const piece = { start };
+      pieces = [...pieces.filter(({ used }) => !used), piece];
+      // What cannot be had is read once more where it is used, and says why.
+      piece.bytes = await fetched(start, length).catch(() => undefined);
+    },
+  };
 }
 
 /** What a panic said, where an error is one: the instance is of no use after it. */
@@ -40,13 +105,30 @@ export function explained(error) {
   return Object.assign(new Error(`the engine stopped: ${wasm?.panicked() ?? error.message}`), { trapped: true });
 }
 
+/** Whether there is a GPU that may be taken. */
+async function hasGpu(software) {
+  const adapter = await globalThis.navigator?.gpu?.requestAdapter();
+  return Boolean(adapter) && (software || !adapter.info?.isFallbackAdapter);
+}
+
+/** The module to try first, and how many threads the processor has; `why`, if one. A GPU is used from one thread alone. */
+async function choice({ device = "auto", software }, { module = flavour(), threads }) {
+  const most = threads ? { threads } : await cores();
+  const isAlone = most.threads === 1 || typeof SharedArrayBuffer === "undefined";
+  if (isAlone) return { ...most, name: module, last: true };
+  const onGpu = device === "gpu" || (device === "auto" && (await hasGpu(software)));
+  return { ...most, name: onGpu ? module : `${module}-threads`, last: device !== "auto" || !onGpu };
+}
+
 /** A SHA-256 that grows: `update(bytes)`, `hex()`. */
-export async function hash(start) {
-  await started(start);
-  return new wasm.Hash();
+export async function hash(options, how) {
+  const { name } = await choice(options, how);
+  const { glue } = await start(name);
+  return new glue.Hash();
 }
 
 export class Engine {
+  #wasm;
   #engine;
   #turns = new MessageChannel();
   #resume = [];
@@ -56,17 +138,37 @@ export class Engine {
    * Loads a model.
    * @param source `{ size, read(offset, into) }`
    */
-  static async load(source, options, start) {
+  static async load(source, options, how = {}) {
+    const { name, threads, why, last } = await choice(options, how);
+    const first = await Engine.#begin(source, options, { ...how, name, threads });
+    if (first.info.device === "gpu") return first;
+    if (last) {
+      first.info.reason ??= why ?? null;
+      return first;
+    }
+    // The GPU is out: the processor has another module for several threads.
+    await first.close();
+    const second = await Engine.#begin(source, { ...options, device: "cpu" }, { ...how, name: `${name}-threads`, threads });
+    second.info.reason = first.info.reason;
+    return second;
+  }
+
+  static async #begin(source, { software, ...options }, { name, threads, bytes }) {
     const engine = new Engine();
-    await started(start);
+    const isShared = name.endsWith("-threads");
+    const module = await start(name, bytes);
+    if (isShared) await gather(threads - 1, module);
+    engine.#wasm = module.glue;
     engine.#turns.port1.onmessage = () => engine.#resume.shift()?.();
     engine.#turns.port1.unref?.();
+    const asked = isShared ? { ...options, threads } : { ...options, software };
     try {
-      engine.#engine = await wasm.Engine.load(source, JSON.stringify(options));
+      engine.#engine = await module.glue.Engine.load(source, JSON.stringify(asked));
     } catch (error) {
       throw explained(error);
     }
-    engine.info = { ...JSON.parse(engine.#engine.info()), module: start?.module ?? flavour() };
+    const info = JSON.parse(engine.#engine.info());
+    engine.info = { ...info, module: name.replace("-threads", ""), threads: isShared ? threads : 1 };
     return engine;
   }
 
@@ -94,7 +196,7 @@ export class Engine {
   }
 
   stop() {
-    return new wasm.Stop();
+    return new this.#wasm.Stop();
   }
 
   tokenize(text, { prompt = false } = {}) {
@@ -134,6 +236,10 @@ export class Engine {
       };
       return JSON.parse(await engine.generate(ids, options, stop, turn));
     });
+  }
+
+  memory() {
+    return this.#queue((engine) => JSON.parse(engine.memory()));
   }
 
   /** Frees the model's memory, after what is under way. */

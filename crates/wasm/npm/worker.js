@@ -1,6 +1,6 @@
 // The worker that has a model: everything that takes time happens here. Messages are `{ id, op, ... }`; answers are
 // `{ id, result }`, `{ id, error }` and on the way `{ id, piece }` or `{ id, progress }`.
-import { Engine, explained, hash } from "./engine.js";
+import { Engine, explained, hash, source } from "./engine.js";
 import { file, forget, list } from "./files.js";
 
 let engine;
@@ -10,28 +10,25 @@ const stops = new Map();
 /** A blob that is read where the engine stands: no copy of it is in memory. */
 function blobSource(blob) {
   const reader = new FileReaderSync();
-  return {
-    size: blob.size,
-    read(offset, into) {
-      into.set(new Uint8Array(reader.readAsArrayBuffer(blob.slice(offset, offset + into.length))));
-    },
-  };
+  const part = (offset, length) => blob.slice(offset, offset + length);
+  const read = (offset, into) => into.set(new Uint8Array(reader.readAsArrayBuffer(part(offset, into.length))));
+  return source(blob.size, read, async (offset, length) => new Uint8Array(await part(offset, length).arrayBuffer()));
 }
 
 const OPERATIONS = {
-  async load({ source, options, sha256, cache, module }, { signal, progress }) {
-    let got = { blob: source, from: "file" };
-    if (typeof source === "string") {
-      const hasher = () => hash({ module });
-      got = await file(source, { sha256, cache, signal, onProgress: progress, hasher });
+  async load({ source: from, options, sha256, cache, how }, { signal, progress }) {
+    let got = { blob: from, from: "file" };
+    if (typeof from === "string") {
+      const hasher = () => hash(options, how);
+      got = await file(from, { sha256, cache, signal, onProgress: progress, hasher });
     }
     try {
-      engine = await Engine.load(blobSource(got.blob), options, { module });
+      engine = await Engine.load(blobSource(got.blob), options, how);
     } catch (error) {
       // What cannot be read is not kept, or it would fail for ever.
-      if (typeof source === "string" && error.name === "GgufError") {
-        await forget(source).catch(() => {});
-        error.message = `${source}: ${error.message}; it is no longer in the cache`;
+      if (typeof from === "string" && error.name === "GgufError") {
+        await forget(from).catch(() => {});
+        error.message = `${from}: ${error.message}; it is no longer in the cache`;
       }
       throw error;
     }
@@ -41,6 +38,7 @@ const OPERATIONS = {
   detokenize: ({ tokens }) => engine.detokenize(tokens),
   embed: ({ texts, options }, { stop }) => engine.embed(texts, options, stop()),
   generate: ({ input, options }, { stop, piece }) => engine.generate(input, options, stop(), piece),
+  memory: () => engine.memory(),
   close: () => engine?.close(),
   list: () => list(),
   delete: ({ url }) => forget(url),

@@ -1,6 +1,8 @@
 //! What the page asks for, as JSON.
 
-use candor::{AdapterChoice, Device, GenerateOptions, GpuOptions, LoadOptions, Model, Sampling, SessionOptions};
+#[cfg(feature = "gpu")]
+use candor::{AdapterChoice, GpuOptions};
+use candor::{Device, GenerateOptions, LoadOptions, Model, Sampling, SessionOptions};
 use serde::{Deserialize, de::Error as _};
 use serde_json::{Map, Value};
 
@@ -14,12 +16,17 @@ pub(crate) struct Load {
     device: Where,
     /// Positions; 0 takes the model's own, at most [`CONTEXT`].
     context: usize,
+    /// Most bytes of weights, caches and values in flight.
+    memory: Option<u64>,
+    /// Threads of the processor, where there are as many.
+    threads: usize,
     /// Whether a GPU may be an emulation.
+    #[cfg(feature = "gpu")]
     software: bool,
     /// Faults to be planted in shaders: kernel, text, replacement.
-    #[cfg(feature = "faults")]
+    #[cfg(all(feature = "faults", feature = "gpu"))]
     edits: Vec<[String; 3]>,
-    /// What the engine is to die of.
+    /// What the engine is to die of, or a thread of it.
     #[cfg(feature = "faults")]
     panic: Option<String>,
 }
@@ -40,22 +47,40 @@ impl Load {
     /// If the browser has no GPU, and one is asked for.
     pub(crate) async fn options(&self) -> Result<LoadOptions, candor::Error> {
         #[cfg(feature = "faults")]
-        if let Some(text) = &self.panic {
+        if let Some(text) = self.panic.clone() {
+            #[cfg(target_feature = "atomics")]
+            (crate::crew::CREW.0)(1, Box::new(move || panic!("{text}")));
+            #[cfg(not(target_feature = "atomics"))]
             panic!("{text}");
         }
         let session = SessionOptions::default().context(if self.context == 0 { CONTEXT } else { self.context });
-        let (device, software) = match self.device {
-            Where::Cpu => (Device::Cpu, false),
-            Where::Gpu => (Device::Gpu, self.software),
-            Where::Auto => (Device::Auto, self.software),
+        let device = match self.device {
+            Where::Cpu => Device::Cpu,
+            Where::Gpu => Device::Gpu,
+            Where::Auto => Device::Auto,
         };
-        let options = LoadOptions::default().device(device).session(session);
-        // A browser gives one adapter. An emulation is taken where it is named alone.
-        let named = software && candor::devices_async().await?.iter().any(|device| device.name == "gpu0");
+        let options = LoadOptions::default().device(device).session(session).memory(self.memory).threads(self.threads);
+        #[cfg(target_feature = "atomics")]
+        let options = options.spawn(crate::crew::CREW);
+        #[cfg(feature = "gpu")]
+        let options = options.gpu(self.gpu().await?);
+        Ok(options)
+    }
+
+    /// How a GPU is used. A browser gives one adapter. An emulation is taken where it is named alone.
+    #[cfg(feature = "gpu")]
+    async fn gpu(&self) -> Result<GpuOptions, candor::Error> {
+        let asked = self.software && !matches!(self.device, Where::Cpu);
+        let named = asked && candor::devices_async().await?.iter().any(|device| device.name == "gpu0");
         let gpu = GpuOptions::default().adapter(named.then_some(AdapterChoice::Index(0)));
         #[cfg(feature = "faults")]
         let gpu = gpu.edits(self.edits.iter().map(edit).collect());
-        Ok(options.gpu(gpu))
+        Ok(gpu)
+    }
+
+    /// Whether layers may have to pass.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// The size of sessions of a model.
@@ -66,7 +91,7 @@ impl Load {
 }
 
 /// A test's edit lives as long as its module.
-#[cfg(feature = "faults")]
+#[cfg(all(feature = "faults", feature = "gpu"))]
 fn edit([kernel, from, to]: &[String; 3]) -> candor_gpu::ShaderEdit {
     let kept = |text: &String| &*text.clone().leak();
     candor_gpu::ShaderEdit { kernel: kept(kernel), from: kept(from), to: kept(to) }

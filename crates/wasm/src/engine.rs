@@ -1,18 +1,18 @@
 //! A loaded model with one session, as JavaScript sees it.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use candor::{
     Cancel, EmbedOptions, Embedder, Encode, GenerateOptions, Gguf, Message, Model, Piece, Pooling, Session, StopReason,
 };
 use js_sys::{Date, Function, Promise};
-use serde_json::json;
+use serde_json::{Value, json};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
 use crate::{
     ask::{Generate, Load},
-    source::{JsSource, Source},
+    source::{JsSource, Read, Source},
     stop::Stop,
 };
 
@@ -26,6 +26,7 @@ const LOOK: f64 = 100.0;
 #[wasm_bindgen]
 pub struct Engine {
     model: Model,
+    source: Arc<Source>,
     load: Load,
     /// Made with the first prompt.
     session: Option<Session>,
@@ -41,10 +42,11 @@ impl Engine {
     /// If the file cannot be read, its model cannot be run, or a GPU that was asked for is not there or computes wrongly.
     pub async fn load(source: JsSource, options: String) -> Result<Engine, JsValue> {
         let load: Load = serde_json::from_str(&options).map_err(JsError::from)?;
-        let gguf = Gguf::from_source(Arc::new(Source::new(source))).map_err(unreadable)?;
+        let source = Arc::new(Source::new(source));
+        let gguf = Gguf::from_source(source.clone()).map_err(unreadable)?;
         let options = load.options().await.map_err(JsError::from)?;
         let model = Model::from_gguf_async(gguf, &options).await.map_err(JsError::from)?;
-        Ok(Engine { model, load, session: None, embedder: None })
+        Ok(Engine { model, source, load, session: None, embedder: None })
     }
 
     /// What there is to say of the model, as JSON.
@@ -75,6 +77,15 @@ impl Engine {
             "chatTemplate": matches!(model.chat_template(), Ok(Some(_))),
         })
         .to_string()
+    }
+
+    /// What it takes now, as JSON: bytes of the module's memory, which grows and never shrinks, and of buffers on GPUs.
+    pub fn memory(&self) -> String {
+        #[cfg(feature = "gpu")]
+        let gpu = candor_gpu::held().bytes;
+        #[cfg(not(feature = "gpu"))]
+        let gpu = 0;
+        json!({ "module": core::arch::wasm32::memory_size::<0>() << 16, "gpu": gpu }).to_string()
     }
 
     /// The ids of a text; of a `prompt` with the tokens that the file puts around one, and special tokens recognised.
@@ -128,9 +139,16 @@ impl Engine {
             Some(session) => session,
             None => self.model.session(&self.load.session(&self.model))?,
         };
-        let done = generate(&mut session, &prompt, options, &stop.cancel, &turn).await;
+        // Layers that pass are read for each chunk: then it is as large as it may be.
+        let chunks = if self.load.is_limited() { MOST..MOST } else { FIRST..MOST };
+        let before = self.source.read();
+        let done = generate(&mut session, &prompt, options, chunks, (&stop.cancel, &turn)).await;
         self.session = Some(session);
-        done
+        let Read { bytes, waited } = self.source.read();
+        let mut done = done?;
+        done["readBytes"] = (bytes - before.bytes).into();
+        done["waitMs"] = (waited - before.waited).into();
+        Ok(done.to_string())
     }
 }
 
@@ -156,11 +174,11 @@ async fn generate(
     session: &mut Session,
     prompt: &[u32],
     options: GenerateOptions,
-    cancel: &Cancel,
-    turn: &Function,
-) -> Result<String, JsError> {
+    chunks: Range<usize>,
+    (cancel, turn): (&Cancel, &Function),
+) -> Result<Value, JsError> {
     let begun = Date::now();
-    let fresh = read(session, prompt, cancel, turn).await?;
+    let fresh = read(session, prompt, chunks, cancel, turn).await?;
     let mut generation = session.generate_async(prompt, options).await?;
     let prompt_tokens = fresh + generation.timings().prompt_tokens;
     let read = Date::now();
@@ -181,12 +199,17 @@ async fn generate(
         "promptMs": read - begun,
         "tokens": generation.timings().tokens,
         "decodeMs": Date::now() - read,
-    })
-    .to_string())
+    }))
 }
 
 /// Reads all of a prompt but its last token, which generation does, and looks up in between. How many tokens were computed.
-async fn read(session: &mut Session, prompt: &[u32], cancel: &Cancel, turn: &Function) -> Result<usize, JsError> {
+async fn read(
+    session: &mut Session,
+    prompt: &[u32],
+    chunks: Range<usize>,
+    cancel: &Cancel,
+    turn: &Function,
+) -> Result<usize, JsError> {
     // An encoder reads a text at once, and what does not fit is the generation's to say.
     if session.model().is_encoder_decoder() || prompt.len() > session.context() || prompt.is_empty() {
         return Ok(0);
@@ -197,7 +220,7 @@ async fn read(session: &mut Session, prompt: &[u32], cancel: &Cancel, turn: &Fun
     if at < last {
         session.truncate(at);
     }
-    let mut size = FIRST;
+    let mut size = chunks.start;
     while at < last && !cancel.is_cancelled() {
         let begun = Date::now();
         let chunk = &prompt[at..last.min(at + size)];
@@ -205,9 +228,9 @@ async fn read(session: &mut Session, prompt: &[u32], cancel: &Cancel, turn: &Fun
         at += chunk.len();
         let took = Date::now() - begun;
         if took < LOOK / 3.0 {
-            size = (2 * size).min(MOST);
+            size = (2 * size).min(chunks.end);
         } else if took > LOOK {
-            size = (size / 2).max(FIRST);
+            size = (size / 2).max(chunks.start);
         }
         turn_over(turn, &progress(at, prompt.len())?).await?;
     }

@@ -3,6 +3,8 @@
 #![cfg(target_arch = "wasm32")]
 
 mod ask;
+#[cfg(target_feature = "atomics")]
+mod crew;
 mod engine;
 mod hash;
 mod panicked;

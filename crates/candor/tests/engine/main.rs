@@ -29,5 +29,6 @@ mod sequences;
 mod session;
 mod source;
 mod speculation;
+mod streamed;
 mod variations;
 mod windows;

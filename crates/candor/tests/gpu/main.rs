@@ -9,4 +9,5 @@ mod company;
 mod own;
 mod parts;
 mod sessions;
+mod streamed;
 mod trust;

@@ -23,15 +23,15 @@ const ARCHITECTURES: &[&str] = &[
     "qwen3-yarn",
 ];
 
-fn exact_cache() -> SessionOptions {
+pub(crate) fn exact_cache() -> SessionOptions {
     SessionOptions::default().keys(KvFormat::F32).values(KvFormat::F32)
 }
 
 /// Sums of floats alone, whatever else the adapter has.
-const EXACT: Variant = Variant { subgroups: false, int8_dot: false, f16: false, cooperative: None };
+pub(crate) const EXACT: Variant = Variant { subgroups: false, int8_dot: false, f16: false, cooperative: None };
 
 /// Options for the first adapter there is; prints a reason and returns `None` without one.
-fn gpu(variant: Variant) -> Option<LoadOptions> {
+pub(crate) fn gpu(variant: Variant) -> Option<LoadOptions> {
     if !has_gpu(adapters().len()) {
         return None;
     }
