@@ -4,7 +4,10 @@
 
 mod ask;
 mod engine;
+mod fit;
 mod hash;
+mod likely;
 mod panicked;
 mod source;
 mod stop;
+mod trace;

@@ -1,7 +1,8 @@
 //! A file that JavaScript reads: a `Blob` in a worker, or a file of Node. Reads are synchronous, and of the piece that is wanted.
 
-use std::io;
+use std::{io, sync::Arc};
 
+use candor::Gguf;
 use send_wrapper::SendWrapper;
 use wasm_bindgen::prelude::*;
 
@@ -18,12 +19,17 @@ extern "C" {
 }
 
 /// The same for the engine, which asks for what threads may share: there is one thread, and the wrapper sees to it.
-pub(crate) struct Source(SendWrapper<JsSource>);
+struct Source(SendWrapper<JsSource>);
 
-impl Source {
-    pub(crate) fn new(source: JsSource) -> Source {
-        Source(SendWrapper::new(source))
-    }
+/// The file of a source. An error of the file itself has a name by which the page tells it from others, and the file's number.
+pub(crate) fn opened(source: JsSource, number: usize) -> Result<Gguf, JsValue> {
+    Gguf::from_source(Arc::new(Source(SendWrapper::new(source)))).map_err(|error| {
+        let error = js_sys::Error::new(&error.to_string());
+        error.set_name("GgufError");
+        // An error is an object that takes any field.
+        let _ = js_sys::Reflect::set(&error, &"file".into(), &(number as f64).into());
+        error.into()
+    })
 }
 
 impl candor::Source for Source {
