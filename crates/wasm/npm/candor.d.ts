@@ -143,14 +143,14 @@ export interface Model {
   /** What follows a text, or ids. */
   complete(prompt: string | ArrayLike<number>, options?: GenerateOptions): Answer;
   /**
-   * The ids of a text; as a `prompt` with the tokens that the file puts around one, and special tokens recognised. Of messages: those
-   * that `chat` reads.
+   * The ids of a text; as a `prompt` with the tokens that the file puts around one, and special tokens recognised. Of messages,
+   * the ids that `chat` reads.
    */
   tokenize(text: string | Message[], options?: { prompt?: boolean }): Promise<number[]>;
   detokenize(tokens: ArrayLike<number>): Promise<string>;
   /** The logits of the token that follows a text, or ids: one per id. */
   logits(prompt: string | ArrayLike<number>, options?: { signal?: AbortSignal }): Promise<Float32Array>;
-  /** The named values of a pass over a text, or ids, in the order in which they are computed. The session has the text afterwards. */
+  /** The named values of a pass over a text, or ids, in their order. The session has the text afterwards. */
   trace(prompt: string | ArrayLike<number>, options?: TraceOptions): Promise<Traced[]>;
   /** The text so far with its keys and values, in the library's format: another visit goes on without computing them. */
   saveSession(): Promise<Uint8Array>;

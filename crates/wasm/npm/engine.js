@@ -110,7 +110,8 @@ export class Engine {
 
   /** The ids of a text, or of a conversation. */
   tokenize(text, { prompt = false } = {}) {
-    return this.#queue((engine) => [...(typeof text === "string" ? engine.tokenize(text, prompt) : this.#ids({ messages: text }))]);
+    const ids = (engine) => (typeof text === "string" ? engine.tokenize(text, prompt) : this.#ids({ messages: text }));
+    return this.#queue((engine) => [...ids(engine)]);
   }
 
   detokenize(tokens) {

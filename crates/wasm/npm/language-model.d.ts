@@ -1,4 +1,4 @@
-import type { load, LoadOptions } from "./candor.js";
+import type { LoadOptions, Source } from "./candor.js";
 
 export type Content = string | { type: "text"; value: string }[];
 
@@ -55,4 +55,4 @@ export interface LanguageModelStatic {
 }
 
 /** Chrome's `LanguageModel` for a model: what it takes is what `load` takes. */
-export function languageModel(source?: Parameters<typeof load>[0], options?: Omit<LoadOptions, "signal" | "onProgress">): LanguageModelStatic;
+export function languageModel(source?: Source, options?: Omit<LoadOptions, "signal" | "onProgress">): LanguageModelStatic;

@@ -6,9 +6,15 @@ const CREATE = ["initialPrompts", "signal", "monitor", "temperature", "topK", "e
 const destroyed = () => new DOMException("the session is destroyed", "InvalidStateError");
 const unsupported = (what) => new DOMException(what, "NotSupportedError");
 
+function tooLong(what, requested, quota) {
+  const error = new DOMException(`the ${what} has ${requested} tokens, the context holds ${quota}`, "QuotaExceededError");
+  return Object.assign(error, { requested, quota });
+}
+
 function known(names, given) {
   for (const [name, value] of Object.entries(given)) {
-    if (value !== undefined && !names.includes(name)) throw unsupported(`unknown option ${name}: expected one of ${names.join(", ")}`);
+    if (value === undefined || names.includes(name)) continue;
+    throw unsupported(`unknown option ${name}: expected one of ${names.join(", ")}`);
   }
 }
 
@@ -98,8 +104,8 @@ class Session extends EventTarget {
 
   async measureContextUsage(input, { signal } = {}) {
     this.#check(signal);
-    const [before, after] = [await count(this.#model, this.#messages), await count(this.#model, [...this.#messages, ...messages(input)])];
-    return after - before;
+    const before = await count(this.#model, this.#messages);
+    return (await count(this.#model, [...this.#messages, ...messages(input)])) - before;
   }
 
   async prompt(input, options) {
@@ -177,8 +183,7 @@ class Session extends EventTarget {
       }
       if (tokens < this.contextWindow) return [all, tokens];
       if (!old.length) {
-        const error = new DOMException(`the conversation has ${tokens} tokens, the context holds ${this.contextWindow}`, "QuotaExceededError");
-        throw Object.assign(error, { requested: tokens, quota: this.contextWindow });
+        throw tooLong("conversation", tokens, this.contextWindow);
       }
       // A message, and what answers it.
       do old.shift();
@@ -212,7 +217,10 @@ class Session extends EventTarget {
   }
 }
 
-/** Tokens of a conversation by the model's template; of its texts where the template takes no such conversation, as without a question. */
+/**
+ * Tokens of a conversation by the model's template; of its texts where the template takes no such conversation, as one without a
+ * question.
+ */
 async function count(model, messages) {
   if (!messages.length) return 0;
   try {
@@ -234,9 +242,10 @@ export function languageModel(source = "builtin", options = {}) {
       return (await models.list()).some(({ url, complete }) => complete && url === href) ? "available" : "downloadable";
     },
 
-    async create({ initialPrompts = [], signal, monitor, temperature, topK, expectedInputs = [], expectedOutputs = [], ...rest } = {}) {
-      known(CREATE, rest);
-      const other = [...expectedInputs, ...expectedOutputs].find(({ type }) => type !== "text");
+    async create(asked = {}) {
+      known(CREATE, asked);
+      const { initialPrompts = [], signal, monitor, temperature, topK } = asked;
+      const other = [asked.expectedInputs, asked.expectedOutputs].flat().find((one) => one && one.type !== "text");
       if (other) throw unsupported(`type ${other.type}: expected text`);
       signal?.throwIfAborted();
       const first = messages(initialPrompts);
@@ -257,7 +266,7 @@ export function languageModel(source = "builtin", options = {}) {
         const model = await unless(signal, used.model);
         const usage = await unless(signal, count(model, first));
         if (usage >= model.info.context) {
-          throw new DOMException(`the initial prompts have ${usage} tokens, the context holds ${model.info.context}`, "QuotaExceededError");
+          throw tooLong("beginning", usage, model.info.context);
         }
         say(1);
         return new Session(used, model, first, first.length, { temperature, topK }, usage);

@@ -79,11 +79,15 @@ export interface ChatCompletionChunk {
   usage?: Usage | null;
 }
 
+export interface Options {
+  signal?: AbortSignal;
+}
+
 export interface OpenAI {
   chat: {
     completions: {
-      create(request: ChatRequest & { stream: true }, options?: { signal?: AbortSignal }): Promise<AsyncGenerator<ChatCompletionChunk>>;
-      create(request: ChatRequest & { stream?: false | null }, options?: { signal?: AbortSignal }): Promise<ChatCompletion>;
+      create(request: ChatRequest & { stream: true }, options?: Options): Promise<AsyncGenerator<ChatCompletionChunk>>;
+      create(request: ChatRequest & { stream?: false | null }, options?: Options): Promise<ChatCompletion>;
     };
   };
 }

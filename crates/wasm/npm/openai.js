@@ -14,7 +14,9 @@ const OPTIONS = {
   min_p: "minP",
   repeat_penalty: "repeatPenalty",
 };
-const FIELDS = ["model", "messages", "stream", "stream_options", "stop", "logprobs", "top_logprobs", "n", "logit_bias", ...Object.keys(OPTIONS)];
+const FIELDS = [
+  "model", "messages", "stream", "stream_options", "stop", "logprobs", "top_logprobs", "n", "logit_bias", ...Object.keys(OPTIONS),
+];
 const REASONS = { end: "stop", stop: "stop", maxTokens: "length", contextFull: "length" };
 
 function refuse(what, got, expected) {
@@ -23,9 +25,9 @@ function refuse(what, got, expected) {
 
 function known(fields, given, within = "") {
   for (const [name, value] of Object.entries(given)) {
-    if (value !== undefined && !fields.includes(name)) {
-      throw Object.assign(new TypeError(`unknown field ${within}${name}: expected one of ${fields.join(", ")}`), { param: within + name });
-    }
+    if (value === undefined || fields.includes(name)) continue;
+    const error = new TypeError(`unknown field ${within}${name}: expected one of ${fields.join(", ")}`);
+    throw Object.assign(error, { param: within + name });
   }
 }
 
@@ -61,7 +63,10 @@ const likely = ({ token, logprob, bytes, top_logprobs }) => ({
   ...(top_logprobs && { top_logprobs: top_logprobs.map(likely) }),
 });
 
-const content = (pieces) => ({ content: pieces.filter(({ logprobs }) => logprobs).map(({ logprobs }) => likely(logprobs)), refusal: null });
+const content = (pieces) => ({
+  content: pieces.filter(({ logprobs }) => logprobs).map(({ logprobs }) => likely(logprobs)),
+  refusal: null,
+});
 
 function usage({ promptTokens, cachedTokens, tokens }) {
   const prompt = promptTokens + cachedTokens;

@@ -82,7 +82,8 @@ self.onmessage = async ({ data: { id, op, ...rest } }) => {
     },
   };
   try {
-    self.postMessage({ id, result: await (OPERATIONS[op]?.(rest, context) ?? WORK[op](engine, rest, context)) });
+    const result = OPERATIONS[op] ? await OPERATIONS[op](rest, context) : await WORK[op](engine, rest, context);
+    self.postMessage({ id, result });
   } catch (error) {
     self.postMessage({ id, error: described(error) });
   } finally {

@@ -221,7 +221,8 @@ async fn generate(
     let read = Date::now();
     while let Some(Piece { token, text }) = generation.next_async().await? {
         let session = generation.session();
-        let likely = token.zip(top).map(|(token, top)| likely(session.model().tokenizer(), session.logits(), token, top));
+        let likely =
+            token.zip(top).map(|(token, top)| likely(session.model().tokenizer(), session.logits(), token, top));
         turn_over(turn, &piece(token, &text, likely)?).await?;
     }
     let reason = match generation.stop_reason() {

@@ -90,7 +90,7 @@ fn reason(
         ),
     };
     match gpu {
-        Some((_, most)) => format!("{cpu}; the GPU's buffers hold up to {most} tokens, and how much memory it has it does not say"),
+        Some((_, most)) => format!("{cpu}; the GPU's buffers hold up to {most} tokens, its memory is not known"),
         None => cpu,
     }
 }
