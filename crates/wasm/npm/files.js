@@ -10,6 +10,10 @@ const PAUSE = 500;
 const BLOB = 8 << 20;
 
 const hint = (address, text) => new Error(`${address}: ${text}`);
+const noModel = (address, headers) => {
+  const type = headers.get("content-type") ?? "something else";
+  return hint(address, `the server answers ${type}, and no GGUF file: is this the address of the file itself?`);
+};
 const isFull = (error) => error?.name === "QuotaExceededError";
 const isAbort = (error) => error?.name === "AbortError";
 /** What another attempt does not mend. */
@@ -160,10 +164,6 @@ async function piece(address, from, to, signal) {
   let size = isPart ? /\/(\d+)$/.exec(response.headers.get("content-range") ?? "")?.[1] : length(response.headers);
   // Another origin may keep the range to itself, but not how long a whole answer is.
   if (isPart && size === undefined) size = length((await fetch(address, { method: "HEAD", signal })).headers);
-  if (size === undefined) {
-    await response.body?.cancel();
-    throw hint(address, "the server does not say how long the file is");
-  }
   const [chunks, reader] = [[], response.body.getReader()];
   let [at, skip] = [isPart ? from : 0, isPart ? 0 : from];
   while (at < to) {
@@ -175,7 +175,10 @@ async function piece(address, from, to, signal) {
   }
   // A server without ranges would send the rest.
   await reader.cancel();
-  return { bytes: new Blob(chunks), size: Number(size) };
+  const bytes = new Blob(chunks);
+  if (from === 0 && (await bytes.slice(0, MAGIC.length).text()) !== MAGIC) throw noModel(address, response.headers);
+  if (size === undefined) throw hint(address, "the server does not say how long the file is");
+  return { bytes, size: Number(size) };
 }
 
 /** Into the folder. */
@@ -356,8 +359,7 @@ async function once({ address, signal, onProgress }, target) {
       if (!MAGIC.startsWith(head)) {
         await reader.cancel();
         await target.restart({});
-        const type = response.headers.get("content-type") ?? "something else";
-        throw final(hint(address, `the server answers ${type}, and no GGUF file: is this the address of the file itself?`));
+        throw final(noModel(address, response.headers));
       }
     }
     target.write(value, at);

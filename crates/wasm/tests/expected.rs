@@ -10,7 +10,7 @@ use std::{
 };
 
 use candor::{
-    Adapter, Device, EmbedOptions, GenerateOptions, LoadOptions, Logits, Message, Model, Observed, Observer, Pooling,
+    Activations, Adapter, Device, EmbedOptions, GenerateOptions, LoadOptions, Logits, Message, Model, Observed, Observer, Pooling,
     Role, Sampling, Session,
 };
 use candor_testing::{Lora, fixtures};
@@ -101,6 +101,10 @@ fn computed(tiny: &Path, folder: &Path, load: &LoadOptions) -> Result<Value, Box
     let mut session = model.session(&Default::default())?;
     session.evaluate(&prompt)?;
     let logits = session.logits().to_vec();
+    // Without rounding of what weights are multiplied with: how much that does is how exact another device can be.
+    let exact = Model::open(tiny, &load.clone().activations(Activations::F32))?;
+    let mut exact = exact.session(&Default::default())?;
+    exact.evaluate(&prompt)?;
 
     let mut seen = Seen(Vec::new());
     session.truncate(0);
@@ -128,6 +132,7 @@ fn computed(tiny: &Path, folder: &Path, load: &LoadOptions) -> Result<Value, Box
     Ok(json!({
         "prompt": PROMPT,
         "logits": logits,
+        "exact": exact.logits(),
         "logprobs": logprobs(&model, &prompt, FEW)?,
         "trace": { "names": NAMES, "values": seen.0 },
         "session": { "saved": saved, "text": text, "tokens": continuation },
