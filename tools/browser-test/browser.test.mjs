@@ -2,7 +2,7 @@
 //
 // usage: node browser.test.mjs PACKAGES FOLDER
 import assert from "node:assert/strict";
-import { copyFile, readFile } from "node:fs/promises";
+import { copyFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Browser } from "../page-test/browser.mjs";
 import { run } from "./checks.mjs";
@@ -12,6 +12,8 @@ const FLAGS = [
   "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan", "--use-vulkan=swiftshader",
 ];
 const PATIENCE = 300_000;
+/** Kernels and shaders round differently: a logit differs by as much at most. */
+const NEAR = 0.02;
 const [packages, folder] = process.argv.slice(2);
 if (!folder) {
   console.error("usage: node browser.test.mjs PACKAGES FOLDER");
@@ -26,9 +28,10 @@ const browser = await Browser.start(process.env.CHROMIUM ?? "chromium", FLAGS, P
 
 /** What the page has: the package, and short words for what the checks do. */
 async function prepare(name) {
-  const { load, models } = await import(`/${name}/candor.js`);
+  const { load, models, fit } = await import(`/${name}/candor.js`);
+  const { languageModel } = await import(`/${name}/language-model.js`);
   const failure = (error) => ({ name: error.name, message: error.message });
-  window.candor = { load, models };
+  window.candor = { load, models, fit, languageModel };
   window.tokens = async (answer) => {
     const all = [];
     for await (const { token } of answer) if (token !== null) all.push(token);
@@ -75,6 +78,7 @@ const { message, tokens: wanted } = expected.builtin;
 /** The processor with each module, and with one thread and two. */
 const ON_CPU = ["simd128", "relaxed-simd"].flatMap((module) => [1, 2].map((threads) => ({ device: "cpu", module, threads })));
 const WAYS = [...ON_CPU, { device: "gpu", software: true }];
+const { computed } = expected;
 const said = (...args) => window.said(...args);
 const loaded = (...args) => window.loaded(...args);
 
@@ -142,6 +146,123 @@ const CHECKS = {
       const most = Math.max(...got.map((x, i) => Math.abs(x - vector[i])));
       assert.ok(most < 1e-4, `${JSON.stringify(options)}: differs by ${most}`);
     }
+  },
+
+  async "logits and probabilities are those of the native engine, on the GPU too"() {
+    const { call } = await page();
+    for (const options of WAYS) {
+      const { logits, likely } = await call(async (options, prompt, count) => {
+        const model = await candor.load("builtin", options);
+        const logits = [...(await model.logits(prompt))];
+        const likely = [];
+        for await (const { logprobs } of model.complete(prompt, { ...greedy(count), logprobs: 2 })) if (logprobs) likely.push(logprobs);
+        await model.close();
+        return { logits, likely };
+      }, options, computed.prompt, computed.logprobs.length);
+      const most = Math.max(...computed.logits.map((x, i) => Math.abs(x - logits[i])));
+      assert.ok(logits.length === computed.logits.length && most < NEAR, `${JSON.stringify(options)}: a logit differs by ${most}`);
+      assert.equal(likely.length, computed.logprobs.length);
+      computed.logprobs.forEach(({ id, logprob, top }, i) => {
+        const got = [likely[i].id, likely[i].top_logprobs[0].id];
+        assert.deepEqual(got, [id, top[0].id]);
+        assert.ok(Math.abs(likely[i].logprob - logprob) < NEAR, `${likely[i].logprob}, natively ${logprob}`);
+      });
+    }
+  },
+
+  async "a session goes from the native engine to the GPU and from there to the processor"() {
+    await writeFile(join(folder, "session.gguf"), await readFile(join(folder, "session.bin")));
+    const { saved, text, tokens: right } = computed.session;
+    const { call } = await page();
+    const got = await call(async (text, count) => {
+      const native = new Uint8Array(await (await fetch("/files/session.gguf")).arrayBuffer());
+      let bytes = native;
+      const answers = [];
+      for (const options of [{ device: "gpu", software: true }, { device: "cpu" }]) {
+        const model = await candor.load("builtin", options);
+        const ids = await model.loadSession(bytes);
+        bytes = await model.saveSession();
+        const same = bytes.length === native.length && bytes.every((byte, i) => byte === native[i]);
+        const answer = model.complete(text, greedy(count));
+        answers.push({ ids, same, tokens: await tokens(answer), computed: answer.timings.promptTokens });
+        await model.close();
+      }
+      return answers;
+    }, text, right.length);
+    // What a device was given it gives back to the bit. The GPU's own tokens may be others where two are as likely.
+    for (const { ids, same, computed } of got) assert.deepEqual({ ids, same, computed }, { ids: saved, same: true, computed: 1 });
+    assert.equal(got[0].tokens.length, right.length);
+    assert.deepEqual(got[1].tokens, right);
+  },
+
+  async "an adapter is an address or a File, and is kept"() {
+    const { call } = await page();
+    const [{ scale, tokens: right }] = computed.lora;
+    assert.equal(scale, 1);
+    const got = await call(async (prompt, count) => {
+      const file = new File([await (await fetch("/files/lora.gguf")).blob()], "lora.gguf");
+      const all = [];
+      for (const source of ["/files/lora.gguf?adapter", file]) {
+        const model = await candor.load("builtin", { device: "cpu", adapters: [{ source, scale: 1 }] });
+        all.push(await tokens(model.complete(prompt, greedy(count))));
+        await model.close();
+      }
+      return all;
+    }, computed.prompt, right.length);
+    assert.deepEqual(got, [right, right]);
+    const wrong = (source) => call(loaded, "/files/tiny.gguf", { device: "cpu", adapters: [{ source }] });
+    assert.match((await wrong("/files/nowhere.gguf?adapter")).message, /nowhere.gguf.adapter: the server answers 404/);
+    assert.match((await wrong("/files/tiny.gguf")).message, /tiny.gguf: .*expected "adapter"/);
+    assert.match((await wrong("/corrupt/lora.gguf")).message, /\/corrupt\/lora.gguf: .*no longer in the cache/);
+    const urls = await call(async () => (await candor.models.list()).map(({ url }) => url));
+    assert.ok(urls.some((url) => url.endsWith("/files/tiny.gguf")), "the model is still there");
+    assert.ok(!urls.some((url) => url.endsWith("/corrupt/lora.gguf")));
+  },
+
+  async "fit asks for a file's beginning alone, and for nothing of a file that is there"() {
+    const { call } = await page();
+    const fit = (path, options) => call((path, options) => candor.fit(path, options), path, options);
+    const { bytes, cpu, gpu, context, reason } = await fit("/files/tiny.gguf?fit", {});
+    assert.deepEqual([bytes, cpu.fits, gpu, context], [computed.bytes, true, null, Math.min(4096, cpu.longestContext)]);
+    assert.match(reason, /^a context of \d+ tokens takes [^;]*$/);
+    const asked = () => of("/files/tiny.gguf?fit").map(({ range, status }) => [range, status]);
+    assert.deepEqual(asked(), [["bytes=0-1048575", 206]]);
+    const { gpu: emulated, reason: both } = await fit("/files/tiny.gguf?fit", { software: true });
+    assert.ok(emulated.fits && emulated.largestBuffer >= 128 << 20, JSON.stringify(emulated));
+    assert.match(both, /; the GPU's buffers hold up to \d+ tokens/);
+    assert.equal((await fit("/plain/tiny.gguf?fit", {})).bytes, bytes, "a server without ranges");
+    const file = await call(async () => candor.fit(new File([await (await fetch("/files/tiny.gguf")).blob()], "tiny.gguf")));
+    assert.equal(file.bytes, bytes);
+    await call(loaded, "/files/tiny.gguf?kept-fit", { device: "cpu" });
+    assert.equal((await fit("/files/tiny.gguf?kept-fit", {})).bytes, bytes);
+    assert.equal(of("/files/tiny.gguf?kept-fit").length, 1, "it is there");
+    const failure = (path) => call((path) => candor.fit(path).catch(({ message }) => message), path);
+    assert.match(await failure("/files/nowhere.gguf?fit"), /the server answers 404/);
+    assert.match(await failure("/html/tiny.gguf?fit"), /the server answers text\/html, and no GGUF file/);
+  },
+
+  async "LanguageModel says how far the download is, and whether there is one"() {
+    const { call } = await page();
+    const { before, after, progress, text, streamed } = await call(async (message) => {
+      const LanguageModel = candor.languageModel("/files/tiny.gguf?chrome", { device: "cpu" });
+      const before = await LanguageModel.availability();
+      const progress = [];
+      const monitor = (m) => m.addEventListener("downloadprogress", ({ loaded }) => progress.push(loaded));
+      const session = await LanguageModel.create({ monitor, temperature: 0, topK: 1 });
+      const branch = await session.clone();
+      const text = await session.prompt(message);
+      let streamed = "";
+      const reader = branch.promptStreaming(message).getReader();
+      for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) streamed += value;
+      session.destroy();
+      branch.destroy();
+      return { before, after: await LanguageModel.availability(), progress, text, streamed };
+    }, message);
+    assert.deepEqual([before, after], ["downloadable", "available"]);
+    assert.ok(progress.length > 2 && progress[0] === 0 && progress.at(-1) === 1, JSON.stringify(progress));
+    assert.ok(progress.every((loaded, i) => i === 0 || loaded > progress[i - 1]), JSON.stringify(progress));
+    assert.ok(text.startsWith(expected.builtin.text), text);
+    assert.equal(streamed, text);
   },
 
   async "a File is read where it is"() {

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the npm package and uses it in headless Chromium, on its emulated GPU and on the processor, and in Node. Needs node and
-# chromium (CHROMIUM names another program). The models beside the built-in one are fixtures (CANDOR_FIXTURES).
+# Builds the npm package and uses it in headless Chromium, on its emulated GPU and on the processor, and in Node: there from a
+# tarball, as a registry has it. Needs node, npm, from whose registry the compiler of types comes, and chromium (CHROMIUM names
+# another program). The models beside the built-in one are fixtures (CANDOR_FIXTURES).
 set -eu
 cd "$(dirname "$0")/../.."
 target="${CARGO_TARGET_DIR:-$PWD/target}"
@@ -8,5 +9,6 @@ cargo xtask browser
 cargo xtask browser --faults
 # With the features of all, so that nothing is built once more for it.
 cargo test -q --workspace --test expected -- --ignored
-node tools/browser-test/node.test.mjs "$PWD/target/browser/package" "$target/tmp/browser"
+sh tools/browser-test/installed.sh "$PWD/target/browser/package" "$target/tmp/installed"
+node tools/browser-test/node.test.mjs "$target/tmp/installed/node_modules/candor" "$target/tmp/browser"
 node tools/browser-test/browser.test.mjs "$PWD/target/browser" "$target/tmp/browser"

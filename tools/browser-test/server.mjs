@@ -28,14 +28,14 @@ const WAYS = {
 };
 
 function whole({ answer, body, range, condition, etag = `"only"`, ranges = true, breaks, slow }) {
-  const [, first] = /bytes=(\d+)-/.exec(range ?? "") ?? [];
+  const [, first, last] = /bytes=(\d+)-(\d*)/.exec(range ?? "") ?? [];
   const partial = first !== undefined && (condition === undefined || condition === etag);
-  const from = partial ? Number(first) : 0;
-  const headers = { "content-type": "application/octet-stream", "content-length": body.length - from };
+  const [from, end] = [partial ? Number(first) : 0, partial && last ? Math.min(Number(last) + 1, body.length) : body.length];
+  const headers = { "content-type": "application/octet-stream", "content-length": end - from };
   if (ranges) Object.assign(headers, { etag, "accept-ranges": "bytes" });
-  if (partial) headers["content-range"] = `bytes ${from}-${body.length - 1}/${body.length}`;
+  if (partial) headers["content-range"] = `bytes ${from}-${end - 1}/${body.length}`;
   answer.writeHead(partial ? 206 : 200, headers);
-  if (!breaks && !slow) return answer.end(body.subarray(from));
+  if (!breaks && !slow) return answer.end(body.subarray(from, end));
   const until = Math.floor(body.length * (slow ? 0.5 : 0.6));
   answer.write(body.subarray(from, until));
   if (breaks) setTimeout(() => answer.destroy(), 200);

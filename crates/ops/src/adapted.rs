@@ -36,8 +36,6 @@ impl<W> AdaptedWeight<W> {
 /// A change on a backend.
 #[derive(Debug)]
 struct Change<W> {
-    /// Its number among all.
-    number: usize,
     scale: usize,
     factor: f32,
     a: W,
@@ -55,8 +53,6 @@ struct Change<W> {
 pub struct Adapted<B: Prims> {
     base: B,
     changes: Arc<[LowRank]>,
-    /// Of each change, whether it was multiplied with anything.
-    applied: Vec<bool>,
     scales: Vec<f32>,
     rooms: Rooms<B::Buf>,
 }
@@ -85,19 +81,13 @@ enum By<'a, B: Prims> {
 impl<B: Prims> Adapted<B> {
     /// The backend with changes for the weights that it will be given. `scales` are those that they name.
     pub fn new(base: B, changes: Arc<[LowRank]>, scales: Vec<f32>) -> Adapted<B> {
-        let applied = vec![false; changes.len()];
         let rooms = Rooms { rows: HashMap::new(), low: HashMap::new(), high: HashMap::new() };
-        Adapted { base, changes, applied, scales, rooms }
+        Adapted { base, changes, scales, rooms }
     }
 
     /// The backend alone.
     pub fn into_base(self) -> B {
         self.base
-    }
-
-    /// The backend.
-    pub fn base(&mut self) -> &mut B {
-        &mut self.base
     }
 
     /// Other scales from now on.
@@ -106,11 +96,6 @@ impl<B: Prims> Adapted<B> {
     /// If there are not as many as before.
     pub fn rescale(&mut self, scales: &[f32]) {
         self.scales.copy_from_slice(scales);
-    }
-
-    /// Of each change, whether it was multiplied with anything so far, be it by a scale of 0.
-    pub fn applied(&self) -> &[bool] {
-        &self.applied
     }
 
     /// Takes, or makes, the room for a change's two products, which are so wide.
@@ -126,10 +111,7 @@ impl<B: Prims> Adapted<B> {
     }
 
     /// The scale of a change; `None` where it does nothing.
-    fn scale(&mut self, change: &Change<B::Weight>) -> Option<f32> {
-        if let Some(applied) = self.applied.get_mut(change.number) {
-            *applied = true;
-        }
+    fn scale(&self, change: &Change<B::Weight>) -> Option<f32> {
         let scale = self.scales.get(change.scale)? * change.factor;
         (scale != 0.0).then_some(scale)
     }
@@ -196,7 +178,7 @@ impl<B: Ops> Prims for Adapted<B> {
     fn weight(&mut self, tensor: Tensor) -> Result<Self::Weight, Error> {
         let (whole, rows) = tensor.whole();
         let mut changes = Vec::new();
-        for (number, change) in self.changes.iter().enumerate().filter(|(_, change)| change.target == whole) {
+        for change in self.changes.iter().filter(|change| change.target == whole) {
             let LowRank { scale, factor, ref a, ref b, .. } = *change;
             let b = match &rows {
                 Some(rows) => b.part(rows.clone()),
@@ -204,7 +186,7 @@ impl<B: Ops> Prims for Adapted<B> {
             };
             let (stacked, rows, rank) = (a.rows, b.rows, b.cols);
             let (a, b) = (self.base.weight(a.clone())?, self.base.weight(b)?);
-            changes.push(Change { number, scale, factor, a, b, stacked, rows, rank });
+            changes.push(Change { scale, factor, a, b, stacked, rows, rank });
         }
         Ok(AdaptedWeight { base: self.base.weight(tensor)?, changes })
     }

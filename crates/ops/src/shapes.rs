@@ -44,6 +44,7 @@ pub struct Shapes {
     work: Work,
     elements: u64,
     used: BTreeSet<&'static str>,
+    multiplied: BTreeSet<String>,
 }
 
 /// How many rows were routed, and to how many experts each.
@@ -58,6 +59,8 @@ pub struct ShapesRoutes {
 #[derive(Clone, Debug)]
 pub struct ShapesWeight {
     name: String,
+    /// The file's name of what this is some rows of.
+    whole: String,
     format: Format,
     rows: usize,
     cols: usize,
@@ -108,6 +111,11 @@ impl Shapes {
         &self.used
     }
 
+    /// The file's names of the weights so far that something was multiplied with, or that were looked up in.
+    pub fn multiplied(&self) -> &BTreeSet<String> {
+        &self.multiplied
+    }
+
     fn expect(&mut self, op: impl FnOnce() -> String, expected: [usize; 2], got: [usize; 2]) {
         if expected != got && self.error.is_none() {
             self.error = Some(Error::Shape { op: op(), expected, got });
@@ -133,7 +141,15 @@ impl Shapes {
         self.work.weight_bytes = self.work.weight_bytes.saturating_add(w.bytes(1));
     }
 
+    /// Notes that a weight is multiplied with.
+    fn multiply(&mut self, w: &ShapesWeight) {
+        if !self.multiplied.contains(&w.whole) {
+            self.multiplied.insert(w.whole.clone());
+        }
+    }
+
     fn product(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, w: &ShapesWeight, rows: usize) {
+        self.multiply(w);
         self.produce("matmul", out, rows);
         self.expect(|| format!("matmul {}", w.name), [out.width, x.width], [w.rows, w.cols]);
         self.work.flops = self.work.flops.saturating_add(product(&[2, rows, w.rows, w.cols]));
@@ -186,7 +202,8 @@ impl Prims for Shapes {
         if !tensor.bytes.is_empty() || tensor.format.row_bytes(tensor.cols).is_none() {
             tensor.check()?;
         }
-        Ok(ShapesWeight { name: tensor.name, format: tensor.format, rows: tensor.rows, cols: tensor.cols })
+        let whole = tensor.whole().0.to_owned();
+        Ok(ShapesWeight { name: tensor.name, whole, format: tensor.format, rows: tensor.rows, cols: tensor.cols })
     }
 
     fn buffer(&mut self, rows: usize, width: usize) -> ShapesBuf {
@@ -208,6 +225,7 @@ impl Prims for Shapes {
 
     fn embed(&mut self, out: &mut ShapesBuf, table: &ShapesWeight, step: &Step) {
         let rows = step.tokens.len();
+        self.multiply(table);
         self.produce("embed", out, rows);
         self.expect(|| "embed: positions and sequences".into(), [rows, rows], lengths(step));
         self.expect(|| format!("embed {}", table.name), [table.rows, out.width], [table.rows, table.cols]);
@@ -357,6 +375,7 @@ impl Prims for Shapes {
 
     fn matmul_heads(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, w: &ShapesWeight, heads: usize) {
         self.used.insert("matmul_heads");
+        self.multiply(w);
         self.produce("matmul_heads", out, x.rows);
         let expected = [out.width, x.width];
         self.expect(|| format!("matmul_heads {}", w.name), expected, [w.rows, w.cols.saturating_mul(heads)]);
@@ -448,6 +467,7 @@ impl Prims for Shapes {
     }
 
     fn matmul_experts(&mut self, out: &mut ShapesBuf, x: &ShapesBuf, w: &ShapesWeight, routes: &ShapesRoutes) {
+        self.multiply(w);
         let choices = routes.rows * routes.used;
         let own = x.rows == choices;
         self.expect(

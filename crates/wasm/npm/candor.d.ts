@@ -30,12 +30,24 @@ export interface LoadOptions {
   cache?: boolean;
   /** The file's SHA-256 in hexadecimal digits. A download that has another is refused. */
   sha256?: string;
+  /** LoRA adapters. */
+  adapters?: Lora[];
   /** The module to take; by default the fastest that the browser knows. */
   module?: "relaxed-simd" | "simd128";
   /** Threads of the processor; by default as many as it has, and one where the page is not cross-origin isolated. */
   threads?: number;
   /** Whether `auto` and `gpu` may take a GPU that is emulated. */
   software?: boolean;
+}
+
+/** A file that is read: `"builtin"`, the small chat model of the package; an address, or in Node a path; a `File` or `Blob`. */
+export type Source = "builtin" | (string & {}) | URL | Blob;
+
+export interface Lora {
+  /** A GGUF file as llama.cpp's `convert_lora_to_gguf.py` writes it. */
+  source: Source;
+  /** 1 without it: as the adapter was trained. */
+  scale?: number;
 }
 
 export interface GenerateOptions {
@@ -57,6 +69,10 @@ export interface GenerateOptions {
   repeatLastN?: number;
   presencePenalty?: number;
   frequencyPenalty?: number;
+  /** What is added to logits, by ids; `false` excludes one. */
+  logitBias?: [id: number, bias: number | false][];
+  /** How many of the likeliest tokens each piece names beside its own; 0 names its own alone. */
+  logprobs?: number;
   /** Hears how far the reading of the prompt is, in tokens. */
   onPrompt?: (progress: { done: number; total: number }) => void;
 }
@@ -66,6 +82,17 @@ export interface Piece {
   text: string;
   /** The token; `null` for a rest of text at the end. */
   token: number | null;
+  /** How likely the token was, where the option asks. */
+  logprobs?: Likely & { top_logprobs: Likely[] };
+}
+
+/** A token as the model had it before any sampling, with OpenAI's names. */
+export interface Likely {
+  id: number;
+  token: string;
+  /** The natural logarithm of its probability. */
+  logprob: number;
+  bytes: number[];
 }
 
 /** Text on its way: `for await (const { text } of answer)`. A loop that is left ends it. */
@@ -77,6 +104,8 @@ export interface Answer extends AsyncIterableIterator<Piece> {
   readonly timings?: {
     /** Tokens of the prompt that had to be computed. */
     promptTokens: number;
+    /** Tokens of the prompt that were known from before. */
+    cachedTokens: number;
     promptMs: number;
     tokens: number;
     decodeMs: number;
@@ -126,9 +155,20 @@ export interface Model {
   chat(messages: Message[], options?: GenerateOptions): Answer;
   /** What follows a text, or ids. */
   complete(prompt: string | ArrayLike<number>, options?: GenerateOptions): Answer;
-  /** The ids of a text; as a `prompt` with the tokens that the file puts around one, and special tokens recognised. */
-  tokenize(text: string, options?: { prompt?: boolean }): Promise<number[]>;
+  /**
+   * The ids of a text; as a `prompt` with the tokens that the file puts around one, and special tokens recognised. Of messages,
+   * the ids that `chat` reads.
+   */
+  tokenize(text: string | Message[], options?: { prompt?: boolean }): Promise<number[]>;
   detokenize(tokens: ArrayLike<number>): Promise<string>;
+  /** The logits of the token that follows a text, or ids: one per id. */
+  logits(prompt: string | ArrayLike<number>, options?: { signal?: AbortSignal }): Promise<Float32Array>;
+  /** The named values of a pass over a text, or ids, in their order. The session has the text afterwards. */
+  trace(prompt: string | ArrayLike<number>, options?: TraceOptions): Promise<Traced[]>;
+  /** The text so far with its keys and values, in the library's format: another visit goes on without computing them. */
+  saveSession(): Promise<Uint8Array>;
+  /** Takes back what `saveSession` gave, and gives its ids. Another model's is refused. */
+  loadSession(bytes: Uint8Array | Blob): Promise<number[]>;
   /** The vector of a text, or of each of a list; a text may be given by its ids. */
   embed(text: string | number[], options?: EmbedOptions): Promise<Float32Array>;
   embed(texts: (string | number[])[], options?: EmbedOptions): Promise<Float32Array[]>;
@@ -138,17 +178,68 @@ export interface Model {
   close(): Promise<void>;
 }
 
+export interface TraceOptions {
+  /** llama.cpp's names, of all layers or one: `Qcur`, `Qcur-3`. All without it. */
+  names?: string[];
+  /** How many of a value's first numbers are given; 8 without it. */
+  limit?: number;
+}
+
+/** A value. Statistics are of its finite numbers. */
+export interface Traced {
+  name: string;
+  layer: number | null;
+  /** Rows, one per token, and their width. */
+  shape: [rows: number, width: number];
+  /** The first numbers; `null` stands for one that is not finite. */
+  values: (number | null)[];
+  min: number | null;
+  max: number | null;
+  mean: number;
+  /** The root of the mean square. */
+  rms: number;
+  notFinite: number;
+}
+
 export interface EmbedOptions {
   signal?: AbortSignal;
   /** How tokens' vectors become the text's; without it as the file says. */
   pooling?: "mean" | "cls" | "last";
 }
 
-/**
- * Loads a model.
- * @param source `"builtin"`, the small chat model of the package; the address of a GGUF file, or in Node its path; a `File` or `Blob`.
- */
-export function load(source: "builtin" | string | URL | Blob, options?: LoadOptions): Promise<Model>;
+/** Loads a model. */
+export function load(source: Source, options?: LoadOptions): Promise<Model>;
+
+export interface FitOptions extends Pick<LoadOptions, "device" | "context" | "software" | "signal"> {}
+
+/** What a model takes, and what holds it. Sizes are in bytes. */
+export interface Fit {
+  /** Of the file. */
+  bytes: number;
+  weights: number;
+  /** Keys and values of a session of `context` positions. */
+  cache: number;
+  /** Values in flight. */
+  buffers: number;
+  /** Positions of a session: what was asked for, or what `load` takes. */
+  context: number;
+  trainedContext: number;
+  cpu: Holds;
+  /** `null` where there is no GPU that would be taken. A browser does not say how much memory one has. */
+  gpu: (Holds & { largestBuffer: number }) | null;
+  /** All of it as a sentence. */
+  reason: string;
+}
+
+export interface Holds {
+  /** Whether a session of `context` positions fits. */
+  fits: boolean;
+  /** The most positions that fit, up to the model's own; 0 where the weights alone are too large. */
+  longestContext: number;
+}
+
+/** Says what a model takes and where it fits. Of the file only the beginning is read, by ranges over a network. */
+export function fit(source: Source, options?: FitOptions): Promise<Fit>;
 
 /** The files that were downloaded. */
 export const models: {

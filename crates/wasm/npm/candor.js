@@ -2,6 +2,7 @@
 
 const IN_NODE = typeof process !== "undefined" && Boolean(process.versions?.node) && typeof document === "undefined";
 const BUILTIN = new URL("./candor-tiny.gguf", import.meta.url);
+const ADDRESS = /^[a-z]+:\/\//;
 
 /** A worker, and who waits for its answers. */
 class Remote {
@@ -66,58 +67,71 @@ function made({ name, message }) {
   return name === "AbortError" ? new DOMException(message, name) : Object.assign(new Error(message), { name: name ?? "Error" });
 }
 
+/** A file of Node, to be read in pieces: a source with `close()`. */
+async function opened(from) {
+  const [{ source }, fs, url] = await Promise.all([import("./engine.js"), import("node:fs"), import("node:url")]);
+  const isFile = from instanceof URL || from.startsWith("file:");
+  if (!isFile && ADDRESS.test(from)) throw new Error(`${from}: download the file first, and give its path`);
+  const file = fs.openSync(isFile ? url.fileURLToPath(from) : from, "r");
+  const read = (offset, into) => {
+    for (let done = 0; done < into.length; ) {
+      const got = fs.readSync(file, into, done, into.length - done, offset + done);
+      if (got === 0) throw new Error("the file ends before its data does");
+      done += got;
+    }
+  };
+  const fetched = (offset, length) =>
+    new Promise((resolve, reject) => {
+      const settle = (error, got, bytes) => (got === length ? resolve(bytes) : reject(error));
+      fs.read(file, new Uint8Array(length), 0, length, offset, settle);
+    });
+  return { ...source(fs.fstatSync(file).size, read, fetched), close: () => fs.closeSync(file) };
+}
+
+/** How a module is started in Node. */
+async function inNode(how) {
+  const { readFile } = await import("node:fs/promises");
+  return { ...how, bytes: (address) => readFile(address) };
+}
+
 /** The engine in this very thread: Node. */
 class Local {
+  #files = [];
+  #work;
+
   static async load(source, options, how) {
-    const [{ Engine, source: sourceOf }, fs, url] = await Promise.all([import("./engine.js"), import("node:fs"), import("node:url")]);
-    const isFile = source instanceof URL || source.startsWith("file:");
-    if (!isFile && /^[a-z]+:\/\//.test(source)) throw new Error(`${source}: download the file first, and load it by its path`);
-    const file = fs.openSync(isFile ? url.fileURLToPath(source) : source, "r");
+    const { Engine, WORK } = await import("./engine.js");
     const local = new Local();
-    local.close = () => fs.closeSync(file);
-    const read = (offset, into) => {
-      for (let done = 0; done < into.length; ) {
-        const got = fs.readSync(file, into, done, into.length - done, offset + done);
-        if (got === 0) throw new Error("the file ends before its data does");
-        done += got;
-      }
-    };
-    const fetched = (offset, length) =>
-      new Promise((resolve, reject) => {
-        const settle = (error, got, bytes) => (got === length ? resolve(bytes) : reject(error));
-        fs.read(file, new Uint8Array(length), 0, length, offset, settle);
-      });
-    const bytes = (address) => fs.promises.readFile(address);
+    local.#work = WORK;
     try {
-      local.engine = await Engine.load(sourceOf(fs.fstatSync(file).size, read, fetched), { ...options, device: "cpu" }, { ...how, bytes });
+      for (const of of [source, ...options.adapters.map(({ source }) => source)]) local.#files.push(await opened(of));
+      const adapters = options.adapters.map(({ source, ...rest }) => ({ name: String(source), ...rest }));
+      const [model, ...files] = local.#files;
+      local.engine = await Engine.load(model, files, { ...options, adapters, device: "cpu" }, await inNode(how));
     } catch (error) {
-      local.close();
+      local.end();
       throw error;
     }
     return local;
   }
 
-  async ask(op, { text, tokens, texts, input, options }, { signal, hear } = {}) {
+  async ask(op, rest, { signal, hear } = {}) {
     signal?.throwIfAborted();
-    const { engine } = this;
-    const stop = engine.stop();
-    const abort = () => stop.stop();
+    let stopped;
+    const stop = () => (stopped = this.engine.stop());
+    const abort = () => stopped?.stop();
     signal?.addEventListener("abort", abort);
     try {
-      if (op === "tokenize") return await engine.tokenize(text, options);
-      if (op === "detokenize") return await engine.detokenize(tokens);
-      if (op === "embed") return await engine.embed(texts, options, stop);
-      if (op === "memory") return await engine.memory();
-      if (op === "generate") return await engine.generate(input, options, stop, hear);
-      return await engine.close();
+      return await this.#work[op](this.engine, rest, { stop, piece: hear });
     } finally {
       signal?.removeEventListener("abort", abort);
+      stopped?.free();
       signal?.throwIfAborted();
     }
   }
 
   end() {
-    this.close();
+    for (const file of this.#files.splice(0)) file.close();
   }
 }
 
@@ -205,6 +219,23 @@ class Model {
     return this.#backend.ask("detokenize", { tokens });
   }
 
+  trace(prompt, options = {}) {
+    return this.#backend.ask("trace", { input: { prompt }, options });
+  }
+
+  logits(prompt, { signal } = {}) {
+    return this.#backend.ask("logits", { input: { prompt } }, { signal });
+  }
+
+  saveSession() {
+    return this.#backend.ask("saveSession", {});
+  }
+
+  async loadSession(bytes) {
+    if (bytes instanceof Blob) bytes = new Uint8Array(await bytes.arrayBuffer());
+    return this.#backend.ask("loadSession", { bytes });
+  }
+
   async embed(text, { signal, ...options } = {}) {
     // Of one text, which may be given by its ids; or of a list of such.
     const isOne = typeof text === "string" || typeof text[0] === "number";
@@ -226,15 +257,22 @@ class Model {
   }
 }
 
-export async function load(source, { signal, onProgress, sha256, cache, module, threads, ...options } = {}) {
+/** What a source is to a worker, and to Node. */
+function located(source) {
+  if (source === "builtin") source = BUILTIN;
+  if (IN_NODE) return source;
+  if (source instanceof URL) return source.href;
+  return typeof source === "string" ? new URL(source, document.baseURI).href : source;
+}
+
+export async function load(source, { signal, onProgress, sha256, cache, module, threads, adapters = [], ...options } = {}) {
   const how = { module, threads };
-  if (source === "builtin") source = IN_NODE ? BUILTIN : BUILTIN.href;
+  source = located(source);
+  options.adapters = adapters.map(({ source, ...rest }) => ({ source: located(source), ...rest }));
   if (IN_NODE) {
     const local = await Local.load(source, options, how);
     return new Model(local, local.engine.info);
   }
-  if (source instanceof URL) source = source.href;
-  if (typeof source === "string") source = new URL(source, document.baseURI).href;
   const remote = new Remote();
   // A download ends in order. What else is under way can't look up, and goes with its worker.
   const abort = () => setTimeout(() => remote.end(signal.reason), 200);
@@ -250,11 +288,28 @@ export async function load(source, { signal, onProgress, sha256, cache, module, 
   }
 }
 
+/** What a model takes and what holds it, from the beginning of its file. */
+export async function fit(source, { signal, ...options } = {}) {
+  source = located(source);
+  if (!IN_NODE) return ask("fit", { source, options }, { signal });
+  const [engine, { device, software, ...rest }] = [await import("./engine.js"), options];
+  const look = async (source) => engine.fit(source, rest, await inNode());
+  if (ADDRESS.test(source) && !String(source).startsWith("file:")) {
+    return (await import("./files.js")).beginning(source, look, signal);
+  }
+  const file = await opened(source);
+  try {
+    return await look(file);
+  } finally {
+    file.close();
+  }
+}
+
 /** Asks a worker that has no model. */
-async function ask(op, rest) {
+async function ask(op, rest, how) {
   const remote = new Remote();
   try {
-    return await remote.ask(op, rest);
+    return await remote.ask(op, rest, how);
   } finally {
     remote.end();
   }

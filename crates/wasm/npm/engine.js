@@ -127,6 +127,16 @@ export async function hash(options, how) {
   return new glue.Hash();
 }
 
+/** What a file's model takes and what holds it. `options.gpu` is the largest buffer of a GPU that may be taken. */
+export async function fit(source, options, { module = flavour(), bytes } = {}) {
+  const { glue } = await start(module, bytes);
+  try {
+    return JSON.parse(glue.fit(source, JSON.stringify(options)));
+  } catch (error) {
+    throw explained(error);
+  }
+}
+
 export class Engine {
   #wasm;
   #engine;
@@ -137,10 +147,11 @@ export class Engine {
   /**
    * Loads a model.
    * @param source `{ size, read(offset, into) }`
+   * @param adapters such sources, which `options.adapters` names in the same order
    */
-  static async load(source, options, how = {}) {
+  static async load(source, adapters, options, how = {}) {
     const { name, threads, why, last } = await choice(options, how);
-    const first = await Engine.#begin(source, options, { ...how, name, threads });
+    const first = await Engine.#begin(source, adapters, options, { ...how, name, threads });
     if (first.info.device === "gpu") return first;
     if (last) {
       first.info.reason ??= why ?? null;
@@ -148,12 +159,12 @@ export class Engine {
     }
     // The GPU is out: the processor has another module for several threads.
     await first.close();
-    const second = await Engine.#begin(source, { ...options, device: "cpu" }, { ...how, name: `${name}-threads`, threads });
+    const second = await Engine.#begin(source, adapters, { ...options, device: "cpu" }, { ...how, name: `${name}-threads`, threads });
     second.info.reason = first.info.reason;
     return second;
   }
 
-  static async #begin(source, { software, ...options }, { name, threads, bytes }) {
+  static async #begin(source, adapters, { software, ...options }, { name, threads, bytes }) {
     const engine = new Engine();
     const isShared = name.endsWith("-threads");
     const module = await start(name, bytes);
@@ -163,7 +174,7 @@ export class Engine {
     engine.#turns.port1.unref?.();
     const asked = isShared ? { ...options, threads } : { ...options, software };
     try {
-      engine.#engine = await module.glue.Engine.load(source, JSON.stringify(asked));
+      engine.#engine = await module.glue.Engine.load(source, adapters, JSON.stringify(asked));
     } catch (error) {
       throw explained(error);
     }
@@ -199,17 +210,20 @@ export class Engine {
     return new this.#wasm.Stop();
   }
 
+  /** The ids of a text, or of a conversation. */
   tokenize(text, { prompt = false } = {}) {
-    return this.#queue((engine) => [...engine.tokenize(text, prompt)]);
+    const ids = (engine) => (typeof text === "string" ? engine.tokenize(text, prompt) : this.#ids({ messages: text }));
+    return this.#queue((engine) => [...ids(engine)]);
   }
 
   detokenize(tokens) {
     return this.#queue((engine) => engine.detokenize(Uint32Array.from(tokens)));
   }
 
-  /** The ids of a text, or the ids that were given. */
-  #ids(text) {
-    return typeof text === "string" ? this.#engine.tokenize(text, true) : Uint32Array.from(text);
+  /** The ids of a conversation or of a text, or the ids that were given. */
+  #ids({ messages, prompt }) {
+    if (messages) return this.#engine.conversation(JSON.stringify(messages));
+    return typeof prompt === "string" ? this.#engine.tokenize(prompt, true) : Uint32Array.from(prompt);
   }
 
   /** The vectors of texts, each a `Float32Array`. */
@@ -218,7 +232,7 @@ export class Engine {
       const vectors = [];
       for (const text of texts) {
         if (stop.stopped) break;
-        vectors.push(await engine.embed(this.#ids(text), pooling));
+        vectors.push(await engine.embed(this.#ids({ prompt: text }), pooling));
         await this.#turn();
       }
       return vectors;
@@ -226,20 +240,38 @@ export class Engine {
   }
 
   /** Continues `{ messages }` or `{ prompt }`; `hear` gets the pieces, and how far the prompt is. */
-  generate({ messages, prompt }, { maxTokens, stop: texts, ...rest }, stop, hear) {
+  generate(input, { maxTokens, stop: texts, logprobs, ...rest }, stop, hear) {
     return this.#queue(async (engine) => {
-      const ids = messages ? engine.conversation(JSON.stringify(messages)) : this.#ids(prompt);
-      const options = JSON.stringify({ maxTokens, stop: texts, sampling: sampling(rest) });
+      const options = JSON.stringify({ maxTokens, stop: texts, logprobs, sampling: sampling(rest) });
       const turn = (at) => {
+        if ("logprobs" in at) at = { ...at, logprobs: at.logprobs && JSON.parse(at.logprobs) };
         hear(at);
         return this.#turn();
       };
-      return JSON.parse(await engine.generate(ids, options, stop, turn));
+      return JSON.parse(await engine.generate(this.#ids(input), options, stop, turn));
     });
   }
 
   memory() {
     return this.#queue((engine) => JSON.parse(engine.memory()));
+  }
+
+  /** The logits after a prompt. */
+  logits(input, stop) {
+    return this.#queue((engine) => engine.logits(this.#ids(input), stop, () => this.#turn()));
+  }
+
+  /** The named values of a pass over a prompt. */
+  trace(input, options) {
+    return this.#queue(async (engine) => JSON.parse(await engine.trace(this.#ids(input), JSON.stringify(options))));
+  }
+
+  saveSession() {
+    return this.#queue((engine) => engine.saveSession());
+  }
+
+  loadSession(bytes) {
+    return this.#queue((engine) => [...engine.loadSession(bytes)]);
   }
 
   /** Frees the model's memory, after what is under way. */
@@ -251,3 +283,20 @@ export class Engine {
     });
   }
 }
+
+/**
+ * What is asked of a loaded model, by name: the same of a worker and in Node. `stop()` makes what ends the work, `piece` hears what
+ * comes on the way.
+ */
+export const WORK = {
+  tokenize: (engine, { text, options }) => engine.tokenize(text, options),
+  detokenize: (engine, { tokens }) => engine.detokenize(tokens),
+  embed: (engine, { texts, options }, { stop }) => engine.embed(texts, options, stop()),
+  generate: (engine, { input, options }, { stop, piece }) => engine.generate(input, options, stop(), piece),
+  logits: (engine, { input }, { stop }) => engine.logits(input, stop()),
+  trace: (engine, { input, options }) => engine.trace(input, options),
+  saveSession: (engine) => engine.saveSession(),
+  loadSession: (engine, { bytes }) => engine.loadSession(bytes),
+  memory: (engine) => engine.memory(),
+  close: (engine) => engine?.close(),
+};

@@ -10,6 +10,10 @@ const PAUSE = 500;
 const BLOB = 8 << 20;
 
 const hint = (address, text) => new Error(`${address}: ${text}`);
+const noModel = (address, headers) => {
+  const type = headers.get("content-type") ?? "something else";
+  return hint(address, `the server answers ${type}, and no GGUF file: is this the address of the file itself?`);
+};
 const isFull = (error) => error?.name === "QuotaExceededError";
 const isAbort = (error) => error?.name === "AbortError";
 /** What another attempt does not mend. */
@@ -97,16 +101,84 @@ export async function file(url, { sha256, cache = true, signal, onProgress = () 
   const name = await nameOf(address);
   // Another tab may be at it: then its file is there afterwards.
   return navigator.locks.request(`${FOLDER}/${name}`, { signal }, async () => {
-    const whole = await existing(files, `${name}.gguf`);
-    if (whole) {
-      const [blob, note] = [await whole.getFile(), await readNote(files, `${name}.json`)];
-      if (note && note.bytes === blob.size && (!download.sha256 || note.sha256 === download.sha256)) {
-        return { blob, from: "cache" };
-      }
-      await remove(files, `${name}.gguf`);
-    }
+    const blob = await whole(files, name, download.sha256);
+    if (blob) return { blob, from: "cache" };
+    await remove(files, `${name}.gguf`);
     return onDisk(download, files, name);
   });
+}
+
+/** The file of that name, if it is there as it should be. */
+async function whole(files, name, sha256) {
+  const blob = await (await existing(files, `${name}.gguf`))?.getFile();
+  const note = blob && (await readNote(files, `${name}.json`));
+  return note && note.bytes === blob.size && (!sha256 || note.sha256 === sha256) ? blob : undefined;
+}
+
+/** The file of an address, if it was downloaded. */
+export async function kept(address) {
+  try {
+    return await whole(await folder(), await nameOf(address));
+  } catch {
+    return undefined;
+  }
+}
+
+/** What is asked for of a file's beginning at first: most directories take less. */
+const HEAD = 1 << 20;
+
+/**
+ * What `look(source)` makes of a file, of which no more is asked for than it reads. The source has the beginning alone: where `look`
+ * reads beyond that, more is fetched, and it looks again.
+ */
+export async function beginning(address, look, signal) {
+  let [head, size, wanted] = [new Uint8Array(0), undefined, HEAD];
+  for (;;) {
+    const more = await piece(address, head.length, wanted, signal);
+    if (size !== undefined && more.size !== size) throw hint(address, "the file has changed meanwhile");
+    head = new Uint8Array(await new Blob([head, more.bytes]).arrayBuffer());
+    size = more.size;
+    let missing;
+    const read = (offset, into) => {
+      if (offset + into.length > head.length) {
+        missing = offset + into.length;
+        throw new Error("not there yet");
+      }
+      into.set(head.subarray(offset, offset + into.length));
+    };
+    try {
+      return await look({ size, read });
+    } catch (error) {
+      if (missing === undefined || head.length >= Math.min(missing, size)) throw error;
+      wanted = missing;
+    }
+  }
+}
+
+/** A file's bytes from one place to another, or to its end, and how long it is. */
+async function piece(address, from, to, signal) {
+  const response = await fetch(address, { headers: { range: `bytes=${from}-${to - 1}` }, signal, cache: "no-store" });
+  if (!response.ok) throw hint(address, `the server answers ${response.status} ${response.statusText}`.trim());
+  const isPart = response.status === 206;
+  const length = (headers) => (headers.get("content-encoding") ? undefined : (headers.get("content-length") ?? undefined));
+  let size = isPart ? /\/(\d+)$/.exec(response.headers.get("content-range") ?? "")?.[1] : length(response.headers);
+  // Another origin may keep the range to itself, but not how long a whole answer is.
+  if (isPart && size === undefined) size = length((await fetch(address, { method: "HEAD", signal })).headers);
+  const [chunks, reader] = [[], response.body.getReader()];
+  let [at, skip] = [isPart ? from : 0, isPart ? 0 : from];
+  while (at < to) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    at += value.length;
+    chunks.push(value.subarray(Math.min(skip, value.length)));
+    skip -= Math.min(skip, value.length);
+  }
+  // A server without ranges would send the rest.
+  await reader.cancel();
+  const bytes = new Blob(chunks);
+  if (from === 0 && (await bytes.slice(0, MAGIC.length).text()) !== MAGIC) throw noModel(address, response.headers);
+  if (size === undefined) throw hint(address, "the server does not say how long the file is");
+  return { bytes, size: Number(size) };
 }
 
 /** Into the folder. */
@@ -287,8 +359,7 @@ async function once({ address, signal, onProgress }, target) {
       if (!MAGIC.startsWith(head)) {
         await reader.cancel();
         await target.restart({});
-        const type = response.headers.get("content-type") ?? "something else";
-        throw final(hint(address, `the server answers ${type}, and no GGUF file: is this the address of the file itself?`));
+        throw final(noModel(address, response.headers));
       }
     }
     target.write(value, at);

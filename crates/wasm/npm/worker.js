@@ -1,7 +1,7 @@
 // The worker that has a model: everything that takes time happens here. Messages are `{ id, op, ... }`; answers are
 // `{ id, result }`, `{ id, error }` and on the way `{ id, piece }` or `{ id, progress }`.
-import { Engine, explained, hash, source } from "./engine.js";
-import { file, forget, list } from "./files.js";
+import { Engine, explained, fit, hash, source, WORK } from "./engine.js";
+import { beginning, file, forget, kept, list } from "./files.js";
 
 let engine;
 /** What ends the work of a message. */
@@ -15,31 +15,42 @@ function blobSource(blob) {
   return source(blob.size, read, async (offset, length) => new Uint8Array(await part(offset, length).arrayBuffer()));
 }
 
+/** Most bytes of a buffer of the GPU that a model may be loaded on; nothing where there is no such. */
+async function largestBuffer({ device, software }) {
+  const adapter = device === "cpu" ? undefined : await navigator.gpu?.requestAdapter();
+  if (!adapter || (!software && (adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter))) return undefined;
+  return Math.min(adapter.limits.maxBufferSize, adapter.limits.maxStorageBufferBindingSize);
+}
+
 const OPERATIONS = {
-  async load({ source: from, options, sha256, cache, how }, { signal, progress }) {
-    let got = { blob: from, from: "file" };
-    if (typeof from === "string") {
-      const hasher = () => hash(options, how);
-      got = await file(from, { sha256, cache, signal, onProgress: progress, hasher });
-    }
+  async load({ source, options, sha256, cache, how }, { signal, progress }) {
+    const hasher = () => hash(options, how);
+    const got = async (source, sha256, onProgress) =>
+      typeof source === "string" ? file(source, { sha256, cache, signal, onProgress, hasher }) : { blob: source, from: "file" };
+    const model = await got(source, sha256, progress);
+    const adapters = [];
+    for (const { source } of options.adapters) adapters.push(blobSource((await got(source)).blob));
+    const named = options.adapters.map(({ source, ...rest }) => ({ name: source.name ?? String(source), ...rest }));
     try {
-      engine = await Engine.load(blobSource(got.blob), options, how);
+      engine = await Engine.load(blobSource(model.blob), adapters, { ...options, adapters: named }, how);
     } catch (error) {
       // What cannot be read is not kept, or it would fail for ever.
-      if (typeof from === "string" && error.name === "GgufError") {
-        await forget(from).catch(() => {});
-        error.message = `${from}: ${error.message}; it is no longer in the cache`;
+      const spoilt = [source, ...options.adapters.map(({ source }) => source)][error.file];
+      if (typeof spoilt === "string") {
+        await forget(spoilt).catch(() => {});
+        error.message = `${spoilt}: ${error.message}; it is no longer in the cache`;
       }
       throw error;
     }
-    return { ...engine.info, from: got.from, note: got.note };
+    return { ...engine.info, from: model.from, note: model.note };
   },
-  tokenize: ({ text, options }) => engine.tokenize(text, options),
-  detokenize: ({ tokens }) => engine.detokenize(tokens),
-  embed: ({ texts, options }, { stop }) => engine.embed(texts, options, stop()),
-  generate: ({ input, options }, { stop, piece }) => engine.generate(input, options, stop(), piece),
-  memory: () => engine.memory(),
-  close: () => engine?.close(),
+  async fit({ source, options: { device, software, ...options } }, { signal }) {
+    const gpu = await largestBuffer({ device, software });
+    const look = (source) => fit(source, { ...options, gpu });
+    if (typeof source !== "string") return look(blobSource(source));
+    const blob = await kept(source);
+    return blob ? look(blobSource(blob)) : beginning(source, look, signal);
+  },
   list: () => list(),
   delete: ({ url }) => forget(url),
 };
@@ -68,7 +79,8 @@ self.onmessage = async ({ data: { id, op, ...rest } }) => {
     },
   };
   try {
-    self.postMessage({ id, result: await OPERATIONS[op](rest, context) });
+    const result = OPERATIONS[op] ? await OPERATIONS[op](rest, context) : await WORK[op](engine, rest, context);
+    self.postMessage({ id, result });
   } catch (error) {
     self.postMessage({ id, error: described(error) });
   } finally {

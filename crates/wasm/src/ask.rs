@@ -2,7 +2,7 @@
 
 #[cfg(feature = "gpu")]
 use candor::{AdapterChoice, GpuOptions};
-use candor::{Device, GenerateOptions, LoadOptions, Model, Sampling, SessionOptions};
+use candor::{Config, Device, GenerateOptions, LoadOptions, Sampling, SessionOptions};
 use serde::{Deserialize, de::Error as _};
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ const CONTEXT: usize = 4096;
 pub(crate) struct Load {
     device: Where,
     /// Positions; 0 takes the model's own, at most [`CONTEXT`].
-    context: usize,
+    pub(crate) context: usize,
     /// Most bytes of weights, caches and values in flight.
     memory: Option<u64>,
     /// Threads of the processor, where there are as many.
@@ -23,12 +23,27 @@ pub(crate) struct Load {
     /// Whether a GPU may be an emulation.
     #[cfg(feature = "gpu")]
     software: bool,
+    pub(crate) adapters: Vec<Lora>,
     /// Faults to be planted in shaders: kernel, text, replacement.
     #[cfg(all(feature = "faults", feature = "gpu"))]
     edits: Vec<[String; 3]>,
     /// What the engine is to die of, or a thread of it.
     #[cfg(feature = "faults")]
     panic: Option<String>,
+}
+
+/// An adapter, whose file comes beside.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Lora {
+    /// What it is called in messages.
+    pub(crate) name: String,
+    #[serde(default = "as_trained")]
+    pub(crate) scale: f32,
+}
+
+fn as_trained() -> f32 {
+    1.0
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -82,12 +97,21 @@ impl Load {
     pub(crate) fn is_limited(&self) -> bool {
         self.memory.is_some()
     }
+}
 
-    /// The size of sessions of a model.
-    pub(crate) fn session(&self, model: &Model) -> SessionOptions {
-        let own = model.config().context;
-        SessionOptions::default().context(if self.context == 0 { own.min(CONTEXT) } else { self.context })
-    }
+/// The size of a model's sessions, where that many positions are asked for.
+pub(crate) fn session(context: usize, config: &Config) -> SessionOptions {
+    SessionOptions::default().context(if context == 0 { config.context.min(CONTEXT) } else { context })
+}
+
+/// What is asked of a file before it is loaded.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct Fit {
+    /// As in [`Load`].
+    pub(crate) context: usize,
+    /// Most bytes of a GPU's buffer, where there is a GPU that may be taken.
+    pub(crate) gpu: Option<u64>,
 }
 
 /// A test's edit lives as long as its module.
@@ -103,6 +127,8 @@ fn edit([kernel, from, to]: &[String; 3]) -> candor_gpu::ShaderEdit {
 pub(crate) struct Generate {
     max_tokens: Option<usize>,
     stop: Vec<String>,
+    /// How many of the likeliest tokens to name beside each; nothing where none are asked for.
+    pub(crate) logprobs: Option<usize>,
     /// Settings of the sampler by its own names.
     sampling: Map<String, Value>,
 }
@@ -120,6 +146,9 @@ impl Generate {
             return Err(serde_json::Error::custom(message));
         }
         let sampling: Sampling = serde_json::from_value(Value::Object(self.sampling))?;
-        Ok(GenerateOptions::default().sampling(sampling).max_tokens(self.max_tokens).stop(self.stop))
+        let options = GenerateOptions::default().sampling(sampling).max_tokens(self.max_tokens).stop(self.stop);
+        // What may change all logits has all of them read, from a GPU, too.
+        let looks = |_: &[u32], _: &mut [f32]| ();
+        Ok(if self.logprobs.is_some() { options.processor(looks) } else { options })
     }
 }

@@ -3,7 +3,8 @@
 use std::{ops::Range, sync::Arc};
 
 use candor::{
-    Cancel, EmbedOptions, Embedder, Encode, GenerateOptions, Gguf, Message, Model, Piece, Pooling, Session, StopReason,
+    Adapter, Cancel, EmbedOptions, Embedder, Encode, GenerateOptions, Logits, Message, Model, Piece, Pooling, Role,
+    Session, StopReason,
 };
 use js_sys::{Date, Function, Promise};
 use serde_json::{Value, json};
@@ -11,9 +12,11 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
 use crate::{
-    ask::{Generate, Load},
-    source::{JsSource, Read, Source},
+    ask::{Generate, Load, session},
+    likely::likely,
+    source::{JsSource, Read, Source, opened},
     stop::Stop,
+    trace::Trace,
 };
 
 /// Tokens of a prompt that are computed without looking up: these at first, and from then on as many as take up to [`LOOK`].
@@ -36,15 +39,22 @@ pub struct Engine {
 
 #[wasm_bindgen]
 impl Engine {
-    /// Loads a file. On a GPU this verifies it first.
+    /// Loads a file, and adapters that the options name in the same order. On a GPU this verifies it first.
     ///
     /// # Errors
-    /// If the file cannot be read, its model cannot be run, or a GPU that was asked for is not there or computes wrongly.
-    pub async fn load(source: JsSource, options: String) -> Result<Engine, JsValue> {
+    /// If a file cannot be read, its model cannot be run, an adapter is of another model, or a GPU that was asked for is not there
+    /// or computes wrongly.
+    pub async fn load(source: JsSource, adapters: Vec<JsSource>, options: String) -> Result<Engine, JsValue> {
         let load: Load = serde_json::from_str(&options).map_err(JsError::from)?;
-        let source = Arc::new(Source::new(source));
-        let gguf = Gguf::from_source(source.clone()).map_err(unreadable)?;
-        let options = load.options().await.map_err(JsError::from)?;
+        let source = Source::new(source);
+        let gguf = opened(source.clone(), 0)?;
+        let adapters = load.adapters.iter().zip(adapters).zip(1..).map(|((asked, source), number)| {
+            let adapter =
+                Adapter::from_gguf(&asked.name, opened(Source::new(source), number)?).map_err(JsError::from)?;
+            Ok(adapter.scaled(asked.scale))
+        });
+        let adapters = adapters.collect::<Result<_, JsValue>>()?;
+        let options = load.options().await.map_err(JsError::from)?.adapters(adapters);
         let model = Model::from_gguf_async(gguf, &options).await.map_err(JsError::from)?;
         Ok(Engine { model, source, load, session: None, embedder: None })
     }
@@ -68,7 +78,7 @@ impl Engine {
             "reason": wrong.or(unverified).or_else(|| model.placement().map(str::to_owned)),
             "architecture": text("general.architecture"),
             "name": text("general.name"),
-            "context": self.load.session(model).context,
+            "context": session(self.load.context, config).context,
             "trainedContext": config.context,
             "vocabulary": config.vocab,
             "width": config.dim,
@@ -134,21 +144,76 @@ impl Engine {
         stop: &Stop,
         turn: Function,
     ) -> Result<String, JsError> {
-        let options = serde_json::from_str::<Generate>(&options)?.options()?.cancel(stop.cancel.clone());
-        let mut session = match self.session.take() {
-            Some(session) => session,
-            None => self.model.session(&self.load.session(&self.model))?,
-        };
+        let asked = serde_json::from_str::<Generate>(&options)?;
+        let top = asked.logprobs;
+        let options = asked.options()?.cancel(stop.cancel.clone());
         // Layers that pass are read for each chunk: then it is as large as it may be.
         let chunks = if self.load.is_limited() { MOST..MOST } else { FIRST..MOST };
         let before = self.source.read();
-        let done = generate(&mut session, &prompt, options, chunks, (&stop.cancel, &turn)).await;
-        self.session = Some(session);
+        let mut done = generate(self.session()?, &prompt, options, (top, chunks), &turn).await?;
         let Read { bytes, waited } = self.source.read();
-        let mut done = done?;
         done["readBytes"] = (bytes - before.bytes).into();
         done["waitMs"] = (waited - before.waited).into();
         Ok(done.to_string())
+    }
+
+    /// The logits of what follows a prompt, one per id; nothing where that was stopped. `turn` is called as in generation.
+    ///
+    /// # Errors
+    /// If the prompt is empty or too long, or the device fails.
+    pub async fn logits(&mut self, prompt: Vec<u32>, stop: &Stop, turn: Function) -> Result<Vec<f32>, JsError> {
+        logits(self.session()?, &prompt, &stop.cancel, &turn).await
+    }
+
+    /// The named values of a pass over a prompt, as JSON.
+    ///
+    /// # Errors
+    /// If the prompt is empty or too long, or the device fails.
+    pub async fn trace(&mut self, prompt: Vec<u32>, options: String) -> Result<String, JsError> {
+        let mut trace: Trace = serde_json::from_str(&options)?;
+        let session = self.session()?;
+        let tokens = match session.model().config().start {
+            Some(start) => {
+                session.observe_text_async(&prompt, &mut trace).await?;
+                vec![start]
+            }
+            None => prompt,
+        };
+        session.truncate(0);
+        session.observe_async(&tokens, Role::Prefill, Logits::Last, &mut trace).await?;
+        Ok(serde_json::to_string(&trace.seen)?)
+    }
+
+    /// The session in the library's format.
+    ///
+    /// # Errors
+    /// If the model has none that can be saved, or the device fails.
+    #[wasm_bindgen(js_name = saveSession)]
+    pub async fn save_session(&mut self) -> Result<Vec<u8>, JsError> {
+        let mut bytes = Vec::new();
+        self.session()?.save_async(&mut bytes).await?;
+        Ok(bytes)
+    }
+
+    /// Takes back what was saved, and gives its tokens.
+    ///
+    /// # Errors
+    /// If it is no saved session, or one of another model or of other settings.
+    #[wasm_bindgen(js_name = loadSession)]
+    pub fn load_session(&mut self, bytes: &[u8]) -> Result<Vec<u32>, JsError> {
+        let session = self.session()?;
+        session.load(bytes)?;
+        Ok(session.tokens().to_vec())
+    }
+}
+
+impl Engine {
+    /// The session, which the first prompt makes.
+    fn session(&mut self) -> Result<&mut Session, JsError> {
+        if self.session.is_none() {
+            self.session = Some(self.model.session(&session(self.load.context, self.model.config()))?);
+        }
+        self.session.as_mut().ok_or_else(|| JsError::new("no session"))
     }
 }
 
@@ -162,28 +227,24 @@ fn pooling_of(name: &str) -> Result<Option<Pooling>, JsError> {
     })
 }
 
-/// An error of the file itself, which the page tells from others by its name.
-fn unreadable(error: candor::error::GgufError) -> JsValue {
-    let error = js_sys::Error::new(&error.to_string());
-    error.set_name("GgufError");
-    error.into()
-}
-
 /// What [`Engine::generate`] does.
 async fn generate(
     session: &mut Session,
     prompt: &[u32],
     options: GenerateOptions,
-    chunks: Range<usize>,
-    (cancel, turn): (&Cancel, &Function),
+    (top, chunks): (Option<usize>, Range<usize>),
+    turn: &Function,
 ) -> Result<Value, JsError> {
     let begun = Date::now();
-    let fresh = read(session, prompt, chunks, cancel, turn).await?;
+    let fresh = read(session, prompt, chunks, &options.cancel, turn).await?;
     let mut generation = session.generate_async(prompt, options).await?;
     let prompt_tokens = fresh + generation.timings().prompt_tokens;
     let read = Date::now();
     while let Some(Piece { token, text }) = generation.next_async().await? {
-        turn_over(turn, &piece(token, &text)?).await?;
+        let session = generation.session();
+        let likely =
+            token.zip(top).map(|(token, top)| likely(session.model().tokenizer(), session.logits(), token, top));
+        turn_over(turn, &piece(token, &text, likely)?).await?;
     }
     let reason = match generation.stop_reason() {
         Some(StopReason::EndOfText) => "end",
@@ -196,6 +257,7 @@ async fn generate(
         "reason": reason,
         "seed": generation.seed(),
         "promptTokens": prompt_tokens,
+        "cachedTokens": prompt.len().saturating_sub(prompt_tokens),
         "promptMs": read - begun,
         "tokens": generation.timings().tokens,
         "decodeMs": Date::now() - read,
@@ -214,8 +276,8 @@ async fn read(
     if session.model().is_encoder_decoder() || prompt.len() > session.context() || prompt.is_empty() {
         return Ok(0);
     }
-    let common = session.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
-    let (mut at, last) = (common.min(prompt.len() - 1), prompt.len() - 1);
+    let last = prompt.len() - 1;
+    let mut at = common(session, prompt).min(last);
     let first = at;
     if at < last {
         session.truncate(at);
@@ -237,8 +299,32 @@ async fn read(
     Ok(at - first)
 }
 
-fn piece(token: Option<u32>, text: &str) -> Result<JsValue, JsError> {
-    object(&[("text", text.into()), ("token", token.map_or(JsValue::NULL, JsValue::from))])
+/// What [`Engine::logits`] does.
+async fn logits(session: &mut Session, prompt: &[u32], cancel: &Cancel, turn: &Function) -> Result<Vec<f32>, JsError> {
+    let Some(last) = prompt.len().checked_sub(1) else { return Err(candor::Error::EmptyPrompt.into()) };
+    if let Some(start) = session.model().config().start {
+        session.read_text_async(prompt).await?;
+        session.evaluate_async(&[start]).await?;
+        return Ok(session.logits().to_vec());
+    }
+    read(session, prompt, FIRST..MOST, cancel, turn).await?;
+    if session.tokens() != prompt || session.logits().is_empty() {
+        let common = common(session, prompt).min(last);
+        session.truncate(common);
+        session.evaluate_until_async(&prompt[common..], cancel).await?;
+    }
+    Ok(session.logits().to_vec())
+}
+
+/// Tokens with which both begin.
+fn common(session: &Session, prompt: &[u32]) -> usize {
+    session.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count()
+}
+
+/// `likely` is JSON.
+fn piece(token: Option<u32>, text: &str, likely: Option<String>) -> Result<JsValue, JsError> {
+    let token = ("token", token.map_or(JsValue::NULL, JsValue::from));
+    object(&[("text", text.into()), token, ("logprobs", likely.map_or(JsValue::UNDEFINED, JsValue::from))])
 }
 
 fn progress(done: usize, total: usize) -> Result<JsValue, JsError> {

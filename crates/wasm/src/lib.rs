@@ -6,7 +6,10 @@ mod ask;
 #[cfg(target_feature = "atomics")]
 mod crew;
 mod engine;
+mod fit;
 mod hash;
+mod likely;
 mod panicked;
 mod source;
 mod stop;
+mod trace;

@@ -6,9 +6,11 @@ use std::{
     future::Future,
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
+use candor::Gguf;
 use js_sys::{Date, Promise};
 use send_wrapper::SendWrapper;
 use wasm_bindgen::prelude::*;
@@ -50,9 +52,9 @@ pub(crate) struct Read {
 }
 
 impl Source {
-    pub(crate) fn new(js: JsSource) -> Source {
+    pub(crate) fn new(js: JsSource) -> Arc<Source> {
         let (expected, since, read) = (RefCell::default(), Cell::default(), Cell::default());
-        Source(SendWrapper::new(Inner { js, expected, since, read }))
+        Arc::new(Source(SendWrapper::new(Inner { js, expected, since, read })))
     }
 
     pub(crate) fn read(&self) -> Read {
@@ -65,6 +67,17 @@ impl Inner {
         let Read { bytes: before, waited } = self.read.get();
         self.read.set(Read { bytes: before + bytes as f64, waited: waited + Date::now() - since });
     }
+}
+
+/// The file of a source. An error of the file itself has a name by which the page tells it from others, and the file's number.
+pub(crate) fn opened(source: Arc<Source>, number: usize) -> Result<Gguf, JsValue> {
+    Gguf::from_source(source).map_err(|error| {
+        let error = js_sys::Error::new(&error.to_string());
+        error.set_name("GgufError");
+        // An error is an object that takes any field.
+        let _ = js_sys::Reflect::set(&error, &"file".into(), &(number as f64).into());
+        error.into()
+    })
 }
 
 impl candor::Source for Source {

@@ -1,11 +1,11 @@
-//! Adapters held against a model: shapes against shapes, and a run on `Shapes` that shows whether each change is multiplied
-//! with something. After that no backend needs to look.
+//! Adapters held against a model: shapes against shapes, and a run on `Shapes` that shows whether each changed weight is
+//! multiplied with something. After that no backend needs to look.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use candor_gguf::{Gguf, TensorInfo};
 use candor_models::{Config, Decoder, Gives, Pass};
-use candor_ops::{Adapted, KvFormat, LowRank, Prims, Shapes, Step, Tensor};
+use candor_ops::{KvFormat, LowRank, Prims, Shapes, Step, Tensor};
 
 use super::{Adapter, EMBEDDING, Error, dimension};
 
@@ -34,26 +34,30 @@ impl Fitted {
             return Err(adapters[change.scale].fault(Error::Tied { target: change.target.clone() }));
         }
         let changes: Arc<[LowRank]> = changes.into();
-        let mut ops = Adapted::new(Shapes::default(), changes.clone(), vec![1.0; adapters.len()]);
+        let mut ops = Shapes::default();
         run(gguf, &mut ops)?;
-        if let Some((change, _)) = changes.iter().zip(ops.applied()).find(|(_, applied)| !**applied) {
+        if let Some(change) = changes.iter().find(|change| !ops.multiplied().contains(&change.target)) {
             return Err(adapters[change.scale].fault(Error::NoProduct { target: change.target.clone() }));
         }
-        let operations = ops.base().used().clone();
-        ops.base().finish().map_err(candor_models::Error::from)?;
+        let mut operations = ops.used().clone();
+        if !changes.is_empty() {
+            // A change is scaled. It is multiplied and added as the model's own weights are.
+            operations.insert("unary");
+        }
+        ops.finish().map_err(candor_models::Error::from)?;
         let bytes = changes.iter().map(|change| (change.a.bytes.len() + change.b.bytes.len()) as u64).sum();
         Ok(Fitted { changes, operations, bytes })
     }
 }
 
 /// A pass of one token, where there is an encoder after a text of one token.
-fn run(gguf: &Gguf, ops: &mut Adapted<Shapes>) -> Result<(), crate::Error> {
+fn run(gguf: &Gguf, ops: &mut Shapes) -> Result<(), crate::Error> {
     let model = Decoder::load(gguf, ops)?;
     let mut s = model.scratch(ops, 1, 1);
     let mut kv = ops.kv(&model.config().kv_plan(1, 1, KvFormat::F32, KvFormat::F32));
     let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0], decoding: 0 };
     model.encode(&mut Pass { ops, s: &mut s, kv: &mut kv, step, tap: &mut () });
-    ops.base().finish().map_err(candor_models::Error::from)?;
+    ops.finish().map_err(candor_models::Error::from)?;
     model.forward(&mut Pass { ops, s: &mut s, kv: &mut kv, step, tap: &mut () });
     Ok(())
 }
