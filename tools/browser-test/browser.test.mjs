@@ -265,6 +265,32 @@ const CHECKS = {
     assert.equal(streamed, text);
   },
 
+  async "layers that do not fit are read for each step, and the answer is the same"() {
+    const { call } = await page();
+    for (const way of WAYS) {
+      const options = { ...way, memory: 4_200_000, context: 64 };
+      const { tokens, info, timings } = await call(said, "builtin", options, message, wanted.length);
+      assert.deepEqual(tokens, wanted, JSON.stringify(options));
+      assert.match(info.reason, /^\d of 6 layers stay in 4 MB; .* are read for each step/);
+      assert.ok(timings.readBytes > 1e6 * timings.tokens, `${timings.readBytes} bytes`);
+    }
+  },
+
+  async "twenty models one after the other leave nothing behind"() {
+    const { call } = await page();
+    const grown = await call(async (message, count) => {
+      const size = async () => (await performance.measureUserAgentSpecificMemory()).bytes;
+      let before;
+      for (let round = 0; round < 20; round++) {
+        // The first ones fill caches.
+        if (round === 3) before = await size();
+        await said("builtin", { device: "cpu" }, message, count);
+      }
+      return (await size()) - before;
+    }, message, wanted.length);
+    assert.ok(grown < 2e6, `${grown} bytes more after 17 loads`);
+  },
+
   async "a File is read where it is"() {
     const { call } = await page();
     const { tokens, info } = await call(async (message, count) => {

@@ -25,7 +25,8 @@ const { computed } = expected;
 const NEAR = 0.02;
 // What is built fast has no module for threads.
 const THREADS = existsSync(join(pack, "simd128-threads")) ? [1, 2] : [1];
-const load = (source, options) => candor.load(source, { threads: THREADS.at(-1), module: "simd128", ...options });
+const plain = { threads: THREADS.at(-1), module: "simd128" };
+const load = (source, options) => candor.load(source, { ...plain, ...options });
 
 async function tokens(answer) {
   const all = [];
@@ -72,6 +73,31 @@ const CHECKS = {
     const said = models.map((model) => tokens(model.chat([{ role: "user", content: message }], greedy(wanted.length))));
     assert.deepEqual(await Promise.all(said), [wanted, wanted]);
     await Promise.all(models.map((model) => model.close()));
+  },
+
+  async "layers that do not fit are read for each step, and the answer is the same"() {
+    const { message, tokens: wanted } = expected.builtin;
+    for (const threads of THREADS) {
+      const model = await load("builtin", { threads, memory: 4_200_000, context: 64 });
+      assert.match(model.info.reason, /^\d of 6 layers stay in 4 MB; .* are read for each step$/);
+      const answer = model.chat([{ role: "user", content: message }], greedy(wanted.length));
+      assert.deepEqual(await tokens(answer), wanted);
+      const { readBytes, tokens: count } = answer.timings;
+      assert.ok(readBytes > 1e6 * count, `${readBytes} bytes`);
+      await model.close();
+    }
+    await assert.rejects(load("builtin", { memory: 1e6, context: 64 }), /memory: expected at least 4 MB, got 1 MB/);
+  },
+
+  async "memory does not grow from load to load"() {
+    const sizes = [];
+    for (let round = 0; round < 20; round++) {
+      const model = await load("builtin");
+      await model.complete("Once", greedy(5)).text();
+      sizes.push((await model.memory()).module);
+      await model.close();
+    }
+    assert.equal(sizes.at(-1), sizes[2], sizes.join());
   },
 
   async "an unknown option is named"() {
@@ -325,7 +351,7 @@ const CHECKS = {
 
   async "a model has the face of Chrome's LanguageModel"() {
     const { message, text } = expected.builtin;
-    const LanguageModel = languageModel("builtin", { context: 256 });
+    const LanguageModel = languageModel("builtin", { context: 256, ...plain });
     assert.equal(await LanguageModel.availability(), "available");
     const progress = [];
     const monitor = (m) => m.addEventListener("downloadprogress", ({ loaded, total }) => progress.push([loaded, total]));
