@@ -15,6 +15,7 @@ use crate::{
     source::{JsSource, opened},
     stop::Stop,
     trace::Trace,
+    verified::report,
 };
 
 /// Tokens of a prompt that are computed without looking up: these at first, and from then on as many as take up to [`LOOK`].
@@ -161,6 +162,20 @@ impl Engine {
         session.truncate(0);
         session.observe_async(&tokens, Role::Prefill, Logits::Last, &mut trace).await?;
         Ok(serde_json::to_string(&trace.seen)?)
+    }
+
+    /// Verifies the model's GPU once more, and gives all that was found, as JSON.
+    ///
+    /// # Errors
+    /// If the model runs on the processor, or the GPU cannot hold a part of it once more, or fails.
+    pub async fn verify(&self) -> Result<String, JsError> {
+        if !self.model.device_label().starts_with("gpu") {
+            return Err(JsError::new(
+                "GPUs alone are verified, and this model runs on the processor: load it with device \"gpu\"",
+            ));
+        }
+        let options = self.load.options().await?;
+        Ok(report(&candor::verify_gpu_async(self.model.gguf(), &options).await?).to_string())
     }
 
     /// The session in the library's format.

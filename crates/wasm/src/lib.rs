@@ -11,3 +11,4 @@ mod panicked;
 mod source;
 mod stop;
 mod trace;
+mod verified;

@@ -10,8 +10,8 @@ use std::{
 };
 
 use candor::{
-    Activations, Adapter, Device, EmbedOptions, GenerateOptions, LoadOptions, Logits, Message, Model, Observed, Observer, Pooling,
-    Role, Sampling, Session,
+    Activations, Adapter, Device, EmbedOptions, GenerateOptions, LoadOptions, Logits, Message, Model, Observed,
+    Observer, Pooling, Role, Sampling, Session,
 };
 use candor_testing::{Lora, fixtures};
 use serde_json::{Map, Value, json};
