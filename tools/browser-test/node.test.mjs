@@ -22,7 +22,7 @@ const { openai } = await part("openai.js");
 const { languageModel } = await part("language-model.js");
 const { computed } = expected;
 /** Kernels round differently: what the native engine and this one compute of a logit differs by as much at most. */
-const NEAR = 0.02;
+const NEAR = 0.001;
 // What is built fast has no module for threads.
 const THREADS = existsSync(join(pack, "simd128-threads")) ? [1, 2] : [1];
 const plain = { threads: THREADS.at(-1), module: "simd128" };
@@ -204,7 +204,7 @@ const CHECKS = {
       const model = await load("builtin", { adapters: [scale === 1 ? { source } : { source, scale }] });
       near(await model.logits(computed.prompt), logits, `scale ${scale}`);
       assert.deepEqual(await tokens(model.complete(computed.prompt, greedy(wanted.length))), wanted);
-      assert.ok(Math.max(...logits.map((x, i) => Math.abs(x - computed.logits[i]))) > 10 * NEAR, "the adapter does something");
+      assert.ok(Math.max(...logits.map((x, i) => Math.abs(x - computed.logits[i]))) > 100 * NEAR, "the adapter does something");
       await assert.rejects(plain.loadSession(await model.saveSession()), /adapter/);
       await model.close();
     }
@@ -290,6 +290,12 @@ const CHECKS = {
     const one = await model.trace(computed.prompt, { names: ["Qcur-1"] });
     assert.deepEqual(one.map(({ name, layer, values }) => [name, layer, values.length]), [["Qcur", 1, 8]]);
     assert.ok((await model.trace([5, 6])).length > 10 * computed.layers, "all of them");
+    await model.close();
+  },
+
+  async "the processor is not verified, and that is said"() {
+    const model = await load("builtin");
+    await assert.rejects(model.verify(), /GPUs alone are verified/);
     await model.close();
   },
 

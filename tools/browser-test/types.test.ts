@@ -1,5 +1,5 @@
 // What the package's types say, held against how it is used. Nothing here runs: the compiler reads it.
-import { fit, load, models, type Answer, type Fit, type Likely, type Model, type Traced } from "candor";
+import { fit, load, models, type Answer, type Fit, type Likely, type Model, type Operation, type Traced } from "candor";
 import { languageModel, type LanguageModelSession } from "candor/language-model";
 import { openai, type ChatCompletion, type ChatCompletionChunk } from "candor/openai";
 
@@ -29,6 +29,8 @@ export async function used(file: File, signal: AbortSignal): Promise<void> {
   const saved = await model.saveSession();
   const loaded = await model.loadSession(saved);
   same<typeof loaded, number[]>();
+  const { ok, operations, failure } = await model.verify();
+  same<[typeof ok, typeof operations, typeof failure], [boolean, Operation[], string | null]>();
   const traced = await model.trace("Hi", { names: ["Qcur"], limit: 2 });
   same<typeof traced, Traced[]>();
   const [vectors, vector] = [await model.embed(["a", "b"]), await model.embed("a")];

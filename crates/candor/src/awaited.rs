@@ -12,6 +12,11 @@ use crate::{
     BackendVisitor, Batch, Cancel, DeviceInfo, Embedder, Error, GenerateOptions, Generation, LoadOptions, Logits,
     Model, Observer, Perplexity, Piece, Role, SequenceId, Sequences, Session, backends, perplexity,
 };
+#[cfg(feature = "gpu")]
+use crate::{
+    gpus,
+    trust::{self, Operations},
+};
 
 impl Model {
     /// [`Model::from_gguf`].
@@ -320,4 +325,15 @@ pub async fn perplexity_async(
     progress: impl FnMut(Perplexity, usize),
 ) -> Result<Perplexity, Error> {
     perplexity::perplexity_body(session, tokens, progress).await
+}
+
+/// Verifies the first GPU that options choose, whatever is known of it, and gives all that was found: as before a model is loaded
+/// on it.
+///
+/// # Errors
+/// If they choose none, or it cannot hold a part of the model, or fails.
+#[cfg(feature = "gpu")]
+pub async fn verify_gpu_async(gguf: &Gguf, options: &LoadOptions) -> Result<Operations, Error> {
+    let gpus = gpus::chosen(options).await?;
+    trust::check(gguf, options, gpus.first().ok_or(Error::NoGpu)?).await
 }

@@ -76,6 +76,8 @@ pub use candor_tokenizer::{
 
 pub use activations::Activations;
 pub use adapter::Adapter;
+#[cfg(all(feature = "gpu", target_arch = "wasm32"))]
+pub use awaited::verify_gpu_async;
 #[cfg(target_arch = "wasm32")]
 pub use awaited::{chosen_gpus_async, devices_async, perplexity_async, visit_backend_async};
 pub use backends::{BackendVisitor, chosen_gpus, devices, missing_on_gpus, visit_backend};

@@ -13,6 +13,10 @@ mod settle;
 use std::path::PathBuf;
 
 #[cfg(feature = "gpu")]
+pub use candor_verify::{Operation, Operations};
+#[cfg(all(feature = "gpu", target_arch = "wasm32"))]
+pub(crate) use check::check;
+#[cfg(feature = "gpu")]
 pub(crate) use settle::settle;
 
 use crate::DeviceInfo;

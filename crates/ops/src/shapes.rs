@@ -567,6 +567,24 @@ mod tests {
     }
 
     #[test]
+    fn weights_that_are_multiplied_with_are_named_as_in_the_file() {
+        let mut ops = Shapes::default();
+        let step = Step { tokens: &[0], positions: &[0], sequences: &[0], outputs: &[0], decoding: 0 };
+        let [mut x, mut out] = [256, 512].map(|width| ops.buffer(1, width));
+        ops.embed(&mut x, &weight("table", 4, 256), &step);
+        ops.rms_norm(&mut x.clone(), &x, &weight("norm", 1, 256), 0.0);
+        ops.matmul(&mut out, &x, &weight("fused[512..1024]", 512, 256));
+        ops.matmul_rows(&mut out, &x, &weight("head", 512, 256), &step);
+        ops.matmul_heads(&mut out, &x, &weight("heads", 512, 256), 1);
+        let mut routes = ops.routes(1, 1);
+        routes.rows = 1;
+        ops.matmul_experts(&mut out, &x, &weight("experts", 512, 256), &routes);
+        let names: Vec<&str> = ops.multiplied().iter().map(String::as_str).collect();
+        assert_eq!(names, ["experts", "fused", "head", "heads", "table"]);
+        assert!(ops.finish().is_ok());
+    }
+
+    #[test]
     fn attention_is_checked_and_counted() {
         let layers = vec![LayerCache::attention(2, 8, 4)];
         let plan = KvPlan {

@@ -163,6 +163,8 @@ export interface Model {
   detokenize(tokens: ArrayLike<number>): Promise<string>;
   /** The logits of the token that follows a text, or ids: one per id. */
   logits(prompt: string | ArrayLike<number>, options?: { signal?: AbortSignal }): Promise<Float32Array>;
+  /** Holds the GPU against the formulas once more: the model's first layers and its head, every operation. */
+  verify(): Promise<Verified>;
   /** The named values of a pass over a text, or ids, in their order. The session has the text afterwards. */
   trace(prompt: string | ArrayLike<number>, options?: TraceOptions): Promise<Traced[]>;
   /** The text so far with its keys and values, in the library's format: another visit goes on without computing them. */
@@ -176,6 +178,26 @@ export interface Model {
   memory(): Promise<{ module: number; gpu: number }>;
   /** Frees the model, after what is under way. */
   close(): Promise<void>;
+}
+
+export interface Verified {
+  ok: boolean;
+  operations: Operation[];
+  /** What was wrong first, for people to read. */
+  failure: string | null;
+}
+
+/** A kind of operation. */
+export interface Operation {
+  operation: string;
+  /** The weights' format; `null` where nothing is multiplied by a matrix. */
+  format: string | null;
+  calls: number;
+  elements: number;
+  /** The worst error; `null` where it is no number. */
+  error: number | null;
+  /** The largest that passes. */
+  bound: number;
 }
 
 export interface TraceOptions {

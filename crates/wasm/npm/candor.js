@@ -219,6 +219,10 @@ class Model {
     return this.#backend.ask("detokenize", { tokens });
   }
 
+  verify() {
+    return this.#backend.ask("verify", {});
+  }
+
   trace(prompt, options = {}) {
     return this.#backend.ask("trace", { input: { prompt }, options });
   }

@@ -266,6 +266,11 @@ export class Engine {
     return this.#queue(async (engine) => JSON.parse(await engine.trace(this.#ids(input), JSON.stringify(options))));
   }
 
+  /** What verifying the GPU finds. */
+  verify() {
+    return this.#queue(async (engine) => JSON.parse(await engine.verify()));
+  }
+
   saveSession() {
     return this.#queue((engine) => engine.saveSession());
   }
@@ -295,6 +300,7 @@ export const WORK = {
   generate: (engine, { input, options }, { stop, piece }) => engine.generate(input, options, stop(), piece),
   logits: (engine, { input }, { stop }) => engine.logits(input, stop()),
   trace: (engine, { input, options }) => engine.trace(input, options),
+  verify: (engine) => engine.verify(),
   saveSession: (engine) => engine.saveSession(),
   loadSession: (engine, { bytes }) => engine.loadSession(bytes),
   memory: (engine) => engine.memory(),

@@ -184,6 +184,21 @@ impl Engine {
         Ok(serde_json::to_string(&trace.seen)?)
     }
 
+    /// Verifies the model's GPU once more, and gives all that was found, as JSON.
+    ///
+    /// # Errors
+    /// If the model runs on the processor, or the GPU cannot hold a part of it once more, or fails.
+    pub async fn verify(&self) -> Result<String, JsError> {
+        #[cfg(feature = "gpu")]
+        if self.model.device_label().starts_with("gpu") {
+            let options = self.load.options().await?;
+            return Ok(
+                crate::verified::report(&candor::verify_gpu_async(self.model.gguf(), &options).await?).to_string()
+            );
+        }
+        Err(JsError::new("GPUs alone are verified, and this model runs on the processor: load it with device \"gpu\""))
+    }
+
     /// The session in the library's format.
     ///
     /// # Errors

@@ -13,3 +13,5 @@ mod panicked;
 mod source;
 mod stop;
 mod trace;
+#[cfg(feature = "gpu")]
+mod verified;

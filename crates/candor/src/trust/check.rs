@@ -10,6 +10,7 @@ use std::{
 use candor_gguf::{Format, Gguf};
 use candor_gpu::{AdapterChoice, Gpu};
 use candor_models::Config;
+use candor_verify::Operations;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -60,7 +61,7 @@ pub(super) async fn verdicts(gguf: &Gguf, options: &LoadOptions, gpus: &[Found])
         let (failure, source) = match subject.recall(file.as_deref()) {
             Some(remembered) => (remembered.failure, Source::Remembered),
             None => {
-                let failure = check(gguf, options, gpu).await?;
+                let failure = check(gguf, options, gpu).await?.failure();
                 Remembered { subject, failure: failure.clone() }.keep(file.as_deref());
                 (failure, Source::Verified)
             }
@@ -70,14 +71,14 @@ pub(super) async fn verdicts(gguf: &Gguf, options: &LoadOptions, gpus: &[Found])
     Ok(verdicts)
 }
 
-/// Runs the first layers of a model, as many as have all that any of them has, and its head on a GPU; what was wrong first.
-async fn check(gguf: &Gguf, options: &LoadOptions, gpu: &Found) -> Result<Option<String>, Error> {
+/// Runs the first layers of a model, as many as have all that any of them has, and its head on a GPU.
+pub(crate) async fn check(gguf: &Gguf, options: &LoadOptions, gpu: &Found) -> Result<Operations, Error> {
     let adapter = Some(AdapterChoice::Index(gpu.index));
     let gpu = Gpu::open(&options.gpu.clone().adapter(adapter)).await?;
     let found =
         candor_verify::quick(gguf, gpu.clone(), options.session.keys, options.session.values, options.gpu.exact).await;
     gpu.settled().await.map_err(candor_models::Error::from)?;
-    Ok(found?.failure())
+    Ok(found?)
 }
 
 /// A hash of the wiring, the heads, the cache, how GPUs compute, and each tensor's name, shape and format.
