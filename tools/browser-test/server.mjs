@@ -2,6 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { extname, join } from "node:path";
+import { Readable } from "node:stream";
 
 const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html", ".json": "application/json" };
 // The strictest policy that the package works with.
@@ -46,7 +47,10 @@ export class Server {
   requests = [];
   /** Whether nothing is answered but the package. */
   offline = false;
+  /** What the page `/asked` runs, which sends what it finds to `/found`. */
+  script = "";
   #tries = new Map();
+  #found;
 
   static async start(packages, folder) {
     const server = new Server();
@@ -56,16 +60,27 @@ export class Server {
     return server;
   }
 
+  /** What the page `/asked` finds. */
+  found() {
+    return new Promise((resolve) => (this.#found = resolve));
+  }
+
   stop() {
     this.http.closeAllConnections();
     this.http.close();
   }
 
-  async #answer({ url, headers }, answer, packages, folder) {
+  async #answer(request, answer, packages, folder) {
+    const { url, headers } = request;
     const [, way, ...rest] = new URL(url, "http://x").pathname.split("/");
-    if (way === "" || way === "alone") {
-      const headers = { "content-type": "text/html", "content-security-policy": POLICY, ...(way === "" && ISOLATED) };
-      return answer.writeHead(200, headers).end(PAGE);
+    if (["", "alone", "asked"].includes(way)) {
+      const headers = { "content-type": "text/html", "content-security-policy": POLICY, ...(way !== "alone" && ISOLATED) };
+      return answer.writeHead(200, headers).end(way === "asked" ? `${PAGE}<script type="module" src="/script.js"></script>` : PAGE);
+    }
+    if (way === "script.js") return answer.writeHead(200, { "content-type": TYPES[".js"], ...ISOLATED }).end(this.script);
+    if (way === "found") {
+      this.#found(await new Response(Readable.toWeb(request)).text());
+      return answer.writeHead(204).end();
     }
     if (!(way in WAYS)) return send(answer, join(packages, way, ...rest));
     if (this.offline) return answer.destroy();
