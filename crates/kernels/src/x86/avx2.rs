@@ -88,7 +88,7 @@ fn exact(format: Format) -> Option<MatKernels> {
         Format::Iq3Xxs => float(float::decoded::<Books<books::Iq3Xxs>>),
         Format::Iq3S => float(float::decoded::<Books<books::Iq3S>>),
         Format::Tq1_0 => float(float::decoded::<Books<books::Tq1_0>>),
-        Format::Tq2_0 => float(float::decoded::<Books<books::Tq2_0>>),
+        Format::Tq2_0 => float(float::decoded::<decoded::Tq2_0>),
         _ => mat(format),
     }
 }

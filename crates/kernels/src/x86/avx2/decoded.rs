@@ -1,7 +1,7 @@
 //! Blocks as floats, with the bits of `candor_quant`'s decoders: bytes of quants become floats in registers, eight by eight.
 //!
-//! A quant times its scale is exact: 11 bits of a half, up to 8 of a factor and of a quant. So fusing it with a minimum rounds
-//! as often as the decoders do, once.
+//! Where a minimum follows, a quant times its scale is exact: 11 bits of a half, up to 6 of a factor and 5 of the quant. Fusing
+//! both rounds once, as the decoders do.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -278,6 +278,9 @@ blocks! {
         let both = [_mm256_broadcast_ss(&scales[2 * RUN]), _mm256_broadcast_ss(&scales[2 * RUN + 1])];
         times_both(fp4(nvfp4::four_bits(block, 4 + 16 * RUN)), both)
     };
+    Tq2_0[66] block -> __m256 = half_at(block, 64), &d, RUN => {
+        times(_mm256_sub_epi8(two_bits(load_256(block, RUN / 4 * 32), RUN % 4), _mm256_set1_epi8(1)), d)
+    };
     Q2K[84] block -> [[[f32; 8]; 2]; 2] = {
         let minima = _mm_and_si128(_mm_srli_epi16::<4>(load_128(block, 0)), _mm_set1_epi8(15));
         [sixteen(half_at(block, 80), factors_2(block)), sixteen(negated(half_at(block, 82)), minima)]
@@ -302,7 +305,7 @@ blocks! {
         for k in 0..4 {
             let both = keep(_mm256_cvtepu8_epi32(load_64(block, 16 + RUN / 2 * 32 + 8 * k)));
             let quants =
-                if RUN % 2 == 0 { _mm256_and_si256(both, _mm256_set1_epi32(15)) } else { _mm256_srli_epi32::<4>(both) };
+                if RUN.is_multiple_of(2) { _mm256_and_si256(both, _mm256_set1_epi32(15)) } else { _mm256_srli_epi32::<4>(both) };
             eights[k] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(quants), scale, minimum);
         }
         eights
