@@ -27,7 +27,7 @@ pub trait Book {
     /// The bytes of 256 weights.
     type Group: Copy;
     /// What the weights are looked up by.
-    type Read;
+    type Read: Copy;
 
     /// A row's blocks.
     fn groups(row: &[u8]) -> &[Self::Group];

@@ -6,6 +6,7 @@
 
 mod attention;
 pub(super) mod codebook;
+mod decoded;
 mod float;
 mod float_loops;
 pub(super) mod fold;
@@ -30,12 +31,12 @@ mod wide;
 use candor_quant::Format;
 
 pub(super) use self::attention::attention;
+use self::decoded::Books;
 pub(super) use self::float_loops::LOOPS;
 use self::multiply::Multiply;
 pub(super) use self::probe::PROBE;
 use super::superblocks;
 use crate::codebook as books;
-use crate::exact::by_type;
 use crate::{Kernels, MatKernels};
 
 /// Proof that this processor has AVX2, FMA and F16C: the only way to the table, and so to its kernels.
@@ -63,8 +64,33 @@ pub(super) static EXACT: Kernels =
     Kernels { name: "avx2-f32", f32: LOOPS, mat: exact, attention, probe: PROBE, batch: |_| None, exact: &EXACT };
 
 fn exact(format: Format) -> Option<MatKernels> {
-    let blocks = by_type!(format, D => MatKernels { q8: false, mat: float::decoded::<D> });
-    blocks.or_else(|| mat(format))
+    let float = |mat| Some(MatKernels { q8: false, mat });
+    match format {
+        Format::Q4_0 => float(float::decoded::<decoded::Q4_0>),
+        Format::Q4_1 => float(float::decoded::<decoded::Q4_1>),
+        Format::Q5_0 => float(float::decoded::<decoded::Q5_0>),
+        Format::Q5_1 => float(float::decoded::<decoded::Q5_1>),
+        Format::Q8_0 => float(float::decoded::<decoded::Q8_0>),
+        Format::Iq4Nl => float(float::decoded::<decoded::Iq4Nl>),
+        Format::Mxfp4 => float(float::decoded::<decoded::Mxfp4>),
+        Format::Nvfp4 => float(float::decoded::<decoded::Nvfp4>),
+        Format::Q2K => float(float::decoded::<decoded::Q2K>),
+        Format::Q3K => float(float::decoded::<decoded::Q3K>),
+        Format::Q4K => float(float::decoded::<decoded::Q4K>),
+        Format::Q5K => float(float::decoded::<decoded::Q5K>),
+        Format::Q6K => float(float::decoded::<decoded::Q6K>),
+        Format::Iq4Xs => float(float::decoded::<decoded::Iq4Xs>),
+        Format::Iq1S => float(float::decoded::<Books<books::Iq1S>>),
+        Format::Iq1M => float(float::decoded::<Books<books::Iq1M>>),
+        Format::Iq2Xxs => float(float::decoded::<Books<books::Iq2Xxs>>),
+        Format::Iq2Xs => float(float::decoded::<Books<books::Iq2Xs>>),
+        Format::Iq2S => float(float::decoded::<Books<books::Iq2S>>),
+        Format::Iq3Xxs => float(float::decoded::<Books<books::Iq3Xxs>>),
+        Format::Iq3S => float(float::decoded::<Books<books::Iq3S>>),
+        Format::Tq1_0 => float(float::decoded::<Books<books::Tq1_0>>),
+        Format::Tq2_0 => float(float::decoded::<decoded::Tq2_0>),
+        _ => mat(format),
+    }
 }
 
 /// Quantized weights by AVX2's products.

@@ -1,9 +1,9 @@
 //! Tables that round no input: which formats they have, and that weights are what decoding says, to the bit.
 
-use candor_kernels::{Activations, BatchKernels, BatchTask, Form, Kernels, Line, OutTile};
+use candor_kernels::{Activations, BatchKernels, BatchTask, Form, Kernels, Line, MatKernels, OutTile};
 use candor_quant::Format;
 
-use crate::cases::{Random, weights};
+use crate::cases::{Inputs, Random, weights};
 
 /// The tables, each once.
 fn tables() -> impl Iterator<Item = &'static Kernels> {
@@ -75,6 +75,33 @@ fn weights_are_what_decoding_says_to_the_bit() {
                 }
                 if let Some(batch) = (table.batch)(format) {
                     check(&packed(&batch, w.bytes(), ROWS, cols, &x), &decoded, (ROWS, cols), &case);
+                }
+            }
+        }
+    }
+}
+
+/// Sums have the order of F32 rows: of segments, parts of one, and rows that are no whole tile; for one input and for several.
+#[test]
+fn blocks_are_multiplied_as_rows_of_floats_to_the_bit() {
+    let shapes: &[(usize, usize)] = if cfg!(miri) { &[(256, 2)] } else { &[(256, 1), (1280, 5), (2560, 9)] };
+    for &format in Format::ALL.iter().filter(|format| format.block_len() > 1) {
+        for table in tables() {
+            let Some(kernels) = (table.mat)(format) else { continue };
+            let floats = (table.mat)(Format::F32).expect("every table has it");
+            for &(cols, rows) in shapes {
+                let random = &mut Random::new((cols + rows) as u64);
+                let (w, x) = (weights(format, rows, cols, random), Inputs::new(3, cols, random));
+                let decoded: Vec<u8> = w.decode().into_iter().flat_map(f32::to_le_bytes).collect();
+                for inputs in [0..1, 0..3] {
+                    let product = |kernels: &MatKernels, w: &[u8]| {
+                        let mut out = vec![f32::NAN; inputs.len() * rows];
+                        let tile = OutTile { values: &mut out, stride: rows };
+                        (kernels.mat)(tile, w, rows, x.f32(inputs.clone()));
+                        out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+                    };
+                    let case = format!("{} {format} cols {cols} rows {rows} inputs {inputs:?}", table.name);
+                    assert_eq!(product(&kernels, w.bytes()), product(&floats, &decoded), "{case}");
                 }
             }
         }

@@ -48,7 +48,7 @@ fn unpack_factors<M: Multiply, const N: usize, const D: usize, const O: i16>(
 /// Two bits of each byte from bit `2 * pair`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn two_bits(bytes: __m256i, pair: usize) -> __m256i {
+pub fn two_bits(bytes: __m256i, pair: usize) -> __m256i {
     let shifted = _mm256_srl_epi16(bytes, _mm_cvtsi32_si128(2 * pair as i32));
     _mm256_and_si256(shifted, _mm256_set1_epi8(3))
 }
@@ -132,7 +132,7 @@ pub fn factors_3(w: &[u8; 110]) -> __m128i {
 /// Bit `j` of each byte as a 4.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn third_bits(high: __m256i, j: usize) -> __m256i {
+pub fn third_bits(high: __m256i, j: usize) -> __m256i {
     let shifted = match j {
         0..2 => _mm256_sll_epi16(high, _mm_cvtsi32_si128(2 - j as i32)),
         _ => _mm256_srl_epi16(high, _mm_cvtsi32_si128(j as i32 - 2)),
@@ -185,7 +185,7 @@ pub struct Q6K;
 /// The four blocks of 32 of a half: 32 bytes of lower bits, the next 32, and 32 of upper bits.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn six_bits(a: __m256i, b: __m256i, upper: __m256i) -> [__m256i; 4] {
+pub fn six_bits(a: __m256i, b: __m256i, upper: __m256i) -> [__m256i; 4] {
     let low = _mm256_set1_epi8(15);
     let high = _mm256_set1_epi8(0x30);
     [

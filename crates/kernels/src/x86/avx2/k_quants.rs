@@ -93,7 +93,7 @@ impl<M: Multiply> Quant<M> for Q4K {
 /// The bits of a byte of `high` that belong to block `j`, as 16s.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn fifth_bits(high: __m256i, j: usize) -> __m256i {
+pub fn fifth_bits(high: __m256i, j: usize) -> __m256i {
     let bit = _mm256_and_si256(high, _mm256_set1_epi8(1i8 << j));
     // No bit leaves its byte: it is the only one there.
     match j {

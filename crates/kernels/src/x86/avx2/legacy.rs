@@ -34,7 +34,7 @@ fn unpack_scales(scales: &mut [[f32; 8]; 8], rows: [__m256; 8]) {
 /// 16 bytes of nibbles as 32 weights.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn four_bits<const N: usize>(w: &[u8; N], at: usize) -> __m256i {
+pub fn four_bits<const N: usize>(w: &[u8; N], at: usize) -> __m256i {
     let bytes = load_128(w, at);
     _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16::<4>(bytes), bytes), _mm256_set1_epi8(15))
 }
@@ -42,7 +42,7 @@ fn four_bits<const N: usize>(w: &[u8; N], at: usize) -> __m256i {
 /// Bit `i` of 32 as a 16 in byte `i`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn spread(bits: i32) -> __m256i {
+pub fn spread(bits: i32) -> __m256i {
     let byte = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
     let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), byte);
     sixteens(bytes, _mm256_set1_epi64x(0x8040_2010_0804_0201u64 as i64))
@@ -58,7 +58,7 @@ fn sixteens(bytes: __m256i, mask: __m256i) -> __m256i {
 
 /// The 32 fifth bits at `at`.
 #[inline]
-fn bits_at<const N: usize>(w: &[u8; N], at: usize) -> i32 {
+pub fn bits_at<const N: usize>(w: &[u8; N], at: usize) -> i32 {
     i32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]])
 }
 

@@ -109,7 +109,7 @@ fn factors(w: &[u8; 144]) -> [__m256; 2] {
 /// 16 bytes of nibbles as 32 weights.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn four_bits(w: &[u8; 144], at: usize) -> __m256i {
+pub fn four_bits<const N: usize>(w: &[u8; N], at: usize) -> __m256i {
     let twice = _mm256_permute4x64_epi64::<0b01_01_00_00>(_mm256_castsi128_si256(load_128(w, at)));
     _mm256_and_si256(_mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 4, 0, 4)), _mm256_set1_epi8(15))
 }

@@ -2,6 +2,7 @@
 //!
 //! Offsets are constants or small loop counters, so that the checks vanish once the loops are unrolled.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 /// 16 bytes from `at`.
@@ -11,6 +12,15 @@ pub fn load_128<const N: usize>(bytes: &[u8; N], at: usize) -> __m128i {
     let source: &[u8] = &bytes[at..at + 16];
     // SAFETY: `source` is 16 readable bytes, and the instruction takes any alignment.
     unsafe { _mm_loadu_si128(source.as_ptr().cast()) }
+}
+
+/// 8 bytes from `at`, then zeros.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub fn load_64<const N: usize>(bytes: &[u8; N], at: usize) -> __m128i {
+    let source: &[u8] = &bytes[at..at + 8];
+    // SAFETY: `source` is 8 readable bytes, and the instruction takes any alignment.
+    unsafe { _mm_loadl_epi64(source.as_ptr().cast()) }
 }
 
 /// 32 bytes from `at`.
@@ -94,4 +104,12 @@ pub fn load_i16(values: &[i16; 16]) -> __m256i {
 pub fn store_i16(values: &mut [i16; 16], register: __m256i) {
     // SAFETY: `values` is 32 writable bytes, and the instruction takes any alignment.
     unsafe { _mm256_storeu_si256(values.as_mut_ptr().cast(), register) }
+}
+
+/// The value itself, in memory: from there a broadcast takes no more than a load, from a register it would take a shuffle.
+#[inline]
+pub fn stored<T>(value: &mut T) -> &T {
+    // SAFETY: no instruction is emitted.
+    unsafe { asm!("/* {0} */", in(reg) std::ptr::from_mut(value), options(nostack, preserves_flags)) };
+    value
 }

@@ -23,7 +23,7 @@ fn unpack_scales<P: Signed>(panel: &mut P, rows: [__m256; 8]) {
 /// What 16 bytes of nibbles stand for: the low ones first.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn look_up(bytes: __m128i) -> __m256i {
+pub fn look_up(bytes: __m128i) -> __m256i {
     let [low, high] = look_up_both(_mm256_castsi128_si256(bytes));
     _mm256_inserti128_si256::<1>(low, _mm256_castsi256_si128(high))
 }

@@ -4,12 +4,11 @@
 //! are i16: twice the products, whose sums are i32 at once.
 
 use crate::unroll::unroll;
-use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::multiply::Signed;
 use super::panel::{Panel, floats, keep};
-use super::registers::{load_16_quants, load_i16, store_i16};
+use super::registers::{load_16_quants, load_i16, store_i16, stored};
 use crate::weights::Minima;
 
 /// Two columns of eight rows.
@@ -76,14 +75,6 @@ fn step<const K: usize, const P: usize, const T: usize>(
             sums[t][p] = keep(if K == 0 { products } else { _mm256_add_epi32(sums[t][p], products) });
         }
     }
-}
-
-/// The value itself, in memory: from there a broadcast takes no more than a load, from a register it would take a shuffle.
-#[inline]
-fn stored<T>(value: &mut T) -> &T {
-    // SAFETY: no instruction is emitted.
-    unsafe { asm!("/* {0} */", in(reg) std::ptr::from_mut(value), options(nostack, preserves_flags)) };
-    value
 }
 
 // SAFETY: its fields are arrays of numbers.
