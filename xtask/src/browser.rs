@@ -44,15 +44,16 @@ pub fn run(faults: bool) -> Result<(), Box<dyn Error>> {
     let target = root().join("target");
     let package = target.join("browser").join(if faults { "faults" } else { "package" });
     begin(&package)?;
-    let folder = target.join("browser/build");
-    let built = folder.join(TARGET).join("browser/candor_wasm.wasm");
-    let folder = folder.to_str().ok_or("a path that is no text")?;
     let mut large = Vec::new();
     // A test takes the one that its browser would.
     let modules = if faults { &MODULES[MODULES.len() - 1..] } else { MODULES };
     for (name, features) in modules {
         for threads in [false, true] {
             let name = if threads { format!("{name}-threads") } else { (*name).to_owned() };
+            // Of its own, or each would have the other compile again what runs while it is compiled.
+            let folder = target.join(if threads { "browser/build-threads" } else { "browser/build" });
+            let built = folder.join(TARGET).join("browser/candor_wasm.wasm");
+            let folder = folder.to_str().ok_or("a path that is no text")?;
             let faults: &[&str] = if faults { &["--features", "faults"] } else { &[] };
             let place = ["--profile", "browser", "--target-dir", folder];
             build(features, threads, &[&place, faults].concat())?;
