@@ -320,7 +320,9 @@ impl Backends {
         }
         let room = Room::planned(config, &session);
         let needs = Needs::of(gguf)?.with(config, &room.plan, room.rows, room.outputs);
-        plan::stream(&needs, limit.saturating_sub(adapters)).map_err(|needed| Error::Limit {
+        // Where a file's bytes are multiplied as they lie, a tensor is there once.
+        let once = self.first() == Target::Cpu;
+        plan::stream(&needs, limit.saturating_sub(adapters), once).map_err(|needed| Error::Limit {
             needed: needed.saturating_add(adapters),
             limit,
             divides: !needs.undivided,

@@ -184,11 +184,12 @@ pub(crate) struct Stream {
 }
 
 /// Lays a model out on one device that may hold `limit` bytes; `None` where it holds all. A layer that passes takes its own room,
-/// and the one after it, which comes meanwhile, as much.
+/// and the one after it, which comes meanwhile, as much. `once` says that parts hold together what they have in common, as those
+/// of the processor do.
 ///
 /// # Errors
 /// The bytes that it takes at least, if they are more.
-pub(crate) fn stream(needs: &Needs, limit: u64) -> Result<Option<Stream>, u64> {
+pub(crate) fn stream(needs: &Needs, limit: u64, once: bool) -> Result<Option<Stream>, u64> {
     let layers = needs.layers.len();
     let whole = needs.part(&Part::whole(layers));
     if whole <= limit {
@@ -199,7 +200,8 @@ pub(crate) fn stream(needs: &Needs, limit: u64) -> Result<Option<Stream>, u64> {
         let last = needs.part(&Part { begin: Begin::Stream, layers: layers..layers, end: End::Logits });
         let caches = needs.cache[kept..].iter().copied().fold(needs.scratch, u64::saturating_add);
         let largest = needs.layers[kept..].iter().copied().max().unwrap_or(0);
-        [first, last, caches, largest, largest].into_iter().fold(0, u64::saturating_add)
+        let all = [first, last, caches, largest, largest].into_iter().fold(0, u64::saturating_add);
+        all.saturating_sub(if once { needs.shared } else { 0 })
     };
     if needs.undivided {
         return Err(whole);
@@ -359,6 +361,27 @@ mod tests {
 
     fn gpu(name: &str, bytes: u64, share: f32) -> Budget {
         Budget { name: name.to_owned(), bytes: Some(bytes), share }
+    }
+
+    #[test]
+    fn the_last_layers_pass_where_not_all_fit() {
+        let kept =
+            |limit, once| stream(&needs(), limit * MB, once).map(|stream| stream.map(|stream| stream.layers.start));
+        // The whole is 1051 MB of weights, 100 of caches, 9 in flight.
+        assert_eq!(kept(1160, false), Ok(None));
+        // 101 of embedding and head, 100 of caches, 14 of two parts and the passing layers in flight, 4 of logits, two layers.
+        let bare = 101 + 100 + 15 + 4 + 200;
+        assert_eq!(kept(bare, false), Ok(Some(0)));
+        assert_eq!(kept(bare - 1, false), Err(bare * MB));
+        assert_eq!(kept(bare + 299, false), Ok(Some(2)));
+        assert_eq!(kept(bare - 50, true), Ok(Some(0)));
+        assert_eq!(stream(&Needs { undivided: true, ..needs() }, bare * MB, false), Err(1160 * MB));
+        let stream = stream(&needs(), (bare + 299) * MB, false).unwrap().unwrap();
+        assert_eq!(stream.reason, "2 of 10 layers stay in 719 MB; 800 MB are read for each step");
+        let parts = around(&stream.layers, Target::Cpu, 10);
+        let plan = Plan { parts, reason: String::new(), over_budget: false };
+        assert_eq!(short(&plan), "c:E0-2 c:2-10 c:O");
+        assert_eq!(plan.parts.iter().filter(|(_, part)| passes(part, &stream)).count(), 1);
     }
 
     /// A plan in short: `c:E0-4 g0:4-10 c:O`, where E is the embedding and O the output.

@@ -24,8 +24,9 @@ pub(crate) struct Load {
     #[cfg(feature = "gpu")]
     software: bool,
     pub(crate) adapters: Vec<Lora>,
-    /// Faults to be planted in shaders: kernel, text, replacement.
-    #[cfg(all(feature = "faults", feature = "gpu"))]
+    /// Faults to be planted in shaders: kernel, text, replacement. The module that goes on without a GPU hears of them, too.
+    #[cfg(feature = "faults")]
+    #[cfg_attr(not(feature = "gpu"), expect(dead_code, reason = "there are no shaders"))]
     edits: Vec<[String; 3]>,
     /// What the engine is to die of, or a thread of it.
     #[cfg(feature = "faults")]
