@@ -42,9 +42,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &["candor-gguf", "candor-kernels", "candor-quant"]),
 ];
 
-/// The files of `candor` that name its runner: those that load a model into one, the batch, which alone makes steps, and what
+/// The files of `candor` that name its runner: those that load a model into one, its kinds of parts, the batch, which alone makes steps, and what
 /// counts a file's memory before it is loaded.
-const RUNNER: &[&str] = &["backends.rs", "batch.rs", "batch/sequence.rs", "fit/file.rs", "lib.rs", "model.rs"];
+const RUNNER: &[&str] =
+    &["backends.rs", "batch.rs", "batch/sequence.rs", "fit/file.rs", "lib.rs", "model.rs", "part.rs", "streamed.rs"];
 
 /// The crate that tests may use and nothing else.
 const TESTING: &str = "candor-testing";
