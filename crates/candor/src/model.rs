@@ -46,9 +46,9 @@ pub struct LoadOptions {
     pub adapters: Vec<Adapter>,
     /// What of the file's metadata is replaced before anything reads it.
     pub overrides: Overrides,
-    /// Most bytes of weights, caches and values in flight on the device. Layers beyond it are taken from the file for each step;
-    /// the first [`LoadOptions::session`] says how long caches are. `None` is no limit. Not for a model that is divided over
-    /// devices.
+    /// Most bytes of weights, caches and values in flight on the device, with a session as [`LoadOptions::session`] says. Layers
+    /// beyond it are taken from the file for each step. `None` is no limit. A placement in parts ([`Placement::Parts`]) does not
+    /// ask for it.
     pub memory: Option<u64>,
     /// The session that a plan leaves room for in a GPU's memory.
     pub session: SessionOptions,

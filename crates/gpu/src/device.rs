@@ -80,7 +80,7 @@ pub(crate) struct Storage {
 pub(crate) struct Spares(Mutex<Vec<Arc<Storage>>>);
 
 impl Spares {
-    /// One for so many bytes.
+    /// A buffer of that many bytes, where there is one.
     pub(crate) fn take(&self, bytes: u64) -> Option<Arc<Storage>> {
         let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = spares.iter().position(|spare| spare.buffer.size() == Device::size(bytes))?;
@@ -193,7 +193,7 @@ impl Device {
         Storage { buffer, id: IDS.fetch_add(1, Ordering::Relaxed), _account: Account::open(size) }
     }
 
-    /// Bytes of a buffer for so many.
+    /// Bytes of a buffer that holds as many.
     pub(crate) fn size(bytes: u64) -> u64 {
         bytes.next_multiple_of(16).max(16)
     }
