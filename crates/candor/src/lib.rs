@@ -66,7 +66,7 @@ pub use candor_gguf::{
     Array as MetadataArray, ByteOrder, Format, Gguf, Metadata, Source, TensorInfo, Value as MetadataValue,
 };
 #[cfg(feature = "gpu")]
-pub use candor_gpu::{AdapterChoice, Cooperative, Dequant, GpuOptions, Variant};
+pub use candor_gpu::{AdapterChoice, Cooperative, Dequant, GpuOptions, Timed, Variant, timed};
 pub use candor_models::{Config, Gives};
 pub use candor_ops::{KvFormat, Ops, Ranked, Step, Traffic, top_k};
 pub use candor_tokenizer::{

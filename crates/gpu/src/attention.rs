@@ -5,10 +5,11 @@ use std::sync::Arc;
 use candor_ops::{Attention, Mask, Relative, Step};
 
 use crate::buffer::Buf;
-use crate::cache::{Cache, Layer};
+use crate::cache::{Cache, Layer, Side};
 use crate::constants::Constant;
+use crate::cooperative::ATTENTION_QUERIES;
 use crate::device::Storage;
-use crate::kernel::{Attend, Extras, Kernel, MAT_VEC_ROWS, Output, Sight};
+use crate::kernel::{Attend, Extras, Kernel, KvKind, MAT_VEC_ROWS, Output, Sight};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};
 
@@ -114,7 +115,11 @@ fn kind(
     let Attention { heads, mask, soft_cap, alibi, sinks, relative } = attention;
     let its = if is_decoding { q.prefill()..q.rows } else { 0..q.prefill() };
     let group = heads.heads / heads.kv_heads;
-    let room = (QUERY_BYTES / (4 * keys.words * keys.kind.per_word())).clamp(1, QUERIES);
+    let cooperative = !is_decoding && by_matrices(gpu, [keys, values]);
+    let room = match cooperative {
+        true => ATTENTION_QUERIES as usize,
+        false => (QUERY_BYTES / (4 * keys.words * keys.kind.per_word())).clamp(1, QUERIES),
+    };
     let together = group.min(HEADS).min(room);
     let tiles = heads.kv_heads * group.div_ceil(together);
     let last = step.positions[its.clone()].iter().copied().max().unwrap_or(0) as usize;
@@ -139,7 +144,11 @@ fn kind(
             rows: rows as u32,
             heads: together as u32,
             chunks: (keys.words / 4) as u32,
-            words: (values.words * values.kind.shares()).div_ceil(BLOCK) as u32,
+            words: match cooperative {
+                true => values.words as u32,
+                false => (values.words * values.kind.shares()).div_ceil(BLOCK) as u32,
+            },
+            cooperative,
             output: if splits > 1 { Output::Split } else { Output::Whole },
             sight,
             extras,
@@ -205,6 +214,12 @@ fn kind(
             }
         }
     }
+}
+
+/// Whether keys and values are multiplied as cooperative matrices.
+fn by_matrices(gpu: &Gpu, sides: [&Side; 2]) -> bool {
+    let halves = sides.iter().all(|side| side.kind == KvKind::F16);
+    halves && gpu.device.variant.cooperative.is_some_and(|has| has.attends(sides.map(|side| side.dim)))
 }
 
 /// Rows of a kind by the dispatches that attend them: rows of a sequence that follow each other share what they read,

@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn matrix_units_have_no_peak_yet() {
-        let cooperative = Some(crate::Cooperative { side: 16, subgroup: 32 });
+        let cooperative = Some(crate::Cooperative { side: 16, subgroup: 32, memory: 48 << 10 });
         let change = |device: &mut crate::device::Device| {
             (device.variant.cooperative, device.binding_bytes) = (cooperative, 16 << 20);
         };

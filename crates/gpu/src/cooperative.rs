@@ -17,11 +17,33 @@ pub struct Cooperative {
     pub side: u32,
     /// Most invocations of a subgroup.
     pub subgroup: u32,
+    /// Most bytes of workgroup memory.
+    pub memory: u32,
 }
 
-/// Bytes of workgroup memory that the shader has at most: two rows of 32 halves and 8 more for each of a tile's, and a matrix
-/// of floats for each subgroup that sums.
-pub(crate) const MEMORY: u32 = 2 * TILE * 80 + TILE * TILE / 4 * 4;
+/// Bytes of workgroup memory that a product of `rows` inputs takes which goes through `runs` runs of 16 columns at a time: for each
+/// of a tile's rows, of the matrix and of the inputs, those halves and 8 more, and a matrix of floats for each subgroup that
+/// sums.
+pub(crate) const fn memory(rows: u32, runs: u32) -> u32 {
+    (TILE + rows) * (32 * runs + 16) + TILE * TILE
+}
+
+/// Matrices of inputs that a subgroup multiplies by two of weights.
+pub(crate) fn down(tall: bool) -> u32 {
+    if tall { 4 } else { 2 }
+}
+
+/// Bytes of workgroup memory that attention takes.
+pub(crate) const ATTENTION_MEMORY: u32 = 32 << 10;
+
+/// Elements of a key, and of a value, at most, so that this is enough.
+const ATTENTION_DIM: usize = 128;
+
+/// Queries of a workgroup of attention.
+pub(crate) const ATTENTION_QUERIES: u32 = 64;
+
+/// Runs of 16 columns that a product may go through at a time: the first on every device.
+pub(crate) const RUNS: [u32; 2] = [2, 4];
 
 impl Cooperative {
     /// The largest that the adapter has and the shader fits.
@@ -37,8 +59,9 @@ impl Cooperative {
 
     fn among(has: &[CooperativeMatrixProperties], subgroup: u32, limits: &Limits) -> Option<Cooperative> {
         let most = limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x);
-        let sides = [16, 8].into_iter().filter(|_| MEMORY <= limits.max_compute_workgroup_storage_size);
-        sides.map(|side| Cooperative { side, subgroup }).find(|found| {
+        let memory = limits.max_compute_workgroup_storage_size;
+        let sides = [16, 8].into_iter().filter(|_| self::memory(TILE, RUNS[0]) <= memory);
+        sides.map(|side| Cooperative { side, subgroup, memory }).find(|found| {
             let is_it = |matrix: &CooperativeMatrixProperties| {
                 [matrix.m_size, matrix.n_size, matrix.k_size] == [found.side; 3]
                     && (matrix.ab_type, matrix.cr_type) == (CooperativeScalarType::F16, CooperativeScalarType::F32)
@@ -48,7 +71,29 @@ impl Cooperative {
         })
     }
 
-    /// Invocations of a workgroup: a subgroup sums two by two matrices of a tile.
+    /// Runs of 16 columns that a product of `rows` inputs goes through at a time.
+    pub(crate) fn runs(self, rows: u32) -> u32 {
+        RUNS.into_iter().rev().find(|&runs| memory(rows, runs) <= self.memory).unwrap_or(RUNS[0])
+    }
+
+    /// Whether there is room for tall tiles.
+    pub(crate) fn is_tall(self) -> bool {
+        memory(2 * TILE, RUNS[0]) <= self.memory
+    }
+
+    /// Whether attention of keys and values with so many elements goes by matrices.
+    pub(crate) fn attends(self, dims: [usize; 2]) -> bool {
+        let fits = |dim: usize| dim.is_multiple_of(self.side.max(16) as usize) && dim <= ATTENTION_DIM;
+        let enough = self.attention_invocations() >= ATTENTION_QUERIES;
+        enough && ATTENTION_MEMORY <= self.memory && dims.into_iter().all(fits)
+    }
+
+    /// Invocations of a workgroup of attention: a subgroup has `side` queries.
+    pub(crate) fn attention_invocations(self) -> u32 {
+        ATTENTION_QUERIES / self.side * self.subgroup
+    }
+
+    /// Invocations of a workgroup: a subgroup sums two by two matrices of a tile, or four by two of a tall one.
     pub(crate) fn invocations(self) -> u32 {
         (TILE / (2 * self.side)).pow(2) * self.subgroup
     }
@@ -63,8 +108,8 @@ pub(crate) fn experimental(cooperative: Option<Cooperative>) -> ExperimentalFeat
     if cooperative.is_none() {
         return ExperimentalFeatures::disabled();
     }
-    // SAFETY: what wgpu does not check is that a matrix lies within the memory that it is loaded from or stored to. The one
-    // shader that has such matrices has them in workgroup memory alone, at places that follow from constants and the number of
+    // SAFETY: what wgpu does not check is that a matrix lies within the memory that it is loaded from or stored to. The two
+    // shaders that have such matrices have them in workgroup memory alone, at places that follow from constants and the number of
     // the subgroup, which is checked; nothing from outside moves them.
     unsafe { ExperimentalFeatures::enabled() }
 }
@@ -89,7 +134,8 @@ mod tests {
         let limits = Limits::defaults();
         let among = |has: &[CooperativeMatrixProperties], subgroup| Cooperative::among(has, subgroup, &limits);
         let (large, small) = (matrix([16; 3], F16, F32), matrix([8; 3], F16, F32));
-        let found = |side, subgroup| Some(Cooperative { side, subgroup });
+        let room = limits.max_compute_workgroup_storage_size;
+        let found = |side, subgroup| Some(Cooperative { side, subgroup, memory: room });
         assert_eq!(among(&[small, matrix([16; 3], F16, F16), large], 32), found(16, 32));
         assert_eq!(among(&[large], 64), found(16, 64));
         assert_eq!(among(&[large, small], 8), found(16, 8));
@@ -108,7 +154,7 @@ mod tests {
         ] {
             assert_eq!(among(&[other], 32), None, "{other:?}");
         }
-        let little = Limits { max_compute_workgroup_storage_size: MEMORY - 1, ..limits.clone() };
+        let little = Limits { max_compute_workgroup_storage_size: memory(TILE, RUNS[0]) - 1, ..limits.clone() };
         assert_eq!(Cooperative::among(&[large], 32, &little), None);
     }
 }

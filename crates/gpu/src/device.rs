@@ -19,7 +19,7 @@ use crate::compiled::Compiled;
 use crate::counters::Account;
 use crate::fault::Fault;
 use crate::kernel::{Access, Kernel, bindings};
-use crate::{Dequant, Error, GpuOptions, Variant, adapter, cooperative};
+use crate::{Dequant, Error, GpuOptions, Variant, adapter, cooperative, times};
 
 /// A device, its queue and the pipelines compiled so far.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub(crate) struct Device {
     /// Codebooks of the formats that were uploaded.
     pub(crate) books: Mutex<HashMap<Format, Storage>>,
     spares: Mutex<Weak<Spares>>,
+    /// Whether it has a clock for single dispatches.
+    pub(crate) has_clock: bool,
 }
 
 /// A compiled kernel.
@@ -125,7 +127,7 @@ impl Device {
         let limits = adapter.limits();
         let descriptor = DeviceDescriptor {
             label: Some("candor"),
-            required_features: variant.features(&adapter)?,
+            required_features: variant.features(&adapter)? | times::features(&adapter),
             required_limits: limits.clone(),
             experimental_features: cooperative::experimental(variant.cooperative),
             memory_hints: MemoryHints::Performance,
@@ -163,6 +165,7 @@ impl Device {
             errors: Errors::default(),
             books: Mutex::default(),
             spares: Mutex::default(),
+            has_clock: !times::features(&adapter).is_empty(),
         })
     }
 

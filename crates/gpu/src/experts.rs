@@ -9,7 +9,7 @@ use candor_ops::{Gate, Router};
 use crate::buffer::{Buf, Snapshot};
 use crate::device::Storage;
 use crate::kernel::{EXPERTS, ExpertRows, GateKind, Inputs, Kernel, MAT_VEC_ROWS, Route, TILE, rows_per_group};
-use crate::product::{Rounded, kinds, takes_bytes, tile_of};
+use crate::product::{Made, kinds, takes_bytes, tile_of};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};
 
@@ -127,18 +127,14 @@ pub(crate) fn chosen(gpu: &mut Gpu, choices: &Snapshot, out: &mut Vec<(u32, f32)
 
 /// Products of the same input, which is rounded once for those that want it rounded.
 pub(crate) fn products(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, routes: &Routes) {
-    let variant = gpu.device.variant;
     let kinds = kinds(routes.prefill, routes.rows - routes.prefill);
-    let rounds = products.iter().any(|(_, w)| kinds.iter().any(|&few| takes_bytes(w, variant, few)));
-    let rounded = rounds.then(|| Rounded::new(gpu, x));
+    let made = Made::new(gpu, x, kinds, products.iter().map(|(_, w)| *w));
     for (out, w) in products {
         out.rows = routes.choices();
         out.decoding = (routes.rows - routes.prefill) * routes.used;
         for &few in kinds {
-            let given = match &rounded {
-                Some(rounded) if takes_bytes(w, variant, few) => (&*rounded.storage, rounded.stride),
-                _ => (&x.storage, x.quads()),
-            };
+            let (storage, stride, _) = made.of(x, w, gpu.device.variant, few);
+            let given = (storage, stride);
             // Inputs are a row for each choice, or for all choices of a token.
             let shared = if x.rows == routes.choices() { 1 } else { routes.used };
             if few {

@@ -2,8 +2,8 @@
 
 use crate::buffer::Buf;
 use crate::format::RUN;
-use crate::kernel::{Inputs, Kernel, MAT_VEC_ROWS, TILE, rows_per_group};
-use crate::product::{Rounded, batches, kinds, takes_bytes, tile_of};
+use crate::kernel::{Kernel, MAT_VEC_ROWS, TILE, rows_per_group};
+use crate::product::{Made, batches, kinds, tile_of};
 use crate::record::Dispatch;
 use crate::{Gpu, Weight};
 
@@ -29,13 +29,10 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, heads: u
 fn products(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, heads: usize) {
     let variant = gpu.device.variant;
     let kinds = kinds(x.prefill(), x.decoding);
-    let rounded = kinds.iter().any(|&few| takes_bytes(w, variant, few)).then(|| Rounded::new(gpu, x));
+    let made = Made::new(gpu, x, kinds, std::iter::once(w));
     let [heads, outputs] = [heads, out.width / heads].map(|number| number as u32);
     for (part, &few) in w.parts.iter().flat_map(|part| kinds.iter().map(move |few| (part, few))) {
-        let (storage, stride, inputs) = match &rounded {
-            Some(rounded) if takes_bytes(w, variant, few) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
-            _ => (&x.storage, x.quads(), Inputs::Floats),
-        };
+        let (storage, stride, inputs) = made.of(x, w, variant, few);
         let [a, b, c, d, e] = [w.runs, w.stride, w.tails, part.rows, part.first];
         let (f, g, x_runs) = (stride, out.stride as u32, (x.stride / RUN) as u32);
         let Gpu { device, recorder, places, .. } = &mut *gpu;

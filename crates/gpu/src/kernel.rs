@@ -21,6 +21,7 @@ pub(crate) use recur::{Fading, Recur};
 pub(crate) enum Kernel {
     Embed(Format),
     Round,
+    Narrow,
     MatVec {
         format: Format,
         rows: u32,
@@ -170,8 +171,17 @@ pub(crate) enum Tile {
     Halves,
     /// Packed bytes: inputs are rounded to them before.
     Bytes,
-    /// Halves, as cooperative matrices.
-    Cooperative,
+    /// Halves, as cooperative matrices; inputs are made halves before. With twice as many rows of inputs, if it is tall.
+    Cooperative {
+        tall: bool,
+    },
+}
+
+impl Tile {
+    /// Rows of inputs.
+    pub(crate) fn rows(self) -> u32 {
+        if self == (Tile::Cooperative { tall: true }) { 2 * TILE } else { TILE }
+    }
 }
 
 /// What becomes of a product.

@@ -37,6 +37,7 @@ mod record;
 mod recurrent;
 mod rows;
 mod stored;
+mod times;
 mod top;
 mod variant;
 mod weight;
@@ -58,5 +59,6 @@ pub use operations::Turns;
 #[cfg(feature = "faults")]
 pub use options::ShaderEdit;
 pub use options::{AdapterChoice, Dequant, GpuOptions};
+pub use times::{Timed, timed};
 pub use variant::Variant;
 pub use weight::Weight;

@@ -17,6 +17,9 @@ use crate::{Gpu, Variant, Weight};
 /// Workgroups side by side at most; the rest goes to the second dimension.
 const GRID: u32 = 32768;
 
+/// Workgroups of tall tiles that are enough: one for each of the largest GPUs' processors.
+const TALL_GROUPS: u32 = 132;
+
 /// `out = w @ x`, or `out += w @ x`.
 pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, store: Store) {
     all(gpu, &mut [(out, w)], x, store);
@@ -25,18 +28,12 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, store: S
 /// Products of the same input, which is rounded once for those that want it rounded. Rows of prompts go one way, those
 /// that decode another, however many there are.
 pub(crate) fn all(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &Buf, store: Store) {
-    let variant = gpu.device.variant;
-    let wants = |w: &Weight, few: bool| takes_bytes(w, variant, few);
     let kinds = kinds(x.prefill(), x.decoding);
-    let rounds = products.iter().any(|(_, w)| kinds.iter().any(|&few| wants(w, few)));
-    let rounded = rounds.then(|| Rounded::new(gpu, x));
+    let made = Made::new(gpu, x, kinds, products.iter().map(|(_, w)| *w));
     for (out, w) in products {
         out.like(x);
         for &few in kinds {
-            let (storage, stride, inputs) = match &rounded {
-                Some(rounded) if wants(w, few) => (&*rounded.storage, rounded.stride, Inputs::Bytes),
-                _ => (&x.storage, x.quads(), Inputs::Floats),
-            };
+            let (storage, stride, inputs) = made.of(x, w, gpu.device.variant, few);
             let given = Given { storage, stride, prefill: x.prefill(), decoding: x.decoding, inputs };
             if few { few_inputs(gpu, out, w, store, &given) } else { many_inputs(gpu, out, w, store, &given) }
         }
@@ -66,16 +63,68 @@ pub(crate) fn takes_bytes(w: &Weight, variant: Variant, few: bool) -> bool {
     variant.int8_dot && w.format.block_len() > 1 && (few || variant.cooperative.is_none())
 }
 
+/// Whether a matrix's inputs are halves before they are multiplied.
+fn takes_halves(w: &Weight, variant: Variant, few: bool) -> bool {
+    !few && matches!(tile_of(w, variant), Tile::Cooperative { .. })
+}
+
 /// How many inputs of a matrix are held.
 pub(crate) fn tile_of(w: &Weight, variant: Variant) -> Tile {
     // The range of BF16 is what it is there for, and F32 is for those who want it exact.
     let narrow = !matches!(w.format, Format::F32 | Format::Bf16);
     match variant {
         _ if takes_bytes(w, variant, false) => Tile::Bytes,
-        Variant { cooperative: Some(_), .. } if narrow => Tile::Cooperative,
+        Variant { cooperative: Some(_), .. } if narrow => Tile::Cooperative { tall: false },
         Variant { f16: true, .. } if narrow => Tile::Halves,
         _ => Tile::Floats,
     }
+}
+
+/// Inputs as products want them, made once for several matrices.
+pub(crate) struct Made {
+    rounded: Option<Rounded>,
+    /// As halves.
+    halves: Option<Arc<Storage>>,
+}
+
+impl Made {
+    /// What matrices want of rows that are few, as those that decode, or many.
+    pub(crate) fn new<'a>(
+        gpu: &mut Gpu,
+        x: &Buf,
+        kinds: &[bool],
+        weights: impl Iterator<Item = &'a Weight> + Clone,
+    ) -> Made {
+        let variant = gpu.device.variant;
+        let any = |wants: fn(&Weight, Variant, bool) -> bool| {
+            weights.clone().any(|w| kinds.iter().any(|&few| wants(w, variant, few)))
+        };
+        let (bytes, halves) = (any(takes_bytes), any(takes_halves));
+        Made { rounded: bytes.then(|| Rounded::new(gpu, x)), halves: halves.then(|| narrowed(gpu, x)) }
+    }
+
+    /// What a matrix multiplies: where it lies, and how far it is from row to row.
+    pub(crate) fn of<'a>(&'a self, x: &'a Buf, w: &Weight, variant: Variant, few: bool) -> (&'a Storage, u32, Inputs) {
+        match self {
+            Made { rounded: Some(rounded), .. } if takes_bytes(w, variant, few) => {
+                (&rounded.storage, rounded.stride, Inputs::Bytes)
+            }
+            Made { halves: Some(halves), .. } if takes_halves(w, variant, few) => (halves, x.quads(), Inputs::Floats),
+            _ => (&x.storage, x.quads(), Inputs::Floats),
+        }
+    }
+}
+
+/// Rows as halves.
+fn narrowed(gpu: &mut Gpu, x: &Buf) -> Arc<Storage> {
+    let storage = gpu.pooled((x.rows * x.stride * 2) as u64);
+    gpu.dispatch(&Dispatch {
+        kernel: Kernel::Narrow,
+        buffers: &[&x.storage, &storage],
+        numbers: &[x.quads()],
+        grid: [x.quads().div_ceil(64), x.rows as u32, 1],
+    });
+    storage
 }
 
 /// Inputs in blocks of 32 signed bytes with a scale.
@@ -142,14 +191,26 @@ fn many_inputs(gpu: &mut Gpu, out: &Buf, w: &Weight, store: Store, x: &Given<'_>
     for part in &w.parts {
         let Gpu { device, recorder, places, .. } = &mut *gpu;
         let (places, which) = places.count(device, recorder, x.prefill);
+        let tile = heightened(tile_of(w, device.variant), device.variant, part.rows, x.prefill as u32);
         let dispatch = Dispatch {
-            kernel: Kernel::MatMul { format: w.format, tile: tile_of(w, device.variant), store },
+            kernel: Kernel::MatMul { format: w.format, tile, store },
             buffers: &[&part.storage, x.storage, places, &out.storage],
             numbers: &[w.runs, w.stride, w.tails, part.rows, part.first, x.stride, out.stride as u32, which],
-            grid: [part.rows.div_ceil(TILE), (x.prefill as u32).div_ceil(TILE), 1],
+            grid: [part.rows.div_ceil(TILE), (x.prefill as u32).div_ceil(tile.rows()), 1],
         };
         recorder.dispatch(device, &dispatch);
         x.worked(gpu, x.prefill, part, w);
+    }
+}
+
+/// Tall tiles where there are enough of them to keep a large device busy: each weight is unpacked for twice as many inputs. A row's
+/// sums are the same in either.
+fn heightened(tile: Tile, variant: Variant, rows: u32, inputs: u32) -> Tile {
+    let tall = Tile::Cooperative { tall: true };
+    let groups = rows.div_ceil(TILE) * inputs.div_ceil(tall.rows());
+    match (tile, variant.cooperative) {
+        (Tile::Cooperative { .. }, Some(has)) if has.is_tall() && groups >= TALL_GROUPS => tall,
+        _ => tile,
     }
 }
 

@@ -13,6 +13,7 @@ use crate::asked::Asked;
 use crate::buffer::Snapshot;
 use crate::device::{Device, Pipeline, Storage};
 use crate::kernel::Kernel;
+use crate::times::{self, Clock};
 
 /// Numbers of a dispatch that lie in its uniform buffer.
 pub(crate) const NUMBERS: usize = 20;
@@ -42,6 +43,8 @@ pub(crate) struct Recorder {
     work: u64,
     /// What was handed over and nobody has waited for.
     submitted: Vec<SubmissionIndex>,
+    /// What times dispatches, from the first on that was timed.
+    clock: Option<Clock>,
     pub(crate) counters: Counters,
 }
 
@@ -77,7 +80,11 @@ impl Recorder {
         if dispatch.grid.contains(&0) {
             return;
         }
-        let Recorder { open, groups, counters, .. } = self;
+        let timed = device.has_clock && times::is_on();
+        if timed && self.clock.as_ref().is_some_and(Clock::is_full) {
+            self.submit(device);
+        }
+        let Recorder { open, groups, counters, clock, .. } = self;
         let mut key = Key { kernel: dispatch.kernel, buffers: [u32::MAX; BUFFERS], numbers: [0; NUMBERS] };
         key.buffers.iter_mut().zip(dispatch.buffers).for_each(|(id, storage)| *id = storage.id);
         key.numbers[..dispatch.numbers.len()].copy_from_slice(dispatch.numbers);
@@ -101,7 +108,11 @@ impl Recorder {
         }
         open.pass.set_bind_group(0, &bound.group, &[]);
         let [x, y, z] = dispatch.grid;
-        open.pass.dispatch_workgroups(x, y, z);
+        let clock = timed.then(|| clock.get_or_insert_with(|| Clock::new(device)));
+        match clock {
+            Some(clock) => clock.dispatch(&mut open.pass, dispatch),
+            None => open.pass.dispatch_workgroups(x, y, z),
+        }
         counters.dispatches += 1;
     }
 
@@ -122,8 +133,14 @@ impl Recorder {
         }
     }
 
-    fn hand_over(&mut self, device: &Device, encoder: CommandEncoder) {
+    fn hand_over(&mut self, device: &Device, mut encoder: CommandEncoder) {
+        if let Some(clock) = &self.clock {
+            clock.copy(&mut encoder);
+        }
         self.submitted.push(device.queue.submit([encoder.finish()]));
+        if let Some(clock) = &mut self.clock {
+            clock.add(device);
+        }
         self.counters.submits += 1;
         self.work = 0;
     }

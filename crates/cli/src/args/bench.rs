@@ -46,7 +46,8 @@ pub struct BenchArgs {
     /// Measure from the first run on, without one before that does not count
     #[arg(long, help_heading = "Tests")]
     pub no_warmup: bool,
-    /// Below the table, the time of each operation and layer of every test, and its share of what the machine can do
+    /// Below the table, the time of each operation and layer of every test, and its share of what the machine can do; of a GPU, of
+    /// each kernel
     #[arg(long, help_heading = "Output")]
     pub ops: bool,
     /// What to print: a Markdown table, JSON, JSON lines or comma-separated values

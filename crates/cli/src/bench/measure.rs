@@ -6,7 +6,10 @@ use candor::{Cancel, Ceilings, EmbedOptions, Embedder, Model, Pooling, Sequences
 use candor_inspect::Graph;
 
 use super::plan::{Setup, Test};
-use crate::{errors::Error, timing::Timing};
+use crate::{
+    errors::Error,
+    timing::{self, Kernels, Timing},
+};
 
 /// How a test is run.
 pub struct Runs<'a> {
@@ -76,6 +79,36 @@ pub fn times(
     let runs = runs.repetitions;
     read.print(&format!("{test} in {runs} runs, prompt"), ceilings, out)?;
     decode.print(&format!("{test} in {runs} runs, decode"), ceilings, out)?;
+    Ok(true)
+}
+
+/// Runs a test's passes once more with the GPU's clock at each kernel, and writes what took the time; whether it came to its end.
+pub fn kernels(model: &Model, (setup, test): (Setup, Test), runs: &Runs<'_>, out: &mut Vec<u8>) -> Result<bool, Error> {
+    let mut course = Course::new(model, setup, test, runs.cancel)?;
+    if !course.warm_up()? {
+        return Ok(false);
+    }
+    let depth = test.depth as usize;
+    course.feed.truncate(0)?;
+    if !course.prompt(depth)? {
+        return Ok(false);
+    }
+    let mut all = [(); 2].map(|()| Kernels::default());
+    for _ in 0..runs.repetitions {
+        course.feed.truncate(depth)?;
+        let (read, prompt) = candor::timed(|| course.prompt(test.prompt as usize));
+        let (written, decode) = candor::timed(|| course.generate(test.generated));
+        if !read? || !written? {
+            return Ok(false);
+        }
+        all.iter_mut().zip([prompt, decode]).for_each(|(kernels, timed)| kernels.add(timed));
+    }
+    if all.iter().all(Kernels::is_empty) {
+        return Err(timing::untimed(model));
+    }
+    for (kernels, what) in all.iter().zip(["prompt", "decode"]) {
+        kernels.print(&format!("{test} in {} runs, {what}", runs.repetitions), out)?;
+    }
     Ok(true)
 }
 

@@ -203,6 +203,10 @@ impl Bench<'_> {
 
     /// Times the operations of a test; whether it came to its end.
     fn times(&mut self, model: &Model, (setup, test): (Setup, Test), ceilings: &Ceilings) -> Result<bool, Error> {
+        if Runner::of(model).is_gpu() {
+            writeln!(self.times)?;
+            return measure::kernels(model, (setup, test), &self.runs, &mut self.times);
+        }
         timing::check(model)?;
         if model.is_encoder() || test.sequences > 1 {
             say!("note: --ops leaves out {test}: it times one sequence that is continued");

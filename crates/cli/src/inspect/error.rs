@@ -168,7 +168,7 @@ impl Error {
             Error::OtherTokens { .. } => "leave out -p and --ids: the trace says which tokens it was made of",
             Error::OtherFile { .. } => "name the file that it was made with, or add --ignore-hash",
             Error::Untimed { .. } => {
-                "--device cpu; a GPU is handed a whole pass at once (candor bench -dev gpu measures passes)"
+                "--device cpu; a GPU is handed a whole pass at once (candor bench -dev gpu --ops times its kernels)"
             }
             Error::NoTensor { near: Some(near), .. } => return Some(format!("is {near} meant?")),
             Error::NoTensor { near: None, .. } => "candor show --tensors lists them",

@@ -174,13 +174,19 @@ fn figures_and_traces_are_those_of_the_processor() {
 }
 
 #[test]
-fn operations_are_timed_on_the_processor_alone() {
+fn operations_are_timed_on_the_processor_and_kernels_on_a_gpu() {
     let Some(gpu) = gpu() else { return };
-    for args in [&["trace", "--ids", "1,300", "--time"][..], &["bench", "-p", "4", "-n", "0", "-r", "1", "--ops"]] {
-        let outcome = on(&gpu, args).outcome();
-        let [problem, hint] = problem(&outcome)[..] else { panic!("{outcome:?}") };
-        assert!(problem.ends_with(": single operations are timed on the processor alone"), "{problem}");
-        assert!(hint.starts_with("hint: --device cpu"), "{hint}");
+    let outcome = on(&gpu, &["trace", "--ids", "1,300", "--time"]).outcome();
+    let [problem, hint] = problem(&outcome)[..] else { panic!("{outcome:?}") };
+    assert!(problem.ends_with(": single operations are timed on the processor alone"), "{problem}");
+    assert!(hint.starts_with("hint: --device cpu"), "{hint}");
+    let text = on(&gpu, &["bench", "-ngl", "all", "-p", "4", "-n", "2", "-r", "1", "--ops"]).text();
+    for (head, kernel) in [("pp4 in 1 runs, prompt: ", "MatMul"), ("tg2 in 1 runs, decode: ", "MatVec")] {
+        let table: Vec<&str> = text.lines().skip_while(|line| !line.starts_with(head)).collect();
+        assert!(table.first().is_some_and(|line| line.ends_with(" ms of the GPU")), "{text}");
+        let shares = table[2..].iter().map_while(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        assert!((99.0..101.0).contains(&shares.sum()), "{text}");
+        assert!(table.iter().any(|line| line.contains(kernel)), "{text}");
     }
 }
 

@@ -15,8 +15,10 @@ pub(crate) struct Attend {
     pub(crate) heads: u32,
     /// `vec4`s of a key.
     pub(crate) chunks: u32,
-    /// Words of a value, or bytes, per invocation.
+    /// Words of a value, or bytes, per invocation; where matrices are multiplied, in all.
     pub(crate) words: u32,
+    /// Whether cooperative matrices are multiplied.
+    pub(crate) cooperative: bool,
     pub(crate) output: Output,
     pub(crate) sight: Sight,
     pub(crate) extras: Extras,

@@ -13,7 +13,7 @@ use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::tests::all;
-use super::{Kernel, Store, Tile, bindings};
+use super::{Kernel, Store, bindings};
 use crate::device::{CHECKS, UNBOUNDED};
 use crate::{Cooperative, Variant};
 
@@ -90,8 +90,11 @@ impl Radeon {
             let info = vk::DeviceCreateInfo::default().queue_create_infos(&queue).enabled_extension_names(&names);
             let device = instance.create_device(physical, &info.push_next(&mut features), None)?;
             let name = properties.device_name_as_c_str().map_or("?".into(), |name| name.to_string_lossy().into_owned());
-            let cooperative =
-                (matrices.cooperative_matrix == vk::TRUE).then_some(Cooperative { side: 16, subgroup: 64 });
+            let cooperative = (matrices.cooperative_matrix == vk::TRUE).then_some(Cooperative {
+                side: 16,
+                subgroup: 64,
+                memory: 64 << 10,
+            });
             Ok(Radeon {
                 statistics: khr::pipeline_executable_properties::Device::new(&instance, &device),
                 _entry: entry,
@@ -193,7 +196,7 @@ fn table() {
         for kernel in all() {
             let label = format!("{kernel:?}{}", if subgroups { "" } else { ", plain" });
             let is_wanted = if wanted == "hot" { subgroups && is_hot(kernel) } else { label.contains(&wanted) };
-            let missing = kernel.tile() == Some(Tile::Cooperative) && radeon.cooperative.is_none();
+            let missing = kernel.is_cooperative() && radeon.cooperative.is_none();
             if !is_wanted || missing || !seen.insert(kernel.source(variant)) {
                 continue;
             }

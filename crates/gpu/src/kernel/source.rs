@@ -6,10 +6,10 @@ use candor_ops::{NormKind, PAGE};
 use candor_quant::Format;
 
 use super::{
-    ExpertRows, GateKind, Inputs, Kernel, KvKind, Norm, Numbers, Output, Probe, ROW_GROUP, Route, SPLITS, Store,
-    TOP_GROUP, TOP_SLICE, Tile, rows_per_group,
+    Attend, ExpertRows, GateKind, Inputs, Kernel, KvKind, Norm, Numbers, Output, Probe, ROW_GROUP, Route, SPLITS,
+    Store, TOP_GROUP, TOP_SLICE, Tile, rows_per_group,
 };
-use crate::{Variant, format};
+use crate::{Cooperative, Variant, cooperative, format};
 
 macro_rules! shader {
     ($name:literal) => {
@@ -29,12 +29,11 @@ impl Kernel {
     pub(crate) fn source(self, variant: Variant) -> String {
         let (constants, pieces) = self.parts(variant);
         let mut source = String::new();
-        let tile = self.tile();
         let probe = self == Kernel::Probe(Probe::Multiply(Numbers::Halves));
-        if probe || matches!(tile, Some(Tile::Halves | Tile::Cooperative)) {
+        if probe || self == Kernel::Narrow || self.tile() == Some(Tile::Halves) || self.is_cooperative() {
             source.push_str("enable f16;\n");
         }
-        if tile == Some(Tile::Cooperative) {
+        if self.is_cooperative() {
             // naga takes what functions return, and the number of a subgroup, for different within a subgroup, and refuses
             // matrices behind branches on them. That it is asked about derivatives is naga's name for all of this.
             source.push_str("enable wgpu_cooperative_matrix;\ndiagnostic(off, derivative_uniformity);\n");
@@ -43,7 +42,21 @@ impl Kernel {
             let _ = writeln!(source, "const {name} = {value};");
         }
         pieces.iter().for_each(|piece| source.push_str(piece));
-        source
+        match (self, variant.cooperative) {
+            (Kernel::Attend(attend), Some(Cooperative { side, .. })) if attend.cooperative => {
+                repeated(&source, &[("KEYS", attend.chunks * 8 / side), ("VALUES", attend.words * 2 / side)])
+            }
+            _ => match self.tile() {
+                Some(Tile::Cooperative { tall }) => repeated(&source, &[("DOWN", cooperative::down(tall))]),
+                _ => source,
+            },
+        }
+    }
+
+    /// Whether it multiplies cooperative matrices.
+    pub(super) fn is_cooperative(self) -> bool {
+        let product = matches!(self.tile(), Some(Tile::Cooperative { .. }));
+        product || matches!(self, Kernel::Attend(Attend { cooperative: true, .. }))
     }
 
     /// Its tiles, which say what a device must have.
@@ -60,6 +73,7 @@ impl Kernel {
         match self {
             Kernel::Embed(format) => (vec![], [&[shader!("embed")], decode(format)].concat()),
             Kernel::Round => (vec![], vec![shader!("round")]),
+            Kernel::Narrow => (vec![], vec![shader!("narrow"), shader!("mat_mul_f16")]),
             Kernel::MatVec { format, rows, inputs, store } => {
                 let (constants, pieces) = few_inputs(shader!("mat_vec"), (format, rows, inputs), variant);
                 ([constants, vec![add(store)]].concat(), pieces)
@@ -111,6 +125,7 @@ impl Kernel {
                 };
                 (places(paged), [pieces, vec![shader!("cache/write_place")]].concat())
             }
+            Kernel::Attend(attend) if attend.cooperative => attend_matrices(attend, variant),
             Kernel::Attend(attend) => {
                 let constants = vec![
                     number("ROWS", attend.rows),
@@ -136,7 +151,8 @@ impl Kernel {
                 };
                 let share = if variant.subgroups { shader!("attend_subgroup") } else { shader!("attend_plain") };
                 let place = shader!("cache/read_place");
-                let pieces = vec![shader!("attend"), place, share, keys, values, attend.sight.source()];
+                let pieces =
+                    vec![shader!("attend_given"), shader!("attend"), place, share, keys, values, attend.sight.source()];
                 (constants, [pieces, attend.extras.source()].concat())
             }
             Kernel::Relative => (vec![], vec![shader!("relative")]),
@@ -191,17 +207,67 @@ fn many_inputs(which: &'static str, format: Format, tile: Tile, variant: Variant
         Tile::Floats => &[shader!("mat_mul"), shader!("mat_mul_f32")][..],
         Tile::Halves => &[shader!("mat_mul"), shader!("mat_mul_f16")],
         Tile::Bytes => &[shader!("mat_mul_bytes")],
-        Tile::Cooperative => &[shader!("mat_mul_cooperative"), shader!("mat_mul_f16")],
+        Tile::Cooperative { .. } => &[shader!("mat_mul_cooperative"), shader!("mat_mul_f16")],
     };
     let pieces = [&[which], product, decode(format)].concat();
-    match variant.cooperative.filter(|_| tile == Tile::Cooperative) {
-        Some(cooperative) => {
-            let matrices = if cooperative.side == 16 { MATRICES_16 } else { MATRICES_8 };
-            let constants = vec![number("WG", cooperative.invocations()), number("BLOCK", cooperative.side)];
-            (constants, [pieces, vec![matrices]].concat())
+    match (tile, variant.cooperative) {
+        (Tile::Cooperative { tall }, Some(cooperative)) => {
+            let constants = vec![
+                number("WG", cooperative.invocations()),
+                number("TALL", tile.rows()),
+                number("DOWN", cooperative::down(tall)),
+                number("BLOCK", cooperative.side),
+                number("RUNS", cooperative.runs(tile.rows())),
+            ];
+            (constants, [pieces, vec![matrices(cooperative)]].concat())
         }
-        None => (vec![], pieces),
+        _ => (vec![], pieces),
     }
+}
+
+/// Attention by cooperative matrices.
+fn attend_matrices(attend: Attend, variant: Variant) -> Parts {
+    let Some(cooperative) = variant.cooperative else { return (vec![], vec![]) };
+    let constants = vec![
+        number("WG", cooperative.attention_invocations()),
+        number("BLOCK", cooperative.side),
+        number("ROWS", attend.rows),
+        number("HEADS", attend.heads),
+        number("KEY_DIM", attend.chunks * 8),
+        number("VALUE_DIM", attend.words * 2),
+        ("SPLIT", (attend.output == Output::Split).to_string()),
+        ("SINKS", attend.extras.sinks.to_string()),
+    ];
+    let pieces = vec![
+        shader!("attend_given"),
+        shader!("attend_cooperative"),
+        shader!("mat_mul_f16"),
+        shader!("cache/read_place"),
+        attend.sight.source(),
+        matrices(cooperative),
+    ];
+    ([constants, places(attend.paged)].concat(), [pieces, attend.extras.source()].concat())
+}
+
+/// A source in which the line after each `//# NAME` stands as often as is said of the name, with `#` for its number: drivers
+/// keep arrays of matrices in memory.
+fn repeated(source: &str, names: &[(&str, u32)]) -> String {
+    let mut out = String::with_capacity(2 * source.len());
+    let mut lines = source.lines();
+    while let Some(line) = lines.next() {
+        let of = line.trim_start().strip_prefix("//# ");
+        match of.and_then(|name| names.iter().find(|(known, _)| *known == name)).zip(of.and_then(|_| lines.next())) {
+            Some(((_, count), line)) => {
+                (0..*count).for_each(|i| out.extend([&line.replace('#', &i.to_string()), "\n"]));
+            }
+            None => out.extend([line, "\n"]),
+        }
+    }
+    out
+}
+
+fn matrices(cooperative: Cooperative) -> &'static str {
+    if cooperative.side == 16 { MATRICES_16 } else { MATRICES_8 }
 }
 
 const MATRICES_8: &str = "

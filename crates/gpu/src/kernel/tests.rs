@@ -6,7 +6,7 @@ use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::*;
-use crate::cooperative::MEMORY;
+use crate::cooperative::{ATTENTION_MEMORY, RUNS, memory};
 use crate::{Cooperative, Variant, format};
 
 /// Numbers are multiplied as they are.
@@ -16,7 +16,8 @@ fn inputs_of(format: Format) -> Vec<Inputs> {
 
 fn tiles_of(format: Format) -> impl Iterator<Item = Tile> {
     let bytes = (format.block_len() > 1).then_some(Tile::Bytes);
-    [Tile::Floats, Tile::Halves, Tile::Cooperative].into_iter().chain(bytes)
+    let cooperative = [false, true].map(|tall| Tile::Cooperative { tall });
+    [Tile::Floats, Tile::Halves].into_iter().chain(cooperative).chain(bytes)
 }
 
 const FUNCTIONS: [Function; 14] = [
@@ -39,6 +40,7 @@ const FUNCTIONS: [Function; 14] = [
 pub(super) fn all() -> Vec<Kernel> {
     let mut kernels = vec![
         Kernel::Round,
+        Kernel::Narrow,
         Kernel::RmsNorm,
         Kernel::HeadNorm,
         Kernel::Mul,
@@ -102,7 +104,8 @@ pub(super) fn all() -> Vec<Kernel> {
     let attend = |(keys, values): (KvKind, KvKind), (rows, heads), dim: usize, output, sight, extras, paged| {
         let chunks = (dim / (4 * keys.per_word())) as u32;
         let words = (dim / values.per_word() * values.shares()).div_ceil(64) as u32;
-        Kernel::Attend(Attend { keys, values, rows, heads, chunks, words, output, sight, extras, paged })
+        let cooperative = false;
+        Kernel::Attend(Attend { keys, values, rows, heads, chunks, words, cooperative, output, sight, extras, paged })
     };
     for pair in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
         for (rows, heads, output) in [(1, 8, Output::Split), (2, 7, Output::Whole)] {
@@ -122,8 +125,21 @@ pub(super) fn all() -> Vec<Kernel> {
         let [cap, slopes, sinks, relative] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
         let (extras, paged) = (Extras { cap, slopes, sinks, relative }, bits % 3 == 0);
         kernels.push(attend((kind, kind), (2, 4), 128, Output::Split, sight, extras, paged));
+        kernels.push(attend_matrices(
+            [64, 128][bits % 2],
+            [Output::Split, Output::Whole][bits / 8],
+            sight,
+            extras,
+            paged,
+        ));
     }
     kernels
+}
+
+fn attend_matrices(dim: u32, output: Output, sight: Sight, extras: Extras, paged: bool) -> Kernel {
+    let (keys, values) = (KvKind::F16, KvKind::F16);
+    let (rows, heads, chunks, words, cooperative) = (21, 3, dim / 8, dim / 2, true);
+    Kernel::Attend(Attend { keys, values, rows, heads, chunks, words, cooperative, output, sight, extras, paged })
 }
 
 #[test]
@@ -133,7 +149,7 @@ fn every_shader_is_valid_for_vulkan_metal_and_dx12() {
         for bits in 0..16 {
             let [subgroups, int8_dot, f16, large] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
             let (side, subgroup) = if large { (16, 32) } else { (8, 8) };
-            let cooperative = Some(Cooperative { side, subgroup });
+            let cooperative = Some(Cooperative { side, subgroup, memory: 48 << 10 });
             let source = kernel.source(Variant { subgroups, int8_dot, f16, cooperative });
             if !seen.insert(source.clone()) {
                 continue;
@@ -152,7 +168,7 @@ fn every_shader_is_valid_for_vulkan_metal_and_dx12() {
             let spirv = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
             spv::write_vec(&module, &info, &spirv, None).unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
             // DX12 has no cooperative matrices, and Metal's are read from scalars: neither is offered them.
-            if kernel.tile() == Some(Tile::Cooperative) {
+            if kernel.is_cooperative() {
                 continue;
             }
             let metal = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..msl::Options::default() };
@@ -187,18 +203,27 @@ fn few_inputs_have_nothing_to_do_with_halves_nor_many_with_subgroups() {
     }
 }
 
-/// As much workgroup memory as every device has, and as adapters are asked for.
+/// As much workgroup memory as adapters are asked for, and the least of it no more than every device has.
 #[test]
 fn cooperative_matrices_fit_workgroup_memory() {
-    for side in [8, 16] {
-        let variant = Variant { cooperative: Some(Cooperative { side, subgroup: 32 }), ..Variant::default() };
-        let kernel = Kernel::MatMul { format: Format::Q4K, tile: Tile::Cooperative, store: Store::Set };
+    let bytes = |kernel: Kernel, side, memory| {
+        let variant = Variant { cooperative: Some(Cooperative { side, subgroup: 32, memory }), ..Variant::default() };
         let module = naga::front::wgsl::parse_str(&kernel.source(variant)).unwrap();
         let shared = module.global_variables.iter().filter(|(_, global)| global.space == naga::AddressSpace::WorkGroup);
-        let bytes: u32 = shared.map(|(_, global)| module.types[global.ty].inner.size(module.to_ctx())).sum();
-        assert_eq!(bytes, MEMORY, "matrices of {side}");
-        assert!(bytes <= wgpu::Limits::defaults().max_compute_workgroup_storage_size);
+        shared.map(|(_, global)| module.types[global.ty].inner.size(module.to_ctx())).sum::<u32>()
+    };
+    let attention = attend_matrices(128, Output::Split, Sight::Causal, Extras::default(), true);
+    for side in [8, 16] {
+        for (tall, runs) in [false, true].into_iter().flat_map(|tall| RUNS.map(|runs| (tall, runs))) {
+            let tile = Tile::Cooperative { tall };
+            let product = Kernel::MatMul { format: Format::Q4K, tile, store: Store::Set };
+            let room = memory(tile.rows(), runs);
+            let has = Cooperative { side, subgroup: 32, memory: room };
+            assert_eq!((bytes(product, side, room), has.runs(tile.rows())), (room, runs), "{side}, {tile:?}");
+        }
+        assert!(bytes(attention, side, 48 << 10) <= ATTENTION_MEMORY);
     }
+    assert!(memory(TILE, RUNS[0]) <= wgpu::Limits::defaults().max_compute_workgroup_storage_size);
 }
 
 #[test]

@@ -4,65 +4,28 @@
 //
 // What a row's positions are parted into follows from what it sees, so that it has the same bits beside any other rows:
 // blocks begin at multiples of 64, and spans where the block does that the first seen position is in. Blocks and spans
-// that a row sees nothing of, which others may need, change nothing of its sums. From outside: ROWS, HEADS, CHUNKS
+// that a row sees nothing of, which others may need, change nothing of its sums. Products are added by `fma`: what a compiler
+// may fuse or not, it fuses for one number of rows and not for another. From outside: ROWS, HEADS, CHUNKS
 // (vec4s of a key), TOGETHER (of them that are fetched at once), WORDS (words of a value, or bytes, per invocation),
-// SPLIT, the cache's formats, `place_of`, `share` (attend_plain or attend_subgroup), `seen` (the positions that a row
-// sees, by its own and its sequence's end), `adjusted` (a score with what a layer does to it) and `sink`. Query n of a
-// tile is head n % HEADS of row n / HEADS.
-struct P {
-    kv_heads: u32,
-    group: u32, // query heads per key and value head
-    key_dim: u32,
-    value_dim: u32,
-    key_stride: u32, // vec4s from key to key
-    value_stride: u32, // words from value to value
-    kept: u32, // places of a sequence
-    places: u32, // of all sequences, for each head
-    q_stride: u32,
-    out_stride: u32,
-    scale: f32,
-    span: u32, // positions of a span, at least
-    parts: u32, // spans at most, or one more
-    splits: u32, // spans that there is room for
-    reach: u32, // how far a row sees
-    cap: f32,
-    most: u32, // distance of the last score by distance
-    first_row: u32, // of those of its kind, that this dispatch computes
-    decoding: u32, // whether it is of rows that decode
-}
-@group(0) @binding(0) var<uniform> p: P;
-@group(0) @binding(1) var<storage, read> q: array<f32>;
-@group(0) @binding(2) var<storage, read> keys: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> values: array<u32>;
-@group(0) @binding(4) var<storage, read> step: array<vec4<u32>>;
-@group(0) @binding(5) var<storage, read_write> out: array<f32>;
-
+// SPLIT, what it works on (attend_given), the cache's formats, `place_of`, `share` (attend_plain or attend_subgroup), `seen`
+// (the positions that a row sees, by its own and its sequence's end), `adjusted` (a score with what a layer does to it) and
+// `sink`. Query n of a tile is head n % HEADS of row n / HEADS.
 const WG = 64u;
 const QUERIES = ROWS * HEADS;
 const LOWEST = -3.0e38;
 const FOURS = (QUERIES + 3u) / 4u;
 const QUADS = CHUNKS * KEY_QUADS;
 
+// A dot product in one order.
+fn chained(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
+    return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
+}
+
 var<workgroup> query: array<vec4<f32>, QUERIES * QUADS>;
 // Of each position the scores of all queries, by fours; the last four may be filled up.
 var<workgroup> scores: array<vec4<f32>, WG * FOURS>;
 // Where the positions lie.
 var<workgroup> seats: array<u32, WG>;
-
-// Positions of each span of a row that sees `seen` of them.
-fn span_of(seen: u32) -> u32 {
-    return max(p.span, (1u << (32u - countLeadingZeros(max(seen, 2u) - 1u))) / p.parts);
-}
-
-// Where the part of a query of this span goes.
-fn part_at(workgroup: vec3<u32>, n: u32, head: u32) -> u32 {
-    let row = workgroup.z * ROWS + n / HEADS;
-    return ((row * p.kv_heads * p.group + head) * p.splits + workgroup.x) * (p.value_dim + 2u);
-}
-
-fn query_element(head: u32, d: u32, row: u32) -> f32 {
-    return select(0.0, q[row + head * p.key_dim + min(d, p.key_dim - 1u)] * p.scale, d < p.key_dim);
-}
 
 // Numbers of four queries.
 fn four(s: ptr<function, array<f32, QUERIES>>, k: u32) -> vec4<f32> {
@@ -169,7 +132,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
                 for (var c = 0u; c < TOGETHER; c++) {
                     let scale = key_scale(at, first + c);
                     for (var n = 0u; n < QUERIES; n++) {
-                        s[n] += scale * key_dot(key[c], n * QUADS + (first + c) * KEY_QUADS);
+                        s[n] = fma(scale, key_dot(key[c], n * QUADS + (first + c) * KEY_QUADS), s[n]);
                     }
                 }
             }
@@ -187,7 +150,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
                 acc[n * WORDS + v] *= factor;
             }
             s[n] = select(0.0, exp(s[n] - most), position >= floors[n / HEADS] && position < limits[n / HEADS]);
-            sum[n] = sum[n] * factor + s[n];
+            sum[n] = fma(sum[n], factor, s[n]);
         }
         if IN_SCORES {
             workgroupBarrier();
@@ -209,7 +172,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
                             let score = scores[(i + e) * FOURS + k];
                             for (var j = 0u; j < 4u; j++) {
                                 if 4u * k + j < QUERIES {
-                                    acc[(4u * k + j) * WORDS + v] += score[j] * value[e];
+                                    let at = (4u * k + j) * WORDS + v;
+                                    acc[at] = fma(Value(score[j]), value[e], acc[at]);
                                 }
                             }
                         }

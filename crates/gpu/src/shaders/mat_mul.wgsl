@@ -3,6 +3,7 @@
 // mat_mul_heads), and `Quad`, `narrow` and `wide` (mat_mul_f32 or mat_mul_f16).
 alias Input = vec4<f32>;
 const SIDE = 64u;
+const TALL = SIDE;
 // Quads of a row, and one that keeps the banks of neighbouring rows apart.
 const LINE = 5u;
 

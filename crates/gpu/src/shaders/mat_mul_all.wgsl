@@ -1,4 +1,5 @@
-// All rows of inputs with all of a matrix. Grid: (rows of the matrix / 64, rows of inputs / 64). From outside: ADD.
+// All rows of inputs with all of a matrix. Grid: (rows of the matrix / 64, rows of inputs / TALL). From
+// outside: ADD.
 struct P { runs: u32, stride: u32, tails: u32, rows: u32, first: u32, x_stride: u32, out_stride: u32, count: u32 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
@@ -9,7 +10,7 @@ struct P { runs: u32, stride: u32, tails: u32, rows: u32, first: u32, x_stride: 
 struct Work { first: u32, first_x: u32, inputs: u32 }
 
 fn assigned(group: vec3<u32>) -> Work {
-    return Work(group.x * SIDE, group.y * SIDE, min(step[0][p.count] - group.y * SIDE, SIDE));
+    return Work(group.x * SIDE, group.y * TALL, min(step[0][p.count] - group.y * TALL, TALL));
 }
 
 fn matrix_row(work: Work, line: u32) -> u32 {

@@ -3,6 +3,7 @@
 // numbers, and exact. From outside: which rows these are and where sums go (mat_mul_all, mat_mul_experts or mat_mul_heads).
 alias Input = vec4<u32>;
 const SIDE = 64u;
+const TALL = SIDE;
 const LINES = 2u * SIDE;
 
 // 32 columns of a row: the bytes of both halves, and of each half its scale and, of weights, the offset, of inputs what

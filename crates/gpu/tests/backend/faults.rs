@@ -26,7 +26,7 @@ fn a_buffer_that_no_device_holds_is_told_at_the_end_of_the_step() {
 #[test]
 fn cooperative_matrices_that_are_not_there_are_named() {
     let Some(options) = options() else { return };
-    let variant = Variant { cooperative: Some(Cooperative { side: 32, subgroup: 1 }), ..Variant::default() };
+    let variant = Variant { cooperative: Some(Cooperative { side: 32, subgroup: 1, memory: 0 }), ..Variant::default() };
     let with = options.variant(variant);
     let message = Gpu::new(&with).expect_err("not there").to_string();
     assert!(message.contains("cooperative matrices of that size"), "{message}");

@@ -7,6 +7,7 @@ mod counters;
 mod experts;
 mod faults;
 mod fusions;
+mod matrices;
 mod products;
 mod recording;
 mod recurrent;
@@ -49,11 +50,13 @@ fn backends() -> Vec<(String, Gpu)> {
         let all = |has| Variant { subgroups: has, int8_dot: has, f16: has, cooperative: Some(cooperative) };
         variants.extend([false, true].map(all));
     }
+    // One after the other, so that all tests share them: a driver has no room for hundreds.
+    let mut open = OPEN.lock().expect("adapters open");
     for variant in variants {
         let options = options.clone().variant(variant);
         opened.push((format!("{variant:?}"), Gpu::new(&options).expect("the adapter opens")));
     }
-    OPEN.lock().expect("nobody panics here").extend(opened.iter().map(|(_, gpu)| gpu.clone()));
+    open.extend(opened.iter().map(|(_, gpu)| gpu.clone()));
     opened
 }
 

@@ -225,8 +225,8 @@ fn embed_decodes_rows_of_every_format() {
 fn weights_are_split_by_rows_where_a_buffer_is_too_small() {
     let Some(options) = options() else { return };
     // Six rows of Q6_K, four of F32 and two of F16.
-    let mut gpu = Gpu::new(&options.part_bytes(4096)).expect("the adapter opens");
     let whole = &mut backends()[0].1;
+    let mut gpu = Gpu::new(&options.part_bytes(4096).variant(whole.variant())).expect("the adapter opens");
     for (format, rows, cols) in [(Format::Q6K, 20, 768), (Format::F32, 7, 250), (Format::F16, 5, 1024)] {
         let tensor = Random(rows as u64).matrix(format, rows, cols);
         for inputs in [1, 3, 12] {

@@ -5,6 +5,7 @@ use candor_ops::{Attention, Gate, Heads, KvFormat, KvPlan, LayerCache, Mask, Pri
 use candor_quant::Format;
 use candor_testing::backend::{Random, bits, floats, read};
 
+use crate::matrices::matrix_backends;
 use crate::products::FORMATS;
 use crate::{backends, sound, vector_backends};
 
@@ -252,7 +253,7 @@ fn heads((heads, kv_heads, key_dim, value_dim): (usize, usize, usize, usize)) ->
 fn attention_does_not_depend_on_company() {
     let formats = [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0, KvFormat::Q4_0];
     let shapes = [(4, 2, 32, 32), (3, 3, 32, 64), (20, 1, 64, 32), (1, 1, 96, 32)];
-    for (name, mut gpu) in vector_backends() {
+    for (name, mut gpu) in vector_backends().into_iter().chain(matrix_backends()) {
         for (i, (format, shape)) in formats.into_iter().zip(shapes).enumerate() {
             let texts =
                 Texts::new(&mut gpu, heads(shape), (format, formats[(i + i / 2) % 4]), &[130, 300, 131, 110, 9]);
@@ -270,8 +271,9 @@ fn attention_does_not_depend_on_company() {
 /// A cache of one sequence has no pages; positions of prompts are parted, too, where they are many.
 #[test]
 fn attention_to_many_positions_does_not_depend_on_company() {
-    for (name, mut gpu) in vector_backends() {
-        let texts = Texts::new(&mut gpu, heads((2, 1, 16, 16)), (KvFormat::F16, KvFormat::F32), &[4200]);
+    for (name, mut gpu) in vector_backends().into_iter().chain(matrix_backends()) {
+        let values = if gpu.variant().cooperative.is_some() { KvFormat::F16 } else { KvFormat::F32 };
+        let texts = Texts::new(&mut gpu, heads((2, 1, 16, 16)), (KvFormat::F16, values), &[4200]);
         for mask in [Mask::Causal, Mask::Window(2500), Mask::Window(300)] {
             let chunk = [run(0, 2040..2070), run(0, 4090..4104)].concat();
             let mixed = [&chunk[..], &run(0, 2046..2050), &run(0, 4095..4098)].concat();

@@ -2,7 +2,7 @@
 const KEY_QUADS = 1u;
 
 fn key_dot(key: vec4<u32>, at: u32) -> f32 {
-    return dot(bitcast<vec4<f32>>(key), query[at]);
+    return chained(bitcast<vec4<f32>>(key), query[at], 0.0);
 }
 
 fn key_scale(key: u32, chunk: u32) -> f32 {

@@ -4,7 +4,8 @@ const KEY_QUADS = 8u;
 fn key_dot(key: vec4<u32>, at: u32) -> f32 {
     var sum = 0.0;
     for (var i = 0u; i < 4u; i++) {
-        sum += dot(four_bits(key[i]), query[at + i]) + dot(four_bits(key[i] >> 4u), query[at + 4u + i]);
+        let low = chained(four_bits(key[i]), query[at + i], 0.0);
+        sum += chained(four_bits(key[i] >> 4u), query[at + 4u + i], low);
     }
     return sum;
 }

@@ -2,10 +2,10 @@
 const KEY_QUADS = 4u;
 
 fn key_dot(key: vec4<u32>, at: u32) -> f32 {
-    return dot(vec4<f32>(unpack4xI8(key.x)), query[at])
-        + dot(vec4<f32>(unpack4xI8(key.y)), query[at + 1u])
-        + dot(vec4<f32>(unpack4xI8(key.z)), query[at + 2u])
-        + dot(vec4<f32>(unpack4xI8(key.w)), query[at + 3u]);
+    let a = chained(vec4<f32>(unpack4xI8(key.x)), query[at], 0.0);
+    let b = chained(vec4<f32>(unpack4xI8(key.y)), query[at + 1u], a);
+    let c = chained(vec4<f32>(unpack4xI8(key.z)), query[at + 2u], b);
+    return chained(vec4<f32>(unpack4xI8(key.w)), query[at + 3u], c);
 }
 
 fn key_scale(key: u32, chunk: u32) -> f32 {

@@ -18,6 +18,10 @@ fn scaled(w: Packed, product: f32, inputs: f32) -> f32 {
     return product;
 }
 
+fn decoded(w: Packed) -> mat4x4<f32> {
+    return values(w);
+}
+
 fn decode(row: u32, run: u32) -> mat4x4<f32> {
     return values(packed(row, run));
 }

@@ -1,0 +1,278 @@
+// Attention of prompts by cooperative matrices: QUERIES queries, which are HEADS query heads of up to ROWS rows of one sequence,
+// over a span of positions, KEYS at a time. Grid: (splits, key and value heads * tiles of query heads, rows / ROWS).
+//
+// A matrix of sums can't be scaled row by row, so that there is no running softmax: positions are gone through twice, first for
+// each query's highest score, then for the sums. Spans are those of attend.wgsl, blocks begin at multiples of KEYS, and what a
+// row sees nothing of changes nothing of its sums. Each of STRIPS subgroups has BLOCK queries. Queries and weights are halves,
+// sums floats. From outside: WG, ROWS, HEADS, KEY_DIM, VALUE_DIM, SPLIT, SINKS, what it works on (attend_given), `place_of`,
+// `seen`, `adjusted`, `sink`, `Quad` and `clamped` (mat_mul_f16), and the matrices `Inputs`, `Weights` and `Sums` of BLOCK rows. A line below `//# KEYS` stands as
+// often as a key has matrices, with their numbers, one below `//# VALUES` as often as a value.
+const LOWEST = -3.0e38;
+const QUERIES = 64u;
+const KEYS = 32u;
+const STRIPS = QUERIES / BLOCK;
+// Invocations that share a query.
+const SHARES = WG / QUERIES;
+// Quads of a row of the tile, and two that keep the banks of neighbouring rows apart.
+const LINE = max(KEY_DIM, VALUE_DIM) / 4u + 2u;
+// Quads of a matrix's row.
+const STEP = BLOCK / 4u;
+// Numbers of a query's row of scores, and of weights.
+const SCORES = KEYS + 4u;
+const WEIGHTS = KEYS + 8u;
+// `vec4`s of a block's keys, quads of its values, and those of an invocation.
+const KEY_PIECES = KEYS * KEY_DIM / 8u;
+const VALUE_PIECES = KEYS * VALUE_DIM / 4u;
+const OWN_KEYS = (KEY_PIECES + WG - 1u) / WG;
+const OWN_VALUES = (VALUE_PIECES + WG - 1u) / WG;
+
+// Queries, then keys, then values.
+var<workgroup> tile: array<Quad, QUERIES * LINE>;
+var<workgroup> scores: array<f32, QUERIES * SCORES>;
+var<workgroup> weights: array<f16, QUERIES * WEIGHTS>;
+// What a query's sums are multiplied by in the end.
+var<workgroup> factors: array<f32, QUERIES>;
+
+// The block that an invocation fetches from: positions beyond the ends are those at the ends, and count for nothing.
+struct Block { cache: u32, sequence: u32, first: u32, high: u32 }
+
+fn seat_of(block: Block, position: u32) -> u32 {
+    return block.cache + place_of(block.sequence, clamp(position, block.first, block.high - 1u));
+}
+
+fn fetch_keys(block: Block, start: u32, lid: u32, pieces: ptr<function, array<vec4<u32>, OWN_KEYS>>) {
+    for (var i = 0u; i < OWN_KEYS; i++) {
+        let item = min(lid + i * WG, KEY_PIECES - 1u);
+        (*pieces)[i] = keys[seat_of(block, start + item / (KEY_DIM / 8u)) * p.key_stride + item % (KEY_DIM / 8u)];
+    }
+}
+
+fn fetch_values(block: Block, start: u32, lid: u32, pieces: ptr<function, array<vec2<u32>, OWN_VALUES>>) {
+    for (var i = 0u; i < OWN_VALUES; i++) {
+        let item = min(lid + i * WG, VALUE_PIECES - 1u);
+        let at = seat_of(block, start + item / (VALUE_DIM / 4u)) * p.value_stride + item % (VALUE_DIM / 4u) * 2u;
+        (*pieces)[i] = vec2<u32>(values[at], values[at + 1u]);
+    }
+}
+
+fn halves(words: vec2<u32>) -> Quad {
+    return Quad(vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y)));
+}
+
+fn lay_keys(lid: u32, pieces: ptr<function, array<vec4<u32>, OWN_KEYS>>) {
+    for (var i = 0u; i < OWN_KEYS; i++) {
+        let item = lid + i * WG;
+        if item < KEY_PIECES {
+            let to = item / (KEY_DIM / 8u) * LINE + item % (KEY_DIM / 8u) * 2u;
+            tile[to] = halves((*pieces)[i].xy);
+            tile[to + 1u] = halves((*pieces)[i].zw);
+        }
+    }
+}
+
+fn lay_values(lid: u32, pieces: ptr<function, array<vec2<u32>, OWN_VALUES>>) {
+    for (var i = 0u; i < OWN_VALUES; i++) {
+        let item = lid + i * WG;
+        if item < VALUE_PIECES {
+            tile[item / (VALUE_DIM / 4u) * LINE + item % (VALUE_DIM / 4u)] = halves((*pieces)[i]);
+        }
+    }
+}
+
+// Of a query: its head, its row's place, and the positions that it sees of the span.
+struct Query { head: u32, place: u32, low: u32, high: u32 }
+
+fn score_of(query: Query, n: u32, i: u32, position: u32) -> f32 {
+    return adjusted(scores[n * SCORES + i], query.head, position, query.place);
+}
+
+// Stores the sums of matrix `j` of a value.
+fn hand_out(workgroup: vec3<u32>, lid: u32, j: u32, first_head: u32, first_row: u32, count: u32, rows: u32) {
+    for (var i = lid; i < QUERIES * BLOCK; i += WG) {
+        let n = i / BLOCK;
+        let d = j * BLOCK + i % BLOCK;
+        let head = first_head + n % HEADS;
+        if n % HEADS < count && n / HEADS < rows {
+            var at = (first_row + n / HEADS) * p.out_stride + head * p.value_dim;
+            if SPLIT {
+                at = part_at(workgroup, n, head);
+            }
+            out[at + d] = scores[n * SCORES + i % BLOCK] * factors[n];
+        }
+    }
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+    @builtin(subgroup_id) part: u32,
+) {
+    let tiles = (p.group + HEADS - 1u) / HEADS;
+    let kv_head = workgroup.y / tiles;
+    let tile_of_heads = (workgroup.y % tiles) * HEADS;
+    let count = min(HEADS, p.group - tile_of_heads);
+    let first_head = kv_head * p.group + tile_of_heads;
+    let first_row = p.first_row + workgroup.z * ROWS;
+    let sequence = step[first_row + 1u].z;
+    var rows = 1u;
+    for (var t = 1u; t < ROWS; t++) {
+        if rows == t && first_row + t < step[0].x && step[first_row + t + 1u].z == sequence {
+            rows += 1u;
+        }
+    }
+    let n = lid / SHARES;
+    var query = Query(first_head + min(n % HEADS, count - 1u), 0u, 0u, 0u);
+    var first = 0xffffffffu;
+    var high = 0u;
+    for (var t = 0u; t < rows; t++) {
+        let row = first_row + t;
+        let place = step[row + 1u].y;
+        let range = seen(place, step[step[0].z + row + 1u].x);
+        let span = span_of(range.y - range.x);
+        let low = range.x / 64u * 64u + workgroup.x * span;
+        let floor = max(range.x, low);
+        let limit = min(range.y, low + span);
+        if floor < limit {
+            first = min(first, floor);
+            high = max(high, limit);
+        }
+        if n / HEADS == t && n % HEADS < count {
+            query.place = place;
+            query.low = floor;
+            query.high = limit;
+        }
+    }
+    if SPLIT && high == 0u {
+        // No row sees anything of this span.
+        for (var i = lid; i < rows * HEADS * (VALUE_DIM + 2u); i += WG) {
+            let m = i / (VALUE_DIM + 2u);
+            let d = i % (VALUE_DIM + 2u);
+            if m % HEADS < count {
+                out[part_at(workgroup, m, first_head + m % HEADS) + d] = select(0.0, LOWEST, d == VALUE_DIM);
+            }
+        }
+        return;
+    }
+
+    for (var i = lid; i < QUERIES * (KEY_DIM / 4u); i += WG) {
+        let m = i / (KEY_DIM / 4u);
+        let d = (i % (KEY_DIM / 4u)) * 4u;
+        let head = first_head + min(m % HEADS, count - 1u);
+        let row = (first_row + min(m / HEADS, rows - 1u)) * p.q_stride;
+        let four = vec4<f32>(
+            query_element(head, d, row),
+            query_element(head, d + 1u, row),
+            query_element(head, d + 2u, row),
+            query_element(head, d + 3u, row),
+        );
+        tile[m * LINE + d / 4u] = clamped(four);
+    }
+    workgroupBarrier();
+    // Where the queries of the subgroup begin. Those beyond the last strip only fetch.
+    let strip = min(part, STRIPS - 1u) * BLOCK;
+    //# KEYS
+    let q# = coopLoadT<Inputs>(&tile[strip * LINE + #u * STEP], LINE);
+    workgroupBarrier();
+
+    // Where nothing is seen at all, position 0 is fetched.
+    let block = Block(kv_head * p.places, sequence, min(first, max(high, 1u) - 1u), max(high, 1u));
+    var some_keys: array<vec4<u32>, OWN_KEYS>;
+    var some_values: array<vec2<u32>, OWN_VALUES>;
+    let begin = first / KEYS * KEYS;
+    var top = LOWEST;
+    fetch_keys(block, begin, lid, &some_keys);
+    for (var start = begin; start < high; start += KEYS) {
+        lay_keys(lid, &some_keys);
+        workgroupBarrier();
+        fetch_keys(block, start + KEYS, lid, &some_keys);
+        if part < STRIPS {
+            for (var c = 0u; c < KEYS; c += BLOCK) {
+                var s: Sums;
+                s = Sums();
+                //# KEYS
+                s = coopMultiplyAdd(q#, coopLoad<Weights>(&tile[c * LINE + #u * STEP], LINE), s);
+                coopStoreT(s, &scores[strip * SCORES + c], SCORES);
+            }
+        }
+        workgroupBarrier();
+        for (var i = lid % SHARES; i < KEYS; i += SHARES) {
+            let position = start + i;
+            if position >= query.low && position < query.high {
+                top = max(top, score_of(query, n, i, position));
+            }
+        }
+    }
+    workgroupBarrier();
+    scores[lid] = top;
+    workgroupBarrier();
+    for (var i = 0u; i < SHARES; i++) {
+        top = max(top, scores[n * SHARES + i]);
+    }
+    var sum = 0.0;
+    if SINKS && workgroup.x == 0u {
+        let score = sink(query.head);
+        top = max(top, score);
+        sum = select(0.0, exp(score - top), lid % SHARES == 0u);
+    }
+    workgroupBarrier();
+
+    //# VALUES
+    var o#: Sums;
+    fetch_keys(block, begin, lid, &some_keys);
+    for (var start = begin; start < high; start += KEYS) {
+        lay_keys(lid, &some_keys);
+        workgroupBarrier();
+        fetch_values(block, start, lid, &some_values);
+        if part < STRIPS {
+            for (var c = 0u; c < KEYS; c += BLOCK) {
+                var s: Sums;
+                s = Sums();
+                //# KEYS
+                s = coopMultiplyAdd(q#, coopLoad<Weights>(&tile[c * LINE + #u * STEP], LINE), s);
+                coopStoreT(s, &scores[strip * SCORES + c], SCORES);
+            }
+        }
+        workgroupBarrier();
+        lay_values(lid, &some_values);
+        for (var i = lid % SHARES; i < KEYS; i += SHARES) {
+            let position = start + i;
+            var weight = 0.0;
+            if position >= query.low && position < query.high {
+                weight = exp(score_of(query, n, i, position) - top);
+            }
+            // The sum is of the weights as they are multiplied.
+            let half = f16(weight);
+            weights[n * WEIGHTS + i] = half;
+            sum += f32(half);
+        }
+        workgroupBarrier();
+        fetch_keys(block, start + KEYS, lid, &some_keys);
+        if part < STRIPS {
+            for (var c = 0u; c < KEYS; c += BLOCK) {
+                let w = coopLoadT<Inputs>(&weights[strip * WEIGHTS + c], WEIGHTS);
+                //# VALUES
+                o# = coopMultiplyAdd(w, coopLoadT<Weights>(&tile[c * LINE + #u * STEP], LINE), o#);
+            }
+        }
+        workgroupBarrier();
+    }
+
+    scores[lid] = sum;
+    workgroupBarrier();
+    sum = 0.0;
+    for (var i = 0u; i < SHARES; i++) {
+        sum += scores[n * SHARES + i];
+    }
+    if lid % SHARES == 0u {
+        factors[n] = select(1.0 / sum, 1.0, SPLIT);
+        if SPLIT && n % HEADS < count && n / HEADS < rows {
+            let at = part_at(workgroup, n, query.head) + p.value_dim;
+            out[at] = top;
+            out[at + 1u] = sum;
+        }
+    }
+    workgroupBarrier();
+    //# VALUES
+    if part < STRIPS { coopStoreT(o#, &scores[strip * SCORES], SCORES); } workgroupBarrier(); hand_out(workgroup, lid, #u, first_head, first_row, count, rows); workgroupBarrier();
+}
