@@ -6,8 +6,8 @@ use candor_ops::{NormKind, PAGE};
 use candor_quant::Format;
 
 use super::{
-    Attend, ExpertRows, GateKind, Inputs, Kernel, KvKind, Norm, Numbers, Output, Probe, ROW_GROUP, Route, SPLITS,
-    Store, TOP_GROUP, TOP_SLICE, Tile, rows_per_group,
+    Attend, ExpertRows, Function, GateKind, Inputs, Kernel, KvKind, Norm, Numbers, Output, Probe, ROW_GROUP, Route,
+    SPLITS, Store, TOP_GROUP, TOP_SLICE, Tile, rows_per_group,
 };
 use crate::{Cooperative, Variant, cooperative, format};
 
@@ -99,7 +99,11 @@ impl Kernel {
             Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("rms_norm")]),
             Kernel::HeadNorm => (vec![number("WG", 64)], vec![reduce, shader!("head_norm")]),
             Kernel::Norm(norm) => norm_source(norm, reduce),
-            Kernel::Unary(function) => (vec![], vec![shader!("unary"), shader!("math"), function.source()]),
+            Kernel::Unary(function) => {
+                let drops = matches!(function, Function::Relu | Function::ReluSquared);
+                let pieces = vec![shader!("unary"), shader!("math"), function.source()];
+                (vec![("DROPS", drops.to_string())], pieces)
+            }
             Kernel::Mul | Kernel::MulColumns => (vec![], vec![shader!("binary"), BINARY_MUL]),
             Kernel::AddPositions(format) => (vec![], [&[shader!("add_positions")], decode(format)].concat()),
             Kernel::Add | Kernel::AddBias => (vec![], vec![shader!("binary"), BINARY_ADD]),

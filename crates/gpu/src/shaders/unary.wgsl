@@ -1,5 +1,6 @@
-// x = f(x), four elements at a time; what fills up a row stays zero. Grid: (stride / 4 / 64, rows). From outside: `f`. What is no
-// number is found by its bits and stays none: as a float a compiler may take a selection for a maximum, which drops it.
+// x = f(x), four elements at a time; what fills up a row stays zero. Grid: (stride / 4 / 64, rows). From outside: `f`, and
+// DROPS, whether it makes a number of what is none. Otherwise that is found by its bits and stays: of floats a compiler may take a
+// selection for a maximum, which drops it.
 struct P { quads: u32, width: u32, a: f32, b: f32, c: f32, d: f32 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read_write> x: array<vec4<f32>>;
@@ -11,6 +12,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         let column = vec4<u32>(4u * id.x) + vec4<u32>(0u, 1u, 2u, 3u);
         let given = x[at];
         let none = (bitcast<vec4<u32>>(given) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
-        x[at] = select(vec4<f32>(0.0), select(f(given), given, none), column < vec4<u32>(p.width));
+        let kept = select(f(given), given, none & vec4<bool>(!DROPS));
+        x[at] = select(vec4<f32>(0.0), kept, column < vec4<u32>(p.width));
     }
 }
