@@ -5,10 +5,11 @@
 set -eu
 cd "$(dirname "$0")/../.."
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
-cargo run -q -p xtask -- browser --quick
+# With the features of all, so that nothing is built once more for it: a test of xtask brings the program along.
+cargo test -q --workspace --no-run --test architecture
+"$CARGO_TARGET_DIR/debug/xtask" browser --quick
 mkdir -p "$CARGO_TARGET_DIR/tmp"
 cp "$CARGO_TARGET_DIR/wasm32-unknown-unknown/debug/candor_web_test.wasm" "$CARGO_TARGET_DIR/tmp"
-# With the features of all, so that nothing is built once more for it.
 CANDOR_GPU_SOFTWARE=1 cargo test -q --workspace --test web --test expected -- --ignored
 node tools/browser-test/node.test.mjs "$PWD/target/browser/quick" "$CARGO_TARGET_DIR/tmp/browser"
 node tools/web-test/web.test.mjs "$CARGO_TARGET_DIR/tmp/web"

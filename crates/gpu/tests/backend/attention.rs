@@ -65,15 +65,17 @@ fn a_long_text_is_the_reference_in_one_go_and_token_by_token() {
 #[test]
 fn rows_of_one_sequence_share_what_they_read() {
     let formats = [(KvFormat::F32, KvFormat::F16), (KvFormat::F16, KvFormat::F16)];
+    let mut gpus = vector_backends();
+    let count = gpus.len();
     for (i, heads) in [(1, 1, 2, 2), (6, 2, 64, 64), (20, 1, 33, 20), (4, 4, 300, 130)].into_iter().enumerate() {
         let case = Case { lengths: [150, 0], ..long(heads, formats[i % 2]) };
         let want = attended(&mut Reference, &case, 1000);
-        for (name, mut gpu) in vector_backends() {
-            for chunk in [1000, 37] {
-                let error = nmse(&of_kind(chunk == 37, || attended(&mut gpu, &case, chunk)), &want);
-                assert!(error < 1e-11, "{name}, {case:?}, {chunk} at a time: {error}");
-            }
-            sound(&mut gpu);
+        // How maxima are found and how a text is fed do not meet, so each device takes its turn.
+        for (j, chunk) in [1000, 37].into_iter().enumerate().filter(|_| count > 0) {
+            let (name, gpu) = &mut gpus[(i + j) % count];
+            let error = nmse(&of_kind(chunk == 37, || attended(gpu, &case, chunk)), &want);
+            assert!(error < 1e-11, "{name}, {case:?}, {chunk} at a time: {error}");
+            sound(gpu);
         }
     }
 }
@@ -82,14 +84,16 @@ fn rows_of_one_sequence_share_what_they_read() {
 #[test]
 fn rows_look_at_a_text_from_its_end() {
     let long = long((4, 2, 16, 16), (KvFormat::F16, KvFormat::F16));
-    for case in cases().step_by(4).chain([long]) {
-        for rows in [1, 3, 40] {
+    let mut gpus = vector_backends();
+    let count = gpus.len();
+    for (i, case) in cases().step_by(4).chain([long]).enumerate().filter(|_| count > 0) {
+        for (j, rows) in [1, 3, 40].into_iter().enumerate() {
             let want = looked(&mut Reference, &case, rows);
-            for (name, mut gpu) in vector_backends() {
-                let error = nmse(&of_kind(rows < 40, || looked(&mut gpu, &case, rows)), &want);
-                assert!(error < 1e-11, "{name}, {case:?}, {rows} rows: {error:e}");
-                sound(&mut gpu);
-            }
+            // As above, a device takes its turn.
+            let (name, gpu) = &mut gpus[(i + j) % count];
+            let error = nmse(&of_kind(rows < 40, || looked(gpu, &case, rows)), &want);
+            assert!(error < 1e-11, "{name}, {case:?}, {rows} rows: {error:e}");
+            sound(gpu);
         }
     }
 }

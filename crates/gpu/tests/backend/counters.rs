@@ -5,7 +5,7 @@ use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Ops, Pairing, P
 use candor_quant::Format;
 use candor_testing::backend::{Random, floats};
 
-use crate::{backends, options, sound};
+use crate::{backends, differs, options, sound};
 
 const WIDTH: usize = 256;
 const HEADS: Heads = Heads { heads: 4, kv_heads: 2, key_dim: 64, value_dim: 64, scale: 0.125 };
@@ -67,7 +67,9 @@ fn steps(gpu: &mut Gpu, (rows, decoding): (usize, usize), count: usize) -> (Vec<
 
 #[test]
 fn a_step_is_one_submit_of_one_pass_that_makes_nothing_anew() {
-    for (name, gpu) in backends() {
+    // What is recorded does not depend on how shaders add up, nor on halves.
+    let recorded = |gpu: &Gpu| differs(gpu, true) && differs(gpu, false);
+    for (name, gpu) in backends().into_iter().filter(|(_, gpu)| recorded(gpu)) {
         for (rows, decoding) in [(1, 1), (3, 3), (3, 0), (20, 0), (20, 20), (20, 2)] {
             // Positions within one bucket: what grows with the logarithm of the context is not counted here.
             let (counters, _) = steps(&mut gpu.clone(), (rows, decoding), 3);
