@@ -17,6 +17,7 @@ mod float;
 mod float_loops;
 mod fold;
 mod format;
+mod half_table;
 mod k_halves;
 mod k_quants;
 mod legacy;

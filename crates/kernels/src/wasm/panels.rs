@@ -1,6 +1,7 @@
 //! Several input rows: weights are unpacked once per panel of eight rows and meet every input there.
 
 use super::format::{Quant, Range};
+use super::half_table::HalfTable;
 use super::multiply::{Multiply, Words};
 use super::panel::{EMPTY, Panel, ROWS, unpack};
 use super::registers::store;
@@ -41,6 +42,7 @@ pub fn panels<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w
         sums: [[[0.0; SEGMENT_BLOCKS]; INPUTS]; 2],
         starts: [[[0; 2]; SEGMENT_BLOCKS]; INPUTS],
     };
+    let halves = HalfTable::new();
     for first in (0..rows).step_by(ROWS) {
         let count = (rows - first).min(ROWS);
         for start in (0..x.cols).step_by(SEGMENT) {
@@ -51,14 +53,14 @@ pub fn panels<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w
                 let row = &row[start / SEGMENT * segment_bytes..];
                 &row[..row.len().min(segment_bytes)]
             });
-            unpack::<Q, N>(&mut room.panel, segments);
+            unpack::<Q, N>(&mut room.panel, segments, halves);
             let mut t = 0;
             while t < inputs {
                 let room = &mut room;
                 t += match (inputs - t, Q::RANGE) {
-                    (1 | 2, Range::Unsigned) => tile_at::<M, Q::Kind, false, 2>(out, room, strip, x, t, Q::OFFSET),
+                    (1 | 2, Range::UpTo(_)) => tile_at::<M, Q::Kind, false, 2>(out, room, strip, x, t, Q::OFFSET),
                     (1 | 2, _) => tile_at::<Words, Q::Kind, true, 2>(out, room, strip, x, t, Q::OFFSET),
-                    (_, Range::Unsigned) => tile_at::<M, Q::Kind, false, INPUTS>(out, room, strip, x, t, Q::OFFSET),
+                    (_, Range::UpTo(_)) => tile_at::<M, Q::Kind, false, INPUTS>(out, room, strip, x, t, Q::OFFSET),
                     _ => tile_at::<Words, Q::Kind, true, INPUTS>(out, room, strip, x, t, Q::OFFSET),
                 };
             }
