@@ -18,65 +18,76 @@ pub trait Multiply {
 
     fn weights(w: v128) -> Self::Weights;
 
-    /// The same of weights that may be negative.
-    fn signed_weights(w: v128) -> Self::Weights;
-
     fn inputs(x: v128) -> Self::Inputs;
 
     /// Four activations, those from `4 * K` on, for each lane.
     fn spread<const K: usize>(x: Self::Inputs) -> Self::Inputs;
 
-    /// Lane `i` gains the products of bytes `4i..4i + 4`.
-    fn add(sums: v128, w: Self::Weights, x: Self::Inputs) -> v128;
+    /// What products are added to, that are to be added to `sums`.
+    fn begin(sums: v128) -> v128;
 
-    /// The same of [`Multiply::signed_weights`].
-    fn add_signed(sums: v128, w: Self::Weights, x: Self::Inputs) -> v128;
+    /// Lane `i` gains the products of bytes `4i..4i + 4`.
+    fn add(part: v128, w: Self::Weights, x: Self::Inputs) -> v128;
+
+    /// `sums` and what was added to its part.
+    fn end(sums: v128, part: v128) -> v128;
 }
 
 /// `i32x4.dot_i16x8_s`: bytes become words of 16 bits, those at even places and those at odd ones.
 pub enum Words {}
+
+/// The same of weights that may be negative.
+pub enum WordsOfSigned {}
 
 #[inline(always)]
 fn signed_words(bytes: v128) -> [v128; 2] {
     [i16x8_shr(i16x8_shl(bytes, 8), 8), i16x8_shr(bytes, 8)]
 }
 
-impl Multiply for Words {
-    type Weights = [v128; 2];
-    type Inputs = [v128; 2];
-    type Unsigned = UnsignedWords;
-    type Signed = SignedWords;
+/// Implements products of words from what makes them of weights.
+macro_rules! multiply_words {
+    ($name:ident, $weights:expr) => {
+        impl Multiply for $name {
+            type Weights = [v128; 2];
+            type Inputs = [v128; 2];
+            type Unsigned = UnsignedWords;
+            type Signed = SignedWords;
 
-    #[inline(always)]
-    fn weights(w: v128) -> [v128; 2] {
-        [v128_and(w, u16x8_splat(0xff)), u16x8_shr(w, 8)]
-    }
+            #[inline(always)]
+            fn weights(w: v128) -> [v128; 2] {
+                $weights(w)
+            }
 
-    #[inline(always)]
-    fn signed_weights(w: v128) -> [v128; 2] {
-        signed_words(w)
-    }
+            #[inline(always)]
+            fn inputs(x: v128) -> [v128; 2] {
+                signed_words(x)
+            }
 
-    #[inline(always)]
-    fn inputs(x: v128) -> [v128; 2] {
-        signed_words(x)
-    }
+            #[inline(always)]
+            fn spread<const K: usize>(x: [v128; 2]) -> [v128; 2] {
+                x.map(spread::<K>)
+            }
 
-    #[inline(always)]
-    fn spread<const K: usize>(x: [v128; 2]) -> [v128; 2] {
-        x.map(spread::<K>)
-    }
+            #[inline(always)]
+            fn begin(sums: v128) -> v128 {
+                sums
+            }
 
-    #[inline(always)]
-    fn add(sums: v128, w: [v128; 2], x: [v128; 2]) -> v128 {
-        i32x4_add(sums, i32x4_add(i32x4_dot_i16x8(w[0], x[0]), i32x4_dot_i16x8(w[1], x[1])))
-    }
+            #[inline(always)]
+            fn add(part: v128, w: [v128; 2], x: [v128; 2]) -> v128 {
+                i32x4_add(part, products([w, x]))
+            }
 
-    #[inline(always)]
-    fn add_signed(sums: v128, w: [v128; 2], x: [v128; 2]) -> v128 {
-        Self::add(sums, w, x)
-    }
+            #[inline(always)]
+            fn end(_: v128, part: v128) -> v128 {
+                part
+            }
+        }
+    };
 }
+
+multiply_words!(Words, |w| [v128_and(w, u16x8_splat(0xff)), u16x8_shr(w, 8)]);
+multiply_words!(WordsOfSigned, signed_words);
 
 /// Lane `K`, everywhere.
 #[inline(always)]
@@ -89,28 +100,16 @@ fn spread<const K: usize>(x: v128) -> v128 {
     }
 }
 
-/// `i32x4.relaxed_dot_i8x16_i7x16_add_s`, which is the same everywhere while its second operand is 0 to 127. Some processors
-/// take that operand's highest bit as a sign and some don't, and the sum of two products may have to fit 16 bits: 2 * 128 * 127
-/// does.
-///
-/// Weights of 0 to 127 are that operand. For others it is the magnitudes of activations, whose signs weights take over: all but
-/// -128, which has no negative. `rows` looks for it and leaves such weights to [`Words`].
+/// `i16x8.relaxed_dot_i8x16_i7x16_s`, which is the same everywhere while its second operand is 0 to 127. Some processors take that
+/// operand's highest bit as a sign and some don't, and the sum of two products may have to fit 16 bits: 2 * 128 * 127 does. Weights
+/// of 0 to 127 are that operand. Sums stay words of 16 bits as long as they fit.
 #[cfg(target_feature = "relaxed-simd")]
 pub enum RelaxedBytes {}
-
-/// Activations, and for signed weights their magnitudes and all ones where they are negative.
-#[cfg(target_feature = "relaxed-simd")]
-#[derive(Clone, Copy)]
-pub struct Signs {
-    x: v128,
-    magnitudes: v128,
-    negative: v128,
-}
 
 #[cfg(target_feature = "relaxed-simd")]
 impl Multiply for RelaxedBytes {
     type Weights = v128;
-    type Inputs = Signs;
+    type Inputs = v128;
     type Unsigned = UnsignedBytes;
     type Signed = SignedBytes;
 
@@ -120,29 +119,28 @@ impl Multiply for RelaxedBytes {
     }
 
     #[inline(always)]
-    fn signed_weights(w: v128) -> v128 {
-        w
+    fn inputs(x: v128) -> v128 {
+        x
     }
 
     #[inline(always)]
-    fn inputs(x: v128) -> Signs {
-        Signs { x, magnitudes: i8x16_abs(x), negative: i8x16_lt(x, i8x16_splat(0)) }
+    fn spread<const K: usize>(x: v128) -> v128 {
+        spread::<K>(x)
     }
 
     #[inline(always)]
-    fn spread<const K: usize>(Signs { x, magnitudes, negative }: Signs) -> Signs {
-        Signs { x: spread::<K>(x), magnitudes: spread::<K>(magnitudes), negative: spread::<K>(negative) }
+    fn begin(_: v128) -> v128 {
+        i16x8_splat(0)
     }
 
     #[inline(always)]
-    fn add(sums: v128, w: v128, x: Signs) -> v128 {
-        i32x4_relaxed_dot_i8x16_i7x16_add(x.x, w, sums)
+    fn add(part: v128, w: v128, x: v128) -> v128 {
+        i16x8_add(part, i16x8_relaxed_dot_i8x16_i7x16(x, w))
     }
 
     #[inline(always)]
-    fn add_signed(sums: v128, w: v128, x: Signs) -> v128 {
-        let w = i8x16_sub(v128_xor(w, x.negative), x.negative);
-        i32x4_relaxed_dot_i8x16_i7x16_add(w, x.magnitudes, sums)
+    fn end(sums: v128, part: v128) -> v128 {
+        i32x4_add(sums, i32x4_extadd_pairwise_i16x8(part))
     }
 }
 
@@ -224,7 +222,7 @@ macro_rules! words {
 words!(UnsignedWords, |x| [i16x8_shl(x, 8), i16x8_shr(x, 8)], |w| [v128_and(w, u16x8_splat(0xff)), v128_and(w, HIGH)]);
 words!(SignedWords, signed_words, |w| [i16x8_shl(w, 8), v128_and(w, HIGH)]);
 
-/// `i16x8.relaxed_dot_i8x16_i7x16_s` of weights of 0 to 127, whose sums stay words of 16 bits as long as they fit.
+/// Bytes of weights of 0 to 127.
 #[cfg(target_feature = "relaxed-simd")]
 pub enum UnsignedBytes {}
 

@@ -181,14 +181,15 @@ fn sums_of_halves<P: Products, Q: Quant<N>, const N: usize>(w: &[u8; N], x: &Gro
         let [a, b] = Q::quants(w, block);
         i32x4_dot_i16x8(P::halves([a, b], [x.inputs[2 * block], x.inputs[2 * block + 1]]), factors)
     };
+    // Each factor four times: two instructions, and no constant as for a shuffle that isn't one.
+    let two = |first: usize, twice: v128| {
+        let a = block(first, i32x4_shuffle::<0, 0, 1, 1>(twice, twice));
+        add_pairs(a, block(first + 1, i32x4_shuffle::<2, 2, 3, 3>(twice, twice)))
+    };
     let four = |i: usize| {
         let of = factors[i];
-        let a = block(4 * i, i16x8_shuffle::<0, 0, 0, 0, 1, 1, 1, 1>(of, of));
-        let b = block(4 * i + 1, i16x8_shuffle::<2, 2, 2, 2, 3, 3, 3, 3>(of, of));
-        let ab = add_pairs(a, b);
-        let c = block(4 * i + 2, i16x8_shuffle::<4, 4, 4, 4, 5, 5, 5, 5>(of, of));
-        let d = block(4 * i + 3, i16x8_shuffle::<6, 6, 6, 6, 7, 7, 7, 7>(of, of));
-        let sums = add_pairs(ab, add_pairs(c, d));
+        let ab = two(4 * i, i16x8_shuffle::<0, 8, 1, 9, 2, 10, 3, 11>(of, of));
+        let sums = add_pairs(ab, two(4 * i + 2, i16x8_shuffle::<4, 12, 5, 13, 6, 14, 7, 15>(of, of)));
         if Q::OFFSET == 0 {
             return sums;
         }
