@@ -4,12 +4,16 @@ use std::arch::wasm32::*;
 
 use super::fold::add_pairs;
 use super::format::Range;
+use super::registers::{load, store};
+
+/// A block of activations in fours.
+pub type Fours = [i32; 16];
 
 /// Products of weights with activations, which are within -127 to 127.
 pub trait Multiply {
     /// Sixteen weights, as they are multiplied.
     type Weights: Copy;
-    /// Sixteen activations.
+    /// Four activations, for each lane.
     type Inputs: Copy;
     /// For one input, of weights of 0 to 127.
     type Unsigned: Products;
@@ -18,10 +22,11 @@ pub trait Multiply {
 
     fn weights(w: v128) -> Self::Weights;
 
-    fn inputs(x: v128) -> Self::Inputs;
+    /// A block of activations as [`Multiply::four`] takes them.
+    fn block(x: &[i8; 32]) -> Fours;
 
-    /// Four activations, those from `4 * K` on, for each lane.
-    fn spread<const K: usize>(x: Self::Inputs) -> Self::Inputs;
+    /// The four activations of this number, 0 to 7, for each lane.
+    fn four(x: &Fours, number: usize) -> Self::Inputs;
 
     /// What products are added to, that are to be added to `sums`.
     fn begin(sums: v128) -> v128;
@@ -58,14 +63,21 @@ macro_rules! multiply_words {
                 $weights(w)
             }
 
+            /// The words of even places, then those of odd ones.
             #[inline(always)]
-            fn inputs(x: v128) -> [v128; 2] {
-                signed_words(x)
+            fn block(x: &[i8; 32]) -> Fours {
+                let mut fours = [0; 16];
+                for half in 0..2 {
+                    let [even, odd] = signed_words(load(x, half * 16));
+                    store(&mut fours, half * 4, even);
+                    store(&mut fours, 8 + half * 4, odd);
+                }
+                fours
             }
 
             #[inline(always)]
-            fn spread<const K: usize>(x: [v128; 2]) -> [v128; 2] {
-                x.map(spread::<K>)
+            fn four(x: &Fours, number: usize) -> [v128; 2] {
+                [i32x4_splat(x[number]), i32x4_splat(x[8 + number])]
             }
 
             #[inline(always)]
@@ -89,17 +101,6 @@ macro_rules! multiply_words {
 multiply_words!(Words, |w| [v128_and(w, u16x8_splat(0xff)), u16x8_shr(w, 8)]);
 multiply_words!(WordsOfSigned, signed_words);
 
-/// Lane `K`, everywhere.
-#[inline(always)]
-fn spread<const K: usize>(x: v128) -> v128 {
-    match K {
-        0 => i32x4_shuffle::<0, 0, 0, 0>(x, x),
-        1 => i32x4_shuffle::<1, 1, 1, 1>(x, x),
-        2 => i32x4_shuffle::<2, 2, 2, 2>(x, x),
-        _ => i32x4_shuffle::<3, 3, 3, 3>(x, x),
-    }
-}
-
 /// `i16x8.relaxed_dot_i8x16_i7x16_s`, which is the same everywhere while its second operand is 0 to 127. Some processors take that
 /// operand's highest bit as a sign and some don't, and the sum of two products may have to fit 16 bits: 2 * 128 * 127 does. Weights
 /// of 0 to 127 are that operand. Sums stay words of 16 bits as long as they fit.
@@ -119,13 +120,16 @@ impl Multiply for RelaxedBytes {
     }
 
     #[inline(always)]
-    fn inputs(x: v128) -> v128 {
-        x
+    fn block(x: &[i8; 32]) -> Fours {
+        let mut fours = [0; 16];
+        store(&mut fours, 0, load(x, 0));
+        store(&mut fours, 4, load(x, 16));
+        fours
     }
 
     #[inline(always)]
-    fn spread<const K: usize>(x: v128) -> v128 {
-        spread::<K>(x)
+    fn four(x: &Fours, number: usize) -> v128 {
+        i32x4_splat(x[number])
     }
 
     #[inline(always)]
@@ -250,7 +254,11 @@ impl Products for UnsignedBytes {
     #[inline(always)]
     fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
         let [a, b] = [0, 1].map(|half| i16x8_relaxed_dot_i8x16_i7x16(x[half][0], w[half]));
-        if range.fits_words(4) { i16x8_add(a, b) } else { i32x4_add(i32x4_extadd_pairwise_i16x8(a), i32x4_extadd_pairwise_i16x8(b)) }
+        if range.fits_words(4) {
+            i16x8_add(a, b)
+        } else {
+            i32x4_add(i32x4_extadd_pairwise_i16x8(a), i32x4_extadd_pairwise_i16x8(b))
+        }
     }
 
     #[inline(always)]

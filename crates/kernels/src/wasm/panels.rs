@@ -7,7 +7,7 @@ use super::half_table::HalfTable;
 use super::multiply::{Multiply, WordsOfSigned};
 use super::panel::{EMPTY, Panel, ROWS, unpack};
 use super::registers::store;
-use super::tile::{Given, INPUTS, Inputs, tile, together};
+use super::tile::{Given, INPUTS, tile, together};
 use crate::kind::{GROUP, Kind};
 use crate::order::SEGMENT;
 use crate::weights::Minima;
@@ -40,7 +40,11 @@ pub fn panels<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w
     PREPARED.with_borrow_mut(|prepared| {
         let blocks = x.cols / 32;
         prepared.resize(inputs.div_ceil(INPUTS) * blocks, Given::NONE);
-        prepare::<Q::Kind>(prepared, x, Q::OFFSET);
+        if Q::RANGE == Range::Signed {
+            prepare::<WordsOfSigned, Q::Kind>(prepared, x, Q::OFFSET);
+        } else {
+            prepare::<M, Q::Kind>(prepared, x, Q::OFFSET);
+        }
         let (halves, mut panel) = (HalfTable::new(), EMPTY);
         for first in (0..rows).step_by(ROWS) {
             let count = (rows - first).min(ROWS);
@@ -68,12 +72,14 @@ pub fn panels<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w
 }
 
 /// The last input stands in for those that are not there.
-fn prepare<K: Kind>(prepared: &mut [Given], x: Q8Rows<'_>, offset: i8) {
+fn prepare<M: Multiply, K: Kind>(prepared: &mut [Given], x: Q8Rows<'_>, offset: i8) {
     let (inputs, blocks) = (x.quants.len() / x.cols, x.cols / 32);
     for (tile, given) in prepared.chunks_exact_mut(blocks).enumerate() {
         for t in 0..INPUTS {
             let row = x.row((tile * INPUTS + t).min(inputs - 1));
-            for (given, (&scale, &[a, b])) in given.iter_mut().zip(row.scales.iter().zip(row.sums.as_chunks::<2>().0)) {
+            let blocks = row.quants.as_chunks().0.iter().zip(row.scales).zip(row.sums.as_chunks::<2>().0);
+            for (given, ((quants, &scale), &[a, b])) in given.iter_mut().zip(blocks) {
+                given.fours[t] = M::block(quants);
                 let [a, b] = [i32::from(a), i32::from(b)];
                 given.scales[t] = scale;
                 match K::MINIMA {
@@ -97,14 +103,9 @@ fn tile_at<M: Multiply, K: Kind, const T: usize>(
     x: Q8Rows<'_>,
     first: usize,
 ) {
-    let (from, blocks) = (strip.start / 32, (x.cols - strip.start).min(SEGMENT) / 32);
+    let blocks = (x.cols - strip.start).min(SEGMENT) / 32;
     let last = x.quants.len() / x.cols - 1;
-    let mut quants: [&[[i8; 32]]; T] = [&[]; T];
-    for t in 0..T {
-        quants[t] = &x.row((first + t).min(last)).quants.as_chunks().0[from..][..blocks];
-    }
-    let inputs = Inputs { quants, given: &given[..blocks] };
-    let products = tile::<M, K, T>(&panel[..blocks], &inputs);
+    let products = tile::<M, K, T>(&panel[..blocks], given);
     for (t, [low, high]) in products.into_iter().enumerate().take(last + 1 - first) {
         let mut values = [0.0; ROWS];
         store(&mut values, 0, low);

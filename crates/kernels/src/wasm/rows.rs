@@ -35,8 +35,13 @@ struct Group {
 pub type Inputs = [[v128; 2]; GROUP / 16];
 
 const ZERO: v128 = i32x4(0, 0, 0, 0);
-const EMPTY: Group =
-    Group { inputs: [[ZERO; 2]; GROUP / 16], scales: [ZERO; 2], scaled: [[ZERO; 2]; 2], sums: [ZERO; 2], missing: [ZERO; 2] };
+const EMPTY: Group = Group {
+    inputs: [[ZERO; 2]; GROUP / 16],
+    scales: [ZERO; 2],
+    scaled: [[ZERO; 2]; 2],
+    sums: [ZERO; 2],
+    missing: [ZERO; 2],
+};
 
 thread_local! {
     static PREPARED: RefCell<Vec<Group>> = const { RefCell::new(Vec::new()) };

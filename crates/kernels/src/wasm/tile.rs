@@ -3,7 +3,7 @@
 use std::arch::wasm32::*;
 use std::hint::black_box;
 
-use super::multiply::Multiply;
+use super::multiply::{Fours, Multiply};
 use super::panel::{Block, Half, QUADS};
 use super::registers::load;
 use crate::kind::Kind;
@@ -16,15 +16,10 @@ pub type Tile<const T: usize> = [[v128; QUADS]; T];
 /// Inputs of a tile at most: with eight rows 8 sums, which leaves half of 16 registers for what is multiplied.
 pub const INPUTS: usize = 4;
 
-/// `T` inputs over a segment, block by block.
-pub struct Inputs<'a, const T: usize> {
-    pub quants: [&'a [[i8; 32]]; T],
-    pub given: &'a [Given],
-}
-
-/// What a block of each input has besides quants.
+/// A block of each input of a tile.
 #[derive(Clone, Copy)]
 pub struct Given {
+    pub fours: [Fours; INPUTS],
     pub scales: [f32; INPUTS],
     /// Scales times sums of quants: of the whole block, or of its first and of its second half.
     pub sums: [[f32; INPUTS]; 2],
@@ -33,13 +28,14 @@ pub struct Given {
 }
 
 impl Given {
-    pub const NONE: Given = Given { scales: [0.0; INPUTS], sums: [[0.0; INPUTS]; 2], starts: [[0; INPUTS]; 2] };
+    pub const NONE: Given =
+        Given { fours: [[0; 16]; INPUTS], scales: [0.0; INPUTS], sums: [[0.0; INPUTS]; 2], starts: [[0; INPUTS]; 2] };
 }
 
 /// The products over the segment; place = input, lane = row.
 ///
 /// The blocks of one of the order's lanes after the other. Knows the kind of a format and not the format.
-pub fn tile<M: Multiply, K: Kind, const T: usize>(panel: &[Block], x: &Inputs<'_, T>) -> Tile<T> {
+pub fn tile<M: Multiply, K: Kind, const T: usize>(panel: &[Block], x: &[Given]) -> Tile<T> {
     let mut lanes = [[[f32x4_splat(0.0); QUADS]; T]; LANES];
     for (j, lane) in lanes.iter_mut().enumerate() {
         let mut total = [[f32x4_splat(0.0); QUADS]; T];
@@ -61,15 +57,10 @@ pub fn tile<M: Multiply, K: Kind, const T: usize>(panel: &[Block], x: &Inputs<'_
 }
 
 #[inline(always)]
-fn add_block<M: Multiply, K: Kind, const T: usize>(
-    total: &mut Tile<T>,
-    block: &Block,
-    b: usize,
-    x: &Inputs<'_, T>,
-) {
+fn add_block<M: Multiply, K: Kind, const T: usize>(total: &mut Tile<T>, block: &Block, b: usize, x: &[Given]) {
     // Pointers that the compiler knows from the last turn have their offsets added by instructions.
-    let (block, given) = (black_box(block), black_box(&x.given[b]));
-    let sums = block_sums::<M, K, T>(block, x.quants.map(|quants| &quants[b]), given);
+    let (block, given) = (black_box(block), black_box(&x[b]));
+    let sums = block_sums::<M, K, T>(block, given);
     for t in 0..T {
         for q in 0..QUADS {
             let scaled = f32x4_mul(f32x4_convert_i32x4(sums[t][q]), load(&block.scale[q], 0));
@@ -87,18 +78,14 @@ fn add_block<M: Multiply, K: Kind, const T: usize>(
 
 /// Exact sums of a block, its factors applied.
 #[inline(always)]
-fn block_sums<M: Multiply, K: Kind, const T: usize>(
-    block: &Block,
-    x: [&[i8; 32]; T],
-    given: &Given,
-) -> Tile<T> {
+fn block_sums<M: Multiply, K: Kind, const T: usize>(block: &Block, given: &Given) -> Tile<T> {
     let [first, second] =
         given.starts.map(|starts| -> Tile<T> { std::array::from_fn(|t| [i32x4_splat(starts[t]); QUADS]) });
-    let first = add_half::<M, K, T>(first, &block.quants[0], x.map(|x| load(x, 0)));
+    let first = add_half::<M, K, T>(first, &block.quants[0], given, 0);
     if !K::FACTORS {
-        return add_half::<M, K, T>(first, &block.quants[1], x.map(|x| load(x, 16)));
+        return add_half::<M, K, T>(first, &block.quants[1], given, 4);
     }
-    let second = add_half::<M, K, T>(second, &block.quants[1], x.map(|x| load(x, 16)));
+    let second = add_half::<M, K, T>(second, &block.quants[1], given, 4);
     let mut sums = first;
     for t in 0..T {
         for q in 0..QUADS {
@@ -116,28 +103,28 @@ pub const fn together<K: Kind>() -> usize {
     if K::FACTORS { 2 } else { 4 }
 }
 
-/// 16 columns of all rows times those of every input.
+/// 16 columns of all rows times those of every input, from this four on.
 #[inline(always)]
-fn add_half<M: Multiply, K: Kind, const T: usize>(sums: Tile<T>, w: &Half, x: [v128; T]) -> Tile<T> {
-    let x = x.map(|x| M::inputs(x));
+fn add_half<M: Multiply, K: Kind, const T: usize>(sums: Tile<T>, w: &Half, x: &Given, four: usize) -> Tile<T> {
     let begin = |sums: Tile<T>| sums.map(|sums| sums.map(|sums| M::begin(sums)));
     let end = |sums: Tile<T>, parts: Tile<T>| -> Tile<T> {
         std::array::from_fn(|t| std::array::from_fn(|q| M::end(sums[t][q], parts[t][q])))
     };
-    let parts = step::<M, 1, T>(step::<M, 0, T>(begin(sums), w, x), w, x);
+    let step = |parts: Tile<T>, k: usize| step::<M, T>(parts, w, k, x, four + k);
+    let parts = step(step(begin(sums), 0), 1);
     if together::<K>() == 4 {
-        return end(sums, step::<M, 3, T>(step::<M, 2, T>(parts, w, x), w, x));
+        return end(sums, step(step(parts, 2), 3));
     }
     let sums = end(sums, parts);
-    end(sums, step::<M, 3, T>(step::<M, 2, T>(begin(sums), w, x), w, x))
+    end(sums, step(step(begin(sums), 2), 3))
 }
 
 /// Four columns of all rows times those of every input.
 #[inline(always)]
-fn step<M: Multiply, const K: usize, const T: usize>(mut parts: Tile<T>, w: &Half, x: [M::Inputs; T]) -> Tile<T> {
-    let w: [M::Weights; QUADS] = std::array::from_fn(|q| M::weights(load(&w[q][K], 0)));
+fn step<M: Multiply, const T: usize>(mut parts: Tile<T>, w: &Half, k: usize, x: &Given, four: usize) -> Tile<T> {
+    let w: [M::Weights; QUADS] = std::array::from_fn(|q| M::weights(load(&w[q][k], 0)));
     for t in 0..T {
-        let x = M::spread::<K>(x[t]);
+        let x = M::four(&x.fours[t], four);
         for q in 0..QUADS {
             parts[t][q] = M::add(parts[t][q], w[q], x);
         }
