@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use std::{hint, ptr, thread};
 
 use candor_ops::Stop;
@@ -17,10 +18,26 @@ use crate::Cpus;
 use crate::spawn::{Join, Spawn};
 use crate::split::Split;
 
+/// WebAssembly has no instruction that spins, and no call that lets other threads run but to sleep.
+const WASM: bool = cfg!(target_family = "wasm");
 /// Turns of the waiting loop that spin, some 50 microseconds. Miri, whose threads take turns, would do little else.
-const SPINS: u32 = if cfg!(miri) { 5 } else { 1500 };
+const SPINS: u32 = if cfg!(miri) {
+    5
+} else if WASM {
+    30_000
+} else {
+    1500
+};
 /// Turns after those that let other threads run, some milliseconds at most.
-const YIELDS: u32 = if cfg!(miri) { 5 } else { 1000 };
+const YIELDS: u32 = if cfg!(miri) {
+    5
+} else if WASM {
+    0
+} else {
+    1000
+};
+/// How long a thread sleeps at a time that lets others run so.
+const NAP: Duration = Duration::from_micros(50);
 
 /// Low bits of [`Shared::state`]: workers that take part in the current job.
 const JOINED: u64 = 0xffff;
@@ -111,6 +128,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn relax(turn: &mut u32) {
     if *turn < SPINS {
         hint::spin_loop();
+    } else if WASM {
+        thread::sleep(NAP);
     } else {
         thread::yield_now();
     }
@@ -327,7 +346,6 @@ impl Drop for Team {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32};
-    use std::time::Duration;
 
     use super::*;
 

@@ -17,6 +17,7 @@ mod float;
 mod float_loops;
 mod fold;
 mod format;
+mod half_table;
 mod k_halves;
 mod k_quants;
 mod legacy;
@@ -37,7 +38,7 @@ use multiply::Multiply;
 /// The table of `i32x4.dot_i16x8_s`.
 pub(crate) static SIMD128: Kernels = table("simd128", mat::<multiply::Words>);
 
-/// The table of `i32x4.relaxed_dot_i8x16_i7x16_add_s`.
+/// The table of `i16x8.relaxed_dot_i8x16_i7x16_s`.
 #[cfg(target_feature = "relaxed-simd")]
 pub(crate) static RELAXED: Kernels = table("relaxed-simd", mat::<multiply::RelaxedBytes>);
 

@@ -6,7 +6,9 @@ const MAGIC = "GGUF";
 /** Attempts without a byte between them. */
 const ATTEMPTS = 5;
 const PAUSE = 500;
-/** Bytes of a download in memory that become a blob, which the browser may put on disk. */
+/** Bytes of a download in memory that stay as they came: a blob copies them twice, which takes longer than to download them nearby. */
+const KEPT = 2 ** 30;
+/** Bytes beyond those that become a blob, which the browser may put on disk. */
 const BLOB = 8 << 20;
 
 const hint = (address, text) => new Error(`${address}: ${text}`);
@@ -86,7 +88,7 @@ export async function forget(url) {
 
 /**
  * The file of an address: `{ blob, from, note }`, `from` being "cache", "network" or "memory", and `note` what the user may want
- * to know.
+ * to know. From memory it may have `pieces` instead of the blob.
  */
 export async function file(url, { sha256, cache = true, signal, onProgress = () => {}, hasher }) {
   const address = new URL(url, globalThis.location?.href).href;
@@ -231,7 +233,7 @@ async function onDisk(download, files, name) {
     open.close();
   }
   if (rest) {
-    const blob = new Blob([await handle.getFile(), ...rest.blobs()]);
+    const blob = new Blob([await handle.getFile(), ...rest.parts()]);
     await checkBlob(download, blob);
     return { blob, from: "memory", note: "the browser gives this page no more storage: the next visit downloads the rest again" };
   }
@@ -260,33 +262,61 @@ async function inMemory(download, why) {
     write: (chunk) => pieces.push(chunk),
     length: () => pieces.bytes,
   });
-  const blob = new Blob(pieces.blobs());
-  await checkBlob(download, blob);
-  return { blob, from: "memory", note: why && `${why}: the next visit downloads the file again` };
+  await checkPieces(download, pieces);
+  return { pieces, from: "memory", note: why && `${why}: the next visit downloads the file again` };
 }
 
-/** Bytes on their way to a blob. */
+/** Bytes of a download in memory, in the order in which they come. */
 class Pieces {
   bytes = 0;
-  #blobs = [];
+  /** `{ start, bytes }`, after them `{ start, blob }`. */
+  #parts = [];
   #chunks = [];
   #waiting = 0;
 
   push(chunk) {
-    this.#chunks.push(chunk);
     this.bytes += chunk.length;
+    if (this.bytes <= KEPT) {
+      this.#parts.push({ start: this.bytes - chunk.length, bytes: chunk });
+      return;
+    }
+    this.#chunks.push(chunk);
     this.#waiting += chunk.length;
-    if (this.#waiting >= BLOB) this.blobs();
+    if (this.#waiting >= BLOB) this.#pack();
   }
 
-  blobs() {
-    if (this.#waiting) this.#blobs.push(new Blob(this.#chunks));
+  #pack() {
+    if (this.#waiting) this.#parts.push({ start: this.bytes - this.#waiting, blob: new Blob(this.#chunks) });
     [this.#chunks, this.#waiting] = [[], 0];
-    return this.#blobs;
+  }
+
+  /** What a blob of all is made of. */
+  parts() {
+    this.#pack();
+    return this.#parts.map(({ bytes, blob }) => bytes ?? blob);
+  }
+
+  /** Fills `into` from `offset` on. */
+  read(offset, into) {
+    this.#pack();
+    if (offset + into.length > this.bytes) throw new Error(`the file ends at ${this.bytes}`);
+    let [low, high] = [0, this.#parts.length];
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (this.#parts[middle].start <= offset) low = middle;
+      else high = middle;
+    }
+    for (let at = 0; at < into.length; low++) {
+      const { start, bytes, blob } = this.#parts[low];
+      const [from, to] = [offset + at - start, offset + into.length - start];
+      const part = bytes ? bytes.subarray(from, to) : new Uint8Array(new FileReaderSync().readAsArrayBuffer(blob.slice(from, to)));
+      into.set(part, at);
+      at += part.length;
+    }
   }
 
   clear() {
-    [this.#blobs, this.#chunks, this.#waiting, this.bytes] = [[], [], 0, 0];
+    [this.#parts, this.#chunks, this.#waiting, this.bytes] = [[], [], 0, 0];
   }
 }
 
@@ -381,6 +411,17 @@ async function check(download, target) {
     const read = target.read(into, at);
     hash.update(into.subarray(0, read));
     at += read;
+  }
+  compare(download, hash.hex());
+}
+
+async function checkPieces(download, pieces) {
+  if (!download.sha256) return;
+  const hash = await download.hasher();
+  for (let at = 0; at < pieces.bytes; at += PIECE) {
+    const into = new Uint8Array(Math.min(PIECE, pieces.bytes - at));
+    pieces.read(at, into);
+    hash.update(into);
   }
   compare(download, hash.hex());
 }

@@ -15,6 +15,17 @@ function blobSource(blob) {
   return source(blob.size, read, async (offset, length) => new Uint8Array(await part(offset, length).arrayBuffer()));
 }
 
+/** The same of what was downloaded, be it a blob or pieces in memory. */
+function sourceOf({ blob, pieces }) {
+  if (!pieces) return blobSource(blob);
+  const fetched = async (offset, length) => {
+    const into = new Uint8Array(length);
+    pieces.read(offset, into);
+    return into;
+  };
+  return source(pieces.bytes, (offset, into) => pieces.read(offset, into), fetched);
+}
+
 /** Most bytes of a buffer of the GPU that a model may be loaded on; nothing where there is no such. */
 async function largestBuffer({ device, software }) {
   const adapter = device === "cpu" ? undefined : await navigator.gpu?.requestAdapter();
@@ -29,10 +40,10 @@ const OPERATIONS = {
       typeof source === "string" ? file(source, { sha256, cache, signal, onProgress, hasher }) : { blob: source, from: "file" };
     const model = await got(source, sha256, progress);
     const adapters = [];
-    for (const { source } of options.adapters) adapters.push(blobSource((await got(source)).blob));
+    for (const { source } of options.adapters) adapters.push(sourceOf(await got(source)));
     const named = options.adapters.map(({ source, ...rest }) => ({ name: source.name ?? String(source), ...rest }));
     try {
-      engine = await Engine.load(blobSource(model.blob), adapters, { ...options, adapters: named }, how);
+      engine = await Engine.load(sourceOf(model), adapters, { ...options, adapters: named }, how);
     } catch (error) {
       // What cannot be read is not kept, or it would fail for ever.
       const spoilt = [source, ...options.adapters.map(({ source }) => source)][error.file];

@@ -5,9 +5,10 @@ use super::integer::Integer;
 use super::panel::{EMPTY, Panel, ROWS, unpack};
 use super::registers::store_f32;
 use super::tile::{Inputs, tile};
-use crate::kind::{GROUP, Kind, scale_sums};
+use crate::kind::{GROUP, Kind};
 use crate::order::{SEGMENT, SEGMENT_BLOCKS};
-use crate::{OutTile, Q8Rows};
+use crate::weights::Minima;
+use crate::{OutTile, Q8Row, Q8Rows};
 
 /// Inputs of a tile: with eight rows 8 integer and 8 float sums, which leaves half of the registers for what is
 /// multiplied.
@@ -107,4 +108,16 @@ unsafe fn tile_at<I: Integer, K: Kind, const T: usize>(
         }
     }
     T
+}
+
+/// Sums of a row's quants times their scales, from block `start` on: of whole blocks, or of their first and second halves.
+fn scale_sums<K: Kind>([first, second]: [&mut [f32; SEGMENT_BLOCKS]; 2], row: Q8Row<'_>, start: usize) {
+    let blocks = row.scales[start..].iter().zip(&row.sums.as_chunks::<2>().0[start..]);
+    for ((first, second), (scale, &[a, b])) in first.iter_mut().zip(second).zip(blocks) {
+        match K::MINIMA {
+            Minima::None => {}
+            Minima::Whole => *first = scale * (i32::from(a) + i32::from(b)) as f32,
+            Minima::Halves => (*first, *second) = (scale * f32::from(a), scale * f32::from(b)),
+        }
+    }
 }

@@ -2,16 +2,8 @@
 
 use std::arch::wasm32::*;
 
-use candor_quant::half::f16_to_f32;
-
 use super::format::Eight;
 use super::registers::load;
-
-/// The half-precision number at `at`.
-#[inline(always)]
-pub fn half_at<const N: usize>(w: &[u8; N], at: usize) -> f32 {
-    f16_to_f32(u16::from_le_bytes([w[at], w[at + 1]]))
-}
 
 /// The four bytes at `at`, the first one lowest.
 #[inline(always)]
@@ -19,11 +11,10 @@ pub fn word_at<const N: usize>(w: &[u8; N], at: usize) -> u32 {
     u32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]])
 }
 
-/// The lower eight bytes, without sign, as floats times `d`.
+/// Eight words, without sign, as floats times `d`.
 #[inline(always)]
-pub fn times_bytes(d: f32, bytes: v128) -> Eight {
-    let wide = u16x8_extend_low_u8x16(bytes);
-    [u32x4_extend_low_u16x8(wide), u32x4_extend_high_u16x8(wide)]
+pub fn times_words(d: f32, words: v128) -> Eight {
+    [u32x4_extend_low_u16x8(words), u32x4_extend_high_u16x8(words)]
         .map(|four| f32x4_mul(f32x4_convert_i32x4(four), f32x4_splat(d)))
 }
 

@@ -10,12 +10,6 @@ pub fn add_pairs(a: v128, b: v128) -> v128 {
     i32x4_add(i32x4_shuffle::<0, 2, 4, 6>(a, b), i32x4_shuffle::<1, 3, 5, 7>(a, b))
 }
 
-/// Lane `i` = sum of the lanes of register `i`.
-#[inline(always)]
-pub fn fold([a, b, c, d]: [v128; 4]) -> v128 {
-    add_pairs(add_pairs(a, b), add_pairs(c, d))
-}
-
 /// The order of `crate::order::tree`.
 #[inline(always)]
 pub fn tree([low, high]: Eight) -> f32 {

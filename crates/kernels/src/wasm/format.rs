@@ -5,6 +5,7 @@ use std::arch::wasm32::*;
 
 use candor_quant::Format;
 
+use super::half_table::HalfTable;
 use crate::kind::Kind;
 
 /// Eight floats, lane = block.
@@ -36,12 +37,20 @@ impl Scales {
 /// What quants may be, before their offset is subtracted.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Range {
-    /// 0 to 127.
-    Unsigned,
-    /// -127 to 127.
-    Signed,
+    /// 0 to this, at most 127.
+    UpTo(u8),
     /// -128 to 127.
-    Full,
+    Signed,
+}
+
+impl Range {
+    /// Whether sums of this many products with activations of -127 to 127 fit 16 bits.
+    pub const fn fits_words(self, products: u32) -> bool {
+        match self {
+            Range::UpTo(most) => most as u32 * 127 * products <= i16::MAX as u32,
+            Range::Signed => false,
+        }
+    }
 }
 
 /// A format of weights that are multiplied with 8-bit activations; `N` is the bytes of 256 columns.
@@ -56,5 +65,5 @@ pub trait Quant<const N: usize> {
     fn quants(w: &[u8; N], block: usize) -> [v128; 2];
 
     /// The scales of all blocks.
-    fn scales(w: &[u8; N]) -> Scales;
+    fn scales(w: &[u8; N], halves: HalfTable) -> Scales;
 }

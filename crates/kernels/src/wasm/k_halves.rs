@@ -4,8 +4,9 @@ use std::arch::wasm32::*;
 
 use candor_quant::Format;
 
-use super::bits::{bits, bits_up, half_at, nibbles, times_bytes, word_at};
+use super::bits::{bits, bits_up, nibbles, times_words, word_at};
 use super::format::{Quant, Range, Scales};
+use super::half_table::HalfTable;
 use super::registers::load;
 use crate::kind::{Halves, ShiftedHalves};
 
@@ -20,7 +21,7 @@ pub enum Q2K {}
 
 impl Quant<84> for Q2K {
     const FORMAT: Format = Format::Q2K;
-    const RANGE: Range = Range::Unsigned;
+    const RANGE: Range = Range::UpTo(3);
     const OFFSET: i8 = 0;
     type Kind = ShiftedHalves;
 
@@ -31,13 +32,13 @@ impl Quant<84> for Q2K {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 84]) -> Scales {
+    fn scales(w: &[u8; 84], halves: HalfTable) -> Scales {
         let [factors, minima] = nibbles(load(w, 0));
         let first = i8x16_shuffle::<0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0>(minima, minima);
         let second = i8x16_shuffle::<1, 3, 5, 7, 9, 11, 13, 15, 0, 0, 0, 0, 0, 0, 0, 0>(minima, minima);
-        let dmin = half_at(w, 82);
-        let minima = [first, second].map(|minima| times_bytes(dmin, minima));
-        Scales { minima, ..with_factors(half_at(w, 80), factors) }
+        let dmin = halves.at(w, 82);
+        let minima = [first, second].map(|minima| times_words(dmin, u16x8_extend_low_u8x16(minima)));
+        Scales { minima, ..with_factors(halves.at(w, 80), factors) }
     }
 }
 
@@ -46,7 +47,7 @@ pub enum Q3K {}
 
 impl Quant<110> for Q3K {
     const FORMAT: Format = Format::Q3K;
-    const RANGE: Range = Range::Unsigned;
+    const RANGE: Range = Range::UpTo(7);
     const OFFSET: i8 = 4;
     type Kind = Halves;
 
@@ -62,12 +63,12 @@ impl Quant<110> for Q3K {
 
     /// Four low bits of 16 factors in the nibbles of 8 bytes, two high bits in the pairs of 4 bytes.
     #[inline(always)]
-    fn scales(w: &[u8; 110]) -> Scales {
+    fn scales(w: &[u8; 110], halves: HalfTable) -> Scales {
         let [a, b, high] = [word_at(w, 96), word_at(w, 100), word_at(w, 104)];
         let four = |low: u32, high: u32| u64::from(low & 0x0f0f_0f0f | (high & 0x0303_0303) << 4);
         let first = four(a, high) | four(b, high >> 2) << 32;
         let second = four(a >> 4, high >> 4) | four(b >> 4, high >> 6) << 32;
-        with_factors(half_at(w, 108), i8x16_sub(u64x2(first, second), i8x16_splat(32)))
+        with_factors(halves.at(w, 108), i8x16_sub(u64x2(first, second), i8x16_splat(32)))
     }
 }
 
@@ -76,7 +77,7 @@ pub enum Q6K {}
 
 impl Quant<210> for Q6K {
     const FORMAT: Format = Format::Q6K;
-    const RANGE: Range = Range::Unsigned;
+    const RANGE: Range = Range::UpTo(63);
     const OFFSET: i8 = 32;
     type Kind = Halves;
 
@@ -94,7 +95,7 @@ impl Quant<210> for Q6K {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 210]) -> Scales {
-        with_factors(half_at(w, 208), load(w, 192))
+    fn scales(w: &[u8; 210], halves: HalfTable) -> Scales {
+        with_factors(halves.at(w, 208), load(w, 192))
     }
 }

@@ -4,8 +4,9 @@ use std::arch::wasm32::*;
 
 use candor_quant::Format;
 
-use super::bits::{bits, bits_up, half_at, look_up, times_bytes, word_at};
+use super::bits::{bits, bits_up, look_up, times_words, word_at};
 use super::format::{Quant, Range, Scales};
+use super::half_table::HalfTable;
 use super::registers::load;
 use crate::kind::{Plain, Shifted};
 use crate::weights::IQ4_VALUES;
@@ -15,15 +16,20 @@ use crate::weights::IQ4_VALUES;
 /// The 12 bytes as three words: scales 0-3 with the upper bits of scales 4-7, minima likewise, the lower nibbles of
 /// scales 4-7 and of minima 4-7.
 #[inline(always)]
-fn scales_minima<const N: usize>(w: &[u8; N]) -> Scales {
+fn scales_minima<const N: usize>(w: &[u8; N], halves: HalfTable) -> Scales {
     const LOW6: u32 = 0x3f3f_3f3f;
     const LOW4: u32 = 0x0f0f_0f0f;
     const UPPER: u32 = 0x3030_3030;
     let [scales, minima, lower] = [word_at(w, 4), word_at(w, 8), word_at(w, 12)];
-    let eight = |first: u32, second: u32| u64x2(u64::from(first) | u64::from(second) << 32, 0);
+    let eight = |first: u32, second: u32| u64::from(first) | u64::from(second) << 32;
+    let factors = u64x2(
+        eight(scales & LOW6, lower & LOW4 | scales >> 2 & UPPER),
+        eight(minima & LOW6, lower >> 4 & LOW4 | minima >> 2 & UPPER),
+    );
+    let [d, dmin] = [0, 2].map(|at| halves.at(w, at));
     Scales::shifted(
-        times_bytes(half_at(w, 0), eight(scales & LOW6, lower & LOW4 | scales >> 2 & UPPER)),
-        times_bytes(half_at(w, 2), eight(minima & LOW6, lower >> 4 & LOW4 | minima >> 2 & UPPER)),
+        times_words(d, u16x8_extend_low_u8x16(factors)),
+        times_words(dmin, u16x8_extend_high_u8x16(factors)),
     )
 }
 
@@ -39,7 +45,7 @@ pub enum Q4K {}
 
 impl Quant<144> for Q4K {
     const FORMAT: Format = Format::Q4K;
-    const RANGE: Range = Range::Unsigned;
+    const RANGE: Range = Range::UpTo(15);
     const OFFSET: i8 = 0;
     type Kind = Shifted;
 
@@ -49,8 +55,8 @@ impl Quant<144> for Q4K {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 144]) -> Scales {
-        scales_minima(w)
+    fn scales(w: &[u8; 144], halves: HalfTable) -> Scales {
+        scales_minima(w, halves)
     }
 }
 
@@ -59,7 +65,7 @@ pub enum Q5K {}
 
 impl Quant<176> for Q5K {
     const FORMAT: Format = Format::Q5K;
-    const RANGE: Range = Range::Unsigned;
+    const RANGE: Range = Range::UpTo(31);
     const OFFSET: i8 = 0;
     type Kind = Shifted;
 
@@ -74,8 +80,8 @@ impl Quant<176> for Q5K {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 176]) -> Scales {
-        scales_minima(w)
+    fn scales(w: &[u8; 176], halves: HalfTable) -> Scales {
+        scales_minima(w, halves)
     }
 }
 
@@ -94,11 +100,11 @@ impl Quant<136> for Iq4Xs {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 136]) -> Scales {
+    fn scales(w: &[u8; 136], halves: HalfTable) -> Scales {
         let (low, high) = (word_at(w, 4), u32::from(u16::from_le_bytes([w[2], w[3]])));
         let factor = |j: u32| ((low >> (4 * j) & 15) | (high >> (2 * j) & 3) << 4) as i32 - 32;
         let factors = [0, 4].map(|j| i32x4(factor(j), factor(j + 1), factor(j + 2), factor(j + 3)));
-        let d = f32x4_splat(half_at(w, 0));
+        let d = f32x4_splat(halves.at(w, 0));
         Scales::plain(factors.map(|factors| f32x4_mul(d, f32x4_convert_i32x4(factors))))
     }
 }

@@ -8,19 +8,19 @@ use candor_quant::Format;
 
 use super::bits::{look_up, nibbles, word_at};
 use super::format::{Eight, Quant, Range, Scales};
-use super::registers::{load, load_lane, widen_scales};
+use super::half_table::HalfTable;
+use super::registers::load;
 use crate::kind::{Plain, Shifted};
-use crate::unroll::unroll;
 use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 
 /// Eight half-precision numbers `stride` bytes apart.
 #[inline(always)]
-fn halves_at<const N: usize>(w: &[u8; N], first: usize, stride: usize) -> Eight {
-    let mut halves = u16x8_splat(0);
-    unroll!(J, {
-        halves = load_lane::<J, N>(halves, w, first + J * stride);
-    });
-    [widen_scales(i32x4_extend_low_i16x8(halves)), widen_scales(i32x4_extend_high_i16x8(halves))]
+fn halves_at<const N: usize>(w: &[u8; N], halves: HalfTable, first: usize, stride: usize) -> Eight {
+    let four = |j: usize| {
+        let [a, b, c, d] = [j, j + 1, j + 2, j + 3].map(|j| halves.at(w, first + j * stride));
+        f32x4(a, b, c, d)
+    };
+    [four(0), four(4)]
 }
 
 #[inline(always)]
@@ -46,7 +46,7 @@ pub enum Q4_0 {}
 
 impl Quant<{ 8 * 18 }> for Q4_0 {
     const FORMAT: Format = Format::Q4_0;
-    const RANGE: Range = Range::Unsigned;
+    const RANGE: Range = Range::UpTo(15);
     const OFFSET: i8 = 8;
     type Kind = Plain;
 
@@ -56,8 +56,8 @@ impl Quant<{ 8 * 18 }> for Q4_0 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 18]) -> Scales {
-        Scales::plain(halves_at(w, 0, 18))
+    fn scales(w: &[u8; 8 * 18], halves: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, halves, 0, 18))
     }
 }
 
@@ -66,7 +66,7 @@ pub enum Q4_1 {}
 
 impl Quant<{ 8 * 20 }> for Q4_1 {
     const FORMAT: Format = Format::Q4_1;
-    const RANGE: Range = Range::Unsigned;
+    const RANGE: Range = Range::UpTo(15);
     const OFFSET: i8 = 0;
     type Kind = Shifted;
 
@@ -76,8 +76,8 @@ impl Quant<{ 8 * 20 }> for Q4_1 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 20]) -> Scales {
-        Scales::shifted(halves_at(w, 0, 20), negated(halves_at(w, 2, 20)))
+    fn scales(w: &[u8; 8 * 20], halves: HalfTable) -> Scales {
+        Scales::shifted(halves_at(w, halves, 0, 20), negated(halves_at(w, halves, 2, 20)))
     }
 }
 
@@ -86,7 +86,7 @@ pub enum Q5_0 {}
 
 impl Quant<{ 8 * 22 }> for Q5_0 {
     const FORMAT: Format = Format::Q5_0;
-    const RANGE: Range = Range::Unsigned;
+    const RANGE: Range = Range::UpTo(31);
     const OFFSET: i8 = 16;
     type Kind = Plain;
 
@@ -96,8 +96,8 @@ impl Quant<{ 8 * 22 }> for Q5_0 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 22]) -> Scales {
-        Scales::plain(halves_at(w, 0, 22))
+    fn scales(w: &[u8; 8 * 22], halves: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, halves, 0, 22))
     }
 }
 
@@ -106,7 +106,7 @@ pub enum Q5_1 {}
 
 impl Quant<{ 8 * 24 }> for Q5_1 {
     const FORMAT: Format = Format::Q5_1;
-    const RANGE: Range = Range::Unsigned;
+    const RANGE: Range = Range::UpTo(31);
     const OFFSET: i8 = 0;
     type Kind = Shifted;
 
@@ -116,8 +116,8 @@ impl Quant<{ 8 * 24 }> for Q5_1 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 24]) -> Scales {
-        Scales::shifted(halves_at(w, 0, 24), negated(halves_at(w, 2, 24)))
+    fn scales(w: &[u8; 8 * 24], halves: HalfTable) -> Scales {
+        Scales::shifted(halves_at(w, halves, 0, 24), negated(halves_at(w, halves, 2, 24)))
     }
 }
 
@@ -126,7 +126,7 @@ pub enum Q8_0 {}
 
 impl Quant<{ 8 * 34 }> for Q8_0 {
     const FORMAT: Format = Format::Q8_0;
-    const RANGE: Range = Range::Full;
+    const RANGE: Range = Range::Signed;
     const OFFSET: i8 = 0;
     type Kind = Plain;
 
@@ -136,8 +136,8 @@ impl Quant<{ 8 * 34 }> for Q8_0 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 34]) -> Scales {
-        Scales::plain(halves_at(w, 0, 34))
+    fn scales(w: &[u8; 8 * 34], halves: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, halves, 0, 34))
     }
 }
 
@@ -156,8 +156,8 @@ impl Quant<{ 8 * 18 }> for Iq4Nl {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 18]) -> Scales {
-        Scales::plain(halves_at(w, 0, 18))
+    fn scales(w: &[u8; 8 * 18], halves: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, halves, 0, 18))
     }
 }
 
@@ -180,7 +180,7 @@ const RAISED_VALUES: [i8; 16] = {
 
 impl Quant<{ 8 * 17 }> for Mxfp4 {
     const FORMAT: Format = Format::Mxfp4;
-    const RANGE: Range = Range::Unsigned;
+    const RANGE: Range = Range::UpTo(24);
     const OFFSET: i8 = RAISED;
     type Kind = Plain;
 
@@ -190,7 +190,7 @@ impl Quant<{ 8 * 17 }> for Mxfp4 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 17]) -> Scales {
+    fn scales(w: &[u8; 8 * 17], _: HalfTable) -> Scales {
         let mut scales = [0.0; 8];
         for (j, scale) in scales.iter_mut().enumerate() {
             *scale = half_power(w[17 * j]);

@@ -2,124 +2,117 @@
 
 use std::arch::wasm32::*;
 
+use super::fold::add_pairs;
 use super::format::Range;
+use super::registers::{load, store};
+
+/// A block of activations in fours.
+pub type Fours = [i32; 16];
 
 /// Products of weights with activations, which are within -127 to 127.
 pub trait Multiply {
     /// Sixteen weights, as they are multiplied.
     type Weights: Copy;
-    /// Sixteen activations.
+    /// Four activations, for each lane.
     type Inputs: Copy;
-    /// Whether weights of -128 give other sums.
-    const SYMMETRIC: bool;
+    /// For one input, of weights of 0 to 127.
+    type Unsigned: Products;
+    /// The same of weights that may be negative.
+    type Signed: Products;
 
     fn weights(w: v128) -> Self::Weights;
 
-    /// The same of weights that may be negative.
-    fn signed_weights(w: v128) -> Self::Weights;
+    /// A block of activations as [`Multiply::four`] takes them.
+    fn block(x: &[i8; 32]) -> Fours;
 
-    fn inputs(x: v128) -> Self::Inputs;
+    /// The four activations of this number, 0 to 7, for each lane.
+    fn four(x: &Fours, number: usize) -> Self::Inputs;
 
-    /// Four activations, those from `4 * K` on, for each lane.
-    fn spread<const K: usize>(x: Self::Inputs) -> Self::Inputs;
+    /// What products are added to, that are to be added to `sums`.
+    fn begin(sums: v128) -> v128;
 
     /// Lane `i` gains the products of bytes `4i..4i + 4`.
-    fn add(sums: v128, w: Self::Weights, x: Self::Inputs) -> v128;
+    fn add(part: v128, w: Self::Weights, x: Self::Inputs) -> v128;
 
-    /// The same of [`Multiply::signed_weights`].
-    fn add_signed(sums: v128, w: Self::Weights, x: Self::Inputs) -> v128;
-}
-
-/// Weights of a format.
-#[inline(always)]
-pub fn weights<M: Multiply>(range: Range, w: v128) -> M::Weights {
-    if range == Range::Unsigned { M::weights(w) } else { M::signed_weights(w) }
-}
-
-/// Products of a format's weights.
-#[inline(always)]
-pub fn add<M: Multiply>(range: Range, sums: v128, w: M::Weights, x: M::Inputs) -> v128 {
-    if range == Range::Unsigned { M::add(sums, w, x) } else { M::add_signed(sums, w, x) }
+    /// `sums` and what was added to its part.
+    fn end(sums: v128, part: v128) -> v128;
 }
 
 /// `i32x4.dot_i16x8_s`: bytes become words of 16 bits, those at even places and those at odd ones.
 pub enum Words {}
+
+/// The same of weights that may be negative.
+pub enum WordsOfSigned {}
 
 #[inline(always)]
 fn signed_words(bytes: v128) -> [v128; 2] {
     [i16x8_shr(i16x8_shl(bytes, 8), 8), i16x8_shr(bytes, 8)]
 }
 
-impl Multiply for Words {
-    type Weights = [v128; 2];
-    type Inputs = [v128; 2];
-    const SYMMETRIC: bool = false;
+/// Implements products of words from what makes them of weights.
+macro_rules! multiply_words {
+    ($name:ident, $weights:expr) => {
+        impl Multiply for $name {
+            type Weights = [v128; 2];
+            type Inputs = [v128; 2];
+            type Unsigned = UnsignedWords;
+            type Signed = SignedWords;
 
-    #[inline(always)]
-    fn weights(w: v128) -> [v128; 2] {
-        [v128_and(w, u16x8_splat(0xff)), u16x8_shr(w, 8)]
-    }
+            #[inline(always)]
+            fn weights(w: v128) -> [v128; 2] {
+                $weights(w)
+            }
 
-    #[inline(always)]
-    fn signed_weights(w: v128) -> [v128; 2] {
-        signed_words(w)
-    }
+            /// The words of even places, then those of odd ones.
+            #[inline(always)]
+            fn block(x: &[i8; 32]) -> Fours {
+                let mut fours = [0; 16];
+                for half in 0..2 {
+                    let [even, odd] = signed_words(load(x, half * 16));
+                    store(&mut fours, half * 4, even);
+                    store(&mut fours, 8 + half * 4, odd);
+                }
+                fours
+            }
 
-    #[inline(always)]
-    fn inputs(x: v128) -> [v128; 2] {
-        signed_words(x)
-    }
+            #[inline(always)]
+            fn four(x: &Fours, number: usize) -> [v128; 2] {
+                [i32x4_splat(x[number]), i32x4_splat(x[8 + number])]
+            }
 
-    #[inline(always)]
-    fn spread<const K: usize>(x: [v128; 2]) -> [v128; 2] {
-        x.map(spread::<K>)
-    }
+            #[inline(always)]
+            fn begin(sums: v128) -> v128 {
+                sums
+            }
 
-    #[inline(always)]
-    fn add(sums: v128, w: [v128; 2], x: [v128; 2]) -> v128 {
-        i32x4_add(sums, i32x4_add(i32x4_dot_i16x8(w[0], x[0]), i32x4_dot_i16x8(w[1], x[1])))
-    }
+            #[inline(always)]
+            fn add(part: v128, w: [v128; 2], x: [v128; 2]) -> v128 {
+                i32x4_add(part, products([w, x]))
+            }
 
-    #[inline(always)]
-    fn add_signed(sums: v128, w: [v128; 2], x: [v128; 2]) -> v128 {
-        Self::add(sums, w, x)
-    }
+            #[inline(always)]
+            fn end(_: v128, part: v128) -> v128 {
+                part
+            }
+        }
+    };
 }
 
-/// Lane `K`, everywhere.
-#[inline(always)]
-fn spread<const K: usize>(x: v128) -> v128 {
-    match K {
-        0 => i32x4_shuffle::<0, 0, 0, 0>(x, x),
-        1 => i32x4_shuffle::<1, 1, 1, 1>(x, x),
-        2 => i32x4_shuffle::<2, 2, 2, 2>(x, x),
-        _ => i32x4_shuffle::<3, 3, 3, 3>(x, x),
-    }
-}
+multiply_words!(Words, |w| [v128_and(w, u16x8_splat(0xff)), u16x8_shr(w, 8)]);
+multiply_words!(WordsOfSigned, signed_words);
 
-/// `i32x4.relaxed_dot_i8x16_i7x16_add_s`, which is the same everywhere while its second operand is 0 to 127. Some processors
-/// take that operand's highest bit as a sign and some don't, and the sum of two products may have to fit 16 bits: 2 * 128 * 127
-/// does.
-///
-/// Weights of 0 to 127 are that operand. For others it is the magnitudes of activations, whose signs weights take over: all but
-/// -128, which has no negative. `rows` looks for it and leaves such weights to [`Words`].
+/// `i16x8.relaxed_dot_i8x16_i7x16_s`, which is the same everywhere while its second operand is 0 to 127. Some processors take that
+/// operand's highest bit as a sign and some don't, and the sum of two products may have to fit 16 bits: 2 * 128 * 127 does. Weights
+/// of 0 to 127 are that operand. Sums stay words of 16 bits as long as they fit.
 #[cfg(target_feature = "relaxed-simd")]
 pub enum RelaxedBytes {}
-
-/// Activations, and for signed weights their magnitudes and all ones where they are negative.
-#[cfg(target_feature = "relaxed-simd")]
-#[derive(Clone, Copy)]
-pub struct Signs {
-    x: v128,
-    magnitudes: v128,
-    negative: v128,
-}
 
 #[cfg(target_feature = "relaxed-simd")]
 impl Multiply for RelaxedBytes {
     type Weights = v128;
-    type Inputs = Signs;
-    const SYMMETRIC: bool = true;
+    type Inputs = v128;
+    type Unsigned = UnsignedBytes;
+    type Signed = SignedBytes;
 
     #[inline(always)]
     fn weights(w: v128) -> v128 {
@@ -127,28 +120,209 @@ impl Multiply for RelaxedBytes {
     }
 
     #[inline(always)]
-    fn signed_weights(w: v128) -> v128 {
-        w
+    fn block(x: &[i8; 32]) -> Fours {
+        let mut fours = [0; 16];
+        store(&mut fours, 0, load(x, 0));
+        store(&mut fours, 4, load(x, 16));
+        fours
     }
 
     #[inline(always)]
-    fn inputs(x: v128) -> Signs {
-        Signs { x, magnitudes: i8x16_abs(x), negative: i8x16_lt(x, i8x16_splat(0)) }
+    fn four(x: &Fours, number: usize) -> v128 {
+        i32x4_splat(x[number])
     }
 
     #[inline(always)]
-    fn spread<const K: usize>(Signs { x, magnitudes, negative }: Signs) -> Signs {
-        Signs { x: spread::<K>(x), magnitudes: spread::<K>(magnitudes), negative: spread::<K>(negative) }
+    fn begin(_: v128) -> v128 {
+        i16x8_splat(0)
     }
 
     #[inline(always)]
-    fn add(sums: v128, w: v128, x: Signs) -> v128 {
-        i32x4_relaxed_dot_i8x16_i7x16_add(x.x, w, sums)
+    fn add(part: v128, w: v128, x: v128) -> v128 {
+        i16x8_add(part, i16x8_relaxed_dot_i8x16_i7x16(x, w))
     }
 
     #[inline(always)]
-    fn add_signed(sums: v128, w: v128, x: Signs) -> v128 {
-        let w = i8x16_sub(v128_xor(w, x.negative), x.negative);
-        i32x4_relaxed_dot_i8x16_i7x16_add(w, x.magnitudes, sums)
+    fn end(sums: v128, part: v128) -> v128 {
+        i32x4_add(sums, i32x4_extadd_pairwise_i16x8(part))
+    }
+}
+
+/// Products of one input with the weights of a format, 32 of them at a time.
+pub trait Products {
+    /// Whether sums lack what [`Products::missing`] gives.
+    const MISSES: bool;
+
+    /// Sixteen activations.
+    fn inputs(x: v128) -> [v128; 2];
+
+    /// What the sum of a block lacks.
+    fn missing(x: [[v128; 2]; 2]) -> i32;
+
+    /// Sums of the products of a block, as [`Products::fold`] takes them.
+    fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128;
+
+    /// Lane `i` = sum of block `i` of four.
+    fn fold(range: Range, blocks: [[v128; 2]; 2]) -> v128;
+
+    /// Words of 16 bits: four that add up to the first half's products, and four of the second's. Weights are at most 63.
+    fn halves(w: [v128; 2], x: [[v128; 2]; 2]) -> v128;
+}
+
+/// Words of weights of 0 to 127. Those at even places meet activations that are 256 times as large, those at odd places are so
+/// themselves: what is masked anyway needs no shift then.
+pub enum UnsignedWords {}
+
+/// Words of weights that may be negative, 256 times as large.
+pub enum SignedWords {}
+
+const HIGH: v128 = i16x8(-256, -256, -256, -256, -256, -256, -256, -256);
+
+#[inline(always)]
+fn products([w, x]: [[v128; 2]; 2]) -> v128 {
+    i32x4_add(i32x4_dot_i16x8(w[0], x[0]), i32x4_dot_i16x8(w[1], x[1]))
+}
+
+#[inline(always)]
+fn fold_integers([[a, b], [c, d]]: [[v128; 2]; 2]) -> v128 {
+    add_pairs(add_pairs(a, b), add_pairs(c, d))
+}
+
+/// Implements products of words from what makes them of 16 activations and of 16 weights.
+macro_rules! words {
+    ($name:ident, $inputs:expr, $weights:expr) => {
+        impl Products for $name {
+            const MISSES: bool = false;
+
+            #[inline(always)]
+            fn inputs(x: v128) -> [v128; 2] {
+                $inputs(x)
+            }
+
+            #[inline(always)]
+            fn missing(_: [[v128; 2]; 2]) -> i32 {
+                0
+            }
+
+            #[inline(always)]
+            fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+                i32x4_add(products([$weights(w[0]), x[0]]), products([$weights(w[1]), x[1]]))
+            }
+
+            #[inline(always)]
+            fn fold(_: Range, blocks: [[v128; 2]; 2]) -> v128 {
+                i32x4_shr(fold_integers(blocks), 8)
+            }
+
+            #[inline(always)]
+            fn halves(w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+                let [a, b] = [0, 1].map(|half| i32x4_shr(products([$weights(w[half]), x[half]]), 8));
+                i16x8_narrow_i32x4(a, b)
+            }
+        }
+    };
+}
+
+words!(UnsignedWords, |x| [i16x8_shl(x, 8), i16x8_shr(x, 8)], |w| [v128_and(w, u16x8_splat(0xff)), v128_and(w, HIGH)]);
+words!(SignedWords, signed_words, |w| [i16x8_shl(w, 8), v128_and(w, HIGH)]);
+
+/// Bytes of weights of 0 to 127.
+#[cfg(target_feature = "relaxed-simd")]
+pub enum UnsignedBytes {}
+
+/// Sums of neighbours, words of 16 bits: four of `a`, then four of `b`.
+#[cfg(target_feature = "relaxed-simd")]
+#[inline(always)]
+fn add_word_pairs(a: v128, b: v128) -> v128 {
+    i16x8_add(i32x4_shuffle::<0, 2, 4, 6>(a, b), i32x4_shuffle::<1, 3, 5, 7>(a, b))
+}
+
+#[cfg(target_feature = "relaxed-simd")]
+impl Products for UnsignedBytes {
+    const MISSES: bool = false;
+
+    #[inline(always)]
+    fn inputs(x: v128) -> [v128; 2] {
+        [x; 2]
+    }
+
+    #[inline(always)]
+    fn missing(_: [[v128; 2]; 2]) -> i32 {
+        0
+    }
+
+    #[inline(always)]
+    fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+        let [a, b] = [0, 1].map(|half| i16x8_relaxed_dot_i8x16_i7x16(x[half][0], w[half]));
+        if range.fits_words(4) {
+            i16x8_add(a, b)
+        } else {
+            i32x4_add(i32x4_extadd_pairwise_i16x8(a), i32x4_extadd_pairwise_i16x8(b))
+        }
+    }
+
+    #[inline(always)]
+    fn fold(range: Range, [[a, b], [c, d]]: [[v128; 2]; 2]) -> v128 {
+        let wide = |sums: v128| i32x4_extadd_pairwise_i16x8(sums);
+        if range.fits_words(16) {
+            wide(add_word_pairs(add_word_pairs(a, b), add_word_pairs(c, d)))
+        } else if range.fits_words(8) {
+            add_pairs(wide(add_word_pairs(a, b)), wide(add_word_pairs(c, d)))
+        } else if range.fits_words(4) {
+            fold_integers([[wide(a), wide(b)], [wide(c), wide(d)]])
+        } else {
+            fold_integers([[a, b], [c, d]])
+        }
+    }
+
+    #[inline(always)]
+    fn halves(w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+        let [a, b] = [0, 1].map(|half| i16x8_relaxed_dot_i8x16_i7x16(x[half][0], w[half]));
+        add_word_pairs(a, b)
+    }
+}
+
+/// The same of weights that may be negative. The second operand is the magnitudes of activations, whose signs weights take over:
+/// for a negative activation `x`, `w * x` is `!w * -x` and `-x` more. So a weight of -128, which has no negative, is no exception.
+#[cfg(target_feature = "relaxed-simd")]
+pub enum SignedBytes {}
+
+#[cfg(target_feature = "relaxed-simd")]
+impl Products for SignedBytes {
+    const MISSES: bool = true;
+
+    /// Magnitudes, and all ones where activations are negative.
+    #[inline(always)]
+    fn inputs(x: v128) -> [v128; 2] {
+        [i8x16_abs(x), i8x16_shr(x, 7)]
+    }
+
+    #[inline(always)]
+    fn missing(x: [[v128; 2]; 2]) -> i32 {
+        let [a, b] = x.map(|[magnitudes, negative]| i16x8_extadd_pairwise_u8x16(v128_and(magnitudes, negative)));
+        let four = i32x4_extadd_pairwise_i16x8(i16x8_add(a, b));
+        i32x4_extract_lane::<0>(four)
+            + i32x4_extract_lane::<1>(four)
+            + i32x4_extract_lane::<2>(four)
+            + i32x4_extract_lane::<3>(four)
+    }
+
+    #[inline(always)]
+    fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+        let [a, b] = [0, 1].map(|half| {
+            let [magnitudes, negative] = x[half];
+            i32x4_extadd_pairwise_i16x8(i16x8_relaxed_dot_i8x16_i7x16(v128_xor(w[half], negative), magnitudes))
+        });
+        i32x4_add(a, b)
+    }
+
+    #[inline(always)]
+    fn fold(_: Range, blocks: [[v128; 2]; 2]) -> v128 {
+        fold_integers(blocks)
+    }
+
+    #[inline(always)]
+    fn halves(w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+        UnsignedBytes::halves(w, x)
     }
 }

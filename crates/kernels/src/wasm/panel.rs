@@ -4,6 +4,7 @@ use std::arch::wasm32::*;
 
 use super::fold::transpose;
 use super::format::{Eight, Quant, Scales};
+use super::half_table::HalfTable;
 use super::registers::store;
 use crate::kind::{Kind, padded};
 use crate::order::SEGMENT_BLOCKS;
@@ -41,23 +42,23 @@ pub const EMPTY: Panel = [Block {
 }; SEGMENT_BLOCKS];
 
 /// Unpacks the groups of a segment, of each of the eight rows; they may end within a group.
-pub fn unpack<Q: Quant<N>, const N: usize>(panel: &mut Panel, rows: [&[u8]; ROWS]) {
+pub fn unpack<Q: Quant<N>, const N: usize>(panel: &mut Panel, rows: [&[u8]; ROWS], halves: HalfTable) {
     let rows = rows.map(<[u8]>::as_chunks::<N>);
     let (whole, rest) = rows[0];
     let (groups, _) = panel.as_chunks_mut::<8>();
     for (g, blocks) in groups.iter_mut().enumerate().take(whole.len()) {
-        unpack_group::<Q, N>(blocks, rows.map(|(whole, _)| &whole[g]));
+        unpack_group::<Q, N>(blocks, rows.map(|(whole, _)| &whole[g]), halves);
     }
     if !rest.is_empty() {
         let ends = rows.map(|(_, rest)| padded(rest));
-        unpack_group::<Q, N>(&mut groups[whole.len()], ends.each_ref());
+        unpack_group::<Q, N>(&mut groups[whole.len()], ends.each_ref(), halves);
     }
 }
 
-fn unpack_group<Q: Quant<N>, const N: usize>(blocks: &mut [Block; 8], rows: [&[u8; N]; ROWS]) {
+fn unpack_group<Q: Quant<N>, const N: usize>(blocks: &mut [Block; 8], rows: [&[u8; N]; ROWS], halves: HalfTable) {
     for q in 0..QUADS {
         let rows: [&[u8; N]; 4] = std::array::from_fn(|r| rows[q * 4 + r]);
-        set_scales::<Q::Kind>(blocks, q, rows.map(|row| Q::scales(row)));
+        set_scales::<Q::Kind>(blocks, q, rows.map(|row| Q::scales(row, halves)));
         unroll!(J, {
             let quants = rows.map(|row| Q::quants(row, J));
             for half in 0..2 {

@@ -47,27 +47,3 @@ pub fn widen_halves(halves: v128) -> v128 {
     let large = f32x4_ge(f32x4_abs(value), f32x4_splat(65536.0));
     v128_or(value, v128_and(large, u32x4_splat(0x7f80_0000)))
 }
-
-/// The same of scales, with more instructions but without subnormal floats, which cost processors up to a hundred cycles:
-/// the scales of small weights are subnormal halves. As `candor_quant::half` does it.
-#[inline(always)]
-pub fn widen_scales(halves: v128) -> v128 {
-    const REBIAS: i32 = (127 - 15) << 23;
-    let widened = v128_and(i32x4_shl(halves, 13), i32x4_splat(0x0fff_e000));
-    let normal = i32x4_add(widened, i32x4_splat(REBIAS));
-    let implicit = i32x4_add(normal, i32x4_splat(1 << 23));
-    let subnormal = f32x4_sub(implicit, i32x4_splat((127 - 14) << 23));
-    let magnitude = v128_bitselect(subnormal, normal, i32x4_lt(widened, i32x4_splat(0x0080_0000)));
-    // Infinity and NaN keep the greatest exponent.
-    let greatest = v128_and(i32x4_ge(widened, i32x4_splat(0x0f80_0000)), i32x4_splat(REBIAS));
-    let sign = v128_and(halves, i32x4_splat(i32::MIN));
-    v128_or(i32x4_add(magnitude, greatest), sign)
-}
-
-/// Two bytes from `at` in lane `LANE`.
-#[inline(always)]
-pub fn load_lane<const LANE: usize, const N: usize>(lanes: v128, bytes: &[u8; N], at: usize) -> v128 {
-    let source: &[u8] = &bytes[at..at + 2];
-    // SAFETY: `source` is 2 readable bytes, and the instruction takes any alignment.
-    unsafe { v128_load16_lane::<LANE>(lanes, source.as_ptr().cast()) }
-}

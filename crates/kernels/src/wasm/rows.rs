@@ -1,195 +1,205 @@
 //! One input row: weights are read once, in the file's layout. Lane = block.
+//!
+//! What depends on the input alone is prepared once for all rows.
 
 use std::arch::wasm32::*;
+use std::cell::RefCell;
+use std::hint::black_box;
 
-use super::fold::{add_pairs, fold, tree};
+use super::fold::{add_pairs, tree};
 use super::format::{Eight, Quant, Range};
-use super::multiply::{Multiply, Words, add, weights};
+use super::half_table::HalfTable;
+use super::multiply::{Multiply, Products};
 use super::registers::load;
 use crate::Q8Row;
 use crate::kind::{GROUP, Kind, padded};
 use crate::order::SEGMENT;
-use crate::unroll::unroll;
 use crate::weights::Minima;
 
 const SEGMENT_GROUPS: usize = SEGMENT / GROUP;
 
-/// `out[o] = w[o] . x`. Two rows go together where the sums of both stay in registers.
-pub fn rows<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
-    let row = |o: usize| &w[o * row_bytes..][..row_bytes];
-    if Q::Kind::FACTORS {
-        for (o, out) in out.iter_mut().enumerate() {
-            [*out] = dot::<M, Q, N, 1>([row(o)], x);
-        }
-        return;
-    }
-    for (pair, out) in out.chunks_mut(2).enumerate() {
-        // A row without a second one goes with itself.
-        let sums = dot::<M, Q, N, 2>([row(2 * pair), row(2 * pair + out.len() - 1)], x);
-        out.copy_from_slice(&sums[..out.len()]);
-    }
-}
-
 /// A group of activations.
-struct Group<'a> {
-    quants: &'a [i8; GROUP],
-    scales: &'a [f32; 8],
-    sums: &'a [i16; 16],
+#[derive(Clone)]
+struct Group {
+    inputs: Inputs,
+    scales: Eight,
+    /// What minima are multiplied with: the scales times the sums of the blocks, or of their first and of their second halves.
+    scaled: [Eight; 2],
+    /// Sums of halves of blocks.
+    sums: [v128; 2],
+    /// What the sums of products lack, lane = block.
+    missing: Eight,
 }
 
-/// `R` rows times one input.
+/// The activations of a group, as they are multiplied: two registers for 16 of them.
+pub type Inputs = [[v128; 2]; GROUP / 16];
+
+const ZERO: v128 = i32x4(0, 0, 0, 0);
+const EMPTY: Group = Group {
+    inputs: [[ZERO; 2]; GROUP / 16],
+    scales: [ZERO; 2],
+    scaled: [[ZERO; 2]; 2],
+    sums: [ZERO; 2],
+    missing: [ZERO; 2],
+};
+
+thread_local! {
+    static PREPARED: RefCell<Vec<Group>> = const { RefCell::new(Vec::new()) };
+}
+
+/// `out[o] = w[o] . x`.
+pub fn rows<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
+    if Q::RANGE == Range::Signed {
+        rows_by::<M::Signed, Q, N>(out, w, row_bytes, x);
+    } else {
+        rows_by::<M::Unsigned, Q, N>(out, w, row_bytes, x);
+    }
+}
+
+/// Rows of the two halves of `w` alternate: two streams from memory are faster than one.
 #[inline(always)]
-fn dot<M: Multiply, Q: Quant<N>, const N: usize, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>) -> [f32; R] {
+fn rows_by<P: Products, Q: Quant<N>, const N: usize>(out: &mut [f32], w: &[u8], row_bytes: usize, x: Q8Row<'_>) {
+    PREPARED.with_borrow_mut(|prepared| {
+        let count = x.quants.len().div_ceil(GROUP);
+        if prepared.len() < count {
+            prepared.resize(count, EMPTY);
+        }
+        let groups = &mut prepared[..count];
+        prepare::<P, Q, N>(groups, x);
+        let halves = HalfTable::new();
+        let half = out.len().div_ceil(2);
+        let mut end = [0; N];
+        for i in 0..out.len() {
+            let o = i / 2 + i % 2 * half;
+            out[o] = dot::<P, Q, N>(&w[o * row_bytes..][..row_bytes], groups, &mut end, halves);
+        }
+    });
+}
+
+/// What is the same for all rows.
+#[inline(always)]
+fn prepare<P: Products, Q: Quant<N>, const N: usize>(groups: &mut [Group], x: Q8Row<'_>) {
     let (quants, quants_rest) = x.quants.as_chunks::<GROUP>();
     let (scales, scales_rest) = x.scales.as_chunks::<8>();
     let (sums, sums_rest) = x.sums.as_chunks::<16>();
-    let whole = quants.len();
-    let count = whole + usize::from(!quants_rest.is_empty());
-    let rows = rows.map(<[u8]>::as_chunks::<N>);
-    let groups: [&[[u8; N]]; R] = rows.map(|(groups, _)| &groups[..whole]);
-    let mut totals = [0.0; R];
-    for start in (0..count).step_by(SEGMENT_GROUPS) {
-        let end = count.min(start + SEGMENT_GROUPS);
-        let mut lanes = [[f32x4_splat(0.0); 2]; R];
-        for g in start..end.min(whole) {
-            let x = Group { quants: &quants[g], scales: &scales[g], sums: &sums[g] };
-            lanes = step::<M, Q, N, R>(lanes, groups.map(|groups| &groups[g]), &x);
-        }
-        if end > whole {
-            let x = Group { quants: &padded(quants_rest), scales: &padded(scales_rest), sums: &padded(sums_rest) };
-            let ends = rows.map(|(_, rest)| padded(rest));
-            let next = step::<M, Q, N, R>(lanes, ends.each_ref(), &x);
-            for r in 0..R {
-                lanes[r] = first_lanes(scales_rest.len(), next[r], lanes[r]);
-            }
-        }
-        for r in 0..R {
-            let sum = tree(lanes[r]);
-            totals[r] = if start == 0 { sum } else { totals[r] + sum };
+    for (g, group) in groups.iter_mut().enumerate() {
+        if g < quants.len() {
+            prepare_group::<P, Q, N>(group, &quants[g], &scales[g], &sums[g]);
+        } else {
+            prepare_group::<P, Q, N>(group, &padded(quants_rest), &padded(scales_rest), &padded(sums_rest));
         }
     }
-    totals
 }
 
-/// The first `count` lanes of `a`, the others of `b`.
 #[inline(always)]
-fn first_lanes(count: usize, a: Eight, b: Eight) -> Eight {
-    let count = i32x4_splat(count as i32);
-    let index = [i32x4(0, 1, 2, 3), i32x4(4, 5, 6, 7)];
-    [0, 1].map(|i| v128_bitselect(a[i], b[i], i32x4_lt(index[i], count)))
-}
-
-/// Adds eight blocks of each row to its eight lanes.
-#[inline(always)]
-fn step<M: Multiply, Q: Quant<N>, const N: usize, const R: usize>(
-    lanes: [Eight; R],
-    w: [&[u8; N]; R],
-    x: &Group<'_>,
-) -> [Eight; R] {
-    let pairs = if M::SYMMETRIC && Q::RANGE == Range::Full && has_least::<Q, N, R>(w) {
-        pair_sums::<Words, Q, N, R>(w, x)
-    } else {
-        pair_sums::<M, Q, N, R>(w, x)
-    };
-    let scales: Eight = [load(x.scales, 0), load(x.scales, 4)];
-    let sums = scaled_sums::<Q::Kind>(scales, x);
-    let mut next = lanes;
-    for r in 0..R {
-        let weights = Q::scales(w[r]);
-        let isums = block_sums::<Q::Kind>(pairs[r], weights.factors, x, Q::OFFSET);
-        for i in 0..2 {
-            let scaled = f32x4_mul(f32x4_convert_i32x4(isums[i]), weights.scale[i]);
-            let mut lanes = f32x4_add(lanes[r][i], f32x4_mul(scaled, scales[i]));
-            if Q::Kind::MINIMA != Minima::None {
-                lanes = f32x4_sub(lanes, f32x4_mul(weights.minima[0][i], sums[0][i]));
-            }
-            if Q::Kind::MINIMA == Minima::Halves {
-                lanes = f32x4_sub(lanes, f32x4_mul(weights.minima[1][i], sums[1][i]));
-            }
-            next[r][i] = lanes;
-        }
+fn prepare_group<P: Products, Q: Quant<N>, const N: usize>(
+    group: &mut Group,
+    quants: &[i8; GROUP],
+    scales: &[f32; 8],
+    sums: &[i16; 16],
+) {
+    for (i, inputs) in group.inputs.iter_mut().enumerate() {
+        *inputs = P::inputs(load(quants, i * 16));
     }
-    next
-}
-
-/// Whether any quant is -128. Files have it seldom: the usual encoders make none.
-#[inline(always)]
-fn has_least<Q: Quant<N>, const N: usize, const R: usize>(w: [&[u8; N]; R]) -> bool {
-    let mut least = i8x16_splat(0);
-    for w in w {
-        unroll!(J, {
-            let [a, b] = Q::quants(w, J);
-            least = i8x16_min(least, i8x16_min(a, b));
-        });
-    }
-    v128_any_true(i8x16_eq(least, i8x16_splat(i8::MIN)))
-}
-
-/// What minima are multiplied with: the scales times the sums of the blocks, or of their first and of their second halves.
-#[inline(always)]
-fn scaled_sums<K: Kind>(scales: Eight, x: &Group<'_>) -> [Eight; 2] {
-    let mut scaled = [[f32x4_splat(0.0); 2]; 2];
+    group.scales = [load(scales, 0), load(scales, 4)];
+    group.sums = [load(sums, 0), load(sums, 8)];
     for i in 0..2 {
-        let sums = load(x.sums, i * 8);
-        match K::MINIMA {
+        let (scales, sums) = (group.scales[i], group.sums[i]);
+        let whole = i32x4_extadd_pairwise_i16x8(sums);
+        match Q::Kind::MINIMA {
             Minima::None => {}
-            Minima::Whole => {
-                scaled[0][i] = f32x4_mul(scales[i], f32x4_convert_i32x4(i32x4_extadd_pairwise_i16x8(sums)));
-            }
+            Minima::Whole => group.scaled[0][i] = f32x4_mul(scales, f32x4_convert_i32x4(whole)),
             Minima::Halves => {
                 for (half, sums) in [i32x4_shr(i32x4_shl(sums, 16), 16), i32x4_shr(sums, 16)].into_iter().enumerate() {
-                    scaled[half][i] = f32x4_mul(scales[i], f32x4_convert_i32x4(sums));
+                    group.scaled[half][i] = f32x4_mul(scales, f32x4_convert_i32x4(sums));
                 }
             }
         }
+        let offsets = i32x4_mul(whole, i32x4_splat(-i32::from(Q::OFFSET)));
+        let of_block = |block: usize| P::missing([group.inputs[2 * block], group.inputs[2 * block + 1]]);
+        let four = i32x4(of_block(4 * i), of_block(4 * i + 1), of_block(4 * i + 2), of_block(4 * i + 3));
+        group.missing[i] = i32x4_add(offsets, four);
     }
-    scaled
 }
 
-/// Sums of pairs of blocks, two of which add up to sums of four blocks: with factors those of the blocks' halves.
+/// A row times the input. A last group that is not whole gets zeros in `end`: no lane is -0, so they add nothing.
 #[inline(always)]
-fn pair_sums<M: Multiply, Q: Quant<N>, const N: usize, const R: usize>(
-    w: [&[u8; N]; R],
-    x: &Group<'_>,
-) -> [[v128; 4]; R] {
-    let zero = i32x4_splat(0);
-    let mut pairs = [[zero; 4]; R];
-    let dot = |sums: v128, w: v128, x: M::Inputs| add::<M>(Q::RANGE, sums, weights::<M>(Q::RANGE, w), x);
-    unroll!(PAIR, {
-        let x = [0, 16, 32, 48].map(|at| M::inputs(load(x.quants, PAIR * 64 + at)));
-        for r in 0..R {
-            let [a, b] = Q::quants(w[r], 2 * PAIR);
-            let [c, d] = Q::quants(w[r], 2 * PAIR + 1);
-            let (a, c) = (dot(zero, a, x[0]), dot(zero, c, x[2]));
-            pairs[r][PAIR] = if Q::Kind::FACTORS {
-                fold([a, dot(zero, b, x[1]), c, dot(zero, d, x[3])])
-            } else {
-                add_pairs(dot(a, b, x[1]), dot(c, d, x[3]))
-            };
+fn dot<P: Products, Q: Quant<N>, const N: usize>(row: &[u8], x: &[Group], end: &mut [u8; N], halves: HalfTable) -> f32 {
+    let (whole, rest) = row.as_chunks::<N>();
+    end[..rest.len()].copy_from_slice(rest);
+    let mut total = 0.0;
+    for start in (0..x.len()).step_by(SEGMENT_GROUPS) {
+        let mut lanes = [f32x4_splat(0.0); 2];
+        for g in start..x.len().min(start + SEGMENT_GROUPS) {
+            // A pointer that the compiler knows from the last turn has its offsets added by instructions.
+            let x = black_box(&x[g]);
+            lanes = step::<P, Q, N>(lanes, whole.get(g).unwrap_or(end), x, halves);
         }
-    }, 0 1 2 3);
-    pairs
+        total = if start == 0 { tree(lanes) } else { total + tree(lanes) };
+    }
+    total
 }
 
-/// Exact integer sums of eight blocks, factors applied and offsets removed.
+/// Adds eight blocks to eight lanes.
 #[inline(always)]
-fn block_sums<K: Kind>(mut pairs: [v128; 4], factors: v128, x: &Group<'_>, offset: i8) -> [v128; 2] {
-    let offset = i32::from(offset);
-    if K::FACTORS {
-        let factors = super::panel::widen(factors);
-        for i in 0..4 {
-            let sums = load(x.sums, i / 2 * 8);
-            let sums = if i % 2 == 0 { i32x4_extend_low_i16x8(sums) } else { i32x4_extend_high_i16x8(sums) };
-            let reduced = i32x4_sub(pairs[i], i32x4_mul(sums, i32x4_splat(offset)));
-            pairs[i] = i32x4_mul(if offset == 0 { pairs[i] } else { reduced }, factors[i]);
+fn step<P: Products, Q: Quant<N>, const N: usize>(lanes: Eight, w: &[u8; N], x: &Group, halves: HalfTable) -> Eight {
+    let scales = Q::scales(w, halves);
+    let sums = if Q::Kind::FACTORS {
+        sums_of_halves::<P, Q, N>(w, x, scales.factors)
+    } else {
+        sums_of_blocks::<P, Q, N>(w, x)
+    };
+    let add = |i: usize| {
+        let scaled = f32x4_mul(f32x4_convert_i32x4(sums[i]), scales.scale[i]);
+        let mut lanes = f32x4_add(lanes[i], f32x4_mul(scaled, x.scales[i]));
+        if Q::Kind::MINIMA != Minima::None {
+            lanes = f32x4_sub(lanes, f32x4_mul(scales.minima[0][i], x.scaled[0][i]));
         }
-    }
-    let sums = [add_pairs(pairs[0], pairs[1]), add_pairs(pairs[2], pairs[3])];
-    if K::FACTORS || offset == 0 {
-        return sums;
-    }
-    [0, 1].map(|i| {
-        let offsets = i32x4_mul(i32x4_extadd_pairwise_i16x8(load(x.sums, i * 8)), i32x4_splat(offset));
-        i32x4_sub(sums[i], offsets)
-    })
+        if Q::Kind::MINIMA == Minima::Halves {
+            lanes = f32x4_sub(lanes, f32x4_mul(scales.minima[1][i], x.scaled[1][i]));
+        }
+        lanes
+    };
+    [add(0), add(1)]
+}
+
+/// Exact integer sums of eight blocks, offsets removed.
+#[inline(always)]
+fn sums_of_blocks<P: Products, Q: Quant<N>, const N: usize>(w: &[u8; N], x: &Group) -> [v128; 2] {
+    let block = |block: usize| {
+        let [a, b] = Q::quants(w, block);
+        P::block(Q::RANGE, [a, b], [x.inputs[2 * block], x.inputs[2 * block + 1]])
+    };
+    let four = |i: usize| {
+        let pairs = [[block(4 * i), block(4 * i + 1)], [block(4 * i + 2), block(4 * i + 3)]];
+        let sums = P::fold(Q::RANGE, pairs);
+        if Q::OFFSET == 0 && !P::MISSES { sums } else { i32x4_add(sums, x.missing[i]) }
+    };
+    [four(0), four(1)]
+}
+
+/// The same, with the factors of halves applied.
+#[inline(always)]
+fn sums_of_halves<P: Products, Q: Quant<N>, const N: usize>(w: &[u8; N], x: &Group, factors: v128) -> [v128; 2] {
+    let factors = [i16x8_extend_low_i8x16(factors), i16x8_extend_high_i8x16(factors)];
+    let block = |block: usize, factors: v128| {
+        let [a, b] = Q::quants(w, block);
+        i32x4_dot_i16x8(P::halves([a, b], [x.inputs[2 * block], x.inputs[2 * block + 1]]), factors)
+    };
+    // Each factor four times: two instructions, and no constant as for a shuffle that isn't one.
+    let two = |first: usize, twice: v128| {
+        let a = block(first, i32x4_shuffle::<0, 0, 1, 1>(twice, twice));
+        add_pairs(a, block(first + 1, i32x4_shuffle::<2, 2, 3, 3>(twice, twice)))
+    };
+    let four = |i: usize| {
+        let of = factors[i];
+        let ab = two(4 * i, i16x8_shuffle::<0, 8, 1, 9, 2, 10, 3, 11>(of, of));
+        let sums = add_pairs(ab, two(4 * i + 2, i16x8_shuffle::<4, 12, 5, 13, 6, 14, 7, 15>(of, of)));
+        if Q::OFFSET == 0 {
+            return sums;
+        }
+        let offsets = i32x4_dot_i16x8(of, x.sums[i]);
+        i32x4_sub(sums, i32x4_mul(offsets, i32x4_splat(i32::from(Q::OFFSET))))
+    };
+    [four(0), four(1)]
 }
