@@ -130,7 +130,7 @@ pub(crate) fn products(gpu: &mut Gpu, products: &mut [(&mut Buf, &Weight)], x: &
     let variant = gpu.device.variant;
     let kinds = kinds(routes.prefill, routes.rows - routes.prefill);
     let rounds = products.iter().any(|(_, w)| kinds.iter().any(|&few| takes_bytes(w, variant, few)));
-    let rounded = rounds.then(|| Rounded::new(gpu, x));
+    let rounded = rounds.then(|| Rounded::of(gpu, x));
     for (out, w) in products {
         out.rows = routes.choices();
         out.decoding = (routes.rows - routes.prefill) * routes.used;

@@ -22,14 +22,14 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, heads: u
         numbers: &[heads, w.cols, padded, x.stride].map(|number| number as u32),
         grid: [width.div_ceil(64) as u32, x.rows as u32, 1],
     });
-    let x = Buf { storage: (*storage).clone(), rows: x.rows, decoding: x.decoding, width, stride: width };
+    let x = Buf::of((*storage).clone(), [x.rows, x.decoding], width);
     products(gpu, out, &x, w, heads);
 }
 
 fn products(gpu: &mut Gpu, out: &Buf, x: &Buf, w: &Weight, heads: usize) {
     let variant = gpu.device.variant;
     let kinds = kinds(x.prefill(), x.decoding);
-    let rounded = kinds.iter().any(|&few| takes_bytes(w, variant, few)).then(|| Rounded::new(gpu, x));
+    let rounded = kinds.iter().any(|&few| takes_bytes(w, variant, few)).then(|| Rounded::of(gpu, x));
     let [heads, outputs] = [heads, out.width / heads].map(|number| number as u32);
     for (part, &few) in w.parts.iter().flat_map(|part| kinds.iter().map(move |few| (part, few))) {
         let (storage, stride, inputs) = match &rounded {

@@ -43,9 +43,8 @@ impl Prims for Gpu {
     }
 
     fn buffer(&mut self, rows: usize, width: usize) -> Buf {
-        let stride = Buf::stride_of(width);
-        let storage = self.storage((rows * stride * 4) as u64);
-        Buf { storage, rows: 0, decoding: 0, width, stride }
+        let storage = self.storage((rows * Buf::stride_of(width) * 4) as u64);
+        Buf::of(storage, [0, 0], width)
     }
 
     fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
@@ -90,12 +89,15 @@ impl Prims for Gpu {
 
     fn rms_norm(&mut self, out: &mut Buf, x: &Buf, w: &Weight, eps: f32) {
         out.like(x);
+        let rounded = product::room_beside(self, out);
+        let buffers = [w.vector(), &x.storage, &out.storage, rounded.as_deref().unwrap_or(&out.storage)];
         self.dispatch(&Dispatch {
-            kernel: Kernel::RmsNorm,
-            buffers: &[w.vector(), &x.storage, &out.storage],
+            kernel: if rounded.is_some() { Kernel::RmsNormRounded } else { Kernel::RmsNorm },
+            buffers: &buffers[..3 + usize::from(rounded.is_some())],
             numbers: &[x.width as u32, x.quads(), eps.to_bits()],
             grid: [x.rows as u32, 1, 1],
         });
+        out.round(rounded.is_some());
     }
 
     fn routes(&mut self, rows: usize, used: usize) -> Routes {
@@ -234,6 +236,7 @@ impl Prims for Gpu {
         let Gpu { device, recorder, places, .. } = self;
         // What was recorded before may still read the buffer.
         recorder.submit(device);
+        x.storage.written();
         places.stage(device, recorder, step);
         let write = |row: usize, values: &[f32]| {
             let at = (row * x.stride * 4) as u64;
@@ -278,7 +281,7 @@ impl Prims for Gpu {
 
 impl Ops for Gpu {
     fn swiglu(&mut self, gate: &mut Buf, up: &Buf) {
-        rows::binary(self, Kernel::Swiglu, gate, (&up.storage, up.quads()));
+        rows::swiglu(self, gate, up);
     }
 
     fn matmul2(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf) {

@@ -59,7 +59,7 @@ impl Kernel {
         let reduce = if variant.subgroups { shader!("reduce_subgroup") } else { shader!("reduce_plain") };
         match self {
             Kernel::Embed(format) => (vec![], [&[shader!("embed")], decode(format)].concat()),
-            Kernel::Round => (vec![], vec![shader!("round")]),
+            Kernel::Round => (vec![number("WG", 64)], vec![shader!("round"), shader!("rounds")]),
             Kernel::MatVec { format, rows, inputs, store } => {
                 let (constants, pieces) = few_inputs(shader!("mat_vec"), (format, rows, inputs), variant);
                 ([constants, vec![add(store)]].concat(), pieces)
@@ -82,14 +82,18 @@ impl Kernel {
             Kernel::ExpertRows(ExpertRows::AddBias) => (vec![], vec![shader!("expert_rows"), EXPERTS_BIAS]),
             Kernel::ExpertRows(ExpertRows::Scale) => (vec![], vec![shader!("expert_rows"), EXPERTS_SCALE]),
             Kernel::SumExperts => (vec![], vec![shader!("sum_experts")]),
-            Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("rms_norm")]),
+            Kernel::RmsNorm | Kernel::RmsNormRounded => {
+                let rounds = rounds(self == Kernel::RmsNormRounded);
+                (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("rms_norm"), rounds])
+            }
             Kernel::HeadNorm => (vec![number("WG", 64)], vec![reduce, shader!("head_norm")]),
             Kernel::Norm(norm) => norm_source(norm, reduce),
             Kernel::Unary(function) => (vec![], vec![shader!("unary"), shader!("math"), function.source()]),
-            Kernel::Mul | Kernel::MulColumns => (vec![], vec![shader!("binary"), BINARY_MUL]),
+            Kernel::Mul | Kernel::MulColumns => binary(BINARY_MUL, false),
             Kernel::AddPositions(format) => (vec![], [&[shader!("add_positions")], decode(format)].concat()),
-            Kernel::Add | Kernel::AddBias => (vec![], vec![shader!("binary"), BINARY_ADD]),
-            Kernel::Swiglu => (vec![], vec![shader!("binary"), BINARY_SWIGLU]),
+            Kernel::Add | Kernel::AddBias => binary(BINARY_ADD, false),
+            Kernel::Swiglu => binary(BINARY_SWIGLU, false),
+            Kernel::SwigluRounded => binary(BINARY_SWIGLU, true),
             Kernel::Rope => (vec![], vec![shader!("rope")]),
             Kernel::Columns => (vec![], vec![shader!("columns")]),
             Kernel::ScaleGroups => (vec![], vec![shader!("scale_groups")]),
@@ -137,7 +141,7 @@ impl Kernel {
                 let share = if variant.subgroups { shader!("attend_subgroup") } else { shader!("attend_plain") };
                 let place = shader!("cache/read_place");
                 let pieces = vec![shader!("attend"), place, share, keys, values, attend.sight.source()];
-                (constants, [pieces, attend.extras.source()].concat())
+                (constants, [pieces, attend.extras.source(), rounds_out(attend.rounds).to_vec()].concat())
             }
             Kernel::Relative => (vec![], vec![shader!("relative")]),
             Kernel::Unpack(format) => (vec![], [&[shader!("unpack")], decode(format)].concat()),
@@ -155,9 +159,35 @@ impl Kernel {
                 (constants, recur.source())
             }
             Kernel::Probe(probe) => (vec![], probe.source()),
-            Kernel::Merge => (vec![number("WG", 64), number("SPLITS", SPLITS)], vec![reduce, shader!("merge")]),
+            Kernel::Merge | Kernel::MergeRounded => {
+                let constants = vec![number("WG", 64), number("SPLITS", SPLITS)];
+                let rounds = rounds_out(self == Kernel::MergeRounded);
+                (constants, [&[reduce, shader!("merge")], rounds].concat())
+            }
         }
     }
+}
+
+/// What leaves four numbers of a row rounded, or does not.
+fn rounds(is: bool) -> &'static str {
+    if is {
+        shader!("rounds")
+    } else {
+        "fn round_four(values: vec4<f32>, word: u32, row: u32, quads: u32, lid: u32) {}\n"
+    }
+}
+
+/// What leaves numbers of a row of `out` rounded, or does not.
+fn rounds_out(is: bool) -> &'static [&'static str] {
+    if is {
+        &[shader!("rounds_out"), shader!("rounds")]
+    } else {
+        &["fn round_out(row: u32, stride: u32, start: u32, len: u32, lid: u32) {}\n"]
+    }
+}
+
+fn binary(f: &'static str, is: bool) -> Parts {
+    (vec![number("WG", 64)], vec![shader!("binary"), f, rounds(is)])
 }
 
 const BINARY_MUL: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x * y; }";

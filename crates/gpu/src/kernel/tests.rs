@@ -40,18 +40,21 @@ pub(super) fn all() -> Vec<Kernel> {
     let mut kernels = vec![
         Kernel::Round,
         Kernel::RmsNorm,
+        Kernel::RmsNormRounded,
         Kernel::HeadNorm,
         Kernel::Mul,
         Kernel::MulColumns,
         Kernel::Add,
         Kernel::AddBias,
         Kernel::Swiglu,
+        Kernel::SwigluRounded,
         Kernel::Rope,
         Kernel::Columns,
         Kernel::ScaleGroups,
         Kernel::DotGroups,
         Kernel::Gather,
         Kernel::Merge,
+        Kernel::MergeRounded,
         Kernel::Relative,
         Kernel::Conv,
         Kernel::Keep,
@@ -102,7 +105,8 @@ pub(super) fn all() -> Vec<Kernel> {
     let attend = |(keys, values): (KvKind, KvKind), (rows, heads), dim: usize, output, sight, extras, paged| {
         let chunks = (dim / (4 * keys.per_word())) as u32;
         let words = (dim / values.per_word() * values.shares()).div_ceil(64) as u32;
-        Kernel::Attend(Attend { keys, values, rows, heads, chunks, words, output, sight, extras, paged })
+        let rounds = output == Output::Whole && rows == 2;
+        Kernel::Attend(Attend { keys, values, rows, heads, chunks, words, output, sight, extras, paged, rounds })
     };
     for pair in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
         for (rows, heads, output) in [(1, 8, Output::Split), (2, 7, Output::Whole)] {

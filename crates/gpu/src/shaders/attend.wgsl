@@ -7,8 +7,8 @@
 // that a row sees nothing of, which others may need, change nothing of its sums. From outside: ROWS, HEADS, CHUNKS
 // (vec4s of a key), TOGETHER (of them that are fetched at once), WORDS (words of a value, or bytes, per invocation),
 // SPLIT, the cache's formats, `place_of`, `share` (attend_plain or attend_subgroup), `seen` (the positions that a row
-// sees, by its own and its sequence's end), `adjusted` (a score with what a layer does to it) and `sink`. Query n of a
-// tile is head n % HEADS of row n / HEADS.
+// sees, by its own and its sequence's end), `adjusted` (a score with what a layer does to it), `sink` and `round_out`
+// (rounds_out, or nothing). Query n of a tile is head n % HEADS of row n / HEADS.
 struct P {
     kv_heads: u32,
     group: u32, // query heads per key and value head
@@ -254,5 +254,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
                 }
             }
         }
+    }
+    for (var t = 0u; t < rows; t++) {
+        round_out(first_row + t, p.out_stride, first_head * p.value_dim, count * p.value_dim, lid);
     }
 }
