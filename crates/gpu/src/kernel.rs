@@ -86,7 +86,14 @@ pub(crate) enum Kernel {
         k: u32,
     },
     KvWrite {
-        kind: KvKind,
+        keys: KvKind,
+        values: KvKind,
+        paged: bool,
+    },
+    /// Queries and keys are turned before.
+    TurnAndWrite {
+        keys: KvKind,
+        values: KvKind,
         paged: bool,
     },
     Attend(Attend),

@@ -38,6 +38,7 @@ mod recurrent;
 mod rows;
 mod stored;
 mod top;
+mod turns;
 mod variant;
 mod weight;
 
@@ -54,9 +55,9 @@ pub use error::Error;
 pub use experts::Routes;
 pub use gpu::Gpu;
 pub use memory::Memory;
-pub use operations::Turns;
 #[cfg(feature = "faults")]
 pub use options::ShaderEdit;
 pub use options::{AdapterChoice, Dequant, GpuOptions};
+pub use turns::Turns;
 pub use variant::Variant;
 pub use weight::Weight;

@@ -94,7 +94,7 @@ impl Kernel {
             Kernel::Add | Kernel::AddBias => binary(BINARY_ADD, false),
             Kernel::Swiglu => binary(BINARY_SWIGLU, false),
             Kernel::SwigluRounded => binary(BINARY_SWIGLU, true),
-            Kernel::Rope => (vec![], vec![shader!("rope")]),
+            Kernel::Rope => (vec![], vec![shader!("rope"), shader!("turn")]),
             Kernel::Columns => (vec![], vec![shader!("columns")]),
             Kernel::ScaleGroups => (vec![], vec![shader!("scale_groups")]),
             Kernel::DotGroups => (vec![number("WG", 64)], vec![reduce, shader!("dot_groups")]),
@@ -106,14 +106,9 @@ impl Kernel {
             Kernel::TopMerge { k } => {
                 (vec![number("WG", TOP_GROUP), number("K", k)], vec![shader!("top"), shader!("top_merge")])
             }
-            Kernel::KvWrite { kind, paged } => {
-                let pieces = match kind {
-                    KvKind::F32 => vec![shader!("kv_write"), shader!("cache/pack_f32")],
-                    KvKind::F16 => vec![shader!("kv_write"), shader!("cache/half"), shader!("cache/pack_f16")],
-                    KvKind::Q8_0 => vec![shader!("kv_write_q8_0"), shader!("cache/half")],
-                    KvKind::Q4_0 => vec![shader!("kv_write_q4_0"), shader!("cache/half")],
-                };
-                (places(paged), [pieces, vec![shader!("cache/write_place")]].concat())
+            Kernel::KvWrite { keys, values, paged } => write_source(keys, values, paged, &[shader!("kv_write")]),
+            Kernel::TurnAndWrite { keys, values, paged } => {
+                write_source(keys, values, paged, &[shader!("rope_write"), shader!("turn")])
             }
             Kernel::Attend(attend) => {
                 let constants = vec![
@@ -197,6 +192,14 @@ const BINARY_SWIGLU: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { ret
 /// The constants of places in a cache.
 fn places(paged: bool) -> Vec<(&'static str, String)> {
     vec![("PAGED", paged.to_string()), number("PAGE", PAGE as u32)]
+}
+
+/// What writes to a cache.
+fn write_source(keys: KvKind, values: KvKind, paged: bool, pieces: &[&'static str]) -> Parts {
+    let name = |kind: KvKind| format!("{kind:?}");
+    let constants = [vec![("KEYS", name(keys)), ("VALUES", name(values))], places(paged)].concat();
+    let shared = [shader!("cache/write"), shader!("cache/half"), shader!("cache/write_place")];
+    (constants, [pieces, &shared].concat())
 }
 
 /// The pieces that decode a format.
