@@ -11,7 +11,7 @@ use crate::cooperative::ATTENTION_QUERIES;
 use crate::device::Storage;
 use crate::kernel::{Attend, Extras, Kernel, KvKind, MAT_VEC_ROWS, Output, Sight};
 use crate::record::Dispatch;
-use crate::{Gpu, Weight};
+use crate::{Gpu, Weight, product};
 
 /// Query heads of a row that one workgroup serves at most.
 const HEADS: usize = 8;
@@ -96,15 +96,19 @@ pub(crate) fn attend(
     let by_distance = relative.map(|relative| by_distance(gpu, relative, heads.heads, mask.is_both()));
     let sinks = attention.sinks.map(Weight::vector);
     let some = [slopes.as_ref(), by_distance.as_deref(), sinks];
+    // Heads are whole blocks of what is rounded, and there is a place among the buffers.
+    let rounds = heads.value_dim.is_multiple_of(32) && some.iter().flatten().count() < some.len();
+    let rounded = if rounds { product::room_beside(gpu, out) } else { None };
     for is_decoding in [false, true] {
-        kind(gpu, (out, q), cache, (attention, some), step, is_decoding);
+        kind(gpu, (out, q, rounded.as_deref()), cache, (attention, some), step, is_decoding);
     }
+    out.round(rounded.is_some());
 }
 
 /// Attention of the rows that decode, or of the others. `some` buffers are read by some layers alone.
 fn kind(
     gpu: &mut Gpu,
-    (out, q): (&Buf, &Buf),
+    (out, q, rounded): (&Buf, &Buf, Option<&Storage>),
     (cache, layer): (&Cache, usize),
     (attention, some): (Attention<'_, Weight>, [Option<&Storage>; 3]),
     step: &Step<'_>,
@@ -153,6 +157,7 @@ fn kind(
             sight,
             extras,
             paged: *paged,
+            rounds: splits == 1 && rounded.is_some(),
         };
         let row_tiles = count.div_ceil(rows);
         let mut piece = piece(row_tiles, (count * work) as u64, gpu.device.work);
@@ -165,7 +170,7 @@ fn kind(
         let result = parts.as_deref().unwrap_or(&out.storage);
         // In the order of the source: what every layer has, then what some have.
         let mut buffers = [&q.storage, keys_at, values_at, places, result, result, result, result];
-        let some = some.into_iter().flatten();
+        let some = some.into_iter().flatten().chain(rounded.filter(|_| attend.rounds));
         let bound = 5 + buffers[5..].iter_mut().zip(some).map(|(buffer, storage)| *buffer = storage).count();
         for tile in (0..row_tiles).step_by(piece) {
             let several = piece.min(row_tiles - tile);
@@ -202,8 +207,9 @@ fn kind(
                 let numbers = [heads.heads, heads.value_dim, splits, out.stride, begin, usize::from(is_decoding)];
                 let rows = (several * rows).min(count - tile * rows);
                 let dispatch = Dispatch {
-                    kernel: Kernel::Merge,
-                    buffers: &[parts, places, &out.storage],
+                    kernel: if rounded.is_some() { Kernel::MergeRounded } else { Kernel::Merge },
+                    buffers: &[parts, places, &out.storage, rounded.unwrap_or(result)]
+                        [..3 + usize::from(rounded.is_some())],
                     numbers: &numbers.map(|number| number as u32),
                     grid: [heads.heads as u32, rows as u32, 1],
                 };

@@ -18,9 +18,24 @@ pub struct Buf {
     pub(crate) width: usize,
     /// Elements from row to row.
     pub(crate) stride: usize,
+    /// The same rows for products that take them rounded, where a kernel has left them so.
+    pub(crate) beside: Option<Beside>,
+}
+
+/// Rows rounded to bytes, beside a buffer that they are of.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    pub(crate) storage: Arc<Storage>,
+    /// The writes to that buffer after which they were right. Any further one makes them worthless.
+    pub(crate) writes: Option<u64>,
 }
 
 impl Buf {
+    /// A buffer whose rows are in a storage.
+    pub(crate) fn of(storage: Storage, [rows, decoding]: [usize; 2], width: usize) -> Buf {
+        Buf { storage, rows, decoding, width, stride: Buf::stride_of(width), beside: None }
+    }
+
     /// Has as many rows of each kind as another.
     pub(crate) fn like(&mut self, other: &Buf) {
         (self.rows, self.decoding) = (other.rows, other.decoding);
@@ -38,6 +53,25 @@ impl Buf {
     /// `vec4`s from row to row.
     pub(crate) fn quads(&self) -> u32 {
         (self.stride / 4) as u32
+    }
+
+    /// `vec4`s from row to row of the rounded rows: a run is one of bytes, and half a one of factors.
+    pub(crate) fn rounded_stride(&self) -> usize {
+        let runs = self.stride.div_ceil(RUN);
+        runs + runs.div_ceil(2)
+    }
+
+    /// Says whether what was recorded last has left the rows rounded in the room beside them.
+    pub(crate) fn round(&mut self, has: bool) {
+        if let Some(beside) = &mut self.beside {
+            beside.writes = has.then(|| self.storage.writes());
+        }
+    }
+
+    /// The rounded rows, where a kernel has left them and nothing was written since.
+    pub(crate) fn rounded(&self) -> Option<&Arc<Storage>> {
+        let beside = self.beside.as_ref()?;
+        (beside.writes == Some(self.storage.writes())).then_some(&beside.storage)
     }
 }
 

@@ -90,38 +90,45 @@ pub(crate) fn cache(gpu: &mut Gpu, plan: &KvPlan) -> Cache {
     Cache { device: gpu.device.clone(), plan: plan.clone(), pages, layers, saving: Default::default() }
 }
 
+/// Stores rows of keys and of values.
 pub(crate) fn write(gpu: &mut Gpu, kv: &mut Cache, layer: usize, rows: [&Buf; 2], step: &Step<'_>) {
-    if kv.plan.is_pooled(layer) {
-        let mut given = Given::default();
-        for (&sequence, &position) in step.sequences.iter().zip(step.positions).take(rows[0].rows) {
-            let (sequence, position) = (sequence as usize, position as usize);
-            if let Err(full) = kv.give(sequence, position..position + 1, &mut given) {
-                return gpu.refuse(full.to_string());
-            }
-        }
-        if !given.moved.is_empty() {
-            // What was recorded before is of the pages as they were.
-            gpu.recorder.submit(&gpu.device);
-        }
-        kv.settle(given).unwrap_or_else(|what| gpu.refuse(what));
+    if !make_room(gpu, kv, layer, rows[0].rows, step) {
+        return;
     }
     let Gpu { device, recorder, places, .. } = gpu;
     let staged = places.stage(device, recorder, step);
-    let Layer { plan, kept, places, paged, storage, sides, .. } = &kv.layers[layer];
-    for ((x, side), storage) in rows.into_iter().zip(sides).zip(storage) {
-        let (heads, stride) = (plan.kv_heads as u32, side.stride as u32);
-        let pieces = match side.kind {
-            KvKind::F32 | KvKind::F16 => stride,
-            KvKind::Q8_0 | KvKind::Q4_0 => (side.dim / 32) as u32,
-        };
-        let dispatch = Dispatch {
-            kernel: Kernel::KvWrite { kind: side.kind, paged: *paged },
-            buffers: &[&x.storage, staged, storage],
-            numbers: &[side.dim as u32, heads, stride, *kept as u32, x.stride as u32, *places as u32],
-            grid: [(heads * pieces).div_ceil(64), x.rows as u32, 1],
-        };
-        recorder.dispatch(device, &dispatch);
+    let layer = &kv.layers[layer];
+    let [k, v] = rows;
+    let [keys, values] = &layer.storage;
+    let pieces = layer.sides.iter().map(Side::pieces).max().unwrap_or(0);
+    let dispatch = Dispatch {
+        kernel: Kernel::KvWrite { keys: layer.sides[0].kind, values: layer.sides[1].kind, paged: layer.paged },
+        buffers: &[staged, &k.storage, &v.storage, keys, values],
+        numbers: &layer.numbers(rows),
+        grid: [(layer.plan.kv_heads * pieces).div_ceil(64) as u32, k.rows as u32, 2],
+    };
+    recorder.dispatch(device, &dispatch);
+}
+
+/// Has a step's sequences own the pages that its rows are written to; `false` where there are too few, which is then known.
+pub(crate) fn make_room(gpu: &mut Gpu, kv: &mut Cache, layer: usize, rows: usize, step: &Step<'_>) -> bool {
+    if !kv.plan.is_pooled(layer) {
+        return true;
     }
+    let mut given = Given::default();
+    for (&sequence, &position) in step.sequences.iter().zip(step.positions).take(rows) {
+        let (sequence, position) = (sequence as usize, position as usize);
+        if let Err(full) = kv.give(sequence, position..position + 1, &mut given) {
+            gpu.refuse(full.to_string());
+            return false;
+        }
+    }
+    if !given.moved.is_empty() {
+        // What was recorded before is of the pages as they were.
+        gpu.recorder.submit(&gpu.device);
+    }
+    kv.settle(given).unwrap_or_else(|what| gpu.refuse(what));
+    true
 }
 
 impl Cache {
@@ -185,7 +192,33 @@ impl Cache {
     }
 }
 
+impl Side {
+    /// Pieces of a head that an invocation writes at once: words, or blocks.
+    fn pieces(&self) -> usize {
+        if self.kind.block().is_some() { self.dim / 32 } else { self.stride }
+    }
+}
+
 impl Layer {
+    /// What shaders that write rows of keys and of values ask first.
+    pub(crate) fn numbers(&self, [k, v]: [&Buf; 2]) -> [u32; 11] {
+        let [keys, values] = &self.sides;
+        [
+            self.plan.kv_heads,
+            self.kept,
+            self.places,
+            keys.dim,
+            values.dim,
+            keys.stride,
+            values.stride,
+            keys.pieces(),
+            values.pieces(),
+            k.stride,
+            v.stride,
+        ]
+        .map(|number| number as u32)
+    }
+
     /// Copies of `count` places of all heads, keys and values, from one place to another.
     pub(crate) fn copies(&self, [from, to]: [usize; 2], count: usize) -> impl Iterator<Item = Copy<'_>> {
         self.sides.iter().zip(&self.storage).flat_map(move |(side, storage)| {

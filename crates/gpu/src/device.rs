@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub(crate) struct Pipeline {
     pub(crate) pipeline: ComputePipeline,
     pub(crate) layout: BindGroupLayout,
     /// Of its storage buffers, in the order in which they are declared.
-    pub(crate) bindings: Vec<u32>,
+    pub(crate) bindings: Vec<(u32, Access)>,
 }
 
 /// What wgpu adds to shaders. Accesses to memory keep their checks; loops go without a counter, which kept drivers from unrolling
@@ -74,7 +74,21 @@ pub(crate) const UNBOUNDED: &str = "\noverride unbounded = true;\n";
 pub(crate) struct Storage {
     pub(crate) buffer: Buffer,
     pub(crate) id: u32,
+    /// Writes to it that were recorded.
+    writes: Arc<AtomicU64>,
     _account: Arc<Account>,
+}
+
+impl Storage {
+    /// How many writes to it were recorded.
+    pub(crate) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
+    }
+
+    /// Counts a write.
+    pub(crate) fn written(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Buffers of weights that are gone, for others of their sizes.
@@ -193,7 +207,8 @@ impl Device {
         let size = Device::size(bytes);
         let buffer =
             self.device.create_buffer(&BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
-        Storage { buffer, id: IDS.fetch_add(1, Ordering::Relaxed), _account: Account::open(size) }
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        Storage { buffer, id, writes: Arc::default(), _account: Account::open(size) }
     }
 
     /// Bytes of a buffer that holds as many.
@@ -255,8 +270,7 @@ impl Device {
         if let Some(what) = self.errors.of(scope, move |error| format!("{label}: {error}")) {
             self.fault.set(what);
         }
-        let bindings = declared.into_iter().map(|(binding, _)| binding).collect();
-        Pipeline { pipeline, layout, bindings }
+        Pipeline { pipeline, layout, bindings: declared }
     }
 
     /// A shader with [`CHECKS`].

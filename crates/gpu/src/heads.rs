@@ -22,7 +22,7 @@ pub(crate) fn matmul(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, heads: u
         numbers: &[heads, w.cols, padded, x.stride].map(|number| number as u32),
         grid: [width.div_ceil(64) as u32, x.rows as u32, 1],
     });
-    let x = Buf { storage: (*storage).clone(), rows: x.rows, decoding: x.decoding, width, stride: width };
+    let x = Buf::of((*storage).clone(), [x.rows, x.decoding], width);
     products(gpu, out, &x, w, heads);
 }
 

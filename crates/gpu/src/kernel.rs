@@ -61,6 +61,8 @@ pub(crate) enum Kernel {
     ExpertRows(ExpertRows),
     SumExperts,
     RmsNorm,
+    /// The same, which leaves its rows rounded to bytes beside them. So do the others that are named like this.
+    RmsNormRounded,
     HeadNorm,
     Norm(Norm),
     Unary(Function),
@@ -70,6 +72,7 @@ pub(crate) enum Kernel {
     AddBias,
     AddPositions(Format),
     Swiglu,
+    SwigluRounded,
     Rope,
     Columns,
     ScaleGroups,
@@ -84,11 +87,19 @@ pub(crate) enum Kernel {
         k: u32,
     },
     KvWrite {
-        kind: KvKind,
+        keys: KvKind,
+        values: KvKind,
+        paged: bool,
+    },
+    /// Queries and keys are turned before.
+    TurnAndWrite {
+        keys: KvKind,
+        values: KvKind,
         paged: bool,
     },
     Attend(Attend),
     Merge,
+    MergeRounded,
     Relative,
     Unpack(Format),
     Conv,

@@ -39,6 +39,7 @@ mod rows;
 mod stored;
 mod times;
 mod top;
+mod turns;
 mod variant;
 mod weight;
 
@@ -55,10 +56,10 @@ pub use error::Error;
 pub use experts::Routes;
 pub use gpu::Gpu;
 pub use memory::Memory;
-pub use operations::Turns;
 #[cfg(feature = "faults")]
 pub use options::ShaderEdit;
 pub use options::{AdapterChoice, Dequant, GpuOptions};
 pub use times::{Timed, timed};
+pub use turns::Turns;
 pub use variant::Variant;
 pub use weight::Weight;

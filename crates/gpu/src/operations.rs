@@ -3,26 +3,17 @@
 use std::task::{Context, Poll};
 
 use candor_ops::{
-    Attention, Columns, Error, KvPlan, Norm, Ops, Pairing, Prims, Ranked, Recurrence, Rope, Router, Step, Stored,
-    Tensor, Traffic, Unary, top_k,
+    Attention, Columns, Error, KvPlan, Norm, Ops, Prims, Ranked, Recurrence, Rope, Router, Step, Stored, Tensor,
+    Traffic, Unary, top_k,
 };
 
 use crate::attention;
 use crate::buffer::{Buf, Snapshot};
 use crate::cache::{self, Cache};
-use crate::device::Storage;
 use crate::kernel::{Kernel, Store};
 use crate::record::Dispatch;
-use crate::{Counters, Gpu, Routes, Weight, experts, heads, product, recurrent, rows, top};
-
-/// Rotary frequencies on the device.
-#[derive(Debug)]
-pub struct Turns {
-    table: Storage,
-    pairs: u32,
-    pairing: Pairing,
-    magnitude: f32,
-}
+use crate::turns::Turns;
+use crate::{Counters, Gpu, Routes, Weight, experts, heads, product, recurrent, rows, top, turns};
 
 impl Prims for Gpu {
     type Weight = Weight;
@@ -43,9 +34,8 @@ impl Prims for Gpu {
     }
 
     fn buffer(&mut self, rows: usize, width: usize) -> Buf {
-        let stride = Buf::stride_of(width);
-        let storage = self.storage((rows * stride * 4) as u64);
-        Buf { storage, rows: 0, decoding: 0, width, stride }
+        let storage = self.storage((rows * Buf::stride_of(width) * 4) as u64);
+        Buf::of(storage, [0, 0], width)
     }
 
     fn check_kv(&self, plan: &KvPlan) -> Result<(), Error> {
@@ -63,11 +53,7 @@ impl Prims for Gpu {
     }
 
     fn rope_table(&mut self, rope: Rope) -> Turns {
-        let words: Vec<u64> = rope.frequencies.iter().map(|&f| fraction_of_a_turn(f)).collect();
-        let table = self.storage((words.len() * 8) as u64);
-        self.device.queue.write_buffer(&table.buffer, 0, bytemuck::cast_slice(&words));
-        let (pairs, pairing) = (words.len() as u32, rope.pairing);
-        Turns { table, pairs, pairing, magnitude: rope.magnitude as f32 }
+        turns::turns(self, &rope)
     }
 
     fn embed(&mut self, out: &mut Buf, table: &Weight, step: &Step) {
@@ -90,12 +76,15 @@ impl Prims for Gpu {
 
     fn rms_norm(&mut self, out: &mut Buf, x: &Buf, w: &Weight, eps: f32) {
         out.like(x);
+        let rounded = product::room_beside(self, out);
+        let buffers = [w.vector(), &x.storage, &out.storage, rounded.as_deref().unwrap_or(&out.storage)];
         self.dispatch(&Dispatch {
-            kernel: Kernel::RmsNorm,
-            buffers: &[w.vector(), &x.storage, &out.storage],
+            kernel: if rounded.is_some() { Kernel::RmsNormRounded } else { Kernel::RmsNorm },
+            buffers: &buffers[..3 + usize::from(rounded.is_some())],
             numbers: &[x.width as u32, x.quads(), eps.to_bits()],
             grid: [x.rows as u32, 1, 1],
         });
+        out.round(rounded.is_some());
     }
 
     fn routes(&mut self, rows: usize, used: usize) -> Routes {
@@ -119,18 +108,7 @@ impl Prims for Gpu {
     }
 
     fn rope(&mut self, x: &mut Buf, rope: &Turns, head_dim: usize, step: &Step) {
-        let heads = (x.width / head_dim) as u32;
-        let (spread, gap) = match rope.pairing {
-            Pairing::Norm => (2, 1),
-            Pairing::Neox => (1, rope.pairs),
-        };
-        let magnitude = rope.magnitude.to_bits();
-        let numbers = [rope.pairs, heads, head_dim as u32, x.stride as u32, spread, gap, magnitude];
-        let Gpu { device, recorder, places, .. } = self;
-        let places = places.stage(device, recorder, step);
-        let buffers = [&rope.table, places, &x.storage];
-        let grid = [(heads * rope.pairs).div_ceil(64), x.rows as u32, 1];
-        recorder.dispatch(device, &Dispatch { kernel: Kernel::Rope, buffers: &buffers, numbers: &numbers, grid });
+        turns::rope(self, x, rope, head_dim, step);
     }
 
     fn kv_write(&mut self, kv: &mut Cache, layer: usize, k: &Buf, v: &Buf, step: &Step) {
@@ -234,6 +212,7 @@ impl Prims for Gpu {
         let Gpu { device, recorder, places, .. } = self;
         // What was recorded before may still read the buffer.
         recorder.submit(device);
+        x.storage.written();
         places.stage(device, recorder, step);
         let write = |row: usize, values: &[f32]| {
             let at = (row * x.stride * 4) as u64;
@@ -278,7 +257,7 @@ impl Prims for Gpu {
 
 impl Ops for Gpu {
     fn swiglu(&mut self, gate: &mut Buf, up: &Buf) {
-        rows::binary(self, Kernel::Swiglu, gate, (&up.storage, up.quads()));
+        rows::swiglu(self, gate, up);
     }
 
     fn matmul2(&mut self, a: (&mut Buf, &Weight), b: (&mut Buf, &Weight), x: &Buf) {
@@ -295,6 +274,17 @@ impl Ops for Gpu {
 
     fn matmul_add(&mut self, x: &mut Buf, h: &Buf, w: &Weight, _product: &mut Buf) {
         product::matmul(self, x, h, w, Store::Add);
+    }
+
+    fn rope_write(
+        &mut self,
+        kv: &mut Cache,
+        layer: usize,
+        rows: [&mut Buf; 3],
+        (rope, head_dim): (&Turns, usize),
+        step: &Step,
+    ) {
+        turns::write(self, kv, layer, rows.map(|rows| &*rows), (rope, head_dim), step);
     }
 
     const TOP_K: usize = top::MOST;
@@ -317,10 +307,4 @@ impl Ops for Gpu {
         let Counters { submits, bytes_read, buffers, bind_groups, .. } = self.counters();
         Traffic { submits, bytes_read, made: buffers + bind_groups }
     }
-}
-
-/// Radians as a fraction of a turn, in units of 2^-64.
-fn fraction_of_a_turn(radians: f64) -> u64 {
-    let turns = radians / std::f64::consts::TAU;
-    ((turns - turns.floor()) * 18_446_744_073_709_551_616.0) as u64
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use candor_ops::Step;
 use candor_quant::Format;
 
-use crate::buffer::Buf;
+use crate::buffer::{Beside, Buf};
 use crate::device::Storage;
-use crate::format::{QUAD, RUN};
+use crate::format::QUAD;
 use crate::kernel::{Inputs, Kernel, MAT_VEC_ROWS, Store, TILE, Tile, rows_per_group};
 use crate::record::Dispatch;
 use crate::weight::Part;
@@ -100,7 +100,7 @@ impl Made {
             weights.clone().any(|w| kinds.iter().any(|&few| wants(w, variant, few)))
         };
         let (bytes, halves) = (any(takes_bytes), any(takes_halves));
-        Made { rounded: bytes.then(|| Rounded::new(gpu, x)), halves: halves.then(|| narrowed(gpu, x)) }
+        Made { rounded: bytes.then(|| Rounded::of(gpu, x)), halves: halves.then(|| narrowed(gpu, x)) }
     }
 
     /// What a matrix multiplies: where it lies, and how far it is from row to row.
@@ -135,19 +135,34 @@ pub(crate) struct Rounded {
 }
 
 impl Rounded {
-    pub(crate) fn new(gpu: &mut Gpu, x: &Buf) -> Rounded {
-        let runs = x.stride.div_ceil(RUN);
-        // A run is a `vec4` of bytes, and half a one of factors.
-        let stride = runs + runs.div_ceil(2);
+    /// The rows as the kernel that made them has left them, or else by one more.
+    pub(crate) fn of(gpu: &mut Gpu, x: &Buf) -> Rounded {
+        let stride = x.rounded_stride();
+        if let Some(storage) = x.rounded() {
+            return Rounded { storage: storage.clone(), stride: stride as u32 };
+        }
         let storage = gpu.pooled((x.rows * stride * QUAD) as u64);
         gpu.dispatch(&Dispatch {
             kernel: Kernel::Round,
             buffers: &[&x.storage, &storage],
-            numbers: &[runs as u32, x.quads(), stride as u32],
-            grid: [(runs as u32 * 4).div_ceil(64), x.rows as u32, 1],
+            numbers: &[x.quads()],
+            grid: [x.quads().div_ceil(64), x.rows as u32, 1],
         });
         Rounded { storage, stride: stride as u32 }
     }
+}
+
+/// Where the kernel that makes a buffer's rows leaves them rounded, too: if all of them decode, on a device that multiplies
+/// bytes. [`Buf::round`] says whether it has.
+pub(crate) fn room_beside(gpu: &mut Gpu, out: &mut Buf) -> Option<Arc<Storage>> {
+    if !gpu.device.variant.int8_dot || out.rows == 0 || out.decoding < out.rows {
+        return None;
+    }
+    let bytes = (out.rows * out.rounded_stride() * QUAD) as u64;
+    let room = out.beside.take().map(|beside| beside.storage).filter(|room| room.buffer.size() >= bytes);
+    let storage = room.unwrap_or_else(|| Arc::new(gpu.storage(bytes)));
+    out.beside = Some(Beside { storage: storage.clone(), writes: None });
+    Some(storage)
 }
 
 /// Rows of inputs.
@@ -231,6 +246,6 @@ pub(crate) fn matmul_rows(gpu: &mut Gpu, out: &mut Buf, x: &Buf, w: &Weight, ste
     };
     recorder.dispatch(device, &dispatch);
     let prefill = step.outputs.partition_point(|&row| (row as usize) < x.prefill());
-    let picked = Buf { storage: (*storage).clone(), rows, decoding: rows - prefill, width: x.width, stride: x.stride };
+    let picked = Buf::of((*storage).clone(), [rows, rows - prefill], x.width);
     matmul(gpu, out, &picked, w, Store::Set);
 }

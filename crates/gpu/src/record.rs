@@ -12,7 +12,7 @@ use crate::Counters;
 use crate::asked::Asked;
 use crate::buffer::Snapshot;
 use crate::device::{Device, Pipeline, Storage};
-use crate::kernel::Kernel;
+use crate::kernel::{Access, Kernel};
 use crate::times::{self, Clock};
 
 /// Numbers of a dispatch that lie in its uniform buffer.
@@ -113,6 +113,11 @@ impl Recorder {
             Some(clock) => clock.dispatch(&mut open.pass, dispatch),
             None => open.pass.dispatch_workgroups(x, y, z),
         }
+        for (storage, (_, access)) in dispatch.buffers.iter().zip(&bound.pipeline.bindings) {
+            if *access == Access::Write {
+                storage.written();
+            }
+        }
         counters.dispatches += 1;
     }
 
@@ -149,6 +154,7 @@ impl Recorder {
     pub(crate) fn copy(&mut self, device: &Device, from: &Storage, to: &Storage, bytes: u64) {
         let mut encoder = self.encoder(device);
         encoder.copy_buffer_to_buffer(&from.buffer, 0, &to.buffer, 0, Some(bytes));
+        to.written();
         self.hand_over(device, encoder);
     }
 
@@ -224,7 +230,7 @@ fn bind(device: &Device, key: &Key, buffers: &[&Storage]) -> Bound {
     // A format's points are declared last. They are there, since its weights are.
     let book = key.kernel.format().and_then(|format| device.book(format).ok().flatten());
     let all = std::iter::once(&uniform).chain(buffers.iter().copied()).chain(&book);
-    let bindings = std::iter::once(0).chain(pipeline.bindings.iter().copied());
+    let bindings = std::iter::once(0).chain(pipeline.bindings.iter().map(|&(binding, _)| binding));
     let entries: Vec<_> = bindings
         .zip(all)
         .map(|(binding, storage)| BindGroupEntry { binding, resource: storage.buffer.as_entire_binding() })

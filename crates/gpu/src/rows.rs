@@ -6,7 +6,7 @@ use crate::buffer::Buf;
 use crate::device::Storage;
 use crate::kernel::{self, Function, Kernel, ROW_GROUP};
 use crate::record::Dispatch;
-use crate::{Gpu, Weight};
+use crate::{Gpu, Weight, product};
 
 /// Elements of a run from which on it has a larger workgroup.
 const LONG: usize = 512;
@@ -16,6 +16,20 @@ pub(crate) fn binary(gpu: &mut Gpu, kernel: Kernel, x: &Buf, (y, stride): (&Stor
     let quads = x.quads();
     let grid = [quads.div_ceil(64), x.rows as u32, 1];
     gpu.dispatch(&Dispatch { kernel, buffers: &[y, &x.storage], numbers: &[quads, stride], grid });
+}
+
+/// `gate = silu(gate) * up`, rounded where products will take it so.
+pub(crate) fn swiglu(gpu: &mut Gpu, gate: &mut Buf, up: &Buf) {
+    let rounded = product::room_beside(gpu, gate);
+    let buffers = [&up.storage, &gate.storage, rounded.as_deref().unwrap_or(&gate.storage)];
+    let quads = gate.quads();
+    gpu.dispatch(&Dispatch {
+        kernel: if rounded.is_some() { Kernel::SwigluRounded } else { Kernel::Swiglu },
+        buffers: &buffers[..2 + usize::from(rounded.is_some())],
+        numbers: &[quads, up.quads()],
+        grid: [quads.div_ceil(64), gate.rows as u32, 1],
+    });
+    gate.round(rounded.is_some());
 }
 
 pub(crate) fn unary(gpu: &mut Gpu, x: &Buf, f: Unary) {

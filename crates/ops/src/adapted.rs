@@ -260,6 +260,16 @@ impl<B: Ops> Ops for Adapted<B> {
             self.adapt(out, w, &By::All(x));
         }
     }
+    fn rope_write(
+        &mut self,
+        kv: &mut B::Kv,
+        layer: usize,
+        rows: [&mut B::Buf; 3],
+        rope: (&B::Rope, usize),
+        step: &Step,
+    ) {
+        self.base.rope_write(kv, layer, rows, rope, step);
+    }
     fn matmul2_experts(
         &mut self,
         a: (&mut B::Buf, &Self::Weight),

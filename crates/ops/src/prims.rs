@@ -266,6 +266,20 @@ pub trait Ops: Prims {
         self.matmul(c.0, x, c.1);
     }
 
+    /// Turns queries and keys, then stores the keys with their values.
+    fn rope_write(
+        &mut self,
+        kv: &mut Self::Kv,
+        layer: usize,
+        [q, k, v]: [&mut Self::Buf; 3],
+        (rope, head_dim): (&Self::Rope, usize),
+        step: &Step,
+    ) {
+        self.rope(q, rope, head_dim, step);
+        self.rope(k, rope, head_dim, step);
+        self.kv_write(kv, layer, k, v, step);
+    }
+
     /// Two products with the chosen experts of the same input.
     fn matmul2_experts(
         &mut self,

@@ -11,11 +11,11 @@ use std::{
     task::{Context, Waker},
 };
 
-use candor_ops::{KvFormat, KvPlan, Ops, Rope, Tensor};
+use candor_ops::{KvFormat, KvPlan, Ops, Rope, Step, Tensor};
 use candor_quant::Format;
 
 use crate::{
-    formulas::{Expected, ROUNDING},
+    formulas::{self, Expected, ROUNDING},
     ledger::{Call, Class, Element, FLOOR, Ledger, Place},
     product::{Columns, Output, product, whole},
     states::State,
@@ -224,6 +224,22 @@ impl<B: Ops> Checked<B> {
         self.ledger.enter(Call { class, measure, place, positions: &self.positions }, elements, None);
     }
 
+    /// Holds rows that were turned by their positions against what they were before.
+    pub(crate) fn compare_turned(
+        &mut self,
+        x: &Buf<B::Buf>,
+        before: &[f32],
+        (rope, head_dim): (&Rope, usize),
+        step: &Step<'_>,
+    ) {
+        let got = self.read(x);
+        let rows = before.chunks_exact(x.width).zip(step.positions);
+        let expected = rows.flat_map(|(row, &position)| {
+            row.chunks_exact(head_dim).flat_map(move |head| formulas::turned(head, rope, position))
+        });
+        self.compare(("rope", PAIRS), self.here(), x.width, &got, expected);
+    }
+
     /// Holds a product, `[rows, outputs]`, against the formula. `before` is what it was added to.
     pub(crate) fn compare_product(
         &mut self,
@@ -305,7 +321,7 @@ pub(crate) fn part(w: &Tensor, rows: std::ops::Range<usize>) -> Tensor {
 }
 
 /// Puts `x` into `out` as a cache of this format holds it.
-pub(crate) fn store(out: &mut [f32], x: &[f32], format: Format) {
+fn store(out: &mut [f32], x: &[f32], format: Format) {
     let mut bytes = vec![0; format.block_bytes()];
     for (x, out) in x.chunks_exact(format.block_len()).zip(out.chunks_exact_mut(format.block_len())) {
         // The formats of a cache have encoders.
@@ -319,6 +335,25 @@ impl<K> Kv<K> {
     /// Index of a position's row.
     pub(crate) fn row(&self, sequence: u32, position: u32) -> usize {
         sequence as usize * self.plan.context + position as usize
+    }
+
+    /// Keeps rows of keys and of values, and their widths, as a cache of its formats does.
+    pub(crate) fn keep(
+        &mut self,
+        layer: usize,
+        (keys, key_width): (&[f32], usize),
+        (values, value_width): (&[f32], usize),
+        step: &Step<'_>,
+    ) {
+        for (t, (&sequence, &position)) in step.sequences.iter().zip(step.positions).enumerate() {
+            let (row, formats) = (self.row(sequence, position), [self.plan.keys, self.plan.values]);
+            let Written { keys: kept_keys, values: kept_values, .. } = &mut self.layers[layer];
+            let copy = |out: &mut [f32], x: &[f32], width: usize, format: KvFormat| {
+                store(&mut out[row * width..][..width], &x[t * width..][..width], format.format());
+            };
+            copy(kept_keys, keys, key_width, formats[0]);
+            copy(kept_values, values, value_width, formats[1]);
+        }
     }
 
     /// Whether what is read may differ from what was written.

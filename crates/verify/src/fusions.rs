@@ -1,6 +1,6 @@
 //! Every fusion on the backend that is watched, held against the formulas of what its default body says; and the best of a row.
 
-use candor_ops::{Ops, Ranked, Unary};
+use candor_ops::{Ops, Ranked, Step, Unary};
 
 use crate::{
     checked::{Checked, How, RANKED, RELATIVE},
@@ -48,6 +48,25 @@ impl<B: Ops> Ops for Checked<B> {
             let got = self.read(out);
             self.compare_product("matmul3", &before, &w.tensor, None, &got);
         }
+    }
+
+    /// What is wrong is said of the part that it is wrong in.
+    fn rope_write(
+        &mut self,
+        kv: &mut Self::Kv,
+        layer: usize,
+        [q, k, v]: [&mut Self::Buf; 3],
+        (rope, head_dim): (&Self::Rope, usize),
+        step: &Step,
+    ) {
+        self.layer = self.layer.or(Some(layer));
+        let (queries, before, values) = (self.read(q), self.read(k), self.read(v));
+        let rows = [&mut q.inner, &mut k.inner, &mut v.inner];
+        self.inner.rope_write(&mut kv.inner, layer, rows, (&rope.inner, head_dim), step);
+        self.compare_turned(q, &queries, (&rope.rope, head_dim), step);
+        self.compare_turned(k, &before, (&rope.rope, head_dim), step);
+        let keys = self.read(k);
+        kv.keep(layer, (&keys, k.width), (&values, v.width), step);
     }
 
     const TOP_K: usize = B::TOP_K;

@@ -3,15 +3,15 @@
 use std::task::{Context, Poll};
 
 use candor_ops::{
-    Attention, Columns as Copied, Decay, Error, KvFormat, KvPlan, Norm, NormKind, Ops, Prims, Recurrence, Relative,
-    Rope, Router, Step, Tensor, Unary, sequence_len,
+    Attention, Columns as Copied, Decay, Error, KvPlan, Norm, NormKind, Ops, Prims, Recurrence, Relative, Rope, Router,
+    Step, Tensor, Unary, sequence_len,
 };
 
 use crate::{
     attended::{Seen, attended},
     checked::{
-        Buf, Checked, EXACT, How, Kv, OF_THE_ROW, PAIRS, PARTS, RELATIVE, Routes, STEPS, SUMS, Turn, WEIGHTED, Weight,
-        Written, numbers, part, store, table_row,
+        Buf, Checked, EXACT, How, Kv, OF_THE_ROW, PARTS, RELATIVE, Routes, STEPS, SUMS, Turn, WEIGHTED, Weight,
+        Written, numbers, part, table_row,
     },
     formulas::{self, CHAIN, Expected, HALF, ROUNDING},
     states::{self, State},
@@ -127,12 +127,7 @@ impl<B: Ops> Prims for Checked<B> {
     fn rope(&mut self, x: &mut Self::Buf, rope: &Self::Rope, head_dim: usize, step: &Step) {
         let before = self.read(x);
         self.inner.rope(&mut x.inner, &rope.inner, head_dim, step);
-        let got = self.read(x);
-        let rows = before.chunks_exact(x.width).zip(step.positions);
-        let expected = rows.flat_map(|(row, &position)| {
-            row.chunks_exact(head_dim).flat_map(move |head| formulas::turned(head, &rope.rope, position))
-        });
-        self.compare(("rope", PAIRS), self.here(), x.width, &got, expected);
+        self.compare_turned(x, &before, (&rope.rope, head_dim), step);
     }
 
     fn kv_write(&mut self, kv: &mut Self::Kv, layer: usize, k: &Self::Buf, v: &Self::Buf, step: &Step) {
@@ -140,15 +135,7 @@ impl<B: Ops> Prims for Checked<B> {
         self.layer = self.layer.or(Some(layer));
         let (keys, values) = (self.read(k), self.read(v));
         self.inner.kv_write(&mut kv.inner, layer, &k.inner, &v.inner, step);
-        for (t, (&sequence, &position)) in step.sequences.iter().zip(step.positions).enumerate() {
-            let (row, formats) = (kv.row(sequence, position), [kv.plan.keys, kv.plan.values]);
-            let Written { keys: kept_keys, values: kept_values, .. } = &mut kv.layers[layer];
-            let copy = |out: &mut [f32], x: &[f32], width: usize, format: KvFormat| {
-                store(&mut out[row * width..][..width], &x[t * width..][..width], format.format());
-            };
-            copy(kept_keys, &keys, k.width, formats[0]);
-            copy(kept_values, &values, v.width, formats[1]);
-        }
+        kv.keep(layer, (&keys, k.width), (&values, v.width), step);
     }
 
     fn attend(

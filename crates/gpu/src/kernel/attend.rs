@@ -24,6 +24,8 @@ pub(crate) struct Attend {
     pub(crate) extras: Extras,
     /// Whether sequences may share pages of the cache.
     pub(crate) paged: bool,
+    /// Whether it leaves its rows rounded to bytes beside them.
+    pub(crate) rounds: bool,
 }
 
 impl Attend {

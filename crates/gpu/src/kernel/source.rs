@@ -72,7 +72,7 @@ impl Kernel {
         let reduce = if variant.subgroups { shader!("reduce_subgroup") } else { shader!("reduce_plain") };
         match self {
             Kernel::Embed(format) => (vec![], [&[shader!("embed")], decode(format)].concat()),
-            Kernel::Round => (vec![], vec![shader!("round")]),
+            Kernel::Round => (vec![number("WG", 64)], vec![shader!("round"), shader!("rounds")]),
             Kernel::Narrow => (vec![], vec![shader!("narrow"), shader!("mat_mul_f16")]),
             Kernel::MatVec { format, rows, inputs, store } => {
                 let (constants, pieces) = few_inputs(shader!("mat_vec"), (format, rows, inputs), variant);
@@ -96,7 +96,10 @@ impl Kernel {
             Kernel::ExpertRows(ExpertRows::AddBias) => (vec![], vec![shader!("expert_rows"), EXPERTS_BIAS]),
             Kernel::ExpertRows(ExpertRows::Scale) => (vec![], vec![shader!("expert_rows"), EXPERTS_SCALE]),
             Kernel::SumExperts => (vec![], vec![shader!("sum_experts")]),
-            Kernel::RmsNorm => (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("rms_norm")]),
+            Kernel::RmsNorm | Kernel::RmsNormRounded => {
+                let rounds = rounds(self == Kernel::RmsNormRounded);
+                (vec![number("WG", ROW_GROUP)], vec![reduce, shader!("rms_norm"), rounds])
+            }
             Kernel::HeadNorm => (vec![number("WG", 64)], vec![reduce, shader!("head_norm")]),
             Kernel::Norm(norm) => norm_source(norm, reduce),
             Kernel::Unary(function) => {
@@ -104,11 +107,12 @@ impl Kernel {
                 let pieces = vec![shader!("unary"), shader!("math"), function.source()];
                 (vec![("DROPS", drops.to_string())], pieces)
             }
-            Kernel::Mul | Kernel::MulColumns => (vec![], vec![shader!("binary"), BINARY_MUL]),
+            Kernel::Mul | Kernel::MulColumns => binary(BINARY_MUL, false),
             Kernel::AddPositions(format) => (vec![], [&[shader!("add_positions")], decode(format)].concat()),
-            Kernel::Add | Kernel::AddBias => (vec![], vec![shader!("binary"), BINARY_ADD]),
-            Kernel::Swiglu => (vec![], vec![shader!("binary"), BINARY_SWIGLU]),
-            Kernel::Rope => (vec![], vec![shader!("rope")]),
+            Kernel::Add | Kernel::AddBias => binary(BINARY_ADD, false),
+            Kernel::Swiglu => binary(BINARY_SWIGLU, false),
+            Kernel::SwigluRounded => binary(BINARY_SWIGLU, true),
+            Kernel::Rope => (vec![], vec![shader!("rope"), shader!("turn")]),
             Kernel::Columns => (vec![], vec![shader!("columns")]),
             Kernel::ScaleGroups => (vec![], vec![shader!("scale_groups")]),
             Kernel::DotGroups => (vec![number("WG", 64)], vec![reduce, shader!("dot_groups")]),
@@ -120,14 +124,9 @@ impl Kernel {
             Kernel::TopMerge { k } => {
                 (vec![number("WG", TOP_GROUP), number("K", k)], vec![shader!("top"), shader!("top_merge")])
             }
-            Kernel::KvWrite { kind, paged } => {
-                let pieces = match kind {
-                    KvKind::F32 => vec![shader!("kv_write"), shader!("cache/pack_f32")],
-                    KvKind::F16 => vec![shader!("kv_write"), shader!("cache/half"), shader!("cache/pack_f16")],
-                    KvKind::Q8_0 => vec![shader!("kv_write_q8_0"), shader!("cache/half")],
-                    KvKind::Q4_0 => vec![shader!("kv_write_q4_0"), shader!("cache/half")],
-                };
-                (places(paged), [pieces, vec![shader!("cache/write_place")]].concat())
+            Kernel::KvWrite { keys, values, paged } => write_source(keys, values, paged, &[shader!("kv_write")]),
+            Kernel::TurnAndWrite { keys, values, paged } => {
+                write_source(keys, values, paged, &[shader!("rope_write"), shader!("turn")])
             }
             Kernel::Attend(attend) if attend.cooperative => attend_matrices(attend, variant),
             Kernel::Attend(attend) => {
@@ -157,7 +156,7 @@ impl Kernel {
                 let place = shader!("cache/read_place");
                 let pieces =
                     vec![shader!("attend_given"), shader!("attend"), place, share, keys, values, attend.sight.source()];
-                (constants, [pieces, attend.extras.source()].concat())
+                (constants, [pieces, attend.extras.source(), rounds_out(attend.rounds).to_vec()].concat())
             }
             Kernel::Relative => (vec![], vec![shader!("relative")]),
             Kernel::Unpack(format) => (vec![], [&[shader!("unpack")], decode(format)].concat()),
@@ -175,9 +174,35 @@ impl Kernel {
                 (constants, recur.source())
             }
             Kernel::Probe(probe) => (vec![], probe.source()),
-            Kernel::Merge => (vec![number("WG", 64), number("SPLITS", SPLITS)], vec![reduce, shader!("merge")]),
+            Kernel::Merge | Kernel::MergeRounded => {
+                let constants = vec![number("WG", 64), number("SPLITS", SPLITS)];
+                let rounds = rounds_out(self == Kernel::MergeRounded);
+                (constants, [&[reduce, shader!("merge")], rounds].concat())
+            }
         }
     }
+}
+
+/// What leaves four numbers of a row rounded, or does not.
+fn rounds(is: bool) -> &'static str {
+    if is {
+        shader!("rounds")
+    } else {
+        "fn round_four(values: vec4<f32>, word: u32, row: u32, quads: u32, lid: u32) {}\n"
+    }
+}
+
+/// What leaves numbers of a row of `out` rounded, or does not.
+fn rounds_out(is: bool) -> &'static [&'static str] {
+    if is {
+        &[shader!("rounds_out"), shader!("rounds")]
+    } else {
+        &["fn round_out(row: u32, stride: u32, start: u32, len: u32, lid: u32) {}\n"]
+    }
+}
+
+fn binary(f: &'static str, is: bool) -> Parts {
+    (vec![number("WG", 64)], vec![shader!("binary"), f, rounds(is)])
 }
 
 const BINARY_MUL: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { return x * y; }";
@@ -187,6 +212,14 @@ const BINARY_SWIGLU: &str = "fn f(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> { ret
 /// The constants of places in a cache.
 fn places(paged: bool) -> Vec<(&'static str, String)> {
     vec![("PAGED", paged.to_string()), number("PAGE", PAGE as u32)]
+}
+
+/// What writes to a cache.
+fn write_source(keys: KvKind, values: KvKind, paged: bool, pieces: &[&'static str]) -> Parts {
+    let name = |kind: KvKind| format!("{kind:?}");
+    let constants = [vec![("KEYS", name(keys)), ("VALUES", name(values))], places(paged)].concat();
+    let shared = [shader!("cache/write"), shader!("cache/half"), shader!("cache/write_place")];
+    (constants, [pieces, &shared].concat())
 }
 
 /// The pieces that decode a format.

@@ -42,18 +42,21 @@ pub(super) fn all() -> Vec<Kernel> {
         Kernel::Round,
         Kernel::Narrow,
         Kernel::RmsNorm,
+        Kernel::RmsNormRounded,
         Kernel::HeadNorm,
         Kernel::Mul,
         Kernel::MulColumns,
         Kernel::Add,
         Kernel::AddBias,
         Kernel::Swiglu,
+        Kernel::SwigluRounded,
         Kernel::Rope,
         Kernel::Columns,
         Kernel::ScaleGroups,
         Kernel::DotGroups,
         Kernel::Gather,
         Kernel::Merge,
+        Kernel::MergeRounded,
         Kernel::Relative,
         Kernel::Conv,
         Kernel::Keep,
@@ -100,14 +103,32 @@ pub(super) fn all() -> Vec<Kernel> {
         }
     }
     let kinds = [KvKind::F32, KvKind::F16, KvKind::Q8_0, KvKind::Q4_0];
-    kernels.extend([false, true].into_iter().flat_map(|paged| kinds.map(|kind| Kernel::KvWrite { kind, paged })));
+    let pairs = kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values)));
+    kernels.extend(pairs.clone().flat_map(|(keys, values)| {
+        let paged = keys == values;
+        [Kernel::KvWrite { keys, values, paged }, Kernel::TurnAndWrite { keys, values, paged: !paged }]
+    }));
     let attend = |(keys, values): (KvKind, KvKind), (rows, heads), dim: usize, output, sight, extras, paged| {
         let chunks = (dim / (4 * keys.per_word())) as u32;
         let words = (dim / values.per_word() * values.shares()).div_ceil(64) as u32;
+        let rounds = output == Output::Whole && rows == 2;
         let cooperative = false;
-        Kernel::Attend(Attend { keys, values, rows, heads, chunks, words, cooperative, output, sight, extras, paged })
+        Kernel::Attend(Attend {
+            cooperative,
+            keys,
+            values,
+            rows,
+            heads,
+            chunks,
+            words,
+            output,
+            sight,
+            extras,
+            paged,
+            rounds,
+        })
     };
-    for pair in kinds.into_iter().flat_map(|keys| kinds.map(|values| (keys, values))) {
+    for pair in pairs {
         for (rows, heads, output) in [(1, 8, Output::Split), (2, 7, Output::Whole)] {
             kernels.push(attend(pair, (rows, heads), 128, output, Sight::Causal, Extras::default(), rows == 1));
         }
@@ -139,7 +160,21 @@ pub(super) fn all() -> Vec<Kernel> {
 fn attend_matrices(dim: u32, output: Output, sight: Sight, extras: Extras, paged: bool) -> Kernel {
     let (keys, values) = (KvKind::F16, KvKind::F16);
     let (rows, heads, chunks, words, cooperative) = (21, 3, dim / 8, dim / 2, true);
-    Kernel::Attend(Attend { keys, values, rows, heads, chunks, words, cooperative, output, sight, extras, paged })
+    let rounds = false;
+    Kernel::Attend(Attend {
+        keys,
+        values,
+        rows,
+        heads,
+        chunks,
+        words,
+        cooperative,
+        output,
+        sight,
+        extras,
+        paged,
+        rounds,
+    })
 }
 
 #[test]

@@ -8,8 +8,8 @@
 // may fuse or not, it fuses for one number of rows and not for another. From outside: ROWS, HEADS, CHUNKS
 // (vec4s of a key), TOGETHER (of them that are fetched at once), WORDS (words of a value, or bytes, per invocation),
 // SPLIT, what it works on (attend_given), the cache's formats, `place_of`, `share` (attend_plain or attend_subgroup), `seen`
-// (the positions that a row sees, by its own and its sequence's end), `adjusted` (a score with what a layer does to it) and
-// `sink`. Query n of a tile is head n % HEADS of row n / HEADS.
+// (the positions that a row sees, by its own and its sequence's end), `adjusted` (a score with what a layer does to it), `sink`
+// and `round_out` (rounds_out, or nothing). Query n of a tile is head n % HEADS of row n / HEADS.
 const WG = 64u;
 const QUERIES = ROWS * HEADS;
 const LOWEST = -3.0e38;
@@ -218,5 +218,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, member: Member) {
                 }
             }
         }
+    }
+    for (var t = 0u; t < rows; t++) {
+        round_out(first_row + t, p.out_stride, first_head * p.value_dim, count * p.value_dim, lid);
     }
 }

@@ -1,5 +1,6 @@
 // Brings the spans of attention together, in their order. Grid: (heads, rows).
-// From outside: WG, SPLITS (the most of them), `highest` and `total` (reduce_plain or reduce_subgroup).
+// From outside: WG, SPLITS (the most of them), `highest` and `total` (reduce_plain or reduce_subgroup),
+// `round_out` (rounds_out, or nothing).
 struct P {
     heads: u32,
     value_dim: u32,
@@ -51,4 +52,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
         }
         out[row * p.out_stride + group.x * p.value_dim + d] = value * inverse;
     }
+    round_out(row, p.out_stride, group.x * p.value_dim, p.value_dim, lid);
 }

@@ -1,4 +1,5 @@
-// RMS norm of a row, whose end is filled up with zeros. Grid: rows. From outside: WG, `total`.
+// RMS norm of a row, whose end is filled up with zeros. Grid: rows. From outside: WG,
+// `total`, `round_four` (rounds, or nothing).
 struct P { width: u32, stride: u32, eps: f32 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read> w: array<vec4<f32>>;
@@ -26,7 +27,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, member: Member) {
     }
     let sum = dot(squares, vec4<f32>(1.0));
     let factor = 1.0 / sqrt(total(sum, member) / f32(p.width) + p.eps);
-    for (var i = lid; i < stride; i += WG) {
-        out[row + i] = x[row + i] * factor * w[i];
+    for (var first = 0u; first < stride; first += WG) {
+        let i = first + lid;
+        var normed = vec4<f32>(0.0);
+        if i < stride {
+            normed = x[row + i] * factor * w[i];
+            out[row + i] = normed;
+        }
+        round_four(normed, i, group.x, stride, lid);
     }
 }

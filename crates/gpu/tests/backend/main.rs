@@ -12,6 +12,7 @@ mod products;
 mod recording;
 mod recurrent;
 mod roles;
+mod rounded;
 mod rows;
 mod top;
 

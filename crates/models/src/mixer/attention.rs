@@ -230,12 +230,21 @@ impl<B: Ops> Layer<B> {
     /// `attend(rope(q), rope(k), v) @ wo`
     pub(crate) fn run<P: Tap<B>>(&self, at: &mut At<'_, '_, B, P>, s: &mut Scratch<B>, h: &B::Buf, out: Out<'_, B>) {
         self.project(at, s, h);
-        self.place(at, &mut s.q, self.q_norm.as_ref(), "Qcur_normed");
+        // Where nothing comes between them, queries and keys are turned and stored at once.
+        let k_norm = self.own.as_ref().and_then(|own| own.k_norm.as_ref());
+        let between = self.after && (self.q_norm.is_some() || k_norm.is_some());
+        let at_once = at.rope.filter(|_| self.own.is_some() && !between);
+        let alone = if at_once.is_some() { None } else { at.rope };
+        self.place(at, &mut s.q, (self.q_norm.as_ref(), alone), "Qcur_normed");
         if let Some(own) = &self.own {
-            self.place(at, &mut s.k, own.k_norm.as_ref(), "Kcur_normed");
+            self.place(at, &mut s.k, (k_norm, alone), "Kcur_normed");
             if let Some(norm) = &own.v_norm {
                 norm.within(at.ops, &mut s.v);
             }
+        }
+        if let Some(rope) = at_once {
+            let rows = [&mut s.q, &mut s.k, &mut s.v];
+            at.ops.rope_write(at.kv, at.cached, rows, (rope, self.dims.heads.key_dim), at.step);
         }
         if let Some(table) = at.temperature {
             temperature::grow(at.ops, &mut s.q, table, &mut s.growth, at.step);
@@ -244,7 +253,9 @@ impl<B: Ops> Layer<B> {
         if self.own.is_some() {
             at.tap("Kcur", &s.k);
             at.tap("Vcur", &s.v);
-            at.ops.kv_write(at.kv, at.cached, &s.k, &s.v, at.step);
+            if at_once.is_none() {
+                at.ops.kv_write(at.kv, at.cached, &s.k, &s.v, at.step);
+            }
         }
         let relative = self.relative.as_ref();
         let relative = relative.map(|(table, buckets)| Relative { table, buckets: *buckets, most: MOST });
@@ -258,12 +269,12 @@ impl<B: Ops> Layer<B> {
         self.output.leave_as(at, "attn_out", &s.att, out);
     }
 
-    /// Norms queries or keys and turns them by their positions.
+    /// Norms queries or keys, and turns them by their positions where `rope` is there.
     fn place<P: Tap<B>>(
         &self,
         at: &mut At<'_, '_, B, P>,
         x: &mut B::Buf,
-        norm: Option<&Normed<B>>,
+        (norm, rope): (Option<&Normed<B>>, Option<&B::Rope>),
         normed: &'static str,
     ) {
         // Norms without weights go with rotation.
@@ -272,7 +283,7 @@ impl<B: Ops> Layer<B> {
             norm.within(at.ops, x);
             at.tap(normed, x);
         }
-        if let Some(rope) = at.rope {
+        if let Some(rope) = rope {
             at.ops.rope(x, rope, self.dims.heads.key_dim, at.step);
         }
         if let (Some(norm), true) = (norm, self.after) {

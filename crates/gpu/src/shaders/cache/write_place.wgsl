@@ -2,8 +2,8 @@
 // its own.
 fn place_of(sequence: u32, position: u32) -> u32 {
     if PAGED {
-        let table = p.heads * p.places * p.words + sequence * (p.kept / PAGE);
-        return cache[table + position / PAGE] * PAGE + position % PAGE;
+        let table = p.heads * p.places * p.key_words + sequence * (p.kept / PAGE);
+        return keys[table + position / PAGE] * PAGE + position % PAGE;
     }
     return sequence * p.kept + position % p.kept;
 }
