@@ -120,6 +120,9 @@ pub(crate) struct Placed {
     /// How the GPU is opened on which all of it lies.
     #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
     pub(crate) only_gpu: Option<GpuOptions>,
+    /// How that GPU computes.
+    #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+    pub(crate) variant: Option<candor_gpu::Variant>,
     /// What was found out of GPUs.
     pub(crate) trust: Trust,
     /// Why it lies where it lies, where that was a decision.
@@ -197,13 +200,17 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
     let (loaded, label) = (Loaded::new(config, loaded, shares), labels.join("; "));
     let reason = decision.map(|(reason, _)| reason).or(on_cpu);
     #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
-    let only_gpu =
-        only_gpu(parts.iter().map(|(target, _)| *target)).map(|gpu| backends.gpu_options(gpu)).transpose()?;
+    let (only_gpu, variant) = match only_gpu(parts.iter().map(|(target, _)| *target)) {
+        Some(gpu) => (Some(backends.gpu_options(gpu)?), Some(backends.gpu(gpu).await?.variant())),
+        None => (None, None),
+    };
     Ok(Placed {
         loaded,
         label,
         #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
         only_gpu,
+        #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+        variant,
         trust,
         reason,
         over_budget,

@@ -223,9 +223,13 @@ impl Model {
         self.inner.placed.batch_invariant
     }
 
-    /// How products with weights of a format are rounded, in rows of a role; `None` where something else than the processor's
-    /// kernels computes.
+    /// How products with weights of a format are rounded, in rows of a role; `None` where neither the processor's kernels nor one
+    /// GPU computes all of them.
     pub fn rounding(&self, format: Format, role: Role) -> Option<Rounding> {
+        #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+        if let Some(variant) = self.inner.placed.variant {
+            return Some(Rounding::of_gpu(variant, format, role));
+        }
         self.inner.placed.arithmetic.map(|arithmetic| arithmetic.rounding(format, role))
     }
 

@@ -18,6 +18,23 @@ pub enum Rounding {
     Bfloat,
     /// Inputs to the sum of two bfloat16: 16 significant bits.
     TwoBfloats,
+    /// Inputs and weights to halves.
+    Halves,
+}
+
+impl Rounding {
+    /// How a GPU rounds products with weights of a format, in rows of a role.
+    #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+    pub(crate) fn of_gpu(variant: candor_gpu::Variant, format: Format, role: Role) -> Rounding {
+        let matrices = variant.cooperative.is_some();
+        match (role, format) {
+            (Role::Decode, _) if variant.int8_dot && format.block_len() > 1 => Rounding::Blocks(32),
+            (Role::Decode, _) | (Role::Prefill, Format::F32 | Format::Bf16) => Rounding::Exact,
+            (Role::Prefill, _) if variant.int8_dot && format.block_len() > 1 && !matrices => Rounding::Blocks(32),
+            (Role::Prefill, _) if matrices || variant.f16 => Rounding::Halves,
+            (Role::Prefill, _) => Rounding::Exact,
+        }
+    }
 }
 
 /// The kernels of the processor, and what decides among them.

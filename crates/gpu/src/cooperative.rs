@@ -21,11 +21,10 @@ pub struct Cooperative {
     pub memory: u32,
 }
 
-/// Bytes of workgroup memory that a product of `rows` inputs takes which goes through `runs` runs of 16 columns at a time: for each
-/// of a tile's rows, of the matrix and of the inputs, those halves and 8 more, and a matrix of floats for each subgroup that
-/// sums.
-pub(crate) const fn memory(rows: u32, runs: u32) -> u32 {
-    (TILE + rows) * (32 * runs + 16) + TILE * TILE
+/// Bytes of workgroup memory that a product takes in tiles of `rows` inputs: for each of a tile's rows, of the matrix and of the
+/// inputs, the halves of a stage and 8 more, and a matrix of floats for each subgroup that sums.
+pub(crate) const fn memory(rows: u32) -> u32 {
+    (TILE + rows) * (32 * RUNS + 16) + TILE * TILE
 }
 
 /// Matrices of inputs that a subgroup multiplies by two of weights.
@@ -42,8 +41,11 @@ const ATTENTION_DIM: usize = 128;
 /// Queries of a workgroup of attention.
 pub(crate) const ATTENTION_QUERIES: u32 = 64;
 
-/// Runs of 16 columns that a product may go through at a time: the first on every device.
-pub(crate) const RUNS: [u32; 2] = [2, 4];
+/// Positions that attention goes through at a time.
+pub(crate) const ATTENTION_KEYS: u32 = 32;
+
+/// Runs of 16 columns that a product goes through at a time. With four an H200 took half as long again.
+pub(crate) const RUNS: u32 = 2;
 
 impl Cooperative {
     /// The largest that the adapter has and the shader fits.
@@ -60,7 +62,7 @@ impl Cooperative {
     fn among(has: &[CooperativeMatrixProperties], subgroup: u32, limits: &Limits) -> Option<Cooperative> {
         let most = limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x);
         let memory = limits.max_compute_workgroup_storage_size;
-        let sides = [16, 8].into_iter().filter(|_| self::memory(TILE, RUNS[0]) <= memory);
+        let sides = [16, 8].into_iter().filter(|_| self::memory(TILE) <= memory);
         sides.map(|side| Cooperative { side, subgroup, memory }).find(|found| {
             let is_it = |matrix: &CooperativeMatrixProperties| {
                 [matrix.m_size, matrix.n_size, matrix.k_size] == [found.side; 3]
@@ -71,14 +73,19 @@ impl Cooperative {
         })
     }
 
-    /// Runs of 16 columns that a product of `rows` inputs goes through at a time.
-    pub(crate) fn runs(self, rows: u32) -> u32 {
-        RUNS.into_iter().rev().find(|&runs| memory(rows, runs) <= self.memory).unwrap_or(RUNS[0])
+    /// Runs of the matrix and of `rows` inputs that an invocation has of a stage.
+    pub(crate) fn own_of_stage(self, rows: u32) -> [u32; 2] {
+        [TILE, rows].map(|rows| (rows * RUNS).div_ceil(self.invocations()))
+    }
+
+    /// Pieces of keys, of 8 elements, and of values, of 4, that an invocation of attention fetches at a time.
+    pub(crate) fn own_of_attention(self, key_dim: u32, value_dim: u32) -> [u32; 2] {
+        [key_dim / 8, value_dim / 4].map(|pieces| (ATTENTION_KEYS * pieces).div_ceil(self.attention_invocations()))
     }
 
     /// Whether there is room for tall tiles.
     pub(crate) fn is_tall(self) -> bool {
-        memory(2 * TILE, RUNS[0]) <= self.memory
+        memory(2 * TILE) <= self.memory
     }
 
     /// Whether attention of keys and values with so many elements goes by matrices.
@@ -154,7 +161,7 @@ mod tests {
         ] {
             assert_eq!(among(&[other], 32), None, "{other:?}");
         }
-        let little = Limits { max_compute_workgroup_storage_size: memory(TILE, RUNS[0]) - 1, ..limits.clone() };
+        let little = Limits { max_compute_workgroup_storage_size: memory(TILE) - 1, ..limits.clone() };
         assert_eq!(Cooperative::among(&[large], 32, &little), None);
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use candor_quant::Format;
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType,
-    BufferDescriptor, BufferUsages, ComputePipeline, ComputePipelineDescriptor, DeviceDescriptor, ErrorFilter,
-    ErrorScopeGuard, MemoryHints, PipelineLayoutDescriptor, PollType, Queue, ShaderModule, ShaderModuleDescriptor,
-    ShaderRuntimeChecks, ShaderSource, ShaderStages, SubmissionIndex, Trace,
+    BufferDescriptor, BufferUsages, ComputePipeline, ComputePipelineDescriptor, DeviceDescriptor, DeviceType,
+    ErrorFilter, ErrorScopeGuard, MemoryHints, PipelineLayoutDescriptor, PollType, Queue, ShaderModule,
+    ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource, ShaderStages, SubmissionIndex, Trace,
 };
 
 use crate::compiled::Compiled;
@@ -32,6 +32,8 @@ pub(crate) struct Device {
     pub(crate) timeout: Duration,
     /// Multiply-adds that are handed over at once.
     pub(crate) work: u64,
+    /// Dispatches that are.
+    pub(crate) ahead: u32,
     /// Most bytes of one part of a weight.
     pub(crate) part_bytes: u64,
     /// Most bytes that can be bound at all.
@@ -60,6 +62,9 @@ pub(crate) struct Pipeline {
     /// Of its storage buffers, in the order in which they are declared.
     pub(crate) bindings: Vec<(u32, Access)>,
 }
+
+/// Dispatches that hardware is handed at once: an H200 wrote 292 tokens a second without, 425 with 30, 411 with 60.
+const AHEAD: u32 = 32;
 
 /// What wgpu adds to shaders. Accesses to memory keep their checks; loops go without a counter, which kept drivers from unrolling
 /// them, so that memory was waited for once in each round.
@@ -138,6 +143,7 @@ impl Device {
         if options.exact {
             variant = variant.exact();
         }
+        let hardware = info.device_type != DeviceType::Cpu && !cfg!(target_arch = "wasm32");
         let limits = adapter.limits();
         let descriptor = DeviceDescriptor {
             label: Some("candor"),
@@ -168,6 +174,7 @@ impl Device {
             dequant: options.dequant,
             timeout: options.timeout,
             work: options.work,
+            ahead: options.ahead.unwrap_or(if hardware { AHEAD } else { u32::MAX }).max(1),
             part_bytes: options.part_bytes.unwrap_or(binding_bytes).min(binding_bytes),
             binding_bytes,
             name: info.name,

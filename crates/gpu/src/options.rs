@@ -47,6 +47,9 @@ pub struct GpuOptions {
     /// the product of a matrix is not. Drivers take a device for hung that is busy with one submission for seconds (Windows:
     /// two).
     pub work: u64,
+    /// Dispatches that are handed to the device at once, so that it computes while the next are recorded: a token that decodes is
+    /// as short as its recording. `None` takes 32 of hardware; of what is emulated, and in a browser, a step at once.
+    pub ahead: Option<u32>,
     /// How long the device may take for one submission before it counts as lost.
     pub timeout: Duration,
     /// Faults to be planted in shaders.
@@ -78,6 +81,7 @@ impl Default for GpuOptions {
             cache: None,
             // A sixth of a second for the slowest integrated GPUs, with 10^11 a second; a tenth of a millisecond for the fastest.
             work: 1 << 34,
+            ahead: None,
             timeout: Duration::from_secs(120),
             #[cfg(feature = "faults")]
             edits: Vec::new(),
@@ -139,6 +143,13 @@ impl GpuOptions {
     #[must_use]
     pub fn work(mut self, work: u64) -> Self {
         self.work = work;
+        self
+    }
+
+    /// Sets [`ahead`](field@Self::ahead).
+    #[must_use]
+    pub fn ahead(mut self, ahead: impl Into<Option<u32>>) -> Self {
+        self.ahead = ahead.into();
         self
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct Recorder {
     staging: Vec<Storage>,
     /// Multiply-adds that were recorded and not handed over.
     work: u64,
+    /// Dispatches that were.
+    ahead: u32,
     /// What was handed over and nobody has waited for.
     submitted: Vec<SubmissionIndex>,
     /// What times dispatches, from the first on that was timed.
@@ -119,6 +121,10 @@ impl Recorder {
             }
         }
         counters.dispatches += 1;
+        self.ahead += 1;
+        if self.ahead >= device.ahead {
+            self.submit(device);
+        }
     }
 
     /// Counts multiply-adds of what was recorded last, and hands over what was when they are many: drivers take a device for
@@ -147,7 +153,7 @@ impl Recorder {
             clock.add(device);
         }
         self.counters.submits += 1;
-        self.work = 0;
+        (self.work, self.ahead) = (0, 0);
     }
 
     /// Copies words of a buffer behind what was recorded before.

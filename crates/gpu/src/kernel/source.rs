@@ -42,14 +42,21 @@ impl Kernel {
             let _ = writeln!(source, "const {name} = {value};");
         }
         pieces.iter().for_each(|piece| source.push_str(piece));
-        match (self, variant.cooperative) {
-            (Kernel::Attend(attend), Some(Cooperative { side, .. })) if attend.cooperative => {
-                repeated(&source, &[("KEYS", attend.chunks * 8 / side), ("VALUES", attend.words * 2 / side)])
+        match (self, self.tile(), variant.cooperative) {
+            (Kernel::Attend(attend), _, Some(cooperative)) if attend.cooperative => {
+                let (key_dim, value_dim) = (attend.chunks * 8, attend.words * 2);
+                let [own_keys, own_values] = cooperative.own_of_attention(key_dim, value_dim);
+                let (keys, values) = (key_dim / cooperative.side, value_dim / cooperative.side);
+                let names =
+                    [("OF_KEY", keys), ("OF_VALUE", values), ("OWN_KEYS", own_keys), ("OWN_VALUES", own_values)];
+                repeated(&source, &names)
             }
-            _ => match self.tile() {
-                Some(Tile::Cooperative { tall }) => repeated(&source, &[("DOWN", cooperative::down(tall))]),
-                _ => source,
-            },
+            (_, Some(tile @ Tile::Cooperative { tall }), Some(cooperative)) => {
+                let [weights, inputs] = cooperative.own_of_stage(tile.rows());
+                let down = cooperative::down(tall);
+                repeated(&source, &[("DOWN", down), ("OWN_WEIGHTS", weights), ("OWN_INPUTS", inputs)])
+            }
+            _ => source,
         }
     }
 
@@ -254,7 +261,7 @@ fn many_inputs(which: &'static str, format: Format, tile: Tile, variant: Variant
                 number("TALL", tile.rows()),
                 number("DOWN", cooperative::down(tall)),
                 number("BLOCK", cooperative.side),
-                number("RUNS", cooperative.runs(tile.rows())),
+                number("RUNS", cooperative::RUNS),
             ];
             (constants, [pieces, vec![matrices(cooperative)]].concat())
         }
@@ -267,6 +274,8 @@ fn attend_matrices(attend: Attend, variant: Variant) -> Parts {
     let Some(cooperative) = variant.cooperative else { return (vec![], vec![]) };
     let constants = vec![
         number("WG", cooperative.attention_invocations()),
+        number("QUERIES", cooperative::ATTENTION_QUERIES),
+        number("KEYS", cooperative::ATTENTION_KEYS),
         number("BLOCK", cooperative.side),
         number("ROWS", attend.rows),
         number("HEADS", attend.heads),

@@ -3,13 +3,13 @@
 //
 // A matrix of sums can't be scaled row by row, so that there is no running softmax: positions are gone through twice, first for
 // each query's highest score, then for the sums. Spans are those of attend.wgsl, blocks begin at multiples of KEYS, and what a
-// row sees nothing of changes nothing of its sums. Each of STRIPS subgroups has BLOCK queries. Queries and weights are halves,
-// sums floats. From outside: WG, ROWS, HEADS, KEY_DIM, VALUE_DIM, SPLIT, SINKS, what it works on (attend_given), `place_of`,
-// `seen`, `adjusted`, `sink`, `Quad` and `clamped` (mat_mul_f16), and the matrices `Inputs`, `Weights` and `Sums` of BLOCK rows. A line below `//# KEYS` stands as
-// often as a key has matrices, with their numbers, one below `//# VALUES` as often as a value.
+// row sees nothing of changes nothing of its sums. Each of STRIPS subgroups has BLOCK queries. Queries are the sums of two halves,
+// since scores may be large; weights are halves, sums floats. From outside: WG, QUERIES, KEYS, ROWS, HEADS, KEY_DIM, VALUE_DIM,
+// SPLIT, SINKS, what it works on (attend_given), `place_of`, `seen`, `adjusted`, `sink`, `Quad` and `clamped` (mat_mul_f16), and
+// the matrices `Inputs`, `Weights` and `Sums` of BLOCK rows. A line below `//# NAME` stands as often as the name says, with its
+// number: for each matrix of a key (OF_KEY) or a value (OF_VALUE), for each piece of a block's keys (OWN_KEYS) and values
+// (OWN_VALUES) that an invocation fetches.
 const LOWEST = -3.0e38;
-const QUERIES = 64u;
-const KEYS = 32u;
 const STRIPS = QUERIES / BLOCK;
 // Invocations that share a query.
 const SHARES = WG / QUERIES;
@@ -20,11 +20,9 @@ const STEP = BLOCK / 4u;
 // Numbers of a query's row of scores, and of weights.
 const SCORES = KEYS + 4u;
 const WEIGHTS = KEYS + 8u;
-// `vec4`s of a block's keys, quads of its values, and those of an invocation.
+// `vec4`s of a block's keys, quads of its values.
 const KEY_PIECES = KEYS * KEY_DIM / 8u;
 const VALUE_PIECES = KEYS * VALUE_DIM / 4u;
-const OWN_KEYS = (KEY_PIECES + WG - 1u) / WG;
-const OWN_VALUES = (VALUE_PIECES + WG - 1u) / WG;
 
 // Queries, then keys, then values.
 var<workgroup> tile: array<Quad, QUERIES * LINE>;
@@ -40,42 +38,52 @@ fn seat_of(block: Block, position: u32) -> u32 {
     return block.cache + place_of(block.sequence, clamp(position, block.first, block.high - 1u));
 }
 
-fn fetch_keys(block: Block, start: u32, lid: u32, pieces: ptr<function, array<vec4<u32>, OWN_KEYS>>) {
-    for (var i = 0u; i < OWN_KEYS; i++) {
-        let item = min(lid + i * WG, KEY_PIECES - 1u);
-        (*pieces)[i] = keys[seat_of(block, start + item / (KEY_DIM / 8u)) * p.key_stride + item % (KEY_DIM / 8u)];
-    }
+fn fetch_keys(block: Block, start: u32, piece: u32) -> vec4<u32> {
+    let item = min(piece, KEY_PIECES - 1u);
+    return keys[seat_of(block, start + item / (KEY_DIM / 8u)) * p.key_stride + item % (KEY_DIM / 8u)];
 }
 
-fn fetch_values(block: Block, start: u32, lid: u32, pieces: ptr<function, array<vec2<u32>, OWN_VALUES>>) {
-    for (var i = 0u; i < OWN_VALUES; i++) {
-        let item = min(lid + i * WG, VALUE_PIECES - 1u);
-        let at = seat_of(block, start + item / (VALUE_DIM / 4u)) * p.value_stride + item % (VALUE_DIM / 4u) * 2u;
-        (*pieces)[i] = vec2<u32>(values[at], values[at + 1u]);
-    }
+fn fetch_values(block: Block, start: u32, piece: u32) -> vec2<u32> {
+    let item = min(piece, VALUE_PIECES - 1u);
+    let at = seat_of(block, start + item / (VALUE_DIM / 4u)) * p.value_stride + item % (VALUE_DIM / 4u) * 2u;
+    return vec2<u32>(values[at], values[at + 1u]);
 }
 
 fn halves(words: vec2<u32>) -> Quad {
     return Quad(vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y)));
 }
 
-fn lay_keys(lid: u32, pieces: ptr<function, array<vec4<u32>, OWN_KEYS>>) {
-    for (var i = 0u; i < OWN_KEYS; i++) {
-        let item = lid + i * WG;
-        if item < KEY_PIECES {
-            let to = item / (KEY_DIM / 8u) * LINE + item % (KEY_DIM / 8u) * 2u;
-            tile[to] = halves((*pieces)[i].xy);
-            tile[to + 1u] = halves((*pieces)[i].zw);
-        }
+fn lay_keys(item: u32, words: vec4<u32>) {
+    if item < KEY_PIECES {
+        let to = item / (KEY_DIM / 8u) * LINE + item % (KEY_DIM / 8u) * 2u;
+        tile[to] = halves(words.xy);
+        tile[to + 1u] = halves(words.zw);
     }
 }
 
-fn lay_values(lid: u32, pieces: ptr<function, array<vec2<u32>, OWN_VALUES>>) {
-    for (var i = 0u; i < OWN_VALUES; i++) {
-        let item = lid + i * WG;
-        if item < VALUE_PIECES {
-            tile[item / (VALUE_DIM / 4u) * LINE + item % (VALUE_DIM / 4u)] = halves((*pieces)[i]);
-        }
+fn lay_values(item: u32, words: vec2<u32>) {
+    if item < VALUE_PIECES {
+        tile[item / (VALUE_DIM / 4u) * LINE + item % (VALUE_DIM / 4u)] = halves(words);
+    }
+}
+
+struct Queries { first_head: u32, first_row: u32, count: u32, rows: u32 }
+
+// Queries as halves, or what is then left of them.
+fn lay_queries(given: Queries, lid: u32, rest: bool) {
+    for (var i = lid; i < QUERIES * (KEY_DIM / 4u); i += WG) {
+        let n = i / (KEY_DIM / 4u);
+        let d = (i % (KEY_DIM / 4u)) * 4u;
+        let head = given.first_head + min(n % HEADS, given.count - 1u);
+        let row = (given.first_row + min(n / HEADS, given.rows - 1u)) * p.q_stride;
+        let four = vec4<f32>(
+            query_element(head, d, row),
+            query_element(head, d + 1u, row),
+            query_element(head, d + 2u, row),
+            query_element(head, d + 3u, row),
+        );
+        let near = clamped(four);
+        tile[n * LINE + d / 4u] = select(near, clamped(four - vec4<f32>(near)), vec4<bool>(rest));
     }
 }
 
@@ -155,42 +163,39 @@ fn main(
         return;
     }
 
-    for (var i = lid; i < QUERIES * (KEY_DIM / 4u); i += WG) {
-        let m = i / (KEY_DIM / 4u);
-        let d = (i % (KEY_DIM / 4u)) * 4u;
-        let head = first_head + min(m % HEADS, count - 1u);
-        let row = (first_row + min(m / HEADS, rows - 1u)) * p.q_stride;
-        let four = vec4<f32>(
-            query_element(head, d, row),
-            query_element(head, d + 1u, row),
-            query_element(head, d + 2u, row),
-            query_element(head, d + 3u, row),
-        );
-        tile[m * LINE + d / 4u] = clamped(four);
-    }
-    workgroupBarrier();
     // Where the queries of the subgroup begin. Those beyond the last strip only fetch.
     let strip = min(part, STRIPS - 1u) * BLOCK;
-    //# KEYS
+    let queries = Queries(first_head, first_row, count, rows);
+    lay_queries(queries, lid, false);
+    workgroupBarrier();
+    //# OF_KEY
     let q# = coopLoadT<Inputs>(&tile[strip * LINE + #u * STEP], LINE);
+    workgroupBarrier();
+    lay_queries(queries, lid, true);
+    workgroupBarrier();
+    //# OF_KEY
+    let rest# = coopLoadT<Inputs>(&tile[strip * LINE + #u * STEP], LINE);
     workgroupBarrier();
 
     // Where nothing is seen at all, position 0 is fetched.
     let block = Block(kv_head * p.places, sequence, min(first, max(high, 1u) - 1u), max(high, 1u));
-    var some_keys: array<vec4<u32>, OWN_KEYS>;
-    var some_values: array<vec2<u32>, OWN_VALUES>;
     let begin = first / KEYS * KEYS;
     var top = LOWEST;
-    fetch_keys(block, begin, lid, &some_keys);
+    //# OWN_KEYS
+    var k# = fetch_keys(block, begin, lid + #u * WG);
+    //# OWN_VALUES
+    var v#: vec2<u32>;
     for (var start = begin; start < high; start += KEYS) {
-        lay_keys(lid, &some_keys);
+        //# OWN_KEYS
+        lay_keys(lid + #u * WG, k#);
         workgroupBarrier();
-        fetch_keys(block, start + KEYS, lid, &some_keys);
+        //# OWN_KEYS
+        k# = fetch_keys(block, start + KEYS, lid + #u * WG);
         if part < STRIPS {
             for (var c = 0u; c < KEYS; c += BLOCK) {
                 var s: Sums;
                 s = Sums();
-                //# KEYS
+                //# OF_KEY
                 s = coopMultiplyAdd(q#, coopLoad<Weights>(&tile[c * LINE + #u * STEP], LINE), s);
                 coopStoreT(s, &scores[strip * SCORES + c], SCORES);
             }
@@ -217,24 +222,30 @@ fn main(
     }
     workgroupBarrier();
 
-    //# VALUES
+    //# OF_VALUE
     var o#: Sums;
-    fetch_keys(block, begin, lid, &some_keys);
+    //# OWN_KEYS
+    k# = fetch_keys(block, begin, lid + #u * WG);
     for (var start = begin; start < high; start += KEYS) {
-        lay_keys(lid, &some_keys);
+        //# OWN_KEYS
+        lay_keys(lid + #u * WG, k#);
         workgroupBarrier();
-        fetch_values(block, start, lid, &some_values);
+        //# OWN_VALUES
+        v# = fetch_values(block, start, lid + #u * WG);
         if part < STRIPS {
             for (var c = 0u; c < KEYS; c += BLOCK) {
                 var s: Sums;
                 s = Sums();
-                //# KEYS
+                //# OF_KEY
                 s = coopMultiplyAdd(q#, coopLoad<Weights>(&tile[c * LINE + #u * STEP], LINE), s);
+                //# OF_KEY
+                s = coopMultiplyAdd(rest#, coopLoad<Weights>(&tile[c * LINE + #u * STEP], LINE), s);
                 coopStoreT(s, &scores[strip * SCORES + c], SCORES);
             }
         }
         workgroupBarrier();
-        lay_values(lid, &some_values);
+        //# OWN_VALUES
+        lay_values(lid + #u * WG, v#);
         for (var i = lid % SHARES; i < KEYS; i += SHARES) {
             let position = start + i;
             var weight = 0.0;
@@ -247,11 +258,12 @@ fn main(
             sum += f32(half);
         }
         workgroupBarrier();
-        fetch_keys(block, start + KEYS, lid, &some_keys);
+        //# OWN_KEYS
+        k# = fetch_keys(block, start + KEYS, lid + #u * WG);
         if part < STRIPS {
             for (var c = 0u; c < KEYS; c += BLOCK) {
                 let w = coopLoadT<Inputs>(&weights[strip * WEIGHTS + c], WEIGHTS);
-                //# VALUES
+                //# OF_VALUE
                 o# = coopMultiplyAdd(w, coopLoadT<Weights>(&tile[c * LINE + #u * STEP], LINE), o#);
             }
         }
@@ -273,6 +285,6 @@ fn main(
         }
     }
     workgroupBarrier();
-    //# VALUES
+    //# OF_VALUE
     if part < STRIPS { coopStoreT(o#, &scores[strip * SCORES], SCORES); } workgroupBarrier(); hand_out(workgroup, lid, #u, first_head, first_row, count, rows); workgroupBarrier();
 }

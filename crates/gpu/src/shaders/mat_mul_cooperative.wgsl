@@ -2,7 +2,8 @@
 // next columns are on their way from memory while these are multiplied. Each of PARTS subgroups sums DOWN by two cooperative
 // matrices of BLOCK rows and columns; products of halves are exact, sums are floats. From outside: which rows these are and where
 // sums go (mat_mul_all, mat_mul_experts or mat_mul_heads), `Quad` and `narrow` (mat_mul_f16), WG, TALL, DOWN, BLOCK, RUNS, and the
-// matrices `Inputs`, `Weights` and `Sums` of that size. A line below `//# DOWN` stands DOWN times, with its number.
+// matrices `Inputs`, `Weights` and `Sums` of that size. A line below `//# NAME` stands as often as the name says, with its number:
+// DOWN times, and once for each run of the matrix (OWN_WEIGHTS) and of inputs (OWN_INPUTS) that an invocation has of a stage.
 alias Input = Quad;
 const SIDE = 64u;
 // Quads of a row, and two that keep the banks of neighbouring rows apart: rows must begin at a multiple of 16 bytes.
@@ -13,38 +14,42 @@ const AREA = BLOCK * BLOCK;
 // Parts side by side, and in all.
 const ACROSS = SIDE / (2u * BLOCK);
 const PARTS = ACROSS * (TALL / (DOWN * BLOCK));
-// Runs of a stage on either side, and those of an invocation.
+// Runs of a stage on either side.
 const WEIGHT_RUNS = SIDE * RUNS;
 const INPUT_RUNS = TALL * RUNS;
-const OWN_WEIGHTS = (WEIGHT_RUNS + WG - 1u) / WG;
-const OWN_INPUTS = (INPUT_RUNS + WG - 1u) / WG;
 
 // The matrix's rows, then the inputs'.
 var<workgroup> tile: array<Quad, (SIDE + TALL) * LINE>;
 // A matrix of sums for each part, on their way out.
 var<workgroup> sums: array<f32, PARTS * AREA>;
 
-// What an invocation has fetched of a stage.
-struct Stage { weights: array<Packed, OWN_WEIGHTS>, inputs: array<array<Quad, 4>, OWN_INPUTS> }
-
-// Fetches runs of the matrix and of inputs, from the first run of a stage on. Beyond the last run there is nothing.
-fn fetch(work: Work, lid: u32, first: u32, stage: ptr<function, Stage>) {
-    for (var i = 0u; i < OWN_WEIGHTS; i++) {
-        let item = lid + i * WG;
-        let run = first + item % RUNS;
-        (*stage).weights[i] = Packed();
-        if item < WEIGHT_RUNS && run < p.runs {
-            (*stage).weights[i] = packed(matrix_row(work, item / RUNS), run);
-        }
+// A run of the matrix, by its number among those of a stage. Beyond the last run there is nothing.
+fn fetch_weights(work: Work, item: u32, first: u32) -> Packed {
+    let run = first + item % RUNS;
+    if item < WEIGHT_RUNS && run < p.runs {
+        return packed(matrix_row(work, item / RUNS), run);
     }
-    for (var i = 0u; i < OWN_INPUTS; i++) {
-        let item = lid + i * WG;
-        let run = first + item % RUNS;
-        (*stage).inputs[i] = array<Quad, 4>();
-        if item < INPUT_RUNS && run < p.runs {
-            let at = input_row(work, min(item / RUNS, work.inputs - 1u)) + (input_run(work) + run) * 4u;
-            (*stage).inputs[i] = array<Quad, 4>(x[at], x[at + 1u], x[at + 2u], x[at + 3u]);
-        }
+    return Packed();
+}
+
+fn fetch_inputs(work: Work, item: u32, first: u32) -> array<Quad, 4> {
+    let run = first + item % RUNS;
+    if item < INPUT_RUNS && run < p.runs {
+        let at = input_row(work, min(item / RUNS, work.inputs - 1u)) + (input_run(work) + run) * 4u;
+        return array<Quad, 4>(x[at], x[at + 1u], x[at + 2u], x[at + 3u]);
+    }
+    return array<Quad, 4>();
+}
+
+fn lay_weights(item: u32, run: Packed) {
+    if item < WEIGHT_RUNS {
+        lay(item / RUNS * LINE + item % RUNS * 4u, narrow(decoded(run)));
+    }
+}
+
+fn lay_inputs(item: u32, run: array<Quad, 4>) {
+    if item < INPUT_RUNS {
+        lay((SIDE + item / RUNS) * LINE + item % RUNS * 4u, run);
     }
 }
 
@@ -82,24 +87,21 @@ fn main(
     let input = (SIDE + part / ACROSS * DOWN * BLOCK) * LINE;
     //# DOWN
     var a#: Sums; var b#: Sums;
-    var stage: Stage;
-    fetch(work, lid, 0u, &stage);
+    //# OWN_WEIGHTS
+    var w# = fetch_weights(work, lid + #u * WG, 0u);
+    //# OWN_INPUTS
+    var x# = fetch_inputs(work, lid + #u * WG, 0u);
     for (var run = 0u; run < p.runs; run += RUNS) {
         workgroupBarrier();
-        for (var i = 0u; i < OWN_WEIGHTS; i++) {
-            let item = lid + i * WG;
-            if item < WEIGHT_RUNS {
-                lay(item / RUNS * LINE + item % RUNS * 4u, narrow(decoded(stage.weights[i])));
-            }
-        }
-        for (var i = 0u; i < OWN_INPUTS; i++) {
-            let item = lid + i * WG;
-            if item < INPUT_RUNS {
-                lay((SIDE + item / RUNS) * LINE + item % RUNS * 4u, stage.inputs[i]);
-            }
-        }
+        //# OWN_WEIGHTS
+        lay_weights(lid + #u * WG, w#);
+        //# OWN_INPUTS
+        lay_inputs(lid + #u * WG, x#);
         workgroupBarrier();
-        fetch(work, lid, run + RUNS, &stage);
+        //# OWN_WEIGHTS
+        w# = fetch_weights(work, lid + #u * WG, run + RUNS);
+        //# OWN_INPUTS
+        x# = fetch_inputs(work, lid + #u * WG, run + RUNS);
         // Whole subgroups are beyond the last part.
         if part < PARTS {
             for (var k = 0u; k < RUNS * 4u; k += STEP) {
@@ -107,7 +109,7 @@ fn main(
                 let left = coopLoad<Weights>(&tile[row + k], LINE);
                 let right = coopLoad<Weights>(&tile[row + BLOCK * LINE + k], LINE);
                 //# DOWN
-                let x# = coopLoadT<Inputs>(&tile[input + #u * BLOCK * LINE + k], LINE); a# = coopMultiplyAdd(x#, left, a#); b# = coopMultiplyAdd(x#, right, b#);
+                let given# = coopLoadT<Inputs>(&tile[input + #u * BLOCK * LINE + k], LINE); a# = coopMultiplyAdd(given#, left, a#); b# = coopMultiplyAdd(given#, right, b#);
             }
         }
     }

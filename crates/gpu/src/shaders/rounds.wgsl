@@ -5,13 +5,6 @@
 var<workgroup> sizes: array<u32, WG>;
 var<workgroup> sums: array<i32, WG>;
 
-// A quotient as it should be rounded: devices may be two and a half units off, and then a number that lies between two bytes goes
-// to the other one.
-fn divided(a: f32, b: f32) -> f32 {
-    let q = a / b;
-    return fma(fma(-q, b, a), 1.0 / b, q);
-}
-
 // Rounds the four numbers of `word` of a row of `quads`, those of 8 invocations with one scale. All invocations come here; who
 // has no numbers has zeros, and a word behind the last.
 fn round_four(values: vec4<f32>, word: u32, row: u32, quads: u32, lid: u32) {
@@ -26,8 +19,8 @@ fn round_four(values: vec4<f32>, word: u32, row: u32, quads: u32, lid: u32) {
     let finite = bits < 0x7f800000u;
     let most = bitcast<f32>(select(0u, bits, finite));
     // What is too small for the inverse of a scale is nothing.
-    let scale = select(0.0, divided(most, 127.0), most > 1.0e-30);
-    let inverse = select(0.0, divided(127.0, most), most > 1.0e-30);
+    let scale = select(0.0, most / 127.0, most > 1.0e-30);
+    let inverse = select(0.0, 127.0 / most, most > 1.0e-30);
     let bytes = select(0u, pack4xI8(vec4<i32>(round(values * inverse))), finite);
     sums[lid] = dot4I8Packed(bytes, 0x01010101u);
     workgroupBarrier();

@@ -1,6 +1,6 @@
 //! What a step costs: one submit, one pass, and nothing made again once it has been seen.
 
-use candor_gpu::{Counters, Gpu, GpuOptions};
+use candor_gpu::{Counters, Gpu, GpuOptions, Variant};
 use candor_ops::{Attention, Heads, KvFormat, KvPlan, LayerCache, Ops, Pairing, Prims, Rope, Step};
 use candor_quant::Format;
 use candor_testing::backend::{Random, floats};
@@ -79,8 +79,9 @@ fn a_step_is_one_submit_of_one_pass_that_makes_nothing_anew() {
                 assert_eq!(after.submits - before.submits, 1, "{case}");
                 assert_eq!(after.passes - before.passes, 1, "{case}");
                 assert_eq!(after.bytes_read - before.bytes_read, 200, "{case}");
-                // Three inputs are rounded: of the projections, of the one that is added, of the logits.
-                let most = if gpu.variant().int8_dot { 19 } else { 16 };
+                // Three inputs are rounded, or made halves: of the projections, of the one that is added, of the logits.
+                let Variant { int8_dot, cooperative, .. } = gpu.variant();
+                let most = 16 + 3 * u64::from(int8_dot) + 3 * u64::from(cooperative.is_some());
                 // Rows that decode have a product for each eight and one for the rest, and rows of prompts another.
                 let most = most
                     + 5 * usize::from(rows > 8 && decoding > 0) as u64
@@ -107,9 +108,26 @@ fn much_work_is_handed_over_in_parts_and_computes_the_same() {
     }
 }
 
+/// A device that computes while the rest is recorded.
+#[test]
+fn a_step_is_handed_over_ahead_and_computes_the_same() {
+    let Some(options) = options() else { return };
+    let open = |ahead| Gpu::new(&options.clone().ahead(ahead)).expect("the adapter opens");
+    let (mut whole, mut ahead) = (open(u32::MAX), open(5));
+    for (rows, decoding) in [(1, 1), (20, 0), (20, 7)] {
+        let [(_, expected), (counters, got)] = [&mut whole, &mut ahead].map(|gpu| steps(gpu, (rows, decoding), 3));
+        let [before, after] = [counters[2], counters[3]];
+        let (dispatches, submits) = (after.dispatches - before.dispatches, after.submits - before.submits);
+        assert_eq!(submits, dispatches / 5 + 1, "{rows} rows, {dispatches} dispatches");
+        assert_eq!(after.bind_groups, before.bind_groups, "{rows} rows");
+        let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&got), bits(&expected), "{rows} rows");
+    }
+}
+
 #[test]
 fn attention_to_many_positions_is_handed_over_in_parts_and_computes_the_same() {
-    let Some(options) = options() else { return };
+    let Some(options) = options().map(|options| options.variant(Variant::default())) else { return };
     let (rows, context) = (43, 300);
     let positions: Vec<u32> = (0..context as u32).collect();
     let (tokens, sequences) = (vec![0; context], vec![0; context]);

@@ -28,7 +28,8 @@ fn options() -> Option<GpuOptions> {
     if !has_gpu(adapters().len()) {
         return None;
     }
-    Some(GpuOptions::default().adapter(AdapterChoice::Index(0)))
+    // A step at once, on hardware too, so that counts are the same everywhere.
+    Some(GpuOptions::default().adapter(AdapterChoice::Index(0)).ahead(u32::MAX))
 }
 
 /// A device for every variant that the adapter has; they stay open until the process ends, with their shaders.

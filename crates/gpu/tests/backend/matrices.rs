@@ -12,8 +12,8 @@ use crate::{backends, sound};
 
 const HALVES: (KvFormat, KvFormat) = (KvFormat::F16, KvFormat::F16);
 
-/// Queries and weights are rounded to halves: by a part in 4096 at most, and a quarter of its square on the average.
-const ERROR: f64 = 1e-6;
+/// Weights are rounded to halves: by a part in 4096 at most, and a third of its square on the average.
+const ERROR: f64 = 1e-7;
 
 /// The devices that multiply matrices.
 pub(crate) fn matrix_backends() -> Vec<(String, Gpu)> {

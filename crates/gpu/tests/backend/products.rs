@@ -1,6 +1,6 @@
 //! Matrix products and embeddings of every format.
 
-use candor_gpu::{Dequant, Gpu};
+use candor_gpu::{Dequant, Gpu, adapters};
 use candor_ops::{Prims, Reference, Step, Tensor};
 use candor_quant::Format;
 use candor_testing::backend::products::{SHAPES, embedded, product};
@@ -79,7 +79,9 @@ fn check(gpu: &mut Gpu, name: &str, tensor: &Tensor, (rows, few): (usize, bool),
         () => (x.clone(), tensor.clone()),
     };
     let error = nmse(&got, &product(&mut Reference, &weights, &seen));
-    assert!(error < 1e-11, "{case}: {error}");
+    // The quotients of hardware are two units off, and then a number that lies between two bytes goes to the other one.
+    let most = if bytes && adapters()[0].kind != "software" { 1e-7 } else { 1e-11 };
+    assert!(error < most, "{case}: {error}");
     let error = nmse(&got, &product(&mut Reference, tensor, &x));
     let rounding = if bytes { 1e-9..3e-3 } else { 1e-9..1e-6 };
     assert!(!(bytes || halves) || rounding.contains(&error), "{case}: {error} against exact inputs");

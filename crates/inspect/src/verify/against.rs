@@ -204,6 +204,7 @@ fn per_layer(rounding: Rounding) -> f64 {
         Rounding::Blocks(len) => input_step(Format::Q8_0) * if len > 32 { LONG_BLOCKS } else { 1.0 } * STEPS_PER_LAYER,
         // Inputs and weights.
         Rounding::Bfloat => input_step(Format::Bf16) * FLOATS_PER_LAYER * std::f64::consts::SQRT_2,
+        Rounding::Halves => input_step(Format::F16) * FLOATS_PER_LAYER * std::f64::consts::SQRT_2,
         // Twice as many bits as one bfloat16 has.
         _ => input_step(Format::Bf16).powi(2) * FLOATS_PER_LAYER,
     }
