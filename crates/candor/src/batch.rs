@@ -295,6 +295,11 @@ impl Batch {
         [self.room.plan.keys, self.room.plan.values]
     }
 
+    /// Sequences that there can be at once.
+    pub fn sequences(&self) -> usize {
+        self.sequences
+    }
+
     /// Positions that a sequence can have.
     pub fn context(&self) -> usize {
         self.room.plan.context
@@ -676,7 +681,7 @@ impl Batch {
     }
 
     /// Whether the vocabulary has the tokens, and the context as many positions.
-    fn fits(&self, tokens: &[u32]) -> Result<(), Error> {
+    pub(crate) fn fits(&self, tokens: &[u32]) -> Result<(), Error> {
         let vocab = self.model.config().vocab;
         if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab) {
             return Err(Error::Token { token, vocab });

@@ -161,6 +161,9 @@ pub enum Error {
         /// Positions of the session.
         context: usize,
     },
+    /// A context was to be slid over where answers share steps.
+    #[error("answers that share steps end where the context is full: sliding over it is for sessions")]
+    Slides,
     /// The context asked for is longer than what is supported of the model.
     #[error("context of {context}: this architecture is supported up to {limit} positions")]
     ContextLimit {

@@ -20,6 +20,7 @@ use candor_inspect::{
     record::{RecordError, SelectionError},
     verify::VerifyError,
 };
+use candor_server::Failure;
 
 use crate::{inspect::error as inspect, near::all_nearest, output::system, siblings::sibling};
 
@@ -53,6 +54,9 @@ pub enum Error {
         /// What may be meant.
         hint: Option<String>,
     },
+    /// The server cannot listen, or its model has failed.
+    #[error("{0}")]
+    Serve(Box<Failure<Error>>),
     /// A file cannot be read or written.
     #[error("{}: {}", path.display(), system(error))]
     File {
@@ -219,6 +223,16 @@ pub enum Error {
     Undecided(Box<Error>),
 }
 
+impl From<Failure<Error>> for Error {
+    fn from(failure: Failure<Error>) -> Self {
+        match failure {
+            Failure::Load(error) => error,
+            Failure::Model(error) => Error::Candor(error),
+            failure => Error::Serve(Box::new(failure)),
+        }
+    }
+}
+
 impl From<GgufError> for Error {
     fn from(error: GgufError) -> Self {
         Error::Candor(error.into())
@@ -291,6 +305,10 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Error::File { path, error } if error.kind() == io::ErrorKind::NotFound => return sibling(path),
+            Error::Serve(failure) => match failure.as_ref() {
+                Failure::Address { .. } => "--port 0 takes any free port, --host 127.0.0.1 is this machine alone",
+                _ => return None,
+            },
             Error::Config { hint, .. } | Error::NoModel { hint, .. } => return hint.clone(),
             Error::Inspect(error) => return error.hint(),
             Error::Test { .. } => "-p, -n, -d and -B say how many positions a test needs",

@@ -24,6 +24,7 @@ mod perplexity;
 mod prompt_cache;
 mod report;
 mod run;
+mod serve;
 mod settings;
 mod show;
 mod siblings;
@@ -59,6 +60,7 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Run(args) if run::is_conversation(&args) => chat::chat(&args.into_chat(), &line),
         Command::Run(args) => run::run(&args, &line),
         Command::Chat(args) => chat::chat(&args, &line),
+        Command::Serve(args) => serve::serve(&args, &line),
         Command::Show(args) => show::show(&args, &line),
         Command::Tokenize(args) => tokenize::tokenize(&args, &line),
         Command::Perplexity(args) => perplexity::perplexity(&args, &line),

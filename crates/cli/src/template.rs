@@ -1,7 +1,7 @@
 //! The chat template of a conversation: the user's own, the file's, or one that the file's tokens make sure of. It writes the
 //! prompts, and says how the answers to them are read.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::{collections::BTreeSet, path::Path, rc::Rc};
 
 use candor::{AnswerFormat, AnswerPart, ChatTemplate, Message, Model, error::TokenizerError};
 use serde_json::{Map, Value};
@@ -38,11 +38,16 @@ pub struct Prompt {
 
 /// The template that the command line gives, by name, as a text or in a file.
 pub fn given(line: &Line, args: &TemplateArgs) -> Result<Given, Error> {
-    let template = match line.exclusive(&["chat_template", "chat_template_file"])? {
-        Some("chat_template") => args.chat_template.as_deref().map(named).transpose()?,
-        _ => args.chat_template_file.as_deref().map(|path| parsed(&text::of_file(path)?)).transpose()?,
-    };
+    let template = named_or_read(line, args.chat_template.as_deref(), args.chat_template_file.as_deref())?;
     Ok(template.map(Rc::new))
+}
+
+/// The template of a name, the one that the text is, or that of a file.
+pub fn named_or_read(line: &Line, name: Option<&str>, file: Option<&Path>) -> Result<Option<ChatTemplate>, Error> {
+    match line.exclusive(&["chat_template", "chat_template_file"])? {
+        Some("chat_template") => name.map(named).transpose(),
+        _ => file.map(|path| parsed(&text::of_file(path)?)).transpose(),
+    }
 }
 
 /// The template of a name, or the one that the text is.

@@ -13,6 +13,7 @@ mod embed;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[path = "../../../kernels/tests/x86/amx/emulator.rs"]
 mod emulator;
+mod engine;
 mod enough;
 mod forks;
 mod greedy;

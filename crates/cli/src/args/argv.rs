@@ -20,6 +20,7 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-Cr", "--cpu-range"),
     ("-dev", "--device"),
     ("-ngl", "--gpu-layers"),
+    ("-np", "--parallel"),
     ("-ts", "--tensor-split"),
     ("-sp", "--special"),
 ];

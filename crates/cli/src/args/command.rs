@@ -18,7 +18,8 @@ use super::{
     number,
     overrides::{MetadataArgs, OverrideArgs},
     sampling::SamplingArgs,
-    shared::{CacheArgs, ModelArgs, OutputArgs, PerformanceArgs},
+    serve::ServeArgs,
+    shared::{CacheArgs, ContextArgs, ModelArgs, OutputArgs, PerformanceArgs},
     thinking::ThinkingArgs,
 };
 
@@ -45,6 +46,9 @@ pub enum Command {
     /// Talk with a model
     #[command(after_help = SETTINGS_NOTE)]
     Chat(ChatArgs),
+    /// Answer over HTTP, for clients of OpenAI's and llama.cpp's servers
+    #[command(after_help = SETTINGS_NOTE)]
+    Serve(ServeArgs),
     /// Show what is in a model file and the memory that it needs
     Show(ShowArgs),
     /// Print the token ids of a text
@@ -242,23 +246,6 @@ pub struct GenerationArgs {
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     #[arg(value_parser = number::whole(-1..=i64::MAX))]
     pub keep: i64,
-}
-
-/// How much the model remembers.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Context")]
-pub struct ContextArgs {
-    /// Tokens of context; 0 takes the model's own, or what memory holds where that is less
-    #[arg(short, long, value_name = "N", default_value = "0", value_parser = number::whole(0..=u32::MAX))]
-    pub ctx_size: u32,
-    /// Whether -c 0 is shortened to what memory holds, and mapped weights count there (also -fit)
-    #[arg(long, value_name = "on|off", default_value = "on", action = ArgAction::Set, value_parser = number::on_or_off)]
-    pub fit: bool,
-    /// Fewest tokens of context that -c 0 may become (also -fitc)
-    #[arg(long, value_name = "N", default_value = "4096", value_parser = number::whole(1..=u32::MAX))]
-    pub fit_ctx: u32,
-    #[command(flatten)]
-    pub cache: CacheArgs,
 }
 
 /// `candor show`.

@@ -60,6 +60,27 @@ const DAILY: &[Daily] = &[
         ],
     },
     Daily {
+        command: "serve",
+        flags: &[
+            "model",
+            "host",
+            "port",
+            "api-key",
+            "parallel",
+            "ctx-size",
+            "predict",
+            "temp",
+            "chat-template",
+            "gpu-layers",
+            "threads",
+            "verbose",
+        ],
+        examples: &[
+            ("candor serve model.gguf", "answer at http://127.0.0.1:8080"),
+            ("candor serve model.gguf --host 0.0.0.0 --api-key secret -np 8 -c 32768", "answer others, too"),
+        ],
+    },
+    Daily {
         command: "show",
         flags: &[],
         examples: &[("candor show model.gguf", "what is in a file, and the memory that it needs")],

@@ -21,7 +21,9 @@ const PROCESSORS: &str = "-Cr LO-HI keeps all threads to a range of processors";
 const ROTARY: &str = "positions are scaled for all tokens alike: --rope-scaling and --rope-scale say how";
 const TEXT: &str = "candor reads text alone";
 const THINKING: &str = "--think=false turns thinking off where the template can, --hide-thinking hides it";
-const SERVER: &str = "candor has no server yet; candor chat talks with a model";
+const LAUNCH: &str = "candor starts no other programs; candor serve answers their requests over HTTP";
+const SERVE: &str = "candor serve answers over HTTP";
+const SERVER: &str = "candor serve has no such setting: docs/server.md says what it serves";
 const TRAINING: &str = "candor trains nothing";
 const VALUES: &str = "candor logits prints logits, candor trace records the values of a run";
 const VECTORS: &str = "candor embed makes a vector of each line of a file";
@@ -39,8 +41,9 @@ const FLAGS: &[Row] = &[
     (&["--no-jinja"], "chat templates are always Jinja; --raw continues a text without one"),
     (&["-cnv", "--conversation", "-st", "--single-turn", "--interactive"], ANSWERS),
     (&["-if", "--interactive-first", "-i"], ANSWERS),
-    (&["--host", "--port", "--api-key", "-np", "--parallel", "-cb", "--cont-batching", "--slots", "--metrics"], SERVER),
-    (&["--server-base"], SERVER),
+    (&["--host", "--port", "--api-key", "-np", "--parallel"], SERVE),
+    (&["-cb", "--cont-batching", "--slots", "--metrics"], SERVER),
+    (&["--server-base"], "candor asks no server; candor serve is one"),
     (&["--rpc"], "candor computes on this machine alone"),
     (&["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file", "--format"], GRAMMARS),
     (&["--log-file", "--perf", "--show-timings", "--log-jsonl", "--no-log-jsonl", "--log-prompts-dir"], LOGS),
@@ -152,10 +155,10 @@ const FLAGS: &[Row] = &[
 ];
 
 const COMMANDS: &[Row] = &[
-    (&["serve", "server"], SERVER),
+    (&["server"], SERVE),
     (&["pull", "push", "create", "cp", "rm", "ls", "list", "ps", "stop"], STORE),
     (&["download", "get", "search", "signin", "signout"], DOWNLOADS),
-    (&["launch"], SERVER),
+    (&["launch"], LAUNCH),
     (&["generate", "cli", "client", "completion", "complete"], ANSWERS),
     (&["batched-bench"], "candor bench -B N measures several texts at once"),
     (&["fit-params"], "candor show prints the memory that a model needs"),

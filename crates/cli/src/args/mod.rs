@@ -22,6 +22,7 @@ pub mod parse;
 #[cfg(test)]
 mod reference;
 pub mod sampling;
+mod serve;
 mod shared;
 #[cfg(test)]
 mod table;
@@ -32,7 +33,7 @@ mod variables;
 pub use ahead::{PromptCacheArgs, SpeculationArgs};
 pub use bench::BenchArgs;
 pub use command::{
-    ChatArgs, Command, ConfigArgs, ConfigWhat, ContextArgs, DevicesArgs, PerplexityArgs, PromptArgs, RunArgs, ShowArgs,
+    ChatArgs, Command, ConfigArgs, ConfigWhat, DevicesArgs, PerplexityArgs, PromptArgs, RunArgs, ShowArgs,
     TemplateArgs, TokenizeArgs, Tunable,
 };
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
@@ -40,5 +41,6 @@ pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use logprobs::LogprobsArgs;
 pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
-pub use shared::{CacheArgs, CacheFormat, ModelArgs, OutputArgs, PerformanceArgs, WaitingArgs, When};
+pub use serve::ServeArgs;
+pub use shared::{CacheArgs, CacheFormat, ContextArgs, ModelArgs, OutputArgs, PerformanceArgs, WaitingArgs, When};
 pub use thinking::{Think, ThinkingArgs};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use candor::{LoadOptions, Weights};
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 
 use super::{device::DeviceArgs, number};
 use crate::{errors::Error, trust};
@@ -18,6 +18,23 @@ pub struct ModelArgs {
     /// The model file, as the argument
     #[arg(short = 'm', long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
+}
+
+/// How much the model remembers.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Context")]
+pub struct ContextArgs {
+    /// Tokens of context; 0 takes the model's own, or what memory holds where that is less
+    #[arg(short, long, value_name = "N", default_value = "0", value_parser = number::whole(0..=u32::MAX))]
+    pub ctx_size: u32,
+    /// Whether -c 0 is shortened to what memory holds, and mapped weights count there (also -fit)
+    #[arg(long, value_name = "on|off", default_value = "on", action = ArgAction::Set, value_parser = number::on_or_off)]
+    pub fit: bool,
+    /// Fewest tokens of context that -c 0 may become (also -fitc)
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = number::whole(1..=u32::MAX))]
+    pub fit_ctx: u32,
+    #[command(flatten)]
+    pub cache: CacheArgs,
 }
 
 /// How computed keys and values are kept.

@@ -45,12 +45,14 @@ The command line ends with exit code 2, and a tip says this.
 REFUSED";
 
 /// Commands in the order in which they are listed.
-const ORDER: [&str; 6] = ["run", "chat", "perplexity", "embed", "bench", "tokenize"];
+const ORDER: [&str; 7] = ["run", "chat", "serve", "perplexity", "embed", "bench", "tokenize"];
 
 /// Commands that do what a program of llama.cpp does.
 fn commands(program: &str) -> &'static [&'static str] {
     match program {
-        "all" | "cli" | "completion" | "speculative" | "lookup" | "batched" | "debug" => &["run", "chat"],
+        "all" => &["run", "chat", "serve"],
+        "server" => &["serve"],
+        "cli" | "completion" | "speculative" | "lookup" | "batched" | "debug" => &["run", "chat"],
         "perplexity" => &["perplexity"],
         "embedding" => &["embed"],
         "bench" => &["bench"],

@@ -63,6 +63,12 @@ const TAKEN: &[Taken] = &[
     taken(&["--reasoning-budget"], Value::Of(&["-1"]), "thinking has no limit of its own"),
     taken(&["--reasoning-format"], Value::Of(&["auto", "deepseek"]), "reasoning is always told apart"),
     taken(&["--offline"], Value::None, "nothing is downloaded"),
+    Taken {
+        names: &["-cb", "--cont-batching"],
+        value: Value::None,
+        commands: &["serve"],
+        why: "answers always share steps",
+    },
     Taken { names: &["-st", "--single-turn"], value: Value::None, commands: &["run"], why: "candor run answers once" },
     Taken {
         names: &["-cnv", "--conversation"],

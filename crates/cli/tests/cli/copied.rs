@@ -23,7 +23,7 @@ enum Expected {
 use Expected::{Answers, Continues, Fails, Prints, Refused};
 
 const DOWNLOADS: &str = "tip: candor takes the path of a GGUF file and downloads nothing";
-const SERVER: &str = "tip: candor has no server yet";
+const LAUNCH: &str = "tip: candor starts no other programs; candor serve answers their requests";
 const STORE: &str = "tip: candor keeps no models of its own";
 
 /// llama.cpp's README.md, tools/completion/README.md, docs/build.md, docs/multi-gpu.md, docs/completions.md, docs/android.md,
@@ -31,7 +31,7 @@ const STORE: &str = "tip: candor keeps no models of its own";
 const LLAMA_CPP: &[(&str, Expected)] = &[
     ("cli -hf ggml-org/Qwen3.5-0.8B-GGUF", Refused("tip: candor run answers once, candor chat holds a conversation")),
     ("run -hf ggml-org/Qwen3.5-0.8B-GGUF", Refused(DOWNLOADS)),
-    ("serve -hf ggml-org/Qwen3.5-0.8B-GGUF", Refused(SERVER)),
+    ("serve -hf ggml-org/Qwen3.5-0.8B-GGUF", Refused(DOWNLOADS)),
     ("run -m MODEL -no-cnv --prompt 'Once upon a time'", Continues),
     ("chat -m MODEL --chat-template gemma", Continues),
     ("chat -m MODEL --jinja", Answers("Hello\n")),
@@ -78,11 +78,11 @@ const LLAMA_CPP: &[(&str, Expected)] = &[
 /// README.md and docs/cli.mdx of github.com/ollama/ollama at fb30760.
 const OLLAMA: &[(&str, Expected)] = &[
     ("run MODEL", Answers("Hello\n")),
-    ("launch", Refused(SERVER)),
-    ("launch claude", Refused(SERVER)),
-    ("launch openclaw", Refused(SERVER)),
-    ("launch claude --model qwen3.5", Refused(SERVER)),
-    ("launch droid --config", Refused(SERVER)),
+    ("launch", Refused(LAUNCH)),
+    ("launch claude", Refused(LAUNCH)),
+    ("launch openclaw", Refused(LAUNCH)),
+    ("launch claude --model qwen3.5", Refused(LAUNCH)),
+    ("launch droid --config", Refused(LAUNCH)),
     ("run gemma4", Fails("hint: candor takes the path of a GGUF file and downloads nothing")),
     ("run MODEL 'Why is the sky blue?'", Answers("")),
     ("run MODEL \"What's in this image? /Users/jmorgan/Desktop/smile.png\"", Answers("")),
@@ -94,8 +94,7 @@ const OLLAMA: &[(&str, Expected)] = &[
     ("create -f Modelfile", Refused(STORE)),
     ("ps", Refused(STORE)),
     ("stop gemma4", Refused(STORE)),
-    ("serve", Refused(SERVER)),
-    ("serve --help", Refused(SERVER)),
+    ("serve --help", Prints("The address to listen at")),
     ("show MODEL", Prints("architecture")),
     ("run MODEL 'Hello' --verbose", Answers("")),
     ("run MODEL 'Hello' --nowordwrap", Answers("")),

@@ -4,9 +4,10 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "run",
     "chat",
+    "serve",
     "show",
     "tokenize",
     "perplexity",
@@ -48,7 +49,7 @@ fn named(section: &str) -> BTreeSet<String> {
         codes.map(|code| code.split(['=', '[']).next().unwrap_or_default().to_owned()).collect();
     // llama.cpp's flags of one dash that stand for long ones, and stdin.
     let others =
-        ["-sys", "-sysf", "-ctk", "-ctv", "-md", "-ub", "-pg", "-tb", "-Cr", "-dev", "-ngl", "-ts", "-sp", "-"]
+        ["-sys", "-sysf", "-ctk", "-ctv", "-md", "-ub", "-pg", "-tb", "-Cr", "-dev", "-ngl", "-np", "-ts", "-sp", "-"]
             .map(str::to_owned)
             .into();
     flags.difference(&others).cloned().collect()

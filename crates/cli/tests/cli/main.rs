@@ -30,6 +30,7 @@ mod pages;
 mod program;
 mod run;
 mod sampling;
+mod serve;
 mod show;
 #[cfg(unix)]
 mod signals;

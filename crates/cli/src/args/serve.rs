@@ -1,0 +1,63 @@
+//! The flags of `candor serve`, llama-server's names.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{
+    kwargs::{self, Kwargs},
+    lora::LoraArgs,
+    number,
+    overrides::OverrideArgs,
+    sampling::SamplingArgs,
+    shared::{ContextArgs, ModelArgs, OutputArgs, PerformanceArgs},
+};
+
+/// `candor serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
+    /// The address to listen at; 0.0.0.0 is every one of this machine
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1", help_heading = "Serving")]
+    pub host: String,
+    /// The port; 0 takes any free one
+    #[arg(long, value_name = "PORT", default_value = "8080", help_heading = "Serving")]
+    #[arg(value_parser = number::whole(0..=u16::MAX))]
+    pub port: u16,
+    /// A key that requests must bring; several with commas between them, or the flag again
+    #[arg(long, value_name = "KEY", value_delimiter = ',', hide_env_values = true, help_heading = "Serving")]
+    pub api_key: Vec<String>,
+    /// A name under which this server may be asked, besides localhost, --host and addresses; several with commas between them, or
+    /// the flag again
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Serving")]
+    pub allowed_hosts: Vec<String>,
+    /// Answers that are written at once; the context is divided among them (also -np)
+    #[arg(long, value_name = "N", default_value = "4", value_parser = number::whole(1..=256usize), help_heading = "Serving")]
+    pub parallel: usize,
+    /// Use a chat template by its name in llama.cpp (chatml, llama3, gemma), or a text of Jinja, instead of the model's
+    #[arg(long, value_name = "NAME", help_heading = "Prompt")]
+    pub chat_template: Option<String>,
+    /// Use the chat template (Jinja) of a file instead of the model's
+    #[arg(long, value_name = "FILE", help_heading = "Prompt")]
+    pub chat_template_file: Option<PathBuf>,
+    /// Further variables that the template sees, as a JSON object: {"enable_thinking": false}
+    #[arg(long, value_name = "JSON", value_parser = kwargs::parse, help_heading = "Prompt")]
+    pub chat_template_kwargs: Option<Kwargs>,
+    /// Most tokens of an answer where a request does not say; -1 goes on until the model ends its text or the context is full
+    #[arg(short = 'n', long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
+    #[arg(visible_alias = "n-predict", value_parser = number::whole(-1..=i64::MAX), help_heading = "Generation")]
+    pub predict: i64,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub performance: PerformanceArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}

@@ -1,0 +1,106 @@
+//! `candor serve` says over HTTP what `candor run` prints, and ends as it is asked to.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    process::{Child, Command},
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::program::{Program, STORY, candor};
+
+/// A server of the built-in model.
+struct Server {
+    child: Child,
+    address: String,
+    _program: Program,
+}
+
+fn serve(args: &[&str]) -> Server {
+    let mut program = candor(["serve", "--port", "0"].iter().chain(args));
+    let mut child = program.spawn();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| Some(line.unwrap().strip_prefix("listening at http://")?.to_owned())).unwrap();
+    // What it says later must not fill the pipe.
+    thread::spawn(move || lines.for_each(drop));
+    let server = Server { child, address, _program: program };
+    while server.ask("GET", "/health", &Value::Null).0 != 200 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    server
+}
+
+impl Server {
+    fn begin(&self, method: &str, path: &str, body: &Value) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (host, body) = (&self.address, body.to_string());
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        stream
+    }
+
+    /// The status, and what follows the head.
+    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
+        let mut reply = String::new();
+        self.begin(method, path, body).read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    fn json(&self, path: &str, body: &Value) -> Value {
+        let (status, body) = self.ask("POST", path, body);
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+}
+
+#[test]
+fn a_server_says_what_run_prints() {
+    let server = serve(&["--temp", "0", "-np", "2", "-c", "2048"]);
+    let printed = candor(["run", "--raw", "-p", STORY, "--temp", "0", "-n", "30"]).text();
+    let reply = server.json("/v1/completions", &json!({ "prompt": STORY, "max_tokens": 30 }));
+    assert_eq!(reply["choices"][0]["text"].as_str().unwrap().trim_end(), printed.trim_end());
+    let printed = candor(["run", "-p", "Hello", "--temp", "0", "-c", "1024"]).text();
+    let messages = json!([{ "role": "user", "content": "Hello" }]);
+    let reply = server.json("/v1/chat/completions", &json!({ "messages": messages }));
+    assert_eq!(reply["choices"][0]["message"]["content"].as_str().unwrap().trim_end(), printed.trim_end());
+    // The context is divided.
+    let (_, props) = server.ask("GET", "/props", &Value::Null);
+    let props: Value = serde_json::from_str(&props).unwrap();
+    assert_eq!((&props["default_generation_settings"]["n_ctx"], &props["total_slots"]), (&1024.into(), &2.into()));
+    let Server { mut child, .. } = server;
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_it_once_all_is_answered() {
+    for signal in ["-TERM", "-INT"] {
+        let mut server = serve(&["--temp", "0"]);
+        let body = json!({ "prompt": STORY, "max_tokens": 400, "ignore_eos": true, "stream": true });
+        let mut stream = server.begin("POST", "/v1/completions", &body);
+        let mut first = [0; 1];
+        stream.read_exact(&mut first).unwrap();
+        let killed = Command::new("kill").args([signal, &server.child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap();
+        assert!(rest.contains("\"finish_reason\":\"length\"") && rest.contains("[DONE]"), "{rest}");
+        assert_eq!(server.child.wait().unwrap().code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn what_cannot_be_served_ends_it() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let error = candor(["serve", "--port", &port]).error();
+    assert!(error.contains(&format!("error: 127.0.0.1:{port}: ")) && error.contains("hint: --port 0"), "{error}");
+    let error = candor(["serve", "/nowhere/model.gguf", "--port", "0"]).outcome();
+    assert_eq!(error.code, 1);
+    assert!(error.stderr.contains("error: /nowhere/model.gguf: no such file"), "{}", error.stderr);
+}

@@ -1,0 +1,81 @@
+//! What the endpoints that generate have in common: how to go on, how many answers, what a request may say besides.
+
+use candor::{GenerateOptions, StopReason};
+
+use crate::{
+    config::Config,
+    fields::{Fields, expected},
+    refusal::Refusal,
+};
+
+/// Fields of OpenAI's and llama.cpp's requests that change no answer here.
+pub const WITHOUT_EFFECT: [&str; 12] = [
+    "cache_prompt",
+    "id_slot",
+    "metadata",
+    "model",
+    "n_cache_reuse",
+    "n_keep",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "timings_per_token",
+    "user",
+];
+
+/// Most answers to one prompt.
+const MOST_ANSWERS: i64 = 64;
+
+/// How to go on by a request's fields, `limits` of which say how many tokens there are at most.
+pub fn options(fields: &mut Fields, config: &Config, limits: &[&str]) -> Result<GenerateOptions, Refusal> {
+    fields.rename("dynatemp_exponent", "dynatemp_exp");
+    let sampling = fields.sampling(&config.sampling)?;
+    let mut options = GenerateOptions::default().sampling(sampling).max_tokens(config.max_tokens);
+    for limit in limits {
+        match fields.whole(limit)? {
+            None => {}
+            Some(-1) => options.max_tokens = None,
+            Some(most) => {
+                let refuse = |_| expected(limit, "-1, or a number of tokens", &most.into());
+                options.max_tokens = Some(usize::try_from(most).map_err(refuse)?);
+            }
+        }
+    }
+    let stop: Vec<String> = fields.texts("stop")?.into_iter().filter(|stop| !stop.is_empty()).collect();
+    if !stop.is_empty() {
+        options.stop = stop;
+    }
+    if let Some(ignores) = fields.flag("ignore_eos")? {
+        options.ignore_eos = ignores;
+    }
+    Ok(options)
+}
+
+/// How many answers to each prompt.
+pub fn count(fields: &mut Fields) -> Result<usize, Refusal> {
+    match fields.whole("n")? {
+        None => Ok(1),
+        Some(count @ 1..=MOST_ANSWERS) => Ok(count as usize),
+        Some(other) => Err(Refusal::field("n", format!("expected 1 to {MOST_ANSWERS}, got {other}"))),
+    }
+}
+
+/// Each prompt as often as it is to be answered. Where a seed is given, each further answer to a prompt has the next one.
+pub fn each(prompts: Vec<Vec<u32>>, options: &GenerateOptions, count: usize) -> Vec<(Vec<u32>, GenerateOptions)> {
+    let one = |prompt: &Vec<u32>, n: usize| {
+        let mut options = options.clone();
+        options.sampling.seed = options.sampling.seed.map(|seed| seed.wrapping_add(n as u32));
+        (prompt.clone(), options)
+    };
+    prompts.iter().flat_map(|prompt| (0..count).map(move |n| one(prompt, n))).collect()
+}
+
+/// OpenAI's name for an end.
+pub fn reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::EndOfText | StopReason::StopText => "stop",
+        StopReason::MaxTokens | StopReason::ContextFull => "length",
+        StopReason::Cancelled => "cancelled",
+    }
+}

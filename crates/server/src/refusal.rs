@@ -1,0 +1,134 @@
+//! What a request is refused with, in OpenAI's shape.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use candor::Error;
+use serde_json::{Map, Value, json};
+
+/// A refused request.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    status: StatusCode,
+    /// OpenAI's kind of error.
+    kind: &'static str,
+    code: Option<&'static str>,
+    /// The field that is wrong.
+    param: Option<String>,
+    message: String,
+    /// Numbers besides.
+    more: Map<String, Value>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Refusal {
+        Refusal { status, kind, code: None, param: None, message: message.into(), more: Map::new() }
+    }
+
+    /// A field with a wrong value, or a request without one that it needs.
+    pub fn field(name: &str, message: impl Into<String>) -> Refusal {
+        let message = format!("{name}: {}", message.into());
+        Refusal { param: Some(name.to_owned()), ..Refusal::request(message) }
+    }
+
+    /// A field, or a value of it, that would change the answer and is not served.
+    pub fn unsupported(name: &str, message: impl Into<String>) -> Refusal {
+        Refusal { code: Some("unsupported_parameter"), ..Refusal::field(name, message) }
+    }
+
+    /// A request that cannot be understood.
+    pub fn request(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+    }
+
+    /// What axum refused before it came here, by its status.
+    pub fn body(status: StatusCode, message: impl Into<String>) -> Refusal {
+        Refusal::new(status, "invalid_request_error", message)
+    }
+
+    /// A missing or wrong key.
+    pub fn key() -> Refusal {
+        let message = "invalid API key: expected `Authorization: Bearer KEY` or `X-Api-Key: KEY`";
+        Refusal {
+            code: Some("invalid_api_key"),
+            ..Refusal::new(StatusCode::UNAUTHORIZED, "authentication_error", message)
+        }
+    }
+
+    /// A name in the request's headers under which this server is not asked.
+    pub fn host(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::FORBIDDEN, "permission_error", message)
+    }
+
+    /// No such path.
+    pub fn not_found() -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, "not_found_error", "no such path: docs/server.md lists them")
+    }
+
+    /// No such method.
+    pub fn method() -> Refusal {
+        Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "the path has no such method")
+    }
+
+    /// The server cannot answer now.
+    pub fn unavailable(message: &str) -> Refusal {
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
+    }
+
+    /// Too many wait already.
+    pub fn full(waiting: usize) -> Refusal {
+        let message = format!("{waiting} answers wait already: try again later");
+        Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+    }
+
+    /// Something failed here.
+    pub fn failed(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
+    /// The value of `error`.
+    pub fn json(&self) -> Value {
+        let Refusal { kind, code, param, message, more, .. } = self;
+        let mut error = json!({ "message": message, "type": kind, "param": param, "code": code });
+        if let Value::Object(fields) = &mut error {
+            fields.extend(more.clone());
+        }
+        json!({ "error": error })
+    }
+}
+
+/// What the library refuses.
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        let message = error.to_string();
+        match error {
+            Error::PromptTooLong { prompt, context } => {
+                let message = format!("the prompt has {prompt} tokens, the context has {context}");
+                let mut refusal = Refusal::new(StatusCode::BAD_REQUEST, "exceed_context_size_error", message);
+                refusal.code = Some("context_length_exceeded");
+                refusal.more.insert("n_prompt_tokens".to_owned(), prompt.into());
+                refusal.more.insert("n_ctx".to_owned(), context.into());
+                refusal
+            }
+            Error::Sampler(_)
+            | Error::Tokenizer(_)
+            | Error::EmptyPrompt
+            | Error::Token { .. }
+            | Error::NoChatTemplate
+            | Error::NotForAnswers { .. } => Refusal::request(message),
+            _ => Refusal::failed(message),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.json())).into_response();
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,75 @@
+//! The paths, and what answers at each.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
+    middleware,
+    response::Response,
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+
+use crate::{app::App, chat, completions, guard::guard, native, refusal::Refusal};
+
+type Shared = State<Arc<App>>;
+type Body = Result<Bytes, BytesRejection>;
+
+/// All paths.
+pub fn routes(app: Arc<App>) -> Router {
+    let mut router = Router::new()
+        .route("/completion", post(async |State(app): Shared, body: Body| native::completion(app, read(body)?).await))
+        .route("/tokenize", post(async |State(app): Shared, body: Body| native::tokenize(app, read(body)?).await))
+        .route("/detokenize", post(async |State(app): Shared, body: Body| native::detokenize(app, read(body)?).await))
+        .route(
+            "/apply-template",
+            post(async |State(app): Shared, body: Body| native::apply_template(app, read(body)?).await),
+        )
+        .route("/props", get(async |State(app): Shared| native::props(&app)));
+    for prefix in ["", "/v1"] {
+        router = router
+            .route(&format!("{prefix}/health"), get(health))
+            .route(&format!("{prefix}/models"), get(models))
+            .route(&format!("{prefix}/chat/completions"), post(chat))
+            .route(&format!("{prefix}/completions"), post(completions));
+    }
+    let limit = DefaultBodyLimit::max(app.config.body);
+    router
+        .fallback(async || Refusal::not_found())
+        .method_not_allowed_fallback(async || Refusal::method())
+        .layer(limit)
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+fn read(body: Body) -> Result<Bytes, Refusal> {
+    body.map_err(|rejection| Refusal::body(rejection.status(), rejection.body_text()))
+}
+
+async fn chat(State(app): Shared, body: Body) -> Result<Response, Refusal> {
+    chat::answer(app, read(body)?).await
+}
+
+async fn completions(State(app): Shared, body: Body) -> Result<Response, Refusal> {
+    completions::answer(app, read(body)?).await
+}
+
+/// Whether requests are answered.
+async fn health(State(app): Shared) -> Result<Json<Value>, Refusal> {
+    app.served().map(|_| Json(json!({ "status": "ok" })))
+}
+
+/// The model.
+async fn models(State(app): Shared) -> Result<Json<Value>, Refusal> {
+    let served = app.served()?;
+    let model = json!({
+        "id": served.name,
+        "object": "model",
+        "created": served.created,
+        "owned_by": "candor",
+        "meta": { "n_ctx": served.context, "n_ctx_train": served.model.config().context, "n_vocab": served.model.config().vocab },
+    });
+    Ok(Json(json!({ "object": "list", "data": [model] })))
+}

@@ -1,0 +1,79 @@
+//! The chat template of the model that is served: conversations as prompts, and how the answers are read.
+
+use std::collections::BTreeSet;
+
+use candor::{AnswerFormat, AnswerParser, ChatTemplate, Error, Message, Model};
+use serde_json::{Map, Value};
+
+use crate::refusal::Refusal;
+
+/// A template, and what was found out of it.
+pub struct Template {
+    template: ChatTemplate,
+    format: AnswerFormat,
+    marks: Vec<u32>,
+    variables: BTreeSet<String>,
+}
+
+/// A conversation, as a request has it.
+pub struct Conversation {
+    /// The messages.
+    pub messages: Vec<Message>,
+    /// The tools that may be called.
+    pub tools: Option<Value>,
+    /// Further variables of the template.
+    pub variables: Map<String, Value>,
+}
+
+impl Template {
+    /// The one that is given, or the file's, or the one that the file's tokens make sure of.
+    ///
+    /// # Errors
+    /// If the file's cannot be parsed.
+    pub fn of(model: &Model, given: Option<ChatTemplate>) -> Result<Option<Template>, Error> {
+        let own = || model.chat_template()?.map(|own| ChatTemplate::new(own.source()).map_err(Error::from)).transpose();
+        let template = match given {
+            Some(template) => Some(template),
+            None => own()?,
+        };
+        let fitting = || ChatTemplate::fitting(model.tokenizer()).and_then(|fit| ChatTemplate::named(fit.name));
+        Ok(template.or_else(fitting).map(|template| {
+            let format = template.answer_format();
+            let (marks, variables) = (format.marks(model.tokenizer()), template.variables());
+            Template { template, format, marks, variables }
+        }))
+    }
+
+    /// The text that it was parsed from.
+    pub fn source(&self) -> &str {
+        self.template.source()
+    }
+
+    /// The tokens that an answer must show.
+    pub fn marks(&self) -> &[u32] {
+        &self.marks
+    }
+
+    /// Whether it reads a variable.
+    pub fn reads(&self, variable: &str) -> bool {
+        self.variables.contains(variable)
+    }
+
+    /// The prompt for a conversation, and what reads the answer.
+    ///
+    /// # Errors
+    /// If the template refuses the messages, or knows no tools.
+    pub fn render(&self, model: &Model, asked: Conversation) -> Result<(String, AnswerParser), Refusal> {
+        if asked.tools.is_some() {
+            self.format.tools().map_err(|error| Refusal::unsupported("tools", error.to_string()))?;
+            if !self.format.tells_of_tools() {
+                return Err(Refusal::unsupported("tools", "the chat template does not show them to the model"));
+            }
+        }
+        let mut context = model.chat_context();
+        (context.tools, context.extra) = (asked.tools.clone(), asked.variables);
+        let text = self.template.render(&asked.messages, &context).map_err(Error::from)?;
+        let parser = self.format.parser(&text, asked.tools.as_ref());
+        Ok((text, parser))
+    }
+}

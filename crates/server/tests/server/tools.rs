@@ -1,0 +1,90 @@
+//! Reasoning and tool calls come apart from what is said, in the shape that clients of OpenAI's server know.
+
+use candor::{BatchOptions, Engine, Gguf, LoadOptions, Model};
+use candor_server::{Config, Ready};
+use candor_testing::Parrot;
+use serde_json::{Value, json};
+
+use crate::{
+    client::post,
+    serving::{Server, listen, wait},
+};
+
+/// Calls tools as Qwen3 does, and shows all messages of a second turn as an error.
+const TEMPLATE: &str = "{% if messages|length > 2 %}{{ raise_exception(messages|tojson) }}{% endif %}{% if tools %}{{ tools|tojson }}{% endif %}\
+    {% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}\
+    <tool_call>\n{{ {'name': c.function.name, 'arguments': c.function.arguments}|tojson }}\n</tool_call>{% endfor %}\
+    {% endfor %}{% if '</think>' in x %}{% endif %}\n";
+
+/// A model that thinks, says something, and calls a tool.
+fn serve() -> Server {
+    let server = listen(Config::default(), || {
+        let call = "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}";
+        let parrot =
+            Parrot::says(&["<think>", "Well.", "</think>", "I look.\n\n", "<tool_call>", call, "</tool_call>"]);
+        let mut writer = parrot.control(&["<tool_call>", "</tool_call>"]).writer();
+        writer.insert("tokenizer.chat_template", TEMPLATE);
+        let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
+        let model = Model::from_gguf(gguf, &LoadOptions::default().threads(1)).unwrap();
+        let batch = model.batch(&BatchOptions::default().sequences(2).context(2048)).unwrap();
+        Ok(Ready { engine: Engine::new(batch, 16), name: "parrot".to_owned(), template: None })
+    });
+    wait(&server);
+    server
+}
+
+fn tools() -> Value {
+    json!([{ "type": "function", "function": { "name": "get_weather", "parameters": {} } }])
+}
+
+#[test]
+fn calls_come_apart() {
+    let server = serve();
+    let messages = json!([{ "role": "user", "content": "Hi" }]);
+    let mut body = json!({ "messages": messages, "tools": tools(), "temperature": 0 });
+    let reply = post(server.address, "/v1/chat/completions", &body).json();
+    let choice = &reply["choices"][0];
+    assert_eq!(choice["message"]["reasoning_content"], "Well.");
+    assert_eq!(choice["message"]["content"].as_str().unwrap().trim(), "I look.");
+    let call = &choice["message"]["tool_calls"][0];
+    assert_eq!((&call["type"], &call["function"]["name"]), (&"function".into(), &"get_weather".into()));
+    let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!(arguments, json!({ "city": "Paris" }));
+    assert_eq!(choice["finish_reason"], "tool_calls");
+    body["stream"] = true.into();
+    let events = post(server.address, "/v1/chat/completions", &body).events();
+    let deltas: Vec<&Value> = events.iter().map(|event| &event["choices"][0]["delta"]).collect();
+    let text = |name: &str| deltas.iter().filter_map(|delta| delta[name].as_str()).collect::<String>();
+    assert_eq!((text("reasoning_content").as_str(), text("content").trim()), ("Well.", "I look."));
+    let calls: Vec<&Value> =
+        deltas.iter().map(|delta| &delta["tool_calls"][0]).filter(|call| !call.is_null()).collect();
+    assert_eq!((calls.len(), &calls[0]["index"], &calls[0]["function"]), (1, &0.into(), &call["function"]));
+    assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
+    // Where none are offered, nothing is a call.
+    for choice in [json!("none"), Value::Null] {
+        let tools = if choice.is_null() { json!([]) } else { tools() };
+        let body = json!({ "messages": messages, "tools": tools, "tool_choice": choice, "temperature": 0 });
+        let reply = post(server.address, "/v1/chat/completions", &body).json();
+        let message = &reply["choices"][0]["message"];
+        assert!(message["content"].as_str().unwrap().contains("<tool_call>"), "{message}");
+        assert!(message["tool_calls"].is_null(), "{message}");
+    }
+    server.end().unwrap();
+}
+
+/// The template sees the arguments of an earlier call as an object, and says so by an error of its own.
+#[test]
+fn earlier_calls_are_read() {
+    let server = serve();
+    let call = json!({ "id": "a", "type": "function", "function": { "name": "f", "arguments": "{\"x\": [1]}" } });
+    let messages = json!([
+        { "role": "user", "content": "Hi" },
+        { "role": "assistant", "content": null, "tool_calls": [call] },
+        { "role": "tool", "tool_call_id": "a", "content": "sunny" },
+    ]);
+    let reply = post(server.address, "/v1/chat/completions", &json!({ "messages": messages }));
+    assert_eq!(reply.status, 400, "{reply:?}");
+    let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("\"arguments\": {\"x\": [1]}"), "{message}");
+    server.end().unwrap();
+}
