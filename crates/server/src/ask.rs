@@ -1,10 +1,11 @@
 //! What the endpoints that generate have in common: how to go on, how many answers, what a request may say besides.
 
-use candor::{GenerateOptions, StopReason};
+use candor::{GenerateOptions, Model, StopReason};
 
 use crate::{
     config::Config,
     fields::{Fields, expected},
+    likely::Watch,
     refusal::Refusal,
 };
 
@@ -69,6 +70,22 @@ pub fn each(prompts: Vec<Vec<u32>>, options: &GenerateOptions, count: usize) -> 
         (prompt.clone(), options)
     };
     prompts.iter().flat_map(|prompt| (0..count).map(move |n| one(prompt, n))).collect()
+}
+
+/// Has the likeliest tokens noted of each answer, where a request wants `top` of them.
+pub fn watched(
+    asked: Vec<(Vec<u32>, GenerateOptions)>,
+    top: Option<usize>,
+    model: &Model,
+) -> (Vec<(Vec<u32>, GenerateOptions)>, Vec<Option<Watch>>) {
+    let watch = |(prompt, options)| match top {
+        None => ((prompt, options), None),
+        Some(top) => {
+            let (watch, options) = Watch::over(options, model.tokenizer().clone(), top);
+            ((prompt, options), Some(watch))
+        }
+    };
+    asked.into_iter().map(watch).unzip()
 }
 
 /// OpenAI's name for an end.
