@@ -25,6 +25,9 @@ pub const WITHOUT_EFFECT: [&str; 12] = [
     "user",
 ];
 
+/// The prompts of a request, each as often as it is to be answered, and how.
+pub type Asked = Vec<(Vec<u32>, GenerateOptions)>;
+
 /// Most answers to one prompt.
 const MOST_ANSWERS: i64 = 64;
 
@@ -63,7 +66,7 @@ pub fn count(fields: &mut Fields) -> Result<usize, Refusal> {
 }
 
 /// Each prompt as often as it is to be answered. Where a seed is given, each further answer to a prompt has the next one.
-pub fn each(prompts: Vec<Vec<u32>>, options: &GenerateOptions, count: usize) -> Vec<(Vec<u32>, GenerateOptions)> {
+pub fn each(prompts: Vec<Vec<u32>>, options: &GenerateOptions, count: usize) -> Asked {
     let one = |prompt: &Vec<u32>, n: usize| {
         let mut options = options.clone();
         options.sampling.seed = options.sampling.seed.map(|seed| seed.wrapping_add(n as u32));
@@ -73,11 +76,7 @@ pub fn each(prompts: Vec<Vec<u32>>, options: &GenerateOptions, count: usize) -> 
 }
 
 /// Has the likeliest tokens noted of each answer, where a request wants `top` of them.
-pub fn watched(
-    asked: Vec<(Vec<u32>, GenerateOptions)>,
-    top: Option<usize>,
-    model: &Model,
-) -> (Vec<(Vec<u32>, GenerateOptions)>, Vec<Option<Watch>>) {
+pub fn watched(asked: Asked, top: Option<usize>, model: &Model) -> (Asked, Vec<Option<Watch>>) {
     let watch = |(prompt, options)| match top {
         None => ((prompt, options), None),
         Some(top) => {
