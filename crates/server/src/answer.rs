@@ -9,7 +9,7 @@ use axum::{
         sse::{Event as Sent, KeepAlive},
     },
 };
-use candor::{Event, Finish};
+use candor::{Event, Finish, Piece};
 use futures_util::stream;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -28,8 +28,8 @@ pub struct Answers {
 pub trait Form: Send + 'static {
     /// Before all answers.
     fn begin(&mut self) -> Vec<Value>;
-    /// A piece of an answer's text, not empty.
-    fn text(&mut self, index: usize, text: &str) -> Vec<Value>;
+    /// A piece of an answer; its text may be empty.
+    fn piece(&mut self, index: usize, piece: &Piece) -> Vec<Value>;
     /// The end of an answer.
     fn end(&mut self, index: usize, finish: &Finish) -> Vec<Value>;
     /// After all answers.
@@ -126,7 +126,7 @@ impl<F: Form> Streaming<F> {
 
 fn take(form: &mut impl Form, (index, event): (usize, Event)) -> Vec<Value> {
     match event {
-        Event::Piece(piece) if !piece.text.is_empty() => form.text(index, &piece.text),
+        Event::Piece(piece) => form.piece(index, &piece),
         Event::Done(finish) => form.end(index, &finish),
         _ => Vec::new(),
     }

@@ -1,10 +1,11 @@
 //! What the endpoints that generate have in common: how to go on, how many answers, what a request may say besides.
 
-use candor::{GenerateOptions, StopReason};
+use candor::{GenerateOptions, Model, StopReason};
 
 use crate::{
     config::Config,
     fields::{Fields, expected},
+    likely::Watch,
     refusal::Refusal,
 };
 
@@ -23,6 +24,9 @@ pub const WITHOUT_EFFECT: [&str; 12] = [
     "timings_per_token",
     "user",
 ];
+
+/// The prompts of a request, each as often as it is to be answered, and how.
+pub type Asked = Vec<(Vec<u32>, GenerateOptions)>;
 
 /// Most answers to one prompt.
 const MOST_ANSWERS: i64 = 64;
@@ -62,13 +66,25 @@ pub fn count(fields: &mut Fields) -> Result<usize, Refusal> {
 }
 
 /// Each prompt as often as it is to be answered. Where a seed is given, each further answer to a prompt has the next one.
-pub fn each(prompts: Vec<Vec<u32>>, options: &GenerateOptions, count: usize) -> Vec<(Vec<u32>, GenerateOptions)> {
+pub fn each(prompts: Vec<Vec<u32>>, options: &GenerateOptions, count: usize) -> Asked {
     let one = |prompt: &Vec<u32>, n: usize| {
         let mut options = options.clone();
         options.sampling.seed = options.sampling.seed.map(|seed| seed.wrapping_add(n as u32));
         (prompt.clone(), options)
     };
     prompts.iter().flat_map(|prompt| (0..count).map(move |n| one(prompt, n))).collect()
+}
+
+/// Has the likeliest tokens noted of each answer, where a request wants `top` of them.
+pub fn watched(asked: Asked, top: Option<usize>, model: &Model) -> (Asked, Vec<Option<Watch>>) {
+    let watch = |(prompt, options)| match top {
+        None => ((prompt, options), None),
+        Some(top) => {
+            let (watch, options) = Watch::over(options, model.tokenizer().clone(), top);
+            ((prompt, options), Some(watch))
+        }
+    };
+    asked.into_iter().map(watch).unzip()
 }
 
 /// OpenAI's name for an end.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::Bytes, response::Response};
-use candor::{AnswerParser, AnswerPart, Finish, GenerateOptions, Message};
+use candor::{AnswerParser, AnswerPart, Finish, GenerateOptions, Message, Piece};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     ask,
     fields::{Fields, expected},
     head::Head,
+    likely::{self, Watch},
     refusal::Refusal,
     template::Conversation,
 };
@@ -42,17 +43,21 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
     let mut options = ask::options(&mut fields, &app.config, &limits)?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
     let with_usage = with_usage(&mut fields)?;
-    let off = |value: &Value| *value == false || *value == 0;
-    fields.refuse("logprobs", off, "probabilities are not served")?;
-    fields.refuse("top_logprobs", off, "probabilities are not served")?;
-    fields.refuse("store", off, "answers are not stored")?;
+    let top = match (fields.flag("logprobs")?.unwrap_or_default(), likely::count(&mut fields, "top_logprobs")?) {
+        (true, top) => Some(top.unwrap_or_default()),
+        (false, None | Some(0)) => None,
+        (false, Some(_)) => return Err(Refusal::field("top_logprobs", "logprobs: true asks for them")),
+    };
+    fields.refuse("store", |value| *value == false, "answers are not stored")?;
     let text = |value: &Value| value["type"] == "text";
     fields.refuse("response_format", text, "schemas are not served, \"text\" is")?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let (text, parser) = served.template()?.render(&served.model, conversation)?;
     options.marks = served.template()?.marks().to_vec();
     let prompts = ask::each(vec![served.model.encode_prompt(&text)], &options, count);
-    let choices = (0..count).map(|_| Choice { parser: Some(parser.clone()), ..Choice::default() }).collect();
+    let (prompts, watches) = ask::watched(prompts, top, &served.model);
+    let choice = |watch| Choice { parser: Some(parser.clone()), watch, ..Choice::default() };
+    let choices = watches.into_iter().map(choice).collect();
     let form = Chat { head: Head::new("chatcmpl", &served.name, now()), with_usage, choices };
     Ok(Asked { prompts, form, streamed })
 }
@@ -161,6 +166,10 @@ struct Chat {
 #[derive(Default)]
 struct Choice {
     parser: Option<AnswerParser>,
+    watch: Option<Watch>,
+    /// What is known of tokens, and of how many of them a stream has heard.
+    likely: Vec<Value>,
+    sent: usize,
     content: String,
     reasoning: String,
     calls: Vec<Value>,
@@ -168,8 +177,13 @@ struct Choice {
 }
 
 impl Chat {
-    fn chunk(&self, index: usize, delta: Value, reason: Option<&str>) -> Value {
-        let choice = json!({ "index": index, "delta": delta, "finish_reason": reason });
+    fn chunk(&mut self, index: usize, delta: Value, reason: Option<&str>) -> Value {
+        let mut choice = json!({ "index": index, "delta": delta, "finish_reason": reason });
+        let Choice { likely, sent, .. } = &mut self.choices[index];
+        if *sent < likely.len() {
+            choice["logprobs"] = json!({ "content": likely[*sent..] });
+            *sent = likely.len();
+        }
         self.head.chunk("chat.completion.chunk", vec![choice], self.with_usage)
     }
 
@@ -214,8 +228,11 @@ impl Form for Chat {
         (0..self.choices.len()).map(|index| self.chunk(index, first.clone(), None)).collect()
     }
 
-    fn text(&mut self, index: usize, text: &str) -> Vec<Value> {
-        let parts = self.choices[index].parser.as_mut().map(|parser| parser.push(text)).unwrap_or_default();
+    fn piece(&mut self, index: usize, piece: &Piece) -> Vec<Value> {
+        let Choice { parser, watch, likely, .. } = &mut self.choices[index];
+        let token = watch.as_mut().zip(piece.token).and_then(|(watch, id)| watch.token(id));
+        likely.extend(token.map(|token| token.json()));
+        let parts = parser.as_mut().map(|parser| parser.push(&piece.text)).unwrap_or_default();
         self.take(index, parts)
     }
 
@@ -240,7 +257,8 @@ impl Form for Chat {
 
     fn whole(self) -> Value {
         let choice = |(index, choice): (usize, Choice)| {
-            let Choice { content, reasoning, calls, reason, .. } = choice;
+            let Choice { content, reasoning, calls, reason, watch, likely, .. } = choice;
+            let logprobs = watch.map(|_| json!({ "content": likely }));
             let mut message = json!({ "role": "assistant", "content": content });
             if !reasoning.is_empty() {
                 message["reasoning_content"] = reasoning.into();
@@ -248,7 +266,7 @@ impl Form for Chat {
             if !calls.is_empty() {
                 message["tool_calls"] = calls.into();
             }
-            json!({ "index": index, "message": message, "logprobs": null, "finish_reason": reason })
+            json!({ "index": index, "message": message, "logprobs": logprobs, "finish_reason": reason })
         };
         let choices = self.choices.into_iter().enumerate().map(choice).collect();
         self.head.whole("chat.completion", choices)

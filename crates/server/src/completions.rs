@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::Bytes, response::Response};
-use candor::{Finish, GenerateOptions, Model};
+use candor::{Finish, GenerateOptions, Model, Piece};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     chat::with_usage,
     fields::{Fields, expected},
     head::Head,
+    likely::{self, Likely, Watch},
     refusal::Refusal,
 };
 
@@ -43,14 +44,15 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
     let with_usage = with_usage(&mut fields)?;
     let off = |value: &Value| *value == false;
     fields.refuse("echo", off, "the prompt is not repeated")?;
-    fields.refuse("logprobs", off, "probabilities are not served")?;
+    let top = likely::count(&mut fields, "logprobs")?;
     fields.refuse("suffix", |value| *value == "", "text in the middle is not served")?;
     fields.refuse("best_of", |value| value.as_u64() == Some(count as u64), "all answers are given: n says how many")?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let head = Head::new("cmpl", &served.name, now());
-    let choices = vec![Choice::default(); prompts.len() * count];
-    let form = Completions { head, with_usage, choices, count, read: vec![0; prompts.len()] };
-    Ok(Asked { prompts: ask::each(prompts, &options, count), form, streamed })
+    let read = vec![0; prompts.len()];
+    let (prompts, watches) = ask::watched(ask::each(prompts, &options, count), top, &served.model);
+    let choices = watches.into_iter().map(|watch| Choice { watch, ..Choice::default() }).collect();
+    Ok(Asked { prompts, form: Completions { head, with_usage, choices, count, read }, streamed })
 }
 
 /// The prompts of a request: a text, tokens, or a list of either.
@@ -91,15 +93,17 @@ struct Completions {
 }
 
 /// An answer so far.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Choice {
+    watch: Option<Watch>,
     text: String,
+    likely: Vec<Likely>,
     reason: Option<&'static str>,
 }
 
 impl Completions {
-    fn chunk(&self, index: usize, text: &str, reason: Option<&str>) -> Value {
-        let choice = json!({ "text": text, "index": index, "logprobs": null, "finish_reason": reason });
+    fn chunk(&self, index: usize, text: &str, logprobs: Value, reason: Option<&str>) -> Value {
+        let choice = json!({ "text": text, "index": index, "logprobs": logprobs, "finish_reason": reason });
         self.head.chunk("text_completion", vec![choice], self.with_usage)
     }
 }
@@ -111,9 +115,20 @@ impl Form for Completions {
         Vec::new()
     }
 
-    fn text(&mut self, index: usize, text: &str) -> Vec<Value> {
-        self.choices[index].text.push_str(text);
-        vec![self.chunk(index, text, None)]
+    fn piece(&mut self, index: usize, piece: &Piece) -> Vec<Value> {
+        let Choice { watch, text, likely, .. } = &mut self.choices[index];
+        let token = watch.as_mut().zip(piece.token).and_then(|(watch, id)| watch.token(id));
+        let logprobs = match token {
+            Some(token) => {
+                let lists = likely::lists(std::slice::from_ref(&token), text.chars().count());
+                likely.push(token);
+                lists
+            }
+            None if piece.text.is_empty() => return Vec::new(),
+            None => Value::Null,
+        };
+        text.push_str(&piece.text);
+        vec![self.chunk(index, &piece.text, logprobs, None)]
     }
 
     fn end(&mut self, index: usize, finish: &Finish) -> Vec<Value> {
@@ -121,7 +136,7 @@ impl Form for Completions {
         self.read[index / self.count] = finish.prompt;
         let reason = ask::reason(finish.reason);
         self.choices[index].reason = Some(reason);
-        vec![self.chunk(index, "", Some(reason))]
+        vec![self.chunk(index, "", Value::Null, Some(reason))]
     }
 
     fn done(&mut self) -> Vec<Value> {
@@ -130,7 +145,10 @@ impl Form for Completions {
     }
 
     fn whole(self) -> Value {
-        let choice = |(index, choice): (usize, Choice)| json!({ "text": choice.text, "index": index, "logprobs": null, "finish_reason": choice.reason });
+        let choice = |(index, choice): (usize, Choice)| {
+            let logprobs = choice.watch.map(|_| likely::lists(&choice.likely, 0));
+            json!({ "text": choice.text, "index": index, "logprobs": logprobs, "finish_reason": choice.reason })
+        };
         let choices = self.choices.into_iter().enumerate().map(choice).collect();
         self.head.whole("text_completion", choices)
     }

@@ -14,6 +14,7 @@ mod config;
 mod fields;
 mod guard;
 mod head;
+mod likely;
 mod native;
 mod refusal;
 mod routes;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, body::Bytes, response::Response};
-use candor::{Encode, Finish, GenerateOptions, Show, StopReason, StreamDecoder};
+use candor::{Encode, Finish, GenerateOptions, Piece, Show, StopReason, StreamDecoder};
 use serde_json::{Value, json};
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     app::{App, blocking},
     ask, chat, completions,
     fields::{Fields, expected},
+    likely::{self, Watch},
     refusal::Refusal,
 };
 
@@ -37,15 +38,17 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
     let prompts = completions::prompts(&served.model, fields.take("prompt"))?;
     let options = ask::options(&mut fields, &app.config, &["max_tokens", "n_predict"])?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
-    let off = |value: &Value| *value == 0 || *value == false;
-    fields.refuse("n_probs", off, "probabilities are not served")?;
+    let top = likely::count(&mut fields, "n_probs")?.filter(|&top| top > 0);
+    let off = |value: &Value| *value == false;
+    fields.refuse("post_sampling_probs", off, "probabilities are those before sampling")?;
     fields.refuse("return_progress", off, "progress is not served")?;
     fields.refuse("return_tokens", off, "tokens are not served")?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let several = prompts.len() > 1;
-    let texts = vec![Text::default(); prompts.len()];
+    let (prompts, watches) = ask::watched(ask::each(prompts, &options, 1), top, &served.model);
+    let texts = watches.into_iter().map(|watch| Text { watch, ..Text::default() }).collect();
     let form = Completion { model: served.name.clone(), texts, several };
-    Ok(Asked { prompts: ask::each(prompts, &options, 1), form, streamed })
+    Ok(Asked { prompts, form, streamed })
 }
 
 /// The answers so far.
@@ -56,21 +59,23 @@ struct Completion {
 }
 
 /// An answer so far.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Text {
+    watch: Option<Watch>,
     content: String,
+    likely: Vec<Value>,
     end: Option<Finish>,
 }
 
 impl Completion {
-    fn ended(&self, index: usize, content: &str, finish: &Finish) -> Value {
+    fn ended(&self, index: usize, content: &str, likely: &[Value], finish: &Finish) -> Value {
         let stop_type = match finish.reason {
             StopReason::EndOfText => "eos",
             StopReason::StopText => "word",
             StopReason::MaxTokens | StopReason::ContextFull => "limit",
             StopReason::Cancelled => "none",
         };
-        json!({
+        let mut ended = json!({
             "index": index,
             "content": content,
             "stop": true,
@@ -80,7 +85,11 @@ impl Completion {
             "tokens_evaluated": finish.prompt,
             "tokens_predicted": finish.tokens,
             "truncated": false,
-        })
+        });
+        if !likely.is_empty() {
+            ended["completion_probabilities"] = likely.into();
+        }
+        ended
     }
 }
 
@@ -91,14 +100,26 @@ impl Form for Completion {
         Vec::new()
     }
 
-    fn text(&mut self, index: usize, text: &str) -> Vec<Value> {
-        self.texts[index].content.push_str(text);
-        vec![json!({ "index": index, "content": text, "stop": false })]
+    fn piece(&mut self, index: usize, piece: &Piece) -> Vec<Value> {
+        let Text { watch, content, likely, .. } = &mut self.texts[index];
+        content.push_str(&piece.text);
+        let token = watch.as_mut().zip(piece.token).and_then(|(watch, id)| watch.token(id));
+        let mut sent = json!({ "index": index, "content": piece.text, "stop": false });
+        match token {
+            Some(token) => {
+                let token = token.json();
+                sent["completion_probabilities"] = json!([token]);
+                likely.push(token);
+            }
+            None if piece.text.is_empty() => return Vec::new(),
+            None => {}
+        }
+        vec![sent]
     }
 
     fn end(&mut self, index: usize, finish: &Finish) -> Vec<Value> {
         self.texts[index].end = Some(*finish);
-        vec![self.ended(index, "", finish)]
+        vec![self.ended(index, "", &[], finish)]
     }
 
     fn done(&mut self) -> Vec<Value> {
@@ -106,7 +127,8 @@ impl Form for Completion {
     }
 
     fn whole(self) -> Value {
-        let ended = |(index, text): (usize, &Text)| Some(self.ended(index, &text.content, text.end.as_ref()?));
+        let ended =
+            |(index, text): (usize, &Text)| Some(self.ended(index, &text.content, &text.likely, text.end.as_ref()?));
         let mut all: Vec<Value> = self.texts.iter().enumerate().filter_map(ended).collect();
         if self.several { all.into() } else { all.pop().unwrap_or_default() }
     }

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use candor::Error;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// A refused request.
 #[derive(Clone, Debug)]
@@ -19,12 +19,12 @@ pub struct Refusal {
     param: Option<String>,
     message: String,
     /// Numbers besides.
-    more: Map<String, Value>,
+    more: Vec<(&'static str, usize)>,
 }
 
 impl Refusal {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Refusal {
-        Refusal { status, kind, code: None, param: None, message: message.into(), more: Map::new() }
+        Refusal { status, kind, code: None, param: None, message: message.into(), more: Vec::new() }
     }
 
     /// A field with a wrong value, or a request without one that it needs.
@@ -93,7 +93,7 @@ impl Refusal {
         let Refusal { kind, code, param, message, more, .. } = self;
         let mut error = json!({ "message": message, "type": kind, "param": param, "code": code });
         if let Value::Object(fields) = &mut error {
-            fields.extend(more.clone());
+            fields.extend(more.iter().map(|(name, number)| ((*name).to_owned(), (*number).into())));
         }
         json!({ "error": error })
     }
@@ -108,8 +108,7 @@ impl From<Error> for Refusal {
                 let message = format!("the prompt has {prompt} tokens, the context has {context}");
                 let mut refusal = Refusal::new(StatusCode::BAD_REQUEST, "exceed_context_size_error", message);
                 refusal.code = Some("context_length_exceeded");
-                refusal.more.insert("n_prompt_tokens".to_owned(), prompt.into());
-                refusal.more.insert("n_ctx".to_owned(), context.into());
+                refusal.more = vec![("n_prompt_tokens", prompt), ("n_ctx", context)];
                 refusal
             }
             Error::Sampler(_)

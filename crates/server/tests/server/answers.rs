@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use candor::{ChatTemplate, Message, Sampling};
+use candor::{ChatTemplate, Message, Sampling, SessionOptions, top_k};
 use candor_server::Config;
 use serde_json::{Value, json};
 
@@ -114,6 +114,61 @@ fn eight_clients_get_their_own_answers() {
         })
         .collect();
     clients.into_iter().for_each(|client| client.join().unwrap());
+    server.end().unwrap();
+}
+
+/// A token of the tiny model behind a text, with its logarithmic probability, by the logits of a session.
+fn likeliest(prompt: &[u32], count: usize) -> Vec<(u32, f64)> {
+    let mut session = tiny().session(&SessionOptions::default().context(CONTEXT)).unwrap();
+    session.evaluate(prompt).unwrap();
+    let mut likeliest = Vec::new();
+    for _ in 0..count {
+        let sum: f64 = session.logits().iter().map(|&logit| f64::from(logit).exp()).sum();
+        let mut best = Vec::new();
+        top_k(session.logits(), 1, &mut best);
+        likeliest.push((best[0].0, f64::from(best[0].1) - sum.ln()));
+        session.decode(best[0].0).unwrap();
+    }
+    likeliest
+}
+
+#[test]
+fn probabilities_are_those_of_a_session() {
+    let server = start(Config::default(), 2);
+    let model = tiny();
+    let expected = likeliest(&model.encode_prompt("the cat"), 9);
+    let close = |value: &Value, expected: f64| (value.as_f64().unwrap() - expected).abs() < 1e-5;
+    let mut body = json!({ "prompt": "the cat", "max_tokens": 9, "temperature": 0, "n_probs": 3 });
+    let own = post(server.address, "/completion", &body).json()["completion_probabilities"].clone();
+    let own = own.as_array().unwrap();
+    assert_eq!(own.len(), 9);
+    for (token, &(id, logprob)) in own.iter().zip(&expected) {
+        assert!(token["id"] == id && close(&token["logprob"], logprob), "{token}, expected {id} {logprob}");
+        let top = token["top_logprobs"].as_array().unwrap();
+        assert!(top.len() == 3 && top[0]["id"] == id && top[0]["logprob"] == token["logprob"], "{token}");
+        assert!(top[1]["logprob"].as_f64() < top[0]["logprob"].as_f64(), "{token}");
+    }
+    body["stream"] = true.into();
+    let events = post(server.address, "/completion", &body).events();
+    let streamed = events.iter().filter_map(|event| event["completion_probabilities"].as_array()).flatten();
+    assert_eq!(streamed.collect::<Vec<_>>(), own.iter().collect::<Vec<_>>());
+    // OpenAI's form of the same.
+    let body = json!({ "prompt": "the cat", "max_tokens": 9, "temperature": 0, "logprobs": 2 });
+    let lists = post(server.address, "/v1/completions", &body).json()["choices"][0]["logprobs"].clone();
+    for (n, token) in own.iter().enumerate() {
+        assert_eq!((&lists["tokens"][n], &lists["token_logprobs"][n]), (&token["token"], &token["logprob"]));
+        assert_eq!(lists["top_logprobs"][n][token["token"].as_str().unwrap()], token["logprob"]);
+    }
+    assert_eq!((&lists["text_offset"][0], lists["text_offset"].as_array().unwrap().len()), (&0.into(), 9));
+    // In a conversation, streamed and not; drawn tokens keep their probabilities.
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let mut body = json!({ "messages": messages, "max_tokens": 9, "seed": 5, "logprobs": true, "top_logprobs": 1 });
+    let whole = post(server.address, "/v1/chat/completions", &body).json()["choices"][0]["logprobs"]["content"].clone();
+    body["stream"] = true.into();
+    let events = post(server.address, "/v1/chat/completions", &body).events();
+    let streamed = events.iter().filter_map(|event| event["choices"][0]["logprobs"]["content"].as_array()).flatten();
+    assert_eq!(streamed.collect::<Vec<_>>(), whole.as_array().unwrap().iter().collect::<Vec<_>>());
+    assert!(!whole[0]["token"].is_null() && whole[0]["top_logprobs"].as_array().unwrap().len() == 1, "{whole}");
     server.end().unwrap();
 }
 

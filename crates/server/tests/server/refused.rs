@@ -22,8 +22,9 @@ fn what_would_change_an_answer_is_refused_by_name() {
     let chat = json!({ "messages": messages, "max_tokens": 1 });
     for (field, value) in [
         ("response_format", json!({ "type": "json_object" })),
-        ("logprobs", json!(true)),
+        ("logprobs", json!(3)),
         ("top_logprobs", json!(3)),
+        ("top_logprobs", json!(21)),
         ("tool_choice", json!("required")),
         ("grammar", json!("root ::= \"a\"")),
         ("modalities", json!(["audio"])),
