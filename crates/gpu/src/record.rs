@@ -110,9 +110,9 @@ impl Recorder {
         }
         open.pass.set_bind_group(0, &bound.group, &[]);
         let [x, y, z] = dispatch.grid;
-        let clock = timed.then(|| clock.get_or_insert_with(|| Clock::new(device)));
+        let clock = timed.then(|| clock.get_or_insert_with(|| Clock::new(&device.device)));
         match clock {
-            Some(clock) => clock.dispatch(&mut open.pass, dispatch),
+            Some(clock) => clock.dispatch(&mut open.pass, dispatch.kernel, dispatch.grid),
             None => open.pass.dispatch_workgroups(x, y, z),
         }
         for (storage, (_, access)) in dispatch.buffers.iter().zip(&bound.pipeline.bindings) {
@@ -150,7 +150,7 @@ impl Recorder {
         }
         self.submitted.push(device.queue.submit([encoder.finish()]));
         if let Some(clock) = &mut self.clock {
-            clock.add(device);
+            clock.add(device.queue.get_timestamp_period(), || device.wait());
         }
         self.counters.submits += 1;
         (self.work, self.ahead) = (0, 0);

@@ -6,13 +6,11 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use wgpu::{
-    Adapter, Buffer, BufferDescriptor, BufferUsages, CommandEncoder, ComputePass, Features, MapMode, QuerySet,
+    Adapter, Buffer, BufferDescriptor, BufferUsages, CommandEncoder, ComputePass, Device, Features, MapMode, QuerySet,
     QuerySetDescriptor, QueryType,
 };
 
-use crate::device::Device;
 use crate::kernel::Kernel;
-use crate::record::Dispatch;
 
 /// Readings of the clock in one submission at most.
 const READINGS: u32 = wgpu::QUERY_SET_MAX_QUERIES;
@@ -83,11 +81,11 @@ impl Clock {
     pub(crate) fn new(device: &Device) -> Clock {
         let buffer = |usage| {
             let size = u64::from(READINGS) * 8;
-            device.device.create_buffer(&BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
+            device.create_buffer(&BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
         };
         let set = QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: READINGS };
         Clock {
-            set: device.device.create_query_set(&set),
+            set: device.create_query_set(&set),
             resolved: buffer(BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC),
             staging: buffer(BufferUsages::COPY_DST | BufferUsages::MAP_READ),
             ended: Vec::new(),
@@ -100,13 +98,12 @@ impl Clock {
     }
 
     /// Dispatches between two readings.
-    pub(crate) fn dispatch(&mut self, pass: &mut ComputePass<'_>, dispatch: &Dispatch<'_>) {
+    pub(crate) fn dispatch(&mut self, pass: &mut ComputePass<'_>, kernel: Kernel, [x, y, z]: [u32; 3]) {
         if self.ended.is_empty() {
             self.read(pass, None);
         }
-        let [x, y, z] = dispatch.grid;
         pass.dispatch_workgroups(x, y, z);
-        self.read(pass, Some((dispatch.kernel, dispatch.grid)));
+        self.read(pass, Some((kernel, [x, y, z])));
     }
 
     fn read(&mut self, pass: &mut ComputePass<'_>, ended: Option<Key>) {
@@ -127,25 +124,25 @@ impl Clock {
         }
     }
 
-    /// Waits for what was submitted, and adds its readings to those of the process.
-    pub(crate) fn add(&mut self, device: &Device) {
+    /// Has somebody wait for what was submitted, and adds its readings, with that many nanoseconds between two ticks, to those of the
+    /// process.
+    pub(crate) fn add(&mut self, period: f32, wait: impl FnOnce()) {
         if self.ended.is_empty() {
             return;
         }
         let slice = self.staging.slice(..self.bytes());
         slice.map_async(MapMode::Read, |_| {});
-        device.wait();
+        wait();
         let ended = std::mem::take(&mut self.ended);
         // A device that has failed has no readings.
         if let Ok(view) = slice.get_mapped_range() {
             let ticks: Vec<u64> = view.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-            let period = f64::from(device.queue.get_timestamp_period());
             let mut times = TIMES.lock().unwrap_or_else(PoisonError::into_inner);
             for (pair, key) in ticks.windows(2).zip(&ended[1..]) {
                 if let Some(key) = key {
                     let sum = times.entry(*key).or_default();
                     sum.dispatches += 1;
-                    sum.nanoseconds += pair[1].saturating_sub(pair[0]) as f64 * period;
+                    sum.nanoseconds += pair[1].saturating_sub(pair[0]) as f64 * f64::from(period);
                 }
             }
             drop(view);

@@ -31,7 +31,10 @@ fn begin_long(server: &Server) -> TcpStream {
 
 #[test]
 fn a_client_that_leaves_frees_its_sequence() {
-    let server = start(Config::default(), 1);
+    let mut config = Config::default();
+    // Answers that nobody waits for any more would fill the queue, and the rest be refused.
+    config.queue = 8;
+    let server = start(config, 1);
     let body = json!({ "prompt": "the cat", "max_tokens": 8, "temperature": 0 });
     let (expected, _) = alone(&tiny().encode_prompt("the cat"), Sampling::greedy(), 8);
     let started = Instant::now();
