@@ -57,7 +57,12 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "rope: the pair swapped",
         arch: "qwen3",
-        edits: &[edit("Rope", "let a = x[i];", "let a = x[j];"), edit("Rope", "let b = x[j];", "let b = x[i];")],
+        edits: &[
+            edit("Rope", "let a = x[i];", "let a = x[j];"),
+            edit("Rope", "let b = x[j];", "let b = x[i];"),
+            edit("TurnAndWrite", "let a = q[i];", "let a = q[j];"),
+            edit("TurnAndWrite", "let b = q[j];", "let b = q[i];"),
+        ],
         class: "rope",
         value: "Qcur-0",
         known: None,
@@ -65,7 +70,10 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "rope: position 0 for all tokens",
         arch: "llama",
-        edits: &[edit("Rope", "step[id.y + 1u].y", "0u")],
+        edits: &[
+            edit("Rope", "step[id.y + 1u].y", "0u"),
+            edit("TurnAndWrite", "position = step[row + 1u].y", "position = 0u"),
+        ],
         class: "rope",
         value: "Qcur-0",
         known: Some("rope-missing"),
@@ -105,7 +113,10 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "kv_write: two positions in one slot",
         arch: "llama",
-        edits: &[edit("KvWrite", "+ position % p.kept", "+ (position & 0xfffffffeu) % p.kept")],
+        edits: &[
+            edit("KvWrite", "+ position % p.kept", "+ (position & 0xfffffffeu) % p.kept"),
+            edit("TurnAndWrite", "+ position % p.kept", "+ (position & 0xfffffffeu) % p.kept"),
+        ],
         class: "kv_write+attend",
         value: "kqv_out-0",
         known: None,
