@@ -88,7 +88,7 @@ impl Cooperative {
         memory(2 * TILE) <= self.memory
     }
 
-    /// Whether attention of keys and values with so many elements goes by matrices.
+    /// Whether attention of keys and values with these numbers of elements multiplies matrices.
     pub(crate) fn attends(self, dims: [usize; 2]) -> bool {
         let fits = |dim: usize| dim.is_multiple_of(self.side.max(16) as usize) && dim <= ATTENTION_DIM;
         let enough = self.attention_invocations() >= ATTENTION_QUERIES;

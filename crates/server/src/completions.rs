@@ -58,7 +58,7 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
 /// The prompts of a request: a text, tokens, or a list of either.
 ///
 /// # Errors
-/// If there is none, or it is neither.
+/// If it is missing, or neither a text nor tokens.
 pub fn prompts(model: &Model, value: Option<Value>) -> Result<Vec<Vec<u32>>, Refusal> {
     let wrong = |value: &Value| expected("prompt", "a string, an array of tokens, or an array of those", value);
     match value {

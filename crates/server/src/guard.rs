@@ -36,7 +36,7 @@ fn host(config: &Config, request: &Request) -> Result<(), Refusal> {
     let asked = [host.to_str().ok(), request.uri().authority().map(|authority| authority.as_str())];
     let is_wrong = |asked: &Option<&str>| asked.is_some_and(|asked| !is_known(config, asked));
     if asked[0].is_none() || asked.iter().any(is_wrong) {
-        let message = "the Host header is none of this server's names: --allowed-hosts NAME adds one";
+        let message = "the Host header is not one of this server's names: --allowed-hosts NAME adds one";
         return Err(Refusal::host(message));
     }
     match request.headers().get(header::ORIGIN) {
@@ -45,7 +45,7 @@ fn host(config: &Config, request: &Request) -> Result<(), Refusal> {
             let host = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
             match host.is_some_and(|host| is_known(config, host)) {
                 true => Ok(()),
-                false => Err(Refusal::host("the Origin header is none of this server's names")),
+                false => Err(Refusal::host("the Origin header is not one of this server's names")),
             }
         }
     }

@@ -204,7 +204,7 @@ pub async fn apply_template(app: Arc<App>, body: Bytes) -> Result<Json<Value>, R
 /// `/props`: the model, and how it is served.
 ///
 /// # Errors
-/// If there is none yet.
+/// If the model is not loaded yet.
 pub fn props(app: &App) -> Result<Json<Value>, Refusal> {
     let served = app.served()?;
     let tokenizer = served.model.tokenizer();

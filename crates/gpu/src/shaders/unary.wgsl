@@ -1,6 +1,6 @@
 // x = f(x), four elements at a time; what fills up a row stays zero. Grid: (stride / 4 / 64, rows). From outside: `f`, and
-// DROPS, whether it makes a number of what is none. Otherwise that is found by its bits and stays: of floats a compiler may take a
-// selection for a maximum, which drops it.
+// DROPS, whether it turns NaN into a number. Otherwise NaN is found by its bits and kept: a compiler may take a selection of
+// floats for a maximum, which drops NaN.
 struct P { quads: u32, width: u32, a: f32, b: f32, c: f32, d: f32 }
 @group(0) @binding(0) var<uniform> p: P;
 @group(0) @binding(1) var<storage, read_write> x: array<vec4<f32>>;

@@ -68,7 +68,7 @@ fn spans_are_merged() {
     }
 }
 
-/// So many rows and inputs that tiles are tall, beside so few that they are not.
+/// Compares a product large enough for tall tiles with one that is too small for them.
 #[test]
 fn tall_tiles_have_the_bits_of_others() {
     for (name, mut gpu) in matrix_backends() {
