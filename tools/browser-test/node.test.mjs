@@ -3,7 +3,7 @@
 // usage: node node.test.mjs PACKAGE FOLDER
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { readFile, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -64,6 +64,31 @@ const CHECKS = {
       assert.equal(await model.detokenize(await model.tokenize("Once upon a time")), "Once upon a time");
       await model.close();
       await assert.rejects(model.tokenize("x"), /closed/);
+    }
+  },
+
+  async "no number of threads is guessed"() {
+    for (const threads of [0, 1.5, -2, 5000, "2"]) await assert.rejects(load("builtin", { threads }), { name: "RangeError", message: /expected 1 to 256/ });
+  },
+
+  async "one thread computes where the memory of several is refused"() {
+    if (THREADS.length === 1) return;
+    // A module that has started keeps its memory: another copy of the package has started none.
+    const copy = await mkdtemp(join(folder, "refused-"));
+    await cp(pack, copy, { recursive: true });
+    const { Memory } = WebAssembly;
+    WebAssembly.Memory = function (size) {
+      if (size.shared) throw new RangeError("WebAssembly.Memory(): could not allocate memory");
+      return new Memory(size);
+    };
+    try {
+      const model = await (await import(pathToFileURL(join(copy, "candor.js")).href)).load("builtin", { threads: 2 });
+      assert.equal(model.info.threads, 1);
+      assert.match(model.info.reason, /^one thread: the browser refuses/);
+      await model.close();
+    } finally {
+      WebAssembly.Memory = Memory;
+      await rm(copy, { recursive: true });
     }
   },
 

@@ -158,6 +158,7 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
     let trust = trust::settle(gguf, &mut backends.options, &mut backends.gpus).await?;
     let stream = match options.placement {
         Placement::Planned => backends.stream(gguf, &config, fitted.bytes)?,
+        Placement::Parts(_) if options.memory.is_some() => return Err(Error::LimitedParts),
         Placement::Parts(_) => None,
     };
     let (parts, decision) = match (&options.placement, &stream) {

@@ -142,6 +142,9 @@ pub enum Error {
         /// Layers of the model.
         layers: usize,
     },
+    /// A limit of memory was named beside a placement in parts.
+    #[error("parts: a limit of memory decides itself which layers stay; leave out one of the two")]
+    LimitedParts,
     /// The vocabulary and the embedding disagree.
     #[error("tokenizer has {tokens} tokens, token_embd.weight has {rows} rows")]
     VocabularySize {

@@ -47,8 +47,8 @@ pub struct LoadOptions {
     /// What of the file's metadata is replaced before anything reads it.
     pub overrides: Overrides,
     /// Most bytes of weights, caches and values in flight on the device, with a session as [`LoadOptions::session`] says. Layers
-    /// beyond it are taken from the file for each step. `None` is no limit. A placement in parts ([`Placement::Parts`]) does not
-    /// ask for it.
+    /// beyond it are taken from the file for each step. `None` is no limit. A placement in parts ([`Placement::Parts`]) has
+    /// none.
     pub memory: Option<u64>,
     /// The session that a plan leaves room for in a GPU's memory.
     pub session: SessionOptions,

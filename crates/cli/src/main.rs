@@ -4,6 +4,7 @@
 mod answer;
 mod args;
 mod bar;
+mod batch;
 mod bench;
 mod chat;
 mod complete;
@@ -25,6 +26,7 @@ mod prompt_cache;
 mod report;
 mod run;
 mod serve;
+mod served;
 mod settings;
 mod show;
 mod siblings;
@@ -61,6 +63,7 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Run(args) => run::run(&args, &line),
         Command::Chat(args) => chat::chat(&args, &line),
         Command::Serve(args) => serve::serve(&args, &line),
+        Command::Batch(args) => batch::batch(&args, &line),
         Command::Show(args) => show::show(&args, &line),
         Command::Tokenize(args) => tokenize::tokenize(&args, &line),
         Command::Perplexity(args) => perplexity::perplexity(&args, &line),

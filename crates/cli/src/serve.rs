@@ -2,65 +2,26 @@
 
 use std::process::ExitCode;
 
-use candor::{BatchOptions, Engine};
-use candor_server::{Config, Ready, Stop};
+use candor_server::Stop;
 
 use crate::{
-    answer,
     args::{Line, ServeArgs},
     errors::Error,
     interrupt::Interrupt,
-    open::Source,
     output::say,
-    template, text,
+    served::Served,
 };
-
-/// Rows of prompts in a step beside answers that are being written.
-const PROMPT_ROWS: usize = 64;
 
 /// Runs the command.
 pub fn serve(args: &ServeArgs, line: &Line) -> Result<ExitCode, Error> {
-    let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
-    let sampling = args.sampling.sampling(|text| text::escaped(text, false))?;
-    sampling.validate().map_err(candor::Error::from)?;
-    let template = template::named_or_read(line, args.chat_template.as_deref(), args.chat_template_file.as_deref())?;
-    let mut config = Config::default();
+    let Served { mut config, load } = Served::of(&args.served, line)?;
     config.host.clone_from(&args.host);
     config.port = args.port;
     config.keys.clone_from(&args.api_key);
     config.hosts.clone_from(&args.allowed_hosts);
-    (config.sampling, config.max_tokens) = (sampling, usize::try_from(args.predict).ok());
-    config.template_variables = args.chat_template_kwargs.clone().unwrap_or_default().0;
-    let adapters = args.lora.open()?;
-    let (performance, output) = (args.performance.clone(), args.output.clone());
-    let session = answer::conversation(&args.context, &args.performance);
-    let batch = batch(args);
-    let load = move || {
-        let name = source.path().and_then(|path| path.file_stem()).map(|stem| stem.to_string_lossy().into_owned());
-        let opened = source.open(&performance, adapters, session, &output)?;
-        opened.model.refuse_answers("candor serve")?;
-        let engine = Engine::new(opened.model.batch(&batch)?, PROMPT_ROWS);
-        say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
-        Ok(Ready { engine, name: name.unwrap_or_else(|| "built-in".to_owned()), template })
-    };
     // Ctrl-C ends the server once what it answers is answered, a second one at once.
     let interrupt = Interrupt::catch()?;
     let _answering = interrupt.answering();
     candor_server::serve(config, load, &Stop::on_signals(), |address| say!("listening at http://{address}"))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The sequences that answers are written in.
-fn batch(args: &ServeArgs) -> BatchOptions {
-    let context = args.context.ctx_size as usize / args.parallel;
-    // 0 means the model's own.
-    let context = if args.context.ctx_size > 0 { context.max(1) } else { 0 };
-    BatchOptions::default()
-        .sequences(args.parallel)
-        .context(context)
-        .least_context(args.context.fit_ctx as usize)
-        .fit(args.context.fit)
-        .rows((args.performance.ubatch_size as usize).max(args.parallel + PROMPT_ROWS))
-        .keys(answer::kv_format(args.context.cache.cache_type_k))
-        .values(answer::kv_format(args.context.cache.cache_type_v))
 }

@@ -5,6 +5,7 @@
 
 mod against;
 mod error;
+mod processor;
 mod report;
 mod sessions;
 mod texts;
@@ -21,6 +22,7 @@ use crate::{
 
 pub use candor_verify::{Class, Depth, Operation, Operations, Place, Plan, Work, Worst, operations, watched};
 pub use error::VerifyError;
+pub use processor::processor;
 pub use report::{Against, Check, Compared, Outcome, Subject, VERIFY_VERSION, Verdict, VerifyReport};
 
 /// The text that is run where none is given.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use candor::{GenerateOptions, Model};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::{
     answer::Answers,
@@ -40,7 +40,9 @@ pub struct Served {
 pub struct App {
     /// How to serve.
     pub config: Config,
-    served: OnceLock<Served>,
+    /// Or why it is not served.
+    served: OnceLock<Result<Served, String>>,
+    settled: Notify,
     draining: AtomicBool,
     /// Requests that are being answered.
     running: watch::Sender<usize>,
@@ -67,14 +69,29 @@ impl Served {
 impl App {
     /// One without a model.
     pub fn new(config: Config, orders: SyncSender<Order>) -> App {
-        let (served, draining) = (OnceLock::new(), AtomicBool::new(false));
-        App { config, served, draining, running: watch::Sender::new(0), orders }
+        let (served, settled, draining) = (OnceLock::new(), Notify::new(), AtomicBool::new(false));
+        App { config, served, settled, draining, running: watch::Sender::new(0), orders }
     }
 
     /// Begins to answer.
     pub fn begin(&self, served: Served) {
         // There is one model for the whole time.
-        let _ = self.served.set(served);
+        let _ = self.served.set(Ok(served));
+        self.settled.notify_waiters();
+    }
+
+    /// Refuses to answer, for good.
+    pub fn fail(&self, failure: String) {
+        let _ = self.served.set(Err(failure));
+        self.settled.notify_waiters();
+    }
+
+    /// Waits until it is known whether the model is served.
+    pub async fn loaded(&self) {
+        let settled = self.settled.notified();
+        if self.served.get().is_none() {
+            settled.await;
+        }
     }
 
     /// Takes no requests any more.
@@ -91,12 +108,18 @@ impl App {
     /// The model.
     ///
     /// # Errors
-    /// If it is not loaded yet, or the server is about to end.
+    /// If it is not loaded yet, is computed wrongly here, or the server is about to end.
     pub fn served(&self) -> Result<&Served, Refusal> {
         if self.draining.load(Ordering::SeqCst) {
             return Err(Refusal::unavailable("the server is ending"));
         }
-        self.served.get().ok_or_else(|| Refusal::unavailable("the model is being loaded"))
+        match self.served.get() {
+            Some(Ok(served)) => Ok(served),
+            Some(Err(failure)) => {
+                Err(Refusal::unavailable(format!("this machine computes the model wrongly: {failure}")))
+            }
+            None => Err(Refusal::unavailable("the model is being loaded")),
+        }
     }
 
     /// Has prompts answered.

@@ -1,5 +1,7 @@
 //! How to serve, and what is served.
 
+use std::time::Duration;
+
 use candor::{ChatTemplate, Engine, Sampling};
 
 /// How to serve.
@@ -16,6 +18,10 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Most bytes of a request's body.
     pub body: usize,
+    /// How long a request's head may take to arrive, and its body.
+    pub patience: Duration,
+    /// Connections at once; more wait to be taken.
+    pub connections: usize,
     /// Answers that may wait for a sequence; more are refused.
     pub queue: usize,
     /// How tokens are chosen where a request does not say.
@@ -27,7 +33,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Only this machine, at port 8080; bodies of 16 MiB, 256 waiting answers.
+    /// Only this machine, at port 8080; bodies of 16 MiB that take a minute, 4096 connections, 256 waiting answers.
     fn default() -> Config {
         Config {
             host: "127.0.0.1".to_owned(),
@@ -35,12 +41,22 @@ impl Default for Config {
             keys: Vec::new(),
             hosts: Vec::new(),
             body: 16 << 20,
+            patience: Duration::from_secs(60),
+            connections: 4096,
             queue: 256,
             sampling: Sampling::default(),
             max_tokens: None,
             template_variables: serde_json::Map::new(),
         }
     }
+}
+
+/// What came of loading a model.
+pub enum Loaded {
+    /// It answers.
+    Ready(Box<Ready>),
+    /// This machine computes it wrongly: which operation, by how much. Nothing is answered, and `/health` says why.
+    Wrong(String),
 }
 
 /// A model that is loaded, and what makes its answers.

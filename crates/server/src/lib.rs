@@ -8,9 +8,12 @@
 mod answer;
 mod app;
 mod ask;
+mod batch;
 mod chat;
 mod completions;
 mod config;
+mod connections;
+mod failure;
 mod fields;
 mod guard;
 mod head;
@@ -23,6 +26,8 @@ mod stop;
 mod template;
 mod worker;
 
-pub use config::{Config, Ready};
-pub use serving::{Failure, serve};
+pub use batch::Batch;
+pub use config::{Config, Loaded, Ready};
+pub use failure::{BatchError, Failure};
+pub use serving::serve;
 pub use stop::Stop;

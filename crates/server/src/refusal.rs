@@ -27,6 +27,11 @@ impl Refusal {
         Refusal { status, kind, code: None, param: None, message: message.into(), more: Vec::new() }
     }
 
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// A field with a wrong value, or a request without one that it needs.
     pub fn field(name: &str, message: impl Into<String>) -> Refusal {
         let message = format!("{name}: {}", message.into());
@@ -73,7 +78,7 @@ impl Refusal {
     }
 
     /// The server cannot answer now.
-    pub fn unavailable(message: &str) -> Refusal {
+    pub fn unavailable(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
     }
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
-    middleware,
-    response::Response,
+    extract::{DefaultBodyLimit, FromRequest, Request, State, rejection::BytesRejection},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
     routing::{get, post},
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::{app::App, chat, completions, guard::guard, native, refusal::Refusal};
 
@@ -39,9 +41,21 @@ pub fn routes(app: Arc<App>) -> Router {
     router
         .fallback(async || Refusal::not_found())
         .method_not_allowed_fallback(async || Refusal::method())
+        .layer(middleware::from_fn_with_state(app.clone(), arrived))
         .layer(limit)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)
+}
+
+/// Waits for a request's body, but not for ever.
+async fn arrived(State(app): Shared, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let arriving = Bytes::from_request(Request::from_parts(parts.clone(), body), &());
+    match timeout(app.config.patience, arriving).await {
+        Ok(Ok(body)) => next.run(Request::from_parts(parts, body.into())).await,
+        Ok(Err(rejection)) => Refusal::body(rejection.status(), rejection.body_text()).into_response(),
+        Err(_) => Refusal::body(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive").into_response(),
+    }
 }
 
 fn read(body: Body) -> Result<Bytes, Refusal> {

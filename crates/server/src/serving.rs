@@ -6,58 +6,30 @@ use std::{
     pin::pin,
     sync::{Arc, mpsc},
     thread,
-    time::Duration,
 };
 
-use candor::Error;
 use futures_util::future::{Either, select};
-use tokio::{net::TcpListener, runtime, sync::oneshot, time};
+use tokio::{net::TcpListener, runtime, sync::oneshot};
 
 use crate::{
     app::{App, Served, now},
-    config::{Config, Ready},
+    config::{Config, Loaded, Ready},
+    connections,
+    failure::Failure,
     routes::routes,
     stop::Stop,
     template::Template,
     worker,
 };
 
-/// Why serving ended otherwise than it was asked to.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure<E> {
-    /// The address cannot be listened at.
-    #[error("{address}: {error}")]
-    Address {
-        /// The address.
-        address: String,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// The system gives no thread or no events.
-    #[error(transparent)]
-    System(#[from] io::Error),
-    /// The model cannot be loaded.
-    #[error("{0}")]
-    Load(E),
-    /// The model failed while it answered.
-    #[error(transparent)]
-    Model(#[from] Error),
-    /// The thread of the model has panicked.
-    #[error("the model's thread has ended: this is a bug")]
-    Panicked,
-}
-
-/// How long connections may last after the last answer.
-const PARTING: Duration = Duration::from_secs(2);
-
 /// Listens, loads a model, and answers until `stop` ends it. `listening` hears the address, before the model is loaded: requests are
-/// refused with 503 until then.
+/// refused with 503 until then, and for good where it is [`Loaded::Wrong`].
 ///
 /// # Errors
 /// If the address is taken, the model cannot be loaded, or its device fails.
 pub fn serve<E: Send + 'static>(
     config: Config,
-    load: impl FnOnce() -> Result<Ready, E> + Send + 'static,
+    load: impl FnOnce() -> Result<Loaded, E> + Send + 'static,
     stop: &Stop,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), Failure<E>> {
@@ -70,29 +42,14 @@ pub fn serve<E: Send + 'static>(
         let (orders, taken) = mpsc::sync_channel(config.queue.max(1));
         let app = Arc::new(App::new(config, orders));
         let ended = work(app.clone(), load, taken)?;
-        let (drained, parting) = oneshot::channel();
-        let shut = {
-            let (app, stop) = (app.clone(), stop.clone());
-            async move {
-                stop.asked().await;
-                app.drain();
-                app.idle().await;
-                let _ = drained.send(());
-            }
+        let shut = async {
+            stop.asked().await;
+            app.drain();
+            app.idle().await;
         };
-        let serving = axum::serve(listener, routes(app)).with_graceful_shutdown(shut);
-        let part = async {
-            let _ = parting.await;
-            time::sleep(PARTING).await;
-        };
-        let serving = async {
-            match select(pin!(serving.into_future()), pin!(part)).await {
-                Either::Left((served, _)) => served,
-                Either::Right(_) => Ok(()),
-            }
-        };
+        let serving = connections::serve(listener, routes(app.clone()), &app.config, shut);
         match select(pin!(serving), pin!(ended)).await {
-            Either::Left((served, _)) => Ok(served?),
+            Either::Left(_) => Ok(()),
             Either::Right((Ok(ended), _)) => ended,
             Either::Right((Err(_), _)) => Err(Failure::Panicked),
         }
@@ -100,9 +57,9 @@ pub fn serve<E: Send + 'static>(
 }
 
 /// Starts the thread that owns the model; it says why it ended.
-fn work<E: Send + 'static>(
+pub(crate) fn work<E: Send + 'static>(
     app: Arc<App>,
-    load: impl FnOnce() -> Result<Ready, E> + Send + 'static,
+    load: impl FnOnce() -> Result<Loaded, E> + Send + 'static,
     orders: mpsc::Receiver<worker::Order>,
 ) -> io::Result<oneshot::Receiver<Result<(), Failure<E>>>> {
     let (end, ended) = oneshot::channel();
@@ -116,10 +73,20 @@ fn work<E: Send + 'static>(
 
 fn answer<E>(
     app: Arc<App>,
-    load: impl FnOnce() -> Result<Ready, E>,
+    load: impl FnOnce() -> Result<Loaded, E>,
     orders: &mpsc::Receiver<worker::Order>,
 ) -> Result<(), Failure<E>> {
-    let Ready { mut engine, name, template } = load().map_err(Failure::Load)?;
+    let ready = match load().map_err(Failure::Load)? {
+        Loaded::Ready(ready) => ready,
+        Loaded::Wrong(failure) => {
+            app.fail(failure);
+            drop(app);
+            // Requests are refused before they order anything. This ends with the server.
+            while orders.recv().is_ok() {}
+            return Ok(());
+        }
+    };
+    let Ready { mut engine, name, template } = *ready;
     let model = engine.model().clone();
     let template = Template::of(&model, template)?;
     let (context, sequences) = (engine.context(), engine.sequences());

@@ -111,8 +111,14 @@ async function hasGpu(software) {
   return Boolean(adapter) && (software || !adapter.info?.isFallbackAdapter);
 }
 
+/** More threads than any processor has: a mistake. */
+const MOST_THREADS = 256;
+
 /** The module to try first, and how many threads the processor has; `why`, if one. A GPU is used from one thread alone. */
 async function choice({ device = "auto", software }, { module = flavour(), threads }) {
+  if (threads !== undefined && !(Number.isInteger(threads) && threads >= 1 && threads <= MOST_THREADS)) {
+    throw new RangeError(`threads: expected 1 to ${MOST_THREADS}, got ${threads}`);
+  }
   const most = threads ? { threads } : await cores();
   const isAlone = most.threads === 1 || typeof SharedArrayBuffer === "undefined";
   if (isAlone) return { ...most, name: module, last: true };
@@ -120,9 +126,21 @@ async function choice({ device = "auto", software }, { module = flavour(), threa
   return { ...most, name: onGpu ? module : `${module}-threads`, last: device !== "auto" || !onGpu };
 }
 
+/** What was chosen, or one thread: some phones do not give the 4 GiB of addresses that threads share. */
+async function startable(chosen, { bytes }) {
+  try {
+    await start(chosen.name, bytes);
+    return chosen;
+  } catch (error) {
+    if (!(error instanceof RangeError) || !chosen.name.endsWith("-threads")) throw error;
+    const why = "one thread: the browser refuses the memory that threads share";
+    return { ...chosen, name: chosen.name.replace("-threads", ""), threads: 1, why };
+  }
+}
+
 /** A SHA-256 that grows: `update(bytes)`, `hex()`. */
 export async function hash(options, how) {
-  const { name } = await choice(options, how);
+  const { name } = await startable(await choice(options, how), how);
   const { glue } = await start(name);
   return new glue.Hash();
 }
@@ -150,16 +168,22 @@ export class Engine {
    * @param adapters such sources, which `options.adapters` names in the same order
    */
   static async load(source, adapters, options, how = {}) {
-    const { name, threads, why, last } = await choice(options, how);
+    const chosen = await choice(options, how);
+    const { name, threads, why } = await startable(chosen, how);
     const first = await Engine.#begin(source, adapters, options, { ...how, name, threads });
     if (first.info.device === "gpu") return first;
-    if (last) {
+    if (chosen.last) {
       first.info.reason ??= why ?? null;
       return first;
     }
     // The GPU is out: the processor has another module for several threads.
+    const shared = await startable({ name: `${name}-threads`, threads }, how);
+    if (shared.why) {
+      first.info.reason = [first.info.reason, shared.why].filter(Boolean).join("; ");
+      return first;
+    }
     await first.close();
-    const second = await Engine.#begin(source, adapters, { ...options, device: "cpu" }, { ...how, name: `${name}-threads`, threads });
+    const second = await Engine.#begin(source, adapters, { ...options, device: "cpu" }, { ...how, ...shared });
     second.info.reason = first.info.reason;
     return second;
   }

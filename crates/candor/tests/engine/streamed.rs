@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use candor::{
-    Adapter, Device, EmbedOptions, Error, Gguf, LoadOptions, Model, Pooling, Session, SessionOptions, Source,
+    Adapter, Device, EmbedOptions, Error, Gguf, LoadOptions, Model, Placement, Pooling, Session, SessionOptions, Source,
 };
 use candor_testing::{Lora, Tiny, fixtures};
 
@@ -151,6 +151,14 @@ fn a_limit_that_all_of_it_keeps_changes_nothing() {
     let (_, gguf) = tiny();
     let model = Model::from_gguf(gguf, &options().memory(1 << 30)).unwrap();
     assert_eq!(model.placement(), None);
+}
+
+#[test]
+fn parts_have_no_limit() {
+    let (_, gguf) = tiny();
+    let parts = Placement::Parts(vec![(Device::Cpu, 0..4)]);
+    let loaded = Model::from_gguf(gguf, &options().placement(parts).memory(1 << 30));
+    assert!(matches!(loaded, Err(Error::LimitedParts)));
 }
 
 #[test]

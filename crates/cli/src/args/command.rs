@@ -18,7 +18,7 @@ use super::{
     number,
     overrides::{MetadataArgs, OverrideArgs},
     sampling::SamplingArgs,
-    serve::ServeArgs,
+    serve::{BatchArgs, ServeArgs},
     shared::{CacheArgs, ContextArgs, ModelArgs, OutputArgs, PerformanceArgs},
     thinking::ThinkingArgs,
 };
@@ -49,6 +49,9 @@ pub enum Command {
     /// Answer over HTTP, for clients of OpenAI's and llama.cpp's servers
     #[command(after_help = SETTINGS_NOTE)]
     Serve(ServeArgs),
+    /// Answer a file of requests, in OpenAI's batch format
+    #[command(after_help = SETTINGS_NOTE)]
+    Batch(BatchArgs),
     /// Show what is in a model file and the memory that it needs
     Show(ShowArgs),
     /// Print the token ids of a text

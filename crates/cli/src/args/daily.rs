@@ -81,6 +81,21 @@ const DAILY: &[Daily] = &[
         ],
     },
     Daily {
+        command: "batch",
+        flags: &[
+            "model",
+            "parallel",
+            "ctx-size",
+            "predict",
+            "temp",
+            "chat-template",
+            "gpu-layers",
+            "threads",
+            "verbose",
+        ],
+        examples: &[("candor batch in.jsonl out.jsonl model.gguf -np 16", "answer a file of requests, 16 at once")],
+    },
+    Daily {
         command: "show",
         flags: &[],
         examples: &[("candor show model.gguf", "what is in a file, and the memory that it needs")],

@@ -41,6 +41,6 @@ pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use logprobs::LogprobsArgs;
 pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
-pub use serve::ServeArgs;
+pub use serve::{BatchArgs, ServeArgs, ServedArgs};
 pub use shared::{CacheArgs, CacheFormat, ContextArgs, ModelArgs, OutputArgs, PerformanceArgs, WaitingArgs, When};
 pub use thinking::{Think, ThinkingArgs};

@@ -17,11 +17,7 @@ use super::{
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     #[command(flatten)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    pub overrides: OverrideArgs,
-    #[command(flatten)]
-    pub lora: LoraArgs,
+    pub served: ServedArgs,
     /// The address to listen at; 0.0.0.0 is every one of this machine
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1", help_heading = "Serving")]
     pub host: String,
@@ -36,6 +32,30 @@ pub struct ServeArgs {
     /// the flag again
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Serving")]
     pub allowed_hosts: Vec<String>,
+}
+
+/// `candor batch`.
+#[derive(Debug, Args)]
+pub struct BatchArgs {
+    /// The file of requests, one in a line: {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {...}}
+    #[arg(value_name = "REQUESTS")]
+    pub requests: PathBuf,
+    /// The file for the answers; those that are in it are not made again
+    #[arg(value_name = "ANSWERS")]
+    pub answers: PathBuf,
+    #[command(flatten)]
+    pub served: ServedArgs,
+}
+
+/// The model that answers, and how.
+#[derive(Debug, Args)]
+pub struct ServedArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
+    #[command(flatten)]
+    pub lora: LoraArgs,
     /// Answers that are written at once; the context is divided among them (also -np)
     #[arg(long, value_name = "N", default_value = "4", value_parser = number::whole(1..=256usize), help_heading = "Serving")]
     pub parallel: usize,

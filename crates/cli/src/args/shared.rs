@@ -81,7 +81,7 @@ pub struct PerformanceArgs {
     /// Read the weights into memory instead of mapping the file
     #[arg(long)]
     pub no_mmap: bool,
-    /// Take a GPU at its word instead of verifying it once for each driver
+    /// Take a device at its word: a GPU is otherwise verified once for each driver, and `candor serve` verifies the processor
     #[arg(long)]
     pub no_verify: bool,
 }

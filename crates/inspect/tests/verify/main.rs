@@ -9,9 +9,10 @@ use candor_inspect::{
     Evidence, Key, Known, Origin, Trace,
     verify::{
         Depth, Operations, Outcome, Plan, Prompt, Verdict, VerifyError, VerifyOptions, VerifyReport, operations,
-        verify, verify_opened,
+        processor, verify, verify_opened,
     },
 };
+use candor_kernels::{F32Kernels, Kernels};
 use candor_testing::Tiny;
 
 use broken::Broken;
@@ -461,4 +462,22 @@ fn checks_say_what_they_did() {
     assert_eq!(names, expected);
     let skipped = report.checks.iter().filter(|check| matches!(check.outcome, Outcome::Skipped(_)));
     assert_eq!(skipped.map(|check| check.name.as_str()).collect::<Vec<_>>(), ["chat template and BOS"]);
+}
+
+/// This machine's kernels, with one of them wrong.
+fn spoilt() -> &'static Kernels {
+    fn swiglu(gate: &mut [f32], up: &[f32]) {
+        gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up);
+    }
+    let Kernels { name, f32, mat, attention, probe, batch, exact } = *Kernels::from_env().unwrap();
+    let f32 = F32Kernels { swiglu, ..f32 };
+    Box::leak(Box::new(Kernels { name, f32, mat, attention, probe, batch, exact }))
+}
+
+#[test]
+fn a_wrong_kernel_is_found_before_the_first_token() {
+    let gguf = model("llama", Format::Q8_0);
+    assert_eq!(processor(&gguf, &load(Device::Cpu)).unwrap().failure(), None);
+    let found = processor(&gguf, &load(Device::Cpu).kernels(spoilt())).unwrap();
+    assert!(found.failure().unwrap().contains("swiglu"), "{:?}", found.failure());
 }

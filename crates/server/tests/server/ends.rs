@@ -1,7 +1,7 @@
 //! Clients that leave, requests that come too early, too late or too many, and the end of a server.
 
 use std::{
-    io::Read,
+    io::{Read, Write},
     net::TcpStream,
     sync::mpsc,
     thread,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use candor::Sampling;
-use candor_server::{Config, Failure};
+use candor_server::{Config, Failure, Loaded};
 use serde_json::{Value, json};
 
 use crate::{
@@ -81,7 +81,7 @@ fn nothing_is_answered_before_the_model_is_there() {
     let (go, waits) = mpsc::channel::<()>();
     let server = listen(Config::default(), move || {
         waits.recv().unwrap();
-        Ok(ready(1))
+        Ok(Loaded::Ready(Box::new(ready(1))))
     });
     for path in ["/health", "/v1/models"] {
         let reply = get(server.address, path);
@@ -91,6 +91,21 @@ fn nothing_is_answered_before_the_model_is_there() {
     assert_eq!(post(server.address, "/v1/completions", &json!({ "prompt": "a" })).status, 503);
     go.send(()).unwrap();
     wait(&server);
+    server.end().unwrap();
+}
+
+#[test]
+fn what_this_machine_computes_wrongly_is_never_answered() {
+    let server = listen(Config::default(), || Ok(Loaded::Wrong("matmul Q4_K: error 1, bound 0.1".to_owned())));
+    let failed = |path| {
+        let reply = get(server.address, path);
+        (reply.status == 503).then(|| reply.json()["error"]["message"].as_str().unwrap().to_owned())
+    };
+    while !failed("/health").unwrap().contains("matmul Q4_K") {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(failed("/v1/models").unwrap().contains("matmul Q4_K"));
+    assert_eq!(post(server.address, "/v1/completions", &json!({ "prompt": "a" })).status, 503);
     server.end().unwrap();
 }
 
@@ -117,5 +132,28 @@ fn what_runs_is_answered_before_the_end() {
     let mut rest = String::new();
     stream.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("\"finish_reason\":\"length\"") && rest.contains("data: [DONE]"), "{rest}");
+    server.end().unwrap();
+}
+
+#[test]
+fn what_does_not_arrive_is_not_waited_for() {
+    let mut config = Config::default();
+    config.patience = Duration::from_millis(200);
+    config.connections = 3;
+    let server = start(config, 1);
+    // As many as there may be: the next waits until one of these is closed.
+    let mut slow: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    slow.iter_mut().for_each(|stream| stream.write_all(b"GET /health HT").unwrap());
+    let started = Instant::now();
+    assert_eq!(get(server.address, "/health").status, 200);
+    assert!(started.elapsed() > Duration::from_millis(100), "{:?}", started.elapsed());
+    for mut stream in slow {
+        assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "closed without an answer");
+    }
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let head = format!("POST /tokenize HTTP/1.1\r\nHost: {}\r\nContent-Length: 100\r\n\r\n", server.address);
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(b"{\"content\": ").unwrap();
+    assert_eq!(finish(stream).status, 408);
     server.end().unwrap();
 }

@@ -1,6 +1,7 @@
 //! Answers over real connections, each against what a session of its own says.
 
 mod answers;
+mod batch;
 mod client;
 mod ends;
 mod refused;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use candor::{BatchOptions, ChatTemplate, Engine, GenerateOptions, Gguf, LoadOptions, Model, Sampling, SessionOptions};
-use candor_server::{Config, Failure, Ready, Stop, serve};
+use candor_server::{Config, Failure, Loaded, Ready, Stop, serve};
 use candor_testing::Tiny;
 
 use crate::client::get;
@@ -37,7 +37,7 @@ pub fn ready(sequences: usize) -> Ready {
 }
 
 /// Starts a server on any free port.
-pub fn listen(mut config: Config, load: impl FnOnce() -> Result<Ready, String> + Send + 'static) -> Server {
+pub fn listen(mut config: Config, load: impl FnOnce() -> Result<Loaded, String> + Send + 'static) -> Server {
     config.port = 0;
     let stop = Stop::new();
     let (ended, (heard, hears)) = (stop.clone(), mpsc::channel());
@@ -47,7 +47,7 @@ pub fn listen(mut config: Config, load: impl FnOnce() -> Result<Ready, String> +
 
 /// Starts one, and waits until it answers.
 pub fn start(config: Config, sequences: usize) -> Server {
-    let server = listen(config, move || Ok(ready(sequences)));
+    let server = listen(config, move || Ok(Loaded::Ready(Box::new(ready(sequences)))));
     wait(&server);
     server
 }

@@ -1,0 +1,76 @@
+//! The model that `candor serve` and `candor batch` answer with.
+
+use candor::{BatchOptions, Engine};
+use candor_inspect::verify::processor;
+use candor_server::{Config, Loaded, Ready};
+
+use crate::{
+    answer,
+    args::{Line, ServedArgs},
+    errors::Error,
+    open::Source,
+    output::say,
+    template, text,
+};
+
+/// Rows of prompts in a step beside answers that are being written.
+const PROMPT_ROWS: usize = 64;
+
+/// How to answer, and what loads the model.
+pub struct Served {
+    pub config: Config,
+    pub load: Box<dyn FnOnce() -> Result<Loaded, Error> + Send>,
+}
+
+impl Served {
+    /// What the arguments say.
+    ///
+    /// # Errors
+    /// If they contradict each other, or a file that they name cannot be read.
+    pub fn of(args: &ServedArgs, line: &Line) -> Result<Served, Error> {
+        let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
+        let sampling = args.sampling.sampling(|text| text::escaped(text, false))?;
+        sampling.validate().map_err(candor::Error::from)?;
+        let template =
+            template::named_or_read(line, args.chat_template.as_deref(), args.chat_template_file.as_deref())?;
+        let mut config = Config::default();
+        (config.sampling, config.max_tokens) = (sampling, usize::try_from(args.predict).ok());
+        config.template_variables = args.chat_template_kwargs.clone().unwrap_or_default().0;
+        let adapters = args.lora.open()?;
+        let (performance, output) = (args.performance.clone(), args.output.clone());
+        let session = answer::conversation(&args.context, &args.performance);
+        let batch = batch(args);
+        let load = move || {
+            let name = source.path().and_then(|path| path.file_stem()).map(|stem| stem.to_string_lossy().into_owned());
+            let opened = source.open(&performance, adapters, session, &output)?;
+            opened.model.refuse_answers("candor serve")?;
+            // GPUs were verified before the model was loaded on one.
+            if !performance.no_verify {
+                let found = processor(opened.model.gguf(), &performance.load()?.session(session))?;
+                if let Some(failure) = found.failure() {
+                    say!("this machine computes the model wrongly, and nothing is answered: {failure}");
+                    return Ok(Loaded::Wrong(failure));
+                }
+            }
+            let engine = Engine::new(opened.model.batch(&batch)?, PROMPT_ROWS);
+            say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
+            Ok(Loaded::Ready(Box::new(Ready { engine, name: name.unwrap_or_else(|| "built-in".to_owned()), template })))
+        };
+        Ok(Served { config, load: Box::new(load) })
+    }
+}
+
+/// The sequences that answers are written in.
+fn batch(args: &ServedArgs) -> BatchOptions {
+    let context = args.context.ctx_size as usize / args.parallel;
+    // 0 means the model's own.
+    let context = if args.context.ctx_size > 0 { context.max(1) } else { 0 };
+    BatchOptions::default()
+        .sequences(args.parallel)
+        .context(context)
+        .least_context(args.context.fit_ctx as usize)
+        .fit(args.context.fit)
+        .rows((args.performance.ubatch_size as usize).max(args.parallel + PROMPT_ROWS))
+        .keys(answer::kv_format(args.context.cache.cache_type_k))
+        .values(answer::kv_format(args.context.cache.cache_type_v))
+}

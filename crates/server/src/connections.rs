@@ -1,0 +1,52 @@
+//! Connections: each is served until it ends, or the server does.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use axum::Router;
+use futures_util::future::{Either, select};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
+use tokio::{net::TcpListener, sync::Semaphore, time};
+
+use crate::config::Config;
+
+/// How long connections may last after the last answer.
+const PARTING: Duration = Duration::from_secs(2);
+/// How long to wait where the system gives no connection, such as for too many open files: others end meanwhile.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves connections until `end`, then closes them.
+pub async fn serve(listener: TcpListener, router: Router, config: &Config, end: impl Future<Output = ()>) {
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(config.connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let mut end = pin!(end);
+    loop {
+        let next = async {
+            let place = places.clone().acquire_owned().await;
+            (listener.accept().await, place)
+        };
+        match select(pin!(next), &mut end).await {
+            Either::Left(((Ok((stream, _)), place), _)) => {
+                // Tokens go out as they come. A connection that cannot do so is none the worse.
+                let _ = stream.set_nodelay(true);
+                let mut http = http1::Builder::new();
+                http.timer(TokioTimer::new()).header_read_timeout(config.patience);
+                let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+                let served = graceful.watch(served);
+                tokio::spawn(async move {
+                    // How a client ended is its own affair.
+                    let _ = served.await;
+                    drop(place);
+                });
+            }
+            Either::Left(((Err(_), _), _)) => time::sleep(PAUSE).await,
+            Either::Right(_) => break,
+        }
+    }
+    drop(listener);
+    let _ = time::timeout(PARTING, graceful.shutdown()).await;
+}
