@@ -7,7 +7,7 @@ mod staged;
 use std::{mem, ops::Range};
 
 use candor_models::Config;
-use candor_ops::{KvFormat, KvPlan, Ranked, Stop, Stored, Traffic, top_k};
+use candor_ops::{KvFormat, KvPlan, PAGE, Ranked, Stop, Stored, Traffic, top_k};
 
 use crate::{
     Error, Model, Observer,
@@ -61,6 +61,9 @@ pub enum Outputs {
 pub struct BatchOptions {
     /// Sequences that there can be at once.
     pub sequences: usize,
+    /// Sequences beside them that have no positions of their own: an [`Engine`](crate::Engine) keeps beginnings of prompts in
+    /// them. Where the model keeps states, or only the last positions, each of them takes memory for those all the same.
+    pub kept: usize,
     /// Sequences that are kept beside them by [`Batch::checkpoint`].
     pub checkpoints: usize,
     /// Positions that a sequence can have; 0 takes the length that the model was trained on, or what memory holds: see
@@ -89,6 +92,7 @@ pub struct BatchOptions {
 
 setters!(BatchOptions {
     sequences: usize,
+    kept: usize,
     checkpoints: usize,
     context: usize,
     least_context: usize,
@@ -107,6 +111,7 @@ impl Default for BatchOptions {
         let (keys, values) = (KvFormat::F16, KvFormat::F16);
         BatchOptions {
             sequences: 1,
+            kept: 0,
             checkpoints: 0,
             context: 0,
             least_context: LEAST_CONTEXT,
@@ -206,14 +211,16 @@ impl Room {
             asked => asked,
         };
         let sequences = options.sequences.max(1);
-        let mut plan = config.kv_plan(context, sequences + options.checkpoints, options.keys, options.values);
+        let owners = sequences + options.checkpoints;
+        let mut plan = config.kv_plan(context, owners + options.kept, options.keys, options.values);
+        let own = (options.kept > 0).then(|| owners.saturating_mul(context.div_ceil(PAGE)).saturating_mul(PAGE));
         let most = context.saturating_mul(sequences).max(1);
         let rows = match config.start {
             // An encoder's tokens see each other: a text is read at once.
             Some(_) => options.rows.max(context),
             None => options.rows.clamp(1, most),
         };
-        (plan.step, plan.pool) = (rows, options.pool);
+        (plan.step, plan.pool) = (rows, options.pool.or(own));
         let outputs = match options.outputs {
             0 => (LOGITS_ELEMENTS / config.vocab.max(1)).clamp(sequences.min(rows), rows),
             asked => asked.min(rows),
@@ -241,6 +248,8 @@ pub struct Batch {
     /// How often a slot was given out.
     given: Vec<u32>,
     sequences: usize,
+    /// How many of them have no positions of their own.
+    kept: usize,
     staged: Staged,
     computed: Computed,
     /// The rows that [`Batch::answers`] tells of.
@@ -274,7 +283,8 @@ pub enum Value<'a> {
 }
 
 impl Batch {
-    pub(crate) fn new(model: Model, room: Room, sequences: usize) -> Result<Batch, Error> {
+    pub(crate) fn new(model: Model, room: Room, own: usize, kept: usize) -> Result<Batch, Error> {
+        let sequences = own + kept;
         let memory = Promise::new(model.loaded().on_host(&room).total());
         let run = model.loaded().begin(&room.plan, room.rows, room.outputs)?;
         let slots = room.plan.sequences;
@@ -282,7 +292,8 @@ impl Batch {
         let (mut empty, given) = (Vec::new(), vec![0; slots]);
         empty.resize_with(slots, || None);
         let (staged, computed, rows) = (Staged::default(), Computed::default(), Vec::new());
-        Ok(Batch { model, run, room, slots: empty, given, sequences, staged, computed, rows, scales, _memory: memory })
+        let slots = empty;
+        Ok(Batch { model, run, room, slots, given, sequences, kept, staged, computed, rows, scales, _memory: memory })
     }
 
     /// The model.
@@ -295,9 +306,14 @@ impl Batch {
         [self.room.plan.keys, self.room.plan.values]
     }
 
-    /// Sequences that there can be at once.
+    /// Sequences that there can be at once, with those that have no positions of their own.
     pub fn sequences(&self) -> usize {
         self.sequences
+    }
+
+    /// How many of them have no positions of their own: [`BatchOptions::kept`].
+    pub fn kept(&self) -> usize {
+        self.kept
     }
 
     /// Positions that a sequence can have.

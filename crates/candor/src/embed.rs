@@ -242,7 +242,7 @@ impl Embedder {
         let options = BatchOptions { sequences, context, fit: false, rows, keys, values, ..BatchOptions::default() };
         let mut room = Room::new(&self.model, &options)?;
         (room.rows, room.plan.step, room.outputs) = (rows, rows, 0);
-        Ok(Fitted { batch: Batch::new(self.model.clone(), room, sequences)?, sequences })
+        Ok(Fitted { batch: Batch::new(self.model.clone(), room, sequences, 0)?, sequences })
     }
 
     /// What a text's rows become.

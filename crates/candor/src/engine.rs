@@ -1,5 +1,6 @@
 //! Answers to many prompts at once, each as it is alone: what a server stands on. No thread, clock or channel is known here.
 
+mod prefixes;
 mod schedule;
 
 use std::mem;
@@ -7,11 +8,28 @@ use std::mem;
 use candor_ops::PAGE;
 
 use crate::{Batch, Continuation, Error, GenerateOptions, Model, Outputs, Piece, Role, SequenceId, StopReason, Value};
-use schedule::{Job, Limits, Plan, schedule};
+use prefixes::{Found, Prefixes, Text};
+use schedule::{Job, Limits, Plan, Room, Way, schedule};
 
 /// A prompt that was taken by an [`Engine`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
+
+/// Which prompts an answer shares memory with: a prompt that begins as one did before need not be read as far as that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// With none: all of it is read, and nothing of it is kept.
+    Off,
+    /// With those of the same number, such as that of a user. How long a prompt of another takes tells nothing of them.
+    Within(u64),
+}
+
+impl Default for Reuse {
+    /// With all that do not say otherwise.
+    fn default() -> Reuse {
+        Reuse::Within(0)
+    }
+}
 
 /// What happens to a prompt on its way to the end of its answer.
 #[derive(Debug)]
@@ -40,6 +58,8 @@ pub struct Finish {
     pub reason: StopReason,
     /// Tokens of the prompt.
     pub prompt: usize,
+    /// How many of them did not have to be read, since another prompt began with them.
+    pub reused: usize,
     /// Tokens that were chosen.
     pub tokens: usize,
     /// The seed that was used: see [`Continuation::seed`].
@@ -54,8 +74,12 @@ pub struct Load {
     pub waiting: usize,
     /// Answers with a sequence.
     pub running: usize,
-    /// Pages of keys and values in use, and all there are.
+    /// Pages of keys and values in use, those of kept beginnings among them, and all there are.
     pub pages: (usize, usize),
+    /// Beginnings of prompts that are kept.
+    pub kept: usize,
+    /// Tokens that did not have to be read so far, since they were kept.
+    pub hits: u64,
 }
 
 /// Answers prompts beside each other in the sequences of a [`Batch`].
@@ -65,13 +89,19 @@ pub struct Load {
 /// was loaded with [`crate::Batching::Fastest`]. Where pages run out, the youngest answer gives its own back, and is read again
 /// once there are some: that changes no bit, either.
 ///
+/// Where an answer ends, its prompt is kept in memory that nobody needs: in sequences without an answer, of which
+/// [`BatchOptions::kept`](crate::BatchOptions::kept) gives more. A prompt that begins with the same tokens goes on from there, with
+/// the bits that it has alone: what an answer wrote is read again, since written tokens have other bits than those that are read
+/// (unless the model was loaded with [`crate::Batching::Invariant`] and is on no GPU). States and windows cannot go back; of
+/// them there is a copy from the end of each prompt.
+///
 /// ```no_run
-/// use candor::{BatchOptions, Engine, Event, GenerateOptions, Model};
+/// use candor::{BatchOptions, Engine, Event, GenerateOptions, Model, Reuse};
 ///
 /// fn answer(model: &Model, prompts: &[Vec<u32>]) -> Result<(), candor::Error> {
-///     let mut engine = Engine::new(model.batch(&BatchOptions::default().sequences(4))?, 64);
+///     let mut engine = Engine::new(model.batch(&BatchOptions::default().sequences(4).kept(4))?, 64);
 ///     for prompt in prompts {
-///         engine.submit(prompt.clone(), &GenerateOptions::default())?;
+///         engine.submit(prompt.clone(), &GenerateOptions::default(), Reuse::default())?;
 ///     }
 ///     while engine.step(&mut |ticket, event| match event {
 ///         Event::Piece(piece) => println!("{ticket:?} {}", piece.text),
@@ -85,6 +115,11 @@ pub struct Engine {
     limits: Limits,
     /// Those that have not ended, by age.
     answers: Vec<Answering>,
+    prefixes: Prefixes<SequenceId>,
+    /// Whether a token's bits depend on its role.
+    by_role: bool,
+    /// Tokens that did not have to be read.
+    hits: u64,
     /// Tickets that were given out, and steps that were made.
     given: u64,
     steps: u64,
@@ -99,6 +134,14 @@ struct Answering {
     /// How many of the tokens are in the sequence.
     read: usize,
     sequence: Option<SequenceId>,
+    /// The prompts that it may share memory with.
+    scope: Option<u64>,
+    /// How many of its tokens did not have to be read when it first got a sequence.
+    reused: Option<usize>,
+    /// Whether the page of its next position may be another's, too.
+    shared: bool,
+    /// Whether its prompt was kept, so that going on may overwrite it.
+    kept: bool,
     text: Continuation,
     held: bool,
     cancelled: bool,
@@ -119,9 +162,11 @@ impl Engine {
             0 => usize::MAX / PAGE,
             pages => pages,
         };
-        let (rows, sequences) = (batch.rows(), batch.sequences());
+        let (rows, sequences) = (batch.rows(), batch.sequences() - batch.kept());
         let limits = Limits { rows, quantum: prompt_rows.max(1), sequences, page: PAGE, pages };
-        Engine { batch, limits, answers: Vec::new(), given: 0, steps: 0 }
+        let by_role = !batch.model().promises_same_bits();
+        let (answers, prefixes) = (Vec::new(), Prefixes::new());
+        Engine { batch, limits, answers, prefixes, by_role, hits: 0, given: 0, steps: 0 }
     }
 
     /// The model.
@@ -139,12 +184,13 @@ impl Engine {
         self.batch.context().min(self.limits.pages.saturating_mul(PAGE))
     }
 
-    /// Takes a prompt, which is answered in the steps to come.
+    /// Takes a prompt, which is answered in the steps to come. `reuse` says which other prompts it may go on from, and may be gone
+    /// on from by.
     ///
     /// # Errors
     /// If the prompt is empty, does not fit into the context, or has a token outside of the vocabulary; if the sampling settings
     /// make no sense; if the options slide over a full context, or the model answers texts, which is not done here.
-    pub fn submit(&mut self, prompt: Vec<u32>, options: &GenerateOptions) -> Result<Ticket, Error> {
+    pub fn submit(&mut self, prompt: Vec<u32>, options: &GenerateOptions, reuse: Reuse) -> Result<Ticket, Error> {
         self.model().refuse_answers("sharing steps")?;
         if options.context_shift.is_some() {
             return Err(Error::Slides);
@@ -166,6 +212,13 @@ impl Engine {
             tokens: prompt,
             read: 0,
             sequence: None,
+            scope: match reuse {
+                Reuse::Off => None,
+                Reuse::Within(scope) => Some(scope),
+            },
+            reused: None,
+            shared: false,
+            kept: false,
             text,
             held: false,
             cancelled: false,
@@ -196,7 +249,25 @@ impl Engine {
     /// How much there is to do.
     pub fn load(&mut self) -> Load {
         let running = self.answers.iter().filter(|answer| answer.sequence.is_some()).count();
-        Load { waiting: self.answers.len() - running, running, pages: self.batch.pages() }
+        let (pages, kept) = (self.batch.pages(), self.prefixes.len());
+        Load { waiting: self.answers.len() - running, running, pages, kept, hits: self.hits }
+    }
+
+    /// Forgets the beginnings of prompts that are kept, and gives their memory back.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn forget_kept(&mut self) -> Result<(), Error> {
+        while self.forget_oldest()? {}
+        Ok(())
+    }
+
+    /// Forgets the beginning that was not used for the longest time; `false` if none is kept.
+    fn forget_oldest(&mut self) -> Result<bool, Error> {
+        match self.prefixes.forget_oldest() {
+            Some(id) => self.batch.remove(id).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Goes on with all answers that are not held; `false` where there was nothing to do.
@@ -205,17 +276,25 @@ impl Engine {
     /// If the device fails: no answer can go on then.
     pub fn step(&mut self, emit: &mut dyn FnMut(Ticket, Event)) -> Result<bool, Error> {
         self.end_cancelled(emit)?;
-        let jobs: Vec<Job> = self.answers.iter().map(Answering::job).collect();
-        let plan = schedule(&jobs, &self.limits);
+        let mut seats = true;
+        let plan = loop {
+            let (jobs, room) = (self.jobs(), self.room(seats));
+            let plan = schedule(&jobs, &self.limits, &room);
+            match plan.way {
+                Some(Way::Forget) => drop(self.forget_oldest()?),
+                Some(Way::SetBack(number)) => {
+                    self.set_back(number)?;
+                    seats = false;
+                }
+                None => break plan,
+            }
+        };
         if plan == Plan::default() {
-            return Ok(false);
+            return Ok(!seats);
         }
         self.steps += 1;
-        for &number in &plan.set_back {
-            self.set_back(number)?;
-        }
         for &number in &plan.seat {
-            self.answers[number].sequence = Some(self.batch.add()?);
+            self.seat(number)?;
         }
         let mut given = Vec::new();
         for &(number, rows) in &plan.rows {
@@ -230,15 +309,110 @@ impl Engine {
         for (number, rows) in given {
             let answer = &mut self.answers[number];
             answer.read += rows;
-            answer.turn = self.steps;
+            (answer.turn, answer.shared) = (self.steps, false);
             if answer.read < answer.tokens.len() || answer.tokens.len() == answer.prompt {
                 let (done, of) = (answer.read, answer.tokens.len());
                 emit(answer.ticket, Event::Read { done, of });
             }
         }
         self.choose(emit);
+        (0..self.answers.len()).try_for_each(|number| self.keep_before_lost(number))?;
         self.remove_ended(emit)?;
         Ok(true)
+    }
+
+    /// The answers in numbers.
+    fn jobs(&mut self) -> Vec<Job> {
+        let mut jobs: Vec<Job> = self.answers.iter().map(Answering::job).collect();
+        let seated = jobs.iter().filter(|job| job.seated).count();
+        // A page is another's only where there is one.
+        let others = seated + self.prefixes.len() > 1;
+        jobs.iter_mut().for_each(|job| job.shared &= others);
+        let next = (0..jobs.len()).filter(|&number| !jobs[number].seated && !jobs[number].held);
+        let next: Vec<usize> = next.take(self.limits.sequences.saturating_sub(seated)).collect();
+        // What the first of them goes on from is forgotten last.
+        for number in next.into_iter().rev() {
+            if let Some(Found { id, tokens }) = self.find(number) {
+                self.prefixes.touch(id);
+                jobs[number].reused = tokens;
+            }
+        }
+        jobs
+    }
+
+    /// What there is for a step.
+    fn room(&mut self, seats: bool) -> Room {
+        let kept = self.prefixes.len();
+        let seated = self.answers.iter().filter(|answer| answer.sequence.is_some()).count();
+        let free = self.limits.pages.saturating_sub(self.batch.pages().0);
+        Room { free, sequences: self.batch.sequences().saturating_sub(seated + kept), kept, seats }
+    }
+
+    /// The first tokens of an answer, as far as they have bits of their own.
+    fn text<'a>(&self, answer: &'a Answering, len: usize) -> Text<'a> {
+        let tokens = &answer.tokens[..len];
+        Text { tokens, read: if self.by_role { answer.prompt } else { tokens.len() } }
+    }
+
+    /// The kept beginning that an answer can go on from. Its last token is computed in any case.
+    fn find(&self, number: usize) -> Option<Found<SequenceId>> {
+        let answer = &self.answers[number];
+        let len = answer.tokens.len();
+        self.prefixes.find(answer.scope?, self.text(answer, len), len - 1)
+    }
+
+    /// Gives an answer a sequence, which begins with what is kept of its tokens.
+    fn seat(&mut self, number: usize) -> Result<(), Error> {
+        let mut seated = None;
+        if let Some(Found { id, tokens }) = self.find(number) {
+            let fork = self.batch.fork(id, tokens)?;
+            // A backend may not let its memory out.
+            match self.batch.missing(fork)? {
+                0 => seated = Some((fork, tokens)),
+                _ => self.batch.remove(fork)?,
+            }
+        }
+        let (id, reused) = match seated {
+            Some(seated) => seated,
+            None => (self.batch.add()?, 0),
+        };
+        self.hits += reused as u64;
+        let answer = &mut self.answers[number];
+        (answer.sequence, answer.read, answer.shared) = (Some(id), reused, true);
+        answer.reused.get_or_insert(reused);
+        Ok(())
+    }
+
+    /// Keeps the first tokens of a sequence, which is no answer's any more.
+    fn keep(&mut self, id: SequenceId, scope: u64, (answer, len): (&Answering, usize)) -> Result<(), Error> {
+        self.batch.truncate(id, len)?;
+        if self.batch.missing(id)? > 0 {
+            return self.batch.remove(id);
+        }
+        let least = self.batch.least(id, 0)?;
+        let over = self.prefixes.keep(scope, self.text(answer, len), id, least);
+        over.into_iter().try_for_each(|id| self.batch.remove(id))
+    }
+
+    /// Keeps a copy of an answer's prompt, without its last token or with it, where memory could not go back there after
+    /// the next row.
+    fn keep_before_lost(&mut self, number: usize) -> Result<(), Error> {
+        let answer = &self.answers[number];
+        let (Some(scope), Some(id), last) = (answer.scope, answer.sequence, answer.prompt - 1) else { return Ok(()) };
+        if answer.kept || answer.is_over() || answer.read < last.max(1) || self.batch.least(id, 1)? <= last {
+            return Ok(());
+        }
+        let (read, len) = (answer.read, answer.read.min(answer.prompt));
+        self.answers[number].kept = true;
+        let is_lost = len < read && self.batch.least(id, 0)? > len;
+        if is_lost || self.room(true).sequences == 0 && !self.forget_oldest()? {
+            return Ok(());
+        }
+        let copy = self.batch.fork(id, len)?;
+        let answer = self.answers.remove(number);
+        let kept = self.keep(copy, scope, (&answer, len));
+        self.answers.insert(number, Answering { shared: true, ..answer });
+        kept
     }
 
     /// Notes the next rows of an answer; how many, since those of one step have one role.
@@ -250,7 +424,12 @@ impl Engine {
             true => (Role::Prefill, answer.prompt),
             false => (Role::Decode, answer.tokens.len()),
         };
-        let to = end.min(answer.read + rows);
+        let (mut to, last) = (end.min(answer.read + rows), answer.prompt - 1);
+        // A state is kept before the last token of the prompt, so that the same prompt can go on from it, too.
+        let keeps = answer.scope.is_some() && !answer.kept && answer.read < last && to > last;
+        if keeps && self.batch.least(id, to - answer.read)? > last {
+            to = last;
+        }
         let is_last = to == answer.tokens.len();
         let outputs = if is_last { Outputs::Last(answer.text.want(top_k)) } else { Outputs::None };
         self.batch.push(id, &answer.tokens[answer.read..to], role, outputs)?;
@@ -277,8 +456,11 @@ impl Engine {
         }
     }
 
-    /// A step has found no page: the youngest gives its pages back, and one that is alone ends.
+    /// A step has found no page: a kept beginning is forgotten, or the youngest gives its pages back, and one that is alone ends.
     fn make_way(&mut self, emit: &mut dyn FnMut(Ticket, Event)) -> Result<(), Error> {
+        if self.forget_oldest()? {
+            return Ok(());
+        }
         let seated: Vec<usize> = (0..self.answers.len()).filter(|&n| self.answers[n].sequence.is_some()).collect();
         match seated[..] {
             [] => Ok(()),
@@ -307,22 +489,32 @@ impl Engine {
         let (ended, on) = mem::take(&mut self.answers).into_iter().partition(Answering::is_over);
         self.answers = on;
         for answer in ended {
-            let Answering { ticket, sequence, prompt, text, .. } = answer;
-            if let Some(id) = sequence {
-                self.batch.remove(id)?;
-            }
+            self.leave(&answer)?;
+            let Answering { ticket, prompt, reused, text, .. } = answer;
             if let Some(reason) = text.stop_reason() {
-                emit(ticket, Event::Done(Finish { reason, prompt, tokens: text.tokens(), seed: text.seed() }));
+                let (reused, tokens, seed) = (reused.unwrap_or(0).min(prompt), text.tokens(), text.seed());
+                emit(ticket, Event::Done(Finish { reason, prompt, reused, tokens, seed }));
             }
         }
         Ok(())
+    }
+
+    /// Keeps what memory holds of an answer that has ended, as far as another prompt may go on from it.
+    fn leave(&mut self, answer: &Answering) -> Result<(), Error> {
+        let Some(id) = answer.sequence else { return Ok(()) };
+        let len = if self.by_role { answer.read.min(answer.prompt) } else { answer.read };
+        match answer.scope {
+            Some(scope) if len > 0 && !answer.failed => self.keep(id, scope, (answer, len)),
+            _ => self.batch.remove(id),
+        }
     }
 }
 
 impl Answering {
     fn job(&self) -> Job {
         let (tokens, seated) = (self.tokens.len(), self.sequence.is_some());
-        Job { tokens, read: self.read, seated, held: self.held, turn: self.turn }
+        let Answering { read, shared, held, turn, .. } = *self;
+        Job { tokens, read, seated, shared, reused: 0, held, turn }
     }
 
     fn is_over(&self) -> bool {

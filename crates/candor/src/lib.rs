@@ -88,7 +88,7 @@ pub use ceilings::{Ceilings, GpuCeilings, ceilings, gpu_ceilings};
 pub use continuation::Continuation;
 pub use device::{Device, DeviceInfo, GpuLayers, Offload, Placement};
 pub use embed::{EmbedOptions, Embedder, Overlong};
-pub use engine::{Engine, Event, Finish, Load, Ticket};
+pub use engine::{Engine, Event, Finish, Load, Reuse, Ticket};
 pub use error::Error;
 pub use fit::Fit;
 pub use generate::{ContextShift, GenerateOptions, Generation, Piece, StopReason, Timings};

@@ -405,7 +405,7 @@ impl Model {
     /// If the model is an encoder, or the context does not fit into memory.
     pub fn batch(&self, options: &BatchOptions) -> Result<Batch, Error> {
         self.continues_text()?;
-        Batch::new(self.clone(), Room::new(self, options)?, options.sequences.max(1))
+        Batch::new(self.clone(), Room::new(self, options)?, options.sequences.max(1), options.kept)
     }
 
     /// `count` sequences that are decoded together; the options are those of each.

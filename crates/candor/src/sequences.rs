@@ -16,7 +16,7 @@ impl Sequences {
     pub(crate) fn new(model: Model, count: usize, options: &SessionOptions) -> Result<Sequences, Error> {
         assert!(count > 0, "no sequences");
         let room = Room::new(&model, &options.of_batch(count))?;
-        let mut batch = Batch::new(model, room, count)?;
+        let mut batch = Batch::new(model, room, count, 0)?;
         let ids = (0..count).map(|_| batch.add()).collect::<Result<_, _>>()?;
         Ok(Sequences { batch, ids, logits: Vec::new() })
     }

@@ -114,7 +114,7 @@ pub(crate) struct Guessed {
 impl Session {
     pub(crate) fn new(model: Model, options: &SessionOptions) -> Result<Session, Error> {
         let room = Room::new(&model, &options.of_batch(1))?;
-        let mut batch = Batch::new(model, room, 1)?;
+        let mut batch = Batch::new(model, room, 1, 0)?;
         let id = batch.add()?;
         let (logits, best) = (Vec::new(), Vec::new());
         Ok(Session { batch, id, logits, best, speculation: None, ahead: Ahead::default() })

@@ -1,7 +1,8 @@
 //! The model that `candor serve` and `candor batch` answer with.
 
-use candor::{BatchOptions, Engine};
+use candor::{BatchOptions, Engine, Model};
 use candor_inspect::verify::processor;
+use candor_ops::{KvFormat, LayerCache};
 use candor_server::{Config, Loaded, Ready};
 
 use crate::{
@@ -15,6 +16,9 @@ use crate::{
 
 /// Rows of prompts in a step beside answers that are being written.
 const PROMPT_ROWS: usize = 64;
+
+/// Beginnings of prompts that are kept beside answers, at least, where each costs nothing but its pages.
+const KEPT: usize = 32;
 
 /// How to answer, and what loads the model.
 pub struct Served {
@@ -35,11 +39,12 @@ impl Served {
             template::named_or_read(line, args.chat_template.as_deref(), args.chat_template_file.as_deref())?;
         let mut config = Config::default();
         (config.sampling, config.max_tokens) = (sampling, usize::try_from(args.predict).ok());
+        config.cache_prompt = !args.no_cache_prompt;
         config.template_variables = args.chat_template_kwargs.clone().unwrap_or_default().0;
         let adapters = args.lora.open()?;
         let (performance, output) = (args.performance.clone(), args.output.clone());
         let session = answer::conversation(&args.context, &args.performance);
-        let batch = batch(args);
+        let (batch, caches) = (batch(args), !args.no_cache_prompt);
         let load = move || {
             let name = source.path().and_then(|path| path.file_stem()).map(|stem| stem.to_string_lossy().into_owned());
             let opened = source.open(&performance, adapters, session, &output)?;
@@ -52,12 +57,20 @@ impl Served {
                     return Ok(Loaded::Wrong(failure));
                 }
             }
-            let engine = Engine::new(opened.model.batch(&batch)?, PROMPT_ROWS);
+            let kept = if caches { kept(&opened.model, batch.sequences) } else { 0 };
+            let engine = Engine::new(opened.model.batch(&batch.kept(kept))?, PROMPT_ROWS);
             say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
             Ok(Loaded::Ready(Box::new(Ready { engine, name: name.unwrap_or_else(|| "built-in".to_owned()), template })))
         };
         Ok(Served { config, load: Box::new(load) })
     }
+}
+
+/// Beginnings of prompts that are kept beside as many answers. States and windows take memory for each.
+fn kept(model: &Model, answers: usize) -> usize {
+    let plan = model.config().kv_plan(1, 1, KvFormat::F32, KvFormat::F32);
+    let own = |layer: &LayerCache| layer.window.is_some() || layer.states.iter().any(|&state| state > 0);
+    if plan.layers.iter().any(own) { answers } else { KEPT.max(2 * answers) }
 }
 
 /// The sequences that answers are written in.

@@ -9,7 +9,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use candor::{GenerateOptions, Model};
+use candor::{GenerateOptions, Model, Reuse};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::{
@@ -122,16 +122,16 @@ impl App {
         }
     }
 
-    /// Has prompts answered.
+    /// Has prompts answered; `reuse` says which others they may share memory with.
     ///
     /// # Errors
     /// If one is refused, or too many wait; none is answered then.
-    pub async fn answer(&self, prompts: Vec<(Vec<u32>, GenerateOptions)>) -> Result<Answers, Refusal> {
+    pub async fn answer(&self, prompts: Vec<(Vec<u32>, GenerateOptions)>, reuse: Reuse) -> Result<Answers, Refusal> {
         let (sender, events) = mpsc::channel(BUFFERED);
         let answers = Answers::new(events, prompts.len(), self.running());
         for (index, (prompt, options)) in prompts.into_iter().enumerate() {
             let (taken, hears) = oneshot::channel();
-            let order = Order { prompt, options, index, events: sender.clone(), taken };
+            let order = Order { prompt, options, reuse, index, events: sender.clone(), taken };
             self.orders.try_send(order).map_err(|error| match error {
                 TrySendError::Full(_) => Refusal::full(self.config.queue),
                 TrySendError::Disconnected(_) => Refusal::failed("the model has failed"),

@@ -1,17 +1,17 @@
 //! What the endpoints that generate have in common: how to go on, how many answers, what a request may say besides.
 
-use candor::{GenerateOptions, Model, StopReason};
+use candor::{GenerateOptions, Model, Reuse, StopReason};
 
 use crate::{
     config::Config,
     fields::{Fields, expected},
+    guard::Scope,
     likely::Watch,
     refusal::Refusal,
 };
 
 /// Fields of OpenAI's and llama.cpp's requests that change no answer here.
-pub const WITHOUT_EFFECT: [&str; 12] = [
-    "cache_prompt",
+pub const WITHOUT_EFFECT: [&str; 11] = [
     "id_slot",
     "metadata",
     "model",
@@ -54,6 +54,12 @@ pub fn options(fields: &mut Fields, config: &Config, limits: &[&str]) -> Result<
         options.ignore_eos = ignores;
     }
     Ok(options)
+}
+
+/// Which prompts those of a request share memory with: others of the same key, unless it says that it reads its own.
+pub fn reuse(fields: &mut Fields, config: &Config, scope: Scope) -> Result<Reuse, Refusal> {
+    let shares = fields.flag("cache_prompt")?.unwrap_or(config.cache_prompt);
+    Ok(if shares { Reuse::Within(scope.0) } else { Reuse::Off })
 }
 
 /// How many answers to each prompt.

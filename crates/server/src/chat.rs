@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::Bytes, response::Response};
-use candor::{AnswerParser, AnswerPart, Finish, GenerateOptions, Message, Piece};
+use candor::{AnswerParser, AnswerPart, Finish, GenerateOptions, Message, Piece, Reuse};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     app::{App, Served, blocking, now},
     ask,
     fields::{Fields, expected},
+    guard::Scope,
     head::Head,
     likely::{self, Watch},
     refusal::Refusal,
@@ -21,20 +22,21 @@ use crate::{
 ///
 /// # Errors
 /// If it is refused.
-pub async fn answer(app: Arc<App>, body: Bytes) -> Result<Response, Refusal> {
+pub async fn answer(app: Arc<App>, scope: Scope, body: Bytes) -> Result<Response, Refusal> {
     let shared = app.clone();
-    let Asked { prompts, form, streamed } = blocking(move || read(&shared, &body)).await?;
-    app.answer(prompts).await?.respond(form, streamed).await
+    let Asked { prompts, reuse, form, streamed } = blocking(move || read(&shared, scope, &body)).await?;
+    app.answer(prompts, reuse).await?.respond(form, streamed).await
 }
 
 /// A request that was understood.
 struct Asked {
     prompts: Vec<(Vec<u32>, GenerateOptions)>,
+    reuse: Reuse,
     form: Chat,
     streamed: bool,
 }
 
-fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
+fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
     let served = app.served()?;
     let mut fields = Fields::of(body)?;
     let conversation = conversation(&mut fields, app, served)?;
@@ -42,6 +44,7 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
     let limits = ["n_predict", "max_tokens", "max_completion_tokens"];
     let mut options = ask::options(&mut fields, &app.config, &limits)?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
+    let reuse = ask::reuse(&mut fields, &app.config, scope)?;
     let with_usage = with_usage(&mut fields)?;
     let top = match (fields.flag("logprobs")?.unwrap_or_default(), likely::count(&mut fields, "top_logprobs")?) {
         (true, top) => Some(top.unwrap_or_default()),
@@ -58,8 +61,8 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
     let (prompts, watches) = ask::watched(prompts, top, &served.model);
     let choice = |watch| Choice { parser: Some(parser.clone()), watch, ..Choice::default() };
     let choices = watches.into_iter().map(choice).collect();
-    let form = Chat { head: Head::new("chatcmpl", &served.name, now()), with_usage, choices };
-    Ok(Asked { prompts, form, streamed })
+    let form = Chat { head: Head::new("chatcmpl", &served.name, now()), with_usage, read: None, choices };
+    Ok(Asked { prompts, reuse, form, streamed })
 }
 
 /// Whether the end of a stream says how many tokens there were.
@@ -159,6 +162,8 @@ fn message(number: usize, value: Value) -> Result<Message, Refusal> {
 struct Chat {
     head: Head,
     with_usage: bool,
+    /// Tokens of the prompt, and how many of them no answer had to read.
+    read: Option<(usize, usize)>,
     choices: Vec<Choice>,
 }
 
@@ -240,7 +245,8 @@ impl Form for Chat {
         let rest = self.choices[index].parser.take().map(AnswerParser::finish).unwrap_or_default();
         let mut chunks = self.take(index, rest);
         self.head.count(finish.tokens);
-        self.head.read(finish.prompt);
+        let reused = self.read.map_or(finish.reused, |(_, reused)| reused.min(finish.reused));
+        self.read = Some((finish.prompt, reused));
         let choice = &mut self.choices[index];
         let reason = match ask::reason(finish.reason) {
             "stop" if !choice.calls.is_empty() => "tool_calls",
@@ -252,6 +258,8 @@ impl Form for Chat {
     }
 
     fn done(&mut self) -> Vec<Value> {
+        let (tokens, reused) = self.read.unwrap_or_default();
+        self.head.read(tokens, reused);
         self.head.last("chat.completion.chunk", self.with_usage)
     }
 

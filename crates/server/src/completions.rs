@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::Bytes, response::Response};
-use candor::{Finish, GenerateOptions, Model, Piece};
+use candor::{Finish, GenerateOptions, Model, Piece, Reuse};
 use serde_json::{Value, json};
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     ask,
     chat::with_usage,
     fields::{Fields, expected},
+    guard::Scope,
     head::Head,
     likely::{self, Likely, Watch},
     refusal::Refusal,
@@ -21,26 +22,28 @@ use crate::{
 ///
 /// # Errors
 /// If it is refused.
-pub async fn answer(app: Arc<App>, body: Bytes) -> Result<Response, Refusal> {
+pub async fn answer(app: Arc<App>, scope: Scope, body: Bytes) -> Result<Response, Refusal> {
     let shared = app.clone();
-    let Asked { prompts, form, streamed } = blocking(move || read(&shared, &body)).await?;
-    app.answer(prompts).await?.respond(form, streamed).await
+    let Asked { prompts, reuse, form, streamed } = blocking(move || read(&shared, scope, &body)).await?;
+    app.answer(prompts, reuse).await?.respond(form, streamed).await
 }
 
 /// A request that was understood.
 struct Asked {
     prompts: Vec<(Vec<u32>, GenerateOptions)>,
+    reuse: Reuse,
     form: Completions,
     streamed: bool,
 }
 
-fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
+fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
     let served = app.served()?;
     let mut fields = Fields::of(body)?;
     let prompts = prompts(&served.model, fields.take("prompt"))?;
     let count = ask::count(&mut fields)?;
     let options = ask::options(&mut fields, &app.config, &["n_predict", "max_tokens"])?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
+    let reuse = ask::reuse(&mut fields, &app.config, scope)?;
     let with_usage = with_usage(&mut fields)?;
     let off = |value: &Value| *value == false;
     fields.refuse("echo", off, "the prompt is not repeated")?;
@@ -49,10 +52,10 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
     fields.refuse("best_of", |value| value.as_u64() == Some(count as u64), "all answers are given: n says how many")?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let head = Head::new("cmpl", &served.name, now());
-    let read = vec![0; prompts.len()];
+    let read = vec![None; prompts.len()];
     let (prompts, watches) = ask::watched(ask::each(prompts, &options, count), top, &served.model);
     let choices = watches.into_iter().map(|watch| Choice { watch, ..Choice::default() }).collect();
-    Ok(Asked { prompts, form: Completions { head, with_usage, choices, count, read }, streamed })
+    Ok(Asked { prompts, reuse, form: Completions { head, with_usage, choices, count, read }, streamed })
 }
 
 /// The prompts of a request: a text, tokens, or a list of either.
@@ -88,8 +91,8 @@ struct Completions {
     choices: Vec<Choice>,
     /// Answers to each prompt.
     count: usize,
-    /// Tokens of each prompt.
-    read: Vec<usize>,
+    /// Tokens of each prompt, and how many of them no answer had to read.
+    read: Vec<Option<(usize, usize)>>,
 }
 
 /// An answer so far.
@@ -133,14 +136,16 @@ impl Form for Completions {
 
     fn end(&mut self, index: usize, finish: &Finish) -> Vec<Value> {
         self.head.count(finish.tokens);
-        self.read[index / self.count] = finish.prompt;
+        let read = &mut self.read[index / self.count];
+        let reused = read.map_or(finish.reused, |(_, reused)| reused.min(finish.reused));
+        *read = Some((finish.prompt, reused));
         let reason = ask::reason(finish.reason);
         self.choices[index].reason = Some(reason);
         vec![self.chunk(index, "", Value::Null, Some(reason))]
     }
 
     fn done(&mut self) -> Vec<Value> {
-        self.head.read(self.read.iter().sum());
+        self.read.iter().flatten().for_each(|&(tokens, reused)| self.head.read(tokens, reused));
         self.head.last("text_completion", self.with_usage)
     }
 

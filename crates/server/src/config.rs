@@ -28,12 +28,15 @@ pub struct Config {
     pub sampling: Sampling,
     /// Most tokens of an answer where a request does not say.
     pub max_tokens: Option<usize>,
+    /// Whether a prompt goes on from what memory holds of another with the same key, where a request does not say.
+    pub cache_prompt: bool,
     /// Variables of chat templates where a request does not say.
     pub template_variables: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Default for Config {
-    /// Only this machine, at port 8080; bodies of 16 MiB that take a minute, 4096 connections, 256 waiting answers.
+    /// Only this machine, at port 8080; bodies of 16 MiB that take a minute, 4096 connections, 256 waiting answers, prompts that share
+    /// memory.
     fn default() -> Config {
         Config {
             host: "127.0.0.1".to_owned(),
@@ -46,6 +49,7 @@ impl Default for Config {
             queue: 256,
             sampling: Sampling::default(),
             max_tokens: None,
+            cache_prompt: true,
             template_variables: serde_json::Map::new(),
         }
     }

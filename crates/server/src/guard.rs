@@ -8,21 +8,28 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use subtle::{Choice, ConstantTimeEq};
+use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use crate::{app::App, config::Config, refusal::Refusal};
 
 /// Paths that need no key: whether the server lives, and what it is called.
 const OPEN: [&str; 4] = ["/health", "/v1/health", "/models", "/v1/models"];
 
-/// Refuses requests that may not be answered.
-pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let refused = host(&app.config, &request).and_then(|()| match OPEN.contains(&request.uri().path()) {
-        true => Ok(()),
+/// Whose requests share memory: those with the same key, or all where there are no keys.
+#[derive(Clone, Copy)]
+pub struct Scope(pub u64);
+
+/// Refuses requests that may not be answered; the others are given their scope.
+pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let scope = host(&app.config, &request).and_then(|()| match OPEN.contains(&request.uri().path()) {
+        true => Ok(Scope(0)),
         false => key(&app.config, request.headers()),
     });
-    match refused {
-        Ok(()) => next.run(request).await,
+    match scope {
+        Ok(scope) => {
+            request.extensions_mut().insert(scope);
+            next.run(request).await
+        }
         Err(refusal) => refusal.into_response(),
     }
 }
@@ -62,11 +69,15 @@ fn is_known(config: &Config, asked: &str) -> bool {
 }
 
 /// Refuses requests without a key, where there are keys. How long that takes says nothing of them.
-fn key(config: &Config, headers: &HeaderMap) -> Result<(), Refusal> {
+fn key(config: &Config, headers: &HeaderMap) -> Result<Scope, Refusal> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     let given = bearer.or_else(|| headers.get("x-api-key").map(|value| value.as_bytes())).unwrap_or_default();
-    let is_one = config.keys.iter().fold(Choice::from(0), |is_one, key| is_one | key.as_bytes().ct_eq(given));
-    if config.keys.is_empty() || bool::from(is_one) { Ok(()) } else { Err(Refusal::key()) }
+    let number = config
+        .keys
+        .iter()
+        .zip(1..)
+        .fold(0, |number, (key, other)| u64::conditional_select(&number, &other, key.as_bytes().ct_eq(given)));
+    if config.keys.is_empty() || number > 0 { Ok(Scope(number)) } else { Err(Refusal::key()) }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub struct Head {
     created: u64,
     model: String,
     prompt: usize,
+    reused: usize,
     tokens: usize,
 }
 
@@ -24,7 +25,8 @@ impl Head {
     /// That of an answer which begins at `created`, in seconds since 1970.
     pub fn new(kind: &str, model: &str, created: u64) -> Head {
         let number = format!("{created:x}-{:x}", BEGUN.fetch_add(1, Ordering::Relaxed));
-        Head { id: format!("{kind}-{number}"), number, created, model: model.to_owned(), prompt: 0, tokens: 0 }
+        let (id, model) = (format!("{kind}-{number}"), model.to_owned());
+        Head { id, number, created, model, prompt: 0, reused: 0, tokens: 0 }
     }
 
     /// The part of its id that no other answer has.
@@ -32,9 +34,10 @@ impl Head {
         &self.number
     }
 
-    /// Notes the tokens of all prompts.
-    pub fn read(&mut self, tokens: usize) {
-        self.prompt = tokens;
+    /// Counts the tokens of a prompt, and those of them that did not have to be read.
+    pub fn read(&mut self, tokens: usize, reused: usize) {
+        self.prompt += tokens;
+        self.reused += reused;
     }
 
     /// Counts the tokens of a choice.
@@ -44,7 +47,12 @@ impl Head {
 
     fn usage(&self) -> Value {
         let (prompt, tokens) = (self.prompt, self.tokens);
-        json!({ "prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens })
+        json!({
+            "prompt_tokens": prompt,
+            "completion_tokens": tokens,
+            "total_tokens": prompt + tokens,
+            "prompt_tokens_details": { "cached_tokens": self.reused },
+        })
     }
 
     fn around(&self, object: &str, choices: Vec<Value>) -> Value {

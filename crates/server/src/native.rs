@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, body::Bytes, response::Response};
-use candor::{Encode, Finish, GenerateOptions, Piece, Show, StopReason, StreamDecoder};
+use candor::{Encode, Finish, GenerateOptions, Piece, Reuse, Show, StopReason, StreamDecoder};
 use serde_json::{Value, json};
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     app::{App, blocking},
     ask, chat, completions,
     fields::{Fields, expected},
+    guard::Scope,
     likely::{self, Watch},
     refusal::Refusal,
 };
@@ -19,25 +20,27 @@ use crate::{
 ///
 /// # Errors
 /// If the request is refused.
-pub async fn completion(app: Arc<App>, body: Bytes) -> Result<Response, Refusal> {
+pub async fn completion(app: Arc<App>, scope: Scope, body: Bytes) -> Result<Response, Refusal> {
     let shared = app.clone();
-    let Asked { prompts, form, streamed } = blocking(move || read(&shared, &body)).await?;
-    app.answer(prompts).await?.respond(form, streamed).await
+    let Asked { prompts, reuse, form, streamed } = blocking(move || read(&shared, scope, &body)).await?;
+    app.answer(prompts, reuse).await?.respond(form, streamed).await
 }
 
 /// A request that was understood.
 struct Asked {
     prompts: Vec<(Vec<u32>, GenerateOptions)>,
+    reuse: Reuse,
     form: Completion,
     streamed: bool,
 }
 
-fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
+fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
     let served = app.served()?;
     let mut fields = Fields::of(body)?;
     let prompts = completions::prompts(&served.model, fields.take("prompt"))?;
     let options = ask::options(&mut fields, &app.config, &["max_tokens", "n_predict"])?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
+    let reuse = ask::reuse(&mut fields, &app.config, scope)?;
     let top = likely::count(&mut fields, "n_probs")?.filter(|&top| top > 0);
     let off = |value: &Value| *value == false;
     fields.refuse("post_sampling_probs", off, "probabilities are those before sampling")?;
@@ -48,7 +51,7 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
     let (prompts, watches) = ask::watched(ask::each(prompts, &options, 1), top, &served.model);
     let texts = watches.into_iter().map(|watch| Text { watch, ..Text::default() }).collect();
     let form = Completion { model: served.name.clone(), texts, several };
-    Ok(Asked { prompts, form, streamed })
+    Ok(Asked { prompts, reuse, form, streamed })
 }
 
 /// The answers so far.
@@ -83,6 +86,7 @@ impl Completion {
             "model": self.model,
             "seed": finish.seed,
             "tokens_evaluated": finish.prompt,
+            "tokens_cached": finish.reused,
             "tokens_predicted": finish.tokens,
             "truncated": false,
         });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, FromRequest, Request, State, rejection::BytesRejection},
     http::StatusCode,
@@ -14,15 +14,22 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::{app::App, chat, completions, guard::guard, native, refusal::Refusal};
+use crate::{
+    app::App,
+    chat, completions,
+    guard::{Scope, guard},
+    native,
+    refusal::Refusal,
+};
 
 type Shared = State<Arc<App>>;
+type Scoped = Extension<Scope>;
 type Body = Result<Bytes, BytesRejection>;
 
 /// All paths.
 pub fn routes(app: Arc<App>) -> Router {
     let mut router = Router::new()
-        .route("/completion", post(async |State(app): Shared, body: Body| native::completion(app, read(body)?).await))
+        .route("/completion", post(completion))
         .route("/tokenize", post(async |State(app): Shared, body: Body| native::tokenize(app, read(body)?).await))
         .route("/detokenize", post(async |State(app): Shared, body: Body| native::detokenize(app, read(body)?).await))
         .route(
@@ -62,12 +69,16 @@ fn read(body: Body) -> Result<Bytes, Refusal> {
     body.map_err(|rejection| Refusal::body(rejection.status(), rejection.body_text()))
 }
 
-async fn chat(State(app): Shared, body: Body) -> Result<Response, Refusal> {
-    chat::answer(app, read(body)?).await
+async fn chat(State(app): Shared, Extension(scope): Scoped, body: Body) -> Result<Response, Refusal> {
+    chat::answer(app, scope, read(body)?).await
 }
 
-async fn completions(State(app): Shared, body: Body) -> Result<Response, Refusal> {
-    completions::answer(app, read(body)?).await
+async fn completions(State(app): Shared, Extension(scope): Scoped, body: Body) -> Result<Response, Refusal> {
+    completions::answer(app, scope, read(body)?).await
+}
+
+async fn completion(State(app): Shared, Extension(scope): Scoped, body: Body) -> Result<Response, Refusal> {
+    native::completion(app, scope, read(body)?).await
 }
 
 /// Whether requests are answered.

@@ -6,13 +6,14 @@ use std::{
     time::Duration,
 };
 
-use candor::{Engine, Error, Event, GenerateOptions, Ticket};
+use candor::{Engine, Error, Event, GenerateOptions, Reuse, Ticket};
 use tokio::sync::{mpsc, oneshot};
 
 /// A prompt to answer.
 pub struct Order {
     pub prompt: Vec<u32>,
     pub options: GenerateOptions,
+    pub reuse: Reuse,
     /// Which of its request's answers it is.
     pub index: usize,
     /// Where its events go. If nobody listens any more, the answer is cancelled.
@@ -98,12 +99,12 @@ fn next(orders: &Receiver<Order>, idle: bool, empty: bool, closed: &mut bool) ->
 }
 
 fn take(engine: &mut Engine, outlets: &mut HashMap<Ticket, Outlet>, order: Order, queue: usize) {
-    let Order { prompt, options, index, events, taken } = order;
+    let Order { prompt, options, reuse, index, events, taken } = order;
     let waiting = engine.load().waiting;
     let answer = if waiting >= queue {
         Err(Untaken::Full(waiting))
     } else {
-        engine.submit(prompt, &options).map_err(Untaken::Wrong)
+        engine.submit(prompt, &options, reuse).map_err(Untaken::Wrong)
     };
     let answer = answer.map(|ticket| {
         outlets.insert(ticket, Outlet { index, events, backlog: VecDeque::new(), ended: false });

@@ -215,6 +215,12 @@ impl Batch {
         Ok(())
     }
 
+    /// The fewest tokens, besides all of them, that memory of a sequence can go back to in place once `more` are appended.
+    pub(crate) fn least(&self, id: SequenceId, more: usize) -> Result<usize, Error> {
+        let past = &self.sequence(id)?.past;
+        Ok(self.room.plan.rollback(past.reached().max(past.held() + more)))
+    }
+
     /// Whether layers forget what they had before: states, and windows that are kept in rings.
     fn forgets(&self) -> bool {
         let plan = &self.room.plan;
@@ -289,6 +295,8 @@ impl Batch {
         let text = sequence.text.clone();
         self.slots[to] = Some(sequence);
         if self.run.fork(memory, to, positions)? {
+            let held = self.held(to);
+            self.release(to, held);
             return Ok(());
         }
         // The backend keeps nothing for the fork.

@@ -118,7 +118,7 @@ const FLAGS: &[Row] = &[
     (&["--no-webui-mcp-proxy", "--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json"], SERVER),
     (&["-ag", "--agent", "-no-ag", "--no-agent", "--ui", "--webui", "--no-ui", "--no-webui"], SERVER),
     (&["--api-key-file", "--ssl-key-file", "--ssl-cert-file", "-to", "--timeout", "--sse-ping-interval"], SERVER),
-    (&["--threads-http", "--cache-prompt", "--no-cache-prompt", "--cache-reuse", "--props", "--no-slots"], SERVER),
+    (&["--threads-http", "--cache-reuse", "--props", "--no-slots"], SERVER),
     (&["--slot-save-path", "--media-path", "--models-dir", "--models-preset", "--models-max"], SERVER),
     (&["--models-autoload", "--no-models-autoload", "--prefill-assistant", "--no-prefill-assistant"], SERVER),
     (&["-sps", "--slot-prompt-similarity", "--sleep-idle-seconds", "--lora-init-without-apply"], SERVER),

@@ -59,6 +59,9 @@ pub struct ServedArgs {
     /// Answers that are written at once; the context is divided among them (also -np)
     #[arg(long, value_name = "N", default_value = "4", value_parser = number::whole(1..=256usize), help_heading = "Serving")]
     pub parallel: usize,
+    /// Read every prompt from its beginning where a request does not say cache_prompt
+    #[arg(long, help_heading = "Serving")]
+    pub no_cache_prompt: bool,
     /// Use a chat template by its name in llama.cpp (chatml, llama3, gemma), or a text of Jinja, instead of the model's
     #[arg(long, value_name = "NAME", help_heading = "Prompt")]
     pub chat_template: Option<String>,

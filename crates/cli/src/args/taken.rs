@@ -69,6 +69,12 @@ const TAKEN: &[Taken] = &[
         commands: &["serve"],
         why: "answers always share steps",
     },
+    Taken {
+        names: &["--cache-prompt"],
+        value: Value::None,
+        commands: &["serve"],
+        why: "prompts that begin alike share memory",
+    },
     Taken { names: &["-st", "--single-turn"], value: Value::None, commands: &["run"], why: "candor run answers once" },
     Taken {
         names: &["-cnv", "--conversation"],
