@@ -1,6 +1,6 @@
 //! `candor serve`: answers over HTTP.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use candor::{BatchOptions, Engine};
 use candor_server::{Config, Ready, Stop};
@@ -29,19 +29,23 @@ pub fn serve(args: &ServeArgs, line: &Line) -> Result<ExitCode, Error> {
     config.port = args.port;
     config.keys.clone_from(&args.api_key);
     config.hosts.clone_from(&args.allowed_hosts);
+    config.origins.clone_from(&args.cors_origins);
+    config.verbose = args.output.verbose;
     (config.sampling, config.max_tokens) = (sampling, usize::try_from(args.predict).ok());
     config.template_variables = args.chat_template_kwargs.clone().unwrap_or_default().0;
     let adapters = args.lora.open()?;
     let (performance, output) = (args.performance.clone(), args.output.clone());
     let session = answer::conversation(&args.context, &args.performance);
-    let batch = batch(args);
+    let (batch, alias) = (batch(args), args.alias.clone());
     let load = move || {
-        let name = source.path().and_then(|path| path.file_stem()).map(|stem| stem.to_string_lossy().into_owned());
+        let path = source.path().map(Path::to_owned);
+        let stem = || path.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
+        let name = alias.or_else(stem).unwrap_or_else(|| "built-in".to_owned());
         let opened = source.open(&performance, adapters, session, &output)?;
         opened.model.refuse_answers("candor serve")?;
         let engine = Engine::new(opened.model.batch(&batch)?, PROMPT_ROWS);
         say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
-        Ok(Ready { engine, name: name.unwrap_or_else(|| "built-in".to_owned()), template })
+        Ok(Ready { engine, name, path, template })
     };
     // Ctrl-C ends the server once what it answers is answered, a second one at once.
     let interrupt = Interrupt::catch()?;
@@ -52,11 +56,16 @@ pub fn serve(args: &ServeArgs, line: &Line) -> Result<ExitCode, Error> {
 
 /// The sequences that answers are written in.
 fn batch(args: &ServeArgs) -> BatchOptions {
-    let context = args.context.ctx_size as usize / args.parallel;
     // 0 means the model's own.
-    let context = if args.context.ctx_size > 0 { context.max(1) } else { 0 };
+    let all = args.context.ctx_size as usize;
+    let (context, pool) = match all {
+        0 => (0, None),
+        _ if args.kv_unified => (all, Some(all)),
+        _ => ((all / args.parallel).max(1), None),
+    };
     BatchOptions::default()
         .sequences(args.parallel)
+        .pool(pool)
         .context(context)
         .least_context(args.context.fit_ctx as usize)
         .fit(args.context.fit)

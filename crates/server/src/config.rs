@@ -1,5 +1,7 @@
 //! How to serve, and what is served.
 
+use std::path::PathBuf;
+
 use candor::{ChatTemplate, Engine, Sampling};
 
 /// How to serve.
@@ -14,6 +16,9 @@ pub struct Config {
     pub keys: Vec<String>,
     /// Names, besides the machine's own, under which requests may ask for this server.
     pub hosts: Vec<String>,
+    /// Origins of pages in browsers that may ask, besides pages under this server's names: `https://chat.example`, `localhost` for those of this
+    /// machine, or `*` for all.
+    pub origins: Vec<String>,
     /// Most bytes of a request's body.
     pub body: usize,
     /// Answers that may wait for a sequence; more are refused.
@@ -22,6 +27,8 @@ pub struct Config {
     pub sampling: Sampling,
     /// Most tokens of an answer where a request does not say.
     pub max_tokens: Option<usize>,
+    /// Whether answers say how they were made, where a request does not say.
+    pub verbose: bool,
     /// Variables of chat templates where a request does not say.
     pub template_variables: serde_json::Map<String, serde_json::Value>,
 }
@@ -34,10 +41,12 @@ impl Default for Config {
             port: 8080,
             keys: Vec::new(),
             hosts: Vec::new(),
+            origins: Vec::new(),
             body: 16 << 20,
             queue: 256,
             sampling: Sampling::default(),
             max_tokens: None,
+            verbose: false,
             template_variables: serde_json::Map::new(),
         }
     }
@@ -49,6 +58,8 @@ pub struct Ready {
     pub engine: Engine,
     /// What the model is called.
     pub name: String,
+    /// The file that it was loaded from.
+    pub path: Option<PathBuf>,
     /// A chat template instead of the model's own.
     pub template: Option<ChatTemplate>,
 }

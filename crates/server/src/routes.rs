@@ -10,6 +10,7 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
+use candor::TensorInfo;
 use serde_json::{Value, json};
 
 use crate::{app::App, chat, completions, guard::guard, native, refusal::Refusal};
@@ -20,7 +21,9 @@ type Body = Result<Bytes, BytesRejection>;
 /// All paths.
 pub fn routes(app: Arc<App>) -> Router {
     let mut router = Router::new()
-        .route("/completion", post(async |State(app): Shared, body: Body| native::completion(app, read(body)?).await))
+        .route("/completion", post(completion))
+        .route("/completions", post(completion))
+        .route("/v1/completions", post(completions))
         .route("/tokenize", post(async |State(app): Shared, body: Body| native::tokenize(app, read(body)?).await))
         .route("/detokenize", post(async |State(app): Shared, body: Body| native::detokenize(app, read(body)?).await))
         .route(
@@ -32,8 +35,7 @@ pub fn routes(app: Arc<App>) -> Router {
         router = router
             .route(&format!("{prefix}/health"), get(health))
             .route(&format!("{prefix}/models"), get(models))
-            .route(&format!("{prefix}/chat/completions"), post(chat))
-            .route(&format!("{prefix}/completions"), post(completions));
+            .route(&format!("{prefix}/chat/completions"), post(chat));
     }
     let limit = DefaultBodyLimit::max(app.config.body);
     router
@@ -52,6 +54,10 @@ async fn chat(State(app): Shared, body: Body) -> Result<Response, Refusal> {
     chat::answer(app, read(body)?).await
 }
 
+async fn completion(State(app): Shared, body: Body) -> Result<Response, Refusal> {
+    native::completion(app, read(body)?).await
+}
+
 async fn completions(State(app): Shared, body: Body) -> Result<Response, Refusal> {
     completions::answer(app, read(body)?).await
 }
@@ -64,12 +70,20 @@ async fn health(State(app): Shared) -> Result<Json<Value>, Refusal> {
 /// The model.
 async fn models(State(app): Shared) -> Result<Json<Value>, Refusal> {
     let served = app.served()?;
+    let (config, tensors) = (served.model.config(), served.model.gguf().tensors());
     let model = json!({
         "id": served.name,
         "object": "model",
         "created": served.created,
         "owned_by": "candor",
-        "meta": { "n_ctx": served.context, "n_ctx_train": served.model.config().context, "n_vocab": served.model.config().vocab },
+        "meta": {
+            "n_ctx": served.context,
+            "n_ctx_train": config.context,
+            "n_vocab": config.vocab,
+            "n_embd": config.dim,
+            "n_params": tensors.iter().map(TensorInfo::elements).sum::<u64>(),
+            "size": tensors.iter().map(|tensor| tensor.bytes).sum::<u64>(),
+        },
     });
     Ok(Json(json!({ "object": "list", "data": [model] })))
 }

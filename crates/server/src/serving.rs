@@ -119,11 +119,11 @@ fn answer<E>(
     load: impl FnOnce() -> Result<Ready, E>,
     orders: &mpsc::Receiver<worker::Order>,
 ) -> Result<(), Failure<E>> {
-    let Ready { mut engine, name, template } = load().map_err(Failure::Load)?;
+    let Ready { mut engine, name, path, template } = load().map_err(Failure::Load)?;
     let model = engine.model().clone();
     let template = Template::of(&model, template)?;
     let (context, sequences) = (engine.context(), engine.sequences());
-    app.begin(Served { model, name, template, context, sequences, created: now() });
+    app.begin(Served { model, name, path, template, context, sequences, created: now() });
     let queue = app.config.queue;
     // What this thread has of it would keep the orders open.
     drop(app);

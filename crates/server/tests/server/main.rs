@@ -3,6 +3,7 @@
 mod answers;
 mod client;
 mod ends;
+mod native;
 mod refused;
 mod serving;
 mod tools;
