@@ -56,6 +56,8 @@ pub enum Event {
 pub struct Finish {
     /// The reason.
     pub reason: StopReason,
+    /// Which of [`GenerateOptions::stop`] came, counted from 0, where one of them ended it.
+    pub stop_text: Option<usize>,
     /// Tokens of the prompt.
     pub prompt: usize,
     /// How many of them did not have to be read, since another prompt began with them.
@@ -492,8 +494,9 @@ impl Engine {
             self.leave(&answer)?;
             let Answering { ticket, prompt, reused, text, .. } = answer;
             if let Some(reason) = text.stop_reason() {
+                let stop_text = text.stop_text();
                 let (reused, tokens, seed) = (reused.unwrap_or(0).min(prompt), text.tokens(), text.seed());
-                emit(ticket, Event::Done(Finish { reason, prompt, reused, tokens, seed }));
+                emit(ticket, Event::Done(Finish { reason, stop_text, prompt, reused, tokens, seed }));
             }
         }
         Ok(())

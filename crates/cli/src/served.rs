@@ -1,5 +1,7 @@
 //! The model that `candor serve` and `candor batch` answer with.
 
+use std::path::Path;
+
 use candor::{BatchOptions, Engine, Model};
 use candor_inspect::verify::processor;
 use candor_ops::{KvFormat, LayerCache};
@@ -39,14 +41,17 @@ impl Served {
             template::named_or_read(line, args.chat_template.as_deref(), args.chat_template_file.as_deref())?;
         let mut config = Config::default();
         (config.sampling, config.max_tokens) = (sampling, usize::try_from(args.predict).ok());
+        config.verbose = args.output.verbose;
         config.cache_prompt = !args.no_cache_prompt;
         config.template_variables = args.chat_template_kwargs.clone().unwrap_or_default().0;
         let adapters = args.lora.open()?;
         let (performance, output) = (args.performance.clone(), args.output.clone());
         let session = answer::conversation(&args.context, &args.performance);
-        let (batch, caches) = (batch(args), !args.no_cache_prompt);
+        let (batch, caches, alias) = (batch(args), !args.no_cache_prompt, args.alias.clone());
         let load = move || {
-            let name = source.path().and_then(|path| path.file_stem()).map(|stem| stem.to_string_lossy().into_owned());
+            let path = source.path().map(Path::to_owned);
+            let stem = || path.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
+            let name = alias.or_else(stem).unwrap_or_else(|| "built-in".to_owned());
             let opened = source.open(&performance, adapters, session, &output)?;
             opened.model.refuse_answers("candor serve")?;
             // GPUs were verified before the model was loaded on one.
@@ -60,7 +65,7 @@ impl Served {
             let kept = if caches { kept(&opened.model, batch.sequences) } else { 0 };
             let engine = Engine::new(opened.model.batch(&batch.kept(kept))?, PROMPT_ROWS);
             say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
-            Ok(Loaded::Ready(Box::new(Ready { engine, name: name.unwrap_or_else(|| "built-in".to_owned()), template })))
+            Ok(Loaded::Ready(Box::new(Ready { engine, name, path, template })))
         };
         Ok(Served { config, load: Box::new(load) })
     }
@@ -75,11 +80,16 @@ fn kept(model: &Model, answers: usize) -> usize {
 
 /// The sequences that answers are written in.
 fn batch(args: &ServedArgs) -> BatchOptions {
-    let context = args.context.ctx_size as usize / args.parallel;
     // 0 means the model's own.
-    let context = if args.context.ctx_size > 0 { context.max(1) } else { 0 };
+    let all = args.context.ctx_size as usize;
+    let (context, pool) = match all {
+        0 => (0, None),
+        _ if args.kv_unified => (all, Some(all)),
+        _ => ((all / args.parallel).max(1), None),
+    };
     BatchOptions::default()
         .sequences(args.parallel)
+        .pool(pool)
         .context(context)
         .least_context(args.context.fit_ctx as usize)
         .fit(args.context.fit)

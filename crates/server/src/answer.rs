@@ -28,6 +28,10 @@ pub struct Answers {
 pub trait Form: Send + 'static {
     /// Before all answers.
     fn begin(&mut self) -> Vec<Value>;
+    /// Tokens of a prompt were read: `done` of them are in memory now.
+    fn read(&mut self, _index: usize, _done: usize) -> Vec<Value> {
+        Vec::new()
+    }
     /// A piece of an answer; its text may be empty.
     fn piece(&mut self, index: usize, piece: &Piece) -> Vec<Value>;
     /// The end of an answer.
@@ -126,6 +130,7 @@ impl<F: Form> Streaming<F> {
 
 fn take(form: &mut impl Form, (index, event): (usize, Event)) -> Vec<Value> {
     match event {
+        Event::Read { done, .. } => form.read(index, done),
         Event::Piece(piece) => form.piece(index, &piece),
         Event::Done(finish) => form.end(index, &finish),
         _ => Vec::new(),

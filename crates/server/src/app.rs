@@ -1,6 +1,7 @@
 //! What all requests share.
 
 use std::{
+    path::PathBuf,
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -26,6 +27,8 @@ pub struct Served {
     pub model: Model,
     /// What it is called.
     pub name: String,
+    /// The file that it was loaded from.
+    pub path: Option<PathBuf>,
     /// Its chat template.
     pub template: Option<Template>,
     /// Tokens of a prompt and its answer at most.

@@ -1,6 +1,7 @@
 //! What the endpoints that generate have in common: how to go on, how many answers, what a request may say besides.
 
 use candor::{GenerateOptions, Model, Reuse, StopReason};
+use serde_json::Value;
 
 use crate::{
     config::Config,
@@ -11,7 +12,9 @@ use crate::{
 };
 
 /// Fields of OpenAI's and llama.cpp's requests that change no answer here.
-pub const WITHOUT_EFFECT: [&str; 11] = [
+pub const WITHOUT_EFFECT: [&str; 12] = [
+    "adaptive_decay",
+    "backend_sampling",
     "id_slot",
     "metadata",
     "model",
@@ -21,7 +24,6 @@ pub const WITHOUT_EFFECT: [&str; 11] = [
     "prompt_cache_retention",
     "safety_identifier",
     "service_tier",
-    "timings_per_token",
     "user",
 ];
 
@@ -32,9 +34,16 @@ pub type Asked = Vec<(Vec<u32>, GenerateOptions)>;
 const MOST_ANSWERS: i64 = 64;
 
 /// How to go on by a request's fields, `limits` of which say how many tokens there are at most.
-pub fn options(fields: &mut Fields, config: &Config, limits: &[&str]) -> Result<GenerateOptions, Refusal> {
+pub fn options(
+    fields: &mut Fields,
+    config: &Config,
+    model: &Model,
+    limits: &[&str],
+) -> Result<GenerateOptions, Refusal> {
     fields.rename("dynatemp_exponent", "dynatemp_exp");
-    let sampling = fields.sampling(&config.sampling)?;
+    let off = |value: &Value| value.as_f64().is_some_and(|target| target < 0.0);
+    fields.refuse("adaptive_target", off, "this sampler is not served, a number below 0 leaves it off")?;
+    let sampling = fields.sampling(&config.sampling, model.tokenizer())?;
     let mut options = GenerateOptions::default().sampling(sampling).max_tokens(config.max_tokens);
     for limit in limits {
         match fields.whole(limit)? {

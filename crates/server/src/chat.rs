@@ -13,7 +13,8 @@ use crate::{
     fields::{Fields, expected},
     guard::Scope,
     head::Head,
-    likely::{self, Watch},
+    likely::{self, Likely},
+    record::{self, Record, Shared, Wanted},
     refusal::Refusal,
     template::Conversation,
 };
@@ -42,7 +43,7 @@ fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
     let conversation = conversation(&mut fields, app, served)?;
     let count = ask::count(&mut fields)?;
     let limits = ["n_predict", "max_tokens", "max_completion_tokens"];
-    let mut options = ask::options(&mut fields, &app.config, &limits)?;
+    let mut options = ask::options(&mut fields, &app.config, &served.model, &limits)?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
     let reuse = ask::reuse(&mut fields, &app.config, scope)?;
     let with_usage = with_usage(&mut fields)?;
@@ -54,13 +55,15 @@ fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
     fields.refuse("store", |value| *value == false, "answers are not stored")?;
     let text = |value: &Value| value["type"] == "text";
     fields.refuse("response_format", text, "schemas are not served, \"text\" is")?;
+    let wanted = Wanted::of(&mut fields, &app.config)?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let (text, parser) = served.template()?.render(&served.model, conversation)?;
     options.marks = served.template()?.marks().to_vec();
     let prompts = ask::each(vec![served.model.encode_prompt(&text)], &options, count);
     let (prompts, watches) = ask::watched(prompts, top, &served.model);
-    let choice = |watch| Choice { parser: Some(parser.clone()), watch, ..Choice::default() };
-    let choices = watches.into_iter().map(choice).collect();
+    let shared = Shared::new(&served.name, wanted, &options, served.model.tokenizer());
+    let records = record::each(shared, &prompts, watches).into_iter();
+    let choices = records.map(|record| Choice::new(record, parser.clone())).collect();
     let form = Chat { head: Head::new("chatcmpl", &served.name, now()), with_usage, read: None, choices };
     Ok(Asked { prompts, reuse, form, streamed })
 }
@@ -85,7 +88,10 @@ pub fn with_usage(fields: &mut Fields) -> Result<bool, Refusal> {
 pub fn conversation(fields: &mut Fields, app: &App, served: &Served) -> Result<Conversation, Refusal> {
     let missing = || Refusal::field("messages", "expected an array of messages");
     let list = fields.list("messages")?.filter(|list| !list.is_empty()).ok_or_else(missing)?;
-    let messages = list.into_iter().enumerate().map(|(n, value)| message(n, value)).collect::<Result<_, _>>()?;
+    let mut messages: Vec<Message> =
+        list.into_iter().enumerate().map(|(n, value)| message(n, value)).collect::<Result<_, _>>()?;
+    let opens = fields.flag("add_generation_prompt")?;
+    let begun = begun(&mut messages, opens, fields.flag("continue_final_message")?)?;
     let mut variables = app.config.template_variables.clone();
     let given = fields.object("chat_template_kwargs")?.unwrap_or_default();
     if let Some(name) = ["messages", "tools"].into_iter().find(|&name| given.contains_key(name)) {
@@ -112,7 +118,34 @@ pub fn conversation(fields: &mut Fields, app: &App, served: &Served) -> Result<C
         _ => return Err(Refusal::unsupported("tool_choice", "\"auto\" and \"none\" are served")),
     };
     fields.refuse("parallel_tool_calls", |value| *value == true, "the model decides how many tools it calls")?;
-    Ok(Conversation { messages, tools, variables })
+    Ok(Conversation { messages, tools, variables, opens: opens.unwrap_or(true), begun })
+}
+
+/// Takes the last message away where it is the beginning of the answer: its text.
+fn begun(messages: &mut Vec<Message>, opens: Option<bool>, goes_on: Option<bool>) -> Result<Option<String>, Refusal> {
+    if goes_on == Some(true) && opens == Some(true) {
+        let message = "an answer that goes on is not opened: add_generation_prompt must be false";
+        return Err(Refusal::field("continue_final_message", message));
+    }
+    let (last, rest) = match &messages[..] {
+        [rest @ .., last] if last.role() == "assistant" && goes_on != Some(false) => (last, rest),
+        _ if goes_on == Some(true) => {
+            return Err(Refusal::field("continue_final_message", "the last message is not the assistant's"));
+        }
+        _ => return Ok(None),
+    };
+    let name = |field: &str| format!("messages[{}]{field}", rest.len());
+    if rest.last().is_some_and(|before| before.role() == "assistant") {
+        return Err(Refusal::field(&name(""), "two messages of the assistant at the end: one can go on"));
+    }
+    for field in ["tool_calls", "reasoning_content"] {
+        if last.0.get(field).is_some_and(|value| !value.is_null()) {
+            return Err(Refusal::field(&name(&format!(".{field}")), "a last message of the assistant goes on as text"));
+        }
+    }
+    let text = last.text().unwrap_or_default().to_owned();
+    messages.pop();
+    Ok(Some(text))
 }
 
 /// A message as templates take it: its content as one text, arguments of calls as objects.
@@ -168,12 +201,11 @@ struct Chat {
 }
 
 /// An answer so far.
-#[derive(Default)]
 struct Choice {
+    record: Record,
+    /// `None` once the answer has ended.
     parser: Option<AnswerParser>,
-    watch: Option<Watch>,
-    /// What is known of tokens, and of how many of them a stream has heard.
-    likely: Vec<Value>,
+    /// Of how many tokens a stream has heard how likely they are.
     sent: usize,
     content: String,
     reasoning: String,
@@ -181,15 +213,30 @@ struct Choice {
     reason: Option<&'static str>,
 }
 
+impl Choice {
+    fn new(record: Record, parser: AnswerParser) -> Choice {
+        let (content, reasoning) = (String::new(), String::new());
+        Choice { record, parser: Some(parser), sent: 0, content, reasoning, calls: Vec::new(), reason: None }
+    }
+}
+
 impl Chat {
     fn chunk(&mut self, index: usize, delta: Value, reason: Option<&str>) -> Value {
         let mut choice = json!({ "index": index, "delta": delta, "finish_reason": reason });
-        let Choice { likely, sent, .. } = &mut self.choices[index];
+        let Choice { record, sent, .. } = &mut self.choices[index];
+        let likely = record.likely().unwrap_or_default();
         if *sent < likely.len() {
-            choice["logprobs"] = json!({ "content": likely[*sent..] });
+            choice["logprobs"] = json!({ "content": likely[*sent..].iter().map(Likely::json).collect::<Vec<_>>() });
             *sent = likely.len();
         }
         self.head.chunk("chat.completion.chunk", vec![choice], self.with_usage)
+    }
+
+    fn progress(&mut self, index: usize, progress: Option<Value>) -> Option<Value> {
+        let progress = progress?;
+        let mut chunk = self.chunk(index, json!({}), None);
+        self.choices[index].record.note(&mut chunk, Some(progress));
+        Some(chunk)
     }
 
     /// Takes parts of an answer; what a stream says of them.
@@ -221,7 +268,12 @@ impl Chat {
                 }
             });
         }
-        deltas.into_iter().map(|delta| self.chunk(index, delta, None)).collect()
+        let chunk = |delta| {
+            let mut chunk = self.chunk(index, delta, None);
+            self.choices[index].record.note(&mut chunk, None);
+            chunk
+        };
+        deltas.into_iter().map(chunk).collect()
     }
 }
 
@@ -230,13 +282,23 @@ impl Form for Chat {
 
     fn begin(&mut self) -> Vec<Value> {
         let first = json!({ "role": "assistant", "content": null });
-        (0..self.choices.len()).map(|index| self.chunk(index, first.clone(), None)).collect()
+        let mut chunks: Vec<Value> =
+            (0..self.choices.len()).map(|index| self.chunk(index, first.clone(), None)).collect();
+        for index in 0..self.choices.len() {
+            let progress = self.choices[index].record.progress();
+            chunks.extend(self.progress(index, progress));
+        }
+        chunks
+    }
+
+    fn read(&mut self, index: usize, done: usize) -> Vec<Value> {
+        let progress = self.choices[index].record.read(done);
+        self.progress(index, progress).into_iter().collect()
     }
 
     fn piece(&mut self, index: usize, piece: &Piece) -> Vec<Value> {
-        let Choice { parser, watch, likely, .. } = &mut self.choices[index];
-        let token = watch.as_mut().zip(piece.token).and_then(|(watch, id)| watch.token(id));
-        likely.extend(token.map(|token| token.json()));
+        let Choice { record, parser, .. } = &mut self.choices[index];
+        record.piece(piece);
         let parts = parser.as_mut().map(|parser| parser.push(&piece.text)).unwrap_or_default();
         self.take(index, parts)
     }
@@ -248,35 +310,49 @@ impl Form for Chat {
         let reused = self.read.map_or(finish.reused, |(_, reused)| reused.min(finish.reused));
         self.read = Some((finish.prompt, reused));
         let choice = &mut self.choices[index];
+        choice.record.end(finish);
         let reason = match ask::reason(finish.reason) {
             "stop" if !choice.calls.is_empty() => "tool_calls",
             reason => reason,
         };
         choice.reason = Some(reason);
-        chunks.push(self.chunk(index, json!({}), Some(reason)));
+        let mut chunk = self.chunk(index, json!({}), Some(reason));
+        let record = &self.choices[index].record;
+        chunk["timings"] = record.timings();
+        record.explain(&mut chunk);
+        chunks.push(chunk);
         chunks
     }
 
     fn done(&mut self) -> Vec<Value> {
         let (tokens, reused) = self.read.unwrap_or_default();
         self.head.read(tokens, reused);
-        self.head.last("chat.completion.chunk", self.with_usage)
+        let mut last = self.head.last("chat.completion.chunk", self.with_usage);
+        if let Some((last, first)) = last.first_mut().zip(self.choices.first()) {
+            last["timings"] = first.record.timings();
+        }
+        last
     }
 
     fn whole(self) -> Value {
-        let choice = |(index, choice): (usize, Choice)| {
-            let Choice { content, reasoning, calls, reason, watch, likely, .. } = choice;
-            let logprobs = watch.map(|_| json!({ "content": likely }));
-            let mut message = json!({ "role": "assistant", "content": content });
-            if !reasoning.is_empty() {
-                message["reasoning_content"] = reasoning.into();
+        let choice = |(index, choice): (usize, &Choice)| {
+            let likely = |likely: &[Likely]| likely.iter().map(Likely::json).collect::<Vec<_>>();
+            let logprobs = choice.record.likely().map(|tokens| json!({ "content": likely(tokens) }));
+            let mut message = json!({ "role": "assistant", "content": choice.content });
+            if !choice.reasoning.is_empty() {
+                message["reasoning_content"] = choice.reasoning.as_str().into();
             }
-            if !calls.is_empty() {
-                message["tool_calls"] = calls.into();
+            if !choice.calls.is_empty() {
+                message["tool_calls"] = choice.calls.clone().into();
             }
-            json!({ "index": index, "message": message, "logprobs": logprobs, "finish_reason": reason })
+            json!({ "index": index, "message": message, "logprobs": logprobs, "finish_reason": choice.reason })
         };
-        let choices = self.choices.into_iter().enumerate().map(choice).collect();
-        self.head.whole("chat.completion", choices)
+        let choices = self.choices.iter().enumerate().map(choice).collect();
+        let mut whole = self.head.whole("chat.completion", choices);
+        if let Some(Choice { record, .. }) = self.choices.first() {
+            whole["timings"] = record.timings();
+            record.explain(&mut whole);
+        }
+        whole
     }
 }

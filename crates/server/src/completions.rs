@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::Bytes, response::Response};
-use candor::{Finish, GenerateOptions, Model, Piece, Reuse};
+use candor::{Encode, Finish, GenerateOptions, Model, Piece, Reuse, Tokenizer};
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,7 +14,8 @@ use crate::{
     fields::{Fields, expected},
     guard::Scope,
     head::Head,
-    likely::{self, Likely, Watch},
+    likely,
+    record::{self, Record, Shared, Wanted},
     refusal::Refusal,
 };
 
@@ -41,7 +42,7 @@ fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
     let mut fields = Fields::of(body)?;
     let prompts = prompts(&served.model, fields.take("prompt"))?;
     let count = ask::count(&mut fields)?;
-    let options = ask::options(&mut fields, &app.config, &["n_predict", "max_tokens"])?;
+    let options = ask::options(&mut fields, &app.config, &served.model, &["n_predict", "max_tokens"])?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
     let reuse = ask::reuse(&mut fields, &app.config, scope)?;
     let with_usage = with_usage(&mut fields)?;
@@ -50,38 +51,65 @@ fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
     let top = likely::count(&mut fields, "logprobs")?;
     fields.refuse("suffix", |value| *value == "", "text in the middle is not served")?;
     fields.refuse("best_of", |value| value.as_u64() == Some(count as u64), "all answers are given: n says how many")?;
+    let wanted = Wanted::of(&mut fields, &app.config)?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let head = Head::new("cmpl", &served.name, now());
     let read = vec![None; prompts.len()];
     let (prompts, watches) = ask::watched(ask::each(prompts, &options, count), top, &served.model);
-    let choices = watches.into_iter().map(|watch| Choice { watch, ..Choice::default() }).collect();
+    let shared = Shared::new(&served.name, wanted, &options, served.model.tokenizer());
+    let records = record::each(shared, &prompts, watches).into_iter();
+    let choices = records.map(|record| Choice { record, reason: None }).collect();
     Ok(Asked { prompts, reuse, form: Completions { head, with_usage, choices, count, read }, streamed })
 }
 
-/// The prompts of a request: a text, tokens, or a list of either.
+/// The prompts of a request: a text, tokens, both in a list, or a list of either.
 ///
 /// # Errors
 /// If it is missing, or neither a text nor tokens.
 pub fn prompts(model: &Model, value: Option<Value>) -> Result<Vec<Vec<u32>>, Refusal> {
-    let wrong = |value: &Value| expected("prompt", "a string, an array of tokens, or an array of those", value);
     match value {
         None => Err(Refusal::field("prompt", "missing")),
-        Some(Value::Array(list)) if list.is_empty() => Err(wrong(&Value::Array(list))),
-        Some(Value::Array(list)) if list.iter().all(|item| item.is_string() || item.is_array()) => {
-            list.iter().map(|item| prompt(model, item).ok_or_else(|| wrong(item))).collect()
+        Some(Value::Array(list)) if !list.is_empty() && !list.iter().any(Value::is_number) => {
+            list.iter().map(|item| prompt(model, item)).collect()
         }
-        Some(value) => Ok(vec![prompt(model, &value).ok_or_else(|| wrong(&value))?]),
+        Some(value) => Ok(vec![prompt(model, &value)?]),
     }
 }
 
-/// A text, tokens, or both in a list.
-fn prompt(model: &Model, value: &Value) -> Option<Vec<u32>> {
-    let tokens = |list: &Vec<Value>| list.iter().map(|id| u32::try_from(id.as_u64()?).ok()).collect();
-    match value {
-        Value::String(text) => Some(model.encode_prompt(text)),
-        Value::Array(list) => tokens(list),
-        _ => None,
+fn prompt(model: &Model, value: &Value) -> Result<Vec<u32>, Refusal> {
+    let wrong = || expected("prompt", "a string, an array of strings and tokens, or an array of those", value);
+    let text = match value {
+        Value::Object(object) => {
+            if object.get("multimodal_data").is_some_and(|data| data.as_array().is_none_or(|data| !data.is_empty())) {
+                return Err(Refusal::unsupported("prompt.multimodal_data", "only text is served"));
+            }
+            object.get("prompt_string").filter(|text| text.is_string()).ok_or_else(wrong)?
+        }
+        Value::Array(list) if list.is_empty() => return Err(wrong()),
+        other => other,
+    };
+    mixed(model.tokenizer(), text, Encode::prompt()).ok_or_else(wrong)
+}
+
+/// The tokens of a text, or of texts and tokens in a list: only a text at its beginning gets what a prompt begins with.
+pub fn mixed(tokenizer: &Tokenizer, value: &Value, how: Encode) -> Option<Vec<u32>> {
+    let list = match value {
+        Value::Array(list) => &list[..],
+        text => std::slice::from_ref(text),
+    };
+    let mut ids = Vec::new();
+    for (n, item) in list.iter().enumerate() {
+        match item {
+            Value::String(text) => {
+                let mut how = how;
+                how.bos &= n == 0;
+                ids.extend(tokenizer.encode(text, how));
+            }
+            Value::Number(id) if value.is_array() => ids.push(u32::try_from(id.as_u64()?).ok()?),
+            _ => return None,
+        }
     }
+    Some(ids)
 }
 
 /// The answers so far.
@@ -96,11 +124,8 @@ struct Completions {
 }
 
 /// An answer so far.
-#[derive(Default)]
 struct Choice {
-    watch: Option<Watch>,
-    text: String,
-    likely: Vec<Likely>,
+    record: Record,
     reason: Option<&'static str>,
 }
 
@@ -109,29 +134,38 @@ impl Completions {
         let choice = json!({ "text": text, "index": index, "logprobs": logprobs, "finish_reason": reason });
         self.head.chunk("text_completion", vec![choice], self.with_usage)
     }
+
+    fn progress(&self, index: usize, progress: Option<Value>) -> Option<Value> {
+        let mut chunk = self.chunk(index, "", Value::Null, None);
+        self.choices[index].record.note(&mut chunk, Some(progress?));
+        Some(chunk)
+    }
 }
 
 impl Form for Completions {
     const LAST: Option<&'static str> = Some("[DONE]");
 
     fn begin(&mut self) -> Vec<Value> {
-        Vec::new()
+        let progress = self.choices.iter().map(|choice| choice.record.progress()).enumerate();
+        progress.filter_map(|(index, progress)| self.progress(index, progress)).collect()
+    }
+
+    fn read(&mut self, index: usize, done: usize) -> Vec<Value> {
+        let progress = self.choices[index].record.read(done);
+        self.progress(index, progress).into_iter().collect()
     }
 
     fn piece(&mut self, index: usize, piece: &Piece) -> Vec<Value> {
-        let Choice { watch, text, likely, .. } = &mut self.choices[index];
-        let token = watch.as_mut().zip(piece.token).and_then(|(watch, id)| watch.token(id));
-        let logprobs = match token {
-            Some(token) => {
-                let lists = likely::lists(std::slice::from_ref(&token), text.chars().count());
-                likely.push(token);
-                lists
-            }
+        let record = &mut self.choices[index].record;
+        let offset = record.content().chars().count();
+        let logprobs = match record.piece(piece) {
+            Some(likely) => likely::lists(std::slice::from_ref(likely), offset),
             None if piece.text.is_empty() => return Vec::new(),
             None => Value::Null,
         };
-        text.push_str(&piece.text);
-        vec![self.chunk(index, &piece.text, logprobs, None)]
+        let mut chunk = self.chunk(index, &piece.text, logprobs, None);
+        self.choices[index].record.note(&mut chunk, None);
+        vec![chunk]
     }
 
     fn end(&mut self, index: usize, finish: &Finish) -> Vec<Value> {
@@ -140,21 +174,36 @@ impl Form for Completions {
         let reused = read.map_or(finish.reused, |(_, reused)| reused.min(finish.reused));
         *read = Some((finish.prompt, reused));
         let reason = ask::reason(finish.reason);
+        self.choices[index].record.end(finish);
         self.choices[index].reason = Some(reason);
-        vec![self.chunk(index, "", Value::Null, Some(reason))]
+        let mut chunk = self.chunk(index, "", Value::Null, Some(reason));
+        let record = &self.choices[index].record;
+        chunk["timings"] = record.timings();
+        record.explain(&mut chunk);
+        vec![chunk]
     }
 
     fn done(&mut self) -> Vec<Value> {
         self.read.iter().flatten().for_each(|&(tokens, reused)| self.head.read(tokens, reused));
-        self.head.last("text_completion", self.with_usage)
+        let mut last = self.head.last("text_completion", self.with_usage);
+        if let Some((last, first)) = last.first_mut().zip(self.choices.first()) {
+            last["timings"] = first.record.timings();
+        }
+        last
     }
 
     fn whole(self) -> Value {
-        let choice = |(index, choice): (usize, Choice)| {
-            let logprobs = choice.watch.map(|_| likely::lists(&choice.likely, 0));
-            json!({ "text": choice.text, "index": index, "logprobs": logprobs, "finish_reason": choice.reason })
+        let choice = |(index, choice): (usize, &Choice)| {
+            let logprobs = choice.record.likely().map(|likely| likely::lists(likely, 0));
+            let text = choice.record.content();
+            json!({ "text": text, "index": index, "logprobs": logprobs, "finish_reason": choice.reason })
         };
-        let choices = self.choices.into_iter().enumerate().map(choice).collect();
-        self.head.whole("text_completion", choices)
+        let choices = self.choices.iter().enumerate().map(choice).collect();
+        let mut whole = self.head.whole("text_completion", choices);
+        if let Some(Choice { record, .. }) = self.choices.first() {
+            whole["timings"] = record.timings();
+            record.explain(&mut whole);
+        }
+        whole
     }
 }

@@ -1,6 +1,6 @@
 //! How to serve, and what is served.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use candor::{ChatTemplate, Engine, Sampling};
 
@@ -16,6 +16,9 @@ pub struct Config {
     pub keys: Vec<String>,
     /// Names, besides the machine's own, under which requests may ask for this server.
     pub hosts: Vec<String>,
+    /// Origins of pages in browsers that may ask, besides pages under this server's names: `https://chat.example`, `localhost` for those of this
+    /// machine, or `*` for all.
+    pub origins: Vec<String>,
     /// Most bytes of a request's body.
     pub body: usize,
     /// How long a request's head may take to arrive, and its body.
@@ -30,6 +33,8 @@ pub struct Config {
     pub max_tokens: Option<usize>,
     /// Whether a prompt goes on from what memory holds of another with the same key, where a request does not say.
     pub cache_prompt: bool,
+    /// Whether answers say how they were made, where a request does not say.
+    pub verbose: bool,
     /// Variables of chat templates where a request does not say.
     pub template_variables: serde_json::Map<String, serde_json::Value>,
 }
@@ -43,6 +48,7 @@ impl Default for Config {
             port: 8080,
             keys: Vec::new(),
             hosts: Vec::new(),
+            origins: Vec::new(),
             body: 16 << 20,
             patience: Duration::from_secs(60),
             connections: 4096,
@@ -50,6 +56,7 @@ impl Default for Config {
             sampling: Sampling::default(),
             max_tokens: None,
             cache_prompt: true,
+            verbose: false,
             template_variables: serde_json::Map::new(),
         }
     }
@@ -69,6 +76,8 @@ pub struct Ready {
     pub engine: Engine,
     /// What the model is called.
     pub name: String,
+    /// The file that it was loaded from.
+    pub path: Option<PathBuf>,
     /// A chat template instead of the model's own.
     pub template: Option<ChatTemplate>,
 }

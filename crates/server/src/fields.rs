@@ -1,6 +1,6 @@
 //! The fields of a request's JSON: each is taken once, and one that nobody took is refused by its name.
 
-use candor::Sampling;
+use candor::{Encode, Sampling, Tokenizer};
 use serde_json::{Map, Number, Value};
 
 use crate::refusal::Refusal;
@@ -106,7 +106,7 @@ impl Fields {
     }
 
     /// The settings of sampling, by the names that llama.cpp's server and OpenAI have for them, over those of the server.
-    pub fn sampling(&mut self, base: &Sampling) -> Result<Sampling, Refusal> {
+    pub fn sampling(&mut self, base: &Sampling, tokenizer: &Tokenizer) -> Result<Sampling, Refusal> {
         // Every setting has its name in the serialised form.
         let unreadable = |error: serde_json::Error| Refusal::failed(error.to_string());
         let mut settings = serde_json::to_value(base).map_err(unreadable)?;
@@ -115,7 +115,7 @@ impl Fields {
             let Some(value) = self.take(&name) else { continue };
             settings[&name] = match (name.as_str(), &value) {
                 ("seed", Value::Number(number)) => seed(number)?,
-                ("logit_bias", Value::Object(biases)) => biases_of(biases)?,
+                ("logit_bias", _) => biases(&value, tokenizer)?,
                 _ => value,
             };
             if let Err(error) = serde_json::from_value::<Sampling>(settings.clone()) {
@@ -149,13 +149,30 @@ fn seed(number: &Number) -> Result<Value, Refusal> {
     Ok(if seed < 0 { Value::Null } else { Value::from(seed as u32) })
 }
 
-/// OpenAI's form of biases, by token.
-fn biases_of(biases: &Map<String, Value>) -> Result<Value, Refusal> {
-    let bias = |(token, bias): (&String, &Value)| match token.parse::<u32>() {
-        Ok(token) => Ok(Value::from(vec![Value::from(token), bias.clone()])),
-        Err(_) => Err(Refusal::field("logit_bias", format!("expected the number of a token, got {token:?}"))),
+/// Biases by token, from a list of pairs or from OpenAI's object. A text stands for each of its tokens.
+fn biases(value: &Value, tokenizer: &Tokenizer) -> Result<Value, Refusal> {
+    let wrong = |got: &Value| expected("logit_bias", "pairs of a token or a text, and a number or false", got);
+    let named = |name: &String| name.parse::<u32>().map_or_else(|_| Value::from(name.as_str()), Value::from);
+    let pairs: Vec<(Value, &Value)> = match value {
+        Value::Object(biases) => biases.iter().map(|(name, bias)| (named(name), bias)).collect(),
+        Value::Array(list) => list
+            .iter()
+            .map(|pair| match pair.as_array().map(Vec::as_slice) {
+                Some([token, bias]) => Ok((token.clone(), bias)),
+                _ => Err(wrong(pair)),
+            })
+            .collect::<Result<_, _>>()?,
+        other => return Err(wrong(other)),
     };
-    biases.iter().map(bias).collect::<Result<Vec<_>, _>>().map(Value::from)
+    let mut biases = Vec::new();
+    for (token, bias) in pairs {
+        let ids = match &token {
+            Value::String(text) => tokenizer.encode(text, Encode::text()),
+            number => vec![number.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| wrong(number))?],
+        };
+        biases.extend(ids.into_iter().map(|id| Value::from(vec![Value::from(id), bias.clone()])));
+    }
+    Ok(biases.into())
 }
 
 /// A value of another type than expected.

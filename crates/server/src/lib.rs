@@ -19,6 +19,7 @@ mod guard;
 mod head;
 mod likely;
 mod native;
+mod record;
 mod refusal;
 mod routes;
 mod serving;

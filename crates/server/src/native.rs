@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::{Json, body::Bytes, response::Response};
-use candor::{Encode, Finish, GenerateOptions, Piece, Reuse, Show, StopReason, StreamDecoder};
-use serde_json::{Value, json};
+use candor::{Encode, Finish, GenerateOptions, Piece, Reuse, Show, StreamDecoder};
+use serde_json::{Map, Value, json};
 
 use crate::{
     answer::Form,
@@ -12,11 +12,12 @@ use crate::{
     ask, chat, completions,
     fields::{Fields, expected},
     guard::Scope,
-    likely::{self, Watch},
+    likely::{self, Likely, Watch},
+    record::{self, Record, Shared, Wanted},
     refusal::Refusal,
 };
 
-/// `/completion`: continues a text.
+/// `/completion` and `/completions`: continues a text.
 ///
 /// # Errors
 /// If the request is refused.
@@ -38,62 +39,60 @@ fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
     let served = app.served()?;
     let mut fields = Fields::of(body)?;
     let prompts = completions::prompts(&served.model, fields.take("prompt"))?;
-    let options = ask::options(&mut fields, &app.config, &["max_tokens", "n_predict"])?;
+    fields.rename("n_cmpl", "n");
+    let count = ask::count(&mut fields)?;
+    let options = ask::options(&mut fields, &app.config, &served.model, &["max_tokens", "n_predict"])?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
     let reuse = ask::reuse(&mut fields, &app.config, scope)?;
     let top = likely::count(&mut fields, "n_probs")?.filter(|&top| top > 0);
-    let off = |value: &Value| *value == false;
-    fields.refuse("post_sampling_probs", off, "probabilities are those before sampling")?;
-    fields.refuse("return_progress", off, "progress is not served")?;
-    fields.refuse("return_tokens", off, "tokens are not served")?;
+    let sampled = fields.flag("post_sampling_probs")?.unwrap_or_default();
+    let with_tokens = fields.flag("return_tokens")?.unwrap_or_default();
+    let wanted = Wanted::of(&mut fields, &app.config)?;
+    let kept = fields.texts("response_fields")?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
-    let several = prompts.len() > 1;
-    let (prompts, watches) = ask::watched(ask::each(prompts, &options, 1), top, &served.model);
-    let texts = watches.into_iter().map(|watch| Text { watch, ..Text::default() }).collect();
-    let form = Completion { model: served.name.clone(), texts, several };
+    let mut shared = Shared::new(&served.name, wanted, &options, served.model.tokenizer());
+    shared.set("stream", streamed);
+    shared.set("n_probs", top.unwrap_or_default());
+    shared.set("post_sampling_probs", sampled);
+    shared.set("timings_per_token", wanted.timings);
+    let asked = ask::each(prompts, &options, count);
+    let (prompts, watches) = match top {
+        Some(top) if sampled => {
+            let watch = |(prompt, options): (Vec<u32>, _)| {
+                let (watch, options) = Watch::over_sampled(options, &prompt, &served.model, served.context, top)?;
+                Ok(((prompt, options), Some(watch)))
+            };
+            asked.into_iter().map(watch).collect::<Result<_, Refusal>>()?
+        }
+        _ => ask::watched(asked, top, &served.model),
+    };
+    let form = Completion { records: record::each(shared, &prompts, watches), with_tokens, kept };
     Ok(Asked { prompts, reuse, form, streamed })
 }
 
 /// The answers so far.
 struct Completion {
-    model: String,
-    texts: Vec<Text>,
-    several: bool,
-}
-
-/// An answer so far.
-#[derive(Default)]
-struct Text {
-    watch: Option<Watch>,
-    content: String,
-    likely: Vec<Value>,
-    end: Option<Finish>,
+    records: Vec<Record>,
+    with_tokens: bool,
+    /// The fields of an answer that are wanted; all where there are none.
+    kept: Vec<String>,
 }
 
 impl Completion {
-    fn ended(&self, index: usize, content: &str, likely: &[Value], finish: &Finish) -> Value {
-        let stop_type = match finish.reason {
-            StopReason::EndOfText => "eos",
-            StopReason::StopText => "word",
-            StopReason::MaxTokens | StopReason::ContextFull => "limit",
-            StopReason::Cancelled => "none",
-        };
-        let mut ended = json!({
-            "index": index,
-            "content": content,
-            "stop": true,
-            "stop_type": stop_type,
-            "model": self.model,
-            "seed": finish.seed,
-            "tokens_evaluated": finish.prompt,
-            "tokens_cached": finish.reused,
-            "tokens_predicted": finish.tokens,
-            "truncated": false,
-        });
-        if !likely.is_empty() {
-            ended["completion_probabilities"] = likely.into();
+    fn ended(&self, index: usize, streamed: bool) -> Option<Value> {
+        let whole = self.records[index].whole(index, streamed, self.with_tokens)?;
+        if self.kept.is_empty() {
+            return Some(whole);
         }
-        ended
+        let field = |path: &String| Some((path.clone(), whole.pointer(&format!("/{path}"))?.clone()));
+        Some(self.kept.iter().filter_map(field).collect::<Map<String, Value>>().into())
+    }
+
+    fn progress(&self, index: usize, progress: Option<Value>) -> Option<Value> {
+        let record = &self.records[index];
+        let mut chunk = record.chunk(index, "", None);
+        record.note(&mut chunk, Some(progress?));
+        Some(chunk)
     }
 }
 
@@ -101,29 +100,32 @@ impl Form for Completion {
     const LAST: Option<&'static str> = None;
 
     fn begin(&mut self) -> Vec<Value> {
-        Vec::new()
+        let progress = self.records.iter().map(Record::progress).enumerate();
+        progress.filter_map(|(index, progress)| self.progress(index, progress)).collect()
+    }
+
+    fn read(&mut self, index: usize, done: usize) -> Vec<Value> {
+        let progress = self.records[index].read(done);
+        self.progress(index, progress).into_iter().collect()
     }
 
     fn piece(&mut self, index: usize, piece: &Piece) -> Vec<Value> {
-        let Text { watch, content, likely, .. } = &mut self.texts[index];
-        content.push_str(&piece.text);
-        let token = watch.as_mut().zip(piece.token).and_then(|(watch, id)| watch.token(id));
-        let mut sent = json!({ "index": index, "content": piece.text, "stop": false });
-        match token {
-            Some(token) => {
-                let token = token.json();
-                sent["completion_probabilities"] = json!([token]);
-                likely.push(token);
-            }
-            None if piece.text.is_empty() => return Vec::new(),
-            None => {}
+        let record = &mut self.records[index];
+        let likely = record.piece(piece).map(Likely::json);
+        if piece.token.is_none() && piece.text.is_empty() {
+            return Vec::new();
         }
-        vec![sent]
+        let mut chunk = record.chunk(index, &piece.text, piece.token);
+        if let Some(likely) = likely {
+            chunk["completion_probabilities"] = vec![likely].into();
+        }
+        record.note(&mut chunk, None);
+        vec![chunk]
     }
 
     fn end(&mut self, index: usize, finish: &Finish) -> Vec<Value> {
-        self.texts[index].end = Some(*finish);
-        vec![self.ended(index, "", &[], finish)]
+        self.records[index].end(finish);
+        self.ended(index, true).into_iter().collect()
     }
 
     fn done(&mut self) -> Vec<Value> {
@@ -131,10 +133,8 @@ impl Form for Completion {
     }
 
     fn whole(self) -> Value {
-        let ended =
-            |(index, text): (usize, &Text)| Some(self.ended(index, &text.content, &text.likely, text.end.as_ref()?));
-        let mut all: Vec<Value> = self.texts.iter().enumerate().filter_map(ended).collect();
-        if self.several { all.into() } else { all.pop().unwrap_or_default() }
+        let mut all: Vec<Value> = (0..self.records.len()).filter_map(|index| self.ended(index, false)).collect();
+        if self.records.len() > 1 { all.into() } else { all.pop().unwrap_or_default() }
     }
 }
 
@@ -146,7 +146,7 @@ pub async fn tokenize(app: Arc<App>, body: Bytes) -> Result<Json<Value>, Refusal
     blocking(move || {
         let served = app.served()?;
         let mut fields = Fields::of(&body)?;
-        let text = fields.text("content")?.ok_or_else(|| Refusal::field("content", "missing"))?;
+        let content = fields.take("content").ok_or_else(|| Refusal::field("content", "missing"))?;
         let bos = fields.flag("add_special")?.unwrap_or(false);
         let specials = fields.flag("parse_special")?.unwrap_or(true);
         let with_pieces = fields.flag("with_pieces")?.unwrap_or(false);
@@ -161,8 +161,9 @@ pub async fn tokenize(app: Arc<App>, body: Bytes) -> Result<Json<Value>, Refusal
                 Err(_) => json!({ "id": id, "piece": bytes.as_ref() }),
             }
         };
-        let ids = tokenizer.encode(&text, how).into_iter();
-        let tokens: Vec<Value> = ids.map(|id| if with_pieces { piece(id) } else { id.into() }).collect();
+        let ids = completions::mixed(tokenizer, &content, how)
+            .ok_or_else(|| expected("content", "a string, or an array of strings and tokens", &content))?;
+        let tokens: Vec<Value> = ids.into_iter().map(|id| if with_pieces { piece(id) } else { id.into() }).collect();
         Ok(Json(json!({ "tokens": tokens })))
     })
     .await
@@ -213,11 +214,13 @@ pub fn props(app: &App) -> Result<Json<Value>, Refusal> {
     let served = app.served()?;
     let tokenizer = served.model.tokenizer();
     let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default().to_owned();
-    let settings = serde_json::to_value(&app.config.sampling).unwrap_or_default();
+    let options = GenerateOptions::default().sampling(app.config.sampling.clone()).max_tokens(app.config.max_tokens);
+    let settings = record::settings(&options, tokenizer);
     Ok(Json(json!({
         "default_generation_settings": { "n_ctx": served.context, "params": settings },
         "total_slots": served.sequences,
         "model_alias": served.name,
+        "model_path": served.path,
         "chat_template": served.template.as_ref().map(|template| template.source()),
         "bos_token": text(tokenizer.bos()),
         "eos_token": text(tokenizer.eos()),

@@ -110,7 +110,10 @@ impl From<Error> for Refusal {
         let message = error.to_string();
         match error {
             Error::PromptTooLong { prompt, context } => {
-                let message = format!("the prompt has {prompt} tokens, the context has {context}");
+                // Clients of llama.cpp's server look for some of these words.
+                let message = format!(
+                    "a prompt of {prompt} tokens exceeds the available context size of {context}: -c gives more"
+                );
                 let mut refusal = Refusal::new(StatusCode::BAD_REQUEST, "exceed_context_size_error", message);
                 refusal.code = Some("context_length_exceeded");
                 refusal.more = vec![("n_prompt_tokens", prompt), ("n_ctx", context)];

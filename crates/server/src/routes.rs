@@ -11,6 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use candor::TensorInfo;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -30,6 +31,8 @@ type Body = Result<Bytes, BytesRejection>;
 pub fn routes(app: Arc<App>) -> Router {
     let mut router = Router::new()
         .route("/completion", post(completion))
+        .route("/completions", post(completion))
+        .route("/v1/completions", post(completions))
         .route("/tokenize", post(async |State(app): Shared, body: Body| native::tokenize(app, read(body)?).await))
         .route("/detokenize", post(async |State(app): Shared, body: Body| native::detokenize(app, read(body)?).await))
         .route(
@@ -41,8 +44,7 @@ pub fn routes(app: Arc<App>) -> Router {
         router = router
             .route(&format!("{prefix}/health"), get(health))
             .route(&format!("{prefix}/models"), get(models))
-            .route(&format!("{prefix}/chat/completions"), post(chat))
-            .route(&format!("{prefix}/completions"), post(completions));
+            .route(&format!("{prefix}/chat/completions"), post(chat));
     }
     let limit = DefaultBodyLimit::max(app.config.body);
     router
@@ -89,12 +91,20 @@ async fn health(State(app): Shared) -> Result<Json<Value>, Refusal> {
 /// The model.
 async fn models(State(app): Shared) -> Result<Json<Value>, Refusal> {
     let served = app.served()?;
+    let (config, tensors) = (served.model.config(), served.model.gguf().tensors());
     let model = json!({
         "id": served.name,
         "object": "model",
         "created": served.created,
         "owned_by": "candor",
-        "meta": { "n_ctx": served.context, "n_ctx_train": served.model.config().context, "n_vocab": served.model.config().vocab },
+        "meta": {
+            "n_ctx": served.context,
+            "n_ctx_train": config.context,
+            "n_vocab": config.vocab,
+            "n_embd": config.dim,
+            "n_params": tensors.iter().map(TensorInfo::elements).sum::<u64>(),
+            "size": tensors.iter().map(|tensor| tensor.bytes).sum::<u64>(),
+        },
     });
     Ok(Json(json!({ "object": "list", "data": [model] })))
 }

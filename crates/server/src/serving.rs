@@ -86,11 +86,11 @@ fn answer<E>(
             return Ok(());
         }
     };
-    let Ready { mut engine, name, template } = *ready;
+    let Ready { mut engine, name, path, template } = *ready;
     let model = engine.model().clone();
     let template = Template::of(&model, template)?;
     let (context, sequences) = (engine.context(), engine.sequences());
-    app.begin(Served { model, name, template, context, sequences, created: now() });
+    app.begin(Served { model, name, path, template, context, sequences, created: now() });
     let queue = app.config.queue;
     // What this thread has of it would keep the orders open.
     drop(app);

@@ -23,6 +23,10 @@ pub struct Conversation {
     pub tools: Option<Value>,
     /// Further variables of the template.
     pub variables: Map<String, Value>,
+    /// Whether the prompt ends where an answer begins.
+    pub opens: bool,
+    /// How the answer begins, where it goes on from there.
+    pub begun: Option<String>,
 }
 
 impl Template {
@@ -72,7 +76,9 @@ impl Template {
         }
         let mut context = model.chat_context();
         (context.tools, context.extra) = (asked.tools.clone(), asked.variables);
-        let text = self.template.render(&asked.messages, &context).map_err(Error::from)?;
+        context.add_generation_prompt = asked.opens || asked.begun.is_some();
+        let mut text = self.template.render(&asked.messages, &context).map_err(Error::from)?;
+        text.push_str(&asked.begun.unwrap_or_default());
         let parser = self.format.parser(&text, asked.tools.as_ref());
         Ok((text, parser))
     }

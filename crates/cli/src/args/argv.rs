@@ -21,6 +21,7 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-dev", "--device"),
     ("-ngl", "--gpu-layers"),
     ("-np", "--parallel"),
+    ("-kvu", "--kv-unified"),
     ("-ts", "--tensor-split"),
     ("-sp", "--special"),
 ];

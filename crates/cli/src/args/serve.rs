@@ -32,6 +32,10 @@ pub struct ServeArgs {
     /// the flag again
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Serving")]
     pub allowed_hosts: Vec<String>,
+    /// Pages in browsers that may ask, by their origin: https://chat.example, localhost for pages of this machine, * for all; several
+    /// with commas between them, or the flag again
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', help_heading = "Serving")]
+    pub cors_origins: Vec<String>,
 }
 
 /// `candor batch`.
@@ -56,12 +60,18 @@ pub struct ServedArgs {
     pub overrides: OverrideArgs,
     #[command(flatten)]
     pub lora: LoraArgs,
+    /// What the model is called, instead of its file's name
+    #[arg(short = 'a', long, value_name = "NAME", help_heading = "Serving")]
+    pub alias: Option<String>,
     /// Answers that are written at once; the context is divided among them (also -np)
     #[arg(long, value_name = "N", default_value = "4", value_parser = number::whole(1..=256usize), help_heading = "Serving")]
     pub parallel: usize,
     /// Read every prompt from its beginning where a request does not say cache_prompt
     #[arg(long, help_heading = "Serving")]
     pub no_cache_prompt: bool,
+    /// Let an answer have all of the context that others leave it, instead of an equal share (also -kvu)
+    #[arg(long, help_heading = "Serving")]
+    pub kv_unified: bool,
     /// Use a chat template by its name in llama.cpp (chatml, llama3, gemma), or a text of Jinja, instead of the model's
     #[arg(long, value_name = "NAME", help_heading = "Prompt")]
     pub chat_template: Option<String>,

@@ -76,6 +76,25 @@ fn a_server_says_what_run_prints() {
     child.wait().unwrap();
 }
 
+/// With the flag a context is shared: each answer may fill it, and those that find no room wait.
+#[test]
+fn an_answer_may_have_all_of_the_context() {
+    let server = serve(&["--temp", "0", "-np", "4", "-c", "512", "-kvu", "-a", "storyteller"]);
+    let body = json!({ "prompt": STORY, "max_tokens": 300, "ignore_eos": true });
+    let alone = server.json("/v1/completions", &body);
+    assert_eq!((&alone["model"], &alone["usage"]["completion_tokens"]), (&"storyteller".into(), &300.into()));
+    let streams: Vec<TcpStream> = (0..4).map(|_| server.begin("POST", "/v1/completions", &body)).collect();
+    for mut stream in streams {
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let reply: Value = serde_json::from_str(reply.split_once("\r\n\r\n").unwrap().1).unwrap();
+        assert_eq!(reply["choices"], alone["choices"]);
+    }
+    let Server { mut child, .. } = server;
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_ends_it_once_all_is_answered() {

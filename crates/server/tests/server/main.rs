@@ -4,6 +4,7 @@ mod answers;
 mod batch;
 mod client;
 mod ends;
+mod native;
 mod refused;
 mod serving;
 mod tools;

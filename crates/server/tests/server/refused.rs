@@ -36,7 +36,7 @@ fn what_would_change_an_answer_is_refused_by_name() {
         ("temperature", json!("hot")),
         ("stop", json!([1])),
         ("stream", json!("yes")),
-        ("logit_bias", json!({ "x": 1 })),
+        ("logit_bias", json!({ "x": "y" })),
         ("stream_options", json!({ "other": 1 })),
         ("store", json!(true)),
         ("messages", json!([])),
@@ -152,4 +152,39 @@ fn other_names_and_pages_are_refused() {
     }
     assert_eq!(ask(&[("Origin", "http://localhost:3000")]).status, 200);
     server.end().unwrap();
+}
+
+/// Pages of other sites may ask where the server is asked to let them, and a browser hears of it.
+#[test]
+fn pages_may_be_let_in() {
+    for (origins, origin, may) in [
+        (&["*"][..], "https://chat.example", true),
+        (&["https://chat.example"], "https://chat.example", true),
+        (&["https://chat.example"], "https://chat.example.evil", false),
+        (&["https://chat.example"], "http://chat.example", false),
+        (&["localhost"], "http://localhost:3000", true),
+        (&["localhost"], "http://[::1]:3000", true),
+        (&["localhost"], "http://localhost.evil.example", false),
+        (&["localhost", "https://a.example"], "https://a.example", true),
+    ] {
+        let mut config = Config::default();
+        config.origins = origins.iter().map(|&origin| origin.to_owned()).collect();
+        config.keys = vec!["key".to_owned()];
+        let server = start(config, 1);
+        let allowed = format!("access-control-allow-origin: {origin}\r\n");
+        let heard = |reply: &Reply| format!("{}\r\n", reply.head.to_lowercase()).contains(&allowed);
+        let before = send(server.address, "OPTIONS", "/v1/completions", &[("Origin", origin)], "");
+        assert_eq!((before.status, heard(&before)), (200, may), "{origins:?} {origin}");
+        let headers = [("Origin", origin), ("Authorization", "Bearer key")];
+        let asked = send(server.address, "POST", "/v1/completions", &headers, "{\"prompt\": \"a\", \"max_tokens\": 1}");
+        assert_eq!((asked.status, heard(&asked)), if may { (200, true) } else { (403, false) }, "{origins:?} {origin}");
+        // A key is asked for as ever, and the name of the host looked at.
+        assert_eq!(
+            send(server.address, "GET", "/props", &[("Origin", origin)], "").status,
+            if may { 401 } else { 403 }
+        );
+        let other = [("Origin", origin), ("Host", "evil.example")];
+        assert_eq!(send(server.address, "OPTIONS", "/props", &other, "").status, 403);
+        server.end().unwrap();
+    }
 }

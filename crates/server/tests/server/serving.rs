@@ -33,7 +33,7 @@ pub fn tiny() -> Model {
 pub fn ready(sequences: usize) -> Ready {
     let options = BatchOptions::default().sequences(sequences).context(CONTEXT).rows(64);
     let engine = Engine::new(tiny().batch(&options).unwrap(), 16);
-    Ready { engine, name: "tiny".to_owned(), template: ChatTemplate::named("chatml") }
+    Ready { engine, name: "tiny".to_owned(), path: None, template: ChatTemplate::named("chatml") }
 }
 
 /// Starts a server on any free port.

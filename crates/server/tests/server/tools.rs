@@ -27,7 +27,7 @@ fn serve() -> Server {
         let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
         let model = Model::from_gguf(gguf, &LoadOptions::default().threads(1)).unwrap();
         let batch = model.batch(&BatchOptions::default().sequences(2).context(2048)).unwrap();
-        Ok(Loaded::Ready(Box::new(Ready { engine: Engine::new(batch, 16), name: "parrot".to_owned(), template: None })))
+        Ok(Loaded::Ready(Box::new(Ready { engine: Engine::new(batch, 16), name: "parrot".to_owned(), path: None, template: None })))
     });
     wait(&server);
     server
