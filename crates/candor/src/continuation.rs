@@ -51,6 +51,8 @@ pub struct Continuation {
     /// Text that may be the beginning of a stop text.
     held: String,
     stop_reason: Option<StopReason>,
+    /// Which of the stop texts ended it.
+    stop_text: Option<usize>,
     /// The token that ended it.
     end: Option<u32>,
 }
@@ -95,6 +97,7 @@ impl Continuation {
             pending: None,
             held: String::new(),
             stop_reason: None,
+            stop_text: None,
             end: None,
             options,
         })
@@ -135,8 +138,10 @@ impl Continuation {
         self.pending = Some(token);
         let text = self.decoder.push(token);
         self.held.push_str(&text);
-        if let Some(end) = self.options.stop.iter().filter_map(|stop| self.held.find(stop.as_str())).min() {
+        let found = self.options.stop.iter().enumerate();
+        if let Some((end, stop)) = found.filter_map(|(n, stop)| Some((self.held.find(stop.as_str())?, n))).min() {
             self.held.truncate(end);
+            self.stop_text = Some(stop);
             return Ok(self.stop(StopReason::StopText));
         }
         let keep = self.options.stop.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
@@ -218,6 +223,11 @@ impl Continuation {
     /// Why it ended; `None` while it goes on.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.stop_reason
+    }
+
+    /// Which of [`GenerateOptions::stop`] ended it, counted from 0.
+    pub fn stop_text(&self) -> Option<usize> {
+        self.stop_text
     }
 
     /// The text of the token that ended it, where control tokens are shown; no piece has it.

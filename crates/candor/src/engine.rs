@@ -38,6 +38,8 @@ pub enum Event {
 pub struct Finish {
     /// The reason.
     pub reason: StopReason,
+    /// Which of [`GenerateOptions::stop`] came, counted from 0, where one of them ended it.
+    pub stop_text: Option<usize>,
     /// Tokens of the prompt.
     pub prompt: usize,
     /// Tokens that were chosen.
@@ -312,7 +314,8 @@ impl Engine {
                 self.batch.remove(id)?;
             }
             if let Some(reason) = text.stop_reason() {
-                emit(ticket, Event::Done(Finish { reason, prompt, tokens: text.tokens(), seed: text.seed() }));
+                let (stop_text, tokens, seed) = (text.stop_text(), text.tokens(), text.seed());
+                emit(ticket, Event::Done(Finish { reason, stop_text, prompt, tokens, seed }));
             }
         }
         Ok(())

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use candor::{BatchOptions, Engine};
-use candor_server::{Config, Ready, Stop};
+use candor::{BatchOptions, Engine, Pooling, SessionOptions};
+use candor_server::{Config, Ready, Stop, Work};
 
 use crate::{
     answer,
@@ -29,19 +29,40 @@ pub fn serve(args: &ServeArgs, line: &Line) -> Result<ExitCode, Error> {
     config.port = args.port;
     config.keys.clone_from(&args.api_key);
     config.hosts.clone_from(&args.allowed_hosts);
+    (config.metrics, config.slots) = (args.metrics, args.slots);
     (config.sampling, config.max_tokens) = (sampling, usize::try_from(args.predict).ok());
     config.template_variables = args.chat_template_kwargs.clone().unwrap_or_default().0;
     let adapters = args.lora.open()?;
     let (performance, output) = (args.performance.clone(), args.output.clone());
-    let session = answer::conversation(&args.context, &args.performance);
+    let mut vectors = args.vectors.options(&args.performance);
+    if line.exclusive(&["pooling", "reranking"])? == Some("reranking") && args.reranking {
+        vectors = vectors.pooling(Pooling::Rank);
+    }
+    let makes_vectors = args.embedding || vectors.pooling.is_some();
+    let session = match makes_vectors {
+        true => SessionOptions::default().batch(vectors.rows).ubatch(vectors.rows).context(vectors.rows).fit(false),
+        false => answer::conversation(&args.context, &args.performance),
+    };
     let batch = batch(args);
     let load = move || {
         let name = source.path().and_then(|path| path.file_stem()).map(|stem| stem.to_string_lossy().into_owned());
         let opened = source.open(&performance, adapters, session, &output)?;
-        opened.model.refuse_answers("candor serve")?;
-        let engine = Engine::new(opened.model.batch(&batch)?, PROMPT_ROWS);
-        say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
-        Ok(Ready { engine, name: name.unwrap_or_else(|| "built-in".to_owned()), template })
+        let model = opened.model;
+        let work = if makes_vectors || model.is_encoder() || Pooling::said(&model)?.is_some() {
+            let embedder = model.embedder(&vectors)?;
+            let (width, context) = (embedder.width(), model.config().context);
+            match embedder.pooling() {
+                Pooling::Rank => say!("ready: scores of pairs of up to {context} tokens"),
+                _ => say!("ready: vectors of {width} numbers, of texts of up to {context} tokens"),
+            }
+            Work::Vectors(embedder)
+        } else {
+            model.refuse_answers("candor serve")?;
+            let engine = Engine::new(model.batch(&batch)?, PROMPT_ROWS);
+            say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
+            Work::Answers(engine)
+        };
+        Ok(Ready { work, name: name.unwrap_or_else(|| "built-in".to_owned()), template })
     };
     // Ctrl-C ends the server once what it answers is answered, a second one at once.
     let interrupt = Interrupt::catch()?;

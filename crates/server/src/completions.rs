@@ -1,15 +1,12 @@
 //! OpenAI's `/completions`.
 
-use std::sync::Arc;
-
-use axum::{body::Bytes, response::Response};
-use candor::{Finish, GenerateOptions, Model, Piece};
+use candor::{Finish, Model, Piece};
 use serde_json::{Value, json};
 
 use crate::{
     answer::Form,
-    app::{App, blocking, now},
-    ask,
+    app::{App, Served, now},
+    ask::{self, Asked},
     chat::with_usage,
     fields::{Fields, expected},
     head::Head,
@@ -17,26 +14,11 @@ use crate::{
     refusal::Refusal,
 };
 
-/// Answers a request.
+/// Understands a request.
 ///
 /// # Errors
 /// If it is refused.
-pub async fn answer(app: Arc<App>, body: Bytes) -> Result<Response, Refusal> {
-    let shared = app.clone();
-    let Asked { prompts, form, streamed } = blocking(move || read(&shared, &body)).await?;
-    app.answer(prompts).await?.respond(form, streamed).await
-}
-
-/// A request that was understood.
-struct Asked {
-    prompts: Vec<(Vec<u32>, GenerateOptions)>,
-    form: Completions,
-    streamed: bool,
-}
-
-fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
-    let served = app.served()?;
-    let mut fields = Fields::of(body)?;
+pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Completions>, Refusal> {
     let prompts = prompts(&served.model, fields.take("prompt"))?;
     let count = ask::count(&mut fields)?;
     let options = ask::options(&mut fields, &app.config, &["n_predict", "max_tokens"])?;
@@ -60,9 +42,17 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
 /// # Errors
 /// If it is missing, or neither a text nor tokens.
 pub fn prompts(model: &Model, value: Option<Value>) -> Result<Vec<Vec<u32>>, Refusal> {
-    let wrong = |value: &Value| expected("prompt", "a string, an array of tokens, or an array of those", value);
+    texts(model, "prompt", value)
+}
+
+/// The texts of a field of that name: a text, tokens, or a list of either.
+///
+/// # Errors
+/// If it is missing, or neither a text nor tokens.
+pub fn texts(model: &Model, name: &str, value: Option<Value>) -> Result<Vec<Vec<u32>>, Refusal> {
+    let wrong = |value: &Value| expected(name, "a string, an array of tokens, or an array of those", value);
     match value {
-        None => Err(Refusal::field("prompt", "missing")),
+        None => Err(Refusal::field(name, "missing")),
         Some(Value::Array(list)) if list.is_empty() => Err(wrong(&Value::Array(list))),
         Some(Value::Array(list)) if list.iter().all(|item| item.is_string() || item.is_array()) => {
             list.iter().map(|item| prompt(model, item).ok_or_else(|| wrong(item))).collect()
@@ -82,7 +72,7 @@ fn prompt(model: &Model, value: &Value) -> Option<Vec<u32>> {
 }
 
 /// The answers so far.
-struct Completions {
+pub struct Completions {
     head: Head,
     with_usage: bool,
     choices: Vec<Choice>,

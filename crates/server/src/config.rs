@@ -1,6 +1,6 @@
 //! How to serve, and what is served.
 
-use candor::{ChatTemplate, Engine, Sampling};
+use candor::{ChatTemplate, Embedder, Engine, Sampling};
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -22,6 +22,10 @@ pub struct Config {
     pub sampling: Sampling,
     /// Most tokens of an answer where a request does not say.
     pub max_tokens: Option<usize>,
+    /// Whether numbers of what is done can be asked for.
+    pub metrics: bool,
+    /// Whether it can be asked for how many answers are being written.
+    pub slots: bool,
     /// Variables of chat templates where a request does not say.
     pub template_variables: serde_json::Map<String, serde_json::Value>,
 }
@@ -38,17 +42,27 @@ impl Default for Config {
             queue: 256,
             sampling: Sampling::default(),
             max_tokens: None,
+            metrics: false,
+            slots: false,
             template_variables: serde_json::Map::new(),
         }
     }
 }
 
-/// A model that is loaded, and what makes its answers.
+/// A model that is loaded, and what it does.
 pub struct Ready {
-    /// Answers prompts.
-    pub engine: Engine,
+    /// What requests are answered by.
+    pub work: Work,
     /// What the model is called.
     pub name: String,
     /// A chat template instead of the model's own.
     pub template: Option<ChatTemplate>,
+}
+
+/// What a model does for requests.
+pub enum Work {
+    /// It answers prompts.
+    Answers(Engine),
+    /// It makes vectors of texts, or a reranker's scores.
+    Vectors(Embedder),
 }

@@ -27,6 +27,11 @@ impl Head {
         Head { id: format!("{kind}-{number}"), number, created, model: model.to_owned(), prompt: 0, tokens: 0 }
     }
 
+    /// What the model is called.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
     /// The part of its id that no other answer has.
     pub fn number(&self) -> &str {
         &self.number

@@ -6,16 +6,29 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, State, rejection::BytesRejection},
+    http::{HeaderName, header},
     middleware,
-    response::Response,
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use serde_json::{Value, json};
 
-use crate::{app::App, chat, completions, guard::guard, native, refusal::Refusal};
+use crate::{
+    answer::Form,
+    app::{App, Served, blocking},
+    ask::{self, Read},
+    chat, completions, counters,
+    fields::Fields,
+    guard::guard,
+    messages, native, ollama,
+    refusal::{Refusal, shaped},
+    responses, vectors,
+};
 
 type Shared = State<Arc<App>>;
 type Body = Result<Bytes, BytesRejection>;
+
+/// The type of metrics.
+const PROMETHEUS: (HeaderName, &str) = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
 
 /// All paths.
 pub fn routes(app: Arc<App>) -> Router {
@@ -27,13 +40,39 @@ pub fn routes(app: Arc<App>) -> Router {
             "/apply-template",
             post(async |State(app): Shared, body: Body| native::apply_template(app, read(body)?).await),
         )
-        .route("/props", get(async |State(app): Shared| native::props(&app)));
+        .route("/props", get(async |State(app): Shared| native::props(&app)))
+        .route("/metrics", get(async |State(app): Shared| counters::metrics(&app).map(|text| ([PROMETHEUS], text))))
+        .route("/slots", get(async |State(app): Shared| counters::slots(&app).map(Json)))
+        .route("/v1/messages", generated(messages::read))
+        .route("/v1/messages/count_tokens", counted(messages::count))
+        .route("/api/generate", generated(ollama::generate))
+        .route("/api/chat", generated(ollama::chat))
+        .route("/api/embed", made(ollama::embed))
+        .route("/api/embeddings", made(ollama::embeddings))
+        .route("/api/tags", said(ollama::tags))
+        .route("/api/ps", said(ollama::ps))
+        .route(
+            "/api/show",
+            post(async |State(app): Shared, body: Body| {
+                ollama::show(app.served()?, Fields::of(&read(body)?)?).map(Json)
+            }),
+        )
+        .route("/api/version", get(async || Json(ollama::version())))
+        .route("/embedding", made(vectors::rows))
+        .route("/embeddings", made(vectors::rows))
+        .route("/v1/embeddings", made(vectors::embeddings));
+    for path in ["/rerank", "/reranking", "/v1/rerank", "/v1/reranking"] {
+        router = router.route(path, made(vectors::rerank));
+    }
     for prefix in ["", "/v1"] {
         router = router
             .route(&format!("{prefix}/health"), get(health))
             .route(&format!("{prefix}/models"), get(models))
-            .route(&format!("{prefix}/chat/completions"), post(chat))
-            .route(&format!("{prefix}/completions"), post(completions));
+            .route(&format!("{prefix}/chat/completions"), generated(chat::read))
+            .route(&format!("{prefix}/chat/completions/input_tokens"), counted(chat::count))
+            .route(&format!("{prefix}/completions"), generated(completions::read))
+            .route(&format!("{prefix}/responses"), generated(responses::read))
+            .route(&format!("{prefix}/responses/input_tokens"), counted(responses::count));
     }
     let limit = DefaultBodyLimit::max(app.config.body);
     router
@@ -41,6 +80,7 @@ pub fn routes(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(async || Refusal::method())
         .layer(limit)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .layer(middleware::from_fn(shaped))
         .with_state(app)
 }
 
@@ -48,12 +88,28 @@ fn read(body: Body) -> Result<Bytes, Refusal> {
     body.map_err(|rejection| Refusal::body(rejection.status(), rejection.body_text()))
 }
 
-async fn chat(State(app): Shared, body: Body) -> Result<Response, Refusal> {
-    chat::answer(app, read(body)?).await
+/// Requests that the model answers.
+fn generated<F: Form>(understand: Read<F>) -> MethodRouter<Arc<App>> {
+    post(async move |State(app): Shared, body: Body| ask::answer(app, read(body)?, understand).await)
 }
 
-async fn completions(State(app): Shared, body: Body) -> Result<Response, Refusal> {
-    completions::answer(app, read(body)?).await
+/// What can be said of the model.
+fn said(say: fn(&Served) -> Value) -> MethodRouter<Arc<App>> {
+    get(async move |State(app): Shared| app.served().map(|served| Json(say(served))))
+}
+
+/// Requests that need the model's words alone.
+fn counted(count: fn(&App, &Served, Fields) -> Result<Value, Refusal>) -> MethodRouter<Arc<App>> {
+    post(async move |State(app): Shared, body: Body| {
+        let body = read(body)?;
+        let counted = blocking(move || count(&app, app.served()?.answers()?, Fields::of(&body)?)).await;
+        counted.map(Json)
+    })
+}
+
+/// Requests of vectors and scores.
+fn made(understand: vectors::Read) -> MethodRouter<Arc<App>> {
+    post(async move |State(app): Shared, body: Body| vectors::answer(app, read(body)?, understand).await)
 }
 
 /// Whether requests are answered.

@@ -1,25 +1,18 @@
 //! Serving, from the address to the end.
 
-use std::{
-    io,
-    net::SocketAddr,
-    pin::pin,
-    sync::{Arc, mpsc},
-    thread,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, thread, time::Duration};
 
 use candor::Error;
 use futures_util::future::{Either, select};
 use tokio::{net::TcpListener, runtime, sync::oneshot, time};
 
 use crate::{
-    app::{App, Served, now},
-    config::{Config, Ready},
+    app::{App, Does, Served, Taken, now},
+    config::{Config, Ready, Work},
     routes::routes,
     stop::Stop,
     template::Template,
-    worker,
+    texts, worker,
 };
 
 /// Why serving ended otherwise than it was asked to.
@@ -67,8 +60,8 @@ pub fn serve<E: Send + 'static>(
         let refused = |error| Failure::Address { address: format!("{}:{}", config.host, config.port), error };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         listening(listener.local_addr()?);
-        let (orders, taken) = mpsc::sync_channel(config.queue.max(1));
-        let app = Arc::new(App::new(config, orders));
+        let (app, taken) = App::new(config);
+        let app = Arc::new(app);
         let ended = work(app.clone(), load, taken)?;
         let (drained, parting) = oneshot::channel();
         let shut = {
@@ -103,11 +96,11 @@ pub fn serve<E: Send + 'static>(
 fn work<E: Send + 'static>(
     app: Arc<App>,
     load: impl FnOnce() -> Result<Ready, E> + Send + 'static,
-    orders: mpsc::Receiver<worker::Order>,
+    taken: Taken,
 ) -> io::Result<oneshot::Receiver<Result<(), Failure<E>>>> {
     let (end, ended) = oneshot::channel();
     thread::Builder::new().name("model".to_owned()).spawn(move || {
-        let done = answer(app, load, &orders);
+        let done = answer(app, load, taken);
         // Nobody listens where serving has ended before.
         let _ = end.send(done);
     })?;
@@ -117,15 +110,26 @@ fn work<E: Send + 'static>(
 fn answer<E>(
     app: Arc<App>,
     load: impl FnOnce() -> Result<Ready, E>,
-    orders: &mpsc::Receiver<worker::Order>,
+    Taken { orders, texts }: Taken,
 ) -> Result<(), Failure<E>> {
-    let Ready { mut engine, name, template } = load().map_err(Failure::Load)?;
-    let model = engine.model().clone();
+    let Ready { work, name, template } = load().map_err(Failure::Load)?;
+    let (model, does, context, sequences) = match &work {
+        Work::Answers(engine) => (engine.model().clone(), Does::Answers, engine.context(), engine.sequences()),
+        Work::Vectors(embedder) => {
+            let (pooling, width, scaling) = (embedder.pooling(), embedder.width(), embedder.scaling());
+            let model = embedder.model().clone();
+            let context = model.config().context;
+            (model, Does::Vectors { pooling, width, scaling }, context, 1)
+        }
+    };
     let template = Template::of(&model, template)?;
-    let (context, sequences) = (engine.context(), engine.sequences());
-    app.begin(Served { model, name, template, context, sequences, created: now() });
-    let queue = app.config.queue;
+    app.begin(Served { model, name, does, template, context, sequences, created: now() });
+    let (queue, counters) = (app.config.queue, app.counters.clone());
     // What this thread has of it would keep the orders open.
     drop(app);
-    Ok(worker::work(&mut engine, orders, queue)?)
+    match work {
+        Work::Answers(mut engine) => worker::work(&mut engine, &orders, queue, &counters)?,
+        Work::Vectors(mut embedder) => texts::work(&mut embedder, &texts),
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
+    embed::VectorArgs,
     kwargs::{self, Kwargs},
     lora::LoraArgs,
     number,
@@ -39,6 +40,20 @@ pub struct ServeArgs {
     /// Answers that are written at once; the context is divided among them (also -np)
     #[arg(long, value_name = "N", default_value = "4", value_parser = number::whole(1..=256usize), help_heading = "Serving")]
     pub parallel: usize,
+    /// Answer /metrics: how much was read and written, in Prometheus' text format
+    #[arg(long, help_heading = "Serving")]
+    pub metrics: bool,
+    /// Answer /slots: how many answers are being written
+    #[arg(long, help_heading = "Serving")]
+    pub slots: bool,
+    /// Make vectors of texts instead of answers; models that are made for vectors do so without
+    #[arg(long, visible_alias = "embeddings", help_heading = "Vectors")]
+    pub embedding: bool,
+    /// Sort documents by how well they answer a query: --embedding with --pooling rank
+    #[arg(long, visible_alias = "rerank", help_heading = "Vectors")]
+    pub reranking: bool,
+    #[command(flatten)]
+    pub vectors: VectorArgs,
     /// Use a chat template by its name in llama.cpp (chatml, llama3, gemma), or a text of Jinja, instead of the model's
     #[arg(long, value_name = "NAME", help_heading = "Prompt")]
     pub chat_template: Option<String>,

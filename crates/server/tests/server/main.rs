@@ -2,7 +2,12 @@
 
 mod answers;
 mod client;
+mod counters;
 mod ends;
+mod messages;
+mod ollama;
 mod refused;
+mod responses;
 mod serving;
 mod tools;
+mod vectors;
