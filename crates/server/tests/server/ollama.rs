@@ -145,7 +145,7 @@ fn what_is_not_served_is_refused_by_name() {
         ("/api/generate", "images", json!(["x"])),
         ("/api/generate", "context", json!([1])),
         ("/api/generate", "template", json!("x")),
-        ("/api/generate", "think", json!(true)),
+        ("/api/generate", "think", json!(false)),
         ("/api/generate", "think", json!("low")),
         ("/api/generate", "options.num_ctx", json!(CONTEXT + 1)),
         ("/api/generate", "options.num_predict", json!("x")),
@@ -167,7 +167,7 @@ fn what_is_not_served_is_refused_by_name() {
         assert_eq!(reply.status, 400, "{body}");
         assert!(reply.json()["error"].as_str().unwrap().starts_with(field), "{body}: {reply:?}");
     }
-    let harmless = json!({ "prompt": "a", "format": "", "think": false, "suffix": "", "images": [], "options": { "num_predict": -2, "stop": "a" } });
+    let harmless = json!({ "prompt": "a", "format": "", "think": true, "suffix": "", "images": [], "options": { "num_predict": -2, "stop": "a" } });
     assert_eq!(post(server.address, "/api/generate", &harmless).status, 200);
     assert!(post(server.address, "/api/none", &json!({})).json()["error"].is_string());
     server.end().unwrap();
