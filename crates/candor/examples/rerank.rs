@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// The documents and their scores, the best first.
 pub fn rank(model: &Model, query: &str, documents: &[String]) -> Result<Vec<(String, f32)>, Error> {
     let mut embedder = model.embedder(&Default::default())?;
-    let pairs = documents.iter().map(|document| embedder.encode_pair(query, document));
+    let pairs = documents.iter().map(|document| embedder.model().encode_pair(query, document));
     let pairs = pairs.collect::<Result<Vec<_>, Error>>()?;
     // A reranker's vector is its scores, one for each label.
     let scores = embedder.embed(&pairs, |_| ())?;

@@ -5,7 +5,6 @@
 
 use candor_models::Rank;
 use candor_ops::KvFormat;
-use candor_tokenizer::Encode;
 
 use crate::{
     Batch, BatchOptions, Error, Model, Outputs, Pooling, Role, Scaling, SequenceId, Value, Want, batch::Room, now::now,
@@ -108,21 +107,22 @@ impl Embedder {
         self.model.encode_prompt(text)
     }
 
-    /// The ids of a query and a document for a reranker: by the file's template `rerank`, or as a pair.
+    /// The length of vectors.
+    pub fn scaling(&self) -> Scaling {
+        self.options.scaling
+    }
+
+    /// What follows is scaled so; scores have no length.
+    pub fn scale(&mut self, scaling: Scaling) {
+        self.options.scaling = scaling;
+    }
+
+    /// Whether texts can be computed, given by their ids.
     ///
     /// # Errors
-    /// If the template is no text.
-    pub fn encode_pair(&self, query: &str, document: &str) -> Result<Vec<u32>, Error> {
-        let tokenizer = self.model.tokenizer();
-        Ok(match self.model.gguf().metadata().str("tokenizer.chat_template.rerank")? {
-            Some(template) => {
-                // A query that speaks of {document} is a query.
-                let parts = template.split("{document}").map(|part| part.replace("{query}", query));
-                let text = parts.collect::<Vec<_>>().join(document);
-                tokenizer.encode(&text, Encode { bos: false, specials: true })
-            }
-            None => tokenizer.encode_pair(query, document),
-        })
+    /// If a text is empty or too long, or an id is outside of the vocabulary.
+    pub fn fits(&self, texts: &[Vec<u32>]) -> Result<(), Error> {
+        texts.iter().enumerate().try_for_each(|(index, ids)| self.admit(index + 1, ids).map(|_| ()))
     }
 
     /// The vector of each text, given by its ids: `[width]`, without pooling `[T, width]`. `progress` sees how many are done.

@@ -326,6 +326,23 @@ impl Model {
         self.tokenizer().encode(text, Encode::prompt())
     }
 
+    /// The ids of a query and a document for a reranker: by the file's template `rerank`, or as a pair.
+    ///
+    /// # Errors
+    /// If the template is no text.
+    pub fn encode_pair(&self, query: &str, document: &str) -> Result<Vec<u32>, Error> {
+        let tokenizer = self.tokenizer();
+        Ok(match self.gguf().metadata().str("tokenizer.chat_template.rerank")? {
+            Some(template) => {
+                // A query that speaks of {document} is a query.
+                let parts = template.split("{document}").map(|part| part.replace("{query}", query));
+                let text = parts.collect::<Vec<_>>().join(document);
+                tokenizer.encode(&text, Encode { bos: false, specials: true })
+            }
+            None => tokenizer.encode_pair(query, document),
+        })
+    }
+
     /// Whether the model gives embeddings alone, and continues no text.
     pub fn is_encoder(&self) -> bool {
         self.config().gives == Gives::Embeddings

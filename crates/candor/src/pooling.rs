@@ -28,12 +28,19 @@ impl Pooling {
     /// # Errors
     /// If an encoder's file says nothing, or there is no such number.
     pub fn of(model: &Model) -> Result<Pooling, Error> {
-        let key = format!("{}.pooling_type", model.architecture());
-        match number(model, &key)? {
+        match Pooling::said(model)? {
             Some(pooling) => Ok(pooling),
-            None if model.encodes() => Err(Error::NoPooling(key)),
+            None if model.encodes() => Err(Error::NoPooling(key(model))),
             None => Ok(Pooling::Last),
         }
+    }
+
+    /// What the file says: only files of models that are made for vectors do.
+    ///
+    /// # Errors
+    /// If there is no such number.
+    pub fn said(model: &Model) -> Result<Option<Pooling>, Error> {
+        number(model, &key(model))
     }
 
     /// What a reranker's head is given: what the file says, or the first token's, or the last one's of a model that
@@ -60,6 +67,10 @@ impl Pooling {
             }
         }
     }
+}
+
+fn key(model: &Model) -> String {
+    format!("{}.pooling_type", model.architecture())
 }
 
 fn number(model: &Model, key: &str) -> Result<Option<Pooling>, Error> {

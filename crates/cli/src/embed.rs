@@ -60,7 +60,7 @@ pub fn rerank(args: &RerankArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
     let documents = lines(args.file.as_deref())?;
     let mut embedder = open((source, args.lora.open()?), &args.options(), &args.performance, &args.output)?;
-    let pairs = documents.iter().map(|document| embedder.encode_pair(&args.query, document));
+    let pairs = documents.iter().map(|document| embedder.model().encode_pair(&args.query, document));
     let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
     let scores = vectors(&mut embedder, &pairs, &args.output)?;
     let mut order: Vec<(usize, f32)> = scores.iter().map(|scores| scores[0]).enumerate().collect();

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use candor::{BatchOptions, Engine, Model};
+use candor::{BatchOptions, Engine, Model, Pooling, SessionOptions};
 use candor_inspect::verify::processor;
 use candor_ops::{KvFormat, LayerCache};
-use candor_server::{Config, Loaded, Ready};
+use candor_server::{Config, Loaded, Ready, Work};
 
 use crate::{
     answer,
@@ -46,26 +46,46 @@ impl Served {
         config.template_variables = args.chat_template_kwargs.clone().unwrap_or_default().0;
         let adapters = args.lora.open()?;
         let (performance, output) = (args.performance.clone(), args.output.clone());
-        let session = answer::conversation(&args.context, &args.performance);
+        let mut vectors = args.vectors.options(&args.performance);
+        if line.exclusive(&["pooling", "reranking"])? == Some("reranking") && args.reranking {
+            vectors = vectors.pooling(Pooling::Rank);
+        }
+        let makes_vectors = args.embedding || vectors.pooling.is_some();
+        let session = match makes_vectors {
+            true => SessionOptions::default().batch(vectors.rows).ubatch(vectors.rows).context(vectors.rows).fit(false),
+            false => answer::conversation(&args.context, &args.performance),
+        };
         let (batch, caches, alias) = (batch(args), !args.no_cache_prompt, args.alias.clone());
         let load = move || {
             let path = source.path().map(Path::to_owned);
             let stem = || path.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
             let name = alias.or_else(stem).unwrap_or_else(|| "built-in".to_owned());
             let opened = source.open(&performance, adapters, session, &output)?;
-            opened.model.refuse_answers("candor serve")?;
+            let model = opened.model;
             // GPUs were verified before the model was loaded on one.
             if !performance.no_verify {
-                let found = processor(opened.model.gguf(), &performance.load()?.session(session))?;
+                let found = processor(model.gguf(), &performance.load()?.session(session))?;
                 if let Some(failure) = found.failure() {
                     say!("this machine computes the model wrongly, and nothing is answered: {failure}");
                     return Ok(Loaded::Wrong(failure));
                 }
             }
-            let kept = if caches { kept(&opened.model, batch.sequences) } else { 0 };
-            let engine = Engine::new(opened.model.batch(&batch.kept(kept))?, PROMPT_ROWS);
-            say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
-            Ok(Loaded::Ready(Box::new(Ready { engine, name, path, template })))
+            let work = if makes_vectors || model.is_encoder() || Pooling::said(&model)?.is_some() {
+                let embedder = model.embedder(&vectors)?;
+                let (width, context) = (embedder.width(), model.config().context);
+                match embedder.pooling() {
+                    Pooling::Rank => say!("ready: scores of pairs of up to {context} tokens"),
+                    _ => say!("ready: vectors of {width} numbers, of texts of up to {context} tokens"),
+                }
+                Work::Vectors(embedder)
+            } else {
+                model.refuse_answers("candor serve")?;
+                let kept = if caches { kept(&model, batch.sequences) } else { 0 };
+                let engine = Engine::new(model.batch(&batch.kept(kept))?, PROMPT_ROWS);
+                say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
+                Work::Answers(engine)
+            };
+            Ok(Loaded::Ready(Box::new(Ready { work, name, path, template })))
         };
         Ok(Served { config, load: Box::new(load) })
     }

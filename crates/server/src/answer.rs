@@ -4,13 +4,15 @@ use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
 use axum::{
     Json,
+    body::Body,
+    http::header,
     response::{
         IntoResponse, Response, Sse,
         sse::{Event as Sent, KeepAlive},
     },
 };
 use candor::{Event, Finish, Piece};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -40,8 +42,31 @@ pub trait Form: Send + 'static {
     fn done(&mut self) -> Vec<Value>;
     /// What ends a stream, besides.
     const LAST: Option<&'static str>;
+    /// How a stream is sent.
+    const FRAMING: Framing = Framing::Data;
+    /// What a stream says of an answer that failed.
+    fn failed(&mut self, refusal: &Refusal) -> Value {
+        refusal.json()
+    }
     /// All of it.
     fn whole(self) -> Value;
+}
+
+/// How the values of a stream are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// As events without names.
+    Data,
+    /// As events that are named by the value's `type`.
+    Named,
+    /// Each on a line.
+    Lines,
+}
+
+/// A value on its way out.
+struct Sending {
+    name: Option<String>,
+    data: String,
 }
 
 /// How long a stream is silent before a comment shows that it is alive.
@@ -85,11 +110,16 @@ impl Answers {
     }
 
     fn stream<F: Form>(self, mut form: F) -> Response {
-        let ready: VecDeque<String> = form.begin().iter().map(Value::to_string).collect();
+        let ready = form.begin().iter().map(Sending::of::<F>).collect();
         let state = Streaming { answers: Some(self), form, ready };
-        let events = stream::unfold(state, |mut state| async {
-            let data = state.next().await?;
-            Some((Ok::<_, Infallible>(Sent::default().data(data)), state))
+        let values = stream::unfold(state, |mut state| async { Some((state.next().await?, state)) });
+        if F::FRAMING == Framing::Lines {
+            let lines = values.map(|sending| Ok::<_, Infallible>(sending.data + "\n"));
+            return ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response();
+        }
+        let events = values.map(|Sending { name, data }| {
+            let event = Sent::default().data(data);
+            Ok::<_, Infallible>(name.into_iter().fold(event, Sent::event))
         });
         Sse::new(events).keep_alive(KeepAlive::new().interval(SILENCE)).into_response()
     }
@@ -99,14 +129,21 @@ impl Answers {
 struct Streaming<F> {
     answers: Option<Answers>,
     form: F,
-    ready: VecDeque<String>,
+    ready: VecDeque<Sending>,
+}
+
+impl Sending {
+    fn of<F: Form>(value: &Value) -> Sending {
+        let name = value["type"].as_str().filter(|_| F::FRAMING == Framing::Named).map(str::to_owned);
+        Sending { name, data: value.to_string() }
+    }
 }
 
 impl<F: Form> Streaming<F> {
-    async fn next(&mut self) -> Option<String> {
+    async fn next(&mut self) -> Option<Sending> {
         loop {
-            if let Some(data) = self.ready.pop_front() {
-                return Some(data);
+            if let Some(sending) = self.ready.pop_front() {
+                return Some(sending);
             }
             let values = match self.answers.as_mut()?.next().await {
                 Ok(Some(event)) => take(&mut self.form, event),
@@ -116,13 +153,13 @@ impl<F: Form> Streaming<F> {
                 }
                 Err(refusal) => {
                     self.answers = None;
-                    self.ready.push_back(refusal.json().to_string());
+                    self.ready.push_back(Sending::of::<F>(&self.form.failed(&refusal)));
                     continue;
                 }
             };
-            self.ready.extend(values.iter().map(Value::to_string));
+            self.ready.extend(values.iter().map(Sending::of::<F>));
             if self.answers.is_none() {
-                self.ready.extend(F::LAST.map(str::to_owned));
+                self.ready.extend(F::LAST.map(|last| Sending { name: None, data: last.to_owned() }));
             }
         }
     }

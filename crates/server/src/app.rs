@@ -3,21 +3,23 @@
 use std::{
     path::PathBuf,
     sync::{
-        OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
-        mpsc::{SyncSender, TrySendError},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use candor::{GenerateOptions, Model, Reuse};
+use candor::{GenerateOptions, Model, Pooling, Reuse, Scaling};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::{
     answer::Answers,
     config::Config,
+    counters::Counters,
     refusal::Refusal,
     template::Template,
+    texts::Texts,
     worker::{Order, Untaken},
 };
 
@@ -29,6 +31,8 @@ pub struct Served {
     pub name: String,
     /// The file that it was loaded from.
     pub path: Option<PathBuf>,
+    /// What it does.
+    pub does: Does,
     /// Its chat template.
     pub template: Option<Template>,
     /// Tokens of a prompt and its answer at most.
@@ -39,10 +43,28 @@ pub struct Served {
     pub created: u64,
 }
 
+/// What a model does.
+#[derive(Clone, Copy, Debug)]
+pub enum Does {
+    /// It answers prompts.
+    Answers,
+    /// It makes vectors of so many numbers, or scores.
+    Vectors {
+        /// How tokens' vectors become a text's.
+        pooling: Pooling,
+        /// Numbers of a vector.
+        width: usize,
+        /// The length of vectors where a request does not say.
+        scaling: Scaling,
+    },
+}
+
 /// What all requests share.
 pub struct App {
     /// How to serve.
     pub config: Config,
+    /// What was done.
+    pub counters: Arc<Counters>,
     /// Or why it is not served.
     served: OnceLock<Result<Served, String>>,
     settled: Notify,
@@ -50,6 +72,15 @@ pub struct App {
     /// Requests that are being answered.
     running: watch::Sender<usize>,
     orders: SyncSender<Order>,
+    texts: SyncSender<Texts>,
+}
+
+/// What the model's thread takes.
+pub struct Taken {
+    /// Prompts to answer.
+    pub orders: Receiver<Order>,
+    /// Texts to make vectors of.
+    pub texts: Receiver<Texts>,
 }
 
 /// Counts a request as long as it lives.
@@ -67,13 +98,30 @@ impl Served {
         let none = || Refusal::request("the model has no chat template: --chat-template NAME gives it one");
         self.template.as_ref().ok_or_else(none)
     }
+
+    /// The model, where it answers prompts.
+    ///
+    /// # Errors
+    /// If it does something else.
+    pub fn answers(&self) -> Result<&Served, Refusal> {
+        match self.does {
+            Does::Answers => Ok(self),
+            Does::Vectors { .. } => {
+                Err(Refusal::other_model("this server makes vectors or scores of texts, and continues none"))
+            }
+        }
+    }
 }
 
 impl App {
-    /// One without a model.
-    pub fn new(config: Config, orders: SyncSender<Order>) -> App {
+    /// One without a model, and what is asked of that.
+    pub fn new(config: Config) -> (App, Taken) {
         let (served, settled, draining) = (OnceLock::new(), Notify::new(), AtomicBool::new(false));
-        App { config, served, settled, draining, running: watch::Sender::new(0), orders }
+        let queue = config.queue.max(1);
+        let ((orders, taken), (texts, read)) = (sync_channel(queue), sync_channel(queue));
+        let (counters, running) = (Arc::default(), watch::Sender::new(0));
+        let app = App { config, counters, served, settled, draining, running, orders, texts };
+        (app, Taken { orders: taken, texts: read })
     }
 
     /// Begins to answer.
@@ -130,6 +178,7 @@ impl App {
     /// # Errors
     /// If one is refused, or too many wait; none is answered then.
     pub async fn answer(&self, prompts: Vec<(Vec<u32>, GenerateOptions)>, reuse: Reuse) -> Result<Answers, Refusal> {
+        self.served()?.answers()?;
         let (sender, events) = mpsc::channel(BUFFERED);
         let answers = Answers::new(events, prompts.len(), self.running());
         for (index, (prompt, options)) in prompts.into_iter().enumerate() {
@@ -147,6 +196,23 @@ impl App {
             }
         }
         Ok(answers)
+    }
+
+    /// Has vectors or scores made of texts.
+    ///
+    /// # Errors
+    /// If a text is refused, or too many wait.
+    pub async fn vectors(&self, ids: Vec<Vec<u32>>, scaling: Scaling) -> Result<Vec<Vec<f32>>, Refusal> {
+        let _running = self.running();
+        let (started, tokens) = (Instant::now(), ids.iter().map(Vec::len).sum());
+        let (made, hears) = oneshot::channel();
+        self.texts.try_send(Texts::new(ids, scaling, made)).map_err(|error| match error {
+            TrySendError::Full(_) => Refusal::full(self.config.queue),
+            TrySendError::Disconnected(_) => Refusal::failed("the model has failed"),
+        })?;
+        let vectors = hears.await.map_err(|_| Refusal::failed("the model has failed"))??;
+        self.counters.read(tokens, started.elapsed());
+        Ok(vectors)
     }
 
     fn running(&self) -> Running {

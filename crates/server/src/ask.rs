@@ -1,9 +1,14 @@
 //! What the endpoints that generate have in common: how to go on, how many answers, what a request may say besides.
 
+use std::sync::Arc;
+
+use axum::{body::Bytes, response::Response};
 use candor::{GenerateOptions, Model, Reuse, StopReason};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
+    answer::Form,
+    app::{App, Served, blocking},
     config::Config,
     fields::{Fields, expected},
     guard::Scope,
@@ -28,10 +33,39 @@ pub const WITHOUT_EFFECT: [&str; 12] = [
 ];
 
 /// The prompts of a request, each as often as it is to be answered, and how.
-pub type Asked = Vec<(Vec<u32>, GenerateOptions)>;
+pub type Prompts = Vec<(Vec<u32>, GenerateOptions)>;
+
+/// A request that was understood.
+pub struct Asked<F> {
+    /// What to answer.
+    pub prompts: Prompts,
+    /// What becomes of the answers.
+    pub form: F,
+    /// Whether they are sent as they are written.
+    pub streamed: bool,
+}
+
+/// Understands a request.
+pub type Read<F> = fn(&App, &Served, Fields) -> Result<Asked<F>, Refusal>;
 
 /// Most answers to one prompt.
 const MOST_ANSWERS: i64 = 64;
+
+/// Answers a request that `read` understands, and that shares memory with others of its scope.
+///
+/// # Errors
+/// If it is refused.
+pub async fn answer<F: Form>(app: Arc<App>, scope: Scope, body: Bytes, read: Read<F>) -> Result<Response, Refusal> {
+    let shared = app.clone();
+    let understand = move || {
+        let served = shared.served()?.answers()?;
+        let mut fields = Fields::of(&body)?;
+        let reuse = reuse(&mut fields, &shared.config, scope)?;
+        Ok((read(&shared, served, fields)?, reuse))
+    };
+    let (Asked { prompts, form, streamed }, reuse) = blocking(understand).await?;
+    app.answer(prompts, reuse).await?.respond(form, streamed).await
+}
 
 /// How to go on by a request's fields, `limits` of which say how many tokens there are at most.
 pub fn options(
@@ -66,7 +100,7 @@ pub fn options(
 }
 
 /// Which prompts those of a request share memory with: others of the same key, unless it says that it reads its own.
-pub fn reuse(fields: &mut Fields, config: &Config, scope: Scope) -> Result<Reuse, Refusal> {
+fn reuse(fields: &mut Fields, config: &Config, scope: Scope) -> Result<Reuse, Refusal> {
     let shares = fields.flag("cache_prompt")?.unwrap_or(config.cache_prompt);
     Ok(if shares { Reuse::Within(scope.0) } else { Reuse::Off })
 }
@@ -81,7 +115,7 @@ pub fn count(fields: &mut Fields) -> Result<usize, Refusal> {
 }
 
 /// Each prompt as often as it is to be answered. Where a seed is given, each further answer to a prompt has the next one.
-pub fn each(prompts: Vec<Vec<u32>>, options: &GenerateOptions, count: usize) -> Asked {
+pub fn each(prompts: Vec<Vec<u32>>, options: &GenerateOptions, count: usize) -> Prompts {
     let one = |prompt: &Vec<u32>, n: usize| {
         let mut options = options.clone();
         options.sampling.seed = options.sampling.seed.map(|seed| seed.wrapping_add(n as u32));
@@ -91,7 +125,7 @@ pub fn each(prompts: Vec<Vec<u32>>, options: &GenerateOptions, count: usize) -> 
 }
 
 /// Has the likeliest tokens noted of each answer, where a request wants `top` of them.
-pub fn watched(asked: Asked, top: Option<usize>, model: &Model) -> (Asked, Vec<Option<Watch>>) {
+pub fn watched(asked: Prompts, top: Option<usize>, model: &Model) -> (Prompts, Vec<Option<Watch>>) {
     let watch = |(prompt, options)| match top {
         None => ((prompt, options), None),
         Some(top) => {
@@ -100,6 +134,12 @@ pub fn watched(asked: Asked, top: Option<usize>, model: &Model) -> (Asked, Vec<O
         }
     };
     asked.into_iter().map(watch).unzip()
+}
+
+/// How many tokens a conversation has.
+pub fn input_tokens(prompts: &Prompts) -> Value {
+    let tokens = prompts.first().map_or(0, |(prompt, _)| prompt.len());
+    json!({ "object": "response.input_tokens", "input_tokens": tokens })
 }
 
 /// OpenAI's name for an end.

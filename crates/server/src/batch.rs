@@ -6,7 +6,7 @@ use std::{
     io::{self, BufRead, BufReader, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     pin::pin,
-    sync::{Arc, mpsc},
+    sync::Arc,
 };
 
 use axum::{
@@ -119,8 +119,8 @@ impl Batch {
         config.queue = QUEUE;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let (orders, taken) = mpsc::sync_channel(config.queue);
-            let app = Arc::new(App::new(config, orders));
+            let (app, taken) = App::new(config);
+            let app = Arc::new(app);
             let mut ended = work(app.clone(), load, taken)?;
             if let Either::Right((ended, _)) = select(pin!(app.loaded()), &mut ended).await {
                 return ended.unwrap_or(Err(Failure::Panicked));

@@ -1,17 +1,13 @@
 //! OpenAI's `/chat/completions`.
 
-use std::sync::Arc;
-
-use axum::{body::Bytes, response::Response};
-use candor::{AnswerParser, AnswerPart, Finish, GenerateOptions, Message, Piece, Reuse};
+use candor::{AnswerParser, AnswerPart, Finish, GenerateOptions, Message, Piece};
 use serde_json::{Map, Value, json};
 
 use crate::{
     answer::Form,
-    app::{App, Served, blocking, now},
-    ask,
+    app::{App, Served, now},
+    ask::{self, Asked},
     fields::{Fields, expected},
-    guard::Scope,
     head::Head,
     likely::{self, Likely},
     record::{self, Record, Shared, Wanted},
@@ -19,33 +15,16 @@ use crate::{
     template::Conversation,
 };
 
-/// Answers a request.
+/// Understands a request.
 ///
 /// # Errors
 /// If it is refused.
-pub async fn answer(app: Arc<App>, scope: Scope, body: Bytes) -> Result<Response, Refusal> {
-    let shared = app.clone();
-    let Asked { prompts, reuse, form, streamed } = blocking(move || read(&shared, scope, &body)).await?;
-    app.answer(prompts, reuse).await?.respond(form, streamed).await
-}
-
-/// A request that was understood.
-struct Asked {
-    prompts: Vec<(Vec<u32>, GenerateOptions)>,
-    reuse: Reuse,
-    form: Chat,
-    streamed: bool,
-}
-
-fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
-    let served = app.served()?;
-    let mut fields = Fields::of(body)?;
+pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Chat>, Refusal> {
     let conversation = conversation(&mut fields, app, served)?;
     let count = ask::count(&mut fields)?;
     let limits = ["n_predict", "max_tokens", "max_completion_tokens"];
     let mut options = ask::options(&mut fields, &app.config, &served.model, &limits)?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
-    let reuse = ask::reuse(&mut fields, &app.config, scope)?;
     let with_usage = with_usage(&mut fields)?;
     let top = match (fields.flag("logprobs")?.unwrap_or_default(), likely::count(&mut fields, "top_logprobs")?) {
         (true, top) => Some(top.unwrap_or_default()),
@@ -57,15 +36,36 @@ fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
     fields.refuse("response_format", text, "schemas are not served, \"text\" is")?;
     let wanted = Wanted::of(&mut fields, &app.config)?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
-    let (text, parser) = served.template()?.render(&served.model, conversation)?;
-    options.marks = served.template()?.marks().to_vec();
-    let prompts = ask::each(vec![served.model.encode_prompt(&text)], &options, count);
+    let (prompt, parser) = prompt(served, conversation, &mut options)?;
+    let prompts = ask::each(vec![prompt], &options, count);
     let (prompts, watches) = ask::watched(prompts, top, &served.model);
     let shared = Shared::new(&served.name, wanted, &options, served.model.tokenizer());
     let records = record::each(shared, &prompts, watches).into_iter();
     let choices = records.map(|record| Choice::new(record, parser.clone())).collect();
     let form = Chat { head: Head::new("chatcmpl", &served.name, now()), with_usage, read: None, choices };
-    Ok(Asked { prompts, reuse, form, streamed })
+    Ok(Asked { prompts, form, streamed })
+}
+
+/// The prompt of a conversation, and what reads the answer; `options` show what that needs.
+///
+/// # Errors
+/// If there is no template, or it refuses the conversation.
+pub fn prompt(
+    served: &Served,
+    conversation: Conversation,
+    options: &mut GenerateOptions,
+) -> Result<(Vec<u32>, AnswerParser), Refusal> {
+    let (text, parser) = served.template()?.render(&served.model, conversation)?;
+    options.marks = served.template()?.marks().to_vec();
+    Ok((served.model.encode_prompt(&text), parser))
+}
+
+/// `/v1/chat/completions/input_tokens`: the tokens of a conversation, with the fields of one that is answered.
+///
+/// # Errors
+/// If it is refused.
+pub fn count(app: &App, served: &Served, fields: Fields) -> Result<Value, Refusal> {
+    Ok(ask::input_tokens(&read(app, served, fields)?.prompts))
 }
 
 /// Whether the end of a stream says how many tokens there were.
@@ -149,7 +149,7 @@ fn begun(messages: &mut Vec<Message>, opens: Option<bool>, goes_on: Option<bool>
 }
 
 /// A message as templates take it: its content as one text, arguments of calls as objects.
-fn message(number: usize, value: Value) -> Result<Message, Refusal> {
+pub fn message(number: usize, value: Value) -> Result<Message, Refusal> {
     let name = |rest: &str| format!("messages[{number}]{rest}");
     let Value::Object(mut fields) = value else { return Err(expected(&name(""), "an object", &value)) };
     if !fields.get("role").is_some_and(Value::is_string) {
@@ -192,7 +192,7 @@ fn message(number: usize, value: Value) -> Result<Message, Refusal> {
 }
 
 /// The answers so far.
-struct Chat {
+pub struct Chat {
     head: Head,
     with_usage: bool,
     /// Tokens of the prompt, and how many of them no answer had to read.

@@ -1,50 +1,29 @@
 //! OpenAI's `/completions`.
 
-use std::sync::Arc;
-
-use axum::{body::Bytes, response::Response};
-use candor::{Encode, Finish, GenerateOptions, Model, Piece, Reuse, Tokenizer};
+use candor::{Encode, Finish, Model, Piece, Tokenizer};
 use serde_json::{Value, json};
 
 use crate::{
     answer::Form,
-    app::{App, blocking, now},
-    ask,
+    app::{App, Served, now},
+    ask::{self, Asked},
     chat::with_usage,
     fields::{Fields, expected},
-    guard::Scope,
     head::Head,
     likely,
     record::{self, Record, Shared, Wanted},
     refusal::Refusal,
 };
 
-/// Answers a request.
+/// Understands a request.
 ///
 /// # Errors
 /// If it is refused.
-pub async fn answer(app: Arc<App>, scope: Scope, body: Bytes) -> Result<Response, Refusal> {
-    let shared = app.clone();
-    let Asked { prompts, reuse, form, streamed } = blocking(move || read(&shared, scope, &body)).await?;
-    app.answer(prompts, reuse).await?.respond(form, streamed).await
-}
-
-/// A request that was understood.
-struct Asked {
-    prompts: Vec<(Vec<u32>, GenerateOptions)>,
-    reuse: Reuse,
-    form: Completions,
-    streamed: bool,
-}
-
-fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
-    let served = app.served()?;
-    let mut fields = Fields::of(body)?;
+pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Completions>, Refusal> {
     let prompts = prompts(&served.model, fields.take("prompt"))?;
     let count = ask::count(&mut fields)?;
     let options = ask::options(&mut fields, &app.config, &served.model, &["n_predict", "max_tokens"])?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
-    let reuse = ask::reuse(&mut fields, &app.config, scope)?;
     let with_usage = with_usage(&mut fields)?;
     let off = |value: &Value| *value == false;
     fields.refuse("echo", off, "the prompt is not repeated")?;
@@ -59,7 +38,7 @@ fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
     let shared = Shared::new(&served.name, wanted, &options, served.model.tokenizer());
     let records = record::each(shared, &prompts, watches).into_iter();
     let choices = records.map(|record| Choice { record, reason: None }).collect();
-    Ok(Asked { prompts, reuse, form: Completions { head, with_usage, choices, count, read }, streamed })
+    Ok(Asked { prompts, form: Completions { head, with_usage, choices, count, read }, streamed })
 }
 
 /// The prompts of a request: a text, tokens, both in a list, or a list of either.
@@ -67,8 +46,16 @@ fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
 /// # Errors
 /// If it is missing, or neither a text nor tokens.
 pub fn prompts(model: &Model, value: Option<Value>) -> Result<Vec<Vec<u32>>, Refusal> {
+    texts(model, "prompt", value)
+}
+
+/// The texts of a field of that name: a text, tokens, both in a list, or a list of either.
+///
+/// # Errors
+/// If it is missing, or neither a text nor tokens.
+pub fn texts(model: &Model, name: &str, value: Option<Value>) -> Result<Vec<Vec<u32>>, Refusal> {
     match value {
-        None => Err(Refusal::field("prompt", "missing")),
+        None => Err(Refusal::field(name, "missing")),
         Some(Value::Array(list)) if !list.is_empty() && !list.iter().any(Value::is_number) => {
             list.iter().map(|item| prompt(model, item)).collect()
         }
@@ -113,7 +100,7 @@ pub fn mixed(tokenizer: &Tokenizer, value: &Value, how: Encode) -> Option<Vec<u3
 }
 
 /// The answers so far.
-struct Completions {
+pub struct Completions {
     head: Head,
     with_usage: bool,
     choices: Vec<Choice>,

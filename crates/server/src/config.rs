@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use candor::{ChatTemplate, Engine, Sampling};
+use candor::{ChatTemplate, Embedder, Engine, Sampling};
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -35,6 +35,10 @@ pub struct Config {
     pub cache_prompt: bool,
     /// Whether answers say how they were made, where a request does not say.
     pub verbose: bool,
+    /// Whether numbers of what is done can be asked for.
+    pub metrics: bool,
+    /// Whether it can be asked for how many answers are being written.
+    pub slots: bool,
     /// Variables of chat templates where a request does not say.
     pub template_variables: serde_json::Map<String, serde_json::Value>,
 }
@@ -57,6 +61,8 @@ impl Default for Config {
             max_tokens: None,
             cache_prompt: true,
             verbose: false,
+            metrics: false,
+            slots: false,
             template_variables: serde_json::Map::new(),
         }
     }
@@ -70,14 +76,22 @@ pub enum Loaded {
     Wrong(String),
 }
 
-/// A model that is loaded, and what makes its answers.
+/// A model that is loaded, and what it does.
 pub struct Ready {
-    /// Answers prompts.
-    pub engine: Engine,
+    /// What requests are answered by.
+    pub work: Work,
     /// What the model is called.
     pub name: String,
     /// The file that it was loaded from.
     pub path: Option<PathBuf>,
     /// A chat template instead of the model's own.
     pub template: Option<ChatTemplate>,
+}
+
+/// What a model does for requests.
+pub enum Work {
+    /// It answers prompts.
+    Answers(Engine),
+    /// It makes vectors of texts, or a reranker's scores.
+    Vectors(Embedder),
 }

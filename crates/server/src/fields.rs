@@ -26,6 +26,16 @@ impl Fields {
         self.0.shift_remove(name).filter(|value| !value.is_null())
     }
 
+    /// A field's value, which stays.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Whether there is a field.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Has a field count under another name.
     pub fn rename(&mut self, from: &str, to: &str) {
         if let Some(value) = self.0.shift_remove(from) {
@@ -134,6 +144,12 @@ impl Fields {
             None => Ok(()),
             Some((name, _)) => Err(Refusal::unsupported(name, "this field is not served")),
         }
+    }
+}
+
+impl From<Map<String, Value>> for Fields {
+    fn from(fields: Map<String, Value>) -> Fields {
+        Fields(fields)
     }
 }
 

@@ -29,6 +29,11 @@ impl Head {
         Head { id, number, created, model, prompt: 0, reused: 0, tokens: 0 }
     }
 
+    /// What the model is called.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
     /// The part of its id that no other answer has.
     pub fn number(&self) -> &str {
         &self.number

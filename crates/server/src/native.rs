@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::{Json, body::Bytes, response::Response};
-use candor::{Encode, Finish, GenerateOptions, Piece, Reuse, Show, StreamDecoder};
+use axum::{Json, body::Bytes};
+use candor::{Encode, Finish, GenerateOptions, Piece, Show, StreamDecoder};
 use serde_json::{Map, Value, json};
 
 use crate::{
     answer::Form,
-    app::{App, blocking},
-    ask, chat, completions,
+    app::{App, Served, blocking},
+    ask::{self, Asked},
+    chat, completions,
     fields::{Fields, expected},
-    guard::Scope,
     likely::{self, Likely, Watch},
     record::{self, Record, Shared, Wanted},
     refusal::Refusal,
@@ -21,29 +21,12 @@ use crate::{
 ///
 /// # Errors
 /// If the request is refused.
-pub async fn completion(app: Arc<App>, scope: Scope, body: Bytes) -> Result<Response, Refusal> {
-    let shared = app.clone();
-    let Asked { prompts, reuse, form, streamed } = blocking(move || read(&shared, scope, &body)).await?;
-    app.answer(prompts, reuse).await?.respond(form, streamed).await
-}
-
-/// A request that was understood.
-struct Asked {
-    prompts: Vec<(Vec<u32>, GenerateOptions)>,
-    reuse: Reuse,
-    form: Completion,
-    streamed: bool,
-}
-
-fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
-    let served = app.served()?;
-    let mut fields = Fields::of(body)?;
+pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Completion>, Refusal> {
     let prompts = completions::prompts(&served.model, fields.take("prompt"))?;
     fields.rename("n_cmpl", "n");
     let count = ask::count(&mut fields)?;
     let options = ask::options(&mut fields, &app.config, &served.model, &["max_tokens", "n_predict"])?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
-    let reuse = ask::reuse(&mut fields, &app.config, scope)?;
     let top = likely::count(&mut fields, "n_probs")?.filter(|&top| top > 0);
     let sampled = fields.flag("post_sampling_probs")?.unwrap_or_default();
     let with_tokens = fields.flag("return_tokens")?.unwrap_or_default();
@@ -67,11 +50,11 @@ fn read(app: &App, scope: Scope, body: &[u8]) -> Result<Asked, Refusal> {
         _ => ask::watched(asked, top, &served.model),
     };
     let form = Completion { records: record::each(shared, &prompts, watches), with_tokens, kept };
-    Ok(Asked { prompts, reuse, form, streamed })
+    Ok(Asked { prompts, form, streamed })
 }
 
 /// The answers so far.
-struct Completion {
+pub struct Completion {
     records: Vec<Record>,
     with_tokens: bool,
     /// The fields of an answer that are wanted; all where there are none.

@@ -1,8 +1,10 @@
-//! What a request is refused with, in OpenAI's shape.
+//! What a request is refused with: in OpenAI's shape, and in those of others at their paths.
 
 use axum::{
     Json,
+    extract::Request,
     http::{HeaderValue, StatusCode, header},
+    middleware::Next,
     response::{IntoResponse, Response},
 };
 use candor::Error;
@@ -82,6 +84,11 @@ impl Refusal {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
     }
 
+    /// The model does other things.
+    pub fn other_model(message: &str) -> Refusal {
+        Refusal::new(StatusCode::NOT_IMPLEMENTED, "not_supported_error", message)
+    }
+
     /// Too many wait already.
     pub fn full(waiting: usize) -> Refusal {
         let message = format!("{waiting} answers wait already: try again later");
@@ -93,7 +100,45 @@ impl Refusal {
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
-    /// The value of `error`.
+    /// The same of a field within another.
+    #[must_use]
+    pub fn within(self, outer: &str) -> Refusal {
+        let Some(name) = &self.param else { return self };
+        let name = format!("{outer}.{name}");
+        Refusal { message: format!("{outer}.{}", self.message), param: Some(name), ..self }
+    }
+
+    /// It as a response, which keeps it for [`shaped`].
+    fn response(self, body: Value) -> Response {
+        let mut response = (self.status, Json(body)).into_response();
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+
+    /// The same in Anthropic's shape.
+    pub fn anthropic(&self) -> Value {
+        let kind = match self.status {
+            StatusCode::UNAUTHORIZED => "authentication_error",
+            StatusCode::FORBIDDEN => "permission_error",
+            StatusCode::NOT_FOUND => "not_found_error",
+            StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            StatusCode::SERVICE_UNAVAILABLE => "overloaded_error",
+            status if status.is_client_error() => "invalid_request_error",
+            _ => "api_error",
+        };
+        json!({ "type": "error", "error": { "type": kind, "message": self.message } })
+    }
+
+    /// The same in Ollama's shape.
+    pub fn ollama(&self) -> Value {
+        json!({ "error": self.message })
+    }
+
+    /// The body, in OpenAI's shape.
     pub fn json(&self) -> Value {
         let Refusal { kind, code, param, message, more, .. } = self;
         let mut error = json!({ "message": message, "type": kind, "param": param, "code": code });
@@ -109,20 +154,24 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         let message = error.to_string();
         match error {
-            Error::PromptTooLong { prompt, context } => {
-                // Clients of llama.cpp's server look for some of these words.
-                let message = format!(
-                    "a prompt of {prompt} tokens exceeds the available context size of {context}: -c gives more"
-                );
+            Error::PromptTooLong { prompt: tokens, context } | Error::TextTooLong { tokens, context, .. } => {
+                let message = match error {
+                    // Clients of llama.cpp's server look for some of these words.
+                    Error::PromptTooLong { .. } => format!(
+                        "a prompt of {tokens} tokens exceeds the available context size of {context}: -c gives more"
+                    ),
+                    _ => message,
+                };
                 let mut refusal = Refusal::new(StatusCode::BAD_REQUEST, "exceed_context_size_error", message);
                 refusal.code = Some("context_length_exceeded");
-                refusal.more = vec![("n_prompt_tokens", prompt), ("n_ctx", context)];
+                refusal.more = vec![("n_prompt_tokens", tokens), ("n_ctx", context)];
                 refusal
             }
             Error::Sampler(_)
             | Error::Tokenizer(_)
             | Error::EmptyPrompt
             | Error::Token { .. }
+            | Error::NoTokens { .. }
             | Error::NoChatTemplate
             | Error::NotForAnswers { .. } => Refusal::request(message),
             _ => Refusal::failed(message),
@@ -132,10 +181,25 @@ impl From<Error> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(self.json())).into_response();
-        if self.status == StatusCode::TOO_MANY_REQUESTS {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        let body = self.json();
+        self.response(body)
+    }
+}
+
+/// Has a path's refusals in the shape that its clients know.
+pub async fn shaped(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let shape: Option<fn(&Refusal) -> Value> = match () {
+        () if path.starts_with("/v1/messages") => Some(Refusal::anthropic),
+        () if path.starts_with("/api/") => Some(Refusal::ollama),
+        () => None,
+    };
+    let mut response = next.run(request).await;
+    match (shape, response.extensions_mut().remove::<Refusal>()) {
+        (Some(shape), Some(refusal)) => {
+            let body = shape(&refusal);
+            refusal.response(body)
         }
-        response
+        _ => response,
     }
 }

@@ -6,45 +6,78 @@ use axum::{
     Extension, Json, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, FromRequest, Request, State, rejection::BytesRejection},
-    http::StatusCode,
+    http::{HeaderName, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use candor::TensorInfo;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
-    app::App,
-    chat, completions,
+    answer::Form,
+    app::{App, Served, blocking},
+    ask::{self, Read},
+    chat, completions, counters,
+    fields::Fields,
     guard::{Scope, guard},
-    native,
-    refusal::Refusal,
+    messages, native, ollama,
+    refusal::{Refusal, shaped},
+    responses, vectors,
 };
 
 type Shared = State<Arc<App>>;
 type Scoped = Extension<Scope>;
 type Body = Result<Bytes, BytesRejection>;
 
+/// The type of metrics.
+const PROMETHEUS: (HeaderName, &str) = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
+
 /// All paths.
 pub fn routes(app: Arc<App>) -> Router {
     let mut router = Router::new()
-        .route("/completion", post(completion))
-        .route("/completions", post(completion))
-        .route("/v1/completions", post(completions))
+        .route("/completion", generated(native::read))
+        .route("/completions", generated(native::read))
+        .route("/v1/completions", generated(completions::read))
         .route("/tokenize", post(async |State(app): Shared, body: Body| native::tokenize(app, read(body)?).await))
         .route("/detokenize", post(async |State(app): Shared, body: Body| native::detokenize(app, read(body)?).await))
         .route(
             "/apply-template",
             post(async |State(app): Shared, body: Body| native::apply_template(app, read(body)?).await),
         )
-        .route("/props", get(async |State(app): Shared| native::props(&app)));
+        .route("/props", get(async |State(app): Shared| native::props(&app)))
+        .route("/metrics", get(async |State(app): Shared| counters::metrics(&app).map(|text| ([PROMETHEUS], text))))
+        .route("/slots", get(async |State(app): Shared| counters::slots(&app).map(Json)))
+        .route("/v1/messages", generated(messages::read))
+        .route("/v1/messages/count_tokens", counted(messages::count))
+        .route("/api/generate", generated(ollama::generate))
+        .route("/api/chat", generated(ollama::chat))
+        .route("/api/embed", made(ollama::embed))
+        .route("/api/embeddings", made(ollama::embeddings))
+        .route("/api/tags", said(ollama::tags))
+        .route("/api/ps", said(ollama::ps))
+        .route(
+            "/api/show",
+            post(async |State(app): Shared, body: Body| {
+                ollama::show(app.served()?, Fields::of(&read(body)?)?).map(Json)
+            }),
+        )
+        .route("/api/version", get(async || Json(ollama::version())))
+        .route("/embedding", made(vectors::rows))
+        .route("/embeddings", made(vectors::rows))
+        .route("/v1/embeddings", made(vectors::embeddings));
+    for path in ["/rerank", "/reranking", "/v1/rerank", "/v1/reranking"] {
+        router = router.route(path, made(vectors::rerank));
+    }
     for prefix in ["", "/v1"] {
         router = router
             .route(&format!("{prefix}/health"), get(health))
             .route(&format!("{prefix}/models"), get(models))
-            .route(&format!("{prefix}/chat/completions"), post(chat));
+            .route(&format!("{prefix}/chat/completions"), generated(chat::read))
+            .route(&format!("{prefix}/chat/completions/input_tokens"), counted(chat::count))
+            .route(&format!("{prefix}/responses"), generated(responses::read))
+            .route(&format!("{prefix}/responses/input_tokens"), counted(responses::count));
     }
     let limit = DefaultBodyLimit::max(app.config.body);
     router
@@ -53,6 +86,7 @@ pub fn routes(app: Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), arrived))
         .layer(limit)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .layer(middleware::from_fn(shaped))
         .with_state(app)
 }
 
@@ -71,16 +105,30 @@ fn read(body: Body) -> Result<Bytes, Refusal> {
     body.map_err(|rejection| Refusal::body(rejection.status(), rejection.body_text()))
 }
 
-async fn chat(State(app): Shared, Extension(scope): Scoped, body: Body) -> Result<Response, Refusal> {
-    chat::answer(app, scope, read(body)?).await
+/// Requests that the model answers.
+fn generated<F: Form>(understand: Read<F>) -> MethodRouter<Arc<App>> {
+    post(async move |State(app): Shared, Extension(scope): Scoped, body: Body| {
+        ask::answer(app, scope, read(body)?, understand).await
+    })
 }
 
-async fn completions(State(app): Shared, Extension(scope): Scoped, body: Body) -> Result<Response, Refusal> {
-    completions::answer(app, scope, read(body)?).await
+/// What can be said of the model.
+fn said(say: fn(&Served) -> Value) -> MethodRouter<Arc<App>> {
+    get(async move |State(app): Shared| app.served().map(|served| Json(say(served))))
 }
 
-async fn completion(State(app): Shared, Extension(scope): Scoped, body: Body) -> Result<Response, Refusal> {
-    native::completion(app, scope, read(body)?).await
+/// Requests that need the model's words alone.
+fn counted(count: fn(&App, &Served, Fields) -> Result<Value, Refusal>) -> MethodRouter<Arc<App>> {
+    post(async move |State(app): Shared, body: Body| {
+        let body = read(body)?;
+        let counted = blocking(move || count(&app, app.served()?.answers()?, Fields::of(&body)?)).await;
+        counted.map(Json)
+    })
+}
+
+/// Requests of vectors and scores.
+fn made(understand: vectors::Read) -> MethodRouter<Arc<App>> {
+    post(async move |State(app): Shared, body: Body| vectors::answer(app, read(body)?, understand).await)
 }
 
 /// Whether requests are answered.

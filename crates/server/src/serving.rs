@@ -1,25 +1,19 @@
 //! Serving, from the address to the end.
 
-use std::{
-    io,
-    net::SocketAddr,
-    pin::pin,
-    sync::{Arc, mpsc},
-    thread,
-};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, thread};
 
 use futures_util::future::{Either, select};
 use tokio::{net::TcpListener, runtime, sync::oneshot};
 
 use crate::{
-    app::{App, Served, now},
-    config::{Config, Loaded, Ready},
+    app::{App, Does, Served, Taken, now},
+    config::{Config, Loaded, Ready, Work},
     connections,
     failure::Failure,
     routes::routes,
     stop::Stop,
     template::Template,
-    worker,
+    texts, worker,
 };
 
 /// Listens, loads a model, and answers until `stop` ends it. `listening` hears the address, before the model is loaded: requests are
@@ -39,8 +33,8 @@ pub fn serve<E: Send + 'static>(
         let refused = |error| Failure::Address { address: format!("{}:{}", config.host, config.port), error };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         listening(listener.local_addr()?);
-        let (orders, taken) = mpsc::sync_channel(config.queue.max(1));
-        let app = Arc::new(App::new(config, orders));
+        let (app, taken) = App::new(config);
+        let app = Arc::new(app);
         let ended = work(app.clone(), load, taken)?;
         let shut = async {
             stop.asked().await;
@@ -60,11 +54,11 @@ pub fn serve<E: Send + 'static>(
 pub(crate) fn work<E: Send + 'static>(
     app: Arc<App>,
     load: impl FnOnce() -> Result<Loaded, E> + Send + 'static,
-    orders: mpsc::Receiver<worker::Order>,
+    taken: Taken,
 ) -> io::Result<oneshot::Receiver<Result<(), Failure<E>>>> {
     let (end, ended) = oneshot::channel();
     thread::Builder::new().name("model".to_owned()).spawn(move || {
-        let done = answer(app, load, &orders);
+        let done = answer(app, load, taken);
         // Nobody listens where serving has ended before.
         let _ = end.send(done);
     })?;
@@ -74,7 +68,7 @@ pub(crate) fn work<E: Send + 'static>(
 fn answer<E>(
     app: Arc<App>,
     load: impl FnOnce() -> Result<Loaded, E>,
-    orders: &mpsc::Receiver<worker::Order>,
+    Taken { orders, texts }: Taken,
 ) -> Result<(), Failure<E>> {
     let ready = match load().map_err(Failure::Load)? {
         Loaded::Ready(ready) => ready,
@@ -86,13 +80,24 @@ fn answer<E>(
             return Ok(());
         }
     };
-    let Ready { mut engine, name, path, template } = *ready;
-    let model = engine.model().clone();
+    let Ready { work, name, path, template } = *ready;
+    let (model, does, context, sequences) = match &work {
+        Work::Answers(engine) => (engine.model().clone(), Does::Answers, engine.context(), engine.sequences()),
+        Work::Vectors(embedder) => {
+            let (pooling, width, scaling) = (embedder.pooling(), embedder.width(), embedder.scaling());
+            let model = embedder.model().clone();
+            let context = model.config().context;
+            (model, Does::Vectors { pooling, width, scaling }, context, 1)
+        }
+    };
     let template = Template::of(&model, template)?;
-    let (context, sequences) = (engine.context(), engine.sequences());
-    app.begin(Served { model, name, path, template, context, sequences, created: now() });
-    let queue = app.config.queue;
+    app.begin(Served { model, name, path, does, template, context, sequences, created: now() });
+    let (queue, counters) = (app.config.queue, app.counters.clone());
     // What this thread has of it would keep the orders open.
     drop(app);
-    Ok(worker::work(&mut engine, orders, queue)?)
+    match work {
+        Work::Answers(mut engine) => worker::work(&mut engine, &orders, queue, &counters)?,
+        Work::Vectors(mut embedder) => texts::work(&mut embedder, &texts),
+    }
+    Ok(())
 }

@@ -29,6 +29,13 @@ pub struct Conversation {
     pub begun: Option<String>,
 }
 
+/// Variables that turn thinking on and off.
+const SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
+/// Variables that say how much.
+const LEVELS: [&str; 2] = ["reasoning_effort", "reasoning_strength"];
+/// A variable of tokens, of which 0 are no thinking.
+const BUDGET: &str = "thinking_budget";
+
 impl Template {
     /// The one that is given, or the file's, or the one that the file's tokens make sure of.
     ///
@@ -61,6 +68,41 @@ impl Template {
     /// Whether it reads a variable.
     pub fn reads(&self, variable: &str) -> bool {
         self.variables.contains(variable)
+    }
+
+    /// Whether answers have reasoning.
+    pub fn thinks(&self) -> bool {
+        self.format.has_reasoning()
+    }
+
+    /// Whether tools can be called.
+    pub fn calls(&self) -> bool {
+        self.format.tools().is_ok() && self.format.tells_of_tools()
+    }
+
+    /// The variables that have the model think or not.
+    ///
+    /// # Errors
+    /// If the model thinks, and the template cannot have it not do so.
+    pub fn thinking(&self, on: bool) -> Result<Map<String, Value>, &'static str> {
+        let read = SWITCHES.into_iter().filter(|name| self.reads(name));
+        let switches: Map<String, Value> = read.map(|name| (name.to_owned(), on.into())).collect();
+        match (on, switches.is_empty()) {
+            (_, false) | (true, true) => Ok(switches),
+            (false, true) if self.reads(BUDGET) => Ok(Map::from_iter([(BUDGET.to_owned(), 0.into())])),
+            (false, true) if self.format.has_reasoning() => Err("the chat template cannot turn thinking off"),
+            (false, true) => Ok(switches),
+        }
+    }
+
+    /// The variables that say how much the model thinks.
+    ///
+    /// # Errors
+    /// If the template knows no levels.
+    pub fn effort(&self, level: &str) -> Result<Map<String, Value>, &'static str> {
+        let read = LEVELS.into_iter().filter(|name| self.reads(name));
+        let levels: Map<String, Value> = read.map(|name| (name.to_owned(), level.into())).collect();
+        if levels.is_empty() { Err("the chat template knows no levels of reasoning") } else { Ok(levels) }
     }
 
     /// The prompt for a conversation, and what reads the answer.

@@ -9,6 +9,8 @@ use std::{
 use candor::{Engine, Error, Event, GenerateOptions, Reuse, Ticket};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::counters::{Clock, Counters};
+
 /// A prompt to answer.
 pub struct Order {
     pub prompt: Vec<u32>,
@@ -37,6 +39,7 @@ struct Outlet {
     /// Events for which there was no room: their reader is slow.
     backlog: VecDeque<Event>,
     ended: bool,
+    clock: Clock,
 }
 
 /// How long to wait for a slow reader before it is asked again.
@@ -46,7 +49,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// If the device fails.
-pub fn work(engine: &mut Engine, orders: &Receiver<Order>, queue: usize) -> Result<(), Error> {
+pub fn work(engine: &mut Engine, orders: &Receiver<Order>, queue: usize, counters: &Counters) -> Result<(), Error> {
     let mut outlets: HashMap<Ticket, Outlet> = HashMap::new();
     let (mut idle, mut closed) = (true, false);
     loop {
@@ -67,9 +70,14 @@ pub fn work(engine: &mut Engine, orders: &Receiver<Order>, queue: usize) -> Resu
         outlets.retain(|_, outlet| !outlet.is_over());
         idle = !engine.step(&mut |ticket, event| {
             if let Some(outlet) = outlets.get_mut(&ticket) {
+                counters.event(&mut outlet.clock, &event);
                 outlet.put(event);
             }
         })?;
+        match idle {
+            true => counters.note(engine.load()),
+            false => counters.step(engine.load()),
+        }
     }
 }
 
@@ -107,7 +115,8 @@ fn take(engine: &mut Engine, outlets: &mut HashMap<Ticket, Outlet>, order: Order
         engine.submit(prompt, &options, reuse).map_err(Untaken::Wrong)
     };
     let answer = answer.map(|ticket| {
-        outlets.insert(ticket, Outlet { index, events, backlog: VecDeque::new(), ended: false });
+        outlets
+            .insert(ticket, Outlet { index, events, backlog: VecDeque::new(), ended: false, clock: Clock::default() });
     });
     // Who asked may be gone; then the outlet is closed, too.
     let _ = taken.send(answer);

@@ -28,7 +28,7 @@ fn a_cross_encoder_scores_as_in_transformers() {
         let text = |pair: &serde_json::Value, key: &str| pair[key].as_str().unwrap().to_owned();
         let encoded: Vec<Vec<u32>> = pairs
             .iter()
-            .map(|pair| embedder.encode_pair(&text(pair, "query"), &text(pair, "document")).unwrap())
+            .map(|pair| embedder.model().encode_pair(&text(pair, "query"), &text(pair, "document")).unwrap())
             .collect();
         let expected: Vec<Vec<u32>> = pairs.iter().map(|pair| ids(&pair["ids"])).collect();
         assert_eq!(encoded, expected);
@@ -80,6 +80,6 @@ fn a_template_puts_query_and_document_together() {
     let model = load(Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap(), Device::Cpu);
     let embedder = model.embedder(&EmbedOptions::default()).unwrap();
     let plain = |text| model.tokenizer().encode(text, candor::Encode { bos: false, specials: true });
-    assert_eq!(embedder.encode_pair("a", "b").unwrap(), plain("qadbe"));
-    assert_eq!(embedder.encode_pair("{document}", "{query}").unwrap(), plain("q{document}d{query}e"));
+    assert_eq!(embedder.model().encode_pair("a", "b").unwrap(), plain("qadbe"));
+    assert_eq!(embedder.model().encode_pair("{document}", "{query}").unwrap(), plain("q{document}d{query}e"));
 }

@@ -30,13 +30,8 @@ pub struct EmbedArgs {
     /// Cut texts off that are longer than the model's context, which is an error otherwise
     #[arg(long, help_heading = "Texts")]
     pub truncate: bool,
-    /// How the vectors of a text's tokens become one; left out, as the file says
-    #[arg(long, value_name = "HOW", help_heading = "Vectors")]
-    pub pooling: Option<PoolingName>,
-    /// The length of vectors: -1 as it is, 0 the largest magnitude is 32760, 1 taxicab, 2 Euclid, more a p-norm
-    #[arg(long, value_name = "N", default_value = "2", allow_negative_numbers = true, help_heading = "Vectors")]
-    #[arg(value_parser = number::whole(-1..=i32::MAX))]
-    pub embd_normalize: i32,
+    #[command(flatten)]
+    pub vectors: VectorArgs,
     /// What is printed: an object as OpenAI's interface gives, an array of vectors, or a NumPy file
     #[arg(long, value_name = "FORMAT", default_value = "json", help_heading = "Vectors")]
     pub embd_output_format: VectorFormat,
@@ -47,6 +42,18 @@ pub struct EmbedArgs {
     pub performance: PerformanceArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// How vectors are made.
+#[derive(Debug, Args)]
+pub struct VectorArgs {
+    /// How the vectors of a text's tokens become one; left out, as the file says
+    #[arg(long, value_name = "HOW", help_heading = "Vectors")]
+    pub pooling: Option<PoolingName>,
+    /// The length of vectors: -1 as it is, 0 the largest magnitude is 32760, 1 taxicab, 2 Euclid, more a p-norm
+    #[arg(long, value_name = "N", default_value = "2", allow_negative_numbers = true, help_heading = "Vectors")]
+    #[arg(value_parser = number::whole(-1..=i32::MAX))]
+    pub embd_normalize: i32,
 }
 
 /// `candor rerank`.
@@ -105,9 +112,9 @@ pub enum VectorFormat {
     Npy,
 }
 
-impl EmbedArgs {
+impl VectorArgs {
     /// The library's words for it.
-    pub fn options(&self) -> EmbedOptions {
+    pub fn options(&self, performance: &PerformanceArgs) -> EmbedOptions {
         let scaling = match self.embd_normalize {
             0 => Scaling::Max,
             p => u32::try_from(p).map_or(Scaling::None, Scaling::Norm),
@@ -119,11 +126,14 @@ impl EmbedArgs {
             PoolingName::Last => Pooling::Last,
             PoolingName::Rank => Pooling::Rank,
         });
-        EmbedOptions::default()
-            .pooling(pooling)
-            .scaling(scaling)
-            .overlong(overlong(self.truncate))
-            .rows(rows(&self.performance))
+        EmbedOptions::default().pooling(pooling).scaling(scaling).rows(rows(performance))
+    }
+}
+
+impl EmbedArgs {
+    /// The library's words for it.
+    pub fn options(&self) -> EmbedOptions {
+        self.vectors.options(&self.performance).overlong(overlong(self.truncate))
     }
 }
 

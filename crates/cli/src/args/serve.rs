@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
+    embed::VectorArgs,
     kwargs::{self, Kwargs},
     lora::LoraArgs,
     number,
@@ -36,6 +37,12 @@ pub struct ServeArgs {
     /// with commas between them, or the flag again
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', help_heading = "Serving")]
     pub cors_origins: Vec<String>,
+    /// Answer /metrics: how much was read and written, in Prometheus' text format
+    #[arg(long, help_heading = "Serving")]
+    pub metrics: bool,
+    /// Answer /slots: how many answers are being written
+    #[arg(long, help_heading = "Serving")]
+    pub slots: bool,
 }
 
 /// `candor batch`.
@@ -72,6 +79,14 @@ pub struct ServedArgs {
     /// Let an answer have all of the context that others leave it, instead of an equal share (also -kvu)
     #[arg(long, help_heading = "Serving")]
     pub kv_unified: bool,
+    /// Make vectors of texts instead of answers; models that are made for vectors do so without
+    #[arg(long, visible_alias = "embeddings", help_heading = "Vectors")]
+    pub embedding: bool,
+    /// Sort documents by how well they answer a query: --embedding with --pooling rank
+    #[arg(long, visible_alias = "rerank", help_heading = "Vectors")]
+    pub reranking: bool,
+    #[command(flatten)]
+    pub vectors: VectorArgs,
     /// Use a chat template by its name in llama.cpp (chatml, llama3, gemma), or a text of Jinja, instead of the model's
     #[arg(long, value_name = "NAME", help_heading = "Prompt")]
     pub chat_template: Option<String>,

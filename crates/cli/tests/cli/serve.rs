@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    path::Path,
     process::{Child, Command},
     thread,
     time::Duration,
@@ -93,6 +94,45 @@ fn an_answer_may_have_all_of_the_context() {
     let Server { mut child, .. } = server;
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// What `candor embed` and `candor rerank` say of a model, a server of it says, too: of itself, or as flags have it.
+#[test]
+fn a_server_makes_the_vectors_and_scores_of_the_commands() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../candor/tests/goldens/cross-encoder.gguf");
+    let model = model.to_str().unwrap();
+    let end = |Server { mut child, .. }: Server| child.kill().and_then(|()| child.wait()).unwrap();
+    let flags = ["--pooling", "mean", "--embd-normalize", "1"];
+    let server = serve(&[&[model][..], &flags].concat());
+    let printed = candor(["embed", model, "-p", "cats sleep"].iter().chain(&flags)).text();
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    let reply = server.json("/v1/embeddings", &json!({ "input": "cats sleep" }));
+    assert_eq!(reply["data"][0]["embedding"], printed["data"][0]["embedding"]);
+    end(server);
+    let documents = ["cats sleep all day", "Paris is the capital of France."];
+    let printed = candor(["rerank", model, "--query", "where", "--json"]).stdin(documents.join("\n")).text();
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    for flag in [&[][..], &["--reranking"]] {
+        let server = serve(&[&[model][..], flag].concat());
+        let reply = server.json("/v1/rerank", &json!({ "query": "where", "documents": documents }));
+        for (got, expected) in reply["results"].as_array().unwrap().iter().zip(printed["results"].as_array().unwrap()) {
+            assert_eq!((&got["index"], &got["relevance_score"]), (&expected["index"], &expected["relevance_score"]));
+        }
+        assert_eq!(server.ask("GET", "/metrics", &Value::Null).0, 501);
+        end(server);
+    }
+    let error = candor(["serve", model, "--reranking", "--pooling", "cls"]).outcome();
+    assert!(error.code == 2 && error.stderr.contains("cannot be used together"), "{}", error.stderr);
+    // The built-in model continues texts, and makes vectors where it is to.
+    let server = serve(&["--embedding", "--metrics", "--slots"]);
+    let printed: Value = serde_json::from_str(&candor(["embed", "-p", "cats"]).text()).unwrap();
+    let reply = server.json("/v1/embeddings", &json!({ "input": "cats" }));
+    assert_eq!(reply["data"][0]["embedding"], printed["data"][0]["embedding"]);
+    assert_eq!(server.ask("GET", "/slots", &Value::Null).0, 200);
+    let (_, metrics) = server.ask("GET", "/metrics", &Value::Null);
+    let tokens = reply["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert!(metrics.contains(&format!("\nllamacpp:prompt_tokens_total {tokens}\n")), "{metrics}");
+    end(server);
 }
 
 #[cfg(unix)]

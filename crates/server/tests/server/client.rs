@@ -21,6 +21,21 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// The JSON of each event, whose name is its type.
+    pub fn named(&self) -> Vec<Value> {
+        let names: Vec<&str> = self.body.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+        let events = self.events();
+        assert_eq!(names, events.iter().map(|event| event["type"].as_str().unwrap()).collect::<Vec<_>>());
+        events
+    }
+
+    /// The JSON of each line.
+    pub fn lines(&self) -> Vec<Value> {
+        assert_eq!(self.status, 200, "{self:?}");
+        assert!(self.head.to_lowercase().contains("content-type: application/x-ndjson"), "{}", self.head);
+        self.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// The JSON of each event, without the mark of the end.
     pub fn events(&self) -> Vec<Value> {
         assert_eq!(self.status, 200, "{self:?}");

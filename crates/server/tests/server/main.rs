@@ -3,8 +3,13 @@
 mod answers;
 mod batch;
 mod client;
+mod counters;
 mod ends;
+mod messages;
 mod native;
+mod ollama;
 mod refused;
+mod responses;
 mod serving;
 mod tools;
+mod vectors;

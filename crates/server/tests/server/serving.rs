@@ -7,8 +7,11 @@ use std::{
     time::Duration,
 };
 
-use candor::{BatchOptions, ChatTemplate, Engine, GenerateOptions, Gguf, LoadOptions, Model, Sampling, SessionOptions};
-use candor_server::{Config, Failure, Loaded, Ready, Stop, serve};
+use candor::{
+    BatchOptions, ChatTemplate, EmbedOptions, Engine, GenerateOptions, Gguf, LoadOptions, Model, Sampling,
+    SessionOptions,
+};
+use candor_server::{Config, Failure, Loaded, Ready, Stop, Work, serve};
 use candor_testing::Tiny;
 
 use crate::client::get;
@@ -33,7 +36,17 @@ pub fn tiny() -> Model {
 pub fn ready(sequences: usize) -> Ready {
     let options = BatchOptions::default().sequences(sequences).context(CONTEXT).rows(64);
     let engine = Engine::new(tiny().batch(&options).unwrap(), 16);
-    Ready { engine, name: "tiny".to_owned(), path: None, template: ChatTemplate::named("chatml") }
+    Ready { work: Work::Answers(engine), name: "tiny".to_owned(), path: None, template: ChatTemplate::named("chatml") }
+}
+
+/// A server that makes vectors, or scores, of texts.
+pub fn start_vectors(model: Model, options: EmbedOptions) -> Server {
+    let server = listen(Config::default(), move || {
+        let work = Work::Vectors(model.embedder(&options).unwrap());
+        Ok(Loaded::Ready(Box::new(Ready { work, name: "encoder".to_owned(), path: None, template: None })))
+    });
+    wait(&server);
+    server
 }
 
 /// Starts a server on any free port.

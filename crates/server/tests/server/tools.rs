@@ -1,7 +1,7 @@
 //! Reasoning and tool calls come apart from what is said, in the shape that clients of OpenAI's server know.
 
 use candor::{BatchOptions, Engine, Gguf, LoadOptions, Model};
-use candor_server::{Config, Loaded, Ready};
+use candor_server::{Config, Loaded, Ready, Work};
 use candor_testing::Parrot;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const TEMPLATE: &str = "{% if messages|length > 2 %}{{ raise_exception(messages|
     {% endfor %}{% if '</think>' in x %}{% endif %}\n";
 
 /// A model that thinks, says something, and calls a tool.
-fn serve() -> Server {
+pub fn serve() -> Server {
     let server = listen(Config::default(), || {
         let call = "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}";
         let parrot =
@@ -27,7 +27,8 @@ fn serve() -> Server {
         let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
         let model = Model::from_gguf(gguf, &LoadOptions::default().threads(1)).unwrap();
         let batch = model.batch(&BatchOptions::default().sequences(2).context(2048)).unwrap();
-        Ok(Loaded::Ready(Box::new(Ready { engine: Engine::new(batch, 16), name: "parrot".to_owned(), path: None, template: None })))
+        let work = Work::Answers(Engine::new(batch, 16));
+        Ok(Loaded::Ready(Box::new(Ready { work, name: "parrot".to_owned(), path: None, template: None })))
     });
     wait(&server);
     server

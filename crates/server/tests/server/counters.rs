@@ -1,0 +1,65 @@
+//! What was done, in numbers.
+
+use candor_server::Config;
+use serde_json::json;
+
+use crate::{
+    client::{get, post},
+    serving::{CONTEXT, start},
+};
+
+#[test]
+fn what_was_done_is_counted() {
+    let mut config = Config::default();
+    (config.metrics, config.slots) = (true, true);
+    let server = start(config, 2);
+    let number = |name: &str| -> f64 {
+        let text = get(server.address, "/metrics").body;
+        let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
+        line.unwrap_or_else(|| panic!("{name}: {text}")).rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert_eq!((number("llamacpp:prompt_tokens_total"), number("llamacpp:n_decode_total")), (0.0, 0.0));
+    let body = json!({ "prompt": "the cat", "max_tokens": 9, "ignore_eos": true });
+    let mut prompts = 0.0;
+    for _ in 0..3 {
+        prompts += post(server.address, "/v1/completions", &body).json()["usage"]["prompt_tokens"].as_f64().unwrap();
+    }
+    assert_eq!(number("llamacpp:prompt_tokens_total"), prompts);
+    assert_eq!(number("llamacpp:tokens_predicted_total"), 27.0);
+    assert!(number("llamacpp:n_decode_total") >= 27.0);
+    for name in [
+        "llamacpp:prompt_seconds_total",
+        "llamacpp:tokens_predicted_seconds_total",
+        "llamacpp:predicted_tokens_seconds",
+    ] {
+        assert!(number(name) > 0.0, "{name}");
+    }
+    // The model's thread says so once it has nothing to do.
+    while number("llamacpp:requests_processing") > 0.0 {}
+    for name in [
+        "llamacpp:requests_deferred",
+        "vllm:num_requests_waiting",
+        "vllm:num_requests_running",
+        "vllm:kv_cache_usage_perc",
+    ] {
+        assert_eq!(number(name), 0.0, "{name}");
+    }
+    assert_eq!((number("vllm:cache_config_info"), number("vllm:lora_requests_info")), (1.0, 1.0));
+    // Each is described once, and has one value.
+    let text = get(server.address, "/metrics").body;
+    let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    assert_eq!(text.lines().count(), 3 * described.len());
+    let slots = get(server.address, "/slots").json();
+    assert_eq!(slots, json!([0, 1].map(|id| json!({ "id": id, "n_ctx": CONTEXT, "is_processing": false }))));
+    server.end().unwrap();
+}
+
+#[test]
+fn what_was_not_asked_for_is_not_told() {
+    let server = start(Config::default(), 1);
+    for path in ["/metrics", "/slots"] {
+        let reply = get(server.address, path);
+        assert_eq!((reply.status, &reply.json()["error"]["type"]), (501, &"not_supported_error".into()));
+    }
+    server.end().unwrap();
+}

@@ -1,0 +1,186 @@
+"""Asks `candor serve` by the clients of OpenAI, Anthropic and Ollama, streaming and not, and asserts what comes back.
+
+All endpoints answer by one model, so what one says is what the others have to say. Usage: clients.py CANDOR
+"""
+
+import base64
+import json
+import struct
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+import anthropic
+import ollama
+import openai
+
+ENCODER = Path(__file__).parents[2] / "crates/candor/tests/goldens/cross-encoder.gguf"
+KEY = "secret"
+MESSAGES = [{"role": "user", "content": "Tell me a story about a cat."}]
+TOKENS = 24
+
+
+class Server:
+    """A server on any free port."""
+
+    def __init__(self, candor, *args):
+        command = [candor, "serve", *args, "--port", "0", "--api-key", KEY]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.url = None
+        for line in self.process.stderr:
+            if line.startswith("listening at "):
+                self.url = line.split()[-1]
+            if line.startswith("ready"):
+                break
+        else:
+            sys.exit(f"{' '.join(command)} has ended")
+        # What it says later must not fill the pipe.
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        assert self.process.wait(30) == 0
+
+    def post(self, path, body):
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode())
+        request.add_header("Authorization", f"Bearer {KEY}")
+        with urllib.request.urlopen(request) as reply:
+            return json.load(reply)
+
+
+def refused(kind, call, *args, **kwargs):
+    """What a call is refused with."""
+    try:
+        call(*args, **kwargs)
+    except kind as error:
+        return error
+    raise AssertionError("it was not refused")
+
+
+def openai_endpoints(server):
+    """What the chat says, for the others to compare with."""
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+    model = client.models.list().data[0].id
+    chat = {"model": model, "messages": MESSAGES, "max_tokens": TOKENS}
+    whole = client.chat.completions.create(**chat)
+    said, usage = whole.choices[0].message.content, whole.usage
+    assert said and whole.choices[0].finish_reason in ("stop", "length")
+    assert 0 < usage.completion_tokens <= TOKENS
+    chunks = list(client.chat.completions.create(**chat, stream=True, stream_options={"include_usage": True}))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == said
+    assert chunks[-1].usage == usage
+
+    text = {"model": model, "prompt": "Once upon a time", "max_tokens": TOKENS}
+    continued = client.completions.create(**text).choices[0].text
+    assert "".join(chunk.choices[0].text for chunk in client.completions.create(**text, stream=True)) == continued
+
+    ask = {"model": model, "input": MESSAGES[0]["content"], "max_output_tokens": TOKENS}
+    response = client.responses.create(**ask)
+    assert response.output_text == said, (response.output_text, said)
+    assert response.usage.input_tokens == usage.prompt_tokens
+    assert response.usage.output_tokens == usage.completion_tokens
+    assert response.status in ("completed", "incomplete")
+    with client.responses.stream(**ask) as stream:
+        events = list(stream)
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == said
+    assert events[-1].response.output_text == said
+    counted = client.responses.input_tokens.count(model=model, input=MESSAGES[0]["content"])
+    assert counted.input_tokens == usage.prompt_tokens
+
+    error = refused(openai.BadRequestError, client.responses.create, **ask, previous_response_id="resp_1")
+    assert error.body["param"] == "previous_response_id"
+    wrong = openai.OpenAI(base_url=f"{server.url}/v1", api_key="wrong", max_retries=0)
+    refused(openai.AuthenticationError, wrong.completions.create, **text)
+    return said, continued, usage
+
+
+def anthropic_endpoints(server, said, usage):
+    client = anthropic.Anthropic(base_url=server.url, api_key=KEY, max_retries=0)
+    ask = {"model": "any", "messages": MESSAGES, "max_tokens": TOKENS}
+    message = client.messages.create(**ask)
+    assert [block.text for block in message.content] == [said]
+    assert (message.usage.input_tokens, message.usage.output_tokens) == (usage.prompt_tokens, usage.completion_tokens)
+    assert message.stop_reason in ("end_turn", "max_tokens")
+    with client.messages.stream(**ask) as stream:
+        assert "".join(stream.text_stream) == said
+        assert stream.get_final_message().stop_reason == message.stop_reason
+    events = [event.type for event in client.messages.create(**ask, stream=True)]
+    assert events[0] == "message_start" and events[-1] == "message_stop", events
+    assert client.messages.count_tokens(model="any", messages=MESSAGES).input_tokens == usage.prompt_tokens
+    stopped = client.messages.create(**ask, stop_sequences=["never comes", said[5:8]])
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", said[5:8])
+    error = refused(anthropic.BadRequestError, client.messages.create, **ask, tool_choice={"type": "any"})
+    assert error.body["error"]["type"] == "invalid_request_error", error.body
+    wrong = anthropic.Anthropic(base_url=server.url, api_key="wrong", max_retries=0)
+    refused(anthropic.AuthenticationError, wrong.messages.create, **ask)
+
+
+def ollama_endpoints(server, said, continued, usage):
+    client = ollama.Client(server.url, headers={"Authorization": f"Bearer {KEY}"})
+    name = client.list().models[0].model
+    assert client.ps().models[0].model == name
+    assert "completion" in client.show(name).capabilities
+    options = {"num_predict": TOKENS}
+    answer = client.chat(name, MESSAGES, options=options)
+    assert answer.message.content == said and answer.done
+    assert (answer.prompt_eval_count, answer.eval_count) == (usage.prompt_tokens, usage.completion_tokens)
+    parts = list(client.chat(name, MESSAGES, options=options, stream=True))
+    assert "".join(part.message.content for part in parts) == said and parts[-1].total_duration > 0
+    prompt = MESSAGES[0]["content"]
+    assert client.generate(name, prompt, options=options).response == said
+    parts = client.generate(name, "Once upon a time", raw=True, options=options, stream=True)
+    assert "".join(part.response for part in parts) == continued
+    error = refused(ollama.ResponseError, client.chat, name, MESSAGES, format="json")
+    assert error.status_code == 400 and error.error.startswith("format"), error
+
+
+def vectors(server):
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+    texts = ["cats sleep all day", "paris"]
+    # Without a format the client asks for base64 and reads it.
+    made = [one.embedding for one in client.embeddings.create(model="any", input=texts).data]
+    floats = client.embeddings.create(model="any", input=texts, encoding_format="float")
+    assert [one.embedding for one in floats.data] == made and len(made[0]) == 24
+    assert floats.usage.prompt_tokens == 9, floats.usage
+    coded = server.post("/v1/embeddings", {"input": "paris", "encoding_format": "base64"})["data"][0]["embedding"]
+    assert list(struct.unpack("<24f", base64.b64decode(coded))) == made[1]
+    theirs = ollama.Client(server.url, headers={"Authorization": f"Bearer {KEY}"})
+    single = lambda vector: list(struct.unpack("<24f", struct.pack("<24f", *vector)))
+    assert [single(vector) for vector in theirs.embed("any", texts).embeddings] == [single(one) for one in made]
+    assert single(theirs.embeddings("any", "paris").embedding) == single(made[1])
+    error = refused(openai.BadRequestError, client.embeddings.create, model="any", input="a", dimensions=3)
+    assert error.body["param"] == "dimensions"
+    refused(openai.APIStatusError, client.completions.create, model="any", prompt="a")
+
+
+def scores(server):
+    documents = ["cats sleep all day", "Paris is the capital of France.", "Berlin, a city in Germany"]
+    query = "what is the capital of france"
+    jina = server.post("/v1/rerank", {"query": query, "documents": documents, "top_n": 2, "return_documents": True})
+    best = [result["relevance_score"] for result in jina["results"]]
+    assert len(best) == 2 and best == sorted(best, reverse=True)
+    assert all(result["document"]["text"] == documents[result["index"]] for result in jina["results"])
+    tei = server.post("/rerank", {"query": query, "texts": documents})
+    assert [one["score"] for one in tei[:2]] == best and len(tei) == 3
+
+
+def main():
+    candor = sys.argv[1]
+    with Server(candor, "--temp", "0", "-np", "2", "-c", "4096") as server:
+        said, continued, usage = openai_endpoints(server)
+        anthropic_endpoints(server, said, usage)
+        ollama_endpoints(server, said, continued, usage)
+    with Server(candor, str(ENCODER), "--pooling", "mean") as server:
+        vectors(server)
+    with Server(candor, str(ENCODER)) as server:
+        scores(server)
+    print("3 passed, 0 failed")
+
+
+main()
