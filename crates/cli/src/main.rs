@@ -26,6 +26,7 @@ mod report;
 mod run;
 mod serve;
 mod settings;
+mod shape;
 mod show;
 mod siblings;
 mod speculation;

@@ -16,6 +16,7 @@ use crate::{
     answer::Answers,
     config::Config,
     refusal::Refusal,
+    shape::Tokens,
     template::Template,
     worker::{Order, Untaken},
 };
@@ -28,6 +29,8 @@ pub struct Served {
     pub name: String,
     /// Its chat template.
     pub template: Option<Template>,
+    /// Its tokens, for answers of a shape.
+    pub tokens: Tokens,
     /// Tokens of a prompt and its answer at most.
     pub context: usize,
     /// Answers that are written at once at most.

@@ -14,6 +14,7 @@ use crate::{
     head::Head,
     likely::{self, Watch},
     refusal::Refusal,
+    shape::Shape,
     template::Conversation,
 };
 
@@ -49,13 +50,15 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
         (false, Some(_)) => return Err(Refusal::field("top_logprobs", "logprobs: true asks for them")),
     };
     fields.refuse("store", |value| *value == false, "answers are not stored")?;
-    let text = |value: &Value| value["type"] == "text";
-    fields.refuse("response_format", text, "schemas are not served, \"text\" is")?;
+    let shape = Shape::of(&mut fields)?;
+    shape.without_tools(conversation.tools.is_some())?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let (text, parser) = served.template()?.render(&served.model, conversation)?;
     options.marks = served.template()?.marks().to_vec();
     let prompts = ask::each(vec![served.model.encode_prompt(&text)], &options, count);
     let (prompts, watches) = ask::watched(prompts, top, &served.model);
+    let start = served.template()?.start(&text);
+    let prompts = shape.bind(prompts, &served.model, &served.tokens, start)?;
     let choice = |watch| Choice { parser: Some(parser.clone()), watch, ..Choice::default() };
     let choices = watches.into_iter().map(choice).collect();
     let form = Chat { head: Head::new("chatcmpl", &served.name, now()), with_usage, choices };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::Bytes, response::Response};
-use candor::{Finish, GenerateOptions, Model, Piece};
+use candor::{AnswerStart, Finish, GenerateOptions, Model, Piece};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     head::Head,
     likely::{self, Likely, Watch},
     refusal::Refusal,
+    shape::Shape,
 };
 
 /// Answers a request.
@@ -47,10 +48,12 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
     let top = likely::count(&mut fields, "logprobs")?;
     fields.refuse("suffix", |value| *value == "", "text in the middle is not served")?;
     fields.refuse("best_of", |value| value.as_u64() == Some(count as u64), "all answers are given: n says how many")?;
+    let shape = Shape::of(&mut fields)?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let head = Head::new("cmpl", &served.name, now());
     let read = vec![0; prompts.len()];
     let (prompts, watches) = ask::watched(ask::each(prompts, &options, count), top, &served.model);
+    let prompts = shape.bind(prompts, &served.model, &served.tokens, AnswerStart::Content)?;
     let choices = watches.into_iter().map(|watch| Choice { watch, ..Choice::default() }).collect();
     Ok(Asked { prompts, form: Completions { head, with_usage, choices, count, read }, streamed })
 }

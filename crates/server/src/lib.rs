@@ -19,6 +19,7 @@ mod native;
 mod refusal;
 mod routes;
 mod serving;
+mod shape;
 mod stop;
 mod template;
 mod worker;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, body::Bytes, response::Response};
-use candor::{Encode, Finish, GenerateOptions, Piece, Show, StopReason, StreamDecoder};
+use candor::{AnswerStart, Encode, Finish, GenerateOptions, Piece, Show, StopReason, StreamDecoder};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     fields::{Fields, expected},
     likely::{self, Watch},
     refusal::Refusal,
+    shape::Shape,
 };
 
 /// `/completion`: continues a text.
@@ -43,9 +44,11 @@ fn read(app: &App, body: &[u8]) -> Result<Asked, Refusal> {
     fields.refuse("post_sampling_probs", off, "probabilities are those before sampling")?;
     fields.refuse("return_progress", off, "progress is not served")?;
     fields.refuse("return_tokens", off, "tokens are not served")?;
+    let shape = Shape::of(&mut fields)?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let several = prompts.len() > 1;
     let (prompts, watches) = ask::watched(ask::each(prompts, &options, 1), top, &served.model);
+    let prompts = shape.bind(prompts, &served.model, &served.tokens, AnswerStart::Content)?;
     let texts = watches.into_iter().map(|watch| Text { watch, ..Text::default() }).collect();
     let form = Completion { model: served.name.clone(), texts, several };
     Ok(Asked { prompts, form, streamed })

@@ -116,6 +116,7 @@ impl From<Error> for Refusal {
             | Error::EmptyPrompt
             | Error::Token { .. }
             | Error::NoChatTemplate
+            | Error::OwnProcessor(_)
             | Error::NotForAnswers { .. } => Refusal::request(message),
             _ => Refusal::failed(message),
         }

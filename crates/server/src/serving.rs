@@ -17,6 +17,7 @@ use crate::{
     app::{App, Served, now},
     config::{Config, Ready},
     routes::routes,
+    shape::Tokens,
     stop::Stop,
     template::Template,
     worker,
@@ -123,7 +124,7 @@ fn answer<E>(
     let model = engine.model().clone();
     let template = Template::of(&model, template)?;
     let (context, sequences) = (engine.context(), engine.sequences());
-    app.begin(Served { model, name, template, context, sequences, created: now() });
+    app.begin(Served { model, name, template, tokens: Tokens::default(), context, sequences, created: now() });
     let queue = app.config.queue;
     // What this thread has of it would keep the orders open.
     drop(app);

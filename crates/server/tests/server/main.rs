@@ -5,4 +5,5 @@ mod client;
 mod ends;
 mod refused;
 mod serving;
+mod shapes;
 mod tools;
