@@ -32,10 +32,18 @@ enum State {
 #[derive(Default)]
 struct Near {
     /// Parts of the mark that opens it.
-    openers: Vec<(u32, Vec<u8>)>,
+    openers: Vec<Opener>,
     overruns: Vec<Overrun>,
     /// White space, and its length in bytes.
     blanks: Vec<(u32, usize)>,
+}
+
+/// A token that is a part of a mark.
+struct Opener {
+    id: u32,
+    piece: Vec<u8>,
+    /// Whether it can begin one: it is all of it, or a control token. Letters that a mark begins with are the content's.
+    begins: bool,
 }
 
 /// A token that closes reasoning, and says something more. `before` bytes of the mark have to be there already.
@@ -91,8 +99,8 @@ impl Before {
         match &self.state {
             State::Start { open, said, .. } => {
                 let rest = &open.as_bytes()[said.len()..];
-                let openers = self.near.openers.iter().filter(|(_, piece)| rest.starts_with(piece));
-                openers.for_each(|(id, _)| mask.allow_token(*id));
+                let fits = |opener: &&Opener| rest.starts_with(&opener.piece) && (opener.begins || !said.is_empty());
+                self.near.openers.iter().filter(fits).for_each(|opener| mask.allow_token(opener.id));
             }
             State::Blank { bytes } => {
                 let blanks = self.near.blanks.iter().filter(|(_, length)| bytes + length <= MOST_BLANK);
@@ -178,7 +186,8 @@ impl Near {
                 near.overruns.extend(ends.map(|before| Overrun { id, before }));
             }
             if find(open, &piece).is_some() {
-                near.openers.push((id, piece));
+                let begins = piece == open || vocabulary.tokenizer().is_control(id);
+                near.openers.push(Opener { id, piece, begins });
             }
         }
         near

@@ -101,7 +101,9 @@ fn format(mut format: Map<String, Value>) -> Result<Option<Value>, Refusal> {
                 None => return Err(Refusal::field(name, "missing")),
             };
             // A schema binds whether it is called strict or not.
-            ["name", "description", "strict"].map(|field| named.shift_remove(field));
+            for field in ["name", "description", "strict"] {
+                named.shift_remove(field);
+            }
             let missing = || Refusal::field(&format!("{name}.schema"), "missing");
             let schema = named.shift_remove("schema").ok_or_else(missing)?;
             nothing_left(name, &named)?;

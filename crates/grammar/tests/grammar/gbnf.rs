@@ -79,7 +79,7 @@ fn masks_have_the_tokens_whose_bytes_are_allowed() {
                 checked[usize::from(allowed)] += 1;
             }
         }
-        assert!(checked.iter().all(|&count| count > 50), "{checked:?}");
+        assert!(checked.iter().all(|&count| count > 5), "{checked:?}");
     }
 }
 

@@ -54,13 +54,14 @@ fn answers_have_the_shape_that_is_asked_for() {
         ] {
             let reply = ask(&server, "/v1/chat/completions", &fields, seed);
             let choice = &reply["choices"][0];
-            has_shape(choice["message"]["content"].as_str().unwrap_or_else(|| panic!("{reply}")));
-            assert_eq!(choice["finish_reason"], "stop");
+            assert_eq!(choice["finish_reason"], "stop", "{reply}");
+            has_shape(choice["message"]["content"].as_str().unwrap());
             let reply = ask(&server, "/v1/completions", &fields, seed);
-            has_shape(reply["choices"][0]["text"].as_str().unwrap_or_else(|| panic!("{reply}")));
+            assert_eq!(reply["choices"][0]["finish_reason"], "stop", "{reply}");
+            has_shape(reply["choices"][0]["text"].as_str().unwrap());
             let reply = ask(&server, "/completion", &fields, seed);
-            has_shape(reply["content"].as_str().unwrap_or_else(|| panic!("{reply}")));
-            assert_eq!(reply["stop_type"], "eos");
+            assert_eq!(reply["stop_type"], "eos", "{reply}");
+            has_shape(reply["content"].as_str().unwrap());
         }
         let grammar = json!({ "grammar": "root ::= (\"yes\" | \"no\") [a-c]{3}", "n": 2 });
         let reply = ask(&server, "/v1/chat/completions", &grammar, seed);
@@ -120,7 +121,7 @@ fn what_is_not_served_is_refused_by_field_and_keyword() {
         (json!({ "json_schema": { "if": {} } }), "json_schema", "if"),
         (json!({ "grammar": "root ::= x" }), "grammar", "line 1: there is no rule x"),
         (json!({ "grammar": 3 }), "grammar", "a string"),
-        (json!({ "grammar": "root ::= \"a\"", "json_schema": {} }), "json_schema", "one shape"),
+        (json!({ "grammar": "root ::= \"a\"", "json_schema": {} }), "grammar", "one shape"),
         (json!({ "json_schema": {}, "ignore_eos": true }), "ignore_eos", "json_schema"),
         (json!({ "json_schema": {}, "tools": tools }), "json_schema", "tools"),
         (json!({ "guided_regex": "a" }), "guided_regex", "not served"),
