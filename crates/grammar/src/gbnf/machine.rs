@@ -42,7 +42,7 @@ pub struct Machine {
     sets: Vec<Arc<[u32]>>,
     set_ids: HashMap<Arc<[u32]>, u32>,
     /// The set after each byte.
-    after: Vec<Box<[u32; 256]>>,
+    after: Vec<[u32; 256]>,
     masks: HashMap<u32, Arc<SimpleVob>>,
     work: usize,
     failure: Option<&'static str>,
@@ -185,7 +185,7 @@ impl Machine {
         let tops: Arc<[u32]> = tops.into();
         self.sets.push(tops.clone());
         self.set_ids.insert(tops, id);
-        self.after.push(Box::new([UNKNOWN; 256]));
+        self.after.push([UNKNOWN; 256]);
         id
     }
 

@@ -136,8 +136,7 @@ impl Reader<'_> {
     fn sequence(&mut self, nested: bool) -> Result<Node, Error> {
         let mut all: Vec<Node> = Vec::new();
         let mut again = 0;
-        loop {
-            let Some(c) = self.peek() else { break };
+        while let Some(c) = self.peek() {
             again = if matches!(c, '*' | '+' | '?' | '{') { again + 1 } else { 0 };
             if again > MOST_AGAIN {
                 return self.wrong(format!("more than {MOST_AGAIN} repetitions of one thing"));
