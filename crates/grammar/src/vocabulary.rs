@@ -12,8 +12,7 @@ use toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTr
 
 use crate::Error;
 
-/// The tokens of a model, as grammars need them. It takes a few hundred milliseconds for 150,000 tokens: make one for a model, and
-/// share it.
+/// The tokens of a model, as grammars need them. It takes a second for 150,000 tokens: make one for a model, and share it.
 pub struct Vocabulary {
     tokenizer: Arc<Tokenizer>,
     all: Side,
