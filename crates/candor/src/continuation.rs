@@ -119,7 +119,7 @@ impl Continuation {
     ///
     /// # Errors
     /// If a logit is not a number, the sampler takes all of them away, or something else than logits was wanted. If the user's own
-    /// sampler fails, or chooses a token outside of the vocabulary.
+    /// sampler or processor fails, or chooses a token outside of the vocabulary.
     pub fn choose(&mut self, value: Value<'_>) -> Result<Option<Piece>, Error> {
         if self.is_over() {
             return Ok(self.rest());
@@ -170,7 +170,9 @@ impl Continuation {
     fn sample_own(&mut self, logits: &[f32]) -> Result<u32, Error> {
         self.logits.clear();
         self.logits.extend_from_slice(logits);
-        self.options.processors.iter_mut().for_each(|processor| processor.process(&self.seen, &mut self.logits));
+        for processor in &mut self.options.processors {
+            processor.process(&self.seen, &mut self.logits).map_err(Error::OwnProcessor)?;
+        }
         let Some(own) = &mut self.options.sampler else { return Ok(self.sampler.sample(&self.logits)?) };
         if self.options.ignore_eos {
             for &id in self.tokenizer.stop_ids() {

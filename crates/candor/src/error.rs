@@ -39,6 +39,9 @@ pub enum Error {
     /// The user's own sampler chose no token.
     #[error("own sampler: {0}")]
     OwnSampler(Box<dyn std::error::Error + Send + Sync>),
+    /// The user's own processor could not change the logits.
+    #[error("own processor: {0}")]
+    OwnProcessor(Box<dyn std::error::Error + Send + Sync>),
     /// Invalid adapter, or another model's.
     #[error("adapter {name}: {error}")]
     Adapter {

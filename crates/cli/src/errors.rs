@@ -85,6 +85,14 @@ pub enum Error {
         /// The first byte that is wrong.
         byte: u8,
     },
+    /// Answers cannot have the shape that is asked for.
+    #[error("{flag}: {problem}")]
+    Shape {
+        /// The flag that asks for it.
+        flag: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A backslash that is followed by nothing that it escapes.
     #[error("escape \\{0} is unknown")]
     Escape(String),
@@ -341,6 +349,9 @@ impl Error {
                 }
                 let near = all_nearest(name, SamplerKind::DEFAULT_ORDER.map(SamplerKind::name));
                 return (!near.is_empty()).then(|| format!("is {} meant?", near.join(" or ")));
+            }
+            Error::Shape { flag: "--json-schema" | "--json-schema-file", .. } => {
+                "docs/cli.md lists the keywords that are served; --grammar takes what a schema cannot say"
             }
             Error::Escape(_) => r#"the escapes are \n \t \r \\ \" \' and \x41"#,
             Error::NoPromptCache { .. } => "--prompt-cache names a file of its own, which is made where there is none",

@@ -28,6 +28,7 @@ mod run;
 mod serve;
 mod served;
 mod settings;
+mod shape;
 mod show;
 mod siblings;
 mod speculation;

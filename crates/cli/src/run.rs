@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use candor::{Cancel, Message, Model, Progress, Show, StopReason};
+use candor::{AnswerStart, Cancel, Message, Model, Progress, Show, StopReason};
 use clap::error::ErrorKind;
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     paint::Paint,
     prompt_cache::PromptCache,
     report,
+    shape::Shape,
     speculation::Guesses,
     template::{self, Template},
     text,
@@ -52,11 +53,12 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     // Wrong settings are found before a model is loaded.
     answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
     let guesses = Guesses::of(line, &args.speculation)?;
+    let shape = Shape::of(line, &args.shape)?;
     let prompt = prompt(&args.prompt, args.template.escape, line)?;
     let size = answer::conversation(&args.context, &args.performance);
     let opened = source.open(&args.performance, args.lora.open()?, size, &args.output)?;
     opened.model.continues_text()?;
-    let Asked { text, reader, marks, is_continued } = full_text(args, line, &opened.model, &prompt)?;
+    let Asked { text, reader, marks, start, is_continued } = full_text(args, line, &opened.model, &prompt)?;
     let tokens = opened.model.encode_prompt(&text);
     if args.verbose_prompt {
         say_prompt(&opened.model, &text, &tokens);
@@ -67,6 +69,8 @@ pub fn run(args: &RunArgs, line: &Line) -> Result<ExitCode, Error> {
     let size = guesses.leave_room(&opened.model, size)?;
     let options = if args.special { options.show(Show::Specials) } else { options };
     let (mut logprobs, mut options) = Logprobs::of(&args.logprobs, opened.model.tokenizer(), options)?;
+    // After what looks at the logits as they are.
+    options = shape.bind(options, opened.model.tokenizer(), start)?;
     let mut session = opened.session(&size)?;
     guesses.begin(&mut session, &args.performance, size, &args.output)?;
     let cache = PromptCache::of(&args.prompt_cache);
@@ -147,7 +151,8 @@ fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result
             say!("note: the prompt is empty, the model begins a text of its own");
         }
         let reader = Reader::new(None, false, Paint::Plain);
-        return Ok(Asked { text: prompt.to_owned(), reader, marks: Vec::new(), is_continued: true });
+        let (marks, start) = (Vec::new(), AnswerStart::Content);
+        return Ok(Asked { text: prompt.to_owned(), reader, marks, start, is_continued: true });
     };
     if prompt.trim().is_empty() {
         return Err(Error::EmptyPrompt);
@@ -156,7 +161,8 @@ fn full_text(args: &RunArgs, line: &Line, model: &Model, prompt: &str) -> Result
     let system = conversation::system_prompt(line, &args.template)?;
     let rendered = template.render(model, &args.template, thinking, system.as_deref(), [Message::user(prompt)])?;
     let reader = template.reader(&rendered, thinking);
-    Ok(Asked { text: rendered.text, reader, marks: template.marks(), is_continued: false })
+    let (marks, start) = (template.marks(), template.start(&rendered));
+    Ok(Asked { text: rendered.text, reader, marks, start, is_continued: false })
 }
 
 /// A prompt, and how the answer to it is read.
@@ -165,6 +171,8 @@ struct Asked {
     reader: Reader,
     /// The tokens that the answer must show.
     marks: Vec<u32>,
+    /// What the answer says before its content.
+    start: AnswerStart,
     /// Whether it is a text without a template.
     is_continued: bool,
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, path::Path, rc::Rc};
 
-use candor::{AnswerFormat, AnswerPart, ChatTemplate, Message, Model, error::TokenizerError};
+use candor::{AnswerFormat, AnswerPart, AnswerStart, ChatTemplate, Message, Model, error::TokenizerError};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -127,6 +127,11 @@ impl Template {
         let all: Vec<Message> = system.map(Message::system).into_iter().chain(messages).collect();
         let text = self.template.render(&all, &context)?;
         Ok(Prompt { text, tools: context.extra.remove("tools") })
+    }
+
+    /// What the answer to a prompt says before its content.
+    pub fn start(&self, prompt: &Prompt) -> AnswerStart {
+        self.format.start(&prompt.text)
     }
 
     /// What reads the answer to a prompt.

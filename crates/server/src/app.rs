@@ -18,6 +18,7 @@ use crate::{
     config::Config,
     counters::Counters,
     refusal::Refusal,
+    shape::Tokens,
     template::Template,
     texts::Texts,
     worker::{Order, Untaken},
@@ -35,6 +36,8 @@ pub struct Served {
     pub does: Does,
     /// Its chat template.
     pub template: Option<Template>,
+    /// Its tokens, for answers of a shape.
+    pub tokens: Tokens,
     /// Tokens of a prompt and its answer at most.
     pub context: usize,
     /// Answers that are written at once at most.

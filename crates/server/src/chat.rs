@@ -1,6 +1,6 @@
 //! OpenAI's `/chat/completions`.
 
-use candor::{AnswerParser, AnswerPart, Finish, GenerateOptions, Message, Piece};
+use candor::{AnswerParser, AnswerPart, AnswerStart, Finish, GenerateOptions, Message, Piece};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     likely::{self, Likely},
     record::{self, Record, Shared, Wanted},
     refusal::Refusal,
+    shape::Shape,
     template::Conversation,
 };
 
@@ -32,13 +33,14 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Chat
         (false, Some(_)) => return Err(Refusal::field("top_logprobs", "logprobs: true asks for them")),
     };
     fields.refuse("store", |value| *value == false, "answers are not stored")?;
-    let text = |value: &Value| value["type"] == "text";
-    fields.refuse("response_format", text, "schemas are not served, \"text\" is")?;
     let wanted = Wanted::of(&mut fields, &app.config)?;
+    let shape = Shape::of(&mut fields)?;
+    shape.without_tools(conversation.tools.is_some())?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
-    let (prompt, parser) = prompt(served, conversation, &mut options)?;
+    let (prompt, parser, start) = prompt(served, conversation, &mut options)?;
     let prompts = ask::each(vec![prompt], &options, count);
     let (prompts, watches) = ask::watched(prompts, top, &served.model);
+    let prompts = shape.bind(prompts, &served.model, &served.tokens, start)?;
     let shared = Shared::new(&served.name, wanted, &options, served.model.tokenizer());
     let records = record::each(shared, &prompts, watches).into_iter();
     let choices = records.map(|record| Choice::new(record, parser.clone())).collect();
@@ -46,7 +48,7 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Chat
     Ok(Asked { prompts, form, streamed })
 }
 
-/// The prompt of a conversation, and what reads the answer; `options` show what that needs.
+/// The prompt of a conversation, what reads the answer, and what that says before its content; `options` show what reading needs.
 ///
 /// # Errors
 /// If there is no template, or it refuses the conversation.
@@ -54,10 +56,11 @@ pub fn prompt(
     served: &Served,
     conversation: Conversation,
     options: &mut GenerateOptions,
-) -> Result<(Vec<u32>, AnswerParser), Refusal> {
+) -> Result<(Vec<u32>, AnswerParser, AnswerStart), Refusal> {
     let (text, parser) = served.template()?.render(&served.model, conversation)?;
     options.marks = served.template()?.marks().to_vec();
-    Ok((served.model.encode_prompt(&text), parser))
+    let start = served.template()?.start(&text);
+    Ok((served.model.encode_prompt(&text), parser, start))
 }
 
 /// `/v1/chat/completions/input_tokens`: the tokens of a conversation, with the fields of one that is answered.

@@ -1,6 +1,6 @@
 //! OpenAI's `/completions`.
 
-use candor::{Encode, Finish, Model, Piece, Tokenizer};
+use candor::{AnswerStart, Encode, Finish, Model, Piece, Tokenizer};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     likely,
     record::{self, Record, Shared, Wanted},
     refusal::Refusal,
+    shape::Shape,
 };
 
 /// Understands a request.
@@ -31,10 +32,12 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Comp
     fields.refuse("suffix", |value| *value == "", "text in the middle is not served")?;
     fields.refuse("best_of", |value| value.as_u64() == Some(count as u64), "all answers are given: n says how many")?;
     let wanted = Wanted::of(&mut fields, &app.config)?;
+    let shape = Shape::of(&mut fields)?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let head = Head::new("cmpl", &served.name, now());
     let read = vec![None; prompts.len()];
     let (prompts, watches) = ask::watched(ask::each(prompts, &options, count), top, &served.model);
+    let prompts = shape.bind(prompts, &served.model, &served.tokens, AnswerStart::Content)?;
     let shared = Shared::new(&served.name, wanted, &options, served.model.tokenizer());
     let records = record::each(shared, &prompts, watches).into_iter();
     let choices = records.map(|record| Choice { record, reason: None }).collect();

@@ -29,6 +29,7 @@ mod refusal;
 mod responses;
 mod routes;
 mod serving;
+mod shape;
 mod stop;
 mod template;
 mod texts;

@@ -32,7 +32,7 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Mess
     let mut options = ask::options(&mut fields, &app.config, &served.model, &["max_tokens"])?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
     fields.finish(&WITHOUT_EFFECT)?;
-    let (prompt, parser) = chat::prompt(served, conversation, &mut options)?;
+    let (prompt, parser, _) = chat::prompt(served, conversation, &mut options)?;
     let head = Head::new("msg", &served.name, now());
     let blocks = Blocks::new(parser, format!("toolu_{}", head.number()));
     let form = Messages { head, stop: options.stop.clone(), prompt: prompt.len(), blocks, end: None };
@@ -46,7 +46,7 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Mess
 pub fn count(app: &App, served: &Served, mut fields: Fields) -> Result<Value, Refusal> {
     let conversation = conversation(&mut fields, app, served)?;
     fields.finish(&WITHOUT_EFFECT)?;
-    let (prompt, _) = chat::prompt(served, conversation, &mut GenerateOptions::default())?;
+    let (prompt, ..) = chat::prompt(served, conversation, &mut GenerateOptions::default())?;
     Ok(json!({ "input_tokens": prompt.len() }))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, body::Bytes};
-use candor::{Encode, Finish, GenerateOptions, Piece, Show, StreamDecoder};
+use candor::{AnswerStart, Encode, Finish, GenerateOptions, Piece, Show, StreamDecoder};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     likely::{self, Likely, Watch},
     record::{self, Record, Shared, Wanted},
     refusal::Refusal,
+    shape::Shape,
 };
 
 /// `/completion` and `/completions`: continues a text.
@@ -32,6 +33,7 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Comp
     let with_tokens = fields.flag("return_tokens")?.unwrap_or_default();
     let wanted = Wanted::of(&mut fields, &app.config)?;
     let kept = fields.texts("response_fields")?;
+    let shape = Shape::of(&mut fields)?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let mut shared = Shared::new(&served.name, wanted, &options, served.model.tokenizer());
     shared.set("stream", streamed);
@@ -49,6 +51,7 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Comp
         }
         _ => ask::watched(asked, top, &served.model),
     };
+    let prompts = shape.bind(prompts, &served.model, &served.tokens, AnswerStart::Content)?;
     let form = Completion { records: record::each(shared, &prompts, watches), with_tokens, kept };
     Ok(Asked { prompts, form, streamed })
 }

@@ -62,7 +62,7 @@ pub fn generate(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<
             let system = system.map(Message::system);
             let messages = system.into_iter().chain([Message::user(prompt)]).collect();
             let conversation = Conversation { messages, tools: None, variables, opens: true, begun: None };
-            let (ids, parser) = chat::prompt(served, conversation, &mut options)?;
+            let (ids, parser, _) = chat::prompt(served, conversation, &mut options)?;
             (ids, Some(parser))
         }
         _ if system.is_some() => return Err(Refusal::field("system", "there is no template to put it in")),
@@ -89,7 +89,7 @@ pub fn chat(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Answ
         return Ok(Asked { prompts: Vec::new(), form: Answer::new(served, Shape::Chat, None), streamed });
     }
     let conversation = Conversation { messages, tools, variables, opens: true, begun: None };
-    let (ids, parser) = chat::prompt(served, conversation, &mut options)?;
+    let (ids, parser, _) = chat::prompt(served, conversation, &mut options)?;
     let form = Answer::new(served, Shape::Chat, Some(parser));
     Ok(Asked { prompts: vec![(ids, options)], form, streamed })
 }

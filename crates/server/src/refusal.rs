@@ -173,6 +173,7 @@ impl From<Error> for Refusal {
             | Error::Token { .. }
             | Error::NoTokens { .. }
             | Error::NoChatTemplate
+            | Error::OwnProcessor(_)
             | Error::NotForAnswers { .. } => Refusal::request(message),
             _ => Refusal::failed(message),
         }

@@ -55,7 +55,7 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Resp
     // Tools that would be called here are refused.
     fields.refuse("max_tool_calls", |value| value.is_u64(), "expected a number")?;
     fields.finish(&WITHOUT_EFFECT)?;
-    let (prompt, parser) = chat::prompt(served, conversation, &mut options)?;
+    let (prompt, parser, _) = chat::prompt(served, conversation, &mut options)?;
     let head = Head::new("resp", &served.name, now());
     let blocks = Blocks::new(parser, format!("call_{}", head.number()));
     let (created, prompt_tokens) = (now(), prompt.len());

@@ -11,6 +11,7 @@ use crate::{
     connections,
     failure::Failure,
     routes::routes,
+    shape::Tokens,
     stop::Stop,
     template::Template,
     texts, worker,
@@ -91,7 +92,8 @@ fn answer<E>(
         }
     };
     let template = Template::of(&model, template)?;
-    app.begin(Served { model, name, path, does, template, context, sequences, created: now() });
+    let (tokens, created) = (Tokens::default(), now());
+    app.begin(Served { model, name, path, does, template, tokens, context, sequences, created });
     let (queue, counters) = (app.config.queue, app.counters.clone());
     // What this thread has of it would keep the orders open.
     drop(app);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use candor::{AnswerFormat, AnswerParser, ChatTemplate, Error, Message, Model};
+use candor::{AnswerFormat, AnswerParser, AnswerStart, ChatTemplate, Error, Message, Model};
 use serde_json::{Map, Value};
 
 use crate::refusal::Refusal;
@@ -68,6 +68,11 @@ impl Template {
     /// Whether it reads a variable.
     pub fn reads(&self, variable: &str) -> bool {
         self.variables.contains(variable)
+    }
+
+    /// What the answer to a prompt says before its content.
+    pub fn start(&self, prompt: &str) -> AnswerStart {
+        self.format.start(prompt)
     }
 
     /// Whether answers have reasoning.

@@ -48,6 +48,12 @@ pub trait LogitsProcessor: Send {
     /// Changes `logits`, `[V]`, one per id, of the token that follows `tokens`, the prompt and all that was chosen since. Minus
     /// infinity excludes a token. It is called once for each token, in order.
     fn process(&mut self, tokens: &[u32], logits: &mut [f32]);
+
+    /// Why the logits could not be changed as they should, asked after each [`LogitsProcessor::process`]: the generation gives it as
+    /// [`Error::OwnProcessor`](crate::Error::OwnProcessor).
+    fn failure(&mut self) -> Option<Box<dyn std::error::Error + Send + Sync>> {
+        None
+    }
 }
 
 impl<F: FnMut(&[u32], &mut [f32]) + Send> LogitsProcessor for F {
@@ -103,8 +109,13 @@ impl OwnProcessor {
         OwnProcessor(Box::new(processor))
     }
 
-    pub(crate) fn process(&mut self, tokens: &[u32], logits: &mut [f32]) {
+    pub(crate) fn process(
+        &mut self,
+        tokens: &[u32],
+        logits: &mut [f32],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         self.0.process(tokens, logits);
+        self.0.failure().map_or(Ok(()), Err)
     }
 }
 

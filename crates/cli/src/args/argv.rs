@@ -12,6 +12,7 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-ctv", "--cache-type-v"),
     ("-fit", "--fit"),
     ("-fitc", "--fit-ctx"),
+    ("-jf", "--json-schema-file"),
     ("-md", "--model-draft"),
     ("-ub", "--ubatch-size"),
     ("-pg", "--n-prompt-gen"),
@@ -43,8 +44,18 @@ const RENAMED: &[(&str, &str)] = &[
 const CHOSEN: &[&str] = &["-t", "--threads", "-tb", "--threads-batch"];
 
 /// Flags whose value may look like a flag: what follows them is left alone.
-const FREE_TEXT: &[&str] =
-    &["-p", "--prompt", "-sys", "--system-prompt", "-r", "--reverse-prompt", "--stop", "--dry-sequence-breaker"];
+const FREE_TEXT: &[&str] = &[
+    "-p",
+    "--prompt",
+    "-sys",
+    "--system-prompt",
+    "-r",
+    "--reverse-prompt",
+    "--stop",
+    "--dry-sequence-breaker",
+    "--grammar",
+    "--regex",
+];
 
 /// Flags that ask for something else than an answer, wherever they stand, and the command lines for that.
 const INSTEAD: &[(&str, &[&str])] =

@@ -19,6 +19,7 @@ use super::{
     overrides::{MetadataArgs, OverrideArgs},
     sampling::SamplingArgs,
     serve::{BatchArgs, ServeArgs},
+    shape::ShapeArgs,
     shared::{CacheArgs, ContextArgs, ModelArgs, OutputArgs, PerformanceArgs},
     thinking::ThinkingArgs,
 };
@@ -114,6 +115,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub tunable: Tunable,
     #[command(flatten)]
+    pub shape: ShapeArgs,
+    #[command(flatten)]
     pub context: ContextArgs,
     #[command(flatten)]
     pub prompt_cache: PromptCacheArgs,
@@ -136,9 +139,11 @@ pub struct RunArgs {
 impl RunArgs {
     /// The same as a conversation.
     pub fn into_chat(self) -> ChatArgs {
-        let RunArgs { model, overrides, lora, template, tunable, context, speculation, performance, output, .. } = self;
+        let RunArgs {
+            model, overrides, lora, template, tunable, shape, context, speculation, performance, output, ..
+        } = self;
         let begin = BeginArgs::default();
-        ChatArgs { model, overrides, lora, begin, template, tunable, context, speculation, performance, output }
+        ChatArgs { model, overrides, lora, begin, template, tunable, shape, context, speculation, performance, output }
     }
 }
 
@@ -157,6 +162,8 @@ pub struct ChatArgs {
     pub template: TemplateArgs,
     #[command(flatten)]
     pub tunable: Tunable,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
     #[command(flatten)]
     pub context: ContextArgs,
     #[command(flatten)]

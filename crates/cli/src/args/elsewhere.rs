@@ -7,7 +7,7 @@ type Row = (&'static [&'static str], &'static str);
 const ANSWERS: &str = "candor run answers once, candor chat holds a conversation";
 /// For names of models that other programs download.
 pub const DOWNLOADS: &str = "candor takes the path of a GGUF file and downloads nothing";
-const GRAMMARS: &str = "candor has no grammars: a system prompt can ask for JSON";
+const SHAPES: &str = "--json-schema SCHEMA has answers of that schema; {} is any JSON";
 const LAYERS: &str = "-ngl N gives whole layers to the GPU";
 const LOGS: &str = "--verbose prints speeds and why an answer stopped; --progress never hides the bar";
 const DIFFUSION: &str = "candor runs no diffusion models";
@@ -46,7 +46,7 @@ const FLAGS: &[Row] = &[
     (&["--slots", "--metrics"], "candor serve has them: /slots and /metrics"),
     (&["--server-base"], "candor asks no server; candor serve is one"),
     (&["--rpc"], "candor computes on this machine alone"),
-    (&["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file", "--format"], GRAMMARS),
+    (&["--format"], SHAPES),
     (&["--log-file", "--perf", "--show-timings", "--log-jsonl", "--no-log-jsonl", "--log-prompts-dir"], LOGS),
     (&["-ptc", "--print-token-count", "--log-verbose"], LOGS),
     (&["--display-prompt"], "the answer alone is printed; --verbose-prompt prints the prompt to stderr"),

@@ -23,6 +23,7 @@ pub mod parse;
 mod reference;
 pub mod sampling;
 mod serve;
+mod shape;
 mod shared;
 #[cfg(test)]
 mod table;
@@ -42,5 +43,6 @@ pub use logprobs::LogprobsArgs;
 pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
 pub use serve::{BatchArgs, ServeArgs, ServedArgs};
+pub use shape::ShapeArgs;
 pub use shared::{CacheArgs, CacheFormat, ContextArgs, ModelArgs, OutputArgs, PerformanceArgs, WaitingArgs, When};
 pub use thinking::{Think, ThinkingArgs};

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use candor::{Cancel, Progress, Session, SessionOptions, StopReason, Timings};
+use candor::{AnswerStart, Cancel, Progress, Session, SessionOptions, StopReason, Timings};
 
 use super::{
     commands::{self, Command, unquoted},
@@ -29,6 +29,7 @@ use crate::{
     output::{Speed, say, say_hanging},
     report,
     settings::{self, Setting},
+    shape::Shape,
     speculation::Guesses,
     template::{self, Template},
     waiting::Waiting,
@@ -62,6 +63,7 @@ pub struct Conversation<'a> {
     ctx_size: u32,
     window: Window,
     guesses: Guesses<'a>,
+    shape: Shape,
     system: Option<String>,
     turns: Vec<Turn>,
     /// The last message, where it has no answer and is no turn.
@@ -92,6 +94,7 @@ impl<'a> Conversation<'a> {
         let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
         // Wrong settings are found now, before a model is loaded, instead of at the first answer.
         let options = answer::options(&args.tunable, 0, args.template.escape, Cancel::new())?;
+        let shape = Shape::of(line, &args.shape)?;
         let given = template::given(line, &args.template)?;
         let system = system_prompt(line, &args.template)?;
         let ctx_size = args.context.ctx_size;
@@ -112,6 +115,7 @@ impl<'a> Conversation<'a> {
             ctx_size,
             window: Window::default(),
             guesses,
+            shape,
             system,
             turns: Vec::new(),
             failed: None,
@@ -172,11 +176,12 @@ impl<'a> Conversation<'a> {
         let Conversation { args, opened, template, system, .. } = self;
         let (limits, thinking) = (Limits::of(self.session.context(), &self.tunable), &self.tunable.thinking);
         // How an answer is read follows from how its prompt ends, whatever was left out before.
-        let mut reader = None;
+        let (mut reader, mut start) = (None, AnswerStart::Content);
         let prompt = self.window.prompt(&self.turns, limits, |turns| {
             let messages = turns.iter().map(|turn| turn.message(template));
             let rendered = template.render(&opened.model, &args.template, thinking, system.as_deref(), messages)?;
             reader.get_or_insert_with(|| template.reader(&rendered, thinking));
+            start = template.start(&rendered);
             Ok(opened.model.encode_prompt(&rendered.text))
         })?;
         let reader = reader.ok_or(candor::Error::EmptyPrompt)?;
@@ -187,6 +192,7 @@ impl<'a> Conversation<'a> {
         let waiting = Waiting::for_tokens(self.args.output.progress, "reading");
         let mark = waiting.mark();
         options.progress = Some(Progress::new(move |done, total| mark.set(done, total)));
+        let options = self.shape.bind(options, self.opened.model.tokenizer(), start)?;
         let generation = self.session.generate(&prompt, options)?;
         drop(waiting);
         let columns = if self.wraps { wrap::of_stdout() } else { None };

@@ -15,6 +15,7 @@ fn sample(flag: &str) -> &'static str {
         | "gpu-dequant" | "prompt-lookup" | "prompt-cache-all" | "prompt-cache-ro" | "context-shift" | "verbose"
         | "verbose-prompt" | "skip-chat-parsing" | "hide-thinking" | "special" => "true",
         "think" => "low",
+        "json-schema" | "json-schema-file" | "grammar" | "grammar-file" | "regex" => "some text",
         "reverse-prompt" | "dry-sequence-breaker" => "###",
         "override-kv" => "a.b=int:7",
         "rope-scaling" => "yarn",

@@ -100,7 +100,7 @@ const OLLAMA: &[(&str, Expected)] = &[
     ("run MODEL 'Hello' --nowordwrap", Answers("")),
     ("run MODEL 'Hello' --think=false", Answers("")),
     ("run MODEL 'Hello' --hidethinking", Answers("")),
-    ("run MODEL 'Hello' --format json", Refused("tip: candor has no grammars")),
+    ("run MODEL 'Hello' --format json", Refused("tip: --json-schema SCHEMA has answers of that schema")),
     ("run MODEL 'Hello' --keepalive 5m", Refused("tip: each command loads its model")),
 ];
 

@@ -48,10 +48,12 @@ fn named(section: &str) -> BTreeSet<String> {
     let flags: BTreeSet<String> =
         codes.map(|code| code.split(['=', '[']).next().unwrap_or_default().to_owned()).collect();
     // llama.cpp's flags of one dash that stand for long ones, and stdin.
-    let others =
-        ["-sys", "-sysf", "-ctk", "-ctv", "-md", "-ub", "-pg", "-tb", "-Cr", "-dev", "-ngl", "-np", "-ts", "-sp", "-"]
-            .map(str::to_owned)
-            .into();
+    let others = [
+        "-sys", "-sysf", "-ctk", "-ctv", "-jf", "-md", "-ub", "-pg", "-tb", "-Cr", "-dev", "-ngl", "-np", "-ts", "-sp",
+        "-",
+    ]
+    .map(str::to_owned)
+    .into();
     flags.difference(&others).cloned().collect()
 }
 

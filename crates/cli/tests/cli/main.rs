@@ -31,6 +31,7 @@ mod program;
 mod run;
 mod sampling;
 mod serve;
+mod shapes;
 mod show;
 #[cfg(unix)]
 mod signals;

@@ -11,5 +11,6 @@ mod ollama;
 mod refused;
 mod responses;
 mod serving;
+mod shapes;
 mod tools;
 mod vectors;

@@ -21,12 +21,13 @@ fn what_would_change_an_answer_is_refused_by_name() {
     let messages = json!([{ "role": "user", "content": "hi" }]);
     let chat = json!({ "messages": messages, "max_tokens": 1 });
     for (field, value) in [
-        ("response_format", json!({ "type": "json_object" })),
+        ("response_format", json!({ "type": "xml" })),
+        ("response_format", json!("json_object")),
         ("logprobs", json!(3)),
         ("top_logprobs", json!(3)),
         ("top_logprobs", json!(21)),
         ("tool_choice", json!("required")),
-        ("grammar", json!("root ::= \"a\"")),
+        ("guided_json", json!({})),
         ("modalities", json!(["audio"])),
         ("reasoning_effort", json!("low")),
         ("n", json!(0)),

@@ -10,11 +10,13 @@ mod marks;
 mod parser;
 mod part;
 mod probe;
+mod start;
 mod style;
 mod tagged;
 
 pub use parser::AnswerParser;
 pub use part::{Part, ToolCall};
+pub use start::AnswerStart;
 
 use serde_json::Value;
 
@@ -70,6 +72,30 @@ impl AnswerFormat {
         matches!(self.shape, Shape::Harmony | Shape::Marks { reasoning: Some(_), .. })
     }
 
+    /// What the answer to `prompt`, the rendered conversation, says before its content.
+    ///
+    /// ```
+    /// use candor_tokenizer::{AnswerStart, ChatTemplate};
+    ///
+    /// let template = ChatTemplate::new("{{ messages[0].content }}<think>{# </think> #}")?;
+    /// let format = template.answer_format();
+    /// assert_eq!(format.start("Hi<think>"), AnswerStart::Reasoning { open: None, close: "</think>" });
+    /// assert_eq!(format.start("Hi"), AnswerStart::Reasoning { open: Some("<think>"), close: "</think>" });
+    /// # Ok::<(), candor_tokenizer::Error>(())
+    /// ```
+    pub fn start(&self, prompt: &str) -> AnswerStart {
+        match self.shape {
+            Shape::Harmony => {
+                AnswerStart::Messages { channel: harmony::CHANNEL, name: "final", message: harmony::MESSAGE }
+            }
+            Shape::Marks { reasoning: None, .. } => AnswerStart::Content,
+            Shape::Marks { reasoning: Some(format), .. } => {
+                let open = (!format.is_open(prompt)).then_some(format.open);
+                AnswerStart::Reasoning { open, close: format.close }
+            }
+        }
+    }
+
     /// A parser for the answer to `prompt`, the rendered conversation, whose end says whether the model is thinking already.
     /// Only where `tools` were offered (their definitions, as the template had them) anything is a call.
     ///
@@ -85,7 +111,7 @@ impl AnswerFormat {
     /// ```
     pub fn parser(&self, prompt: &str, tools: Option<&Value>) -> AnswerParser {
         let Shape::Marks { reasoning, calls } = self.shape else { return AnswerParser::harmony() };
-        let is_open = reasoning.is_some_and(|format| prompt.trim_end().ends_with(format.open.trim_end()));
+        let is_open = reasoning.is_some_and(|format| format.is_open(prompt));
         let tools = tools.filter(|tools| tools.as_array().is_some_and(|tools| !tools.is_empty()));
         AnswerParser::marks(Marks {
             reasoning,

@@ -89,6 +89,13 @@ pub(super) struct ReasoningFormat {
     pub around: &'static [&'static str],
 }
 
+impl ReasoningFormat {
+    /// Whether a prompt ends with open reasoning.
+    pub fn is_open(&self, prompt: &str) -> bool {
+        prompt.trim_end().ends_with(self.open.trim_end())
+    }
+}
+
 const JSON: Body = Body::Json { name: "name", arguments: "arguments" };
 const COHERE: Body = Body::Json { name: "tool_name", arguments: "parameters" };
 

@@ -13,12 +13,13 @@ use super::part::{Part, ToolCall};
 pub(super) const MARKS: &[&str] =
     &["<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>"];
 
-const MESSAGE: &str = "<|message|>";
+pub(super) const MESSAGE: &str = "<|message|>";
+pub(super) const CHANNEL: &str = "<|channel|>";
 const ENDS: [&str; 4] = ["<|end|>", "<|call|>", "<|return|>", "<|start|>"];
 /// What is between two messages of a kind.
 const PARAGRAPH: &str = "\n\n";
 /// What a header can begin with.
-const HEADERS: [&str; 4] = ["<|start|>", "<|channel|>", MESSAGE, "to="];
+const HEADERS: [&str; 4] = ["<|start|>", CHANNEL, MESSAGE, "to="];
 
 /// The state of reading an answer.
 #[derive(Clone, Debug)]
@@ -119,7 +120,7 @@ fn recipient(header: &str) -> To {
         let rest = header.split_once(mark)?.1;
         Some(&rest[..rest.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(rest.len())])
     };
-    match (word("to=").and_then(|to| to.strip_prefix("functions.")), word("<|channel|>")) {
+    match (word("to=").and_then(|to| to.strip_prefix("functions.")), word(CHANNEL)) {
         (Some(name), _) => To::Tool { header: header.to_owned(), name: name.to_owned() },
         (None, Some("analysis")) => To::Reasoning,
         _ => To::Content,

@@ -1,0 +1,88 @@
+//! What shape a text shall have.
+
+use std::sync::Arc;
+
+use llguidance::{JsonCompileOptions, api::TopLevelGrammar};
+use serde_json::{Value, json};
+
+use crate::{Error, Mask, Vocabulary, gbnf::Rules, guided, schema};
+
+/// What shape a text shall have. It is checked when it is made, and is cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Grammar(Kind);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Guided(Arc<TopLevelGrammar>),
+    Gbnf(Arc<Rules>),
+}
+
+/// White space in JSON as llama.cpp allows it: a space, or line breaks with an indentation. Where any were allowed, some models
+/// would write nothing else.
+const SPACE: &str = r" |\n{1,2}[ \t]{0,20}";
+
+impl Grammar {
+    /// A value that a JSON schema (draft 2020-12 and earlier) describes. Keys of objects come in the schema's order.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] with the keyword that is not served, or that contradicts another.
+    pub fn json_schema(schema: &Value) -> Result<Grammar, Error> {
+        schema::check(schema).map_err(Error::Schema)?;
+        let mut schema = match schema {
+            // Options lie beside keywords.
+            Value::Bool(true) => json!({}),
+            other => schema::strict(other),
+        };
+        if schema.is_object() {
+            let options =
+                JsonCompileOptions { whitespace_pattern: Some(SPACE.to_owned()), ..JsonCompileOptions::default() };
+            options.apply_to(&mut schema);
+        }
+        Grammar::guided(TopLevelGrammar::from_json_schema(schema)).map_err(Error::Schema)
+    }
+
+    /// A JSON object.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn json() -> Result<Grammar, Error> {
+        Grammar::json_schema(&json!({ "type": "object" }))
+    }
+
+    /// A text that a regular expression describes as a whole, in the syntax of Rust's crate `regex`.
+    ///
+    /// # Errors
+    /// [`Error::Regex`] with what is wrong.
+    pub fn regex(expression: &str) -> Result<Grammar, Error> {
+        Grammar::guided(TopLevelGrammar::from_regex(expression)).map_err(Error::Regex)
+    }
+
+    /// A text by a grammar in Lark's syntax, as `llguidance` reads it.
+    ///
+    /// # Errors
+    /// [`Error::Lark`] with what is wrong.
+    pub fn lark(grammar: &str) -> Result<Grammar, Error> {
+        Grammar::guided(TopLevelGrammar::from_lark(grammar.to_owned())).map_err(Error::Lark)
+    }
+
+    /// A text by a grammar in GBNF, llama.cpp's syntax, which begins with the rule `root`.
+    ///
+    /// # Errors
+    /// [`Error::Gbnf`] with the line, and what is wrong there.
+    pub fn gbnf(grammar: &str) -> Result<Grammar, Error> {
+        Ok(Grammar(Kind::Gbnf(Arc::new(Rules::parse(grammar)?))))
+    }
+
+    fn guided(grammar: TopLevelGrammar) -> Result<Grammar, String> {
+        guided::check(&grammar)?;
+        Ok(Grammar(Kind::Guided(Arc::new(grammar))))
+    }
+
+    /// What makes one answer follow it, with the tokens of the model that answers. Each answer needs one of its own, or a clone.
+    ///
+    /// # Errors
+    /// If the grammar names tokens that the vocabulary lacks.
+    pub fn mask(&self, vocabulary: &Arc<Vocabulary>) -> Result<Mask, Error> {
+        Mask::new(&self.0, vocabulary)
+    }
+}

@@ -1,0 +1,9 @@
+//! Masks held against texts: those of public suites, those of grammars, and those that models write under them.
+
+mod answers;
+mod before;
+mod gbnf;
+mod json;
+mod reader;
+mod refused;
+mod schemas;
