@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import utils
+from requests.structures import CaseInsensitiveDict
 
 CASES = Path(__file__).with_name("cases.txt")
 
@@ -36,12 +37,26 @@ def start(server, *args, **kwargs):
 
 utils.ServerProcess.start = start
 
+ask = utils.ServerProcess.make_request
 
+
+def make_request(server, *args, **kwargs):
+    """Names of headers have no case; the tests look for llama-server's."""
+    reply = ask(server, *args, **kwargs)
+    reply.headers = CaseInsensitiveDict(reply.headers)
+    return reply
+
+
+utils.ServerProcess.make_request = make_request
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     cases = listed()
-    stale = {case for case in cases if "::" in case} - {item.nodeid for item in items}
-    if stale:
-        raise pytest.UsageError(f"cases.txt names cases that do not exist: {sorted(stale)}")
+    if config.option.collectonly:
+        stale = {case for case in cases if "::" in case} - {item.nodeid for item in items}
+        if stale:
+            raise pytest.UsageError(f"cases.txt names cases that are not there: {sorted(stale)}")
     for item in items:
         if item.nodeid in cases:
             item.add_marker(pytest.mark.xfail(reason=cases[item.nodeid], strict=True))

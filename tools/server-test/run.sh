@@ -23,6 +23,13 @@ fi
 # Files that are listed as a whole are not run.
 ignored=$(sed -n 's/^\(unit\/[a-z_]*\.py\)  .*/--ignore=\1/p' "$here/cases.txt")
 cd "$tests"
-# shellcheck disable=SC2086
-exec env PYTHONPATH="$here:$tests" PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest -p plugin -p no:cacheprovider -q \
-    -n "${WORKERS:-4}" --dist worksteal -m "not slow" $ignored "$@"
+export PYTHONPATH="$here:$tests" PYTHONDONTWRITEBYTECODE=1
+run() {
+    # shellcheck disable=SC2086
+    "$venv/bin/python" -m pytest -p plugin -p no:cacheprovider -q -m "not slow" $ignored "$@"
+}
+# Where all cases are run, those that are listed have to be there.
+if [ $# -eq 0 ]; then
+    collected=$(run --collect-only 2>&1) || { echo "$collected" >&2; exit 1; }
+fi
+run -n "${WORKERS:-4}" --dist worksteal "$@"

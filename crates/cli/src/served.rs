@@ -113,7 +113,8 @@ fn batch(args: &ServedArgs) -> BatchOptions {
         .context(context)
         .least_context(args.context.fit_ctx as usize)
         .fit(args.context.fit)
-        .rows((args.performance.ubatch_size as usize).max(args.parallel + PROMPT_ROWS))
+        // One for each answer that is written, and one for a prompt.
+        .rows((args.performance.ubatch_size as usize).max(args.parallel + 1))
         .keys(answer::kv_format(args.context.cache.cache_type_k))
         .values(answer::kv_format(args.context.cache.cache_type_v))
 }

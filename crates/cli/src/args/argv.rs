@@ -109,6 +109,12 @@ pub fn is_renamed(flag: &str) -> bool {
     RENAMED.iter().any(|(theirs, _)| *theirs == flag)
 }
 
+/// The name of a flag, without its value: the long one for those with one dash and several letters.
+pub fn long_name(typed: &str) -> &str {
+    let name = typed.split_once('=').map_or(typed, |(name, _)| name);
+    SINGLE_DASH.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, long)| long)
+}
+
 /// What a flag does that stands for a whole command line.
 #[cfg(test)]
 pub fn stands_for(flag: &str) -> Option<String> {

@@ -69,7 +69,8 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> 
     let ours: Vec<String> = args.filter_map(names).flatten().collect();
     let has = |command: &str, typed: &str| {
         let arguments = plain.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments);
-        arguments.filter_map(names).flatten().any(|long| typed.strip_prefix("--") == Some(&long))
+        let name = argv::long_name(typed).strip_prefix("--");
+        arguments.filter_map(names).flatten().any(|long| name == Some(&long))
     };
     let argv = thinking::ours(argv, argv::is_free_text);
     let (argv, notes) = taken::without(argv, has, argv::is_free_text);

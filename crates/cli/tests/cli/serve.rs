@@ -135,6 +135,19 @@ fn a_server_makes_the_vectors_and_scores_of_the_commands() {
     end(server);
 }
 
+/// One answer at once is a setting here, where other commands take the flag for what is so anyway.
+#[test]
+fn one_answer_at_once_can_be_asked_for() {
+    for flag in [&["-np", "1"][..], &["--parallel=1"], &["-np=1"]] {
+        let server = serve(flag);
+        let (_, props) = server.ask("GET", "/props", &Value::Null);
+        assert_eq!(serde_json::from_str::<Value>(&props).unwrap()["total_slots"], 1, "{flag:?}");
+        let Server { mut child, .. } = server;
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_ends_it_once_all_is_answered() {
