@@ -60,18 +60,18 @@ pub fn texts(model: &Model, name: &str, value: Option<Value>) -> Result<Vec<Vec<
     match value {
         None => Err(Refusal::field(name, "missing")),
         Some(Value::Array(list)) if !list.is_empty() && !list.iter().any(Value::is_number) => {
-            list.iter().map(|item| prompt(model, item)).collect()
+            list.iter().map(|item| text(model, name, item)).collect()
         }
-        Some(value) => Ok(vec![prompt(model, &value)?]),
+        Some(value) => Ok(vec![text(model, name, &value)?]),
     }
 }
 
-fn prompt(model: &Model, value: &Value) -> Result<Vec<u32>, Refusal> {
-    let wrong = || expected("prompt", "a string, an array of strings and tokens, or an array of those", value);
+fn text(model: &Model, name: &str, value: &Value) -> Result<Vec<u32>, Refusal> {
+    let wrong = || expected(name, "a string, an array of strings and tokens, or an array of those", value);
     let text = match value {
         Value::Object(object) => {
             if object.get("multimodal_data").is_some_and(|data| data.as_array().is_none_or(|data| !data.is_empty())) {
-                return Err(Refusal::unsupported("prompt.multimodal_data", "only text is served"));
+                return Err(Refusal::unsupported(&format!("{name}.multimodal_data"), "only text is served"));
             }
             object.get("prompt_string").filter(|text| text.is_string()).ok_or_else(wrong)?
         }

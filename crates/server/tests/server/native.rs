@@ -21,7 +21,7 @@ fn an_answer_says_how_it_was_made() {
     let server = start(Config::default(), 2);
     let (prompt, ids) = ("the cat", tiny().encode_prompt("the cat"));
     let (text, count) = alone(&ids, Sampling::default().seed(5), 20);
-    let body = json!({ "prompt": prompt, "n_predict": 20, "seed": 5, "return_tokens": true, "stop": ["never said"] });
+    let body = json!({ "prompt": prompt, "n_predict": 20, "seed": 5, "return_tokens": true, "stop": ["never said"], "cache_prompt": false });
     for path in ["/completion", "/completions"] {
         let whole = post(server.address, path, &body).json();
         assert_eq!((&whole["content"], &whole["prompt"]), (&text.as_str().into(), &shown(&ids).into()));
