@@ -78,6 +78,8 @@ pub struct Load {
     pub running: usize,
     /// Pages of keys and values in use, those of kept beginnings among them, and all there are.
     pub pages: (usize, usize),
+    /// Pages that answers need, a shared one counted for each of them: the others can be had at once.
+    pub needed: usize,
     /// Beginnings of prompts that are kept.
     pub kept: usize,
     /// Tokens that did not have to be read so far, since they were kept.
@@ -250,9 +252,10 @@ impl Engine {
 
     /// How much there is to do.
     pub fn load(&mut self) -> Load {
-        let running = self.answers.iter().filter(|answer| answer.sequence.is_some()).count();
+        let seated = self.answers.iter().filter(|answer| answer.sequence.is_some());
+        let (running, needed) = (seated.clone().count(), seated.map(|answer| self.limits.pages_of(answer.read)).sum());
         let (pages, kept) = (self.batch.pages(), self.prefixes.len());
-        Load { waiting: self.answers.len() - running, running, pages, kept, hits: self.hits }
+        Load { waiting: self.answers.len() - running, running, pages, needed, kept, hits: self.hits }
     }
 
     /// Forgets the beginnings of prompts that are kept, and gives their memory back.

@@ -141,9 +141,9 @@ impl Batch {
                         running.spawn(next.answered(router.clone()));
                     }
                 }
-                let done = match select(pin!(running.join_next()), &mut stopped).await {
-                    Either::Left((Some(done), _)) => done.map_err(|_| Failure::Panicked)?,
-                    Either::Left((None, _)) | Either::Right(_) => return Ok(()),
+                let done = match select(&mut stopped, pin!(running.join_next())).await {
+                    Either::Right((Some(done), _)) => done.map_err(|_| Failure::Panicked)?,
+                    Either::Right((None, _)) | Either::Left(_) => return Ok(()),
                 };
                 let (name, status, body) = done;
                 if status >= 500 {

@@ -50,7 +50,7 @@ impl Counters {
 
     /// Notes what there is to do.
     pub fn note(&self, load: Load) {
-        let (pages, all) = load.pages;
+        let (pages, all) = (load.needed.min(load.pages.0), load.pages.1);
         for (counter, number) in
             [(&self.waiting, load.waiting), (&self.running, load.running), (&self.pages, pages), (&self.all_pages, all)]
         {
@@ -116,7 +116,7 @@ pub fn metrics(app: &App) -> Result<String, Refusal> {
     gauge("llamacpp:requests_deferred", "Answers that wait for one", "", &waiting);
     gauge("vllm:num_requests_running", "Answers with a sequence", &model, &running);
     gauge("vllm:num_requests_waiting", "Answers that wait for one", &model, &waiting);
-    gauge("vllm:kv_cache_usage_perc", "Share of pages in use, from 0 to 1", &model, &used);
+    gauge("vllm:kv_cache_usage_perc", "Share of pages that answers need, from 0 to 1", &model, &used);
     gauge("vllm:cache_config_info", "Positions of a page, and all pages", &pool, &1);
     gauge("vllm:lora_requests_info", "Adapters, of which requests choose none", adapters, &1);
     Ok(text)
