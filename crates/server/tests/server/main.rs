@@ -4,5 +4,6 @@ mod answers;
 mod client;
 mod ends;
 mod refused;
+mod reuse;
 mod serving;
 mod tools;

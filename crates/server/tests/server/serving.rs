@@ -31,7 +31,7 @@ pub fn tiny() -> Model {
 
 /// What serves it.
 pub fn ready(sequences: usize) -> Ready {
-    let options = BatchOptions::default().sequences(sequences).context(CONTEXT).rows(64);
+    let options = BatchOptions::default().sequences(sequences).kept(8).context(CONTEXT).rows(64);
     let engine = Engine::new(tiny().batch(&options).unwrap(), 16);
     Ready { engine, name: "tiny".to_owned(), template: ChatTemplate::named("chatml") }
 }
