@@ -115,14 +115,14 @@ fn check(name: &str, model: &Model, seed: u64, kept: usize, pool: Option<usize>)
     let mut engine = engine(model, 4, kept, pool);
     let vocab = model.config().vocab;
     let mut asked: BTreeMap<Ticket, Asked> = BTreeMap::new();
-    let (mut left, mut set_back) = (18, 0);
+    let (mut left, mut set_back) = (20, 0);
     loop {
         let open: Vec<Ticket> = asked.iter().filter(|(_, asked)| asked.end.is_none()).map(|(t, _)| *t).collect();
         if left == 0 && open.is_empty() {
             break;
         }
         match random.below(12) {
-            0..=1 if left > 0 => {
+            0 if left > 0 && (open.is_empty() || random.below(2) == 0) => {
                 let (prompt, options, reuse) = ask(&mut random, vocab, &asked);
                 let bits = Bits::default();
                 let ticket = engine.submit(prompt.clone(), &options.clone().processor(bits.clone()), reuse).unwrap();
@@ -186,9 +186,10 @@ fn check(name: &str, model: &Model, seed: u64, kept: usize, pool: Option<usize>)
 #[test]
 fn answers_in_any_company_are_those_alone() {
     let model = tiny();
-    // With 4 pages for 4 sequences some have to wait, or to be read again.
+    // With 4 pages for 4 sequences some have to wait, or to be read again; with 9 there are some for what is kept.
     let seeds = [1, 2, 7, 8, 15, 20];
-    let ran: Vec<_> = seeds.into_iter().map(|seed| check("tiny", &model, seed, 3, Some(4 * 256))).collect();
+    let pool = |seed| Some(if seed % 2 == 0 { 4 * 256 } else { 9 * 256 });
+    let ran: Vec<_> = seeds.into_iter().map(|seed| check("tiny", &model, seed, 3, pool(seed))).collect();
     assert!(ran.iter().any(|(set_back, _)| *set_back > 0), "no answer was set back");
     let hits: Vec<u64> = ran.into_iter().map(|(_, hits)| hits).collect();
     assert!(hits.iter().sum::<u64>() > 1000, "{hits:?} tokens reused");
@@ -197,7 +198,7 @@ fn answers_in_any_company_are_those_alone() {
     let Some(fixtures) = fixtures() else { return };
     for name in MODELS {
         let model = Model::open(fixtures.join("arch").join(name).join("model.gguf"), &LoadOptions::default()).unwrap();
-        let pool = (!["mamba2", "rwkv7"].contains(&name)).then_some(4 * 256);
+        let pool = (!["mamba2", "rwkv7"].contains(&name)).then_some(6 * 256);
         let hits: u64 = [11, 12].into_iter().map(|seed| check(name, &model, seed, 3, pool).1).sum();
         assert!(hits > 0, "{name}: nothing was reused");
     }
@@ -205,7 +206,7 @@ fn answers_in_any_company_are_those_alone() {
     let load = LoadOptions::default().batching(Batching::Invariant);
     for name in ["quant-llama-wide256-Q4_K_M", "qwen3next"] {
         let model = Model::open(fixtures.join("arch").join(name).join("model.gguf"), &load).unwrap();
-        check(&format!("{name}, invariant"), &model, 12, 3, Some(4 * 256));
+        check(&format!("{name}, invariant"), &model, 12, 3, Some(6 * 256));
     }
 }
 

@@ -10,6 +10,7 @@ mod native;
 mod ollama;
 mod refused;
 mod responses;
+mod reuse;
 mod serving;
 mod shapes;
 mod tools;

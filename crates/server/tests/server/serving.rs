@@ -34,7 +34,7 @@ pub fn tiny() -> Model {
 
 /// What serves it.
 pub fn ready(sequences: usize) -> Ready {
-    let options = BatchOptions::default().sequences(sequences).context(CONTEXT).rows(64);
+    let options = BatchOptions::default().sequences(sequences).kept(8).context(CONTEXT).rows(64);
     let engine = Engine::new(tiny().batch(&options).unwrap(), 16);
     Ready { work: Work::Answers(engine), name: "tiny".to_owned(), path: None, template: ChatTemplate::named("chatml") }
 }
