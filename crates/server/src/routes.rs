@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Extension, Json, Router,
-    body::Bytes,
+    body::{Bytes, HttpBody},
     extract::{DefaultBodyLimit, FromRequest, Request, State, rejection::BytesRejection},
     http::{HeaderName, StatusCode, header},
     middleware::{self, Next},
@@ -93,6 +93,10 @@ pub fn routes(app: Arc<App>) -> Router {
 /// Waits for a request's body, but not for ever.
 async fn arrived(State(app): Shared, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
+    // What says that it is too large is not read as far as that.
+    if body.size_hint().lower() > app.config.body as u64 {
+        return Refusal::body(StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded").into_response();
+    }
     let arriving = Bytes::from_request(Request::from_parts(parts.clone(), body), &());
     match timeout(app.config.patience, arriving).await {
         Ok(Ok(body)) => next.run(Request::from_parts(parts, body.into())).await,

@@ -155,5 +155,8 @@ fn what_does_not_arrive_is_not_waited_for() {
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(b"{\"content\": ").unwrap();
     assert_eq!(finish(stream).status, 408);
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.write_all(head.replace("100", "1000000000000").as_bytes()).unwrap();
+    assert_eq!(finish(stream).status, 413);
     server.end().unwrap();
 }
