@@ -91,7 +91,7 @@ fn a_server_makes_the_vectors_and_scores_of_the_commands() {
     assert_eq!(reply["data"][0]["embedding"], printed["data"][0]["embedding"]);
     end(server);
     let documents = ["cats sleep all day", "Paris is the capital of France."];
-    let printed = candor(["rerank", model, "--query", "where", "--json"]).stdin(&documents.join("\n")).text();
+    let printed = candor(["rerank", model, "--query", "where", "--json"]).stdin(documents.join("\n")).text();
     let printed: Value = serde_json::from_str(&printed).unwrap();
     for flag in [&[][..], &["--reranking"]] {
         let server = serve(&[&[model][..], flag].concat());
