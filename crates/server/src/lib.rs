@@ -1,4 +1,4 @@
-//! Answers over HTTP by one model: OpenAI's endpoints, and those of llama.cpp's server.
+//! Answers over HTTP by one model: the endpoints of OpenAI, Anthropic, Ollama and llama.cpp's server.
 //!
 //! [`serve`] binds its address, loads the model on a thread that owns the [`Engine`](candor::Engine), and answers until [`Stop`]
 //! says otherwise. This is the only crate that awaits on its own. An answer is what it is alone, beside any others:

@@ -100,6 +100,7 @@ fn earlier_items_are_put_as_templates_take_them() {
         { "role": "user", "content": "Hi" },
         { "type": "reasoning", "summary": [], "content": [{ "type": "reasoning_text", "text": "Well." }] },
         { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "I look." }] },
+        { "role": "assistant", "content": "Now." },
         { "type": "function_call", "call_id": "a", "name": "f", "arguments": "{\"x\": [1]}" },
         { "type": "function_call_output", "call_id": "a", "output": "sunny" },
     ] });
@@ -112,7 +113,7 @@ fn earlier_items_are_put_as_templates_take_them() {
     let expected = json!([
         { "role": "system", "content": "be kind" },
         { "role": "user", "content": "Hi" },
-        { "role": "assistant", "content": "I look.", "reasoning_content": "Well.", "tool_calls": [call] },
+        { "role": "assistant", "content": "I look.\nNow.", "reasoning_content": "Well.", "tool_calls": [call] },
         { "role": "tool", "content": "sunny", "tool_call_id": "a", "name": "f" },
     ]);
     assert_eq!(shown, expected);
