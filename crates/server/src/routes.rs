@@ -34,6 +34,9 @@ type Body = Result<Bytes, BytesRejection>;
 /// The type of metrics.
 const PROMETHEUS: (HeaderName, &str) = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
 
+/// When the model was loaded: llama.cpp's name for the time since which metrics count.
+const STARTED: HeaderName = HeaderName::from_static("process-start-time-unix");
+
 /// All paths.
 pub fn routes(app: Arc<App>) -> Router {
     let mut router = Router::new()
@@ -47,7 +50,7 @@ pub fn routes(app: Arc<App>) -> Router {
             post(async |State(app): Shared, body: Body| native::apply_template(app, read(body)?).await),
         )
         .route("/props", get(async |State(app): Shared| native::props(&app)))
-        .route("/metrics", get(async |State(app): Shared| counters::metrics(&app).map(|text| ([PROMETHEUS], text))))
+        .route("/metrics", get(metrics))
         .route("/slots", get(async |State(app): Shared| counters::slots(&app).map(Json)))
         .route("/v1/messages", generated(messages::read))
         .route("/v1/messages/count_tokens", counted(messages::count))
@@ -133,6 +136,12 @@ fn counted(count: fn(&App, &Served, Fields) -> Result<Value, Refusal>) -> Method
 /// Requests of vectors and scores.
 fn made(understand: vectors::Read) -> MethodRouter<Arc<App>> {
     post(async move |State(app): Shared, body: Body| vectors::answer(app, read(body)?, understand).await)
+}
+
+/// What was done.
+async fn metrics(State(app): Shared) -> Result<impl IntoResponse, Refusal> {
+    let text = counters::metrics(&app)?;
+    Ok(([PROMETHEUS], [(STARTED, app.served()?.created.to_string())], text))
 }
 
 /// Whether requests are answered.

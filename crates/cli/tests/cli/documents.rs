@@ -4,10 +4,11 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "run",
     "chat",
     "serve",
+    "batch",
     "show",
     "tokenize",
     "perplexity",

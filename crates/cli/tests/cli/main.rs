@@ -5,6 +5,7 @@ mod adapters;
 mod again;
 mod ahead;
 mod answers;
+mod batch;
 mod bench;
 mod config;
 mod context;
