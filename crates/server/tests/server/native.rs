@@ -1,12 +1,12 @@
 //! What llama.cpp's server says besides the text, and what it takes: by the tokens and logits of a session.
 
-use candor::{ChatTemplate, Message, Sampling, SessionOptions, Show, sampler::Sampler};
-use candor_server::Config;
+use candor::{BatchOptions, ChatTemplate, Engine, Message, Sampling, SessionOptions, Show, sampler::Sampler};
+use candor_server::{Config, Ready};
 use serde_json::{Value, json};
 
 use crate::{
     client::post,
-    serving::{CONTEXT, alone, start, tiny},
+    serving::{CONTEXT, alone, listen, ready, start, tiny, wait},
 };
 
 /// All pieces of a prompt's tokens, one after the other.
@@ -134,35 +134,41 @@ fn biases_take_tokens_away() {
     server.end().unwrap();
 }
 
-/// Probabilities after sampling are the candidates of the sampler, by a session's logits.
+/// Probabilities after sampling are the candidates of the sampler, by a session's logits; also where the seed is drawn.
 #[test]
 fn probabilities_after_sampling_are_those_of_the_sampler() {
     let server = start(Config::default(), 1);
     let ids = tiny().encode_prompt("the cat");
-    let sampling = Sampling::default().seed(9).temperature(0.7).top_k(6).repeat_penalty(1.3).xtc_probability(0.5);
-    let mut body = serde_json::to_value(&sampling).unwrap();
-    for (name, value) in [("prompt", json!("the cat")), ("n_predict", json!(8)), ("n_probs", json!(4))] {
-        body[name] = value;
-    }
-    body["post_sampling_probs"] = true.into();
-    let reply = post(server.address, "/completion", &body).json();
-    let tokens = reply["completion_probabilities"].as_array().unwrap();
-    assert_eq!(tokens.len(), 8);
-    let mut session = tiny().session(&SessionOptions::default().context(CONTEXT)).unwrap();
-    let mut sampler = Sampler::new(&sampling, CONTEXT, None).unwrap();
-    ids.iter().for_each(|&id| sampler.accept(id));
-    session.evaluate(&ids).unwrap();
-    for token in tokens {
-        let mut left = sampler.candidates(session.logits()).unwrap().to_vec();
-        left.sort_by(|a, b| b.p.total_cmp(&a.p));
-        let id = token["id"].as_u64().unwrap() as u32;
-        let close = |value: &Value, p: f32| (value.as_f64().unwrap() - f64::from(p)).abs() < 1e-6;
-        assert!(close(&token["prob"], left.iter().find(|one| one.id == id).unwrap().p), "{token}");
-        let top = token["top_probs"].as_array().unwrap();
-        assert_eq!(top.len(), left.len().min(4));
-        assert!(top.iter().zip(&left).all(|(top, left)| close(&top["prob"], left.p)), "{top:?} {left:?}");
-        sampler.accept(id);
-        session.decode(id).unwrap();
+    let sampling = Sampling::default().temperature(0.7).top_k(0).top_p(1.0).min_p(0.0).repeat_penalty(1.3);
+    let sampling = sampling.xtc_probability(0.5).xtc_threshold(0.001);
+    for seed in [json!(9), Value::Null] {
+        let mut body = serde_json::to_value(&sampling).unwrap();
+        for (name, value) in [("prompt", json!("the cat")), ("n_predict", json!(24)), ("n_probs", json!(4))] {
+            body[name] = value;
+        }
+        (body["post_sampling_probs"], body["ignore_eos"], body["seed"]) = (true.into(), true.into(), seed);
+        let reply = post(server.address, "/completion", &body).json();
+        let tokens = reply["completion_probabilities"].as_array().unwrap();
+        assert_eq!(tokens.len(), 24);
+        let mut session = tiny().session(&SessionOptions::default().context(CONTEXT)).unwrap();
+        let seed = reply["generation_settings"]["seed"].as_u64().unwrap() as u32;
+        let excluded = tiny().tokenizer().stop_ids().iter().map(|&id| (id, f32::NEG_INFINITY)).collect();
+        let sampling = sampling.clone().seed(seed).logit_bias(excluded);
+        let mut sampler = Sampler::new(&sampling, CONTEXT, None).unwrap();
+        ids.iter().for_each(|&id| sampler.accept(id));
+        session.evaluate(&ids).unwrap();
+        for token in tokens {
+            let mut left = sampler.candidates(session.logits()).unwrap().to_vec();
+            left.sort_by(|a, b| b.p.total_cmp(&a.p));
+            let id = token["id"].as_u64().unwrap() as u32;
+            let close = |value: &Value, p: f32| (value.as_f64().unwrap() - f64::from(p)).abs() < 1e-6;
+            assert!(left.iter().any(|one| one.id == id && close(&token["prob"], one.p)), "{token} {left:?}");
+            let top = token["top_probs"].as_array().unwrap();
+            assert_eq!(top.len(), left.len().min(4));
+            assert!(top.iter().zip(&left).all(|(top, left)| close(&top["prob"], left.p)), "{top:?} {left:?}");
+            sampler.accept(id);
+            session.decode(id).unwrap();
+        }
     }
     server.end().unwrap();
 }
@@ -173,12 +179,12 @@ fn a_stream_says_how_far_it_is() {
     let prompt = "word ".repeat(60);
     let total = tiny().encode_prompt(&prompt).len();
     let body = json!({
-        "prompt": prompt, "max_tokens": 4, "stream": true, "return_progress": true, "timings_per_token": true,
-        "stream_options": { "include_usage": true },
+        "prompt": prompt, "max_tokens": 8, "stream": true, "return_progress": true, "timings_per_token": true,
+        "temperature": 0, "ignore_eos": true, "stream_options": { "include_usage": true },
     });
     let messages = json!({
-        "messages": [{ "role": "user", "content": prompt }], "max_tokens": 4, "stream": true, "return_progress": true,
-        "timings_per_token": true, "stream_options": { "include_usage": true },
+        "messages": [{ "role": "user", "content": prompt }], "max_tokens": 8, "stream": true, "return_progress": true,
+        "timings_per_token": true, "temperature": 0, "ignore_eos": true, "stream_options": { "include_usage": true },
     });
     let mut own = body.clone();
     own["stream_options"] = Value::Null;
@@ -196,7 +202,30 @@ fn a_stream_says_how_far_it_is() {
         let times: Vec<f64> = progress.iter().map(|one| one["timings"]["prompt_ms"].as_f64().unwrap()).collect();
         assert!(times.is_sorted() && times.last() > Some(&0.0), "{path}: {times:?}");
         assert_eq!(events.last().unwrap()["timings"]["prompt_n"], of, "{path}");
-        assert!(events.iter().any(|event| event["timings"]["predicted_n"] == 1), "{path}");
+        let written: Vec<u64> = events.iter().filter_map(|event| event["timings"]["predicted_n"].as_u64()).collect();
+        assert!(written.is_sorted() && written.iter().any(|n| (1..8).contains(n)) && written.ends_with(&[8]), "{path}");
+    }
+    server.end().unwrap();
+}
+
+/// An answer that gave its memory back reads more than its prompt later; what it says of the prompt stays.
+#[test]
+fn a_prompt_is_counted_once() {
+    let server = listen(Config::default(), || {
+        let options = BatchOptions::default().sequences(2).context(512).pool(512).rows(64);
+        let ready = ready(1);
+        Ok(Ready { engine: Engine::new(ready.engine.model().batch(&options).unwrap(), 16), ..ready })
+    });
+    wait(&server);
+    let address = server.address;
+    let prompt = vec![5; 100];
+    let body = json!({ "prompt": [prompt, prompt], "n_predict": 300, "seed": 3, "ignore_eos": true });
+    let both = post(address, "/completion", &body).json();
+    let alone =
+        post(address, "/completion", &json!({ "prompt": prompt, "n_predict": 300, "seed": 3, "ignore_eos": true }));
+    for one in both.as_array().unwrap() {
+        assert_eq!(one["content"], alone.json()["content"]);
+        assert_eq!((&one["timings"]["prompt_n"], &one["timings"]["predicted_n"]), (&100.into(), &300.into()));
     }
     server.end().unwrap();
 }
