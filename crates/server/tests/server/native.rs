@@ -1,7 +1,7 @@
 //! What llama.cpp's server says besides the text, and what it takes: by the tokens and logits of a session.
 
 use candor::{BatchOptions, ChatTemplate, Engine, Message, Sampling, SessionOptions, Show, sampler::Sampler};
-use candor_server::{Config, Ready};
+use candor_server::{Config, Loaded, Ready, Work};
 use serde_json::{Value, json};
 
 use crate::{
@@ -180,11 +180,11 @@ fn a_stream_says_how_far_it_is() {
     let total = tiny().encode_prompt(&prompt).len();
     let body = json!({
         "prompt": prompt, "max_tokens": 8, "stream": true, "return_progress": true, "timings_per_token": true,
-        "temperature": 0, "ignore_eos": true, "stream_options": { "include_usage": true },
+        "cache_prompt": false, "temperature": 0, "ignore_eos": true, "stream_options": { "include_usage": true },
     });
     let messages = json!({
         "messages": [{ "role": "user", "content": prompt }], "max_tokens": 8, "stream": true, "return_progress": true,
-        "timings_per_token": true, "temperature": 0, "ignore_eos": true, "stream_options": { "include_usage": true },
+        "timings_per_token": true, "cache_prompt": false, "temperature": 0, "ignore_eos": true, "stream_options": { "include_usage": true },
     });
     let mut own = body.clone();
     own["stream_options"] = Value::Null;
@@ -214,7 +214,8 @@ fn a_prompt_is_counted_once() {
     let server = listen(Config::default(), || {
         let options = BatchOptions::default().sequences(2).context(512).pool(512).rows(64);
         let ready = ready(1);
-        Ok(Ready { engine: Engine::new(ready.engine.model().batch(&options).unwrap(), 16), ..ready })
+        let work = Work::Answers(Engine::new(tiny().batch(&options).unwrap(), 16));
+        Ok(Loaded::Ready(Box::new(Ready { work, ..ready })))
     });
     wait(&server);
     let address = server.address;
