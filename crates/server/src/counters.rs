@@ -18,6 +18,7 @@ use crate::{
 #[derive(Default)]
 pub struct Counters {
     prompt_tokens: AtomicU64,
+    reused: AtomicU64,
     prompt_microseconds: AtomicU64,
     tokens: AtomicU64,
     microseconds: AtomicU64,
@@ -68,6 +69,7 @@ impl Counters {
                 let read = clock.read.unwrap_or(now);
                 let written = clock.written.unwrap_or(now);
                 self.read(finish.prompt - finish.reused, written.saturating_duration_since(read));
+                self.reused.fetch_add(finish.reused as u64, Ordering::Relaxed);
                 self.tokens.fetch_add(finish.tokens as u64, Ordering::Relaxed);
                 self.microseconds.fetch_add(microseconds(now - written), Ordering::Relaxed);
             }
@@ -102,6 +104,8 @@ pub fn metrics(app: &App) -> Result<String, Refusal> {
     let mut text = String::new();
     let counter = &mut |name, help, value: &dyn Display| line(&mut text, name, help, "counter", "", value);
     counter("llamacpp:prompt_tokens_total", "Tokens of prompts", &read);
+    let reused = get(&counters.reused);
+    counter("llamacpp:prompt_tokens_cached_total", "Tokens of prompts that did not have to be read", &reused);
     counter("llamacpp:prompt_seconds_total", "Seconds that prompts were read for", &reading);
     counter("llamacpp:tokens_predicted_total", "Tokens of answers", &written);
     counter("llamacpp:tokens_predicted_seconds_total", "Seconds that answers were written for", &writing);

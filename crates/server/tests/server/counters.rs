@@ -20,15 +20,17 @@ fn what_was_done_is_counted() {
     };
     assert_eq!((number("llamacpp:prompt_tokens_total"), number("llamacpp:n_decode_total")), (0.0, 0.0));
     let body = json!({ "prompt": "the cat", "max_tokens": 9, "ignore_eos": true });
-    let mut read = 0.0;
+    let (mut read, mut cached) = (0.0, 0.0);
     for n in 0..3 {
         let usage = &post(server.address, "/v1/completions", &body).json()["usage"];
         let reused = usage["prompt_tokens_details"]["cached_tokens"].as_f64().unwrap();
         assert_eq!(reused > 0.0, n > 0);
+        cached += reused;
         read += usage["prompt_tokens"].as_f64().unwrap() - reused;
     }
     // What another prompt has read is not read again.
     assert_eq!(number("llamacpp:prompt_tokens_total"), read);
+    assert_eq!(number("llamacpp:prompt_tokens_cached_total"), cached);
     assert_eq!(number("llamacpp:tokens_predicted_total"), 27.0);
     assert!(number("llamacpp:n_decode_total") >= 27.0);
     for name in [
