@@ -73,7 +73,10 @@ def openai_endpoints(server):
     assert 0 < usage.completion_tokens <= TOKENS
     chunks = list(client.chat.completions.create(**chat, stream=True, stream_options={"include_usage": True}))
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == said
-    assert chunks[-1].usage == usage
+    again = chunks[-1].usage
+    assert (again.prompt_tokens, again.completion_tokens) == (usage.prompt_tokens, usage.completion_tokens)
+    # The same conversation is not read again.
+    assert usage.prompt_tokens_details.cached_tokens < again.prompt_tokens_details.cached_tokens < again.prompt_tokens
 
     text = {"model": model, "prompt": "Once upon a time", "max_tokens": TOKENS}
     continued = client.completions.create(**text).choices[0].text

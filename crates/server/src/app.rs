@@ -1,6 +1,7 @@
 //! What all requests share.
 
 use std::{
+    io,
     path::PathBuf,
     sync::{
         Arc, OnceLock,
@@ -11,7 +12,10 @@ use std::{
 };
 
 use candor::{GenerateOptions, Model, Pooling, Reuse, Scaling};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::{
+    runtime::{self, Runtime},
+    sync::{Notify, mpsc, oneshot, watch},
+};
 
 use crate::{
     answer::Answers,
@@ -88,6 +92,9 @@ pub struct Taken {
 
 /// Counts a request as long as it lives.
 pub struct Running(watch::Sender<usize>);
+
+/// Threads that templates and tokenizers have.
+const BLOCKING: usize = 4;
 
 /// Events of a request that wait for its reader, before its answers wait.
 const BUFFERED: usize = 64;
@@ -239,6 +246,14 @@ pub async fn blocking<T: Send + 'static>(
 ) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|_| Err(Refusal::failed("this is a bug: the server's log has more")))
+}
+
+/// What awaits requests: one thread, and a few for what [`blocking`] is given. More would keep memory of their own and be no faster.
+///
+/// # Errors
+/// If the system gives no events.
+pub fn runtime() -> io::Result<Runtime> {
+    runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING).build()
 }
 
 /// Seconds since 1970.

@@ -16,11 +16,11 @@ use axum::{
 };
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
-use tokio::{runtime, task::JoinSet};
+use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use crate::{
-    app::App,
+    app::{App, runtime},
     config::{Config, Loaded},
     failure::{BatchError, Failure},
     routes::routes,
@@ -117,8 +117,7 @@ impl Batch {
         // Nobody asks from elsewhere.
         config.keys.clear();
         config.queue = QUEUE;
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
+        runtime()?.block_on(async {
             let (app, taken) = App::new(config);
             let app = Arc::new(app);
             let mut ended = work(app.clone(), load, taken)?;

@@ -43,7 +43,7 @@ pub enum Failure<E> {
     Panicked,
 }
 
-/// What is wrong with the files of a [`Batch`].
+/// What is wrong with the files of a [`Batch`](crate::Batch).
 #[derive(Debug, thiserror::Error)]
 pub enum BatchError {
     /// A file cannot be read or written.

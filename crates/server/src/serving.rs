@@ -3,10 +3,10 @@
 use std::{io, net::SocketAddr, pin::pin, sync::Arc, thread};
 
 use futures_util::future::{Either, select};
-use tokio::{net::TcpListener, runtime, sync::oneshot};
+use tokio::{net::TcpListener, sync::oneshot};
 
 use crate::{
-    app::{App, Does, Served, Taken, now},
+    app::{App, Does, Served, Taken, now, runtime},
     config::{Config, Loaded, Ready, Work},
     connections,
     failure::Failure,
@@ -28,8 +28,7 @@ pub fn serve<E: Send + 'static>(
     stop: &Stop,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), Failure<E>> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let address = (config.host.clone(), config.port);
         let refused = |error| Failure::Address { address: format!("{}:{}", config.host, config.port), error };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
