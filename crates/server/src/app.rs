@@ -55,7 +55,7 @@ pub struct Served {
 pub enum Does {
     /// It answers prompts.
     Answers,
-    /// It makes vectors of so many numbers, or scores.
+    /// It makes vectors, or scores, of texts.
     Vectors {
         /// How tokens' vectors become a text's.
         pooling: Pooling,

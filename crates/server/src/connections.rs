@@ -31,7 +31,7 @@ pub async fn serve(listener: TcpListener, router: Router, config: &Config, end: 
         };
         match select(pin!(next), &mut end).await {
             Either::Left(((Ok((stream, _)), place), _)) => {
-                // Tokens go out as they come. A connection that cannot do so is none the worse.
+                // Each token is sent at once. Where the system refuses that, tokens arrive later.
                 let _ = stream.set_nodelay(true);
                 let mut http = http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(config.patience);

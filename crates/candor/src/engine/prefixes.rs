@@ -149,8 +149,8 @@ impl<T> Node<T> {
         usize::from(self.kept.is_some()) + self.children.iter().map(Node::len).sum::<usize>()
     }
 
-    /// Shows what is kept from here on, with how many tokens it has and how many of the first of them are the text's. So many are
-    /// above this node.
+    /// Shows what is kept from here on: each with its tokens' number, and how many of the first of them are the text's. `len` and
+    /// `alike` are those two numbers above this node.
     fn visit(&self, text: Text<'_>, (len, alike): (usize, usize), show: &mut impl FnMut(&Kept<T>, usize, usize)) {
         let alike = if alike == len { alike + text.matching(&self.edge, len) } else { alike };
         let len = len + self.edge.len();
