@@ -302,7 +302,7 @@ impl Batch {
     }
 
     /// The formats of cached keys and values.
-    pub(crate) fn cache_formats(&self) -> [KvFormat; 2] {
+    pub fn cache_formats(&self) -> [KvFormat; 2] {
         [self.room.plan.keys, self.room.plan.values]
     }
 

@@ -5,7 +5,7 @@ mod schedule;
 
 use std::mem;
 
-use candor_ops::PAGE;
+use candor_ops::{KvFormat, PAGE};
 
 use crate::{Batch, Continuation, Error, GenerateOptions, Model, Outputs, Piece, Role, SequenceId, StopReason, Value};
 use prefixes::{Found, Prefixes, Text};
@@ -176,6 +176,11 @@ impl Engine {
     /// The model.
     pub fn model(&self) -> &Model {
         self.batch.model()
+    }
+
+    /// The formats of cached keys and values.
+    pub fn cache_formats(&self) -> [KvFormat; 2] {
+        self.batch.cache_formats()
     }
 
     /// Answers that are written at once at most.

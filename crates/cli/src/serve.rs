@@ -20,7 +20,7 @@ pub fn serve(args: &ServeArgs, line: &Line) -> Result<ExitCode, Error> {
     config.keys.clone_from(&args.api_key);
     config.hosts.clone_from(&args.allowed_hosts);
     config.origins.clone_from(&args.cors_origins);
-    (config.metrics, config.slots) = (args.metrics, args.slots);
+    (config.metrics, config.slots, config.traces) = (args.metrics, args.slots, args.traces);
     // Ctrl-C ends the server once what it answers is answered, a second one at once.
     let interrupt = Interrupt::catch()?;
     let _answering = interrupt.answering();

@@ -1,11 +1,11 @@
 //! The model that `candor serve` and `candor batch` answer with.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
-use candor::{BatchOptions, Engine, Model, Pooling, SessionOptions};
-use candor_inspect::verify::processor;
+use candor::{BatchOptions, Engine, LoadOptions, Model, Pooling, SessionOptions};
+use candor_inspect::verify::{answered, processor};
 use candor_ops::{KvFormat, LayerCache};
-use candor_server::{Config, Loaded, Ready, Work};
+use candor_server::{Config, Diagnose, Loaded, Operations, Ready, Work};
 
 use crate::{
     answer,
@@ -70,6 +70,7 @@ impl Served {
                     return Ok(Loaded::Wrong(failure));
                 }
             }
+            let diagnose = diagnose(&model, performance.load()?.session(session));
             let work = if makes_vectors || model.is_encoder() || Pooling::said(&model)?.is_some() {
                 let embedder = model.embedder(&vectors)?;
                 let (width, context) = (embedder.width(), model.config().context);
@@ -85,10 +86,22 @@ impl Served {
                 say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
                 Work::Answers(engine)
             };
-            Ok(Loaded::Ready(Box::new(Ready { work, name, path, template })))
+            Ok(Loaded::Ready(Box::new(Ready { work, name, path, template, diagnose })))
         };
         Ok(Served { config, load: Box::new(load) })
     }
+}
+
+/// What holds answers' operations against formulas. Adapters change operations, and none of theirs is checked.
+fn diagnose(model: &Model, options: LoadOptions) -> Option<Arc<Diagnose>> {
+    let gguf = model.gguf().clone();
+    let diagnose = move |prompt: &[u32], written: &[u32]| {
+        let found = answered(&gguf, &options, prompt, written).map_err(|error| error.to_string())?;
+        let read = found.tokens.len().min(prompt.len());
+        let report = serde_json::to_value(&found.classes).map_err(|error| error.to_string())?;
+        Ok(Operations { failure: found.failure(), prompt: read, written: found.tokens.len() - read, report })
+    };
+    model.adapters().is_empty().then(|| Arc::new(diagnose) as Arc<Diagnose>)
 }
 
 /// Beginnings of prompts that are kept beside as many answers. States and windows take memory for each.

@@ -4,6 +4,7 @@
 //! with a run, and why, is `diagnose`; a file without a run is `doctor`.
 
 mod against;
+mod answered;
 mod error;
 mod processor;
 mod report;
@@ -20,6 +21,7 @@ use crate::{
     doctor::{Extent, FileHash, Finding, Hashing, Severity, files_of, hashes, scan, weight_findings},
 };
 
+pub use answered::answered;
 pub use candor_verify::{Class, Depth, Operation, Operations, Place, Plan, Work, Worst, operations, watched};
 pub use error::VerifyError;
 pub use processor::processor;
@@ -136,7 +138,7 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
             let VerifyOptions { decode, depth, keys, values, .. } = *options;
             let text = &report.text;
             let exact = load.activations == Activations::F32;
-            let plan = Plan { text, prompt, decode, depth, keys, values, exact, part: None };
+            let plan = Plan { text, prompt, decode, after: &[], depth, keys, values, exact, part: None };
             let found = visit_backend(&load, OnBackend { gguf: &gguf, plan })?;
             let found = found.map_err(candor::Error::from)?;
             report.tokens.clone_from(&found.tokens);

@@ -1,11 +1,11 @@
 //! The answers of a request on their way out: as one body, or piece by piece. Both are made of the same parts.
 
-use std::{collections::VecDeque, convert::Infallible, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Json,
     body::Body,
-    http::header,
+    http::{HeaderName, HeaderValue, header},
     response::{
         IntoResponse, Response, Sse,
         sse::{Event as Sent, KeepAlive},
@@ -16,13 +16,15 @@ use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::{app::Running, refusal::Refusal};
+use crate::{app::Running, refusal::Refusal, traces::Trace};
 
 /// The answers to the prompts of a request. Where it is dropped they are cancelled.
 pub struct Answers {
     events: mpsc::Receiver<(usize, Event)>,
     /// Those that have not ended.
     open: usize,
+    /// Where what happens is noted.
+    trace: Option<Arc<Trace>>,
     _running: Running,
 }
 
@@ -69,13 +71,21 @@ struct Sending {
     data: String,
 }
 
+/// What an answer's trace is called.
+const TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
+
 /// How long a stream is silent before a comment shows that it is alive.
 const SILENCE: Duration = Duration::from_secs(10);
 
 impl Answers {
     /// The answers to as many prompts.
-    pub fn new(events: mpsc::Receiver<(usize, Event)>, count: usize, running: Running) -> Answers {
-        Answers { events, open: count, _running: running }
+    pub fn new(
+        events: mpsc::Receiver<(usize, Event)>,
+        count: usize,
+        running: Running,
+        trace: Option<Arc<Trace>>,
+    ) -> Answers {
+        Answers { events, open: count, trace, _running: running }
     }
 
     /// The next event; `None` after the last end.
@@ -86,6 +96,7 @@ impl Answers {
         match self.events.recv().await {
             Some((_, Event::Failed(error))) => Err(error.into()),
             Some(event) => {
+                self.trace.iter().for_each(|trace| trace.note(event.0, &event.1));
                 self.open -= usize::from(matches!(event.1, Event::Done(_)));
                 Ok(Some(event))
             }
@@ -98,15 +109,19 @@ impl Answers {
     /// # Errors
     /// If an answer fails before anything was sent.
     pub async fn respond(mut self, mut form: impl Form, streamed: bool) -> Result<Response, Refusal> {
-        if streamed {
-            return Ok(self.stream(form));
-        }
-        form.begin();
-        while let Some(event) = self.next().await? {
-            take(&mut form, event);
-        }
-        form.done();
-        Ok(Json(form.whole()).into_response())
+        let id = self.trace.as_ref().and_then(|trace| HeaderValue::from_str(trace.id()).ok());
+        let mut response = if streamed {
+            self.stream(form)
+        } else {
+            form.begin();
+            while let Some(event) = self.next().await? {
+                take(&mut form, event);
+            }
+            form.done();
+            Json(form.whole()).into_response()
+        };
+        response.headers_mut().extend(id.map(|id| (TRACE_ID, id)));
+        Ok(response)
     }
 
     fn stream<F: Form>(self, mut form: F) -> Response {

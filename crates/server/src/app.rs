@@ -11,20 +11,21 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use candor::{GenerateOptions, Model, Pooling, Reuse, Scaling};
+use candor::{GenerateOptions, KvFormat, Model, Pooling, Reuse, Scaling};
 use tokio::{
     runtime::{self, Runtime},
-    sync::{Notify, mpsc, oneshot, watch},
+    sync::{Notify, Semaphore, mpsc, oneshot, watch},
 };
 
 use crate::{
     answer::Answers,
-    config::Config,
+    config::{Config, Diagnose},
     counters::Counters,
     refusal::Refusal,
     shape::Tokens,
     template::Template,
     texts::Texts,
+    traces::Traces,
     worker::{Order, Untaken},
 };
 
@@ -46,6 +47,10 @@ pub struct Served {
     pub context: usize,
     /// Answers that are written at once at most.
     pub sequences: usize,
+    /// The formats of cached keys and values.
+    pub formats: [KvFormat; 2],
+    /// Holds the operations of an answer against formulas.
+    pub diagnose: Option<Arc<Diagnose>>,
     /// When it was loaded, in seconds since 1970.
     pub created: u64,
 }
@@ -79,6 +84,10 @@ pub struct App {
     /// Requests that are being answered.
     running: watch::Sender<usize>,
     orders: SyncSender<Order>,
+    /// How the last answers came to be.
+    pub traces: Traces,
+    /// One answer is diagnosed at a time.
+    pub diagnosing: Arc<Semaphore>,
     texts: SyncSender<Texts>,
 }
 
@@ -130,7 +139,8 @@ impl App {
         let queue = config.queue.max(1);
         let ((orders, taken), (texts, read)) = (sync_channel(queue), sync_channel(queue));
         let (counters, running) = (Arc::default(), watch::Sender::new(0));
-        let app = App { config, counters, served, settled, draining, running, orders, texts };
+        let (traces, diagnosing) = (Traces::new(config.traces), Arc::new(Semaphore::new(1)));
+        let app = App { config, counters, served, settled, draining, running, orders, traces, diagnosing, texts };
         (app, Taken { orders: taken, texts: read })
     }
 
@@ -183,14 +193,20 @@ impl App {
         }
     }
 
-    /// Has prompts answered; `reuse` says which others they may share memory with.
+    /// Has prompts answered; `reuse` says which others they may share memory with, `scope` who may ask for their trace.
     ///
     /// # Errors
     /// If one is refused, or too many wait; none is answered then.
-    pub async fn answer(&self, prompts: Vec<(Vec<u32>, GenerateOptions)>, reuse: Reuse) -> Result<Answers, Refusal> {
-        self.served()?.answers()?;
+    pub async fn answer(
+        &self,
+        mut prompts: Vec<(Vec<u32>, GenerateOptions)>,
+        reuse: Reuse,
+        scope: u64,
+    ) -> Result<Answers, Refusal> {
+        let served = self.served()?.answers()?;
+        let trace = self.traces.begin((&served.model, &served.name), scope, now(), &mut prompts);
         let (sender, events) = mpsc::channel(BUFFERED);
-        let answers = Answers::new(events, prompts.len(), self.running());
+        let answers = Answers::new(events, prompts.len(), self.running(), trace.clone());
         for (index, (prompt, options)) in prompts.into_iter().enumerate() {
             let (taken, hears) = oneshot::channel();
             let order = Order { prompt, options, reuse, index, events: sender.clone(), taken };
@@ -204,6 +220,9 @@ impl App {
                 Ok(Err(Untaken::Wrong(error))) => return Err(error.into()),
                 Err(_) => return Err(Refusal::failed("the model has failed")),
             }
+        }
+        if let Some(trace) = trace {
+            self.traces.keep(trace);
         }
         Ok(answers)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::Bytes, response::Response};
-use candor::{GenerateOptions, Model, Reuse, StopReason};
+use candor::{GenerateOptions, Model, Reuse};
 use serde_json::{Value, json};
 
 use crate::{
@@ -64,7 +64,7 @@ pub async fn answer<F: Form>(app: Arc<App>, scope: Scope, body: Bytes, read: Rea
         Ok((read(&shared, served, fields)?, reuse))
     };
     let (Asked { prompts, form, streamed }, reuse) = blocking(understand).await?;
-    app.answer(prompts, reuse).await?.respond(form, streamed).await
+    app.answer(prompts, reuse, scope.0).await?.respond(form, streamed).await
 }
 
 /// How to go on by a request's fields, `limits` of which say how many tokens there are at most.
@@ -140,13 +140,4 @@ pub fn watched(asked: Prompts, top: Option<usize>, model: &Model) -> (Prompts, V
 pub fn input_tokens(prompts: &Prompts) -> Value {
     let tokens = prompts.first().map_or(0, |(prompt, _)| prompt.len());
     json!({ "object": "response.input_tokens", "input_tokens": tokens })
-}
-
-/// OpenAI's name for an end.
-pub fn reason(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::EndOfText | StopReason::StopText => "stop",
-        StopReason::MaxTokens | StopReason::ContextFull => "length",
-        StopReason::Cancelled => "cancelled",
-    }
 }

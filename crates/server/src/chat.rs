@@ -314,7 +314,7 @@ impl Form for Chat {
         self.read = Some((finish.prompt, reused));
         let choice = &mut self.choices[index];
         choice.record.end(finish);
-        let reason = match ask::reason(finish.reason) {
+        let reason = match record::reason(finish.reason) {
             "stop" if !choice.calls.is_empty() => "tool_calls",
             reason => reason,
         };

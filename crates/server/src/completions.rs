@@ -163,7 +163,7 @@ impl Form for Completions {
         let read = &mut self.read[index / self.count];
         let reused = read.map_or(finish.reused, |(_, reused)| reused.min(finish.reused));
         *read = Some((finish.prompt, reused));
-        let reason = ask::reason(finish.reason);
+        let reason = record::reason(finish.reason);
         self.choices[index].record.end(finish);
         self.choices[index].reason = Some(reason);
         let mut chunk = self.chunk(index, "", Value::Null, Some(reason));

@@ -1,6 +1,6 @@
 //! How to serve, and what is served.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use candor::{ChatTemplate, Embedder, Engine, Sampling};
 
@@ -39,6 +39,8 @@ pub struct Config {
     pub metrics: bool,
     /// Whether it can be asked for how many answers are being written.
     pub slots: bool,
+    /// Answers of which it is kept how they came to be; those before them are forgotten.
+    pub traces: usize,
     /// Variables of chat templates where a request does not say.
     pub template_variables: serde_json::Map<String, serde_json::Value>,
 }
@@ -63,6 +65,7 @@ impl Default for Config {
             verbose: false,
             metrics: false,
             slots: false,
+            traces: 0,
             template_variables: serde_json::Map::new(),
         }
     }
@@ -86,6 +89,27 @@ pub struct Ready {
     pub path: Option<PathBuf>,
     /// A chat template instead of the model's own.
     pub template: Option<ChatTemplate>,
+    /// What holds an answer's operations against formulas, where that can be done.
+    pub diagnose: Option<Arc<Diagnose>>,
+}
+
+/// Runs a prompt, and the tokens that were written after it, operation by operation.
+///
+/// # Errors
+/// If that cannot be done; in words.
+pub type Diagnose = dyn Fn(&[u32], &[u32]) -> Result<Operations, String> + Send + Sync;
+
+/// What came of holding the operations of an answer against formulas.
+#[derive(Clone, Debug)]
+pub struct Operations {
+    /// What is wrong first, in words; `None` where nothing is.
+    pub failure: Option<String>,
+    /// Tokens of the prompt that were run, from its first on.
+    pub prompt: usize,
+    /// Tokens after it that were run.
+    pub written: usize,
+    /// How near each kind of operation came.
+    pub report: serde_json::Value,
 }
 
 /// What a model does for requests.

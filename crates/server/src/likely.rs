@@ -109,9 +109,7 @@ impl Watch {
             let top = left.iter().filter(|one| one.p > 0.0).take(self.top).map(|left| one(left.id, left.p.into()));
             return Some(Likely { chosen, top: top.collect(), sampled: true });
         }
-        let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let sum: f64 = logits.iter().map(|&logit| f64::from(logit - most).exp()).sum();
-        let logprob = |logit: f32| f64::from(logit - most) - sum.ln();
+        let logprob = logprobs(&logits);
         let mut best = Vec::new();
         top_k(&logits, self.top, &mut best);
         let chosen = one(id, logprob(*logits.get(id as usize)?));
@@ -121,6 +119,11 @@ impl Watch {
 }
 
 impl Likely {
+    /// The logarithm of its probability; where sampling was watched, the probability.
+    pub fn logprob(&self) -> f64 {
+        self.chosen.value
+    }
+
     /// As conversations have it.
     pub fn json(&self) -> Value {
         let (name, top) = if self.sampled { ("prob", "top_probs") } else { ("logprob", "top_logprobs") };
@@ -138,6 +141,18 @@ impl One {
     fn json(&self, name: &str) -> Value {
         json!({ "id": self.id, "token": self.text(), "bytes": self.bytes, name: self.value })
     }
+}
+
+/// The logarithm of a token's probability, where the model has these logits.
+pub fn logprob(logits: &[f32], id: u32) -> f64 {
+    logits.get(id as usize).map_or(f64::NEG_INFINITY, |&logit| logprobs(logits)(logit))
+}
+
+/// What makes logarithms of probabilities of these logits.
+fn logprobs(logits: &[f32]) -> impl Fn(f32) -> f64 + use<> {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&logit| f64::from(logit - most).exp()).sum();
+    move |logit| f64::from(logit - most) - sum.ln()
 }
 
 /// As OpenAI's continuations have it: a list for each kind of value. `offset` is where the tokens begin in the text.

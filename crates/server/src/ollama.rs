@@ -16,6 +16,7 @@ use crate::{
     ask::{self, Asked},
     chat, completions,
     fields::{Fields, expected},
+    record,
     refusal::Refusal,
     template::{Conversation, Template},
     vectors,
@@ -274,7 +275,7 @@ impl Answer {
             value["done_reason"] = "load".into();
             return value;
         };
-        value["done_reason"] = ask::reason(end.reason).into();
+        value["done_reason"] = record::reason(end.reason).into();
         let (first, now) = (self.first.unwrap_or(self.started), Instant::now());
         for (name, number) in [
             ("total_duration", nanoseconds(now - self.started)),

@@ -113,6 +113,15 @@ pub fn settings(options: &GenerateOptions, tokenizer: &Tokenizer) -> Value {
     settings
 }
 
+/// OpenAI's name for an end.
+pub fn reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::EndOfText | StopReason::StopText => "stop",
+        StopReason::MaxTokens | StopReason::ContextFull => "length",
+        StopReason::Cancelled => "cancelled",
+    }
+}
+
 /// A record for each of these answers.
 pub fn each(shared: Shared, asked: &[(Vec<u32>, GenerateOptions)], watches: Vec<Option<Watch>>) -> Vec<Record> {
     let shared = Arc::new(shared);

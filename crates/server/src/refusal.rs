@@ -71,7 +71,12 @@ impl Refusal {
 
     /// No such path.
     pub fn not_found() -> Refusal {
-        Refusal::new(StatusCode::NOT_FOUND, "not_found_error", "no such path: docs/server.md lists them")
+        Refusal::missing("no such path: docs/server.md lists them")
+    }
+
+    /// Nothing of that name.
+    pub fn missing(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, "not_found_error", message)
     }
 
     /// No such method.
@@ -91,7 +96,11 @@ impl Refusal {
 
     /// Too many wait already.
     pub fn full(waiting: usize) -> Refusal {
-        let message = format!("{waiting} answers wait already: try again later");
+        Refusal::busy(format!("{waiting} answers wait already: try again later"))
+    }
+
+    /// Something else has to be done first.
+    pub fn busy(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Extension, Json, Router,
     body::{Bytes, HttpBody},
-    extract::{DefaultBodyLimit, FromRequest, Request, State, rejection::BytesRejection},
+    extract::{DefaultBodyLimit, FromRequest, Path, Request, State, rejection::BytesRejection},
     http::{HeaderName, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -19,7 +19,7 @@ use crate::{
     answer::Form,
     app::{App, Served, blocking},
     ask::{self, Read},
-    chat, completions, counters,
+    chat, completions, counters, diagnose,
     fields::Fields,
     guard::{Scope, guard},
     messages, native, ollama,
@@ -52,6 +52,18 @@ pub fn routes(app: Arc<App>) -> Router {
         .route("/props", get(async |State(app): Shared| native::props(&app)))
         .route("/metrics", get(metrics))
         .route("/slots", get(async |State(app): Shared| counters::slots(&app).map(Json)))
+        .route(
+            "/trace/{id}",
+            get(async |State(app): Shared, Extension(scope): Scoped, Path(id): Path<String>| {
+                app.traces.find(scope.0, &id).map(|trace| Json(trace.json()))
+            }),
+        )
+        .route(
+            "/diagnose/{id}",
+            post(async |State(app): Shared, Extension(scope): Scoped, Path(id): Path<String>| {
+                diagnose::diagnose(app, scope, &id).await
+            }),
+        )
         .route("/v1/messages", generated(messages::read))
         .route("/v1/messages/count_tokens", counted(messages::count))
         .route("/api/generate", generated(ollama::generate))

@@ -80,9 +80,13 @@ fn answer<E>(
             return Ok(());
         }
     };
-    let Ready { work, name, path, template } = *ready;
+    let Ready { work, name, path, template, diagnose } = *ready;
+    let mut formats = Default::default();
     let (model, does, context, sequences) = match &work {
-        Work::Answers(engine) => (engine.model().clone(), Does::Answers, engine.context(), engine.sequences()),
+        Work::Answers(engine) => {
+            formats = engine.cache_formats();
+            (engine.model().clone(), Does::Answers, engine.context(), engine.sequences())
+        }
         Work::Vectors(embedder) => {
             let (pooling, width, scaling) = (embedder.pooling(), embedder.width(), embedder.scaling());
             let model = embedder.model().clone();
@@ -92,7 +96,7 @@ fn answer<E>(
     };
     let template = Template::of(&model, template)?;
     let (tokens, created) = (Tokens::default(), now());
-    app.begin(Served { model, name, path, does, template, tokens, context, sequences, created });
+    app.begin(Served { model, name, path, does, template, tokens, context, sequences, formats, diagnose, created });
     let (queue, counters) = (app.config.queue, app.counters.clone());
     // What this thread has of it would keep the orders open.
     drop(app);

@@ -38,8 +38,10 @@ pub struct Plan<'a> {
     pub text: &'a [u32],
     /// The prompt: at least one token, each within the vocabulary.
     pub prompt: &'a [u32],
-    /// Tokens decoded after it, always the most likely one.
+    /// Tokens decoded after it: those of `after`, then always the most likely one.
     pub decode: usize,
+    /// What is known of them.
+    pub after: &'a [u32],
     /// How much of each product is checked.
     pub depth: Depth,
     /// Element type of cached keys.
@@ -238,7 +240,8 @@ impl<'a, O: Ops> Run<'a, O> {
     fn choose(&mut self, pass: usize, logits: &[f32]) {
         if pass < self.plan.decode {
             let row = logits.len().saturating_sub(self.model.config().vocab);
-            self.tokens.push(greatest(&logits[row..]));
+            let likeliest = || greatest(&logits[row..]);
+            self.tokens.push(self.plan.after.get(pass).copied().unwrap_or_else(likeliest));
         }
     }
 }
@@ -275,13 +278,15 @@ mod tests {
             let text: &[u32] = if config.start.is_some() { &prompt } else { &[] };
             let (keys, values) = (KvFormat::F16, KvFormat::F16);
             let depth = Depth::Quick;
-            let plan = Plan { text, prompt: &prompt, decode: 2, depth, keys, values, exact: true, part: None };
+            let plan =
+                Plan { text, prompt: &prompt, decode: 2, after: &[6], depth, keys, values, exact: true, part: None };
             let expected = operations(&gguf, Reference, &plan).unwrap();
             let later = pin!(awaited(&gguf, Reference, &plan));
             let Poll::Ready(later) = later.poll(&mut Context::from_waker(Waker::noop())) else {
                 panic!("the host can wait")
             };
             assert_eq!(later.unwrap(), expected, "{name}");
+            assert_eq!((expected.tokens[5], expected.tokens.len()), (6, 7), "{name}");
             assert!(expected.classes.iter().any(|class| class.calls > 2), "{name}");
         }
     }

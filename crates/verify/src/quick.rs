@@ -31,7 +31,8 @@ pub async fn quick<B: Ops + Clone>(
     let part = Part { begin: Begin::Tokens, layers: 0..first_layers(gguf, &config), end: End::Logits };
     // An encoder reads the same.
     let text: &[u32] = if config.start.is_some() { &prompt } else { &[] };
-    let plan = Plan { text, prompt: &prompt, decode: 1, depth: Depth::Quick, keys, values, exact, part: Some(part) };
+    let depth = Depth::Quick;
+    let plan = Plan { text, prompt: &prompt, decode: 1, after: &[], depth, keys, values, exact, part: Some(part) };
     // What waits reads everything as it comes, and need not keep it.
     if cfg!(target_arch = "wasm32") { awaited(gguf, ops, &plan).await } else { operations(gguf, ops, &plan) }
 }

@@ -43,6 +43,9 @@ pub struct ServeArgs {
     /// Answer /slots: how many answers are being written
     #[arg(long, help_heading = "Serving")]
     pub slots: bool,
+    /// Keep how the last N answers came to be: /trace shows it, /diagnose replays one against formulas
+    #[arg(long, value_name = "N", default_value = "0", value_parser = number::whole(0..=10_000usize), help_heading = "Serving")]
+    pub traces: usize,
 }
 
 /// `candor batch`.

@@ -148,6 +148,28 @@ fn one_answer_at_once_can_be_asked_for() {
     }
 }
 
+#[test]
+fn an_answer_is_explained_afterwards() {
+    let server = serve(&["--traces", "2", "-ctk", "q8_0"]);
+    let mut reply = String::new();
+    let body = json!({ "prompt": STORY, "max_tokens": 12 });
+    server.begin("POST", "/v1/completions", &body).read_to_string(&mut reply).unwrap();
+    let id =
+        reply.lines().find_map(|line| line.to_lowercase().strip_prefix("x-trace-id: ").map(str::to_owned)).unwrap();
+    let (_, trace) = server.ask("GET", &format!("/trace/{id}"), &Value::Null);
+    let trace: Value = serde_json::from_str(&trace).unwrap();
+    let text = reply.split_once("\r\n\r\n").unwrap().1;
+    let answer: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(trace["answers"][0]["text"], answer["choices"][0]["text"]);
+    let found = server.json(&format!("/diagnose/{id}"), &Value::Null);
+    let operations = &found["answers"][0]["operations"];
+    assert_eq!((&found["stands"], &operations["written_tokens"]), (&true.into(), &11.into()), "{found}");
+    assert!(operations["classes"].as_array().unwrap().len() > 5, "{operations}");
+    let Server { mut child, .. } = server;
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_ends_it_once_all_is_answered() {

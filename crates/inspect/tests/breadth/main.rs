@@ -263,7 +263,8 @@ fn check(folder: &Path) -> (String, Vec<String>) {
     let batch = yes("batch and single", batch);
     let (keys, values) = (KvFormat::F32, KvFormat::F32);
     let decode = if encodes { 0 } else { 1 };
-    let plan = Plan { text, prompt: tokens, decode, depth: Depth::Full, keys, values, exact: false, part: None };
+    let plan =
+        Plan { text, prompt: tokens, decode, after: &[], depth: Depth::Full, keys, values, exact: false, part: None };
     let verified = match catch_unwind(AssertUnwindSafe(|| operations(gguf, cpu.clone(), &plan).unwrap())) {
         Ok(report) => match &report.first_failure {
             None => Ok("clean".to_owned()),

@@ -8,8 +8,8 @@ use candor_gguf::{Format, Gguf, Value, Writer};
 use candor_inspect::{
     Evidence, Key, Known, Origin, Trace,
     verify::{
-        Depth, Operations, Outcome, Plan, Prompt, Verdict, VerifyError, VerifyOptions, VerifyReport, operations,
-        processor, verify, verify_opened,
+        Depth, Operations, Outcome, Plan, Prompt, Verdict, VerifyError, VerifyOptions, VerifyReport, answered,
+        operations, processor, verify, verify_opened,
     },
 };
 use candor_kernels::{F32Kernels, Kernels};
@@ -127,7 +127,8 @@ impl BackendVisitor for Strict<'_> {
             + 'static,
     {
         let (keys, values, depth) = (KvFormat::F16, KvFormat::F16, Depth::Full);
-        let plan = Plan { text: &[], prompt: PROMPT, decode: 2, depth, keys, values, exact: true, part: None };
+        let plan =
+            Plan { text: &[], prompt: PROMPT, decode: 2, after: &[], depth, keys, values, exact: true, part: None };
         operations(self.0, ops, &plan).unwrap()
     }
 }
@@ -150,8 +151,17 @@ impl BackendVisitor for Breaking<'_> {
             + 'static,
     {
         let (keys, values) = (KvFormat::F16, KvFormat::F16);
-        let plan =
-            Plan { text: &[], prompt: PROMPT, decode: 2, depth: self.depth, keys, values, exact: false, part: None };
+        let plan = Plan {
+            text: &[],
+            prompt: PROMPT,
+            decode: 2,
+            after: &[],
+            depth: self.depth,
+            keys,
+            values,
+            exact: false,
+            part: None,
+        };
         operations(self.gguf, Broken { right, fault: self.fault }, &plan).unwrap()
     }
 }
@@ -479,5 +489,17 @@ fn a_wrong_kernel_is_found_before_the_first_token() {
     let gguf = model("llama", Format::Q8_0);
     assert_eq!(processor(&gguf, &load(Device::Cpu)).unwrap().failure(), None);
     let found = processor(&gguf, &load(Device::Cpu).kernels(spoilt())).unwrap();
+    assert!(found.failure().unwrap().contains("swiglu"), "{:?}", found.failure());
+}
+
+#[test]
+fn an_answer_that_was_given_is_held_against_the_formulas() {
+    let gguf = model("llama", Format::Q8_0);
+    let written = [3, 1, 4, 1];
+    let found = answered(&gguf, &load(Device::Cpu), PROMPT, &written).unwrap();
+    assert_eq!(found.failure(), None);
+    assert_eq!(found.tokens, [PROMPT, &written[..3]].concat());
+    assert!(answered(&gguf, &load(Device::Cpu), &[], &written).is_err());
+    let found = answered(&gguf, &load(Device::Cpu).kernels(spoilt()), PROMPT, &written).unwrap();
     assert!(found.failure().unwrap().contains("swiglu"), "{:?}", found.failure());
 }

@@ -14,4 +14,5 @@ mod reuse;
 mod serving;
 mod shapes;
 mod tools;
+mod traces;
 mod vectors;

@@ -36,14 +36,21 @@ pub fn tiny() -> Model {
 pub fn ready(sequences: usize) -> Ready {
     let options = BatchOptions::default().sequences(sequences).kept(8).context(CONTEXT).rows(64);
     let engine = Engine::new(tiny().batch(&options).unwrap(), 16);
-    Ready { work: Work::Answers(engine), name: "tiny".to_owned(), path: None, template: ChatTemplate::named("chatml") }
+    let (name, template) = ("tiny".to_owned(), ChatTemplate::named("chatml"));
+    Ready { work: Work::Answers(engine), name, path: None, template, diagnose: None }
 }
 
 /// A server that makes vectors, or scores, of texts.
 pub fn start_vectors(model: Model, options: EmbedOptions) -> Server {
     let server = listen(Config::default(), move || {
         let work = Work::Vectors(model.embedder(&options).unwrap());
-        Ok(Loaded::Ready(Box::new(Ready { work, name: "encoder".to_owned(), path: None, template: None })))
+        Ok(Loaded::Ready(Box::new(Ready {
+            work,
+            name: "encoder".to_owned(),
+            path: None,
+            template: None,
+            diagnose: None,
+        })))
     });
     wait(&server);
     server
