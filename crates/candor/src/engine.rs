@@ -7,7 +7,9 @@ use std::mem;
 
 use candor_ops::PAGE;
 
-use crate::{Batch, Continuation, Error, GenerateOptions, Model, Outputs, Piece, Role, SequenceId, StopReason, Value};
+use crate::{
+    Batch, Continuation, Error, GenerateOptions, Model, Outputs, Piece, Role, SequenceId, StopReason, Value, Want,
+};
 use prefixes::{Found, Prefixes, Text};
 use schedule::{Job, Limits, Plan, Room, Way, schedule};
 
@@ -35,6 +37,11 @@ impl Default for Reuse {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
+    /// Its reading begins.
+    Begun {
+        /// Tokens of the prompt that do not have to be read, since another prompt began with them.
+        reused: usize,
+    },
     /// Tokens of the prompt, and of an answer that was set back, are read.
     Read {
         /// How many memory holds now.
@@ -64,6 +71,8 @@ pub struct Finish {
     pub reused: usize,
     /// Tokens that were chosen.
     pub tokens: usize,
+    /// The token that ended the text, where one did: it is no piece, and does not count.
+    pub end: Option<u32>,
     /// The seed that was used: see [`Continuation::seed`].
     pub seed: u32,
 }
@@ -146,6 +155,8 @@ struct Answering {
     shared: bool,
     /// Whether its prompt was kept, so that going on may overwrite it.
     kept: bool,
+    /// How many tokens of the prompt were shown with their logits.
+    shown: usize,
     text: Continuation,
     held: bool,
     cancelled: bool,
@@ -223,6 +234,7 @@ impl Engine {
             reused: None,
             shared: false,
             kept: false,
+            shown: 1,
             text,
             held: false,
             cancelled: false,
@@ -299,11 +311,13 @@ impl Engine {
         }
         self.steps += 1;
         for &number in &plan.seat {
-            self.seat(number)?;
+            self.seat(number, emit)?;
         }
         let mut given = Vec::new();
+        // Each job has the logits of one row at least.
+        let mut outputs = self.batch.outputs().saturating_sub(plan.rows.len());
         for &(number, rows) in &plan.rows {
-            let rows = self.push(number, rows)?;
+            let rows = self.push(number, rows, &mut outputs)?;
             given.push((number, rows));
         }
         match self.batch.step() {
@@ -363,11 +377,14 @@ impl Engine {
     fn find(&self, number: usize) -> Option<Found<SequenceId>> {
         let answer = &self.answers[number];
         let len = answer.tokens.len();
+        if answer.shows() {
+            return None;
+        }
         self.prefixes.find(answer.scope?, self.text(answer, len), len - 1)
     }
 
     /// Gives an answer a sequence, which begins with what is kept of its tokens.
-    fn seat(&mut self, number: usize) -> Result<(), Error> {
+    fn seat(&mut self, number: usize, emit: &mut dyn FnMut(Ticket, Event)) -> Result<(), Error> {
         let mut seated = None;
         if let Some(Found { id, tokens }) = self.find(number) {
             let fork = self.batch.fork(id, tokens)?;
@@ -384,7 +401,10 @@ impl Engine {
         self.hits += reused as u64;
         let answer = &mut self.answers[number];
         (answer.sequence, answer.read, answer.shared) = (Some(id), reused, true);
-        answer.reused.get_or_insert(reused);
+        if answer.reused.is_none() {
+            answer.reused = Some(reused);
+            emit(answer.ticket, Event::Begun { reused: reused.min(answer.prompt) });
+        }
         Ok(())
     }
 
@@ -420,8 +440,9 @@ impl Engine {
         kept
     }
 
-    /// Notes the next rows of an answer; how many, since those of one step have one role.
-    fn push(&mut self, number: usize, rows: usize) -> Result<usize, Error> {
+    /// Notes the next rows of an answer; how many, since those of one step have one role. Logits of as many as `outputs` can be had
+    /// besides.
+    fn push(&mut self, number: usize, rows: usize, outputs: &mut usize) -> Result<usize, Error> {
         let top_k = self.batch.top_k();
         let answer = &mut self.answers[number];
         let Some(id) = answer.sequence else { return Err(Error::NoSuchSequence) };
@@ -435,9 +456,16 @@ impl Engine {
         if keeps && self.batch.least(id, to - answer.read)? > last {
             to = last;
         }
-        let is_last = to == answer.tokens.len();
-        let outputs = if is_last { Outputs::Last(answer.text.want(top_k)) } else { Outputs::None };
-        self.batch.push(id, &answer.tokens[answer.read..to], role, outputs)?;
+        if answer.shows() {
+            to = to.min(answer.read + 1 + *outputs);
+            *outputs -= to - answer.read - 1;
+        }
+        let wanted = match to == answer.tokens.len() {
+            _ if answer.shows() => Outputs::Each(Want::Logits),
+            true => Outputs::Last(answer.text.want(top_k)),
+            false => Outputs::None,
+        };
+        self.batch.push(id, &answer.tokens[answer.read..to], role, wanted)?;
         Ok(to - answer.read)
     }
 
@@ -446,7 +474,11 @@ impl Engine {
         let context = self.context();
         for found in self.batch.answers() {
             let answering = self.answers.iter_mut().find(|answering| answering.sequence == Some(found.sequence));
-            let Some(answering) = answering else { continue };
+            let Some(answering) = answering.filter(|answering| !answering.failed) else { continue };
+            if found.position + 1 < answering.prompt {
+                answering.show(found.position + 1, found.value, emit);
+                continue;
+            }
             answering.choose(found.value, context, emit);
         }
     }
@@ -482,7 +514,7 @@ impl Engine {
         for answer in &mut self.answers {
             if answer.cancelled {
                 answer.stop(StopReason::Cancelled, emit);
-            } else if answer.text.is_over() {
+            } else if !answer.shows() && answer.text.is_over() {
                 answer.rest(emit);
             }
         }
@@ -499,7 +531,7 @@ impl Engine {
             if let Some(reason) = text.stop_reason() {
                 let stop_text = text.stop_text();
                 let (reused, tokens, seed) = (reused.unwrap_or(0).min(prompt), text.tokens(), text.seed());
-                emit(ticket, Event::Done(Finish { reason, stop_text, prompt, reused, tokens, seed }));
+                emit(ticket, Event::Done(Finish { reason, stop_text, prompt, reused, tokens, end: text.end(), seed }));
             }
         }
         Ok(())
@@ -525,6 +557,23 @@ impl Answering {
 
     fn is_over(&self) -> bool {
         self.failed || self.text.stop_reason().is_some()
+    }
+
+    /// Whether tokens of the prompt are still to be shown with their logits.
+    fn shows(&self) -> bool {
+        self.shown < self.prompt && self.text.reads()
+    }
+
+    /// Shows the logits of a token of the prompt, unless they were shown before it was set back.
+    fn show(&mut self, position: usize, value: Value<'_>, emit: &mut dyn FnMut(Ticket, Event)) {
+        if self.failed || position != self.shown {
+            return;
+        }
+        self.shown += 1;
+        if let Err(error) = self.text.read(self.tokens[position], position, value) {
+            self.failed = true;
+            emit(self.ticket, Event::Failed(error));
+        }
     }
 
     /// Chooses the next token, unless that ends it.

@@ -15,6 +15,7 @@ mod completions;
 mod config;
 mod connections;
 mod counters;
+mod echo;
 mod failure;
 mod fields;
 mod guard;

@@ -178,6 +178,13 @@ impl Record {
         self.end = Some(*finish);
     }
 
+    /// Notes how likely the token was that ended the text, which is no part of it.
+    pub fn end_likely(&mut self, finish: &Finish) -> Option<&Likely> {
+        let likely = self.watch.as_mut()?.token(finish.end?)?;
+        self.likely.push(likely);
+        self.likely.last()
+    }
+
     /// Adds to a piece of a stream what the request wants to know with each.
     pub fn note(&self, chunk: &mut Value, progress: Option<Value>) {
         if self.shared.wanted.timings {
