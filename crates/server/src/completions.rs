@@ -175,8 +175,12 @@ impl Form for Completions {
     const LAST: Option<&'static str> = Some("[DONE]");
 
     fn begin(&mut self) -> Vec<Value> {
-        let progress = self.choices.iter().map(|choice| choice.record.progress()).enumerate();
-        progress.filter_map(|(index, progress)| self.progress(index, progress)).collect()
+        Vec::new()
+    }
+
+    fn begun(&mut self, index: usize, reused: usize) -> Vec<Value> {
+        let progress = self.choices[index].record.begun(reused);
+        self.progress(index, progress).into_iter().collect()
     }
 
     fn read(&mut self, index: usize, done: usize) -> Vec<Value> {

@@ -10,6 +10,7 @@ mod app;
 mod ask;
 mod batch;
 mod blocks;
+mod calls;
 mod chat;
 mod completions;
 mod config;

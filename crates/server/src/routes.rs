@@ -49,6 +49,7 @@ pub fn routes(app: Arc<App>) -> Router {
             "/apply-template",
             post(async |State(app): Shared, body: Body| native::apply_template(app, read(body)?).await),
         )
+        .route("/tokenizer_info", get(async |State(app): Shared| native::tokenizer_info(&app)))
         .route("/props", get(async |State(app): Shared| native::props(&app)))
         .route("/metrics", get(metrics))
         .route("/slots", get(async |State(app): Shared| counters::slots(&app).map(Json)))
