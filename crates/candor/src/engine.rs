@@ -128,7 +128,7 @@ pub struct Engine {
     limits: Limits,
     /// Those that have not ended, by age.
     answers: Vec<Answering>,
-    prefixes: Prefixes<SequenceId>,
+    prefixes: Prefixes<Scope, SequenceId>,
     /// Whether a token's bits depend on its role.
     by_role: bool,
     /// Tokens that did not have to be read.
@@ -136,6 +136,13 @@ pub struct Engine {
     /// Tickets that were given out, and steps that were made.
     given: u64,
     steps: u64,
+}
+
+/// Whose prompts share memory: those of one number, with the same bits of the adapters' scales.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Scope {
+    number: u64,
+    scales: Vec<u32>,
 }
 
 /// An answer that has not ended.
@@ -149,6 +156,8 @@ struct Answering {
     sequence: Option<SequenceId>,
     /// The prompts that it may share memory with.
     scope: Option<u64>,
+    /// By how much each adapter changes the model.
+    scales: Vec<f32>,
     /// How many of its tokens did not have to be read when it first got a sequence.
     reused: Option<usize>,
     /// Whether the page of its next position may be another's, too.
@@ -231,6 +240,7 @@ impl Engine {
                 Reuse::Off => None,
                 Reuse::Within(scope) => Some(scope),
             },
+            scales: self.model().scales(),
             reused: None,
             shared: false,
             kept: false,
@@ -242,6 +252,19 @@ impl Engine {
             turn: self.steps,
         });
         Ok(ticket)
+    }
+
+    /// Sets an answer's scales of [`Model::adapters`], before the step after [`Engine::submit`]. It shares memory with those of the
+    /// same scales alone. Others are other passes over the weights in a step.
+    ///
+    /// # Errors
+    /// If there are not as many scales as adapters. The answer keeps those that it had then.
+    pub fn scale_adapters(&mut self, ticket: Ticket, scales: &[f32]) -> Result<(), Error> {
+        self.model().expect_scales(scales)?;
+        if let Some(answer) = self.answer(ticket).filter(|answer| answer.reused.is_none()) {
+            answer.scales.copy_from_slice(scales);
+        }
+        Ok(())
     }
 
     /// Ends an answer with [`StopReason::Cancelled`] at the next step; nothing if it has ended.
@@ -380,7 +403,7 @@ impl Engine {
         if answer.shows() {
             return None;
         }
-        self.prefixes.find(answer.scope?, self.text(answer, len), len - 1)
+        self.prefixes.find(&answer.shared_with()?, self.text(answer, len), len - 1)
     }
 
     /// Gives an answer a sequence, which begins with what is kept of its tokens.
@@ -396,7 +419,11 @@ impl Engine {
         }
         let (id, reused) = match seated {
             Some(seated) => seated,
-            None => (self.batch.add()?, 0),
+            None => {
+                let id = self.batch.add()?;
+                self.batch.scale_adapters(id, &self.answers[number].scales)?;
+                (id, 0)
+            }
         };
         self.hits += reused as u64;
         let answer = &mut self.answers[number];
@@ -409,7 +436,7 @@ impl Engine {
     }
 
     /// Keeps the first tokens of a sequence, which is no answer's any more.
-    fn keep(&mut self, id: SequenceId, scope: u64, (answer, len): (&Answering, usize)) -> Result<(), Error> {
+    fn keep(&mut self, id: SequenceId, scope: Scope, (answer, len): (&Answering, usize)) -> Result<(), Error> {
         self.batch.truncate(id, len)?;
         if self.batch.missing(id)? > 0 {
             return self.batch.remove(id);
@@ -423,7 +450,8 @@ impl Engine {
     /// the next row.
     fn keep_before_lost(&mut self, number: usize) -> Result<(), Error> {
         let answer = &self.answers[number];
-        let (Some(scope), Some(id), last) = (answer.scope, answer.sequence, answer.prompt - 1) else { return Ok(()) };
+        let (scope, last) = (answer.shared_with(), answer.prompt - 1);
+        let (Some(scope), Some(id)) = (scope, answer.sequence) else { return Ok(()) };
         if answer.kept || answer.is_over() || answer.read < last.max(1) || self.batch.least(id, 1)? <= last {
             return Ok(());
         }
@@ -541,7 +569,7 @@ impl Engine {
     fn leave(&mut self, answer: &Answering) -> Result<(), Error> {
         let Some(id) = answer.sequence else { return Ok(()) };
         let len = if self.by_role { answer.read.min(answer.prompt) } else { answer.read };
-        match answer.scope {
+        match answer.shared_with() {
             Some(scope) if len > 0 && !answer.failed => self.keep(id, scope, (answer, len)),
             _ => self.batch.remove(id),
         }
@@ -553,6 +581,12 @@ impl Answering {
         let (tokens, seated) = (self.tokens.len(), self.sequence.is_some());
         let Answering { read, shared, held, turn, .. } = *self;
         Job { tokens, read, seated, shared, reused: 0, held, turn }
+    }
+
+    /// The prompts that it may share memory with, which have the same bits.
+    fn shared_with(&self) -> Option<Scope> {
+        let scales = self.scales.iter().map(|scale| scale.to_bits()).collect();
+        self.scope.map(|number| Scope { number, scales })
     }
 
     fn is_over(&self) -> bool {

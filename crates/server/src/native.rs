@@ -24,6 +24,19 @@ use crate::{
 /// If the request is refused.
 pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Completion>, Refusal> {
     let prompts = completions::prompts(&served.model, fields.take("prompt"))?;
+    answer(app, served, fields, prompts)
+}
+
+/// Continues prompts as the other fields of a request say.
+///
+/// # Errors
+/// If one of them is refused.
+pub fn answer(
+    app: &App,
+    served: &Served,
+    mut fields: Fields,
+    prompts: Vec<Vec<u32>>,
+) -> Result<Asked<Completion>, Refusal> {
     fields.rename("n_cmpl", "n");
     let count = ask::count(&mut fields)?;
     let options = ask::options(&mut fields, &app.config, &served.model, &["max_tokens", "n_predict"])?;

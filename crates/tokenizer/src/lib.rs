@@ -57,4 +57,4 @@ pub use chat::{
 };
 pub use error::Error;
 pub use stream::StreamDecoder;
-pub use tokenizer::{Encode, Show, Tokenizer};
+pub use tokenizer::{Encode, FillIn, Show, Tokenizer};
