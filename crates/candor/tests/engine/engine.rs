@@ -231,7 +231,7 @@ fn check(name: &str, model: &Model, seed: u64, kept: usize, pool: Option<usize>)
 fn answers_in_any_company_are_those_alone() {
     let model = tiny();
     // With 4 pages for 4 sequences some have to wait, or to be read again; with 9 there are some for what is kept.
-    let seeds = [1, 2, 7, 8, 15, 20];
+    let seeds = [1, 2, 7, 12, 14, 15, 20];
     let pool = |seed| Some(if seed % 2 == 0 { 4 * 256 } else { 9 * 256 });
     let ran: Vec<_> = seeds.into_iter().map(|seed| check("tiny", &model, seed, 3, pool(seed))).collect();
     assert!(ran.iter().any(|(set_back, _)| *set_back > 0), "no answer was set back");
