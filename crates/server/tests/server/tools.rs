@@ -18,10 +18,15 @@ const TEMPLATE: &str = "{% if messages|length > 2 %}{{ raise_exception(messages|
 
 /// A model that thinks, says something, and calls a tool.
 pub fn serve() -> Server {
+    says(&["<think>", "Well.", "</think>", "I look.\n\n", "<tool_call>", CALL, "</tool_call>"])
+}
+
+const CALL: &str = "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}";
+
+/// A model that says this.
+fn says(pieces: &'static [&str]) -> Server {
     let server = listen(Config::default(), || {
-        let call = "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}";
-        let parrot =
-            Parrot::says(&["<think>", "Well.", "</think>", "I look.\n\n", "<tool_call>", call, "</tool_call>"]);
+        let parrot = Parrot::says(pieces);
         let mut writer = parrot.control(&["<tool_call>", "</tool_call>"]).writer();
         writer.insert("tokenizer.chat_template", TEMPLATE);
         let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
@@ -172,6 +177,33 @@ fn a_tool_is_called_where_one_has_to_be() {
         let reply = post(server.address, "/v1/chat/completions", &body);
         assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &param.into()), "{reply:?}");
     }
+    server.end().unwrap();
+}
+
+/// What the model would say anyway comes as it says it: the marks are tokens of their own.
+#[test]
+fn a_call_that_comes_anyway_stays_as_it_is() {
+    let pieces = &[
+        "<think>",
+        "Well.",
+        "</think>",
+        "<tool_call>",
+        "\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n",
+        "</tool_call>",
+    ];
+    let server = says(pieces);
+    let body = json!({
+        "messages": [{ "role": "user", "content": "Hi" }], "tools": tools(), "tool_choice": "required",
+        "temperature": 0, "logprobs": true, "max_tokens": 40,
+    });
+    let choice = post(server.address, "/v1/chat/completions", &body).json()["choices"][0].clone();
+    let said: Vec<&str> = choice["logprobs"]["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|token| token["token"].as_str().unwrap())
+        .collect();
+    assert_eq!((&said[..], &choice["finish_reason"]), (&pieces[..], &"tool_calls".into()));
     server.end().unwrap();
 }
 
