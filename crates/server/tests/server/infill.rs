@@ -21,7 +21,7 @@ fn filling(files: bool) -> Model {
     let mut writer = Tiny::default().writer();
     let files = if files { &[("rep", REPOSITORY), ("sep", FILE)][..] } else { &[] };
     for (name, id) in [("pre", PREFIX), ("suf", SUFFIX), ("mid", MIDDLE)].iter().chain(files) {
-        writer.insert(&format!("tokenizer.ggml.fim_{name}_token_id"), *id);
+        writer.insert(format!("tokenizer.ggml.fim_{name}_token_id"), *id);
     }
     let gguf = Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
     Model::from_gguf(gguf, &LoadOptions::default().threads(1)).unwrap()
