@@ -61,7 +61,11 @@ impl Grammar {
                 Ok(match part {
                     Part::Text(text) => Value::from(text.as_str()).to_string(),
                     Part::Pattern(pattern) => format!("/{}/", pattern.replace('/', "\\/")),
-                    Part::Json(schema) => format!("%json {}", served(schema)?),
+                    Part::Json(schema) => {
+                        // Alone, so that an error is one of schemas.
+                        Grammar::json_schema(schema)?;
+                        format!("%json {}", served(schema)?)
+                    }
                 })
             };
             ways.push(parts.iter().map(part).collect::<Result<Vec<_>, Error>>()?.join(" "));
