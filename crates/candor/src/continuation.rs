@@ -7,7 +7,7 @@ use candor_tokenizer::{Encode, Show, StreamDecoder, Tokenizer};
 
 use crate::{
     Error, GenerateOptions, Model, Piece, StopReason, Value, Want,
-    sampler::{Sampler, Vocabulary},
+    sampler::{OwnProcessor, Sampler, Vocabulary},
 };
 
 /// The text that follows a prompt, token by token.
@@ -188,6 +188,21 @@ impl Continuation {
         }
     }
 
+    /// Whether something of the user's looks at the logits of the prompt.
+    pub(crate) fn reads(&self) -> bool {
+        self.options.processors.iter().any(OwnProcessor::reads)
+    }
+
+    /// Shows the logits of the prompt's token `next`, which is at `position`.
+    pub(crate) fn read(&mut self, next: u32, position: usize, value: Value<'_>) -> Result<(), Error> {
+        let Value::Logits(logits) = value else { return Err(Error::NoLogits) };
+        if logits.iter().any(|logit| logit.is_nan()) {
+            return Err(Error::NotFinite { position: position - 1 });
+        }
+        self.options.processors.iter_mut().for_each(|processor| processor.read(next, logits));
+        Ok(())
+    }
+
     /// Whether it has ended: before, or now, by a limit or from elsewhere.
     pub(crate) fn is_over(&mut self) -> bool {
         if self.stop_reason.is_none() {
@@ -236,6 +251,11 @@ impl Continuation {
     pub fn end_shown(&self) -> Option<String> {
         let end = self.end.filter(|_| self.options.show == Show::Specials)?;
         Some(String::from_utf8_lossy(&self.tokenizer.piece(end, Show::Specials)).into_owned())
+    }
+
+    /// The token that ended it; no piece has it.
+    pub(crate) fn end(&self) -> Option<u32> {
+        self.end
     }
 
     /// Tokens that were chosen so far.

@@ -7,7 +7,9 @@ use std::mem;
 
 use candor_ops::{KvFormat, PAGE};
 
-use crate::{Batch, Continuation, Error, GenerateOptions, Model, Outputs, Piece, Role, SequenceId, StopReason, Value};
+use crate::{
+    Batch, Continuation, Error, GenerateOptions, Model, Outputs, Piece, Role, SequenceId, StopReason, Value, Want,
+};
 use prefixes::{Found, Prefixes, Text};
 use schedule::{Job, Limits, Plan, Room, Way, schedule};
 
@@ -35,6 +37,11 @@ impl Default for Reuse {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
+    /// Its reading begins.
+    Begun {
+        /// Tokens of the prompt that do not have to be read, since another prompt began with them.
+        reused: usize,
+    },
     /// Tokens of the prompt, and of an answer that was set back, are read.
     Read {
         /// How many memory holds now.
@@ -64,6 +71,8 @@ pub struct Finish {
     pub reused: usize,
     /// Tokens that were chosen.
     pub tokens: usize,
+    /// The token that ended the text, where one did: it is no piece, and does not count.
+    pub end: Option<u32>,
     /// The seed that was used: see [`Continuation::seed`].
     pub seed: u32,
 }
@@ -119,7 +128,7 @@ pub struct Engine {
     limits: Limits,
     /// Those that have not ended, by age.
     answers: Vec<Answering>,
-    prefixes: Prefixes<SequenceId>,
+    prefixes: Prefixes<Scope, SequenceId>,
     /// Whether a token's bits depend on its role.
     by_role: bool,
     /// Tokens that did not have to be read.
@@ -127,6 +136,13 @@ pub struct Engine {
     /// Tickets that were given out, and steps that were made.
     given: u64,
     steps: u64,
+}
+
+/// Whose prompts share memory: those of one number, with the same bits of the adapters' scales.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Scope {
+    number: u64,
+    scales: Vec<u32>,
 }
 
 /// An answer that has not ended.
@@ -140,12 +156,16 @@ struct Answering {
     sequence: Option<SequenceId>,
     /// The prompts that it may share memory with.
     scope: Option<u64>,
+    /// By how much each adapter changes the model.
+    scales: Vec<f32>,
     /// How many of its tokens did not have to be read when it first got a sequence.
     reused: Option<usize>,
     /// Whether the page of its next position may be another's, too.
     shared: bool,
     /// Whether its prompt was kept, so that going on may overwrite it.
     kept: bool,
+    /// How many tokens of the prompt were shown with their logits.
+    shown: usize,
     text: Continuation,
     held: bool,
     cancelled: bool,
@@ -225,9 +245,11 @@ impl Engine {
                 Reuse::Off => None,
                 Reuse::Within(scope) => Some(scope),
             },
+            scales: self.model().scales(),
             reused: None,
             shared: false,
             kept: false,
+            shown: 1,
             text,
             held: false,
             cancelled: false,
@@ -235,6 +257,19 @@ impl Engine {
             turn: self.steps,
         });
         Ok(ticket)
+    }
+
+    /// Sets an answer's scales of [`Model::adapters`], before the step after [`Engine::submit`]. It shares memory with those of the
+    /// same scales alone. Others are other passes over the weights in a step.
+    ///
+    /// # Errors
+    /// If there are not as many scales as adapters. The answer keeps those that it had then.
+    pub fn scale_adapters(&mut self, ticket: Ticket, scales: &[f32]) -> Result<(), Error> {
+        self.model().expect_scales(scales)?;
+        if let Some(answer) = self.answer(ticket).filter(|answer| answer.reused.is_none()) {
+            answer.scales.copy_from_slice(scales);
+        }
+        Ok(())
     }
 
     /// Ends an answer with [`StopReason::Cancelled`] at the next step; nothing if it has ended.
@@ -304,11 +339,13 @@ impl Engine {
         }
         self.steps += 1;
         for &number in &plan.seat {
-            self.seat(number)?;
+            self.seat(number, emit)?;
         }
         let mut given = Vec::new();
+        // Each job has the logits of one row at least.
+        let mut outputs = self.batch.outputs().saturating_sub(plan.rows.len());
         for &(number, rows) in &plan.rows {
-            let rows = self.push(number, rows)?;
+            let rows = self.push(number, rows, &mut outputs)?;
             given.push((number, rows));
         }
         match self.batch.step() {
@@ -368,11 +405,14 @@ impl Engine {
     fn find(&self, number: usize) -> Option<Found<SequenceId>> {
         let answer = &self.answers[number];
         let len = answer.tokens.len();
-        self.prefixes.find(answer.scope?, self.text(answer, len), len - 1)
+        if answer.shows() {
+            return None;
+        }
+        self.prefixes.find(&answer.shared_with()?, self.text(answer, len), len - 1)
     }
 
     /// Gives an answer a sequence, which begins with what is kept of its tokens.
-    fn seat(&mut self, number: usize) -> Result<(), Error> {
+    fn seat(&mut self, number: usize, emit: &mut dyn FnMut(Ticket, Event)) -> Result<(), Error> {
         let mut seated = None;
         if let Some(Found { id, tokens }) = self.find(number) {
             let fork = self.batch.fork(id, tokens)?;
@@ -384,17 +424,24 @@ impl Engine {
         }
         let (id, reused) = match seated {
             Some(seated) => seated,
-            None => (self.batch.add()?, 0),
+            None => {
+                let id = self.batch.add()?;
+                self.batch.scale_adapters(id, &self.answers[number].scales)?;
+                (id, 0)
+            }
         };
         self.hits += reused as u64;
         let answer = &mut self.answers[number];
         (answer.sequence, answer.read, answer.shared) = (Some(id), reused, true);
-        answer.reused.get_or_insert(reused);
+        if answer.reused.is_none() {
+            answer.reused = Some(reused);
+            emit(answer.ticket, Event::Begun { reused: reused.min(answer.prompt) });
+        }
         Ok(())
     }
 
     /// Keeps the first tokens of a sequence, which is no answer's any more.
-    fn keep(&mut self, id: SequenceId, scope: u64, (answer, len): (&Answering, usize)) -> Result<(), Error> {
+    fn keep(&mut self, id: SequenceId, scope: Scope, (answer, len): (&Answering, usize)) -> Result<(), Error> {
         self.batch.truncate(id, len)?;
         if self.batch.missing(id)? > 0 {
             return self.batch.remove(id);
@@ -408,7 +455,8 @@ impl Engine {
     /// the next row.
     fn keep_before_lost(&mut self, number: usize) -> Result<(), Error> {
         let answer = &self.answers[number];
-        let (Some(scope), Some(id), last) = (answer.scope, answer.sequence, answer.prompt - 1) else { return Ok(()) };
+        let (scope, last) = (answer.shared_with(), answer.prompt - 1);
+        let (Some(scope), Some(id)) = (scope, answer.sequence) else { return Ok(()) };
         if answer.kept || answer.is_over() || answer.read < last.max(1) || self.batch.least(id, 1)? <= last {
             return Ok(());
         }
@@ -425,8 +473,9 @@ impl Engine {
         kept
     }
 
-    /// Notes the next rows of an answer; how many, since those of one step have one role.
-    fn push(&mut self, number: usize, rows: usize) -> Result<usize, Error> {
+    /// Notes the next rows of an answer; how many, since those of one step have one role. Logits of as many as `outputs` can be had
+    /// besides.
+    fn push(&mut self, number: usize, rows: usize, outputs: &mut usize) -> Result<usize, Error> {
         let top_k = self.batch.top_k();
         let answer = &mut self.answers[number];
         let Some(id) = answer.sequence else { return Err(Error::NoSuchSequence) };
@@ -440,9 +489,16 @@ impl Engine {
         if keeps && self.batch.least(id, to - answer.read)? > last {
             to = last;
         }
-        let is_last = to == answer.tokens.len();
-        let outputs = if is_last { Outputs::Last(answer.text.want(top_k)) } else { Outputs::None };
-        self.batch.push(id, &answer.tokens[answer.read..to], role, outputs)?;
+        if answer.shows() {
+            to = to.min(answer.read + 1 + *outputs);
+            *outputs -= to - answer.read - 1;
+        }
+        let wanted = match to == answer.tokens.len() {
+            _ if answer.shows() => Outputs::Each(Want::Logits),
+            true => Outputs::Last(answer.text.want(top_k)),
+            false => Outputs::None,
+        };
+        self.batch.push(id, &answer.tokens[answer.read..to], role, wanted)?;
         Ok(to - answer.read)
     }
 
@@ -451,7 +507,11 @@ impl Engine {
         let context = self.context();
         for found in self.batch.answers() {
             let answering = self.answers.iter_mut().find(|answering| answering.sequence == Some(found.sequence));
-            let Some(answering) = answering else { continue };
+            let Some(answering) = answering.filter(|answering| !answering.failed) else { continue };
+            if found.position + 1 < answering.prompt {
+                answering.show(found.position + 1, found.value, emit);
+                continue;
+            }
             answering.choose(found.value, context, emit);
         }
     }
@@ -487,7 +547,7 @@ impl Engine {
         for answer in &mut self.answers {
             if answer.cancelled {
                 answer.stop(StopReason::Cancelled, emit);
-            } else if answer.text.is_over() {
+            } else if !answer.shows() && answer.text.is_over() {
                 answer.rest(emit);
             }
         }
@@ -504,7 +564,7 @@ impl Engine {
             if let Some(reason) = text.stop_reason() {
                 let stop_text = text.stop_text();
                 let (reused, tokens, seed) = (reused.unwrap_or(0).min(prompt), text.tokens(), text.seed());
-                emit(ticket, Event::Done(Finish { reason, stop_text, prompt, reused, tokens, seed }));
+                emit(ticket, Event::Done(Finish { reason, stop_text, prompt, reused, tokens, end: text.end(), seed }));
             }
         }
         Ok(())
@@ -514,7 +574,7 @@ impl Engine {
     fn leave(&mut self, answer: &Answering) -> Result<(), Error> {
         let Some(id) = answer.sequence else { return Ok(()) };
         let len = if self.by_role { answer.read.min(answer.prompt) } else { answer.read };
-        match answer.scope {
+        match answer.shared_with() {
             Some(scope) if len > 0 && !answer.failed => self.keep(id, scope, (answer, len)),
             _ => self.batch.remove(id),
         }
@@ -528,8 +588,31 @@ impl Answering {
         Job { tokens, read, seated, shared, reused: 0, held, turn }
     }
 
+    /// The prompts that it may share memory with, which have the same bits.
+    fn shared_with(&self) -> Option<Scope> {
+        let scales = self.scales.iter().map(|scale| scale.to_bits()).collect();
+        self.scope.map(|number| Scope { number, scales })
+    }
+
     fn is_over(&self) -> bool {
         self.failed || self.text.stop_reason().is_some()
+    }
+
+    /// Whether tokens of the prompt are still to be shown with their logits.
+    fn shows(&self) -> bool {
+        self.shown < self.prompt && self.text.reads()
+    }
+
+    /// Shows the logits of a token of the prompt, unless they were shown before it was set back.
+    fn show(&mut self, position: usize, value: Value<'_>, emit: &mut dyn FnMut(Ticket, Event)) {
+        if self.failed || position != self.shown {
+            return;
+        }
+        self.shown += 1;
+        if let Err(error) = self.text.read(self.tokens[position], position, value) {
+            self.failed = true;
+            emit(self.ticket, Event::Failed(error));
+        }
     }
 
     /// Chooses the next token, unless that ends it.

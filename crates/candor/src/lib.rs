@@ -71,8 +71,8 @@ pub use candor_gpu::{AdapterChoice, Cooperative, Dequant, GpuOptions, Timed, Var
 pub use candor_models::{Config, Gives};
 pub use candor_ops::{KvFormat, Ops, PAGE, Ranked, Step, Traffic, top_k};
 pub use candor_tokenizer::{
-    AnswerFormat, AnswerParser, AnswerStart, ChatContext, ChatTemplate, CivilTime, Encode, Message, Part as AnswerPart,
-    Show, StreamDecoder, TemplateFit, Tokenizer, ToolCall,
+    AnswerFormat, AnswerParser, AnswerStart, CallPart, ChatContext, ChatTemplate, CivilTime, Encode, FillIn, Message,
+    Part as AnswerPart, Show, StreamDecoder, TemplateFit, Tokenizer, ToolCall,
 };
 
 pub use activations::Activations;

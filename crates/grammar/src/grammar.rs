@@ -17,6 +17,17 @@ pub(crate) enum Kind {
     Gbnf(Arc<Rules>),
 }
 
+/// A part of a text: see [`Grammar::one_of`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// This text.
+    Text(String),
+    /// A text that a regular expression describes, as in [`Grammar::regex`].
+    Pattern(String),
+    /// A value that a JSON schema describes, as in [`Grammar::json_schema`].
+    Json(Value),
+}
+
 /// White space in JSON as llama.cpp allows it: a space, or line breaks with an indentation. Where any were allowed, some models
 /// would write nothing else.
 const SPACE: &str = r" |\n{1,2}[ \t]{0,20}";
@@ -27,18 +38,39 @@ impl Grammar {
     /// # Errors
     /// [`Error::Schema`] with the keyword that is not served, or that contradicts another.
     pub fn json_schema(schema: &Value) -> Result<Grammar, Error> {
-        schema::check(schema).map_err(Error::Schema)?;
-        let mut schema = match schema {
-            // Options lie beside keywords.
-            Value::Bool(true) => json!({}),
-            other => schema::strict(other),
-        };
-        if schema.is_object() {
-            let options =
-                JsonCompileOptions { whitespace_pattern: Some(SPACE.to_owned()), ..JsonCompileOptions::default() };
-            options.apply_to(&mut schema);
+        Grammar::guided(TopLevelGrammar::from_json_schema(served(schema)?)).map_err(Error::Schema)
+    }
+
+    /// One of several texts, each of which has these parts one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] and [`Error::Lark`], where a part is wrong.
+    ///
+    /// ```
+    /// use candor_grammar::{Grammar, Part};
+    ///
+    /// let number = || Part::Json(serde_json::json!({ "type": "integer" }));
+    /// let text = |text: &str| Part::Text(text.to_owned());
+    /// Grammar::one_of(&[vec![text("x = "), number()], vec![text("y = "), number(), text(";")]])?;
+    /// # Ok::<(), candor_grammar::Error>(())
+    /// ```
+    pub fn one_of(texts: &[Vec<Part>]) -> Result<Grammar, Error> {
+        let mut ways = Vec::new();
+        for parts in texts {
+            let part = |part: &Part| {
+                Ok(match part {
+                    Part::Text(text) => Value::from(text.as_str()).to_string(),
+                    Part::Pattern(pattern) => format!("/{}/", pattern.replace('/', "\\/")),
+                    Part::Json(schema) => {
+                        // Alone, so that an error is one of schemas.
+                        Grammar::json_schema(schema)?;
+                        format!("%json {}", served(schema)?)
+                    }
+                })
+            };
+            ways.push(parts.iter().map(part).collect::<Result<Vec<_>, Error>>()?.join(" "));
         }
-        Grammar::guided(TopLevelGrammar::from_json_schema(schema)).map_err(Error::Schema)
+        Grammar::lark(&format!("start: {}\n", ways.join("\n  | ")))
     }
 
     /// A JSON object.
@@ -85,4 +117,20 @@ impl Grammar {
     pub fn mask(&self, vocabulary: &Arc<Vocabulary>) -> Result<Mask, Error> {
         Mask::new(&self.0, vocabulary)
     }
+}
+
+/// A schema in the words that the library takes, with its options.
+fn served(schema: &Value) -> Result<Value, Error> {
+    schema::check(schema).map_err(Error::Schema)?;
+    let mut schema = match schema {
+        // Options lie beside keywords.
+        Value::Bool(true) => json!({}),
+        other => schema::strict(other),
+    };
+    if schema.is_object() {
+        let options =
+            JsonCompileOptions { whitespace_pattern: Some(SPACE.to_owned()), ..JsonCompileOptions::default() };
+        options.apply_to(&mut schema);
+    }
+    Ok(schema)
 }

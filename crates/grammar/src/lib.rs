@@ -34,6 +34,6 @@ mod schema;
 mod vocabulary;
 
 pub use error::Error;
-pub use grammar::Grammar;
+pub use grammar::{Grammar, Part};
 pub use mask::Mask;
 pub use vocabulary::Vocabulary;

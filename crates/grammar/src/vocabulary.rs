@@ -37,11 +37,20 @@ impl Vocabulary {
     /// # Errors
     /// [`Error::NoEnd`] where no token ends a text, [`Error::Vocabulary`] where the tokens make no trie.
     pub fn new(tokenizer: &Arc<Tokenizer>) -> Result<Vocabulary, Error> {
+        Vocabulary::showing(tokenizer, &[])
+    }
+
+    /// The same, and the control tokens `marks` are their texts: a grammar may name them.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::new`].
+    pub fn showing(tokenizer: &Arc<Tokenizer>, marks: &[u32]) -> Result<Vocabulary, Error> {
         if tokenizer.stop_ids().is_empty() {
             return Err(Error::NoEnd);
         }
         let ids = 0..tokenizer.vocab_size() as u32;
-        let mut pieces: Vec<Vec<u8>> = ids.map(|id| tokenizer.piece(id, Show::Text).into_owned()).collect();
+        let show = |id: u32| if marks.contains(&id) { Show::Specials } else { Show::Text };
+        let mut pieces: Vec<Vec<u8>> = ids.map(|id| tokenizer.piece(id, show(id)).into_owned()).collect();
         // The byte 0xff is in no text, and marks tokens of its own kind in the library.
         let is_out = |piece: &&mut Vec<u8>| piece.len() > LONGEST || piece.first() == Some(&0xff);
         pieces.iter_mut().filter(is_out).for_each(Vec::clear);

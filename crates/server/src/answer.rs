@@ -32,6 +32,10 @@ pub struct Answers {
 pub trait Form: Send + 'static {
     /// Before all answers.
     fn begin(&mut self) -> Vec<Value>;
+    /// A prompt begins to be read, without `reused` of its tokens, which are in memory.
+    fn begun(&mut self, _index: usize, _reused: usize) -> Vec<Value> {
+        Vec::new()
+    }
     /// Tokens of a prompt were read: `done` of them are in memory now.
     fn read(&mut self, _index: usize, _done: usize) -> Vec<Value> {
         Vec::new()
@@ -182,6 +186,7 @@ impl<F: Form> Streaming<F> {
 
 fn take(form: &mut impl Form, (index, event): (usize, Event)) -> Vec<Value> {
     match event {
+        Event::Begun { reused } => form.begun(index, reused),
         Event::Read { done, .. } => form.read(index, done),
         Event::Piece(piece) => form.piece(index, &piece),
         Event::Done(finish) => form.end(index, &finish),

@@ -4,14 +4,14 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use candor::{GenerateOptions, KvFormat, Model, Pooling, Reuse, Scaling};
+use candor::{Adapter, GenerateOptions, KvFormat, Model, Pooling, Reuse, Scaling};
 use tokio::{
     runtime::{self, Runtime},
     sync::{Notify, Semaphore, mpsc, oneshot, watch},
@@ -53,6 +53,8 @@ pub struct Served {
     pub diagnose: Option<Arc<Diagnose>>,
     /// When it was loaded, in seconds since 1970.
     pub created: u64,
+    /// The adapters' scales where a request does not say.
+    scales: RwLock<Vec<f32>>,
 }
 
 /// What a model does.
@@ -109,6 +111,36 @@ const BLOCKING: usize = 4;
 const BUFFERED: usize = 64;
 
 impl Served {
+    /// A model of this name that does this. It was loaded now.
+    pub fn new(model: Model, name: String, path: Option<PathBuf>, does: Does) -> Served {
+        let scales = RwLock::new(model.adapters().iter().map(Adapter::scale).collect());
+        let (tokens, context, created) = (Tokens::default(), model.config().context, now());
+        Served {
+            model,
+            name,
+            path,
+            does,
+            template: None,
+            tokens,
+            context,
+            sequences: 1,
+            formats: Default::default(),
+            diagnose: None,
+            created,
+            scales,
+        }
+    }
+
+    /// The adapters' scales where a request does not say.
+    pub fn scales(&self) -> Vec<f32> {
+        self.scales.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets them for requests to come.
+    pub fn rescale(&self, scales: Vec<f32>) {
+        *self.scales.write().unwrap_or_else(PoisonError::into_inner) = scales;
+    }
+
     /// The chat template.
     ///
     /// # Errors
@@ -193,7 +225,8 @@ impl App {
         }
     }
 
-    /// Has prompts answered; `reuse` says which others they may share memory with, `scope` who may ask for their trace.
+    /// Has prompts answered; `reuse` says which others they may share memory with, `scales` by how much each adapter changes the model,
+    /// `scope` who may ask for their trace.
     ///
     /// # Errors
     /// If one is refused, or too many wait; none is answered then.
@@ -201,6 +234,7 @@ impl App {
         &self,
         mut prompts: Vec<(Vec<u32>, GenerateOptions)>,
         reuse: Reuse,
+        scales: Vec<f32>,
         scope: u64,
     ) -> Result<Answers, Refusal> {
         let served = self.served()?.answers()?;
@@ -209,7 +243,8 @@ impl App {
         let answers = Answers::new(events, prompts.len(), self.running(), trace.clone());
         for (index, (prompt, options)) in prompts.into_iter().enumerate() {
             let (taken, hears) = oneshot::channel();
-            let order = Order { prompt, options, reuse, index, events: sender.clone(), taken };
+            let scales = scales.clone();
+            let order = Order { prompt, options, reuse, scales, index, events: sender.clone(), taken };
             self.orders.try_send(order).map_err(|error| match error {
                 TrySendError::Full(_) => Refusal::full(self.config.queue),
                 TrySendError::Disconnected(_) => Refusal::failed("the model has failed"),

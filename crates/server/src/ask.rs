@@ -13,6 +13,7 @@ use crate::{
     fields::{Fields, expected},
     guard::Scope,
     likely::Watch,
+    lora,
     refusal::Refusal,
 };
 
@@ -61,10 +62,16 @@ pub async fn answer<F: Form>(app: Arc<App>, scope: Scope, body: Bytes, read: Rea
         let served = shared.served()?.answers()?;
         let mut fields = Fields::of(&body)?;
         let reuse = reuse(&mut fields, &shared.config, scope)?;
-        Ok((read(&shared, served, fields)?, reuse))
+        let scales = match fields.take("lora") {
+            Some(list) if list.as_array().is_none_or(|list| !list.is_empty()) => {
+                lora::scales("lora", &list, &served.model)?
+            }
+            _ => served.scales(),
+        };
+        Ok((read(&shared, served, fields)?, reuse, scales))
     };
-    let (Asked { prompts, form, streamed }, reuse) = blocking(understand).await?;
-    app.answer(prompts, reuse, scope.0).await?.respond(form, streamed).await
+    let (Asked { prompts, form, streamed }, reuse, scales) = blocking(understand).await?;
+    app.answer(prompts, reuse, scales, scope.0).await?.respond(form, streamed).await
 }
 
 /// How to go on by a request's fields, `limits` of which say how many tokens there are at most.

@@ -7,6 +7,7 @@ use crate::{
     answer::Form,
     app::{App, Served, now},
     ask::{self, Asked},
+    calls::Calls,
     fields::{Fields, expected},
     head::Head,
     likely::{self, Likely},
@@ -34,8 +35,7 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Chat
     };
     fields.refuse("store", |value| *value == false, "answers are not stored")?;
     let wanted = Wanted::of(&mut fields, &app.config)?;
-    let shape = Shape::of(&mut fields)?;
-    shape.without_tools(conversation.tools.is_some())?;
+    let shape = Shape::of(&mut fields)?.or_call(&conversation, served.template.as_ref())?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let (prompt, parser, start) = prompt(served, conversation, &mut options)?;
     let prompts = ask::each(vec![prompt], &options, count);
@@ -69,6 +69,12 @@ pub fn prompt(
 /// If it is refused.
 pub fn count(app: &App, served: &Served, fields: Fields) -> Result<Value, Refusal> {
     Ok(ask::input_tokens(&read(app, served, fields)?.prompts))
+}
+
+/// Refuses `parallel_tool_calls: false`, unless there has to be a call, which is one.
+pub fn parallel(fields: &mut Fields, calls: &Calls) -> Result<(), Refusal> {
+    let harmless = |value: &Value| *value == true || *calls != Calls::Free;
+    fields.refuse("parallel_tool_calls", harmless, "the model decides how many tools it calls")
 }
 
 /// Whether the end of a stream says how many tokens there were.
@@ -114,14 +120,9 @@ pub fn conversation(fields: &mut Fields, app: &App, served: &Served) -> Result<C
             return Err(Refusal::field(&format!("tools[{n}]"), message));
         }
     }
-    let choice = fields.take("tool_choice").unwrap_or_else(|| "auto".into());
-    let tools = match choice.as_str() {
-        Some("auto") => tools.map(Value::from),
-        Some("none") => None,
-        _ => return Err(Refusal::unsupported("tool_choice", "\"auto\" and \"none\" are served")),
-    };
-    fields.refuse("parallel_tool_calls", |value| *value == true, "the model decides how many tools it calls")?;
-    Ok(Conversation { messages, tools, variables, opens: opens.unwrap_or(true), begun })
+    let (tools, calls) = Calls::of(fields.take("tool_choice"), "/function/name", tools.map(Value::from))?;
+    parallel(fields, &calls)?;
+    Ok(Conversation { messages, tools, calls, variables, opens: opens.unwrap_or(true), begun })
 }
 
 /// Takes the last message away where it is the beginning of the answer: its text.
@@ -285,13 +286,12 @@ impl Form for Chat {
 
     fn begin(&mut self) -> Vec<Value> {
         let first = json!({ "role": "assistant", "content": null });
-        let mut chunks: Vec<Value> =
-            (0..self.choices.len()).map(|index| self.chunk(index, first.clone(), None)).collect();
-        for index in 0..self.choices.len() {
-            let progress = self.choices[index].record.progress();
-            chunks.extend(self.progress(index, progress));
-        }
-        chunks
+        (0..self.choices.len()).map(|index| self.chunk(index, first.clone(), None)).collect()
+    }
+
+    fn begun(&mut self, index: usize, reused: usize) -> Vec<Value> {
+        let progress = self.choices[index].record.begun(reused);
+        self.progress(index, progress).into_iter().collect()
     }
 
     fn read(&mut self, index: usize, done: usize) -> Vec<Value> {

@@ -1,5 +1,7 @@
 //! OpenAI's `/completions`.
 
+use std::mem;
+
 use candor::{AnswerStart, Encode, Finish, Model, Piece, Tokenizer};
 use serde_json::{Value, json};
 
@@ -8,9 +10,10 @@ use crate::{
     app::{App, Served, now},
     ask::{self, Asked},
     chat::with_usage,
+    echo::{self, Echo},
     fields::{Fields, expected},
     head::Head,
-    likely,
+    likely::{self, Lists},
     record::{self, Record, Shared, Wanted},
     refusal::Refusal,
     shape::Shape,
@@ -26,8 +29,7 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Comp
     let options = ask::options(&mut fields, &app.config, &served.model, &["n_predict", "max_tokens"])?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
     let with_usage = with_usage(&mut fields)?;
-    let off = |value: &Value| *value == false;
-    fields.refuse("echo", off, "the prompt is not repeated")?;
+    let echo = fields.flag("echo")?.unwrap_or_default();
     let top = likely::count(&mut fields, "logprobs")?;
     fields.refuse("suffix", |value| *value == "", "text in the middle is not served")?;
     fields.refuse("best_of", |value| value.as_u64() == Some(count as u64), "all answers are given: n says how many")?;
@@ -36,11 +38,16 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Comp
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let head = Head::new("cmpl", &served.name, now());
     let read = vec![None; prompts.len()];
-    let (prompts, watches) = ask::watched(ask::each(prompts, &options, count), top, &served.model);
+    let prompts = ask::each(prompts, &options, count);
+    let (prompts, echoes) = match echo {
+        true => echo::echoed(prompts, top, served.model.tokenizer()),
+        false => prompts.into_iter().map(|asked| (asked, None)).unzip(),
+    };
+    let (prompts, watches) = ask::watched(prompts, top, &served.model);
     let prompts = shape.bind(prompts, &served.model, &served.tokens, AnswerStart::Content)?;
     let shared = Shared::new(&served.name, wanted, &options, served.model.tokenizer());
-    let records = record::each(shared, &prompts, watches).into_iter();
-    let choices = records.map(|record| Choice { record, reason: None }).collect();
+    let records = record::each(shared, &prompts, watches).into_iter().zip(echoes);
+    let choices = records.map(|(record, echo)| Choice { record, echo, begun: false, reason: None }).collect();
     Ok(Asked { prompts, form: Completions { head, with_usage, choices, count, read }, streamed })
 }
 
@@ -116,19 +123,51 @@ pub struct Completions {
 /// An answer so far.
 struct Choice {
     record: Record,
+    /// The prompt, where the answer repeats it.
+    echo: Option<Echo>,
+    /// Whether a stream has sent that.
+    begun: bool,
     reason: Option<&'static str>,
 }
 
+impl Choice {
+    /// Characters in front of what the model writes next.
+    fn offset(&self) -> usize {
+        self.echo.as_ref().map_or(0, |echo| echo.text().chars().count()) + self.record.content().chars().count()
+    }
+
+    /// All text, and how likely its tokens were.
+    fn whole(&self) -> (String, Option<Lists>) {
+        let echo = self.echo.as_ref();
+        let text = echo.map_or("", Echo::text);
+        let lists = self.record.likely().map(|likely| {
+            let mut lists = echo.and_then(Echo::lists).unwrap_or_default();
+            lists.extend(likely, text.chars().count());
+            lists
+        });
+        (text.to_owned() + self.record.content(), lists)
+    }
+}
+
 impl Completions {
-    fn chunk(&self, index: usize, text: &str, logprobs: Value, reason: Option<&str>) -> Value {
+    fn chunk(&self, index: usize, text: &str, logprobs: Option<Lists>, reason: Option<&str>) -> Value {
+        let logprobs = logprobs.map(Lists::json);
         let choice = json!({ "text": text, "index": index, "logprobs": logprobs, "finish_reason": reason });
         self.head.chunk("text_completion", vec![choice], self.with_usage)
     }
 
     fn progress(&self, index: usize, progress: Option<Value>) -> Option<Value> {
-        let mut chunk = self.chunk(index, "", Value::Null, None);
+        let mut chunk = self.chunk(index, "", None, None);
         self.choices[index].record.note(&mut chunk, Some(progress?));
         Some(chunk)
+    }
+
+    /// The prompt, once, where the answer repeats it.
+    fn echo(&mut self, index: usize) -> Option<Value> {
+        let choice = &mut self.choices[index];
+        let was_begun = mem::replace(&mut choice.begun, true);
+        let echo = self.choices[index].echo.as_ref().filter(|_| !was_begun)?;
+        Some(self.chunk(index, echo.text(), echo.lists(), None))
     }
 }
 
@@ -136,8 +175,12 @@ impl Form for Completions {
     const LAST: Option<&'static str> = Some("[DONE]");
 
     fn begin(&mut self) -> Vec<Value> {
-        let progress = self.choices.iter().map(|choice| choice.record.progress()).enumerate();
-        progress.filter_map(|(index, progress)| self.progress(index, progress)).collect()
+        Vec::new()
+    }
+
+    fn begun(&mut self, index: usize, reused: usize) -> Vec<Value> {
+        let progress = self.choices[index].record.begun(reused);
+        self.progress(index, progress).into_iter().collect()
     }
 
     fn read(&mut self, index: usize, done: usize) -> Vec<Value> {
@@ -146,16 +189,19 @@ impl Form for Completions {
     }
 
     fn piece(&mut self, index: usize, piece: &Piece) -> Vec<Value> {
-        let record = &mut self.choices[index].record;
-        let offset = record.content().chars().count();
-        let logprobs = match record.piece(piece) {
-            Some(likely) => likely::lists(std::slice::from_ref(likely), offset),
-            None if piece.text.is_empty() => return Vec::new(),
-            None => Value::Null,
-        };
-        let mut chunk = self.chunk(index, &piece.text, logprobs, None);
-        self.choices[index].record.note(&mut chunk, None);
-        vec![chunk]
+        let mut chunks = Vec::from_iter(self.echo(index));
+        let offset = self.choices[index].offset();
+        let lists = self.choices[index].record.piece(piece).map(|likely| {
+            let mut lists = Lists::default();
+            lists.push(likely, offset);
+            lists
+        });
+        if lists.is_some() || !piece.text.is_empty() {
+            let mut chunk = self.chunk(index, &piece.text, lists, None);
+            self.choices[index].record.note(&mut chunk, None);
+            chunks.push(chunk);
+        }
+        chunks
     }
 
     fn end(&mut self, index: usize, finish: &Finish) -> Vec<Value> {
@@ -163,14 +209,23 @@ impl Form for Completions {
         let read = &mut self.read[index / self.count];
         let reused = read.map_or(finish.reused, |(_, reused)| reused.min(finish.reused));
         *read = Some((finish.prompt, reused));
+        let mut chunks = Vec::from_iter(self.echo(index));
         let reason = record::reason(finish.reason);
-        self.choices[index].record.end(finish);
-        self.choices[index].reason = Some(reason);
-        let mut chunk = self.chunk(index, "", Value::Null, Some(reason));
+        let offset = self.choices[index].offset();
+        let choice = &mut self.choices[index];
+        choice.record.end(finish);
+        choice.reason = Some(reason);
+        let lists = choice.echo.as_ref().and_then(|_| choice.record.end_likely(finish)).map(|likely| {
+            let mut lists = Lists::default();
+            lists.push(likely, offset);
+            lists
+        });
+        let mut chunk = self.chunk(index, "", lists, Some(reason));
         let record = &self.choices[index].record;
         chunk["timings"] = record.timings();
         record.explain(&mut chunk);
-        vec![chunk]
+        chunks.push(chunk);
+        chunks
     }
 
     fn done(&mut self) -> Vec<Value> {
@@ -184,8 +239,8 @@ impl Form for Completions {
 
     fn whole(self) -> Value {
         let choice = |(index, choice): (usize, &Choice)| {
-            let logprobs = choice.record.likely().map(|likely| likely::lists(likely, 0));
-            let text = choice.record.content();
+            let (text, lists) = choice.whole();
+            let logprobs = lists.map(Lists::json);
             json!({ "text": text, "index": index, "logprobs": logprobs, "finish_reason": choice.reason })
         };
         let choices = self.choices.iter().enumerate().map(choice).collect();

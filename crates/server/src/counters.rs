@@ -122,7 +122,7 @@ pub fn metrics(app: &App) -> Result<String, Refusal> {
     gauge("vllm:num_requests_waiting", "Answers that wait for one", &model, &waiting);
     gauge("vllm:kv_cache_usage_perc", "Share of pages that answers need, from 0 to 1", &model, &used);
     gauge("vllm:cache_config_info", "Positions of a page, and all pages", &pool, &1);
-    gauge("vllm:lora_requests_info", "Adapters, of which requests choose none", adapters, &1);
+    gauge("vllm:lora_requests_info", "Adapters that are models of their own", adapters, &1);
     Ok(text)
 }
 

@@ -109,16 +109,24 @@ impl Watch {
             let top = left.iter().filter(|one| one.p > 0.0).take(self.top).map(|left| one(left.id, left.p.into()));
             return Some(Likely { chosen, top: top.collect(), sampled: true });
         }
-        let logprob = logprobs(&logits);
-        let mut best = Vec::new();
-        top_k(&logits, self.top, &mut best);
-        let chosen = one(id, logprob(*logits.get(id as usize)?));
-        let top = best.into_iter().map(|(id, logit)| one(id, logprob(logit))).collect();
-        Some(Likely { chosen, top, sampled: false })
+        Likely::of(&self.tokenizer, id, &logits, self.top)
     }
 }
 
 impl Likely {
+    /// A token, and the `top` likeliest beside it, by the model's logits.
+    pub fn of(tokenizer: &Tokenizer, id: u32, logits: &[f32], top: usize) -> Option<Likely> {
+        let logprob = logprobs(logits);
+        let one = |id: u32, logit: f32| {
+            let bytes = tokenizer.piece(id, Show::Specials).into_owned();
+            One { id, bytes, value: logprob(logit) }
+        };
+        let mut best = Vec::new();
+        top_k(logits, top, &mut best);
+        let chosen = one(id, *logits.get(id as usize)?);
+        Some(Likely { chosen, top: best.into_iter().map(|(id, logit)| one(id, logit)).collect(), sampled: false })
+    }
+
     /// The logarithm of its probability; where sampling was watched, the probability.
     pub fn logprob(&self) -> f64 {
         self.chosen.value
@@ -155,25 +163,52 @@ fn logprobs(logits: &[f32]) -> impl Fn(f32) -> f64 + use<> {
     move |logit| f64::from(logit - most) - sum.ln()
 }
 
-/// As OpenAI's continuations have it: a list for each kind of value. `offset` is where the tokens begin in the text.
-pub fn lists(likely: &[Likely], mut offset: usize) -> Value {
-    let mut offsets = Vec::new();
-    for token in likely {
-        offsets.push(offset);
-        offset += token.chosen.text().chars().count();
+/// How likely tokens were, as OpenAI's continuations have it: a list for each kind of value.
+#[derive(Default)]
+pub struct Lists {
+    tokens: Vec<String>,
+    token_logprobs: Vec<Option<f64>>,
+    top_logprobs: Vec<Option<Map<String, Value>>>,
+    text_offset: Vec<usize>,
+}
+
+impl Lists {
+    /// Begins with a token that nothing makes likely.
+    pub fn begin(&mut self, text: &str) {
+        self.tokens.push(text.to_owned());
+        self.token_logprobs.push(None);
+        self.top_logprobs.push(None);
+        self.text_offset.push(0);
     }
-    let top = |token: &Likely| {
-        let mut all = Map::new();
+
+    /// Appends a token that begins there in the text, in characters.
+    pub fn push(&mut self, token: &Likely, offset: usize) {
+        let mut top = Map::new();
         for one in &token.top {
             // Of tokens with the same text the likeliest stays.
-            all.entry(one.text()).or_insert(one.value.into());
+            top.entry(one.text()).or_insert(one.value.into());
         }
-        all
-    };
-    json!({
-        "tokens": likely.iter().map(|token| token.chosen.text()).collect::<Vec<_>>(),
-        "token_logprobs": likely.iter().map(|token| token.chosen.value).collect::<Vec<_>>(),
-        "top_logprobs": likely.iter().map(top).collect::<Vec<_>>(),
-        "text_offset": offsets,
-    })
+        self.tokens.push(token.chosen.text());
+        self.token_logprobs.push(Some(token.chosen.value));
+        self.top_logprobs.push(Some(top));
+        self.text_offset.push(offset);
+    }
+
+    /// Appends tokens that follow each other, the first of which begins there.
+    pub fn extend(&mut self, likely: &[Likely], mut offset: usize) {
+        for token in likely {
+            self.push(token, offset);
+            offset += token.chosen.text().chars().count();
+        }
+    }
+
+    /// As an answer has them.
+    pub fn json(self) -> Value {
+        json!({
+            "tokens": self.tokens,
+            "token_logprobs": self.token_logprobs,
+            "top_logprobs": self.top_logprobs,
+            "text_offset": self.text_offset,
+        })
+    }
 }

@@ -8,11 +8,13 @@ use crate::{
     app::{App, Served, now},
     ask::{self, Asked},
     blocks::{Block, Blocks, Change},
+    calls::Calls,
     chat,
     fields::{Fields, expected},
     head::Head,
     history::History,
     refusal::Refusal,
+    shape::Shape,
     template::Conversation,
 };
 
@@ -32,11 +34,13 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Mess
     let mut options = ask::options(&mut fields, &app.config, &served.model, &["max_tokens"])?;
     let streamed = fields.flag("stream")?.unwrap_or_default();
     fields.finish(&WITHOUT_EFFECT)?;
-    let (prompt, parser, _) = chat::prompt(served, conversation, &mut options)?;
+    let shape = Shape::default().or_call(&conversation, served.template.as_ref())?;
+    let (prompt, parser, start) = chat::prompt(served, conversation, &mut options)?;
     let head = Head::new("msg", &served.name, now());
     let blocks = Blocks::new(parser, format!("toolu_{}", head.number()));
-    let form = Messages { head, stop: options.stop.clone(), prompt: prompt.len(), blocks, end: None };
-    Ok(Asked { prompts: vec![(prompt, options)], form, streamed })
+    let form = Messages { head, stop: options.stop.clone(), prompt: prompt.len(), reused: 0, blocks, end: None };
+    let prompts = shape.bind(vec![(prompt, options)], &served.model, &served.tokens, start)?;
+    Ok(Asked { prompts, form, streamed })
 }
 
 /// `/v1/messages/count_tokens`: the tokens of a conversation.
@@ -71,16 +75,21 @@ fn conversation(fields: &mut Fields, app: &App, served: &Served) -> Result<Conve
     let tools = tools.iter().enumerate().map(|(n, value)| tool(&format!("tools[{n}]"), value));
     let tools = Some(tools.collect::<Result<Vec<_>, _>>()?).filter(|tools| !tools.is_empty());
     let choice = fields.object("tool_choice")?.unwrap_or_default();
-    let tools = match choice.get("type").and_then(Value::as_str) {
-        None | Some("auto") => tools.map(Value::from),
-        Some("none") => None,
-        _ => return Err(Refusal::unsupported("tool_choice", "\"auto\" and \"none\" are served")),
+    let tools = tools.map(Value::from);
+    let name = choice.get("name").and_then(Value::as_str);
+    let (tools, calls) = match (choice.get("type").and_then(Value::as_str), name) {
+        (None | Some("auto"), _) => (tools, Calls::Free),
+        (Some("none"), _) => (None, Calls::Free),
+        (Some("any"), _) => Calls::One.among(tools)?,
+        (Some("tool"), Some(name)) => Calls::Named(name.to_owned()).among(tools)?,
+        _ => return Err(expected("tool_choice", "auto, none, any, or a tool with its name", &choice.into())),
     };
-    if choice.get("disable_parallel_tool_use").is_some_and(|value| *value != false) {
+    // Where there has to be a call it is one.
+    if calls == Calls::Free && choice.get("disable_parallel_tool_use").is_some_and(|value| *value != false) {
         let message = "the model decides how many tools it calls";
         return Err(Refusal::unsupported("tool_choice.disable_parallel_tool_use", message));
     }
-    Ok(Conversation { messages: history.messages(), tools, variables, opens: true, begun: None })
+    Ok(Conversation { messages: history.messages(), tools, calls, variables, opens: true, begun: None })
 }
 
 /// The variables of the template that turn thinking on or off.
@@ -191,8 +200,9 @@ fn text(place: &str, value: &Value) -> Result<String, Refusal> {
 pub struct Messages {
     head: Head,
     stop: Vec<String>,
-    /// Tokens of the prompt.
+    /// Tokens of the prompt, and how many of them do not have to be read.
     prompt: usize,
+    reused: usize,
     blocks: Blocks,
     end: Option<Finish>,
 }
@@ -200,9 +210,9 @@ pub struct Messages {
 impl Messages {
     fn usage(&self, tokens: usize) -> Value {
         json!({
-            "input_tokens": self.prompt,
+            "input_tokens": self.prompt - self.reused,
             "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
+            "cache_read_input_tokens": self.reused,
             "output_tokens": tokens,
         })
     }
@@ -267,6 +277,11 @@ impl Form for Messages {
     const FRAMING: Framing = Framing::Named;
 
     fn begin(&mut self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    fn begun(&mut self, _: usize, reused: usize) -> Vec<Value> {
+        self.reused = reused;
         let start = json!({ "type": "message_start", "message": self.message(Vec::new(), 0) });
         vec![start, json!({ "type": "ping" })]
     }

@@ -24,6 +24,19 @@ use crate::{
 /// If the request is refused.
 pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Completion>, Refusal> {
     let prompts = completions::prompts(&served.model, fields.take("prompt"))?;
+    answer(app, served, fields, prompts)
+}
+
+/// Continues prompts as the other fields of a request say.
+///
+/// # Errors
+/// If one of them is refused.
+pub fn answer(
+    app: &App,
+    served: &Served,
+    mut fields: Fields,
+    prompts: Vec<Vec<u32>>,
+) -> Result<Asked<Completion>, Refusal> {
     fields.rename("n_cmpl", "n");
     let count = ask::count(&mut fields)?;
     let options = ask::options(&mut fields, &app.config, &served.model, &["max_tokens", "n_predict"])?;
@@ -86,8 +99,12 @@ impl Form for Completion {
     const LAST: Option<&'static str> = None;
 
     fn begin(&mut self) -> Vec<Value> {
-        let progress = self.records.iter().map(Record::progress).enumerate();
-        progress.filter_map(|(index, progress)| self.progress(index, progress)).collect()
+        Vec::new()
+    }
+
+    fn begun(&mut self, index: usize, reused: usize) -> Vec<Value> {
+        let progress = self.records[index].begun(reused);
+        self.progress(index, progress).into_iter().collect()
     }
 
     fn read(&mut self, index: usize, done: usize) -> Vec<Value> {
@@ -132,6 +149,9 @@ pub async fn tokenize(app: Arc<App>, body: Bytes) -> Result<Json<Value>, Refusal
     blocking(move || {
         let served = app.served()?;
         let mut fields = Fields::of(&body)?;
+        // vLLM's names.
+        fields.rename("prompt", "content");
+        fields.rename("add_special_tokens", "add_special");
         let content = fields.take("content").ok_or_else(|| Refusal::field("content", "missing"))?;
         let bos = fields.flag("add_special")?.unwrap_or(false);
         let specials = fields.flag("parse_special")?.unwrap_or(true);
@@ -173,7 +193,24 @@ pub async fn detokenize(app: Arc<App>, body: Bytes) -> Result<Json<Value>, Refus
         text.push_str(&decoder.push(id));
     }
     text.push_str(&decoder.finish());
-    Ok(Json(json!({ "content": text })))
+    Ok(Json(json!({ "content": text, "prompt": text })))
+}
+
+/// `/tokenizer_info`: vLLM's, of which `lm-eval` asks what texts begin and end with.
+///
+/// # Errors
+/// If the model is not loaded yet.
+pub fn tokenizer_info(app: &App) -> Result<Json<Value>, Refusal> {
+    let served = app.served()?;
+    let tokenizer = served.model.tokenizer();
+    let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id));
+    Ok(Json(json!({
+        "bos_token": text(tokenizer.bos()),
+        "eos_token": text(tokenizer.eos()),
+        "add_bos_token": tokenizer.add_bos(),
+        "model_max_length": served.context,
+        "chat_template": served.template.as_ref().map(|template| template.source()),
+    })))
 }
 
 /// `/apply-template`: a conversation as the model sees it.

@@ -7,17 +7,19 @@ pub use model::{ps, show, tags, version};
 
 use std::time::{Duration, Instant};
 
-use candor::{AnswerParser, AnswerPart, Finish, GenerateOptions, Message, Piece, Scaling};
+use candor::{AnswerParser, AnswerPart, AnswerStart, Finish, GenerateOptions, Message, Piece, Scaling};
 use serde_json::{Map, Value, json};
 
 use crate::{
     answer::{Form, Framing},
     app::{App, Served},
     ask::{self, Asked},
+    calls::Calls,
     chat, completions,
     fields::{Fields, expected},
     record,
     refusal::Refusal,
+    shape::Shape,
     template::{Conversation, Template},
     vectors,
 };
@@ -54,24 +56,25 @@ pub fn generate(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<
     fields.refuse("context", no_items, "nothing is kept between requests: /api/chat takes the whole conversation")?;
     fields.refuse("template", |value| *value == "", "the server's template is served: --chat-template sets it")?;
     let variables = thinking(&mut fields, app, served)?;
-    let (mut options, streamed) = common(&mut fields, app, served)?;
+    let (mut options, shape, streamed) = common(&mut fields, app, served)?;
     fields.finish(&WITHOUT_EFFECT)?;
-    let (ids, parser) = match (&served.template, raw) {
+    let (ids, parser, start) = match (&served.template, raw) {
         // To load a model is asked for by a request without a text.
-        _ if prompt.is_empty() => (Vec::new(), None),
+        _ if prompt.is_empty() => (Vec::new(), None, AnswerStart::Content),
         (Some(_), false) => {
             let system = system.map(Message::system);
             let messages = system.into_iter().chain([Message::user(prompt)]).collect();
-            let conversation = Conversation { messages, tools: None, variables, opens: true, begun: None };
-            let (ids, parser, _) = chat::prompt(served, conversation, &mut options)?;
-            (ids, Some(parser))
+            let conversation =
+                Conversation { messages, tools: None, calls: Calls::Free, variables, opens: true, begun: None };
+            let (ids, parser, start) = chat::prompt(served, conversation, &mut options)?;
+            (ids, Some(parser), start)
         }
         _ if system.is_some() => return Err(Refusal::field("system", "there is no template to put it in")),
-        _ => (served.model.encode_prompt(&prompt), None),
+        _ => (served.model.encode_prompt(&prompt), None, AnswerStart::Content),
     };
-    let is_empty = ids.is_empty();
-    let form = Answer::new(served, Shape::Generate, parser);
-    Ok(Asked { prompts: if is_empty { Vec::new() } else { vec![(ids, options)] }, form, streamed })
+    let prompts = if ids.is_empty() { Vec::new() } else { vec![(ids, options)] };
+    let prompts = shape.bind(prompts, &served.model, &served.tokens, start)?;
+    Ok(Asked { prompts, form: Answer::new(served, Place::Generate, parser), streamed })
 }
 
 /// `/api/chat`: answers a conversation.
@@ -84,23 +87,24 @@ pub fn chat(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Answ
     let messages = messages.collect::<Result<Vec<_>, _>>()?;
     let tools = fields.list("tools")?.filter(|tools| !tools.is_empty()).map(Value::from);
     let variables = thinking(&mut fields, app, served)?;
-    let (mut options, streamed) = common(&mut fields, app, served)?;
+    let (mut options, shape, streamed) = common(&mut fields, app, served)?;
     fields.finish(&WITHOUT_EFFECT)?;
     if messages.is_empty() {
-        return Ok(Asked { prompts: Vec::new(), form: Answer::new(served, Shape::Chat, None), streamed });
+        return Ok(Asked { prompts: Vec::new(), form: Answer::new(served, Place::Chat, None), streamed });
     }
-    let conversation = Conversation { messages, tools, variables, opens: true, begun: None };
-    let (ids, parser, _) = chat::prompt(served, conversation, &mut options)?;
-    let form = Answer::new(served, Shape::Chat, Some(parser));
-    Ok(Asked { prompts: vec![(ids, options)], form, streamed })
+    let conversation = Conversation { messages, tools, calls: Calls::Free, variables, opens: true, begun: None };
+    let shape = shape.or_call(&conversation, served.template.as_ref())?;
+    let (ids, parser, start) = chat::prompt(served, conversation, &mut options)?;
+    let form = Answer::new(served, Place::Chat, Some(parser));
+    let prompts = shape.bind(vec![(ids, options)], &served.model, &served.tokens, start)?;
+    Ok(Asked { prompts, form, streamed })
 }
 
-/// What both have in common: how to go on, and whether the answer is streamed.
-fn common(fields: &mut Fields, app: &App, served: &Served) -> Result<(GenerateOptions, bool), Refusal> {
-    let options = options(fields, app, served)?;
-    fields.refuse("format", |value| *value == "", "formats are not served")?;
+/// What both have in common: how to go on, the answer's shape, and whether it is streamed.
+fn common(fields: &mut Fields, app: &App, served: &Served) -> Result<(GenerateOptions, Shape, bool), Refusal> {
+    let (options, shape) = (options(fields, app, served)?, Shape::of_format(fields)?);
     let streamed = fields.flag("stream")?.unwrap_or(true);
-    Ok((options, streamed))
+    Ok((options, shape, streamed))
 }
 
 /// The field `options`.
@@ -215,14 +219,14 @@ fn nanoseconds(time: Duration) -> u64 {
 
 /// Where an answer's text stands.
 #[derive(Clone, Copy)]
-enum Shape {
+enum Place {
     Generate,
     Chat,
 }
 
 /// The answer so far.
 pub struct Answer {
-    shape: Shape,
+    place: Place,
     model: String,
     /// Reads the answer to a conversation; others are text alone.
     parser: Option<AnswerParser>,
@@ -235,9 +239,9 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn new(served: &Served, shape: Shape, parser: Option<AnswerParser>) -> Answer {
+    fn new(served: &Served, place: Place, parser: Option<AnswerParser>) -> Answer {
         Answer {
-            shape,
+            place,
             model: served.name.clone(),
             parser,
             content: String::new(),
@@ -251,9 +255,9 @@ impl Answer {
 
     fn value(&self, content: &str, thinking: &str, calls: &[Value]) -> Value {
         let mut value = json!({ "model": self.model, "created_at": time::now(), "done": false });
-        let mut said = match self.shape {
-            Shape::Generate => json!({ "response": content }),
-            Shape::Chat => json!({ "role": "assistant", "content": content }),
+        let mut said = match self.place {
+            Place::Generate => json!({ "response": content }),
+            Place::Chat => json!({ "role": "assistant", "content": content }),
         };
         if !thinking.is_empty() {
             said["thinking"] = thinking.into();
@@ -261,8 +265,8 @@ impl Answer {
         if !calls.is_empty() {
             said["tool_calls"] = calls.into();
         }
-        match (self.shape, &mut value, said) {
-            (Shape::Generate, Value::Object(value), Value::Object(said)) => value.extend(said),
+        match (self.place, &mut value, said) {
+            (Place::Generate, Value::Object(value), Value::Object(said)) => value.extend(said),
             (_, value, said) => value["message"] = said,
         }
         value

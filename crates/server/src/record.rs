@@ -40,6 +40,8 @@ pub struct Shared {
 pub struct Record {
     shared: Arc<Shared>,
     prompt: Vec<u32>,
+    /// How many of its tokens do not have to be read.
+    reused: usize,
     content: String,
     tokens: Vec<u32>,
     watch: Option<Watch>,
@@ -134,6 +136,7 @@ impl Record {
         Record {
             shared: shared.clone(),
             prompt: prompt.to_vec(),
+            reused: 0,
             content: String::new(),
             tokens: Vec::new(),
             watch,
@@ -141,6 +144,12 @@ impl Record {
             clock: Clock { begun: Instant::now(), read: 0, read_at: None, token_at: None },
             end: None,
         }
+    }
+
+    /// Notes how many tokens of the prompt are in memory before it is read; what a stream says of it.
+    pub fn begun(&mut self, reused: usize) -> Option<Value> {
+        (self.reused, self.clock.read) = (reused, reused);
+        self.progress()
     }
 
     /// Notes that tokens of the prompt are in memory; what a stream says of it.
@@ -154,10 +163,10 @@ impl Record {
     }
 
     /// How far the prompt is read, where a request wants to know it.
-    pub fn progress(&self) -> Option<Value> {
+    fn progress(&self) -> Option<Value> {
         let time = self.clock.begun.elapsed().as_millis() as u64;
         let (total, processed) = (self.prompt.len(), self.clock.read);
-        let progress = || json!({ "total": total, "cache": 0, "processed": processed, "time_ms": time });
+        let progress = || json!({ "total": total, "cache": self.reused, "processed": processed, "time_ms": time });
         self.shared.wanted.progress.then(progress)
     }
 
@@ -185,6 +194,13 @@ impl Record {
     /// Notes the end.
     pub fn end(&mut self, finish: &Finish) {
         self.end = Some(*finish);
+    }
+
+    /// Notes how likely the token was that ended the text, which is no part of it.
+    pub fn end_likely(&mut self, finish: &Finish) -> Option<&Likely> {
+        let likely = self.watch.as_mut()?.token(finish.end?)?;
+        self.likely.push(likely);
+        self.likely.last()
     }
 
     /// Adds to a piece of a stream what the request wants to know with each.
@@ -217,10 +233,9 @@ impl Record {
         let predicted = read_at.zip(token_at).map_or(0.0, |(from, to)| ms(to.saturating_duration_since(from)));
         let each = |time: f64, count: usize| if count > 0 { time / count as f64 } else { 0.0 };
         let rate = |time: f64, count: usize| if time > 0.0 { 1e3 / time * count as f64 } else { 0.0 };
-        let reused = self.end.map_or(0, |end| end.reused);
-        let read = read.saturating_sub(reused);
+        let read = read.saturating_sub(self.reused);
         json!({
-            "cache_n": reused,
+            "cache_n": self.reused,
             "prompt_n": read,
             "prompt_ms": prompt,
             "prompt_per_token_ms": each(prompt, read),

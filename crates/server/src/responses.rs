@@ -8,11 +8,13 @@ use crate::{
     app::{App, Served, now},
     ask::{self, Asked},
     blocks::{Block, Blocks, Change},
+    calls::Calls,
     chat,
     fields::{Fields, expected},
     head::Head,
     history::History,
     refusal::Refusal,
+    shape::Shape,
     template::Conversation,
 };
 
@@ -50,17 +52,18 @@ pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Resp
     };
     fields.refuse("include", include, "nothing comes besides the answer")?;
     fields.refuse("truncation", |value| *value == "disabled", "a conversation that is too long is refused")?;
-    fields.refuse("text", plain, "schemas and verbosity are not served, {\"format\": {\"type\": \"text\"}} is")?;
+    let shape = Shape::of_text(&mut fields)?.or_call(&conversation, served.template.as_ref())?;
     fields.refuse("top_logprobs", |value| *value == 0, "/v1/chat/completions gives probabilities")?;
     // Tools that would be called here are refused.
     fields.refuse("max_tool_calls", |value| value.is_u64(), "expected a number")?;
     fields.finish(&WITHOUT_EFFECT)?;
-    let (prompt, parser, _) = chat::prompt(served, conversation, &mut options)?;
+    let (prompt, parser, start) = chat::prompt(served, conversation, &mut options)?;
     let head = Head::new("resp", &served.name, now());
     let blocks = Blocks::new(parser, format!("call_{}", head.number()));
     let (created, prompt_tokens) = (now(), prompt.len());
     let form = Responses { head, created, said, prompt: prompt_tokens, thought: 0, blocks, sent: 0, end: None };
-    Ok(Asked { prompts: vec![(prompt, options)], form, streamed })
+    let prompts = shape.bind(vec![(prompt, options)], &served.model, &served.tokens, start)?;
+    Ok(Asked { prompts, form, streamed })
 }
 
 /// `/v1/responses/input_tokens`: the tokens of a conversation, with the fields of one that is answered.
@@ -89,13 +92,6 @@ fn said(fields: &Fields) -> Map<String, Value> {
     ];
     let own = |(name, default): (&str, Value)| (name.to_owned(), fields.get(name).cloned().unwrap_or(default));
     repeated.map(own).into_iter().collect()
-}
-
-/// Whether a form of text is text alone.
-fn plain(text: &Value) -> bool {
-    let format = &text["format"];
-    let all = text.as_object().is_some_and(|all| all.keys().all(|key| key == "format"));
-    all && (format.is_null() || format["type"] == "text")
 }
 
 /// What the template sees of a request.
@@ -136,13 +132,9 @@ fn conversation(fields: &mut Fields, app: &App, served: &Served) -> Result<Conve
     let tools = fields.list("tools")?.unwrap_or_default();
     let tools = tools.iter().enumerate().map(|(n, value)| tool(&format!("tools[{n}]"), value));
     let tools = Some(tools.collect::<Result<Vec<_>, _>>()?).filter(|tools| !tools.is_empty());
-    let tools = match fields.take("tool_choice").as_ref().and_then(Value::as_str).unwrap_or("auto") {
-        "auto" => tools.map(Value::from),
-        "none" => None,
-        _ => return Err(Refusal::unsupported("tool_choice", "\"auto\" and \"none\" are served")),
-    };
-    fields.refuse("parallel_tool_calls", |value| *value == true, "the model decides how many tools it calls")?;
-    Ok(Conversation { messages: history.messages(), tools, variables, opens: true, begun: None })
+    let (tools, calls) = Calls::of(fields.take("tool_choice"), "/name", tools.map(Value::from))?;
+    chat::parallel(fields, &calls)?;
+    Ok(Conversation { messages: history.messages(), tools, calls, variables, opens: true, begun: None })
 }
 
 /// A tool in the shape that templates know.
@@ -297,10 +289,10 @@ impl Responses {
             None => Vec::new(),
             Some(_) => (0..self.blocks.all().len()).map(|n| self.item(n, true)).collect(),
         };
-        let usage = self.end.map(|Finish { tokens, .. }| {
+        let usage = self.end.map(|Finish { tokens, reused, .. }| {
             json!({
                 "input_tokens": self.prompt,
-                "input_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 },
+                "input_tokens_details": { "cached_tokens": reused, "cache_write_tokens": 0 },
                 "output_tokens": tokens,
                 "output_tokens_details": { "reasoning_tokens": self.thought },
                 "total_tokens": self.prompt + tokens,

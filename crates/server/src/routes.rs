@@ -22,7 +22,7 @@ use crate::{
     chat, completions, counters, diagnose,
     fields::Fields,
     guard::{Scope, guard},
-    messages, native, ollama,
+    infill, lora, messages, native, ollama,
     refusal::{Refusal, shaped},
     responses, vectors,
 };
@@ -43,12 +43,15 @@ pub fn routes(app: Arc<App>) -> Router {
         .route("/completion", generated(native::read))
         .route("/completions", generated(native::read))
         .route("/v1/completions", generated(completions::read))
+        .route("/infill", generated(infill::read))
+        .route("/lora-adapters", adapters())
         .route("/tokenize", post(async |State(app): Shared, body: Body| native::tokenize(app, read(body)?).await))
         .route("/detokenize", post(async |State(app): Shared, body: Body| native::detokenize(app, read(body)?).await))
         .route(
             "/apply-template",
             post(async |State(app): Shared, body: Body| native::apply_template(app, read(body)?).await),
         )
+        .route("/tokenizer_info", get(async |State(app): Shared| native::tokenizer_info(&app)))
         .route("/props", get(async |State(app): Shared| native::props(&app)))
         .route("/metrics", get(metrics))
         .route("/slots", get(async |State(app): Shared| counters::slots(&app).map(Json)))
@@ -129,6 +132,12 @@ fn generated<F: Form>(understand: Read<F>) -> MethodRouter<Arc<App>> {
     post(async move |State(app): Shared, Extension(scope): Scoped, body: Body| {
         ask::answer(app, scope, read(body)?, understand).await
     })
+}
+
+/// Adapters: which there are, and by how much they change the model.
+fn adapters() -> MethodRouter<Arc<App>> {
+    get(async |State(app): Shared| lora::list(&app).map(Json))
+        .post(async |State(app): Shared, body: Body| lora::set(&app, &read(body)?).map(Json))
 }
 
 /// What can be said of the model.

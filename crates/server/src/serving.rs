@@ -6,12 +6,11 @@ use futures_util::future::{Either, select};
 use tokio::{net::TcpListener, sync::oneshot};
 
 use crate::{
-    app::{App, Does, Served, Taken, now, runtime},
+    app::{App, Does, Served, Taken, runtime},
     config::{Config, Loaded, Ready, Work},
     connections,
     failure::Failure,
     routes::routes,
-    shape::Tokens,
     stop::Stop,
     template::Template,
     texts, worker,
@@ -81,22 +80,20 @@ fn answer<E>(
         }
     };
     let Ready { work, name, path, template, diagnose } = *ready;
-    let mut formats = Default::default();
-    let (model, does, context, sequences) = match &work {
+    let mut served = match &work {
         Work::Answers(engine) => {
-            formats = engine.cache_formats();
-            (engine.model().clone(), Does::Answers, engine.context(), engine.sequences())
+            let mut served = Served::new(engine.model().clone(), name, path, Does::Answers);
+            (served.context, served.sequences) = (engine.context(), engine.sequences());
+            (served.formats, served.diagnose) = (engine.cache_formats(), diagnose);
+            served
         }
         Work::Vectors(embedder) => {
             let (pooling, width, scaling) = (embedder.pooling(), embedder.width(), embedder.scaling());
-            let model = embedder.model().clone();
-            let context = model.config().context;
-            (model, Does::Vectors { pooling, width, scaling }, context, 1)
+            Served::new(embedder.model().clone(), name, path, Does::Vectors { pooling, width, scaling })
         }
     };
-    let template = Template::of(&model, template)?;
-    let (tokens, created) = (Tokens::default(), now());
-    app.begin(Served { model, name, path, does, template, tokens, context, sequences, formats, diagnose, created });
+    served.template = Template::of(&served.model, template)?;
+    app.begin(served);
     let (queue, counters) = (app.config.queue, app.counters.clone());
     // What this thread has of it would keep the orders open.
     drop(app);

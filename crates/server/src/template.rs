@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use candor::{AnswerFormat, AnswerParser, AnswerStart, ChatTemplate, Error, Message, Model};
+use candor::{AnswerFormat, AnswerParser, AnswerStart, CallPart, ChatTemplate, CivilTime, Error, Message, Model};
 use serde_json::{Map, Value};
 
-use crate::refusal::Refusal;
+use crate::{calls::Calls, refusal::Refusal};
 
 /// A template, and what was found out of it.
 pub struct Template {
@@ -21,6 +21,8 @@ pub struct Conversation {
     pub messages: Vec<Message>,
     /// The tools that may be called.
     pub tools: Option<Value>,
+    /// Which of them have to be.
+    pub calls: Calls,
     /// Further variables of the template.
     pub variables: Map<String, Value>,
     /// Whether the prompt ends where an answer begins.
@@ -35,6 +37,9 @@ const SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
 const LEVELS: [&str; 2] = ["reasoning_effort", "reasoning_strength"];
 /// A variable of tokens, of which 0 are no thinking.
 const BUDGET: &str = "thinking_budget";
+
+/// Variables of the date, and how it is written: llama.cpp's.
+const DATES: [(&str, &str); 2] = [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")];
 
 impl Template {
     /// The one that is given, or the file's, or the one that the file's tokens make sure of.
@@ -75,6 +80,11 @@ impl Template {
         self.format.start(prompt)
     }
 
+    /// The parts of a call; `None` where they are not known.
+    pub fn call_parts(&self) -> Option<&[CallPart]> {
+        self.format.call_parts()
+    }
+
     /// Whether answers have reasoning.
     pub fn thinks(&self) -> bool {
         self.format.has_reasoning()
@@ -110,6 +120,13 @@ impl Template {
         if levels.is_empty() { Err("the chat template knows no levels of reasoning") } else { Ok(levels) }
     }
 
+    /// The date, by the variables that templates without a clock read. One that is not known is missing.
+    fn dates(&self) -> Map<String, Value> {
+        let read = DATES.into_iter().filter(|(name, _)| self.reads(name));
+        let now = CivilTime::utc_now();
+        read.filter_map(|(name, format)| Some((name.to_owned(), now?.format(format).ok()?.into()))).collect()
+    }
+
     /// The prompt for a conversation, and what reads the answer.
     ///
     /// # Errors
@@ -122,7 +139,8 @@ impl Template {
             }
         }
         let mut context = model.chat_context();
-        (context.tools, context.extra) = (asked.tools.clone(), asked.variables);
+        (context.tools, context.extra) = (asked.tools.clone(), self.dates());
+        context.extra.extend(asked.variables);
         context.add_generation_prompt = asked.opens || asked.begun.is_some();
         let mut text = self.template.render(&asked.messages, &context).map_err(Error::from)?;
         text.push_str(&asked.begun.unwrap_or_default());

@@ -16,6 +16,8 @@ pub struct Order {
     pub prompt: Vec<u32>,
     pub options: GenerateOptions,
     pub reuse: Reuse,
+    /// By how much each adapter changes the model.
+    pub scales: Vec<f32>,
     /// Which of its request's answers it is.
     pub index: usize,
     /// Where its events go. If nobody listens any more, the answer is cancelled.
@@ -107,12 +109,14 @@ fn next(orders: &Receiver<Order>, idle: bool, empty: bool, closed: &mut bool) ->
 }
 
 fn take(engine: &mut Engine, outlets: &mut HashMap<Ticket, Outlet>, order: Order, queue: usize) {
-    let Order { prompt, options, reuse, index, events, taken } = order;
+    let Order { prompt, options, reuse, scales, index, events, taken } = order;
     let waiting = engine.load().waiting;
     let answer = if waiting >= queue {
         Err(Untaken::Full(waiting))
     } else {
-        engine.submit(prompt, &options, reuse).map_err(Untaken::Wrong)
+        let submitted = engine.submit(prompt, &options, reuse);
+        let scaled = submitted.and_then(|ticket| engine.scale_adapters(ticket, &scales).map(|()| ticket));
+        scaled.map_err(Untaken::Wrong)
     };
     let answer = answer.map(|ticket| {
         outlets

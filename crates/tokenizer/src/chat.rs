@@ -21,7 +21,7 @@ mod tags;
 mod template;
 mod tokens;
 
-pub use answer::{AnswerFormat, AnswerParser, AnswerStart, Part, ToolCall};
+pub use answer::{AnswerFormat, AnswerParser, AnswerStart, CallPart, Part, ToolCall};
 pub use date::CivilTime;
 pub use message::Message;
 pub use named::TemplateFit;

@@ -52,8 +52,9 @@ mod wordpiece;
 mod words;
 
 pub use chat::{
-    AnswerFormat, AnswerParser, AnswerStart, ChatContext, ChatTemplate, CivilTime, Message, Part, TemplateFit, ToolCall,
+    AnswerFormat, AnswerParser, AnswerStart, CallPart, ChatContext, ChatTemplate, CivilTime, Message, Part,
+    TemplateFit, ToolCall,
 };
 pub use error::Error;
 pub use stream::StreamDecoder;
-pub use tokenizer::{Encode, Show, Tokenizer};
+pub use tokenizer::{Encode, FillIn, Show, Tokenizer};

@@ -18,7 +18,11 @@ pub(crate) struct Specials {
     pub mask: Option<u32>,
     /// What ends an answer: ascending, each once.
     pub stop: Vec<u32>,
+    pub fill_in: FillInIds,
 }
+
+/// The tokens of the fill-in-the-middle format, in the order of `FILL_IN`.
+pub(crate) type FillInIds = [Option<u32>; 6];
 
 /// Texts of end-of-turn tokens, looked for in this order where `tokenizer.ggml.eot_token_id` is missing.
 const END_OF_TURN: [&str; 11] = [
@@ -154,6 +158,7 @@ impl Specials {
             sep: key("tokenizer.ggml.seperator_token_id")?.or(exists(defaults.sep)),
             mask: key("tokenizer.ggml.mask_token_id")?.or(exists(defaults.mask)),
             stop: Vec::new(),
+            fill_in: FillInIds::default(),
         };
         let mut control = |text: &&str| {
             let id = vocab.id(text)?;
@@ -170,14 +175,17 @@ impl Specials {
         specials.eom = specials.eom.or(eom);
         stop.extend(eom);
         stop.extend(STOP.iter().filter_map(&mut control));
-        for FillIn { keys, texts, stops } in FILL_IN {
+        let mut fill_in = FillInIds::default();
+        for (FillIn { keys, texts, stops }, found) in FILL_IN.into_iter().zip(&mut fill_in) {
             let mut id = None;
             for &name in keys {
                 id = id.or(key(name)?);
             }
             let id = id.or_else(|| texts.iter().find_map(&mut control));
             stop.extend(id.filter(|_| stops));
+            *found = id;
         }
+        specials.fill_in = fill_in;
         stop.extend([specials.eos, specials.eot, specials.eom].into_iter().flatten());
         stop.sort_unstable();
         stop.dedup();

@@ -63,6 +63,21 @@ pub enum Show {
     Specials,
 }
 
+/// The tokens by which a model is asked for the middle of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FillIn {
+    /// In front of what comes before the middle.
+    pub prefix: u32,
+    /// In front of what comes after it.
+    pub suffix: u32,
+    /// In front of the middle.
+    pub middle: u32,
+    /// In front of a repository's name, where the model knows of any.
+    pub repository: Option<u32>,
+    /// In front of a file's name, where the model knows of any.
+    pub file: Option<u32>,
+}
+
 impl Tokenizer {
     /// The ids of `text`. Never fails: what no token spells becomes byte tokens, or the unknown token, or (in a
     /// vocabulary that has neither, with a warning at load) nothing.
@@ -180,6 +195,12 @@ impl Tokenizer {
     /// Every token after which an answer is over, ascending: EOS, EOT, EOM, and what llama.cpp knows by its text.
     pub fn stop_ids(&self) -> &[u32] {
         &self.specials.stop
+    }
+
+    /// The tokens by which the middle of a text is asked for; `None` where one that is needed is missing.
+    pub fn fill_in(&self) -> Option<FillIn> {
+        let [prefix, suffix, middle, _, repository, file] = self.specials.fill_in;
+        Some(FillIn { prefix: prefix?, suffix: suffix?, middle: middle?, repository, file })
     }
 
     /// Whether token `id` steers the model instead of being text.

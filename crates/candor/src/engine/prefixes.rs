@@ -15,9 +15,9 @@ pub struct Text<'a> {
     pub read: usize,
 }
 
-/// The beginnings that are kept, each by an id.
-pub struct Prefixes<T> {
-    scopes: BTreeMap<u64, Node<T>>,
+/// The beginnings that are kept, each by an id, in scopes that share nothing.
+pub struct Prefixes<S, T> {
+    scopes: BTreeMap<S, Node<T>>,
     /// How often one was kept or used.
     uses: u64,
 }
@@ -57,16 +57,16 @@ impl Text<'_> {
     }
 }
 
-impl<T: Copy + PartialEq> Prefixes<T> {
+impl<S: Ord, T: Copy + PartialEq> Prefixes<S, T> {
     /// None.
-    pub fn new() -> Prefixes<T> {
+    pub fn new() -> Prefixes<S, T> {
         Prefixes { scopes: BTreeMap::new(), uses: 0 }
     }
 
     /// The longest beginning of a text that is kept, of `most` tokens at most.
-    pub fn find(&self, scope: u64, text: Text<'_>, most: usize) -> Option<Found<T>> {
+    pub fn find(&self, scope: &S, text: Text<'_>, most: usize) -> Option<Found<T>> {
         let mut found: Option<Found<T>> = None;
-        self.scopes.get(&scope)?.visit(text, (0, 0), &mut |kept, len, alike| {
+        self.scopes.get(scope)?.visit(text, (0, 0), &mut |kept, len, alike| {
             let tokens = alike.min(most);
             let is_had = tokens == len || tokens >= kept.least;
             if is_had && tokens > found.map_or(0, |found| found.tokens) {
@@ -78,7 +78,7 @@ impl<T: Copy + PartialEq> Prefixes<T> {
 
     /// Keeps a text, whose memory can go back to `least` tokens. Those that are not needed beside it any more are the answer: it
     /// may be among them.
-    pub fn keep(&mut self, scope: u64, text: Text<'_>, id: T, least: usize) -> Vec<T> {
+    pub fn keep(&mut self, scope: S, text: Text<'_>, id: T, least: usize) -> Vec<T> {
         self.uses += 1;
         let used = self.uses;
         let root = self.scopes.entry(scope).or_insert_with(|| Node::new(Vec::new()));
@@ -227,24 +227,24 @@ mod tests {
         assert!(kept.keep(1, text(&[1, 2, 3, 4], 3), 10, 0).is_empty());
         assert!(kept.keep(1, text(&[1, 2, 5], 3), 11, 0).is_empty());
         let prompt = [1, 2, 3, 4, 5];
-        assert_eq!(kept.find(1, text(&prompt, 5), 4), found(10, 3), "token 4 was written");
-        assert_eq!(kept.find(1, text(&prompt, 3), 4), found(10, 4));
-        assert_eq!(kept.find(1, text(&prompt, 5), 2).unwrap().tokens, 2);
-        assert_eq!(kept.find(1, text(&[1, 2, 5, 6], 4), 3), found(11, 3));
-        assert_eq!(kept.find(1, text(&[2], 1), 1), None);
-        assert_eq!(kept.find(2, text(&prompt, 5), 4), None, "another scope");
+        assert_eq!(kept.find(&1, text(&prompt, 5), 4), found(10, 3), "token 4 was written");
+        assert_eq!(kept.find(&1, text(&prompt, 3), 4), found(10, 4));
+        assert_eq!(kept.find(&1, text(&prompt, 5), 2).unwrap().tokens, 2);
+        assert_eq!(kept.find(&1, text(&[1, 2, 5, 6], 4), 3), found(11, 3));
+        assert_eq!(kept.find(&1, text(&[2], 1), 1), None);
+        assert_eq!(kept.find(&2, text(&prompt, 5), 4), None, "another scope");
     }
 
     #[test]
     fn memory_that_cannot_go_back_is_had_as_it_is_or_not_at_all() {
         let mut kept = Prefixes::new();
         kept.keep(0, text(&[1, 2, 3, 4], 4), 10, 4);
-        assert_eq!(kept.find(0, text(&[1, 2, 3, 4, 5], 5), 4), found(10, 4));
-        assert_eq!(kept.find(0, text(&[1, 2, 3, 4], 4), 3), None);
-        assert_eq!(kept.find(0, text(&[1, 2, 3, 5], 4), 3), None);
+        assert_eq!(kept.find(&0, text(&[1, 2, 3, 4, 5], 5), 4), found(10, 4));
+        assert_eq!(kept.find(&0, text(&[1, 2, 3, 4], 4), 3), None);
+        assert_eq!(kept.find(&0, text(&[1, 2, 3, 5], 4), 3), None);
         // Both are needed: the one that goes back is of one token less.
         assert!(kept.keep(0, text(&[1, 2, 3], 3), 11, 0).is_empty());
-        assert_eq!(kept.find(0, text(&[1, 2, 3, 5], 4), 3), found(11, 3));
+        assert_eq!(kept.find(&0, text(&[1, 2, 3, 5], 4), 3), found(11, 3));
         assert_eq!(kept.len(), 2);
     }
 
@@ -322,7 +322,7 @@ mod tests {
                         }
                     };
                     let longest = plain.iter().filter(had).map(|one| alike(&one.seen).min(most)).max().unwrap_or(0);
-                    let found = kept.find(scope, text, most);
+                    let found = kept.find(&scope, text, most);
                     assert_eq!(found.map_or(0, |found| found.tokens), longest);
                     if let Some(Found { id, .. }) = found {
                         let one = plain.iter_mut().find(|one| one.id == id).unwrap();

@@ -54,6 +54,15 @@ pub trait LogitsProcessor: Send {
     fn failure(&mut self) -> Option<Box<dyn std::error::Error + Send + Sync>> {
         None
     }
+
+    /// Whether it looks at the prompt, too: see [`LogitsProcessor::read`].
+    fn reads(&self) -> bool {
+        false
+    }
+
+    /// Looks at `logits`, `[V]`, of the token `next` of the prompt. It is called once for each of them but the first, in order, and
+    /// only by an [`Engine`](crate::Engine), which reads the whole prompt then.
+    fn read(&mut self, _next: u32, _logits: &[f32]) {}
 }
 
 impl<F: FnMut(&[u32], &mut [f32]) + Send> LogitsProcessor for F {
@@ -107,6 +116,14 @@ impl OwnProcessor {
     /// Takes a processor.
     pub fn new(processor: impl LogitsProcessor + Clone + 'static) -> OwnProcessor {
         OwnProcessor(Box::new(processor))
+    }
+
+    pub(crate) fn reads(&self) -> bool {
+        self.0.reads()
+    }
+
+    pub(crate) fn read(&mut self, next: u32, logits: &[f32]) {
+        self.0.read(next, logits);
     }
 
     pub(crate) fn process(

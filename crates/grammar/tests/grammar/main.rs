@@ -2,6 +2,7 @@
 
 mod answers;
 mod before;
+mod calls;
 mod gbnf;
 mod json;
 mod reader;

@@ -172,6 +172,84 @@ fn probabilities_are_those_of_a_session() {
     server.end().unwrap();
 }
 
+/// How likely each token of a prompt is but the first, by the logits of a session: its logarithmic probability, and the likeliest there.
+fn read_alone(prompt: &[u32]) -> Vec<(f64, f64)> {
+    let mut session = tiny().session(&SessionOptions::default().context(CONTEXT)).unwrap();
+    let mut read = Vec::new();
+    let rows = &prompt[..prompt.len() - 1];
+    session
+        .evaluate_each(rows, |index, logits| {
+            let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
+            let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let of = |logit: f32| f64::from(logit) - sum.ln();
+            read.push((of(logits[prompt[index + 1] as usize]), of(best)));
+        })
+        .unwrap();
+    read
+}
+
+/// What `lm-eval` asks for: the prompt with its probabilities in front of the answer.
+#[test]
+fn a_prompt_is_repeated_with_its_probabilities() {
+    let server = start(Config::default(), 2);
+    let text = "the cat sat on the mat, and the dog on the log. ".repeat(6) + "caf\u{e9}!";
+    let ids = tiny().encode_prompt(&text);
+    let expected = read_alone(&ids);
+    let body = |prompt: Value, tokens: usize| json!({ "prompt": prompt, "max_tokens": tokens, "temperature": 0, "logprobs": 1, "echo": true });
+    for (prompt, tokens) in [(json!(text), 0), (json!(text), 1), (json!(ids), 0), (json!([ids]), 1)] {
+        let reply = post(server.address, "/v1/completions", &body(prompt, tokens)).json();
+        let choice = &reply["choices"][0];
+        assert!(choice["text"].as_str().is_some_and(|all| all.starts_with(&text)), "{choice}");
+        assert_eq!(
+            (&reply["usage"]["completion_tokens"], &choice["finish_reason"]),
+            (&tokens.into(), &"length".into())
+        );
+        let lists = ["tokens", "token_logprobs", "top_logprobs", "text_offset"].map(|name| {
+            let list = choice["logprobs"][name].as_array().unwrap();
+            assert_eq!(list.len(), ids.len() + tokens, "{name}");
+            list.clone()
+        });
+        let [pieces, logprobs, tops, offsets] = &lists;
+        assert!(logprobs[0].is_null() && tops[0].is_null(), "{logprobs:?}");
+        for (n, &(logprob, best)) in expected.iter().enumerate() {
+            let (got, top) = (logprobs[n + 1].as_f64().unwrap(), tops[n + 1].as_object().unwrap());
+            let top = top.values().next().and_then(Value::as_f64).unwrap();
+            assert!((got - logprob).abs() < 1e-5 && (top - best).abs() < 1e-5, "{n}: {got} {logprob}, {top} {best}");
+        }
+        // What every text begins with is not in the text.
+        assert_eq!((&pieces[0], &offsets[0], &offsets[1]), (&"<s>".into(), &0.into(), &0.into()));
+        let chars: Vec<char> = choice["text"].as_str().unwrap().chars().collect();
+        for n in 2..ids.len() {
+            let (from, piece) = (offsets[n].as_u64().unwrap() as usize, pieces[n].as_str().unwrap());
+            if !piece.contains('\u{fffd}') {
+                assert_eq!(chars[from..].iter().take(piece.chars().count()).collect::<String>(), piece);
+            }
+        }
+        assert_eq!(offsets.get(ids.len()), (tokens == 1).then(|| json!(text.chars().count())).as_ref());
+    }
+    // The prompt is in memory by now, which changes no bit; streamed, with several answers, and without probabilities.
+    let mut asked = body(json!([text, "a dog"]), 3);
+    let whole = post(server.address, "/v1/completions", &asked).json();
+    asked["stream"] = true.into();
+    let events = post(server.address, "/v1/completions", &asked).events();
+    for index in 0..2 {
+        let own = || events.iter().map(|event| &event["choices"][0]).filter(|choice| choice["index"] == index);
+        let choice = &whole["choices"][index];
+        assert_eq!(own().filter_map(|choice| choice["text"].as_str()).collect::<String>(), choice["text"]);
+        for name in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
+            let streamed = own().filter_map(|choice| choice["logprobs"][name].as_array()).flatten();
+            assert_eq!(
+                streamed.collect::<Vec<_>>(),
+                choice["logprobs"][name].as_array().unwrap().iter().collect::<Vec<_>>()
+            );
+        }
+    }
+    let plain = json!({ "prompt": text, "max_tokens": 0, "echo": true });
+    let choice = post(server.address, "/v1/completions", &plain).json()["choices"][0].clone();
+    assert_eq!((&choice["text"], &choice["logprobs"]), (&text.as_str().into(), &Value::Null));
+    server.end().unwrap();
+}
+
 #[test]
 fn the_model_and_its_tokens_can_be_asked_for() {
     let server = start(Config::default(), 2);

@@ -1,10 +1,12 @@
 //! Answers over real connections, each against what a session of its own says.
 
+mod adapters;
 mod answers;
 mod batch;
 mod client;
 mod counters;
 mod ends;
+mod infill;
 mod messages;
 mod native;
 mod ollama;

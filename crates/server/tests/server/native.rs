@@ -1,11 +1,13 @@
 //! What llama.cpp's server says besides the text, and what it takes: by the tokens and logits of a session.
 
-use candor::{BatchOptions, ChatTemplate, Engine, Message, Sampling, SessionOptions, Show, sampler::Sampler};
+use candor::{
+    BatchOptions, ChatTemplate, CivilTime, Engine, Message, Sampling, SessionOptions, Show, sampler::Sampler,
+};
 use candor_server::{Config, Loaded, Ready, Work};
 use serde_json::{Value, json};
 
 use crate::{
-    client::post,
+    client::{get, post},
     serving::{CONTEXT, alone, listen, ready, start, tiny, wait},
 };
 
@@ -228,6 +230,46 @@ fn a_prompt_is_counted_once() {
         assert_eq!(one["content"], alone.json()["content"]);
         assert_eq!((&one["timings"]["prompt_n"], &one["timings"]["predicted_n"]), (&100.into(), &300.into()));
     }
+    server.end().unwrap();
+}
+
+/// A template without a clock hears of the date by the variables that llama.cpp gives.
+#[test]
+fn templates_know_the_date() {
+    let source =
+        "{{ date_string|default('') }}|{{ datetime|default('') }}|{{ strftime_now('%Y') }}|{{ messages[0].content }}";
+    let server = listen(Config::default(), || {
+        let template = ChatTemplate::new(source).map_err(|error| error.to_string())?;
+        Ok(Loaded::Ready(Box::new(Ready { template: Some(template), ..ready(1) })))
+    });
+    wait(&server);
+    let render =
+        |body: Value| post(server.address, "/apply-template", &body).json()["prompt"].as_str().unwrap().to_owned();
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let dates = || {
+        let now = CivilTime::utc_now().unwrap();
+        ["%d %b %Y", "%b %d %Y", "%Y"].map(|format| now.format(format).unwrap()).join("|") + "|hi"
+    };
+    // It may be midnight in between.
+    let (before, prompt, after) = (dates(), render(json!({ "messages": messages })), dates());
+    assert!(prompt == before || prompt == after, "{prompt}, {before}");
+    let given =
+        json!({ "messages": messages, "chat_template_kwargs": { "date_string": "1 May", "datetime": "May 1" } });
+    assert!(render(given).starts_with("1 May|May 1|"));
+    server.end().unwrap();
+}
+
+/// vLLM's names for what `lm-eval` asks of a tokenizer.
+#[test]
+fn a_tokenizer_can_be_asked_from_afar() {
+    let server = start(Config::default(), 1);
+    let info = get(server.address, "/tokenizer_info").json();
+    assert_eq!((&info["bos_token"], &info["eos_token"]), (&"<s>".into(), &"</s>".into()));
+    let body = json!({ "prompt": "<s>the cat", "add_special_tokens": false });
+    let tokens = post(server.address, "/tokenize", &body).json()["tokens"].clone();
+    assert_eq!(tokens, json!(tiny().encode_prompt("the cat")));
+    let back = post(server.address, "/detokenize", &json!({ "tokens": tokens })).json();
+    assert!(back["prompt"].as_str().is_some_and(|text| text.ends_with("the cat")), "{back}");
     server.end().unwrap();
 }
 

@@ -140,7 +140,7 @@ fn the_model_is_listed() {
 fn what_is_not_served_is_refused_by_name() {
     let server = start(Config::default(), 1);
     for (path, field, value) in [
-        ("/api/generate", "format", json!("json")),
+        ("/api/generate", "format", json!("xml")),
         ("/api/generate", "suffix", json!("x")),
         ("/api/generate", "images", json!(["x"])),
         ("/api/generate", "context", json!([1])),
@@ -150,7 +150,7 @@ fn what_is_not_served_is_refused_by_name() {
         ("/api/generate", "options.num_ctx", json!(CONTEXT + 1)),
         ("/api/generate", "options.num_predict", json!("x")),
         ("/api/generate", "options.penalize_newline", json!(true)),
-        ("/api/chat", "format", json!({ "type": "object" })),
+        ("/api/chat", "format", json!({ "not": {} })),
         ("/api/chat", "messages[0].images", json!(["x"])),
         ("/api/chat", "logprobs", json!(true)),
     ] {

@@ -27,6 +27,8 @@ fn what_would_change_an_answer_is_refused_by_name() {
         ("top_logprobs", json!(3)),
         ("top_logprobs", json!(21)),
         ("tool_choice", json!("required")),
+        ("tool_choice", json!("any")),
+        ("tool_choice", json!({ "type": "function", "function": { "name": "f" } })),
         ("guided_json", json!({})),
         ("modalities", json!(["audio"])),
         ("reasoning_effort", json!("low")),
@@ -54,7 +56,7 @@ fn what_would_change_an_answer_is_refused_by_name() {
         let error = error(&post(server.address, "/v1/chat/completions", &body), 400);
         assert!(error["param"].as_str().is_some_and(|param| param.starts_with(field)), "{body}: {error}");
     }
-    for (field, value) in [("echo", json!(true)), ("suffix", json!("x")), ("best_of", json!(3)), ("prompt", json!(4))] {
+    for (field, value) in [("echo", json!(1)), ("suffix", json!("x")), ("best_of", json!(3)), ("prompt", json!(4))] {
         let mut body = json!({ "prompt": "a", "max_tokens": 1 });
         body[field] = value;
         assert_eq!(error(&post(server.address, "/v1/completions", &body), 400)["param"], field);

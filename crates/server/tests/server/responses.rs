@@ -132,6 +132,8 @@ fn what_needs_memory_is_refused() {
         ("include", json!(["message.output_text.logprobs"])),
         ("truncation", json!("auto")),
         ("text", json!({ "format": { "type": "json_schema" } })),
+        ("text", json!({ "format": { "type": "json_schema", "schema": { "not": {} } } })),
+        ("text", json!({ "format": { "type": "xml" } })),
         ("text", json!({ "verbosity": "low" })),
         ("tools", json!([{ "type": "web_search" }])),
         ("tool_choice", json!("required")),

@@ -45,6 +45,24 @@ fn the_next_turn_reads_what_is_new() {
     chat["messages"] = json!([user(&text), { "role": "assistant", "content": "yes" }, user("and then?")]);
     let next = post(server.address, "/v1/chat/completions", &chat).json();
     assert!(cached(&next) + 2 >= read, "{} of {read}", cached(&next));
+    // Other forms of the same.
+    let messages = json!([user(&text)]);
+    let claude = post(server.address, "/v1/messages", &json!({ "messages": messages, "max_tokens": 2 })).json();
+    assert_eq!(
+        (&claude["usage"]["input_tokens"], &claude["usage"]["cache_read_input_tokens"]),
+        (&1.into(), &(read - 1).into())
+    );
+    let response = post(server.address, "/v1/responses", &json!({ "input": text, "max_output_tokens": 2 })).json();
+    assert_eq!(response["usage"]["input_tokens_details"]["cached_tokens"], read - 1);
+    assert_eq!(response["usage"]["input_tokens"], read);
+    (chat["stream"], chat["return_progress"], chat["messages"]) = (true.into(), true.into(), messages);
+    let events = post(server.address, "/v1/chat/completions", &chat).events();
+    let progress: Vec<&Value> = events.iter().map(|event| &event["prompt_progress"]).filter(|p| !p.is_null()).collect();
+    let numbers = |one: &Value| ["cache", "processed", "total"].map(|name| one[name].as_u64().unwrap());
+    assert_eq!(
+        progress.into_iter().map(numbers).collect::<Vec<_>>(),
+        [[read - 1, read - 1, read], [read - 1, read, read]]
+    );
     server.end().unwrap();
 }
 

@@ -74,6 +74,47 @@ fn answers_have_the_shape_that_is_asked_for() {
     server.end().unwrap();
 }
 
+/// The same by Ollama's `format` and by `text.format` of responses.
+#[test]
+fn other_endpoints_have_shapes_of_their_own() {
+    let server = start(Config::default(), 2);
+    let settings = json!({ "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0 });
+    for seed in 0..3 {
+        let mut options = settings.clone();
+        (options["seed"], options["num_predict"]) = (seed.into(), 2000.into());
+        let messages = json!([{ "role": "user", "content": "hi" }]);
+        for (path, place, mut body) in [
+            ("/api/chat", "/message/content", json!({ "messages": messages })),
+            ("/api/generate", "/response", json!({ "prompt": "hi" })),
+            ("/api/generate", "/response", json!({ "prompt": "the cat", "raw": true })),
+        ] {
+            (body["options"], body["stream"], body["format"]) = (options.clone(), false.into(), schema());
+            let reply = post(server.address, path, &body).json();
+            assert_eq!(reply["done_reason"], "stop", "{reply}");
+            has_shape(reply.pointer(place).and_then(Value::as_str).unwrap());
+        }
+        let mut body = settings.clone();
+        let format = json!({ "type": "json_schema", "name": "pair", "strict": true, "schema": schema() });
+        body.as_object_mut().unwrap().extend(
+            json!({ "input": "hi", "seed": seed, "max_output_tokens": 2000, "text": { "format": format } })
+                .as_object()
+                .unwrap()
+                .clone(),
+        );
+        let reply = post(server.address, "/v1/responses", &body).json();
+        assert_eq!((&reply["status"], &reply["text"]["format"]), (&"completed".into(), &format), "{reply}");
+        has_shape(reply["output"][0]["content"][0]["text"].as_str().unwrap());
+    }
+    // Any object, as far as it goes.
+    let body = json!({ "prompt": "the cat", "raw": true, "stream": false, "format": "json", "options": { "num_predict": 9, "temperature": 0 } });
+    let reply = post(server.address, "/api/generate", &body).json();
+    assert!(reply["response"].as_str().unwrap().starts_with('{'), "{reply}");
+    let body = json!({ "input": "hi", "max_output_tokens": 9, "text": { "format": { "type": "json_object" } } });
+    let reply = post(server.address, "/v1/responses", &body).json();
+    assert!(reply["output"][0]["content"][0]["text"].as_str().unwrap().starts_with('{'), "{reply}");
+    server.end().unwrap();
+}
+
 /// Probabilities are those of the model, as without a shape.
 #[test]
 fn a_shape_changes_no_probabilities() {

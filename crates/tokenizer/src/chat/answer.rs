@@ -13,10 +13,12 @@ mod probe;
 mod start;
 mod style;
 mod tagged;
+mod written;
 
 pub use parser::AnswerParser;
 pub use part::{Part, ToolCall};
 pub use start::AnswerStart;
+pub use written::CallPart;
 
 use serde_json::Value;
 
@@ -34,6 +36,7 @@ pub struct AnswerFormat {
     refusal: String,
     style: Style,
     tells: bool,
+    written: Option<Vec<CallPart>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +62,24 @@ impl AnswerFormat {
     /// their description belongs in the system message.
     pub fn tells_of_tools(&self) -> bool {
         self.tells
+    }
+
+    /// The parts of a call, as the template writes one; `None` where it writes none, or its arguments are no JSON.
+    ///
+    /// ```
+    /// use candor_tokenizer::{CallPart, ChatTemplate};
+    ///
+    /// let calls = "{% for c in m.tool_calls %}<tool_call>{{ c.function|tojson }}</tool_call>{% endfor %}";
+    /// let template = format!("{{% for m in messages %}}{{{{ m.content }}}}{calls}{{% endfor %}}");
+    /// let format = ChatTemplate::new(&template)?.answer_format();
+    /// let text = |text: &str| CallPart::Text(text.to_owned());
+    /// let begin = text("<tool_call>{\"name\": \"");
+    /// let parts = [begin, CallPart::Name, text("\", \"arguments\": "), CallPart::Arguments, text("}</tool_call>")];
+    /// assert_eq!(format.call_parts(), Some(&parts[..]));
+    /// # Ok::<(), candor_tokenizer::Error>(())
+    /// ```
+    pub fn call_parts(&self) -> Option<&[CallPart]> {
+        self.written.as_deref()
     }
 
     /// The message that an answer is in the further conversation, in the shape that this template takes. Calls without an id

@@ -7,6 +7,7 @@ use super::call;
 use super::formats::{CALLS, CallFormat, REASONING, ReasoningFormat, SOLAR};
 use super::part::{Part, ToolCall};
 use super::style::Style;
+use super::written::{self, CallPart, Probe};
 use super::{AnswerFormat, Shape};
 use crate::chat::date::CivilTime;
 use crate::chat::message::Message;
@@ -27,14 +28,15 @@ impl ChatTemplate {
 fn format(template: &ChatTemplate) -> AnswerFormat {
     let source = template.source();
     if ["<|channel|>", "<|message|>", "<|start|>", "functions."].iter().all(|mark| source.contains(mark)) {
-        return AnswerFormat { shape: Shape::Harmony, refusal: String::new(), style: Style::OPENAI, tells: true };
+        let (shape, refusal) = (Shape::Harmony, String::new());
+        return AnswerFormat { shape, refusal, style: Style::OPENAI, tells: true, written: None };
     }
-    let (calls, style, refusal) = match calls(template) {
-        Ok((calls, style)) => (Some(calls), style, String::new()),
-        Err(refusal) => (None, Style::OPENAI, refusal),
+    let (calls, style, written, refusal) = match calls(template) {
+        Ok(Known { format, style, written }) => (Some(format), style, written, String::new()),
+        Err(refusal) => (None, Style::OPENAI, None, refusal),
     };
     let tells = template.render(&[Message::user(QUESTION)], &context()).is_ok_and(|prompt| prompt.contains(NAME));
-    AnswerFormat { shape: Shape::Marks { reasoning: reasoning(source), calls }, refusal, style, tells }
+    AnswerFormat { shape: Shape::Marks { reasoning: reasoning(source), calls }, refusal, style, tells, written }
 }
 
 fn reasoning(source: &str) -> Option<&'static ReasoningFormat> {
@@ -44,13 +46,21 @@ fn reasoning(source: &str) -> Option<&'static ReasoningFormat> {
     REASONING.iter().find(|format| source.contains(format.close))
 }
 
+/// How a template calls tools.
+struct Known {
+    format: &'static CallFormat,
+    style: Style,
+    /// The parts of a call that it has written.
+    written: Option<Vec<CallPart>>,
+}
+
 /// How it calls tools, or why that is not known.
-fn calls(template: &ChatTemplate) -> Result<(&'static CallFormat, Style), String> {
+fn calls(template: &ChatTemplate) -> Result<Known, String> {
     let mut written = None;
     for style in Style::ALL {
         let Ok(answer) = called(template, style) else { continue };
-        if let Some(format) = CALLS.iter().find(|format| reads(format, &answer)) {
-            return Ok((format, style));
+        if let Some((format, written)) = CALLS.iter().find_map(|format| Some((format, reads(format, &answer)?))) {
+            return Ok(Known { format, style, written });
         }
         let worth = answer.contains(NAME);
         written = written.or(Some(answer).filter(|_| worth));
@@ -67,7 +77,7 @@ fn calls(template: &ChatTemplate) -> Result<(&'static CallFormat, Style), String
         Err(error) => return Err(format!("it fails where a tool is given ({error})")),
     };
     let named = CALLS.iter().find(|format| format.told.iter().any(|words| told.contains(words)));
-    named.map(|format| (format, Style::OPENAI)).ok_or_else(|| {
+    named.map(|format| Known { format, style: Style::OPENAI, written: None }).ok_or_else(|| {
         if told.contains(NAME) {
             format!("it does not show how the model calls them (known are {known})")
         } else {
@@ -101,17 +111,20 @@ fn called(template: &ChatTemplate, style: Style) -> Result<String, crate::Error>
     Ok(text.rsplit_once(QUESTION).map(|(_, answer)| answer.to_owned()).unwrap_or_default())
 }
 
-/// Whether a format reads the probe's call in an answer, wherever it begins.
-fn reads(format: &CallFormat, answer: &str) -> bool {
+/// Where a format reads the probe's call in an answer, wherever it begins: its parts, if they are known.
+fn reads(format: &CallFormat, answer: &str) -> Option<Option<Vec<CallPart>>> {
     let expected = |calls: &[ToolCall]| matches!(calls, [call] if call.name == NAME && call.arguments == arguments());
-    let Some(at) = answer.find(format.open) else { return false };
-    let block = &answer[at..];
-    let ends = block.match_indices(format.close).map(|(end, _)| end).filter(|_| !format.close.is_empty());
-    ends.chain([block.len()]).any(|end| {
-        let tools = context().tools;
+    let block = &answer[answer.find(format.open)?..];
+    let closes = block.match_indices(format.close).map(|(end, _)| end).filter(|_| !format.close.is_empty());
+    let tools = context().tools;
+    let end = closes.map(|end| (end, true)).chain([(block.len(), false)]).find(|&(end, _)| {
         call::read(format, &block[..end], tools.as_ref())
             .is_some_and(|(calls, rest)| expected(&calls) && (format.close.is_empty() || rest.trim().is_empty()))
-    })
+    });
+    let (end, is_closed) = end?;
+    let probe = Probe { name: NAME, arguments: &arguments(), id: Style::FIRST_ID };
+    let is_known = is_closed || format.close.is_empty();
+    Some(is_known.then(|| written::parts(format, block, end, &probe)).flatten())
 }
 
 /// The part of an answer around the tool's name.

@@ -31,6 +31,9 @@ impl Style {
     /// What most templates take.
     pub const OPENAI: Style = Style { arguments: Arguments::Map, missing: Missing::Empty };
 
+    /// The name of an answer's first call that has none.
+    pub const FIRST_ID: &'static str = "call00000";
+
     /// All, the usual ones first.
     pub const ALL: [Style; 4] = [
         Style::OPENAI,

@@ -1,6 +1,6 @@
 //! Every template of the fixtures: its own rendering of reasoning and calls is read back.
 
-use candor_tokenizer::{ChatTemplate, Part, ToolCall};
+use candor_tokenizer::{CallPart, ChatTemplate, Part, ToolCall};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::Path};
 
@@ -90,6 +90,42 @@ fn what_templates_write_is_read_back() {
     }
     println!("{read} answers read back, {thought} with reasoning: {ways:?}");
     assert!(read >= 250 && thought >= 50 && ways.len() >= 20, "{read} {thought} {ways:?}");
+}
+
+/// A call that is put together of a template's parts is one, and nothing is beside it.
+#[test]
+fn parts_of_calls_make_calls() {
+    let Some(fixtures) = candor_testing::fixtures() else { return };
+    let (arguments, mut ways) = (json!({ "note": "</tool_call> {\"x\"}", "deep": { "a": [1] } }), BTreeMap::new());
+    for (name, template) in templates(&fixtures) {
+        let format = template.answer_format();
+        let Some(parts) = format.call_parts() else { continue };
+        let way = format.tools().unwrap();
+        let put = |part: &CallPart| match part {
+            CallPart::Text(text) => text.clone(),
+            CallPart::Name => "get_note".to_owned(),
+            CallPart::Arguments => arguments.to_string(),
+            CallPart::Id(length) => "aZ9".chars().cycle().take(*length).collect(),
+        };
+        let text: String = parts.iter().map(put).collect();
+        let got = parse(&format, "", Some(&odd_tools()), &text);
+        let [Part::Call(ToolCall { name: tool, arguments: read, .. })] = &got[..] else {
+            panic!("{name}: {text}: {got:?}")
+        };
+        assert_eq!(
+            (tool.as_str(), Value::from(read.clone())),
+            ("get_note", arguments.clone()),
+            "{name} ({way}): {text}"
+        );
+        ways.entry(way.to_owned()).or_insert(text);
+    }
+    println!("{ways:#?}");
+    for way in ["hermes", "llama3", "mistral", "mistral-v11", "deepseek-r1", "deepseek-v3.1", "command-r7b"] {
+        assert!(ways.contains_key(way), "{way}");
+    }
+    for way in ["gpt-oss", "qwen3-coder", "glm", "gemma4", "phi-4"] {
+        assert!(!ways.contains_key(way), "{way}");
+    }
 }
 
 #[test]
