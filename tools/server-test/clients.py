@@ -20,6 +20,7 @@ ENCODER = Path(__file__).parents[2] / "crates/candor/tests/goldens/cross-encoder
 KEY = "secret"
 MESSAGES = [{"role": "user", "content": "Tell me a story about a cat."}]
 TOKENS = 24
+SHAPE = {"enum": ["cat", "dog"]}
 
 
 class Server:
@@ -82,6 +83,10 @@ def openai_endpoints(server):
     continued = client.completions.create(**text).choices[0].text
     assert "".join(chunk.choices[0].text for chunk in client.completions.create(**text, stream=True)) == continued
 
+    echoed = client.completions.create(**text, echo=True, logprobs=1).choices[0]
+    assert echoed.text == text["prompt"] + continued
+    assert echoed.logprobs.token_logprobs[0] is None and all(value <= 0 for value in echoed.logprobs.token_logprobs[1:])
+
     ask = {"model": model, "input": MESSAGES[0]["content"], "max_output_tokens": TOKENS}
     response = client.responses.create(**ask)
     assert response.output_text == said, (response.output_text, said)
@@ -93,6 +98,9 @@ def openai_endpoints(server):
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == said
     assert events[-1].response.output_text == said
+    assert response.usage.input_tokens_details.cached_tokens == usage.prompt_tokens - 1
+    shaped = client.responses.create(**ask, text={"format": {"type": "json_schema", "name": "pet", "schema": SHAPE}})
+    assert json.loads(shaped.output_text) in SHAPE["enum"], shaped.output_text
     counted = client.responses.input_tokens.count(model=model, input=MESSAGES[0]["content"])
     assert counted.input_tokens == usage.prompt_tokens
 
@@ -108,11 +116,14 @@ def anthropic_endpoints(server, said, usage):
     ask = {"model": "any", "messages": MESSAGES, "max_tokens": TOKENS}
     message = client.messages.create(**ask)
     assert [block.text for block in message.content] == [said]
-    assert (message.usage.input_tokens, message.usage.output_tokens) == (usage.prompt_tokens, usage.completion_tokens)
+    # The conversation is in memory, all but its last token.
+    assert (message.usage.input_tokens, message.usage.cache_read_input_tokens) == (1, usage.prompt_tokens - 1)
+    assert message.usage.output_tokens == usage.completion_tokens
     assert message.stop_reason in ("end_turn", "max_tokens")
     with client.messages.stream(**ask) as stream:
         assert "".join(stream.text_stream) == said
-        assert stream.get_final_message().stop_reason == message.stop_reason
+        last = stream.get_final_message()
+        assert (last.stop_reason, last.usage.cache_read_input_tokens) == (message.stop_reason, usage.prompt_tokens - 1)
     events = [event.type for event in client.messages.create(**ask, stream=True)]
     assert events[0] == "message_start" and events[-1] == "message_stop", events
     assert client.messages.count_tokens(model="any", messages=MESSAGES).input_tokens == usage.prompt_tokens
@@ -139,7 +150,10 @@ def ollama_endpoints(server, said, continued, usage):
     assert client.generate(name, prompt, options=options).response == said
     parts = client.generate(name, "Once upon a time", raw=True, options=options, stream=True)
     assert "".join(part.response for part in parts) == continued
-    error = refused(ollama.ResponseError, client.chat, name, MESSAGES, format="json")
+    shaped = [client.chat(name, MESSAGES, format=SHAPE).message.content]
+    shaped.append(client.generate(name, prompt, format=SHAPE).response)
+    assert all(json.loads(text) in SHAPE["enum"] for text in shaped), shaped
+    error = refused(ollama.ResponseError, client.chat, name, MESSAGES, format={"not": {}})
     assert error.status_code == 400 and error.error.startswith("format"), error
 
 

@@ -61,13 +61,7 @@ pub async fn answer<F: Form>(app: Arc<App>, scope: Scope, body: Bytes, read: Rea
     let understand = move || {
         let served = shared.served()?.answers()?;
         let mut fields = Fields::of(&body)?;
-        let reuse = reuse(&mut fields, &shared.config, scope)?;
-        let scales = match fields.take("lora") {
-            Some(list) if list.as_array().is_none_or(|list| !list.is_empty()) => {
-                lora::scales("lora", &list, &served.model)?
-            }
-            _ => served.scales(),
-        };
+        let (reuse, scales) = memory(&mut fields, &shared.config, served, scope)?;
         Ok((read(&shared, served, fields)?, reuse, scales))
     };
     let (Asked { prompts, form, streamed }, reuse, scales) = blocking(understand).await?;
@@ -106,10 +100,25 @@ pub fn options(
     Ok(options)
 }
 
-/// Which prompts those of a request share memory with: others of the same key, unless it says that it reads its own.
-fn reuse(fields: &mut Fields, config: &Config, scope: Scope) -> Result<Reuse, Refusal> {
+/// Which prompts those of a request share memory with, and by how much each adapter changes the model: others of the same key, unless it
+/// says that it reads its own, and the server's scales, unless it has some.
+///
+/// # Errors
+/// If it asks for what there is not.
+pub fn memory(
+    fields: &mut Fields,
+    config: &Config,
+    served: &Served,
+    scope: Scope,
+) -> Result<(Reuse, Vec<f32>), Refusal> {
     let shares = fields.flag("cache_prompt")?.unwrap_or(config.cache_prompt);
-    Ok(if shares { Reuse::Within(scope.0) } else { Reuse::Off })
+    let scales = match fields.take("lora") {
+        Some(list) if list.as_array().is_none_or(|list| !list.is_empty()) => {
+            lora::scales("lora", &list, &served.model)?
+        }
+        _ => served.scales(),
+    };
+    Ok((if shares { Reuse::Within(scope.0) } else { Reuse::Off }, scales))
 }
 
 /// How many answers to each prompt.

@@ -19,7 +19,7 @@ pub enum Calls {
 }
 
 impl Calls {
-    /// What OpenAI's `tool_choice` says, `null` where there is none: the tools that are offered, and which have to be called.
+    /// What OpenAI's `tool_choice` says, `null` where nothing does: the tools that are offered, and which have to be called.
     /// `function` is where it has the name of one.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Calls {
     /// The tools, of which it has to be one.
     ///
     /// # Errors
-    /// If it is none of them.
+    /// If there is no such tool.
     pub fn among(self, tools: Option<Value>) -> Result<(Option<Value>, Calls), Refusal> {
         let names = || tools.iter().flat_map(functions).map(|(_, function)| &function["name"]);
         let is_there = match &self {

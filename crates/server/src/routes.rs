@@ -147,10 +147,14 @@ fn said(say: fn(&Served) -> Value) -> MethodRouter<Arc<App>> {
 
 /// Requests that need the model's words alone.
 fn counted(count: fn(&App, &Served, Fields) -> Result<Value, Refusal>) -> MethodRouter<Arc<App>> {
-    post(async move |State(app): Shared, body: Body| {
+    post(async move |State(app): Shared, Extension(scope): Scoped, body: Body| {
         let body = read(body)?;
-        let counted = blocking(move || count(&app, app.served()?.answers()?, Fields::of(&body)?)).await;
-        counted.map(Json)
+        let counted = blocking(move || {
+            let (served, mut fields) = (app.served()?.answers()?, Fields::of(&body)?);
+            ask::memory(&mut fields, &app.config, served, scope)?;
+            count(&app, served, fields)
+        });
+        counted.await.map(Json)
     })
 }
 

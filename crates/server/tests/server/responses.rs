@@ -41,6 +41,11 @@ fn responses_are_those_of_a_session() {
     let messages = json!([{ "role": "system", "content": "be kind" }, { "role": "user", "content": "hello" }]);
     let chat = post(server.address, "/v1/chat/completions/input_tokens", &json!({ "messages": messages })).json();
     assert_eq!(chat["input_tokens"], ids.len());
+    // What is asked of memory does not count.
+    let same = json!({ "messages": messages, "cache_prompt": false, "lora": [] });
+    assert_eq!(post(server.address, "/v1/chat/completions/input_tokens", &same).json(), chat);
+    let wrong = json!({ "messages": messages, "lora": [{ "id": 0, "scale": 1 }] });
+    assert_eq!(post(server.address, "/v1/chat/completions/input_tokens", &wrong).status, 400);
     // The same as items.
     body["instructions"] = Value::Null;
     body["input"] = json!([
