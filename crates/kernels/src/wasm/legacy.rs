@@ -9,18 +9,16 @@ use candor_quant::Format;
 use super::bits::{look_up, nibbles, word_at};
 use super::format::{Eight, Quant, Range, Scales};
 use super::half_table::HalfTable;
-use super::registers::load;
+use super::registers::{load, widen_halves};
 use crate::kind::{Plain, Shifted};
 use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 
-/// Eight half-precision numbers `stride` bytes apart.
+/// Eight half-precision numbers `stride` bytes apart. A table of what they are takes as many instructions, and its place in caches.
 #[inline(always)]
-fn halves_at<const N: usize>(w: &[u8; N], halves: HalfTable, first: usize, stride: usize) -> Eight {
-    let four = |j: usize| {
-        let [a, b, c, d] = [j, j + 1, j + 2, j + 3].map(|j| halves.at(w, first + j * stride));
-        f32x4(a, b, c, d)
-    };
-    [four(0), four(4)]
+fn halves_at<const N: usize>(w: &[u8; N], first: usize, stride: usize) -> Eight {
+    let half = |j: usize| i16::from_le_bytes([w[first + j * stride], w[first + j * stride + 1]]);
+    let halves = i16x8(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7));
+    [i32x4_extend_low_i16x8(halves), i32x4_extend_high_i16x8(halves)].map(|four| widen_halves(four))
 }
 
 #[inline(always)]
@@ -56,8 +54,8 @@ impl Quant<{ 8 * 18 }> for Q4_0 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 18], halves: HalfTable) -> Scales {
-        Scales::plain(halves_at(w, halves, 0, 18))
+    fn scales(w: &[u8; 8 * 18], _: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, 0, 18))
     }
 }
 
@@ -76,8 +74,8 @@ impl Quant<{ 8 * 20 }> for Q4_1 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 20], halves: HalfTable) -> Scales {
-        Scales::shifted(halves_at(w, halves, 0, 20), negated(halves_at(w, halves, 2, 20)))
+    fn scales(w: &[u8; 8 * 20], _: HalfTable) -> Scales {
+        Scales::shifted(halves_at(w, 0, 20), negated(halves_at(w, 2, 20)))
     }
 }
 
@@ -96,8 +94,8 @@ impl Quant<{ 8 * 22 }> for Q5_0 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 22], halves: HalfTable) -> Scales {
-        Scales::plain(halves_at(w, halves, 0, 22))
+    fn scales(w: &[u8; 8 * 22], _: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, 0, 22))
     }
 }
 
@@ -116,8 +114,8 @@ impl Quant<{ 8 * 24 }> for Q5_1 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 24], halves: HalfTable) -> Scales {
-        Scales::shifted(halves_at(w, halves, 0, 24), negated(halves_at(w, halves, 2, 24)))
+    fn scales(w: &[u8; 8 * 24], _: HalfTable) -> Scales {
+        Scales::shifted(halves_at(w, 0, 24), negated(halves_at(w, 2, 24)))
     }
 }
 
@@ -136,8 +134,8 @@ impl Quant<{ 8 * 34 }> for Q8_0 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 34], halves: HalfTable) -> Scales {
-        Scales::plain(halves_at(w, halves, 0, 34))
+    fn scales(w: &[u8; 8 * 34], _: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, 0, 34))
     }
 }
 
@@ -156,8 +154,8 @@ impl Quant<{ 8 * 18 }> for Iq4Nl {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 18], halves: HalfTable) -> Scales {
-        Scales::plain(halves_at(w, halves, 0, 18))
+    fn scales(w: &[u8; 8 * 18], _: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, 0, 18))
     }
 }
 
