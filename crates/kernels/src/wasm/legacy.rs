@@ -9,16 +9,15 @@ use candor_quant::Format;
 use super::bits::{look_up, nibbles, word_at};
 use super::format::{Eight, Quant, Range, Scales};
 use super::half_table::HalfTable;
-use super::registers::{load, widen_halves};
+use super::registers::load;
 use crate::kind::{Plain, Shifted};
 use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 
 /// Eight half-precision numbers `stride` bytes apart. A table of what they are takes as many instructions, and its place in caches.
 #[inline(always)]
-fn halves_at<const N: usize>(w: &[u8; N], first: usize, stride: usize) -> Eight {
+fn halves_at<const N: usize>(w: &[u8; N], halves: HalfTable, first: usize, stride: usize) -> Eight {
     let half = |j: usize| i16::from_le_bytes([w[first + j * stride], w[first + j * stride + 1]]);
-    let halves = i16x8(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7));
-    [i32x4_extend_low_i16x8(halves), i32x4_extend_high_i16x8(halves)].map(|four| widen_halves(four))
+    halves.widen(i16x8(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7)))
 }
 
 #[inline(always)]
@@ -54,8 +53,8 @@ impl Quant<{ 8 * 18 }> for Q4_0 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 18], _: HalfTable) -> Scales {
-        Scales::plain(halves_at(w, 0, 18))
+    fn scales(w: &[u8; 8 * 18], halves: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, halves, 0, 18))
     }
 }
 
@@ -74,8 +73,8 @@ impl Quant<{ 8 * 20 }> for Q4_1 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 20], _: HalfTable) -> Scales {
-        Scales::shifted(halves_at(w, 0, 20), negated(halves_at(w, 2, 20)))
+    fn scales(w: &[u8; 8 * 20], halves: HalfTable) -> Scales {
+        Scales::shifted(halves_at(w, halves, 0, 20), negated(halves_at(w, halves, 2, 20)))
     }
 }
 
@@ -94,8 +93,8 @@ impl Quant<{ 8 * 22 }> for Q5_0 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 22], _: HalfTable) -> Scales {
-        Scales::plain(halves_at(w, 0, 22))
+    fn scales(w: &[u8; 8 * 22], halves: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, halves, 0, 22))
     }
 }
 
@@ -114,8 +113,8 @@ impl Quant<{ 8 * 24 }> for Q5_1 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 24], _: HalfTable) -> Scales {
-        Scales::shifted(halves_at(w, 0, 24), negated(halves_at(w, 2, 24)))
+    fn scales(w: &[u8; 8 * 24], halves: HalfTable) -> Scales {
+        Scales::shifted(halves_at(w, halves, 0, 24), negated(halves_at(w, halves, 2, 24)))
     }
 }
 
@@ -134,8 +133,8 @@ impl Quant<{ 8 * 34 }> for Q8_0 {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 34], _: HalfTable) -> Scales {
-        Scales::plain(halves_at(w, 0, 34))
+    fn scales(w: &[u8; 8 * 34], halves: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, halves, 0, 34))
     }
 }
 
@@ -154,8 +153,8 @@ impl Quant<{ 8 * 18 }> for Iq4Nl {
     }
 
     #[inline(always)]
-    fn scales(w: &[u8; 8 * 18], _: HalfTable) -> Scales {
-        Scales::plain(halves_at(w, 0, 18))
+    fn scales(w: &[u8; 8 * 18], halves: HalfTable) -> Scales {
+        Scales::plain(halves_at(w, halves, 0, 18))
     }
 }
 

@@ -132,8 +132,9 @@ pub trait Products {
     /// What the sum of a block lacks.
     fn missing(x: [[v128; 2]; 2]) -> i32;
 
-    /// Sums of the products of a block, as [`Products::fold`] takes them.
-    fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128;
+    /// Sums of the products of a block, as [`Products::fold`] takes them. `ones` are words: a constant costs V8 three instructions
+    /// wherever it is met.
+    fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2], ones: v128) -> v128;
 
     /// Lane `i` = sum of block `i` of four.
     fn fold(range: Range, blocks: [[v128; 2]; 2]) -> v128;
@@ -178,7 +179,7 @@ macro_rules! words {
             }
 
             #[inline(always)]
-            fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+            fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2], _: v128) -> v128 {
                 i32x4_add(products([$weights(w[0]), x[0]]), products([$weights(w[1]), x[1]]))
             }
 
@@ -225,7 +226,7 @@ impl Products for UnsignedBytes {
     }
 
     #[inline(always)]
-    fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+    fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2], _: v128) -> v128 {
         let [a, b] = [0, 1].map(|half| i16x8_relaxed_dot_i8x16_i7x16(x[half][0], w[half]));
         if range.fits_words(4) {
             i16x8_add(a, b)
@@ -281,10 +282,10 @@ impl Products for SignedBytes {
     }
 
     #[inline(always)]
-    fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+    fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2], ones: v128) -> v128 {
         let [a, b] = [0, 1].map(|half| {
             let [magnitudes, negative] = x[half];
-            i32x4_extadd_pairwise_i16x8(i16x8_relaxed_dot_i8x16_i7x16(v128_xor(w[half], negative), magnitudes))
+            i32x4_dot_i16x8(i16x8_relaxed_dot_i8x16_i7x16(v128_xor(w[half], negative), magnitudes), ones)
         });
         i32x4_add(a, b)
     }

@@ -71,7 +71,11 @@ fn unpack_group<M: Multiply, Q: Quant<N>, const N: usize>(
                 let steps = blocks[J].quants[half * 4 * M::PARTS..].chunks_exact_mut(M::PARTS);
                 for (steps, register) in steps.zip(columns) {
                     let signed = Q::RANGE == Range::Signed || !M::OFFSETS && Q::OFFSET != 0;
-                    let reduced = if M::OFFSETS || Q::OFFSET == 0 { register } else { i8x16_sub(register, i8x16_splat(Q::OFFSET)) };
+                    let reduced = if M::OFFSETS || Q::OFFSET == 0 {
+                        register
+                    } else {
+                        i8x16_sub(register, i8x16_splat(Q::OFFSET))
+                    };
                     let parts = M::split(reduced, signed);
                     for (step, part) in steps.iter_mut().zip(parts) {
                         store(&mut step[q], 0, part);

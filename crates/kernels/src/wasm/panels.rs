@@ -1,6 +1,7 @@
 //! Several input rows: weights are unpacked once per panel of eight rows and meet every input there.
 
 use std::cell::RefCell;
+use std::hint::black_box;
 
 use super::format::{Quant, Range};
 use super::half_table::HalfTable;
@@ -61,6 +62,7 @@ fn panels_by<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w:
                     let row = &row[start / SEGMENT * segment_bytes..];
                     &row[..row.len().min(segment_bytes)]
                 });
+                touch(segments);
                 unpack::<M, Q, N>(&mut panel, segments, halves);
                 let tiles = match M::together(Q::RANGE) {
                     16 => tiles::<M, Q::Kind, 16>,
@@ -72,6 +74,13 @@ fn panels_by<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w:
             }
         }
     });
+}
+
+/// Reads a byte of each cache line: lines come from memory all at once then, and one by one to what unpacks them.
+fn touch(rows: [&[u8]; ROWS]) {
+    for row in rows {
+        black_box(row.chunks(64).fold(0, |all, line| all ^ line[0]));
+    }
 }
 
 /// The last input stands in for those that are not there.

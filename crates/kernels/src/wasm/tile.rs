@@ -26,8 +26,12 @@ pub struct Given {
 }
 
 impl Given {
-    pub const NONE: Given =
-        Given { columns: [[0; INPUTS]; STEPS], scales: [0.0; INPUTS], sums: [[0.0; INPUTS]; 2], starts: [[0; INPUTS]; 2] };
+    pub const NONE: Given = Given {
+        columns: [[0; INPUTS]; STEPS],
+        scales: [0.0; INPUTS],
+        sums: [[0.0; INPUTS]; 2],
+        starts: [[0; INPUTS]; 2],
+    };
 }
 
 /// The products over the segment; place = input, lane = row.
