@@ -4,35 +4,38 @@ use std::arch::wasm32::*;
 
 use super::fold::add_pairs;
 use super::format::Range;
-use super::registers::{load, store};
 
-/// A block of activations in fours.
-pub type Fours = [i32; 16];
+/// Inputs that are multiplied together.
+pub const INPUTS: usize = 4;
 
-/// Products of weights with activations, which are within -127 to 127.
+/// Steps of a block at most.
+pub const STEPS: usize = 16;
+
+/// Some columns of the inputs: four bytes or two words of each.
+pub type Columns = [i32; INPUTS];
+
+/// Products of weights with activations, which are within -127 to 127. A step multiplies a few columns.
 pub trait Multiply {
-    /// Sixteen weights, as they are multiplied.
-    type Weights: Copy;
-    /// Four activations, for each lane.
-    type Inputs: Copy;
     /// For one input, of weights of 0 to 127.
     type Unsigned: Products;
     /// The same of weights that may be negative.
     type Signed: Products;
+    /// Steps for four columns.
+    const PARTS: usize;
+    /// Whether offsets are still in the quants of a panel.
+    const OFFSETS: bool;
 
-    fn weights(w: v128) -> Self::Weights;
+    /// Bytes, signed or not, that a register has in fours, as the first and as the second step for four columns takes them.
+    fn split(bytes: v128, signed: bool) -> [v128; 2];
 
-    /// A block of activations as [`Multiply::four`] takes them.
-    fn block(x: &[i8; 32]) -> Fours;
-
-    /// The four activations of this number, 0 to 7, for each lane.
-    fn four(x: &Fours, number: usize) -> Self::Inputs;
+    /// Steps, of those for 16 columns or 32, whose products may be added before [`Multiply::end`].
+    fn together(range: Range) -> usize;
 
     /// What products are added to, that are to be added to `sums`.
     fn begin(sums: v128) -> v128;
 
-    /// Lane `i` gains the products of bytes `4i..4i + 4`.
-    fn add(part: v128, w: Self::Weights, x: Self::Inputs) -> v128;
+    /// Lane `i` gains the products of its columns.
+    fn add(part: v128, w: v128, x: v128) -> v128;
 
     /// `sums` and what was added to its part.
     fn end(sums: v128, part: v128) -> v128;
@@ -41,65 +44,43 @@ pub trait Multiply {
 /// `i32x4.dot_i16x8_s`: bytes become words of 16 bits, those at even places and those at odd ones.
 pub enum Words {}
 
-/// The same of weights that may be negative.
-pub enum WordsOfSigned {}
-
 #[inline(always)]
 fn signed_words(bytes: v128) -> [v128; 2] {
     [i16x8_shr(i16x8_shl(bytes, 8), 8), i16x8_shr(bytes, 8)]
 }
 
-/// Implements products of words from what makes them of weights.
-macro_rules! multiply_words {
-    ($name:ident, $weights:expr) => {
-        impl Multiply for $name {
-            type Weights = [v128; 2];
-            type Inputs = [v128; 2];
-            type Unsigned = UnsignedWords;
-            type Signed = SignedWords;
+impl Multiply for Words {
+    type Unsigned = UnsignedWords;
+    type Signed = SignedWords;
+    const PARTS: usize = 2;
+    const OFFSETS: bool = false;
 
-            #[inline(always)]
-            fn weights(w: v128) -> [v128; 2] {
-                $weights(w)
-            }
+    #[inline(always)]
+    fn split(bytes: v128, signed: bool) -> [v128; 2] {
+        if signed { signed_words(bytes) } else { [v128_and(bytes, u16x8_splat(0xff)), u16x8_shr(bytes, 8)] }
+    }
 
-            /// The words of even places, then those of odd ones.
-            #[inline(always)]
-            fn block(x: &[i8; 32]) -> Fours {
-                let mut fours = [0; 16];
-                for half in 0..2 {
-                    let [even, odd] = signed_words(load(x, half * 16));
-                    store(&mut fours, half * 4, even);
-                    store(&mut fours, 8 + half * 4, odd);
-                }
-                fours
-            }
+    /// Sums are of 32 bits.
+    #[inline(always)]
+    fn together(_: Range) -> usize {
+        16
+    }
 
-            #[inline(always)]
-            fn four(x: &Fours, number: usize) -> [v128; 2] {
-                [i32x4_splat(x[number]), i32x4_splat(x[8 + number])]
-            }
+    #[inline(always)]
+    fn begin(sums: v128) -> v128 {
+        sums
+    }
 
-            #[inline(always)]
-            fn begin(sums: v128) -> v128 {
-                sums
-            }
+    #[inline(always)]
+    fn add(part: v128, w: v128, x: v128) -> v128 {
+        i32x4_add(part, i32x4_dot_i16x8(w, x))
+    }
 
-            #[inline(always)]
-            fn add(part: v128, w: [v128; 2], x: [v128; 2]) -> v128 {
-                i32x4_add(part, products([w, x]))
-            }
-
-            #[inline(always)]
-            fn end(_: v128, part: v128) -> v128 {
-                part
-            }
-        }
-    };
+    #[inline(always)]
+    fn end(_: v128, part: v128) -> v128 {
+        part
+    }
 }
-
-multiply_words!(Words, |w| [v128_and(w, u16x8_splat(0xff)), u16x8_shr(w, 8)]);
-multiply_words!(WordsOfSigned, signed_words);
 
 /// `i16x8.relaxed_dot_i8x16_i7x16_s`, which is the same everywhere while its second operand is 0 to 127. Some processors take that
 /// operand's highest bit as a sign and some don't, and the sum of two products may have to fit 16 bits: 2 * 128 * 127 does. Weights
@@ -109,27 +90,19 @@ pub enum RelaxedBytes {}
 
 #[cfg(target_feature = "relaxed-simd")]
 impl Multiply for RelaxedBytes {
-    type Weights = v128;
-    type Inputs = v128;
     type Unsigned = UnsignedBytes;
     type Signed = SignedBytes;
+    const PARTS: usize = 1;
+    const OFFSETS: bool = true;
 
     #[inline(always)]
-    fn weights(w: v128) -> v128 {
-        w
+    fn split(bytes: v128, _: bool) -> [v128; 2] {
+        [bytes; 2]
     }
 
     #[inline(always)]
-    fn block(x: &[i8; 32]) -> Fours {
-        let mut fours = [0; 16];
-        store(&mut fours, 0, load(x, 0));
-        store(&mut fours, 4, load(x, 16));
-        fours
-    }
-
-    #[inline(always)]
-    fn four(x: &Fours, number: usize) -> v128 {
-        i32x4_splat(x[number])
+    fn together(range: Range) -> usize {
+        [8, 4].into_iter().find(|&steps| range.fits_words(2 * steps)).unwrap_or(2) as usize
     }
 
     #[inline(always)]
@@ -159,8 +132,9 @@ pub trait Products {
     /// What the sum of a block lacks.
     fn missing(x: [[v128; 2]; 2]) -> i32;
 
-    /// Sums of the products of a block, as [`Products::fold`] takes them.
-    fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128;
+    /// Sums of the products of a block, as [`Products::fold`] takes them. `ones` are words: a constant costs V8 three instructions
+    /// wherever it is met.
+    fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2], ones: v128) -> v128;
 
     /// Lane `i` = sum of block `i` of four.
     fn fold(range: Range, blocks: [[v128; 2]; 2]) -> v128;
@@ -205,7 +179,7 @@ macro_rules! words {
             }
 
             #[inline(always)]
-            fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+            fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2], _: v128) -> v128 {
                 i32x4_add(products([$weights(w[0]), x[0]]), products([$weights(w[1]), x[1]]))
             }
 
@@ -252,7 +226,7 @@ impl Products for UnsignedBytes {
     }
 
     #[inline(always)]
-    fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+    fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2], _: v128) -> v128 {
         let [a, b] = [0, 1].map(|half| i16x8_relaxed_dot_i8x16_i7x16(x[half][0], w[half]));
         if range.fits_words(4) {
             i16x8_add(a, b)
@@ -308,10 +282,10 @@ impl Products for SignedBytes {
     }
 
     #[inline(always)]
-    fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
+    fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2], ones: v128) -> v128 {
         let [a, b] = [0, 1].map(|half| {
             let [magnitudes, negative] = x[half];
-            i32x4_extadd_pairwise_i16x8(i16x8_relaxed_dot_i8x16_i7x16(v128_xor(w[half], negative), magnitudes))
+            i32x4_dot_i16x8(i16x8_relaxed_dot_i8x16_i7x16(v128_xor(w[half], negative), magnitudes), ones)
         });
         i32x4_add(a, b)
     }

@@ -3,8 +3,9 @@
 use std::arch::wasm32::*;
 
 use super::fold::transpose;
-use super::format::{Eight, Quant, Scales};
+use super::format::{Eight, Quant, Range, Scales};
 use super::half_table::HalfTable;
+use super::multiply::{Multiply, STEPS};
 use super::registers::store;
 use crate::kind::{Kind, padded};
 use crate::order::SEGMENT_BLOCKS;
@@ -16,14 +17,14 @@ pub const ROWS: usize = QUADS * 4;
 /// Registers that hold a number for each row.
 pub const QUADS: usize = 2;
 
-/// 16 columns: for each four rows four registers, of which register `k` has columns `4k..4k + 4`, lane = row.
-pub type Half = [[[i8; 16]; 4]; QUADS];
+/// The columns of a step: a register for each four rows, lane = row.
+pub type Step = [[i8; 16]; QUADS];
 
-/// 32 columns of eight rows, offsets not subtracted; what a format doesn't have is never read.
+/// 32 columns of eight rows; what a format doesn't have is never read.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub struct Block {
-    pub quants: [Half; 2],
+    pub quants: [Step; STEPS],
     pub scale: [[f32; 4]; QUADS],
     /// Of both halves.
     pub minima: [[[f32; 4]; QUADS]; 2],
@@ -35,27 +36,31 @@ pub struct Block {
 pub type Panel = [Block; SEGMENT_BLOCKS];
 
 pub const EMPTY: Panel = [Block {
-    quants: [[[[0; 16]; 4]; QUADS]; 2],
+    quants: [[[0; 16]; QUADS]; STEPS],
     scale: [[0.0; 4]; QUADS],
     minima: [[[0.0; 4]; QUADS]; 2],
     factors: [[[0; 4]; QUADS]; 2],
 }; SEGMENT_BLOCKS];
 
 /// Unpacks the groups of a segment, of each of the eight rows; they may end within a group.
-pub fn unpack<Q: Quant<N>, const N: usize>(panel: &mut Panel, rows: [&[u8]; ROWS], halves: HalfTable) {
+pub fn unpack<M: Multiply, Q: Quant<N>, const N: usize>(panel: &mut Panel, rows: [&[u8]; ROWS], halves: HalfTable) {
     let rows = rows.map(<[u8]>::as_chunks::<N>);
     let (whole, rest) = rows[0];
     let (groups, _) = panel.as_chunks_mut::<8>();
     for (g, blocks) in groups.iter_mut().enumerate().take(whole.len()) {
-        unpack_group::<Q, N>(blocks, rows.map(|(whole, _)| &whole[g]), halves);
+        unpack_group::<M, Q, N>(blocks, rows.map(|(whole, _)| &whole[g]), halves);
     }
     if !rest.is_empty() {
         let ends = rows.map(|(_, rest)| padded(rest));
-        unpack_group::<Q, N>(&mut groups[whole.len()], ends.each_ref(), halves);
+        unpack_group::<M, Q, N>(&mut groups[whole.len()], ends.each_ref(), halves);
     }
 }
 
-fn unpack_group<Q: Quant<N>, const N: usize>(blocks: &mut [Block; 8], rows: [&[u8; N]; ROWS], halves: HalfTable) {
+fn unpack_group<M: Multiply, Q: Quant<N>, const N: usize>(
+    blocks: &mut [Block; 8],
+    rows: [&[u8; N]; ROWS],
+    halves: HalfTable,
+) {
     for q in 0..QUADS {
         let rows: [&[u8; N]; 4] = std::array::from_fn(|r| rows[q * 4 + r]);
         set_scales::<Q::Kind>(blocks, q, rows.map(|row| Q::scales(row, halves)));
@@ -63,8 +68,18 @@ fn unpack_group<Q: Quant<N>, const N: usize>(blocks: &mut [Block; 8], rows: [&[u
             let quants = rows.map(|row| Q::quants(row, J));
             for half in 0..2 {
                 let columns = transpose(quants.map(|quants| quants[half]));
-                for (target, register) in blocks[J].quants[half][q].iter_mut().zip(columns) {
-                    store(target, 0, register);
+                let steps = blocks[J].quants[half * 4 * M::PARTS..].chunks_exact_mut(M::PARTS);
+                for (steps, register) in steps.zip(columns) {
+                    let signed = Q::RANGE == Range::Signed || !M::OFFSETS && Q::OFFSET != 0;
+                    let reduced = if M::OFFSETS || Q::OFFSET == 0 {
+                        register
+                    } else {
+                        i8x16_sub(register, i8x16_splat(Q::OFFSET))
+                    };
+                    let parts = M::split(reduced, signed);
+                    for (step, part) in steps.iter_mut().zip(parts) {
+                        store(&mut step[q], 0, part);
+                    }
                 }
             }
         });

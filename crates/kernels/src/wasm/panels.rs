@@ -1,13 +1,14 @@
 //! Several input rows: weights are unpacked once per panel of eight rows and meet every input there.
 
 use std::cell::RefCell;
+use std::hint::black_box;
 
 use super::format::{Quant, Range};
 use super::half_table::HalfTable;
-use super::multiply::{Multiply, WordsOfSigned};
+use super::multiply::{INPUTS, Multiply, Words};
 use super::panel::{EMPTY, Panel, ROWS, unpack};
-use super::registers::store;
-use super::tile::{Given, INPUTS, tile, together};
+use super::registers::{load, store};
+use super::tile::{Given, tile};
 use crate::kind::{GROUP, Kind};
 use crate::order::SEGMENT;
 use crate::weights::Minima;
@@ -30,9 +31,18 @@ struct Strip {
 ///
 /// Weights that may be negative are multiplied as words: signs of activations would have to be given to them for every input.
 pub fn panels<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w: &[u8], rows: usize, x: Q8Rows<'_>) {
+    if Q::RANGE == Range::Signed {
+        panels_by::<Words, Q, N>(out, w, rows, x);
+    } else {
+        panels_by::<M, Q, N>(out, w, rows, x);
+    }
+}
+
+#[inline(always)]
+fn panels_by<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w: &[u8], rows: usize, x: Q8Rows<'_>) {
     const {
-        // What a tile adds up in 16 bits.
-        assert!(matches!(Q::RANGE, Range::Signed) || Q::RANGE.fits_words(2 * together::<Q::Kind>() as u32));
+        // What a tile adds up in 16 bits at least.
+        assert!(matches!(Q::RANGE, Range::Signed) || Q::RANGE.fits_words(4));
     }
     let inputs = x.quants.len() / x.cols;
     let row_bytes = w.len() / rows;
@@ -40,11 +50,7 @@ pub fn panels<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w
     PREPARED.with_borrow_mut(|prepared| {
         let blocks = x.cols / 32;
         prepared.resize(inputs.div_ceil(INPUTS) * blocks, Given::NONE);
-        if Q::RANGE == Range::Signed {
-            prepare::<WordsOfSigned, Q::Kind>(prepared, x, Q::OFFSET);
-        } else {
-            prepare::<M, Q::Kind>(prepared, x, Q::OFFSET);
-        }
+        prepare::<M, Q::Kind>(prepared, x, Q::OFFSET);
         let (halves, mut panel) = (HalfTable::new(), EMPTY);
         for first in (0..rows).step_by(ROWS) {
             let count = (rows - first).min(ROWS);
@@ -56,19 +62,25 @@ pub fn panels<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w
                     let row = &row[start / SEGMENT * segment_bytes..];
                     &row[..row.len().min(segment_bytes)]
                 });
-                unpack::<Q, N>(&mut panel, segments, halves);
-                for (t, given) in (0..inputs).step_by(INPUTS).zip(prepared.chunks_exact(blocks)) {
-                    let given = &given[start / 32..];
-                    match (inputs - t, Q::RANGE) {
-                        (1 | 2, Range::UpTo(_)) => tile_at::<M, Q::Kind, 2>(out, &panel, given, strip, x, t),
-                        (1 | 2, _) => tile_at::<WordsOfSigned, Q::Kind, 2>(out, &panel, given, strip, x, t),
-                        (_, Range::UpTo(_)) => tile_at::<M, Q::Kind, INPUTS>(out, &panel, given, strip, x, t),
-                        _ => tile_at::<WordsOfSigned, Q::Kind, INPUTS>(out, &panel, given, strip, x, t),
-                    }
-                }
+                touch(segments);
+                unpack::<M, Q, N>(&mut panel, segments, halves);
+                let tiles = match M::together(Q::RANGE) {
+                    16 => tiles::<M, Q::Kind, 16>,
+                    8 => tiles::<M, Q::Kind, 8>,
+                    4 => tiles::<M, Q::Kind, 4>,
+                    _ => tiles::<M, Q::Kind, 2>,
+                };
+                tiles(out, &panel, prepared, strip, x);
             }
         }
     });
+}
+
+/// Reads a byte of each cache line: lines come from memory all at once then, and one by one to what unpacks them.
+fn touch(rows: [&[u8]; ROWS]) {
+    for row in rows {
+        black_box(row.chunks(64).fold(0, |all, line| all ^ line[0]));
+    }
 }
 
 /// The last input stands in for those that are not there.
@@ -77,9 +89,21 @@ fn prepare<M: Multiply, K: Kind>(prepared: &mut [Given], x: Q8Rows<'_>, offset: 
     for (tile, given) in prepared.chunks_exact_mut(blocks).enumerate() {
         for t in 0..INPUTS {
             let row = x.row((tile * INPUTS + t).min(inputs - 1));
-            let blocks = row.quants.as_chunks().0.iter().zip(row.scales).zip(row.sums.as_chunks::<2>().0);
+            let blocks = row.quants.as_chunks::<32>().0.iter().zip(row.scales).zip(row.sums.as_chunks::<2>().0);
             for (given, ((quants, &scale), &[a, b])) in given.iter_mut().zip(blocks) {
-                given.fours[t] = M::block(quants);
+                for register in 0..2 {
+                    let parts = M::split(load(quants, register * 16), true).map(|part| {
+                        let mut lanes = [0; 4];
+                        store(&mut lanes, 0, part);
+                        lanes
+                    });
+                    let steps = given.columns[register * 4 * M::PARTS..].chunks_exact_mut(M::PARTS).take(4);
+                    for (i, steps) in steps.enumerate() {
+                        for (step, lanes) in steps.iter_mut().zip(parts) {
+                            step[t] = lanes[i];
+                        }
+                    }
+                }
                 let [a, b] = [i32::from(a), i32::from(b)];
                 given.scales[t] = scale;
                 match K::MINIMA {
@@ -94,8 +118,27 @@ fn prepare<M: Multiply, K: Kind>(prepared: &mut [Given], x: Q8Rows<'_>, offset: 
     }
 }
 
+/// Multiplies a strip with all inputs.
+fn tiles<M: Multiply, K: Kind, const TOGETHER: usize>(
+    out: &mut OutTile<'_>,
+    panel: &Panel,
+    prepared: &[Given],
+    strip: Strip,
+    x: Q8Rows<'_>,
+) {
+    let inputs = x.quants.len() / x.cols;
+    for (t, given) in (0..inputs).step_by(INPUTS).zip(prepared.chunks_exact(x.cols / 32)) {
+        let given = &given[strip.start / 32..];
+        if inputs - t <= 2 {
+            tile_at::<M, K, TOGETHER, 2>(out, panel, given, strip, x, t);
+        } else {
+            tile_at::<M, K, TOGETHER, INPUTS>(out, panel, given, strip, x, t);
+        }
+    }
+}
+
 /// Multiplies a strip with `T` inputs from `first` on. The last input stands in for those that are not there.
-fn tile_at<M: Multiply, K: Kind, const T: usize>(
+fn tile_at<M: Multiply, K: Kind, const TOGETHER: usize, const T: usize>(
     out: &mut OutTile<'_>,
     panel: &Panel,
     given: &[Given],
@@ -105,7 +148,7 @@ fn tile_at<M: Multiply, K: Kind, const T: usize>(
 ) {
     let blocks = (x.cols - strip.start).min(SEGMENT) / 32;
     let last = x.quants.len() / x.cols - 1;
-    let products = tile::<M, K, T>(&panel[..blocks], given);
+    let products = tile::<M, K, TOGETHER, T>(&panel[..blocks], given);
     for (t, [low, high]) in products.into_iter().enumerate().take(last + 1 - first) {
         let mut values = [0.0; ROWS];
         store(&mut values, 0, low);

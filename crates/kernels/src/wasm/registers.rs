@@ -37,13 +37,25 @@ pub fn store<T: Number, const N: usize>(values: &mut [T; N], at: usize, register
     unsafe { v128_store(target.as_mut_ptr().cast(), register) }
 }
 
+/// What [`widen_by`] takes: the bits that a half leaves, a power of two, what large means, and the greatest exponent.
+pub const WIDEN: [v128; 4] = [
+    u32x4(0x8fff_e000, 0x8fff_e000, 0x8fff_e000, 0x8fff_e000),
+    u32x4((127 + 112) << 23, (127 + 112) << 23, (127 + 112) << 23, (127 + 112) << 23),
+    f32x4(65536.0, 65536.0, 65536.0, 65536.0),
+    u32x4(0x7f80_0000, 0x7f80_0000, 0x7f80_0000, 0x7f80_0000),
+];
+
 /// The halves in the low 16 bits of four lanes as floats, exactly; upper bits are copies of the sign.
 #[inline(always)]
 pub fn widen_halves(halves: v128) -> v128 {
+    widen_by(halves, WIDEN)
+}
+
+/// The same with constants from elsewhere.
+#[inline(always)]
+pub fn widen_by(halves: v128, [mask, power, large, exponent]: [v128; 4]) -> v128 {
     // As floats, a half's bits have the wrong exponent, which a power of two puts right, subnormal halves too.
-    let bits = v128_and(i32x4_shl(halves, 13), u32x4_splat(0x8fff_e000));
-    let value = f32x4_mul(bits, f32x4_splat(f32::from_bits((127 + 112) << 23)));
+    let value = f32x4_mul(v128_and(i32x4_shl(halves, 13), mask), power);
     // What had the greatest exponent, infinity and NaN, keeps it.
-    let large = f32x4_ge(f32x4_abs(value), f32x4_splat(65536.0));
-    v128_or(value, v128_and(large, u32x4_splat(0x7f80_0000)))
+    v128_or(value, v128_and(f32x4_ge(f32x4_abs(value), large), exponent))
 }

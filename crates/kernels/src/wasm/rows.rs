@@ -34,6 +34,9 @@ struct Group {
 /// The activations of a group, as they are multiplied: two registers for 16 of them.
 pub type Inputs = [[v128; 2]; GROUP / 16];
 
+/// Halves, and words that are one.
+type Constants = (HalfTable, v128);
+
 const ZERO: v128 = i32x4(0, 0, 0, 0);
 const EMPTY: Group = Group {
     inputs: [[ZERO; 2]; GROUP / 16],
@@ -66,12 +69,12 @@ fn rows_by<P: Products, Q: Quant<N>, const N: usize>(out: &mut [f32], w: &[u8], 
         }
         let groups = &mut prepared[..count];
         prepare::<P, Q, N>(groups, x);
-        let halves = HalfTable::new();
+        let (halves, ones) = (HalfTable::new(), black_box(i16x8_splat(1)));
         let half = out.len().div_ceil(2);
         let mut end = [0; N];
         for i in 0..out.len() {
             let o = i / 2 + i % 2 * half;
-            out[o] = dot::<P, Q, N>(&w[o * row_bytes..][..row_bytes], groups, &mut end, halves);
+            out[o] = dot::<P, Q, N>(&w[o * row_bytes..][..row_bytes], groups, &mut end, (halves, ones));
         }
     });
 }
@@ -124,7 +127,12 @@ fn prepare_group<P: Products, Q: Quant<N>, const N: usize>(
 
 /// A row times the input. A last group that is not whole gets zeros in `end`: no lane is -0, so they add nothing.
 #[inline(always)]
-fn dot<P: Products, Q: Quant<N>, const N: usize>(row: &[u8], x: &[Group], end: &mut [u8; N], halves: HalfTable) -> f32 {
+fn dot<P: Products, Q: Quant<N>, const N: usize>(
+    row: &[u8],
+    x: &[Group],
+    end: &mut [u8; N],
+    constants: Constants,
+) -> f32 {
     let (whole, rest) = row.as_chunks::<N>();
     end[..rest.len()].copy_from_slice(rest);
     let mut total = 0.0;
@@ -133,7 +141,7 @@ fn dot<P: Products, Q: Quant<N>, const N: usize>(row: &[u8], x: &[Group], end: &
         for g in start..x.len().min(start + SEGMENT_GROUPS) {
             // A pointer that the compiler knows from the last turn has its offsets added by instructions.
             let x = black_box(&x[g]);
-            lanes = step::<P, Q, N>(lanes, whole.get(g).unwrap_or(end), x, halves);
+            lanes = step::<P, Q, N>(lanes, whole.get(g).unwrap_or(end), x, constants);
         }
         total = if start == 0 { tree(lanes) } else { total + tree(lanes) };
     }
@@ -142,12 +150,17 @@ fn dot<P: Products, Q: Quant<N>, const N: usize>(row: &[u8], x: &[Group], end: &
 
 /// Adds eight blocks to eight lanes.
 #[inline(always)]
-fn step<P: Products, Q: Quant<N>, const N: usize>(lanes: Eight, w: &[u8; N], x: &Group, halves: HalfTable) -> Eight {
+fn step<P: Products, Q: Quant<N>, const N: usize>(
+    lanes: Eight,
+    w: &[u8; N],
+    x: &Group,
+    (halves, ones): Constants,
+) -> Eight {
     let scales = Q::scales(w, halves);
     let sums = if Q::Kind::FACTORS {
         sums_of_halves::<P, Q, N>(w, x, scales.factors)
     } else {
-        sums_of_blocks::<P, Q, N>(w, x)
+        sums_of_blocks::<P, Q, N>(w, x, ones)
     };
     let add = |i: usize| {
         let scaled = f32x4_mul(f32x4_convert_i32x4(sums[i]), scales.scale[i]);
@@ -165,10 +178,10 @@ fn step<P: Products, Q: Quant<N>, const N: usize>(lanes: Eight, w: &[u8; N], x: 
 
 /// Exact integer sums of eight blocks, offsets removed.
 #[inline(always)]
-fn sums_of_blocks<P: Products, Q: Quant<N>, const N: usize>(w: &[u8; N], x: &Group) -> [v128; 2] {
+fn sums_of_blocks<P: Products, Q: Quant<N>, const N: usize>(w: &[u8; N], x: &Group, ones: v128) -> [v128; 2] {
     let block = |block: usize| {
         let [a, b] = Q::quants(w, block);
-        P::block(Q::RANGE, [a, b], [x.inputs[2 * block], x.inputs[2 * block + 1]])
+        P::block(Q::RANGE, [a, b], [x.inputs[2 * block], x.inputs[2 * block + 1]], ones)
     };
     let four = |i: usize| {
         let pairs = [[block(4 * i), block(4 * i + 1)], [block(4 * i + 2), block(4 * i + 3)]];

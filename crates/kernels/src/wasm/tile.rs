@@ -2,9 +2,10 @@
 
 use std::arch::wasm32::*;
 use std::hint::black_box;
+use std::ops::Range;
 
-use super::multiply::{Fours, Multiply};
-use super::panel::{Block, Half, QUADS};
+use super::multiply::{Columns, INPUTS, Multiply, STEPS};
+use super::panel::{Block, QUADS, Step};
 use super::registers::load;
 use crate::kind::Kind;
 use crate::order::LANES;
@@ -13,13 +14,10 @@ use crate::weights::Minima;
 /// Four numbers for each input of a tile and each four rows.
 pub type Tile<const T: usize> = [[v128; QUADS]; T];
 
-/// Inputs of a tile at most: with eight rows 8 sums, which leaves half of 16 registers for what is multiplied.
-pub const INPUTS: usize = 4;
-
-/// A block of each input of a tile.
+/// A block of each input of a tile. With eight rows it has 8 sums, which leaves half of 16 registers for what is multiplied.
 #[derive(Clone, Copy)]
 pub struct Given {
-    pub fours: [Fours; INPUTS],
+    pub columns: [Columns; STEPS],
     pub scales: [f32; INPUTS],
     /// Scales times sums of quants: of the whole block, or of its first and of its second half.
     pub sums: [[f32; INPUTS]; 2],
@@ -28,19 +26,26 @@ pub struct Given {
 }
 
 impl Given {
-    pub const NONE: Given =
-        Given { fours: [[0; 16]; INPUTS], scales: [0.0; INPUTS], sums: [[0.0; INPUTS]; 2], starts: [[0; INPUTS]; 2] };
+    pub const NONE: Given = Given {
+        columns: [[0; INPUTS]; STEPS],
+        scales: [0.0; INPUTS],
+        sums: [[0.0; INPUTS]; 2],
+        starts: [[0; INPUTS]; 2],
+    };
 }
 
 /// The products over the segment; place = input, lane = row.
 ///
-/// The blocks of one of the order's lanes after the other. Knows the kind of a format and not the format.
-pub fn tile<M: Multiply, K: Kind, const T: usize>(panel: &[Block], x: &[Given]) -> Tile<T> {
+/// The blocks of one of the order's lanes after the other. Knows the kind of a format and not the format, and how many products
+/// are added `TOGETHER`.
+pub fn tile<M: Multiply, K: Kind, const TOGETHER: usize, const T: usize>(panel: &[Block], x: &[Given]) -> Tile<T> {
+    // Unrolled, one sum of a block after the other would be formed, with what they share in memory.
+    let (x, turns) = (&x[..panel.len()], black_box(together::<M, K>(TOGETHER)));
     let mut lanes = [[[f32x4_splat(0.0); QUADS]; T]; LANES];
     for (j, lane) in lanes.iter_mut().enumerate() {
         let mut total = [[f32x4_splat(0.0); QUADS]; T];
         for b in (j..panel.len()).step_by(LANES) {
-            add_block::<M, K, T>(&mut total, &panel[b], b, x);
+            add_block::<M, K, TOGETHER, T>(&mut total, &panel[b], &x[b], turns);
         }
         *lane = total;
     }
@@ -57,77 +62,93 @@ pub fn tile<M: Multiply, K: Kind, const T: usize>(panel: &[Block], x: &[Given]) 
 }
 
 #[inline(always)]
-fn add_block<M: Multiply, K: Kind, const T: usize>(total: &mut Tile<T>, block: &Block, b: usize, x: &[Given]) {
+fn add_block<M: Multiply, K: Kind, const TOGETHER: usize, const T: usize>(
+    total: &mut Tile<T>,
+    block: &Block,
+    given: &Given,
+    turns: usize,
+) {
     // Pointers that the compiler knows from the last turn have their offsets added by instructions.
-    let (block, given) = (black_box(block), black_box(&x[b]));
-    let sums = block_sums::<M, K, T>(block, given);
+    let (block, given) = (black_box(block), black_box(given));
+    let sums = block_sums::<M, K, TOGETHER, T>(block, given, turns);
     for t in 0..T {
+        let of_input = |values: &[f32; INPUTS]| all_lanes(load(values, 0), t);
         for q in 0..QUADS {
             let scaled = f32x4_mul(f32x4_convert_i32x4(sums[t][q]), load(&block.scale[q], 0));
-            let mut next = f32x4_add(total[t][q], f32x4_mul(scaled, f32x4_splat(given.scales[t])));
+            let mut next = f32x4_add(total[t][q], f32x4_mul(scaled, of_input(&given.scales)));
             if K::MINIMA != Minima::None {
-                next = f32x4_sub(next, f32x4_mul(load(&block.minima[0][q], 0), f32x4_splat(given.sums[0][t])));
+                next = f32x4_sub(next, f32x4_mul(load(&block.minima[0][q], 0), of_input(&given.sums[0])));
             }
             if K::MINIMA == Minima::Halves {
-                next = f32x4_sub(next, f32x4_mul(load(&block.minima[1][q], 0), f32x4_splat(given.sums[1][t])));
+                next = f32x4_sub(next, f32x4_mul(load(&block.minima[1][q], 0), of_input(&given.sums[1])));
             }
             total[t][q] = next;
         }
     }
 }
 
+/// Steps whose products are added before sums gain them: all of a block's, or of its half's, if they may be.
+const fn together<M: Multiply, K: Kind>(most: usize) -> usize {
+    let all = if K::FACTORS { 4 * M::PARTS } else { 8 * M::PARTS };
+    if most < all { most } else { all }
+}
+
 /// Exact sums of a block, its factors applied.
 #[inline(always)]
-fn block_sums<M: Multiply, K: Kind, const T: usize>(block: &Block, given: &Given) -> Tile<T> {
-    let [first, second] =
-        given.starts.map(|starts| -> Tile<T> { std::array::from_fn(|t| [i32x4_splat(starts[t]); QUADS]) });
-    let first = add_half::<M, K, T>(first, &block.quants[0], given, 0);
+fn block_sums<M: Multiply, K: Kind, const TOGETHER: usize, const T: usize>(
+    block: &Block,
+    given: &Given,
+    turns: usize,
+) -> Tile<T> {
+    let [first, second] = if M::OFFSETS {
+        given.starts.map(|starts| -> Tile<T> { std::array::from_fn(|t| [all_lanes(load(&starts, 0), t); QUADS]) })
+    } else {
+        [[[i32x4_splat(0); QUADS]; T]; 2]
+    };
+    let together = const { together::<M, K>(TOGETHER) };
+    let add = |sums, steps: Range<usize>| {
+        let parts = block.quants[steps.clone()].chunks_exact(together).zip(given.columns[steps].chunks_exact(together));
+        parts.fold(sums, |sums, (w, x)| add::<M, T>(sums, w, x, turns))
+    };
+    let half = 4 * M::PARTS;
     if !K::FACTORS {
-        return add_half::<M, K, T>(first, &block.quants[1], given, 4);
+        return add(first, 0..2 * half);
     }
-    let second = add_half::<M, K, T>(second, &block.quants[1], given, 4);
-    let mut sums = first;
+    let (mut sums, second) = (add(first, 0..half), add(second, half..2 * half));
     for t in 0..T {
         for q in 0..QUADS {
             let [a, b] =
-                [(first, 0), (second, 1)].map(|(sums, half)| i32x4_mul(sums[t][q], load(&block.factors[half][q], 0)));
+                [(sums, 0), (second, 1)].map(|(sums, half)| i32x4_mul(sums[t][q], load(&block.factors[half][q], 0)));
             sums[t][q] = i32x4_add(a, b);
         }
     }
     sums
 }
 
-/// Columns, in fours, whose products are added before the sum gains them. With a factor for each half, weights are at most 63,
-/// otherwise at most 31.
-pub const fn together<K: Kind>() -> usize {
-    if K::FACTORS { 2 } else { 4 }
-}
-
-/// 16 columns of all rows times those of every input, from this four on.
+/// As many steps as there are, `turns`, of all rows and of every input.
 #[inline(always)]
-fn add_half<M: Multiply, K: Kind, const T: usize>(sums: Tile<T>, w: &Half, x: &Given, four: usize) -> Tile<T> {
-    let begin = |sums: Tile<T>| sums.map(|sums| sums.map(|sums| M::begin(sums)));
-    let end = |sums: Tile<T>, parts: Tile<T>| -> Tile<T> {
-        std::array::from_fn(|t| std::array::from_fn(|q| M::end(sums[t][q], parts[t][q])))
-    };
-    let step = |parts: Tile<T>, k: usize| step::<M, T>(parts, w, k, x, four + k);
-    let parts = step(step(begin(sums), 0), 1);
-    if together::<K>() == 4 {
-        return end(sums, step(step(parts, 2), 3));
-    }
-    let sums = end(sums, parts);
-    end(sums, step(step(begin(sums), 2), 3))
-}
-
-/// Four columns of all rows times those of every input.
-#[inline(always)]
-fn step<M: Multiply, const T: usize>(mut parts: Tile<T>, w: &Half, k: usize, x: &Given, four: usize) -> Tile<T> {
-    let w: [M::Weights; QUADS] = std::array::from_fn(|q| M::weights(load(&w[q][k], 0)));
-    for t in 0..T {
-        let x = M::four(&x.fours[t], four);
-        for q in 0..QUADS {
-            parts[t][q] = M::add(parts[t][q], w[q], x);
+fn add<M: Multiply, const T: usize>(sums: Tile<T>, w: &[Step], x: &[Columns], turns: usize) -> Tile<T> {
+    let mut parts = sums.map(|sums| sums.map(|sums| M::begin(sums)));
+    for (w, x) in w[..turns].iter().zip(&x[..turns]) {
+        let (w, x) = (w.map(|w| load(&w, 0)), load(x, 0));
+        for t in 0..T {
+            // A load that does this takes an instruction more in V8, for its address.
+            let x = all_lanes(x, t);
+            for q in 0..QUADS {
+                parts[t][q] = M::add(parts[t][q], w[q], x);
+            }
         }
     }
-    parts
+    std::array::from_fn(|t| std::array::from_fn(|q| M::end(sums[t][q], parts[t][q])))
+}
+
+/// Lane `t` in all lanes.
+#[inline(always)]
+fn all_lanes(x: v128, t: usize) -> v128 {
+    match t {
+        0 => i32x4_shuffle::<0, 0, 0, 0>(x, x),
+        1 => i32x4_shuffle::<1, 1, 1, 1>(x, x),
+        2 => i32x4_shuffle::<2, 2, 2, 2>(x, x),
+        _ => i32x4_shuffle::<3, 3, 3, 3>(x, x),
+    }
 }
