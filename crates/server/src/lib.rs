@@ -24,6 +24,7 @@ mod likely;
 mod messages;
 mod native;
 mod ollama;
+mod openapi;
 mod record;
 mod refusal;
 mod responses;

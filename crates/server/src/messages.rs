@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Fields that change no answer here.
-const WITHOUT_EFFECT: [&str; 5] = ["model", "metadata", "service_tier", "cache_control", "inference_geo"];
+pub const WITHOUT_EFFECT: [&str; 5] = ["model", "metadata", "service_tier", "cache_control", "inference_geo"];
 
 /// Understands a request.
 ///
@@ -25,7 +25,7 @@ const WITHOUT_EFFECT: [&str; 5] = ["model", "metadata", "service_tier", "cache_c
 /// If it is refused.
 pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Messages>, Refusal> {
     let conversation = conversation(&mut fields, app, served)?;
-    if !fields.has("max_tokens") {
+    if fields.get("max_tokens").is_none() {
         return Err(Refusal::field("max_tokens", "missing"));
     }
     fields.rename("stop_sequences", "stop");

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Fields that change no answer here, besides those of all endpoints.
-const WITHOUT_EFFECT: [&str; 8] = [
+pub const WITHOUT_EFFECT: [&str; 8] = [
     "metadata",
     "model",
     "prompt_cache_key",

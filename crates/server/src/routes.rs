@@ -23,6 +23,7 @@ use crate::{
     fields::Fields,
     guard::{Scope, guard},
     messages, native, ollama,
+    openapi::description,
     refusal::{Refusal, shaped},
     responses, vectors,
 };
@@ -67,6 +68,7 @@ pub fn routes(app: Arc<App>) -> Router {
             }),
         )
         .route("/api/version", get(async || Json(ollama::version())))
+        .route("/openapi.json", get(async || Json(description())))
         .route("/embedding", made(vectors::rows))
         .route("/embeddings", made(vectors::rows))
         .route("/v1/embeddings", made(vectors::embeddings));
@@ -128,8 +130,14 @@ fn said(say: fn(&Served) -> Value) -> MethodRouter<Arc<App>> {
 fn counted(count: fn(&App, &Served, Fields) -> Result<Value, Refusal>) -> MethodRouter<Arc<App>> {
     post(async move |State(app): Shared, body: Body| {
         let body = read(body)?;
-        let counted = blocking(move || count(&app, app.served()?.answers()?, Fields::of(&body)?)).await;
-        counted.map(Json)
+        let understand = move || {
+            let served = app.served()?.answers()?;
+            let mut fields = Fields::of(&body)?;
+            // As where it is answered.
+            fields.flag("cache_prompt")?;
+            count(&app, served, fields)
+        };
+        blocking(understand).await.map(Json)
     })
 }
 

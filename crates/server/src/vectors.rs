@@ -25,7 +25,7 @@ pub struct Asked {
 pub type Read = fn(&Served, Fields) -> Result<Asked, Refusal>;
 
 /// Fields that change no vector.
-const WITHOUT_EFFECT: [&str; 2] = ["model", "user"];
+pub const WITHOUT_EFFECT: [&str; 2] = ["model", "user"];
 
 /// Answers a request that `read` understands.
 ///
