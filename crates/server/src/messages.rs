@@ -67,6 +67,9 @@ fn conversation(fields: &mut Fields, app: &App, served: &Served) -> Result<Conve
     }
     let mut variables = app.config.template_variables.clone();
     variables.extend(thinking(fields, served)?);
+    if let Some(choice) = fields.get("tool_choice").filter(|choice| !choice["type"].is_string()) {
+        return Err(expected("tool_choice", "an object with a type", choice));
+    }
     let tools = fields.list("tools")?.unwrap_or_default();
     let tools = tools.iter().enumerate().map(|(n, value)| tool(&format!("tools[{n}]"), value));
     let tools = Some(tools.collect::<Result<Vec<_>, _>>()?).filter(|tools| !tools.is_empty());

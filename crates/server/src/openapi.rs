@@ -232,7 +232,8 @@ const POSTS: &[Post] = &[
 
 /// The description.
 pub fn description() -> Value {
-    let mut paths = Fields::new();
+    let mut paths = json!({});
+    let mut add = |method: &str, path: &str, operation| paths[path][method] = operation;
     for Get { paths: names, is, answer } in GETS {
         let content = match answer {
             Some(name) => json!({ "application/json": { "schema": named(name) } }),
@@ -240,7 +241,7 @@ pub fn description() -> Value {
         };
         for path in *names {
             let operation = json!({ "summary": is, "operationId": id(path), "responses": responses(path, &content) });
-            paths.insert((*path).to_owned(), json!({ "get": operation }));
+            add("get", path, operation);
         }
     }
     for Post { paths: names, is, body, answer, stream, examples } in POSTS {
@@ -263,7 +264,7 @@ pub fn description() -> Value {
                 "requestBody": { "required": true, "content": taken },
                 "responses": responses(path, &content),
             });
-            paths.insert((*path).to_owned(), json!({ "post": operation }));
+            add("post", path, operation);
         }
     }
     for path in OPEN {

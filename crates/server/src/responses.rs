@@ -85,10 +85,10 @@ fn said(fields: &Fields) -> Map<String, Value> {
         ("tools", json!([])),
         ("top_p", Value::Null),
         ("truncation", "disabled".into()),
-        ("user", Value::Null),
     ];
     let own = |(name, default): (&str, Value)| (name.to_owned(), fields.get(name).cloned().unwrap_or(default));
-    repeated.map(own).into_iter().collect()
+    let user = fields.get("user").map(|user| ("user".to_owned(), user.clone()));
+    repeated.map(own).into_iter().chain(user).collect()
 }
 
 /// Whether a form of text is text alone.

@@ -33,6 +33,7 @@ pub fn parts() -> Fields {
     let blocks = |block: Value| any([text(), list(block)]);
     let call =
         loose(&["function"], json!({ "function": loose(&["arguments"], json!({ "arguments": {}, "name": text() })) }));
+    let calls = any([list(call), json!({ "type": "null" })]);
     let content = any([text(), json!({ "type": "null" }), list(text_block())]);
     let said = kind("message", &["role", "content"], {
         let part = loose(
@@ -49,7 +50,7 @@ pub fn parts() -> Fields {
     fields(json!({
         "Prompt": prompt(),
         "Schema": { "type": ["object", "boolean"], "description": "A JSON schema; docs/grammar.md has the keywords" },
-        "Message": loose(&["role"], json!({ "role": text(), "content": content, "tool_calls": list(call) })),
+        "Message": loose(&["role"], json!({ "role": text(), "content": content, "tool_calls": calls })),
         "Tool": kind("function", &["function"], json!({ "function": loose(&["name"], json!({ "name": text() })) })),
         "Format": any([
             closed(kind("text", &[], json!({}))),
@@ -285,10 +286,12 @@ fn response() -> Fields {
 }
 
 fn anthropic() -> Fields {
-    let choice = json!({
-        "type": "object",
-        "properties": { "type": { "enum": ["auto", "none", null] }, "disable_parallel_tool_use": { "const": false } },
-    });
+    let choice = loose(
+        &["type"],
+        json!({
+            "type": { "enum": ["auto", "none"] }, "disable_parallel_tool_use": { "const": false }
+        }),
+    );
     let thinking = loose(&["type"], json!({ "type": { "enum": ["adaptive", "disabled"] } }));
     fields(json!({
         "system": any([text(), list(kind("text", &["text"], json!({ "text": text() })))]),
