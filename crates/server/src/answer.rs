@@ -1,6 +1,6 @@
 //! The answers of a request on their way out: as one body, or piece by piece. Both are made of the same parts.
 
-use std::{collections::VecDeque, convert::Infallible, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -16,13 +16,14 @@ use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::{app::Running, refusal::Refusal};
+use crate::{app::Running, log::Counts, refusal::Refusal};
 
 /// The answers to the prompts of a request. Where it is dropped they are cancelled.
 pub struct Answers {
     events: mpsc::Receiver<(usize, Event)>,
     /// Those that have not ended.
     open: usize,
+    counts: Arc<Counts>,
     _running: Running,
 }
 
@@ -75,7 +76,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 impl Answers {
     /// The answers to as many prompts.
     pub fn new(events: mpsc::Receiver<(usize, Event)>, count: usize, running: Running) -> Answers {
-        Answers { events, open: count, _running: running }
+        Answers { events, open: count, counts: Arc::default(), _running: running }
     }
 
     /// The next event; `None` after the last end.
@@ -86,7 +87,10 @@ impl Answers {
         match self.events.recv().await {
             Some((_, Event::Failed(error))) => Err(error.into()),
             Some(event) => {
-                self.open -= usize::from(matches!(event.1, Event::Done(_)));
+                if let Event::Done(finish) = &event.1 {
+                    self.open -= 1;
+                    self.counts.add(finish);
+                }
                 Ok(Some(event))
             }
             None => Err(Refusal::failed("the model has failed")),
@@ -98,15 +102,16 @@ impl Answers {
     /// # Errors
     /// If an answer fails before anything was sent.
     pub async fn respond(mut self, mut form: impl Form, streamed: bool) -> Result<Response, Refusal> {
+        let counts = self.counts.clone();
         if streamed {
-            return Ok(self.stream(form));
+            return Ok(counts.noted(self.stream(form)));
         }
         form.begin();
         while let Some(event) = self.next().await? {
             take(&mut form, event);
         }
         form.done();
-        Ok(Json(form.whole()).into_response())
+        Ok(counts.noted(Json(form.whole()).into_response()))
     }
 
     fn stream<F: Form>(self, mut form: F) -> Response {

@@ -39,6 +39,10 @@ pub struct Config {
     pub metrics: bool,
     /// Whether it can be asked for how many answers are being written.
     pub slots: bool,
+    /// The certificate and the key that connections are encrypted with; without them they are not.
+    pub tls: Option<Tls>,
+    /// What prints a line of JSON for each request.
+    pub log: Option<fn(&str)>,
     /// Variables of chat templates where a request does not say.
     pub template_variables: serde_json::Map<String, serde_json::Value>,
 }
@@ -63,9 +67,20 @@ impl Default for Config {
             verbose: false,
             metrics: false,
             slots: false,
+            tls: None,
+            log: None,
             template_variables: serde_json::Map::new(),
         }
     }
+}
+
+/// The files of a server's identity, in PEM.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The certificate, and those that vouch for it.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
 }
 
 /// What came of loading a model.

@@ -22,6 +22,7 @@ use crate::{
     chat, completions, counters,
     fields::Fields,
     guard::{Scope, guard},
+    log::logged,
     messages, native, ollama,
     openapi::description,
     refusal::{Refusal, shaped},
@@ -92,6 +93,7 @@ pub fn routes(app: Arc<App>) -> Router {
         .layer(limit)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(shaped))
+        .layer(middleware::from_fn_with_state(app.clone(), logged))
         .with_state(app)
 }
 

@@ -5,6 +5,7 @@ mod batch;
 mod client;
 mod counters;
 mod ends;
+mod log;
 mod messages;
 mod native;
 mod ollama;
