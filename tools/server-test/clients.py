@@ -5,16 +5,20 @@ All endpoints answer by one model, so what one says is what the others have to s
 
 import base64
 import json
+import ssl
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.request
 from pathlib import Path
 
 import anthropic
+import httpx
 import ollama
 import openai
+import trustme
 
 ENCODER = Path(__file__).parents[2] / "crates/candor/tests/goldens/cross-encoder.gguf"
 KEY = "secret"
@@ -187,8 +191,36 @@ def scores(server):
     assert [one["score"] for one in tei[:2]] == best and len(tei) == 3
 
 
+def encrypted(candor):
+    """Over TLS, by OpenSSL: both versions, both kinds of keys, and a client that streams."""
+    for kind in (trustme.KeyType.RSA, trustme.KeyType.ECDSA):
+        with tempfile.TemporaryDirectory() as folder:
+            authority = trustme.CA(key_type=kind)
+            identity = authority.issue_cert("localhost", "127.0.0.1", key_type=kind)
+            cert, key = Path(folder) / "cert.pem", Path(folder) / "key.pem"
+            identity.private_key_pem.write_to_path(key)
+            for blob in identity.cert_chain_pems:
+                blob.write_to_path(cert, append=True)
+            flags = ["-np", "1", "-c", "512", "--ssl-cert-file", str(cert), "--ssl-key-file", str(key)]
+            with Server(candor, *flags) as server:
+                assert server.url.startswith("https://")
+                for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+                    trust = ssl.create_default_context()
+                    authority.configure_trust(trust)
+                    trust.minimum_version = trust.maximum_version = version
+                    http = httpx.Client(verify=trust)
+                    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0, http_client=http)
+                    text = {"model": "any", "prompt": "Once upon a time", "max_tokens": TOKENS, "temperature": 0}
+                    whole = client.completions.create(**text).choices[0].text
+                    parts = client.completions.create(**text, stream=True)
+                    assert whole and "".join(part.choices[0].text for part in parts) == whole
+                strange = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+                refused(openai.APIConnectionError, strange.models.list)
+
+
 def main():
     candor = sys.argv[1]
+    encrypted(candor)
     with Server(candor, "--temp", "0", "-np", "2", "-c", "4096") as server:
         said, continued, usage = openai_endpoints(server)
         anthropic_endpoints(server, said, usage)
@@ -197,7 +229,7 @@ def main():
         vectors(server)
     with Server(candor, str(ENCODER)) as server:
         scores(server)
-    print("3 passed, 0 failed")
+    print("4 passed, 0 failed")
 
 
 main()

@@ -314,6 +314,9 @@ impl Error {
         let text = match self {
             Error::File { path, error } if error.kind() == io::ErrorKind::NotFound => return sibling(path),
             Error::Serve(failure) => match failure.as_ref() {
+                Failure::Tls { .. } => {
+                    "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem makes a pair"
+                }
                 Failure::Address { .. } => "--port 0 takes any free port, --host 127.0.0.1 is this machine alone",
                 _ => return None,
             },

@@ -1,8 +1,9 @@
 //! `candor serve`: answers over HTTP.
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
-use candor_server::Stop;
+use candor_server::{Stop, Tls};
+use clap::error::ErrorKind;
 
 use crate::{
     args::{Line, ServeArgs},
@@ -21,9 +22,24 @@ pub fn serve(args: &ServeArgs, line: &Line) -> Result<ExitCode, Error> {
     config.hosts.clone_from(&args.allowed_hosts);
     config.origins.clone_from(&args.cors_origins);
     (config.metrics, config.slots, config.traces) = (args.metrics, args.slots, args.traces);
+    config.tls = match (args.ssl_cert_file.clone(), args.ssl_key_file.clone()) {
+        (Some(certificate), Some(key)) => Some(Tls { certificate, key }),
+        (None, None) => None,
+        _ => {
+            let message = "--ssl-key-file and --ssl-cert-file need each other".to_owned();
+            return Err(line.usage_error(ErrorKind::MissingRequiredArgument, message));
+        }
+    };
+    config.log = args.log_jsonl.then_some(print);
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
     // Ctrl-C ends the server once what it answers is answered, a second one at once.
     let interrupt = Interrupt::catch()?;
     let _answering = interrupt.answering();
-    candor_server::serve(config, load, &Stop::on_signals(), |address| say!("listening at http://{address}"))?;
+    candor_server::serve(config, load, &Stop::on_signals(), |address| say!("listening at {scheme}://{address}"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a line of the log. A stdout that is closed is no reason to stop.
+fn print(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }

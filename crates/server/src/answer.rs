@@ -16,7 +16,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::{app::Running, refusal::Refusal, traces::Trace};
+use crate::{app::Running, log::Counts, refusal::Refusal, traces::Trace};
 
 /// The answers to the prompts of a request. Where it is dropped they are cancelled.
 pub struct Answers {
@@ -25,6 +25,7 @@ pub struct Answers {
     open: usize,
     /// Where what happens is noted.
     trace: Option<Arc<Trace>>,
+    counts: Arc<Counts>,
     _running: Running,
 }
 
@@ -89,7 +90,7 @@ impl Answers {
         running: Running,
         trace: Option<Arc<Trace>>,
     ) -> Answers {
-        Answers { events, open: count, trace, _running: running }
+        Answers { events, open: count, trace, counts: Arc::default(), _running: running }
     }
 
     /// The next event; `None` after the last end.
@@ -101,7 +102,10 @@ impl Answers {
             Some((_, Event::Failed(error))) => Err(error.into()),
             Some(event) => {
                 self.trace.iter().for_each(|trace| trace.note(event.0, &event.1));
-                self.open -= usize::from(matches!(event.1, Event::Done(_)));
+                if let Event::Done(finish) = &event.1 {
+                    self.open -= 1;
+                    self.counts.add(finish);
+                }
                 Ok(Some(event))
             }
             None => Err(Refusal::failed("the model has failed")),
@@ -113,6 +117,7 @@ impl Answers {
     /// # Errors
     /// If an answer fails before anything was sent.
     pub async fn respond(mut self, mut form: impl Form, streamed: bool) -> Result<Response, Refusal> {
+        let counts = self.counts.clone();
         let id = self.trace.as_ref().and_then(|trace| HeaderValue::from_str(trace.id()).ok());
         let mut response = if streamed {
             self.stream(form)
@@ -125,7 +130,7 @@ impl Answers {
             Json(form.whole()).into_response()
         };
         response.headers_mut().extend(id.map(|id| (TRACE_ID, id)));
-        Ok(response)
+        Ok(counts.noted(response))
     }
 
     fn stream<F: Form>(self, mut form: F) -> Response {

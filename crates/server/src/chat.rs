@@ -179,9 +179,15 @@ pub fn message(number: usize, value: Value) -> Result<Message, Refusal> {
         }
         Some(other) => return Err(expected(&name(".content"), "a string or an array of parts", other)),
     }
+    if let Some(wrong) = fields.get("tool_calls").filter(|calls| !calls.is_array() && !calls.is_null()) {
+        return Err(expected(&name(".tool_calls"), "an array", wrong));
+    }
     let calls = fields.get_mut("tool_calls").and_then(Value::as_array_mut);
     for (n, call) in calls.into_iter().flatten().enumerate() {
         let place = name(&format!(".tool_calls[{n}].function.arguments"));
+        if let Some(wrong) = call.pointer("/function/name").filter(|name| !name.is_string()) {
+            return Err(expected(&name(&format!(".tool_calls[{n}].function.name")), "a string", wrong));
+        }
         let Some(arguments) = call.pointer_mut("/function/arguments") else {
             return Err(Refusal::field(&place, "missing"));
         };
@@ -341,7 +347,7 @@ impl Form for Chat {
         let choice = |(index, choice): (usize, &Choice)| {
             let likely = |likely: &[Likely]| likely.iter().map(Likely::json).collect::<Vec<_>>();
             let logprobs = choice.record.likely().map(|tokens| json!({ "content": likely(tokens) }));
-            let mut message = json!({ "role": "assistant", "content": choice.content });
+            let mut message = json!({ "role": "assistant", "content": choice.content, "refusal": null });
             if !choice.reasoning.is_empty() {
                 message["reasoning_content"] = choice.reasoning.as_str().into();
             }

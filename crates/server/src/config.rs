@@ -41,6 +41,10 @@ pub struct Config {
     pub slots: bool,
     /// Answers of which it is kept how they came to be; those before them are forgotten.
     pub traces: usize,
+    /// The certificate and the key that connections are encrypted with; without them they are not.
+    pub tls: Option<Tls>,
+    /// What prints a line of JSON for each request.
+    pub log: Option<fn(&str)>,
     /// Variables of chat templates where a request does not say.
     pub template_variables: serde_json::Map<String, serde_json::Value>,
 }
@@ -66,9 +70,20 @@ impl Default for Config {
             metrics: false,
             slots: false,
             traces: 0,
+            tls: None,
+            log: None,
             template_variables: serde_json::Map::new(),
         }
     }
+}
+
+/// The files of a server's identity, in PEM.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The certificate, and those that vouch for it.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
 }
 
 /// What came of loading a model.

@@ -15,6 +15,14 @@ pub enum Failure<E> {
         /// What the system says.
         error: io::Error,
     },
+    /// A certificate or its key.
+    #[error("{}: {message}", path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
     /// The system gives no thread or no events.
     #[error(transparent)]
     System(#[from] io::Error),

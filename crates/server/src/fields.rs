@@ -8,6 +8,11 @@ use crate::refusal::Refusal;
 /// What is left of a request's fields.
 pub struct Fields(Map<String, Value>);
 
+/// The names of all fields that anyone asked for.
+#[cfg(test)]
+pub static ASKED: std::sync::Mutex<std::collections::BTreeSet<String>> =
+    std::sync::Mutex::new(std::collections::BTreeSet::new());
+
 impl Fields {
     /// Those of a body.
     ///
@@ -23,6 +28,7 @@ impl Fields {
 
     /// A field's value; `None` where it is missing or null.
     pub fn take(&mut self, name: &str) -> Option<Value> {
+        asked(name);
         self.0.shift_remove(name).filter(|value| !value.is_null())
     }
 
@@ -33,11 +39,13 @@ impl Fields {
 
     /// Whether there is a field.
     pub fn has(&self, name: &str) -> bool {
+        asked(name);
         self.0.contains_key(name)
     }
 
     /// Has a field count under another name.
     pub fn rename(&mut self, from: &str, to: &str) {
+        asked(from);
         if let Some(value) = self.0.shift_remove(from) {
             self.0.insert(to.to_owned(), value);
         }
@@ -139,6 +147,7 @@ impl Fields {
 
     /// Refuses what nobody took, unless it has no effect on an answer.
     pub fn finish(self, without_effect: &[&str]) -> Result<(), Refusal> {
+        without_effect.iter().for_each(|name| asked(name));
         let left = self.0.iter().find(|(name, value)| !value.is_null() && !without_effect.contains(&name.as_str()));
         match left {
             None => Ok(()),
@@ -151,6 +160,12 @@ impl From<Map<String, Value>> for Fields {
     fn from(fields: Map<String, Value>) -> Fields {
         Fields(fields)
     }
+}
+
+/// Notes a name, for the test of what is described.
+fn asked(_name: &str) {
+    #[cfg(test)]
+    ASKED.lock().unwrap().insert(_name.to_owned());
 }
 
 /// A whole number, also one that is written with a fraction of zero.

@@ -12,8 +12,8 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use crate::{app::App, config::Config, refusal::Refusal};
 
-/// Paths that need no key: whether the server lives, and what it is called.
-const OPEN: [&str; 4] = ["/health", "/v1/health", "/models", "/v1/models"];
+/// Paths that need no key: whether the server lives, what it is called, and what can be asked for.
+pub const OPEN: [&str; 5] = ["/health", "/v1/health", "/models", "/v1/models", "/openapi.json"];
 
 /// Whose requests share memory: those with the same key, or all where there are no keys.
 #[derive(Clone, Copy)]

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Fields that change no answer here.
-const WITHOUT_EFFECT: [&str; 5] = ["model", "metadata", "service_tier", "cache_control", "inference_geo"];
+pub const WITHOUT_EFFECT: [&str; 5] = ["model", "metadata", "service_tier", "cache_control", "inference_geo"];
 
 /// Understands a request.
 ///
@@ -27,7 +27,7 @@ const WITHOUT_EFFECT: [&str; 5] = ["model", "metadata", "service_tier", "cache_c
 /// If it is refused.
 pub fn read(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Messages>, Refusal> {
     let conversation = conversation(&mut fields, app, served)?;
-    if !fields.has("max_tokens") {
+    if fields.get("max_tokens").is_none() {
         return Err(Refusal::field("max_tokens", "missing"));
     }
     fields.rename("stop_sequences", "stop");
@@ -71,6 +71,9 @@ fn conversation(fields: &mut Fields, app: &App, served: &Served) -> Result<Conve
     }
     let mut variables = app.config.template_variables.clone();
     variables.extend(thinking(fields, served)?);
+    if let Some(choice) = fields.get("tool_choice").filter(|choice| !choice["type"].is_string()) {
+        return Err(expected("tool_choice", "an object with a type", choice));
+    }
     let tools = fields.list("tools")?.unwrap_or_default();
     let tools = tools.iter().enumerate().map(|(n, value)| tool(&format!("tools[{n}]"), value));
     let tools = Some(tools.collect::<Result<Vec<_>, _>>()?).filter(|tools| !tools.is_empty());

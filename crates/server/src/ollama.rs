@@ -25,10 +25,10 @@ use crate::{
 };
 
 /// Fields that change no answer.
-const WITHOUT_EFFECT: [&str; 2] = ["model", "keep_alive"];
+pub const WITHOUT_EFFECT: [&str; 2] = ["model", "keep_alive"];
 
 /// Options that change no answer: how Ollama would run the model.
-const OPTIONS_WITHOUT_EFFECT: [&str; 12] = [
+pub const OPTIONS_WITHOUT_EFFECT: [&str; 12] = [
     "f16_kv",
     "low_vram",
     "main_gpu",

@@ -24,6 +24,14 @@ pub struct Refusal {
     more: Vec<(&'static str, usize)>,
 }
 
+/// Whose shape a refusal has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    OpenAi,
+    Anthropic,
+    Ollama,
+}
+
 impl Refusal {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Refusal {
         Refusal { status, kind, code: None, param: None, message: message.into(), more: Vec::new() }
@@ -198,18 +206,28 @@ impl IntoResponse for Refusal {
 
 /// Has a path's refusals in the shape that its clients know.
 pub async fn shaped(request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let shape: Option<fn(&Refusal) -> Value> = match () {
-        () if path.starts_with("/v1/messages") => Some(Refusal::anthropic),
-        () if path.starts_with("/api/") => Some(Refusal::ollama),
-        () => None,
-    };
+    let style = Style::of(request.uri().path());
     let mut response = next.run(request).await;
-    match (shape, response.extensions_mut().remove::<Refusal>()) {
-        (Some(shape), Some(refusal)) => {
-            let body = shape(&refusal);
+    match (style, response.extensions_mut().remove::<Refusal>()) {
+        (Style::OpenAi, _) | (_, None) => response,
+        (Style::Anthropic, Some(refusal)) => {
+            let body = refusal.anthropic();
             refusal.response(body)
         }
-        _ => response,
+        (Style::Ollama, Some(refusal)) => {
+            let body = refusal.ollama();
+            refusal.response(body)
+        }
+    }
+}
+
+impl Style {
+    /// That of a path.
+    pub fn of(path: &str) -> Style {
+        match () {
+            () if path.starts_with("/v1/messages") => Style::Anthropic,
+            () if path.starts_with("/api/") => Style::Ollama,
+            () => Style::OpenAi,
+        }
     }
 }

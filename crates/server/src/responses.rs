@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Fields that change no answer here, besides those of all endpoints.
-const WITHOUT_EFFECT: [&str; 8] = [
+pub const WITHOUT_EFFECT: [&str; 8] = [
     "metadata",
     "model",
     "prompt_cache_key",
@@ -88,10 +88,10 @@ fn said(fields: &Fields) -> Map<String, Value> {
         ("tools", json!([])),
         ("top_p", Value::Null),
         ("truncation", "disabled".into()),
-        ("user", Value::Null),
     ];
     let own = |(name, default): (&str, Value)| (name.to_owned(), fields.get(name).cloned().unwrap_or(default));
-    repeated.map(own).into_iter().collect()
+    let user = fields.get("user").map(|user| ("user".to_owned(), user.clone()));
+    repeated.map(own).into_iter().chain(user).collect()
 }
 
 /// What the template sees of a request.

@@ -22,7 +22,10 @@ use crate::{
     chat, completions, counters, diagnose,
     fields::Fields,
     guard::{Scope, guard},
-    infill, lora, messages, native, ollama,
+    infill,
+    log::logged,
+    lora, messages, native, ollama,
+    openapi::description,
     refusal::{Refusal, shaped},
     responses, vectors,
 };
@@ -82,6 +85,7 @@ pub fn routes(app: Arc<App>) -> Router {
             }),
         )
         .route("/api/version", get(async || Json(ollama::version())))
+        .route("/openapi.json", get(async || Json(description())))
         .route("/embedding", made(vectors::rows))
         .route("/embeddings", made(vectors::rows))
         .route("/v1/embeddings", made(vectors::embeddings));
@@ -105,6 +109,7 @@ pub fn routes(app: Arc<App>) -> Router {
         .layer(limit)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(shaped))
+        .layer(middleware::from_fn_with_state(app.clone(), logged))
         .with_state(app)
 }
 

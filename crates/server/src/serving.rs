@@ -13,7 +13,7 @@ use crate::{
     routes::routes,
     stop::Stop,
     template::Template,
-    texts, worker,
+    texts, tls, worker,
 };
 
 /// Listens, loads a model, and answers until `stop` ends it. `listening` hears the address, before the model is loaded: requests are
@@ -28,6 +28,8 @@ pub fn serve<E: Send + 'static>(
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), Failure<E>> {
     runtime()?.block_on(async {
+        let acceptor = config.tls.as_ref().map(tls::acceptor).transpose();
+        let acceptor = acceptor.map_err(|(path, message)| Failure::Tls { path, message })?;
         let address = (config.host.clone(), config.port);
         let refused = |error| Failure::Address { address: format!("{}:{}", config.host, config.port), error };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
@@ -40,7 +42,7 @@ pub fn serve<E: Send + 'static>(
             app.drain();
             app.idle().await;
         };
-        let serving = connections::serve(listener, routes(app.clone()), &app.config, shut);
+        let serving = connections::serve(listener, acceptor, routes(app.clone()), &app.config, shut);
         match select(pin!(serving), pin!(ended)).await {
             Either::Left(_) => Ok(()),
             Either::Right((Ok(ended), _)) => ended,

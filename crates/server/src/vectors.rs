@@ -3,7 +3,11 @@
 
 use std::sync::Arc;
 
-use axum::{Json, body::Bytes};
+use axum::{
+    Json,
+    body::Bytes,
+    response::{IntoResponse, Response},
+};
 use candor::{Pooling, Scaling};
 use serde_json::{Value, json};
 
@@ -11,6 +15,7 @@ use crate::{
     app::{App, Does, Served, blocking},
     completions,
     fields::{Fields, expected},
+    log::Counts,
     refusal::Refusal,
 };
 
@@ -25,17 +30,18 @@ pub struct Asked {
 pub type Read = fn(&Served, Fields) -> Result<Asked, Refusal>;
 
 /// Fields that change no vector.
-const WITHOUT_EFFECT: [&str; 2] = ["model", "user"];
+pub const WITHOUT_EFFECT: [&str; 2] = ["model", "user"];
 
 /// Answers a request that `read` understands.
 ///
 /// # Errors
 /// If it is refused.
-pub async fn answer(app: Arc<App>, body: Bytes, read: Read) -> Result<Json<Value>, Refusal> {
+pub async fn answer(app: Arc<App>, body: Bytes, read: Read) -> Result<Response, Refusal> {
     let shared = app.clone();
     let asked = blocking(move || read(shared.served()?, Fields::of(&body)?)).await?;
+    let counts = Arc::new(Counts::of_prompts(asked.ids.iter().map(Vec::len).sum()));
     let vectors = app.vectors(asked.ids, asked.scaling).await?;
-    Ok(Json((asked.form)(vectors)))
+    Ok(counts.noted(Json((asked.form)(vectors)).into_response()))
 }
 
 impl Asked {

@@ -37,6 +37,15 @@ pub struct ServeArgs {
     /// with commas between them, or the flag again
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', help_heading = "Serving")]
     pub cors_origins: Vec<String>,
+    /// Encrypt connections with the key of a file, in PEM; --ssl-cert-file has the certificate
+    #[arg(long, value_name = "FILE", help_heading = "Serving")]
+    pub ssl_key_file: Option<PathBuf>,
+    /// The certificate for --ssl-key-file, and those that vouch for it, in PEM
+    #[arg(long, value_name = "FILE", help_heading = "Serving")]
+    pub ssl_cert_file: Option<PathBuf>,
+    /// Print a line of JSON to stdout for each request: when, which path, the status, tokens and milliseconds, and no text of it
+    #[arg(long, help_heading = "Serving")]
+    pub log_jsonl: bool,
     /// Answer /metrics: how much was read and written, in Prometheus' text format
     #[arg(long, help_heading = "Serving")]
     pub metrics: bool,

@@ -135,6 +135,34 @@ fn a_server_makes_the_vectors_and_scores_of_the_commands() {
     end(server);
 }
 
+/// Files of a certificate that are missing or wrong are refused before anything is loaded.
+#[test]
+fn a_certificate_is_looked_at_first() {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    for (args, expected) in [
+        (&["--ssl-key-file", "key.pem"][..], "--ssl-key-file and --ssl-cert-file need each other"),
+        (&["--ssl-key-file", "key.pem", "--ssl-cert-file", "/nowhere.pem"], "/nowhere.pem: "),
+        (&["--ssl-key-file", "key.pem", "--ssl-cert-file", manifest], "there is no certificate in it, in PEM"),
+    ] {
+        let outcome = candor(["serve", "--port", "0"].iter().chain(args)).outcome();
+        assert!(outcome.code != 0 && outcome.stderr.contains(expected), "{}", outcome.stderr);
+        assert!(!outcome.stderr.contains("listening"), "{}", outcome.stderr);
+    }
+}
+
+/// The log goes to stdout, which has nothing else.
+#[test]
+fn requests_are_logged_to_stdout() {
+    let Server { mut child, address, _program } = serve(&["--log-jsonl", "-c", "512"]);
+    let stdout = child.stdout.take().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let lines: Vec<Value> =
+        BufReader::new(stdout).lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let last = lines.last().unwrap();
+    assert_eq!((&last["path"], &last["status"]), (&"/health".into(), &200.into()), "{address}");
+}
+
 /// One answer at once is a setting here, where other commands take the flag for what is so anyway.
 #[test]
 fn one_answer_at_once_can_be_asked_for() {

@@ -1,5 +1,7 @@
 //! What was done, in numbers.
 
+use std::collections::BTreeSet;
+
 use candor_server::Config;
 use serde_json::json;
 
@@ -57,6 +59,26 @@ fn what_was_done_is_counted() {
     assert_eq!(text.lines().count(), 3 * described.len());
     let slots = get(server.address, "/slots").json();
     assert_eq!(slots, json!([0, 1].map(|id| json!({ "id": id, "n_ctx": CONTEXT, "is_processing": false }))));
+    server.end().unwrap();
+}
+
+/// The manifests for Kubernetes have a gateway's picker look at metrics that are there.
+#[test]
+fn what_a_picker_looks_at_is_there() {
+    let picker = include_str!("../../../../docs/deploy/kubernetes/gateway.yaml");
+    let named: BTreeSet<&str> = picker.split('"').filter(|name| name.starts_with("vllm:")).collect();
+    assert_eq!(named.len(), 5);
+    let mut config = Config::default();
+    config.metrics = true;
+    let server = start(config, 1);
+    let text = get(server.address, "/metrics").body;
+    let served: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" gauge")).collect();
+    assert!(named.is_subset(&served), "{named:?} {served:?}");
+    // It reads these labels of them.
+    for label in ["block_size=", "num_gpu_blocks=", "max_lora=", "running_lora_adapters=", "waiting_lora_adapters="] {
+        assert!(text.contains(label), "{label}");
+    }
     server.end().unwrap();
 }
 

@@ -7,6 +7,7 @@ mod client;
 mod counters;
 mod ends;
 mod infill;
+mod log;
 mod messages;
 mod native;
 mod ollama;

@@ -166,6 +166,7 @@ fn what_is_not_served_is_refused_in_its_form() {
             json!([{ "role": "user", "content": [{ "type": "tool_use", "id": "a", "name": "b", "input": {} }] }]),
         ),
         ("tool_choice", json!({ "type": "any" })),
+        ("tool_choice", json!({ "type": {} })),
         ("tool_choice", json!({ "type": "auto", "disable_parallel_tool_use": true })),
         ("tools", json!([{ "type": "web_search_20250305", "name": "web_search" }])),
         ("tools", json!([{ "name": "f" }])),

@@ -46,6 +46,8 @@ fn what_would_change_an_answer_is_refused_by_name() {
         ("messages", json!("hi")),
         ("messages", json!([{ "content": "hi" }])),
         ("messages", json!([{ "role": "user", "content": [{ "type": "image_url" }] }])),
+        ("messages", json!([{ "role": "user", "content": "hi", "tool_calls": "none" }])),
+        ("messages", json!([{ "role": "assistant", "tool_calls": [{ "function": { "name": {}, "arguments": {} } }] }])),
         (
             "messages",
             json!([{ "role": "assistant", "tool_calls": [{ "function": { "name": "f", "arguments": "{" } }] }]),
