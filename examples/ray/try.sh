@@ -19,6 +19,8 @@ servers=
 cleanup() {
     # shellcheck disable=SC2086
     [ -z "$servers" ] || kill $servers
+    # A cluster takes a while to end, and writes into the folder until then.
+    wait
     rm -rf "$folder"
 }
 trap cleanup EXIT

@@ -81,14 +81,14 @@ fn the_paths_are_the_routers() {
 }
 
 /// The names of a body's fields, and of those of its field `options`.
-fn names(description: &Value, schema: &Value, all: &mut BTreeSet<String>) {
+fn names(schema: &Value, all: &mut BTreeSet<String>) {
     for one in schema["anyOf"].as_array().into_iter().flatten() {
-        names(description, one, all);
+        names(one, all);
     }
     for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
         all.insert(name.clone());
         if name == "options" {
-            names(description, schema, all);
+            names(schema, all);
         }
     }
 }
@@ -104,7 +104,7 @@ fn the_fields_are_those_that_are_asked_for() {
             _ => &answers,
         };
         let mut described = BTreeSet::new();
-        names(&description, &description["components"]["schemas"][body], &mut described);
+        names(&description["components"]["schemas"][body], &mut described);
         for path in *paths {
             ASKED.lock().unwrap().clear();
             for example in *examples {
