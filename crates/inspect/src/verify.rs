@@ -6,6 +6,7 @@
 mod against;
 mod answered;
 mod error;
+mod planned;
 mod processor;
 mod report;
 mod sessions;
@@ -13,7 +14,7 @@ mod texts;
 
 use std::path::{Path, PathBuf};
 
-use candor::{Activations, BackendVisitor, Device, Gguf, KvFormat, LoadOptions, Model, Ops, Verify, visit_backend};
+use candor::{Activations, Device, Gguf, KvFormat, LoadOptions, Model, Verify, visit_backend};
 use web_time::Instant;
 
 use crate::{
@@ -24,6 +25,8 @@ use crate::{
 pub use answered::answered;
 pub use candor_verify::{Class, Depth, Operation, Operations, Place, Plan, Work, Worst, operations, watched};
 pub use error::VerifyError;
+use planned::Planned;
+pub use planned::{MAX_DECODE, MAX_PROMPT};
 pub use processor::processor;
 pub use report::{Against, Check, Compared, Outcome, Subject, VERIFY_VERSION, Verdict, VerifyReport};
 
@@ -31,10 +34,6 @@ pub use report::{Against, Check, Compared, Outcome, Subject, VERIFY_VERSION, Ver
 pub const BUILT_IN_PROMPT: &str = "The quick brown fox jumps over the lazy dog, and 12 hens look on.";
 /// Tokens of the built-in text that a quick run takes.
 const QUICK_PROMPT: usize = 9;
-/// Longest prompt: the oracle computes every operation of it in f64.
-pub const MAX_PROMPT: usize = 4096;
-/// Most tokens decoded, likewise.
-pub const MAX_DECODE: usize = 1024;
 /// What is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prompt {
@@ -139,7 +138,7 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
             let text = &report.text;
             let exact = load.activations == Activations::F32;
             let plan = Plan { text, prompt, decode, after: &[], depth, keys, values, exact, part: None };
-            let found = visit_backend(&load, OnBackend { gguf: &gguf, plan })?;
+            let found = visit_backend(&load, Planned { gguf: &gguf, plan })?;
             let found = found.map_err(candor::Error::from)?;
             report.tokens.clone_from(&found.tokens);
             report.operations = Some(found);
@@ -155,27 +154,6 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
     report.verdict = verdict(&report);
     report.seconds = start.elapsed().as_secs_f64();
     Ok(report)
-}
-
-/// [`operations`] on the backend that options choose.
-struct OnBackend<'a> {
-    gguf: &'a Gguf,
-    plan: Plan<'a>,
-}
-
-impl BackendVisitor for OnBackend<'_> {
-    type Output = Result<Operations, candor_models::Error>;
-
-    fn visit<B>(self, ops: B, _: String) -> Self::Output
-    where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-    {
-        operations(self.gguf, ops, &self.plan)
-    }
 }
 
 /// This program, as traces name it.

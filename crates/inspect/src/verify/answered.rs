@@ -3,7 +3,10 @@
 use candor::{Activations, Gguf, LoadOptions, visit_backend};
 use candor_verify::{Depth, Operations, Plan};
 
-use super::{MAX_DECODE, MAX_PROMPT, OnBackend, VerifyError};
+use super::{
+    error::VerifyError,
+    planned::{MAX_DECODE, MAX_PROMPT, Planned},
+};
 
 /// Runs a prompt and the tokens that were written after it, and holds every operation against the formulas: a sample of each
 /// product's outputs, all of the others. Only the first [`MAX_PROMPT`] and [`MAX_DECODE`] tokens are run:
@@ -31,6 +34,6 @@ pub fn answered(
     let (keys, values) = (options.session.keys, options.session.values);
     let (text, depth, decode) = (&[], Depth::Quick, after.len());
     let plan = Plan { text, prompt: short, decode, after, depth, keys, values, exact, part: None };
-    let found = visit_backend(options, OnBackend { gguf, plan })?;
+    let found = visit_backend(options, Planned { gguf, plan })?;
     Ok(found.map_err(candor::Error::from)?)
 }

@@ -73,7 +73,8 @@ fn the_last_answers_say_how_they_came_to_be() {
         .filter(|event| event["index"] == 1)
         .filter_map(|event| event["completion_probabilities"][0]["logprob"].as_f64())
         .collect();
-    assert_eq!((logprobs(1), logprobs(0).len()), (said, 3));
+    assert!(!said.is_empty());
+    assert_eq!(logprobs(1), said);
     // Two are kept.
     assert_eq!(get(server.address, &format!("/trace/{}", trace_id(&first))).status, 404);
     assert_eq!(post(server.address, "/diagnose/none", &json!({})).status, 404);
