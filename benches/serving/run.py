@@ -67,15 +67,21 @@ class Server:
 
     async def answer(self, prompt, tokens, arrived=None):
         """The times at which tokens arrived."""
-        body = {"prompt": prompt, "n_predict": tokens, "ignore_eos": True, "temperature": 0, "stream": True, "return_tokens": True}
+        # A piece of a character is kept back by llama-server until the rest comes: none is chosen.
+        bytes_alone = [[token, False] for token in range(3, 259)]
+        body = {"prompt": prompt, "n_predict": tokens, "ignore_eos": True, "temperature": 0}
+        body.update({"stream": True, "logit_bias": bytes_alone})
         reader, writer = await self.send("POST", "/completion", json.dumps(body).encode())
         times = arrived if arrived is not None else []
+        written = 0
         async for line in reader:
-            if line.startswith(b"data: ") and json.loads(line[6:]).get("tokens"):
+            if line.startswith(b"data: "):
+                event = json.loads(line[6:])
+                written = max(written, event.get("tokens_predicted", 0))
                 times.append(time.perf_counter())
         writer.close()
-        if len(times) != tokens:
-            sys.exit(f"{self.process.args[0]}: {len(times)} tokens of {tokens}")
+        if written != tokens:
+            sys.exit(f"{self.process.args[0]}: {written} tokens of {tokens}, {reader}")
         return times
 
     def end(self):
@@ -145,6 +151,10 @@ async def measure(args):
                 await server.ready()
                 await company(server, random.Random(number), found[name])
                 server.end()
+        # What there is if the rest is cut off.
+        if args.out:
+            with open(args.out, "w") as out:
+                out.write(page(found))
         print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
     return found
 
@@ -174,9 +184,6 @@ def main():
     args = parser.parse_args()
     text = page(asyncio.run(measure(args)))
     print(text, end="")
-    if args.out:
-        with open(args.out, "w") as out:
-            out.write(text)
 
 
 if __name__ == "__main__":
