@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -43,6 +45,16 @@ class Server:
             sys.exit(f"{' '.join(command)} has ended")
         # What it says later must not fill the pipe.
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        # It answers a moment later.
+        while not self.answers():
+            time.sleep(0.02)
+
+    def answers(self):
+        try:
+            context = ssl._create_unverified_context()
+            return urllib.request.urlopen(self.url + "/health", context=context).status == 200
+        except urllib.error.HTTPError:
+            return False
 
     def __enter__(self):
         return self

@@ -79,6 +79,9 @@ fn conversation(fields: &mut Fields, app: &App, served: &Served) -> Result<Conve
     let tools = Some(tools.collect::<Result<Vec<_>, _>>()?).filter(|tools| !tools.is_empty());
     let choice = fields.object("tool_choice")?.unwrap_or_default();
     let tools = tools.map(Value::from);
+    if let Some(name) = choice.get("name").filter(|name| !name.is_string()) {
+        return Err(expected("tool_choice.name", "a string", name));
+    }
     let name = choice.get("name").and_then(Value::as_str);
     let (tools, calls) = match (choice.get("type").and_then(Value::as_str), name) {
         (None | Some("auto"), _) => (tools, Calls::Free),
