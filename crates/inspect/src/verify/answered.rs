@@ -10,7 +10,7 @@ use super::{
 
 /// Runs a prompt and the tokens that were written after it, and holds every operation against the formulas: a sample of each
 /// product's outputs, all of the others. Only the first [`MAX_PROMPT`] and [`MAX_DECODE`] tokens are run:
-/// [`Operations::tokens`] has those. The last one that was written is none of them: nothing was computed of it.
+/// [`Operations::tokens`] has those. The last written token is left out: nothing was computed from it.
 ///
 /// `options` say on which device, and the formats of the cache. Weights are loaded once more.
 ///

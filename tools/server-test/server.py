@@ -1,0 +1,55 @@
+"""`candor serve` as the scripts beside this one start it."""
+
+import json
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ENCODER = Path(__file__).parents[2] / "crates/candor/tests/goldens/cross-encoder.gguf"
+KEY = "secret"
+
+
+class Server:
+    """A server on any free port."""
+
+    def __init__(self, candor, *args):
+        command = [candor, "serve", *args, "--port", "0", "--api-key", KEY]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.url = None
+        for line in self.process.stderr:
+            if line.startswith("listening at "):
+                self.url = line.split()[-1]
+            if line.startswith("ready"):
+                break
+        else:
+            sys.exit(f"{' '.join(command)} has ended")
+        # What it says later must not fill the pipe.
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        # It answers a moment later.
+        while not self.answers():
+            time.sleep(0.02)
+
+    def answers(self):
+        try:
+            context = ssl._create_unverified_context()
+            return urllib.request.urlopen(self.url + "/health", context=context).status == 200
+        except urllib.error.HTTPError:
+            return False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        assert self.process.wait(30) == 0
+
+    def post(self, path, body):
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode())
+        request.add_header("Authorization", f"Bearer {KEY}")
+        with urllib.request.urlopen(request) as reply:
+            return json.load(reply)
