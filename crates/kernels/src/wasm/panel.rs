@@ -32,15 +32,17 @@ pub struct Block {
     pub factors: [[[i32; 4]; QUADS]; 2],
 }
 
+impl Block {
+    pub const EMPTY: Self = Self {
+        quants: [[[0; 16]; QUADS]; STEPS],
+        scale: [[0.0; 4]; QUADS],
+        minima: [[[0.0; 4]; QUADS]; 2],
+        factors: [[[0; 4]; QUADS]; 2],
+    };
+}
+
 /// A segment of eight rows.
 pub type Panel = [Block; SEGMENT_BLOCKS];
-
-pub const EMPTY: Panel = [Block {
-    quants: [[[0; 16]; QUADS]; STEPS],
-    scale: [[0.0; 4]; QUADS],
-    minima: [[[0.0; 4]; QUADS]; 2],
-    factors: [[[0; 4]; QUADS]; 2],
-}; SEGMENT_BLOCKS];
 
 /// Unpacks the groups of a segment, of each of the eight rows; they may end within a group.
 pub fn unpack<M: Multiply, Q: Quant<N>, const N: usize>(panel: &mut Panel, rows: [&[u8]; ROWS], halves: HalfTable) {

@@ -6,11 +6,11 @@ use std::hint::black_box;
 use super::format::{Quant, Range};
 use super::half_table::HalfTable;
 use super::multiply::{INPUTS, Multiply, Words};
-use super::panel::{EMPTY, Panel, ROWS, unpack};
+use super::panel::{Block, Panel, ROWS, unpack};
 use super::registers::{load, store};
 use super::tile::{Given, tile};
 use crate::kind::{GROUP, Kind};
-use crate::order::SEGMENT;
+use crate::order::{SEGMENT, SEGMENT_BLOCKS};
 use crate::weights::Minima;
 use crate::{OutTile, Q8Rows};
 
@@ -51,7 +51,7 @@ fn panels_by<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w:
         let blocks = x.cols / 32;
         prepared.resize(inputs.div_ceil(INPUTS) * blocks, Given::NONE);
         prepare::<M, Q::Kind>(prepared, x, Q::OFFSET);
-        let (halves, mut panel) = (HalfTable::new(), EMPTY);
+        let (halves, mut panel) = (HalfTable::new(), [Block::EMPTY; SEGMENT_BLOCKS]);
         for first in (0..rows).step_by(ROWS) {
             let count = (rows - first).min(ROWS);
             for start in (0..x.cols).step_by(SEGMENT) {
