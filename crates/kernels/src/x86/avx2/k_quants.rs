@@ -4,11 +4,12 @@ use std::arch::x86_64::*;
 
 use candor_quant::Format;
 
-use super::fold::{negated, transpose, transpose_ps};
+use super::fold::{negated, transpose};
 use super::format::{GROUP, Products, Quant};
 use super::multiply::Multiply;
 use super::narrow::Narrow;
 use super::registers::{load_128, load_256, store_256, store_ps};
+use crate::unroll::unroll;
 
 /// Scales and minima of eight blocks, lane = block, from a block of 256 that begins with d, dmin and 12 packed bytes.
 ///
@@ -34,17 +35,47 @@ pub fn scales_minima<const N: usize>(w: &[u8; N]) -> (__m256, __m256) {
     (_mm256_mul_ps(_mm256_broadcastss_ps(d), scales), _mm256_mul_ps(_mm256_broadcastss_ps(_mm_movehdup_ps(d)), minima))
 }
 
-/// Scales and minima of eight rows, lane = row.
+/// Sets the scales and minima of eight rows from their packed words, a word of all rows at a time: lane = row.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack_scales<M: Multiply, const N: usize, const D: usize>(panel: &mut Narrow<M, D, 0>, rows: [&[u8; N]; 8]) {
-    let both = rows.map(|row| scales_minima(row));
-    let scales = transpose_ps(both.map(|(scales, _)| scales));
-    let minima = transpose_ps(both.map(|(_, minima)| minima));
-    for j in 0..8 {
-        store_ps(&mut panel.scales[j], scales[j]);
-        store_ps(&mut panel.minima[j], negated(minima[j]));
-    }
+    let [halves, scales, minima, lower] = words(rows.map(|row| load_128(row, 0)));
+    let six = _mm256_set1_epi32(0x3f3f_3f3f);
+    let lower_four = |word| _mm256_and_si256(word, _mm256_set1_epi32(0x0f0f_0f0f));
+    let upper_two = |word| _mm256_and_si256(_mm256_srli_epi32::<2>(word), _mm256_set1_epi32(0x3030_3030));
+    let scales = [_mm256_and_si256(scales, six), _mm256_or_si256(lower_four(lower), upper_two(scales))];
+    let lower = _mm256_srli_epi32::<4>(lower);
+    let minima = [_mm256_and_si256(minima, six), _mm256_or_si256(lower_four(lower), upper_two(minima))];
+    // d of all rows, then dmin of all rows.
+    let order = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+    let halves = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(halves, order));
+    let d = _mm256_cvtph_ps(_mm256_castsi256_si128(halves));
+    let dmin = negated(_mm256_cvtph_ps(_mm256_extracti128_si256::<1>(halves)));
+    unroll!(J, {
+        let byte = |words: [__m256i; 2]| {
+            let shifted = _mm256_srl_epi32(words[J / 4], _mm_cvtsi32_si128(J as i32 % 4 * 8));
+            _mm256_cvtepi32_ps(_mm256_and_si256(shifted, _mm256_set1_epi32(255)))
+        };
+        store_ps(&mut panel.scales[J], _mm256_mul_ps(d, byte(scales)));
+        store_ps(&mut panel.minima[J], _mm256_mul_ps(dmin, byte(minima)));
+    });
+}
+
+/// The four words of each row become a register each: lane = row.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn words(rows: [__m128i; 8]) -> [__m256i; 4] {
+    let [a, b, c, d, e, f, g, h] = rows;
+    let (ae, bf, cg, dh) =
+        (_mm256_set_m128i(e, a), _mm256_set_m128i(f, b), _mm256_set_m128i(g, c), _mm256_set_m128i(h, d));
+    let (ab0, ab1) = (_mm256_unpacklo_epi32(ae, bf), _mm256_unpackhi_epi32(ae, bf));
+    let (cd0, cd1) = (_mm256_unpacklo_epi32(cg, dh), _mm256_unpackhi_epi32(cg, dh));
+    [
+        _mm256_unpacklo_epi64(ab0, cd0),
+        _mm256_unpackhi_epi64(ab0, cd0),
+        _mm256_unpacklo_epi64(ab1, cd1),
+        _mm256_unpackhi_epi64(ab1, cd1),
+    ]
 }
 
 /// 32 low nibbles and 32 high nibbles.

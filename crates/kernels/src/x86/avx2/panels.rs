@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 use std::cell::RefCell;
+use std::ops::Range;
 
 use super::format::{Group, Quant};
 use super::multiply::Multiply;
@@ -73,19 +74,30 @@ fn strips<M: Multiply, Q: Quant<M>>(
     room: &mut Room<Q::Panel>,
 ) {
     let x = Inputs::new(x);
-    for part in parts(&x) {
-        for (t, scaled) in part.inputs().zip(&mut room.scaled_sums) {
-            let first = t * x.blocks + part.start;
-            scale_sums(scaled, Q::Panel::MINIMA, &x.scales[first..][..part.blocks], &x.sums[first..][..part.blocks]);
-        }
-        for first in (0..rows).step_by(PANELS * 8) {
-            let count = (rows - first).min(PANELS * 8);
-            let next = w.as_ptr();
-            let strip = Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count, next };
-            if count > 8 {
-                strip_times::<M, Q, 2>(out, &strip, room, &x, part);
-            } else {
-                strip_times::<M, Q, 1>(out, &strip, room, &x, part);
+    for t in (0..x.count).step_by(TOGETHER) {
+        let count = (x.count - t).min(TOGETHER);
+        let blocks = TOGETHER / count * SEGMENT_BLOCKS;
+        for start in (0..x.blocks).step_by(blocks) {
+            let parts = segments(start..x.blocks.min(start + blocks), t, count);
+            for part in parts.clone() {
+                for (t, scaled) in part.inputs().zip(&mut room.scaled_sums[part.sums..]) {
+                    let blocks = t * x.blocks + part.start..t * x.blocks + part.start + part.blocks;
+                    scale_sums(scaled, Q::Panel::MINIMA, &x.scales[blocks.clone()], &x.sums[blocks]);
+                }
+            }
+            for first in (0..rows).step_by(PANELS * 8) {
+                let count = (rows - first).min(PANELS * 8);
+                for part in parts.clone() {
+                    let next =
+                        w.as_ptr().wrapping_add((first + count) * row_bytes + part.start / 8 * size_of::<Q::Group>());
+                    let strip =
+                        Strip { w: &w[first * row_bytes..][..count * row_bytes], row_bytes, first, count, next };
+                    if count > 8 {
+                        strip_times::<M, Q, 2>(out, &strip, room, &x, part);
+                    } else {
+                        strip_times::<M, Q, 1>(out, &strip, room, &x, part);
+                    }
+                }
             }
         }
     }
@@ -96,10 +108,17 @@ fn strips<M: Multiply, Q: Quant<M>>(
 pub fn parts(x: &Inputs<'_>) -> impl Iterator<Item = Part> {
     let (count, blocks) = (x.count, x.blocks);
     (0..count).step_by(TOGETHER).flat_map(move |t| {
-        (0..blocks).step_by(SEGMENT_BLOCKS).map(move |start| {
-            let blocks = (blocks - start).min(SEGMENT_BLOCKS);
-            Part { start, blocks, t, count: (count - t).min(TOGETHER), at: 0 }
-        })
+        let segments = segments(0..blocks, t, (count - t).min(TOGETHER));
+        segments.map(|part| Part { sums: 0, ..part })
+    })
+}
+
+/// The segments of some blocks of `count` inputs from input `t`.
+fn segments(blocks: Range<usize>, t: usize, count: usize) -> impl Iterator<Item = Part> + Clone {
+    let Range { start: first, end } = blocks;
+    (first..end).step_by(SEGMENT_BLOCKS).map(move |start| {
+        let sums = (start - first) / SEGMENT_BLOCKS * count;
+        Part { start, blocks: (end - start).min(SEGMENT_BLOCKS), t, count, at: 0, sums }
     })
 }
 
@@ -163,8 +182,7 @@ fn strip_times<M: Multiply, Q: Quant<M>, const P: usize>(
     part: Part,
 ) {
     for (p, panels) in room.panels.iter_mut().enumerate().take(P) {
-        let rows = std::array::from_fn(|r| Q::Group::split(strip.row(p * 8 + r)));
-        unpack::<M, Q>(panels, rows, part.start / 8, part.blocks.div_ceil(8));
+        unpack::<M, Q>(panels, strip, p * 8, part);
     }
     let mut t = 0;
     while t < part.count {
@@ -181,16 +199,17 @@ fn strip_times<M: Multiply, Q: Quant<M>, const P: usize>(
     }
 }
 
-/// Unpacks `count` groups of eight rows from group `start`; the last one may be the incomplete end of the rows.
+/// Unpacks a segment of eight rows of a strip, whose last group may be the incomplete end of the rows. Asks for the weights that
+/// come next, some rows at a time: processors don't foresee short pieces of many rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack<M: Multiply, Q: Quant<M>>(
-    panels: &mut [Q::Panel],
-    rows: [(&[Q::Group], &[u8]); 8],
-    start: usize,
-    count: usize,
-) {
+fn unpack<M: Multiply, Q: Quant<M>>(panels: &mut [Q::Panel], strip: &Strip<'_>, first: usize, part: Part) {
+    let rows: [_; 8] = std::array::from_fn(|r| Q::Group::split(strip.row(first + r)));
+    let (start, count) = (part.start / 8, part.blocks.div_ceil(8));
     for (g, panel) in panels[..count].iter_mut().enumerate() {
+        for row in (g..8).step_by(count) {
+            strip.prefetch(first + row, count * size_of::<Q::Group>());
+        }
         let mut ends = [Q::Group::PADDING; 8];
         let groups: [&Q::Group; 8] = if start + g < rows[0].0.len() {
             rows.map(|(groups, _)| &groups[start + g])
@@ -216,6 +235,8 @@ pub struct Part {
     pub count: usize,
     /// Inputs that are done.
     pub at: usize,
+    /// Where the room has their scaled sums.
+    pub sums: usize,
 }
 
 impl Part {
@@ -223,7 +244,7 @@ impl Part {
         Part { at, ..self }
     }
 
-    pub fn inputs(self) -> std::ops::Range<usize> {
+    pub fn inputs(self) -> Range<usize> {
         self.t..self.t + self.count
     }
 }
@@ -241,7 +262,8 @@ fn tile<B: Panel, const P: usize, const T: usize>(
     part: Part,
 ) -> usize {
     let Room { panels, scaled_sums } = room;
-    let scaled_sums: &[_; T] = scaled_sums[part.at..].first_chunk().expect("a part has at most TOGETHER inputs");
+    let scaled_sums: &[_; T] =
+        scaled_sums[part.sums + part.at..].first_chunk().expect("a part has at most TOGETHER inputs");
     let panels: &[_; P] = panels.first_chunk().expect("a tile has at most PANELS panels");
     let mut quants = [&x.quants[..0]; T];
     let mut scales = [&x.scales[..0]; T];
