@@ -22,6 +22,7 @@ pub(super) mod panel;
 pub(super) mod panels;
 mod probe;
 mod q8;
+mod quantize;
 pub(super) mod registers;
 pub(super) mod rows;
 pub(super) mod signed;

@@ -4,6 +4,7 @@ use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps
 
 use candor_quant::half;
 
+use super::quantize;
 use super::registers::{load_halves, load_ps, store_halves, store_ps};
 use crate::lanes::{self, WIDTH};
 use crate::{F32Kernels, Function, KeyScan, Q8RowMut, Scan, function, scan};
@@ -39,7 +40,7 @@ compile! {
     scan(out: &mut [f32], state: &mut [f32], row: Scan<'_>) = scan::scan(out, state, row);
     scan_keys(out: &mut [f32], state: &mut [f32], row: KeyScan<'_>) = scan::scan_keys(out, state, row);
     to_f16(out: &mut [u16], x: &[f32]) = narrow(out, x);
-    quantize_q8(out: Q8RowMut<'_>, x: &[f32]) = lanes::quantize_q8(out, x);
+    quantize_q8(out: Q8RowMut<'_>, x: &[f32]) = quantize::quantize_q8(out, x);
 }
 
 /// 16 halves, exactly.
