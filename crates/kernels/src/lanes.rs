@@ -224,6 +224,12 @@ pub const EXACT: f32 = 1e-3;
 /// 1.5e-36) becomes zero.
 #[inline(always)]
 pub fn quantize_q8(out: Q8RowMut<'_>, x: &[f32]) {
+    quantize_q8_by(out, x, squared_errors);
+}
+
+/// The same with [`squared_errors`] by instructions.
+#[inline(always)]
+pub fn quantize_q8_by(out: Q8RowMut<'_>, x: &[f32], errors: impl Fn(&[f32; Q8_BLOCK], [f32; 8]) -> [f32; 8]) {
     let Q8RowMut { quants, scales, sums } = out;
     let (blocks, rest) = x.as_chunks::<Q8_BLOCK>();
     assert!(rest.is_empty(), "quantize_q8: {} columns", x.len());
@@ -240,7 +246,7 @@ pub fn quantize_q8(out: Q8RowMut<'_>, x: &[f32]) {
             largest[i] = a.max(b);
         }
         let largest = f32::from_bits(largest.into_iter().fold(0, u32::max));
-        let exact = largest / best_level(x, largest);
+        let exact = largest / best_level(errors(x, LEVELS.map(|level| level / largest)));
         let (kept, inverse) = if exact >= f32::MIN_POSITIVE { (exact, 1.0 / exact) } else { (0.0, 0.0) };
         let finite = largest.is_finite();
         *scale = if finite { kept } else { f32::NAN };
@@ -258,26 +264,31 @@ pub fn quantize_q8(out: Q8RowMut<'_>, x: &[f32]) {
     }
 }
 
-/// Lane = level: the errors of all levels need no reduction.
+/// What is lost of a block with each of the factors: lane = factor, so that no sum needs a reduction.
 #[inline(always)]
-fn best_level(x: &[f32; Q8_BLOCK], largest: f32) -> f32 {
-    let inverses = LEVELS.map(|level| level / largest);
-    let mut squares = [[0f32; LEVELS.len()]; 2];
+fn squared_errors(x: &[f32; Q8_BLOCK], factors: [f32; 8]) -> [f32; 8] {
+    let mut squares = [[0f32; 8]; 2];
     for pair in x.as_chunks::<2>().0 {
         for (squares, x) in squares.iter_mut().zip(pair) {
-            for (square, inverse) in squares.iter_mut().zip(inverses) {
-                let scaled = x * inverse;
+            for (square, factor) in squares.iter_mut().zip(factors) {
+                let scaled = x * factor;
                 let off = scaled - ((scaled + ROUNDER) - ROUNDER);
                 *square += off * off;
             }
         }
     }
-    let (mut best, mut least) = (LEVELS[0], squares[0][0] + squares[1][0]);
+    std::array::from_fn(|i| squares[0][i] + squares[1][i])
+}
+
+/// The level with the least error; the levels' scales differ.
+#[inline(always)]
+fn best_level(errors: [f32; 8]) -> f32 {
+    let (mut best, mut least) = (LEVELS[0], errors[0]);
     // Also false where the error is NaN: blocks of zeros, infinities or NaN.
     if least > EXACT {
-        for (i, &level) in LEVELS.iter().enumerate() {
+        for (error, level) in errors.into_iter().zip(LEVELS) {
             let scale = LEVELS[0] / level;
-            let error = (squares[0][i] + squares[1][i]) * (scale * scale);
+            let error = error * (scale * scale);
             (best, least) = if error < least { (level, error) } else { (best, least) };
         }
     }

@@ -1,14 +1,15 @@
 //! The loops of `lanes`: the scalar table's, which the compiler turns into registers of 128 bits since the whole module has
-//! them, with halves widened by instructions. Not a second definition of anything.
+//! them, with halves widened and levels tried by instructions. Not a second definition of anything.
 
 use std::arch::wasm32::*;
 
-use super::registers::{store, widen_halves};
-use crate::F32Kernels;
-use crate::lanes::{self, WIDTH};
+use super::registers::{load, store, widen_halves};
+use crate::activations::Q8_BLOCK;
+use crate::lanes::{self, ROUNDER, WIDTH};
 use crate::scalar;
+use crate::{F32Kernels, Q8RowMut};
 
-pub const LOOPS: F32Kernels = F32Kernels { dot_f16, axpy_f16, ..scalar::LOOPS };
+pub const LOOPS: F32Kernels = F32Kernels { dot_f16, axpy_f16, quantize_q8, ..scalar::LOOPS };
 
 fn dot_f16(x: &[f32], y: &[u16]) -> f32 {
     lanes::dot_f16(x, y, widen)
@@ -16,6 +17,32 @@ fn dot_f16(x: &[f32], y: &[u16]) -> f32 {
 
 fn axpy_f16(out: &mut [f32], a: f32, x: &[u16]) {
     lanes::axpy_f16(out, a, x, widen);
+}
+
+fn quantize_q8(out: Q8RowMut<'_>, x: &[f32]) {
+    lanes::quantize_q8_by(out, x, squared_errors);
+}
+
+/// As `lanes` has it, of which the compiler makes single numbers.
+#[inline(always)]
+fn squared_errors(x: &[f32; Q8_BLOCK], factors: [f32; 8]) -> [f32; 8] {
+    let factors = [load(&factors, 0), load(&factors, 4)];
+    let rounder = f32x4_splat(ROUNDER);
+    let mut squares = [[f32x4_splat(0.0); 2]; 2];
+    for pair in x.as_chunks::<2>().0 {
+        for (squares, &x) in squares.iter_mut().zip(pair) {
+            for (square, factor) in squares.iter_mut().zip(factors) {
+                let scaled = f32x4_mul(f32x4_splat(x), factor);
+                let off = f32x4_sub(scaled, f32x4_sub(f32x4_add(scaled, rounder), rounder));
+                *square = f32x4_add(*square, f32x4_mul(off, off));
+            }
+        }
+    }
+    let [even, odd] = squares;
+    let mut errors = [0.0; 8];
+    store(&mut errors, 0, f32x4_add(even[0], odd[0]));
+    store(&mut errors, 4, f32x4_add(even[1], odd[1]));
+    errors
 }
 
 /// 16 halves, exactly.

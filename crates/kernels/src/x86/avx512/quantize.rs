@@ -60,7 +60,7 @@ fn store(quants: &mut [i8; 16], register: __m128i) {
     unsafe { _mm_storeu_si128(quants.as_mut_ptr().cast(), register) }
 }
 
-/// The largest magnitude of each block divided by its best level, as `lanes::best_level` finds it.
+/// The largest magnitude of each block divided by its best level, as `lanes` finds it.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 fn exact_scales<const N: usize>(blocks: &[Block; N]) -> [f32; N] {
