@@ -261,7 +261,7 @@ impl Run {
             let mut layers = part.layers();
             loop {
                 let last = if between.is_some() { layers.end.min(layers.start + 1) } else { layers.end };
-                if let Some(between) = between.filter(|_| done > 0)
+                if let Some(between) = between.filter(|_| (1..total).contains(&done))
                     && between.is_over(done, total).await
                 {
                     return part.end(step, computed, None);

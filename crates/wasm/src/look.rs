@@ -14,7 +14,7 @@ use wasm_bindgen_futures::JsFuture;
 pub(crate) const FIRST: usize = 16;
 pub(crate) const MOST: usize = 256;
 /// Milliseconds.
-const LOOK: f64 = 120.0;
+const LOOK: f64 = 150.0;
 /// Kernels take as many tokens at a time.
 const MULTIPLE: usize = 4;
 
