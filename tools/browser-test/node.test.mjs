@@ -179,8 +179,10 @@ const CHECKS = {
   async "timers are heard while a model answers"() {
     const model = await load("builtin");
     let [pieces, fired] = [0, undefined];
-    setTimeout(() => (fired = pieces));
-    for await (const _ of model.complete("Once upon a time", greedy(100))) pieces += 1;
+    for await (const _ of model.complete("Once upon a time", greedy(100))) {
+      pieces += 1;
+      if (pieces === 1) setTimeout(() => (fired = pieces));
+    }
     assert.ok(fired < pieces, `after ${fired} of ${pieces} pieces`);
     await model.close();
   },
