@@ -138,7 +138,7 @@ mod tests {
                 }
                 Poll::Pending
             };
-            let mut go_on = |session: &mut Session, cancel: &Cancel| {
+            let go_on = |session: &mut Session, cancel: &Cancel| {
                 let from = session.tokens().len();
                 let pause = |done, layers, _: &mut Context<'_>| pause(cancel, done, layers);
                 let until = Until { cancel, progress: None, pause: Some(&pause) };
