@@ -145,6 +145,48 @@ const CHECKS = {
     await model.close();
   },
 
+  async "a prompt of one chunk is shown and ended between layers"() {
+    const { message, tokens: wanted } = expected.builtin;
+    const { now } = Date;
+    let time = now();
+    // Whatever the engine does takes a second.
+    Date.now = () => (time += 1000);
+    try {
+      for (const threads of THREADS) {
+        // What does not fit is read for each chunk, which then has as many tokens as it may.
+        const model = await load("builtin", { threads, memory: 4_200_000, context: 64 });
+        const ids = await model.tokenize([{ role: "user", content: message }]);
+        const seen = [];
+        assert.deepEqual(await tokens(model.complete(ids, greedy(wanted.length, { onPrompt: ({ done }) => seen.push(done) }))), wanted);
+        const after = (layers) => Math.floor(((ids.length - 1) * layers) / computed.layers);
+        assert.deepEqual(seen, Array.from({ length: computed.layers }, (_, i) => after(i + 1)));
+
+        const [abort, heard, prompt] = [new AbortController(), [], new Array(40).fill(5)];
+        const onPrompt = ({ done }) => heard.push(done) === 2 && abort.abort();
+        await assert.rejects(model.complete(prompt, greedy(5, { signal: abort.signal, onPrompt })).text(), { name: "AbortError" });
+        assert.deepEqual(heard, [Math.floor(39 / computed.layers), Math.floor(78 / computed.layers)]);
+        const answer = model.complete(prompt, greedy(1));
+        await answer.text();
+        assert.equal(answer.timings.cachedTokens, 0, "of the chunk nothing is left");
+        assert.deepEqual(await tokens(model.complete(ids, greedy(wanted.length))), wanted);
+        await model.close();
+      }
+    } finally {
+      Date.now = now;
+    }
+  },
+
+  async "timers are heard while a model answers"() {
+    const model = await load("builtin");
+    let [pieces, fired] = [0, undefined];
+    for await (const _ of model.complete("Once upon a time", greedy(100))) {
+      pieces += 1;
+      if (pieces === 1) setTimeout(() => (fired = pieces));
+    }
+    assert.ok(fired < pieces, `after ${fired} of ${pieces} pieces`);
+    await model.close();
+  },
+
   async "a loop that is left ends the generation"() {
     const model = await load("builtin");
     const answer = model.complete("Once upon a time", greedy(200));

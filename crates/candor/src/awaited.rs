@@ -10,7 +10,8 @@ use candor_gguf::Gguf;
 
 use crate::{
     BackendVisitor, Batch, Cancel, DeviceInfo, Embedder, Error, GenerateOptions, Generation, LoadOptions, Logits,
-    Model, Observer, Perplexity, Piece, Role, SequenceId, Sequences, Session, backends, perplexity,
+    Model, Observer, Pause, Perplexity, Piece, Role, SequenceId, Sequences, Session, Want, backends, perplexity,
+    progress::Until,
 };
 #[cfg(feature = "gpu")]
 use crate::{
@@ -133,12 +134,17 @@ impl Session {
         self.evaluate_body(tokens, &Cancel::new()).await.map(drop)
     }
 
-    /// [`Session::evaluate_until`].
+    /// [`Session::evaluate_until`]. `pause` may let others have the thread between layers, and `cancel` ends the step there.
     ///
     /// # Errors
     /// As there.
-    pub async fn evaluate_until_async(&mut self, tokens: &[u32], cancel: &Cancel) -> Result<bool, Error> {
-        self.evaluate_body(tokens, cancel).await
+    pub async fn evaluate_until_async(
+        &mut self,
+        tokens: &[u32],
+        cancel: &Cancel,
+        pause: &Pause<'_>,
+    ) -> Result<bool, Error> {
+        self.evaluate_for(Want::Logits, tokens, Until { cancel, progress: None, pause: Some(pause) }).await
     }
 
     /// [`Session::decode`].

@@ -14,7 +14,7 @@ use crate::{
     fit::{self, Fit, Holder, Place, Promise, Shortage, Wanted},
     now::now,
     progress::Until,
-    runner::{self, Asked, Computed, Doing, Share},
+    runner::{self, Asked, Between, Computed, Doing, Share},
 };
 pub(crate) use sequence::Sequence;
 use staged::{Row, Staged};
@@ -454,14 +454,14 @@ impl Batch {
         now(self.step_observed_body(observer, None)).map(drop)
     }
 
-    /// What [`Self::step_observed`] does; `false` where `stop` ended it, and the sequences are as they were.
+    /// What [`Self::step_observed`] does; `false` where `between` ended it, and the sequences are as they were.
     pub(crate) async fn step_observed_body(
         &mut self,
         observer: Option<&mut dyn Observer>,
-        stop: Option<&Stop>,
+        between: Option<Between<'_>>,
     ) -> Result<bool, Error> {
         let staged = mem::take(&mut self.staged);
-        let done = self.compute(&staged, observer, stop).await;
+        let done = self.compute(&staged, observer, between).await;
         if matches!(done, Ok(true)) {
             for push in &staged.pushes {
                 let sequence = self.slots[push.slot].as_mut().expect("a sequence in a step is not removed");
@@ -477,23 +477,24 @@ impl Batch {
         &mut self,
         staged: &Staged,
         observer: Option<&mut dyn Observer>,
-        stop: Option<&Stop>,
+        between: Option<Between<'_>>,
     ) -> Result<bool, Error> {
         for push in &staged.pushes {
             while self.catch_up(push.slot, None).await? {}
         }
-        self.run_until(staged, observer, stop).await
+        self.run_until(staged, observer, between).await
     }
 
-    /// Runs a step; `false` where `stop` ended it, and memory holds of the sequences what it held before, or less.
+    /// Runs a step; `false` where `between` ended it, and memory holds of the sequences what it held before, or less.
     async fn run_until(
         &mut self,
         staged: &Staged,
         observer: Option<&mut dyn Observer>,
-        stop: Option<&Stop>,
+        between: Option<Between<'_>>,
     ) -> Result<bool, Error> {
+        let stop = between.map(|between| between.stop);
         self.run.stop_at(stop);
-        let run = self.run_staged(staged, observer).await;
+        let run = self.run_staged(staged, observer, between).await;
         self.run.stop_at(None);
         let places = run?;
         let done = !stop.is_some_and(Stop::was_seen);
@@ -521,6 +522,7 @@ impl Batch {
         &mut self,
         staged: &Staged,
         mut observer: Option<&mut dyn Observer>,
+        between: Option<Between<'_>>,
     ) -> Result<Vec<(usize, Range<usize>)>, Error> {
         self.rows.clear();
         self.computed.clear();
@@ -540,7 +542,7 @@ impl Batch {
             let computed = if tokens == 0 { &mut self.computed } else { &mut more };
             // What a loop lends must be no longer than its turn.
             let observer = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
-            self.run.step(layout.step(), Doing::Step(asked), computed, observer).await?;
+            self.run.step(layout.step(), Doing::Step(asked), computed, observer, between).await?;
             if tokens > 0 {
                 self.computed.append(&mut more);
             }
@@ -643,11 +645,12 @@ impl Batch {
             return Ok(true);
         }
         let stop = until.cancel.stop();
+        let between = Some(Between { stop: &stop, pause: until.pause });
         let total = self.missing(id)? + tokens.len();
         let slot = self.slot(id)?;
         while let missing @ 1.. = self.missing(id)? {
             until.at(total - missing - tokens.len(), total);
-            if until.cancel.is_cancelled() || !self.catch_up(slot, Some(&stop)).await? {
+            if until.cancel.is_cancelled() || !self.catch_up(slot, between).await? {
                 return Ok(false);
             }
         }
@@ -660,7 +663,7 @@ impl Batch {
             done += chunk.len();
             let outputs = if done == tokens.len() { Outputs::Last(want) } else { Outputs::None };
             self.push(id, chunk, role, outputs)?;
-            if !self.step_observed_body(None, Some(&stop)).await? {
+            if !self.step_observed_body(None, between).await? {
                 return Ok(false);
             }
         }
@@ -668,9 +671,9 @@ impl Batch {
         Ok(true)
     }
 
-    /// Computes a chunk of a sequence's tokens again that memory no longer holds; `false` if no such token is left, or `stop`
+    /// Computes a chunk of a sequence's tokens again that memory no longer holds; `false` if no such token is left, or `between`
     /// ended it.
-    pub(crate) async fn catch_up(&mut self, slot: usize, stop: Option<&Stop>) -> Result<bool, Error> {
+    pub(crate) async fn catch_up(&mut self, slot: usize, between: Option<Between<'_>>) -> Result<bool, Error> {
         let Some(sequence) = &self.slots[slot] else { return Ok(false) };
         let (missing, role) = sequence.missing(self.room.rows);
         if missing.is_empty() {
@@ -678,7 +681,7 @@ impl Batch {
         }
         let mut staged = Staged::default();
         staged.push(slot, missing, role, Outputs::None);
-        self.run_until(&staged, None, stop).await
+        self.run_until(&staged, None, between).await
     }
 
     /// Whether the tokens can follow those of a sequence, without the last `dropped` of these.

@@ -201,7 +201,7 @@ impl Session {
         let prompt_tokens = read + prompt.len() - self.held();
         // States cannot be taken back: a generation from this prompt with other settings needs all logits.
         let want = if self.model().config().is_recurrent() { Want::Logits } else { want };
-        let until = Until { cancel: &options.cancel, progress: options.progress.as_ref() };
+        let until = Until { cancel: &options.cancel, progress: options.progress.as_ref(), pause: None };
         if !self.evaluate_for(want, &prompt[common..], until).await? {
             text.stop(StopReason::Cancelled);
         }

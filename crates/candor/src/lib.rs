@@ -97,6 +97,8 @@ pub use observe::{Observed, Observer};
 pub use overrides::{MetadataOverride, Overrides, RopeOverrides, RopeScaling};
 pub use perplexity::{Perplexity, perplexity};
 pub use pooling::{Pooling, Scaling};
+#[cfg(target_arch = "wasm32")]
+pub use progress::Pause;
 pub use progress::Progress;
 pub use rounding::Rounding;
 pub use sampler::Sampling;

@@ -21,7 +21,10 @@ pub(crate) fn now<T>(body: impl Future<Output = Result<T, Error>>) -> Result<T, 
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
+    use std::{
+        cell::{Cell, RefCell},
+        future::pending,
+    };
 
     use candor_gguf::Gguf;
     use candor_testing::Tiny;
@@ -29,7 +32,7 @@ mod tests {
     use super::*;
     use crate::{
         BatchOptions, Cancel, Device, EmbedOptions, GenerateOptions, LoadOptions, Logits, Model, Observed, Observer,
-        Outputs, Placement, Pooling, Role, Want,
+        Outputs, Placement, Pooling, Role, Session, SessionOptions, Want, progress::Until,
     };
 
     /// Polls a body a single time.
@@ -96,6 +99,62 @@ mod tests {
             let mut embedder = model.embedder(&options).unwrap();
             once(&case, embedder.embed_body(&[vec![1, 2], vec![3]], |_| {}));
         }
+    }
+
+    /// Polls a body until it is ready: how often it was not, and what it gives.
+    fn polled<T>(body: impl Future<Output = Result<T, Error>>) -> (usize, T) {
+        let (mut body, cx) = (pin!(body), &mut Context::from_waker(Waker::noop()));
+        let mut pending = 0;
+        loop {
+            match body.as_mut().poll(cx) {
+                Poll::Ready(done) => return (pending, done.unwrap()),
+                Poll::Pending => pending += 1,
+            }
+        }
+    }
+
+    #[test]
+    fn steps_pause_between_layers_and_end_there() {
+        let tokens: Vec<u32> = (1..12).collect();
+        for options in devices() {
+            let case = format!("{:?} {:?}", options.device, options.placement);
+            let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
+            let model = once(&case, Model::from_gguf_body(gguf, &options));
+            let [mut plain, mut session] =
+                [(); 2].map(|()| model.session(&SessionOptions::default().ubatch(4)).unwrap());
+            once(&case, plain.evaluate_body(&tokens, &Cancel::new()));
+
+            let mut cancel = Cancel::new();
+            let (seen, waits) = (RefCell::new(Vec::new()), Cell::new(false));
+            // Each pause is pending once. The second one cancels.
+            let pause = |cancel: &Cancel, done, layers| {
+                waits.set(!waits.get());
+                if !waits.get() {
+                    return Poll::Ready(());
+                }
+                seen.borrow_mut().push((done, layers));
+                if seen.borrow().len() == 2 {
+                    cancel.cancel();
+                }
+                Poll::Pending
+            };
+            let go_on = |session: &mut Session, cancel: &Cancel| {
+                let from = session.tokens().len();
+                let pause = |done, layers, _: &mut Context<'_>| pause(cancel, done, layers);
+                let until = Until { cancel, progress: None, pause: Some(&pause) };
+                polled(session.evaluate_for(Want::Logits, &tokens[from..], until))
+            };
+            assert_eq!(go_on(&mut session, &cancel), (2, false), "{case}");
+            assert_eq!(session.tokens(), &tokens[..4], "{case}: of the step that ended nothing is left");
+            cancel = Cancel::new();
+            assert_eq!(go_on(&mut session, &cancel), (2, true), "{case}");
+            assert_eq!(*seen.borrow(), [(1, 2); 4], "{case}");
+            assert_eq!(bits(session.logits()), bits(plain.logits()), "{case}");
+        }
+    }
+
+    fn bits(values: &[f32]) -> Vec<u32> {
+        values.iter().map(|value| value.to_bits()).collect()
     }
 
     /// The processor, the formulas, a GPU where there is one, and a model that lies on both.

@@ -2,6 +2,7 @@
 
 use std::{
     mem,
+    ops::Range,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -205,8 +206,19 @@ where
     B::Snapshot: Send,
     B::Routes: Send,
 {
-    fn begin(&mut self, step: Step<'_>, doing: Doing, computed: &Computed, observer: Option<&mut dyn Observer>) {
-        self.working().begin(step, doing, computed, observer);
+    fn layers(&self) -> Range<usize> {
+        self.model.part().layers.clone()
+    }
+
+    fn record(
+        &mut self,
+        step: Step<'_>,
+        doing: Doing,
+        layers: Range<usize>,
+        computed: &Computed,
+        observer: Option<&mut dyn Observer>,
+    ) {
+        self.working().record(step, doing, layers, computed, observer);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -268,26 +280,34 @@ impl<S> Copies<S> {
 }
 
 impl<B: Ops> Working<'_, B> {
-    /// [`RunPart::begin`].
-    pub(crate) fn begin(
+    /// [`RunPart::record`].
+    pub(crate) fn record(
         &mut self,
         step: Step<'_>,
         doing: Doing,
+        layers: Range<usize>,
         computed: &Computed,
         observer: Option<&mut dyn Observer>,
     ) {
-        // Of a step that nobody waited for to its end.
-        self.copies.kept.clear();
-        if matches!(doing, Doing::Step(_)) && self.model.part().begin == Begin::Stream {
-            self.ops.upload(&mut self.scratch.x, &computed.stream, &step);
+        let part = self.model.part();
+        let is_last = layers.end == part.layers.end;
+        if layers.start == part.layers.start {
+            // Of a step that nobody waited for to its end.
+            self.copies.kept.clear();
+            self.copies.found.clear();
+            if matches!(doing, Doing::Step(_)) && part.begin == Begin::Stream {
+                self.ops.upload(&mut self.scratch.x, &computed.stream, &step);
+            }
         }
         let mut kept = mem::take(&mut self.copies.kept);
         match observer {
-            None => self.run(step, doing, &mut ()),
-            Some(observer) => self.run(step, doing, &mut Watch { step, observer, kept: &mut kept }),
+            None => self.run(step, doing, layers, &mut ()),
+            Some(observer) => self.run(step, doing, layers, &mut Watch { step, observer, kept: &mut kept }),
         }
         self.copies.kept = kept;
-        self.take(step, doing);
+        if is_last {
+            self.take(step, doing);
+        }
     }
 
     /// [`RunPart::end`].
@@ -317,14 +337,14 @@ impl<B: Ops> Working<'_, B> {
         Ok(self.ops.finish().map_err(candor_models::Error::from)?)
     }
 
-    /// The pass itself; what it ends with is left with the backend.
-    fn run<P: Tap<B>>(&mut self, step: Step<'_>, doing: Doing, tap: &mut P) {
+    /// The pass itself, or a stretch of it; what it ends with is left with the backend.
+    fn run<P: Tap<B>>(&mut self, step: Step<'_>, doing: Doing, layers: Range<usize>, tap: &mut P) {
         let Working { model, ops, scratch, kv, .. } = self;
         let pass = &mut Pass { ops: &mut **ops, s: &mut **scratch, kv: &mut **kv, step, tap };
         match doing {
             Doing::Encode => model.encode(pass),
             Doing::Step(Asked { logits: AskedLogits::None, embeddings: true }) => model.embed(pass),
-            Doing::Step(_) => model.forward(pass),
+            Doing::Step(_) => model.forward_some(pass, layers),
         }
     }
 
@@ -332,7 +352,6 @@ impl<B: Ops> Working<'_, B> {
     fn take(&mut self, step: Step<'_>, doing: Doing) {
         let Working { model, ops, scratch, copies, .. } = self;
         let found = &mut copies.found;
-        found.clear();
         let Doing::Step(asked) = doing else { return };
         if model.part().end == End::Stream {
             return found.push((Found::Stream, ops.snapshot(&scratch.x)));

@@ -1,6 +1,10 @@
 //! How far the reading of a prompt is, for who waits for it.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use crate::Cancel;
 
@@ -28,11 +32,16 @@ impl fmt::Debug for Progress {
     }
 }
 
-/// What ends the reading of tokens early, and who hears how far it is.
+/// Lets others have the thread in the middle of a step: polled between layers until it is ready, with how many of the step's are
+/// done and how many there are.
+pub type Pause<'a> = dyn Fn(usize, usize, &mut Context<'_>) -> Poll<()> + 'a;
+
+/// What ends the reading of tokens early, who hears how far it is, and who may have the thread meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct Until<'a> {
     pub(crate) cancel: &'a Cancel,
     pub(crate) progress: Option<&'a Progress>,
+    pub(crate) pause: Option<&'a Pause<'a>>,
 }
 
 impl Until<'_> {
@@ -46,6 +55,6 @@ impl Until<'_> {
 
 impl<'a> From<&'a Cancel> for Until<'a> {
     fn from(cancel: &'a Cancel) -> Until<'a> {
-        Until { cancel, progress: None }
+        Until { cancel, progress: None, pause: None }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     Error, Observer,
     batch::{Room, Want},
     fit::{Holder, Takes},
+    progress::Pause,
 };
 
 /// A loaded model that can begin any number of independent runs.
@@ -138,7 +139,31 @@ pub(crate) enum Doing {
     Encode,
 }
 
-/// A part of a run. Its weights are awaited, then a step is begun, polled until it is ready, and ended.
+impl Doing {
+    /// Whether its layers may be run one after the other.
+    fn has_stretches(self) -> bool {
+        matches!(self, Doing::Step(Asked { embeddings: false, .. }))
+    }
+}
+
+/// What comes between the layers of a step.
+#[derive(Clone, Copy)]
+pub(crate) struct Between<'a> {
+    pub(crate) stop: &'a Stop,
+    pub(crate) pause: Option<&'a Pause<'a>>,
+}
+
+impl Between<'_> {
+    /// Whether the step ends here, where `done` of its layers are done.
+    async fn is_over(&self, done: usize, layers: usize) -> bool {
+        if let Some(pause) = self.pause {
+            poll_fn(|cx| pause(done, layers, cx)).await;
+        }
+        self.stop.is_due()
+    }
+}
+
+/// A part of a run. Its weights are awaited, then a step is recorded, polled until it is ready, and ended.
 pub(crate) trait RunPart: Send {
     /// Says that a step comes soon: weights that are read for each may come meanwhile.
     fn expect(&mut self) {}
@@ -146,8 +171,18 @@ pub(crate) trait RunPart: Send {
     fn poll_weights(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         Poll::Ready(Ok(()))
     }
-    /// Records a step, on the stream of `computed` where the part begins with it. Named values are shown to `observer`.
-    fn begin(&mut self, step: Step<'_>, doing: Doing, computed: &Computed, observer: Option<&mut dyn Observer>);
+    /// Its layers.
+    fn layers(&self) -> Range<usize>;
+    /// Records a stretch of a step: some layers, after those before them. It is on the stream of `computed` where the part begins
+    /// with it. Named values are shown to `observer`.
+    fn record(
+        &mut self,
+        step: Step<'_>,
+        doing: Doing,
+        layers: Range<usize>,
+        computed: &Computed,
+        observer: Option<&mut dyn Observer>,
+    );
     /// Ready when what the step is to give can be read without waiting, or where the host can wait.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()>;
     /// Shows `observer` the named values that it has not seen yet, and leaves the stream or what was asked for in `computed`. An
@@ -204,24 +239,42 @@ impl Loaded {
 
 impl Run {
     /// Runs a step and replaces what `computed` holds by what was asked for. Every named value is shown to `observer`. An error is
-    /// a device's, after which no step will do.
+    /// a device's, after which no step will do. What was seen to be due in `between` has ended it early.
     pub(crate) async fn step(
         &mut self,
         step: Step<'_>,
         doing: Doing,
         computed: &mut Computed,
         mut observer: Option<&mut dyn Observer>,
+        between: Option<Between<'_>>,
     ) -> Result<(), Error> {
         computed.clear();
+        let between = between.filter(|between| between.pause.is_some() && doing.has_stretches());
+        let total = self.parts.iter().map(|part| part.layers().len()).sum();
+        let mut done = 0;
         for at in 0..self.parts.len() {
             poll_fn(|cx| self.parts[at].poll_weights(cx)).await?;
             // After the last part comes the first, of the next step.
             let next = (at + 1) % self.parts.len();
             self.parts[next].expect();
             let part = &mut self.parts[at];
-            // What a loop lends must be no longer than its turn.
-            let lent = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
-            part.begin(step, doing, computed, lent);
+            let mut layers = part.layers();
+            loop {
+                let last = if between.is_some() { layers.end.min(layers.start + 1) } else { layers.end };
+                if let Some(between) = between.filter(|_| (1..total).contains(&done))
+                    && between.is_over(done, total).await
+                {
+                    return part.end(step, computed, None);
+                }
+                // What a loop lends must be no longer than its turn.
+                let lent = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
+                part.record(step, doing, layers.start..last, computed, lent);
+                done += last - layers.start;
+                layers.start = last;
+                if layers.is_empty() {
+                    break;
+                }
+            }
             poll_fn(|cx| part.poll(cx)).await;
             let lent = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
             part.end(step, computed, lent)?;

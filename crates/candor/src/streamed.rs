@@ -138,8 +138,19 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn begin(&mut self, step: Step<'_>, doing: Doing, computed: &Computed, observer: Option<&mut dyn Observer>) {
-        self.work(|working| working.begin(step, doing, computed, observer));
+    fn layers(&self) -> Range<usize> {
+        self.part.layers.clone()
+    }
+
+    fn record(
+        &mut self,
+        step: Step<'_>,
+        doing: Doing,
+        layers: Range<usize>,
+        computed: &Computed,
+        observer: Option<&mut dyn Observer>,
+    ) {
+        self.work(|working| working.record(step, doing, layers, computed, observer));
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {

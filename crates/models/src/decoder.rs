@@ -153,9 +153,16 @@ impl<B: Ops> Decoder<B> {
     /// Runs the step's tokens, or the stream in the scratch, through the part; the logits of the rows asked for, the
     /// embeddings of all, or the stream, are left in the scratch.
     pub fn forward<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
-        self.run_layers(pass);
+        self.forward_some(pass, self.part.layers.clone());
+    }
+
+    /// A stretch of [`Decoder::forward`]: some of the part's layers, after those before them. What comes before the first layer or
+    /// after the last is done with it.
+    pub fn forward_some<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>, layers: Range<usize>) {
+        let is_last = layers.end == self.part.layers.end;
+        self.run_layers(pass, layers);
         let Pass { ops, s, step, tap, .. } = pass;
-        let Some(head) = &self.head else { return };
+        let Some(head) = self.head.as_ref().filter(|_| is_last) else { return };
         if self.config.gives == Gives::Embeddings {
             head.normed(*ops, &mut s.logits, &s.x, self.config.dim);
             return tap.tap(*ops, "result_norm", None, &s.logits);
@@ -208,7 +215,7 @@ impl<B: Ops> Decoder<B> {
         if self.encoder.is_some() {
             return self.read(pass);
         }
-        self.run_layers(pass);
+        self.run_layers(pass, self.part.layers.clone());
         let Pass { ops, s, tap, .. } = pass;
         if let Some(head) = &self.head {
             head.normed(*ops, &mut s.h, &s.x, self.config.dim);
@@ -216,18 +223,21 @@ impl<B: Ops> Decoder<B> {
         }
     }
 
-    /// All of a pass but the head.
-    fn run_layers<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>) {
+    /// A stretch of a pass without the head.
+    fn run_layers<P: Tap<B>>(&self, pass: &mut Pass<'_, B, P>, layers: Range<usize>) {
         let Pass { ops, s, kv, step, tap } = pass;
-        if let (Some(embedding), Some(token_embd)) = (&self.embedding, &self.token_embd) {
+        let all = &self.part.layers;
+        let embedding = self.embedding.as_ref().filter(|_| layers.start == all.start);
+        if let (Some(embedding), Some(token_embd)) = (embedding, &self.token_embd) {
             embedding.look_up(*ops, s, token_embd, (step, &self.config));
             for (extra, own) in self.extras.iter().zip(&mut s.extras) {
                 extra.embedded(*ops, own, &mut s.x, (step, &self.config));
             }
             tap.tap(*ops, "inp_embd", None, &s.x);
         }
-        for (layer, weights) in self.part.layers.clone().zip(&self.layers) {
-            let cached = self.config.owners[layer] - self.part.layers.start;
+        for layer in layers.clone() {
+            let weights = &self.layers[layer - all.start];
+            let cached = self.config.owners[layer] - all.start;
             let block = &self.config.blocks[layer];
             let (rope, temperature) = self.positions.of(block, s.far);
             let common = &self.config.common;
@@ -237,7 +247,8 @@ impl<B: Ops> Decoder<B> {
                 ops.unary(&mut s.x, Unary::scale(0.5));
             }
         }
-        for (extra, own) in self.extras.iter().zip(&mut s.extras).filter(|_| self.head.is_some()) {
+        let ends = self.head.is_some() && layers.end == all.end;
+        for (extra, own) in self.extras.iter().zip(&mut s.extras).filter(|_| ends) {
             extra.ended(*ops, own, &mut s.x, &self.config);
         }
     }

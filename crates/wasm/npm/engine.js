@@ -207,13 +207,13 @@ export class Engine {
     return engine;
   }
 
-  /** Lets messages arrive that wait for this thread. A timer would take 4 ms. */
+  /** Lets messages arrive that wait for this thread. A timer would take 4 ms. Node takes up to 1000 messages before it looks at timers. */
   #turn() {
+    if (IN_NODE) return new Promise(setImmediate);
     return new Promise((resolve) => {
       this.#resume.push(resolve);
-      this.#turns.port1.ref?.();
       this.#turns.port2.postMessage(0);
-    }).finally(() => this.#turns.port1.unref?.());
+    });
   }
 
   /** Work is done in the order in which it is asked for. */

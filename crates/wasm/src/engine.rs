@@ -1,6 +1,10 @@
 //! A loaded model with one session, as JavaScript sees it.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use candor::{
     Adapter, Cancel, EmbedOptions, Embedder, Encode, GenerateOptions, Logits, Message, Model, Piece, Pooling, Role,
@@ -14,16 +18,11 @@ use wasm_bindgen_futures::JsFuture;
 use crate::{
     ask::{Generate, Load, session},
     likely::likely,
+    look::{FIRST, Look, MOST},
     source::{JsSource, Read, Source, opened},
     stop::Stop,
     trace::Trace,
 };
-
-/// Tokens of a prompt that are computed without looking up: these at first, and from then on as many as take up to [`LOOK`].
-const FIRST: usize = 16;
-const MOST: usize = 256;
-/// Milliseconds.
-const LOOK: f64 = 100.0;
 
 /// A model and the session that its texts are in.
 #[wasm_bindgen]
@@ -299,16 +298,17 @@ async fn read(
     }
     let mut size = chunks.start;
     while at < last && !cancel.is_cancelled() {
-        let begun = Date::now();
         let chunk = &prompt[at..last.min(at + size)];
-        session.evaluate_until_async(chunk, cancel).await?;
-        at += chunk.len();
-        let took = Date::now() - begun;
-        if took < LOOK / 3.0 {
-            size = (2 * size).min(chunks.end);
-        } else if took > LOOK {
-            size = (size / 2).max(chunks.start);
+        let look = Look::new();
+        let pause = |done: usize, layers: usize, cx: &mut Context<'_>| {
+            let share = chunk.len() * done / layers;
+            look.poll(cx, || turned(turn, &progress(at + share, prompt.len())?))
+        };
+        if !session.evaluate_until_async(chunk, cancel, &pause).await? {
+            break;
         }
+        at += chunk.len();
+        size = look.size(size).clamp(chunks.start, chunks.end);
         turn_over(turn, &progress(at, prompt.len())?).await?;
     }
     Ok(at - first)
@@ -326,7 +326,7 @@ async fn logits(session: &mut Session, prompt: &[u32], cancel: &Cancel, turn: &F
     if session.tokens() != prompt || session.logits().is_empty() {
         let common = common(session, prompt).min(last);
         session.truncate(common);
-        session.evaluate_until_async(&prompt[common..], cancel).await?;
+        session.evaluate_until_async(&prompt[common..], cancel, &|_, _, _| Poll::Ready(())).await?;
     }
     Ok(session.logits().to_vec())
 }
@@ -356,7 +356,14 @@ fn object(fields: &[(&str, JsValue)]) -> Result<JsValue, JsError> {
 
 /// Shows the worker where the work is, and lets it look at its messages.
 async fn turn_over(turn: &Function, at: &JsValue) -> Result<(), JsError> {
-    let failed = |_| JsError::new("the worker has gone");
-    let promise: Promise = turn.call1(&JsValue::UNDEFINED, at).map_err(failed)?.unchecked_into();
-    JsFuture::from(promise).await.map(drop).map_err(failed)
+    turned(turn, at)?.await.map(drop).map_err(gone)
+}
+
+fn turned(turn: &Function, at: &JsValue) -> Result<JsFuture, JsError> {
+    let promise: Promise = turn.call1(&JsValue::UNDEFINED, at).map_err(gone)?.unchecked_into();
+    Ok(promise.into())
+}
+
+fn gone(_: JsValue) -> JsError {
+    JsError::new("the worker has gone")
 }

@@ -9,6 +9,7 @@ mod engine;
 mod fit;
 mod hash;
 mod likely;
+mod look;
 mod panicked;
 mod source;
 mod stop;

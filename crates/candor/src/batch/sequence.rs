@@ -354,7 +354,7 @@ impl Batch {
         self.rescale(slot);
         let (positions, sequences) = ((0..text.len() as u32).collect::<Vec<_>>(), vec![slot as u32; text.len()]);
         let step = Step { tokens: text, positions: &positions, sequences: &sequences, ..Step::default() };
-        self.run.step(step, Doing::Encode, &mut Computed::default(), observer).await?;
+        self.run.step(step, Doing::Encode, &mut Computed::default(), observer, None).await?;
         if let Some(sequence) = &mut self.slots[slot] {
             sequence.text = text.to_vec();
         }
