@@ -1,5 +1,7 @@
 //! What llama.cpp's server says besides the text, and what it takes: by the tokens and logits of a session.
 
+use std::sync::Arc;
+
 use candor::{
     BatchOptions, ChatTemplate, CivilTime, Engine, Message, Sampling, SessionOptions, Show, sampler::Sampler,
 };
@@ -240,7 +242,7 @@ fn templates_know_the_date() {
         "{{ date_string|default('') }}|{{ datetime|default('') }}|{{ strftime_now('%Y') }}|{{ messages[0].content }}";
     let server = listen(Config::default(), || {
         let template = ChatTemplate::new(source).map_err(|error| error.to_string())?;
-        Ok(Loaded::Ready(Box::new(Ready { template: Some(template), ..ready(1) })))
+        Ok(Loaded::Ready(Box::new(Ready { template: Some(Arc::new(template)), ..ready(1) })))
     });
     wait(&server);
     let render =
