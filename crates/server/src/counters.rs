@@ -58,7 +58,7 @@ impl Counters {
 
     /// Notes that the model is not there.
     pub fn rest(&self) {
-        for counter in [&self.waiting, &self.running, &self.pages, &self.all_pages] {
+        for counter in [&self.waiting, &self.running, &self.pages] {
             counter.store(0, Ordering::Relaxed);
         }
     }

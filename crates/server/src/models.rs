@@ -1,6 +1,9 @@
 //! Which model a request is for, and what is said of all models.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
 
 use axum::{
     body::Bytes,
@@ -13,6 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     app::{App, Served, blocking},
     fields::{Fields, expected},
+    head::FINGERPRINT,
     refusal::Refusal,
     registry::{Held, Status},
 };
@@ -171,15 +175,28 @@ fn meant(app: &App, body: &[u8]) -> Result<usize, Refusal> {
     number(app, name)
 }
 
-/// `/props` where there are several models and none is named, by llama.cpp's names.
-pub fn props(app: &App) -> Value {
-    json!({
-        "role": "router",
-        "max_instances": app.config.models_max,
-        "models_autoload": app.config.autoload,
-        "build_info": BUILD,
-    })
+/// `/props` of a model that sleeps, as it was before, or of all models by llama.cpp's names; `None` where the model is there, or was never.
+///
+/// # Errors
+/// If there is no such model, or the server is about to end.
+pub fn props(app: &App, uri: &Uri) -> Result<Option<Value>, Refusal> {
+    app.models.ready()?;
+    let named = Named::of(uri)?.model;
+    if app.models.several() && named.is_none() {
+        return Ok(Some(json!({
+            "role": "router",
+            "max_instances": app.config.models_max,
+            "models_autoload": app.config.autoload,
+            "build_info": FINGERPRINT,
+        })));
+    }
+    let number = number(app, named)?;
+    if app.models.status(number).value != "unloaded" {
+        return Ok(None);
+    }
+    let mut props = app.models.names()[number].props.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(props) = &mut props {
+        props["is_sleeping"] = true.into();
+    }
+    Ok(props)
 }
-
-/// Which program this is.
-pub const BUILD: &str = concat!("candor ", env!("CARGO_PKG_VERSION"));

@@ -12,8 +12,8 @@ use crate::{
     ask::{self, Asked},
     chat, completions,
     fields::{Fields, expected},
+    head::FINGERPRINT,
     likely::{self, Likely, Watch},
-    models,
     record::{self, Record, Shared, Wanted},
     refusal::Refusal,
     registry::Held,
@@ -240,6 +240,7 @@ pub fn props(app: &App, served: &Served) -> Value {
         "eos_token": text(tokenizer.eos()),
         "device": served.model.device_label(),
         "exact": served.model.is_batch_invariant(),
-        "build_info": models::BUILD,
+        "is_sleeping": false,
+        "build_info": FINGERPRINT,
     })
 }

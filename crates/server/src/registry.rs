@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
 use tokio::{sync::watch, time::timeout_at};
 
 use crate::{app::Served, counters::Counters, refusal::Refusal};
@@ -35,6 +36,8 @@ pub struct Name {
     pub path: Option<PathBuf>,
     /// What it did.
     pub counters: Arc<Counters>,
+    /// How it is served, as it said when it was last loaded.
+    pub props: Mutex<Option<Value>>,
 }
 
 /// Starts the thread that loads the model of this number.
@@ -110,7 +113,7 @@ impl Registry {
     /// Models of these names, none of which is loaded.
     pub fn new(names: Vec<(String, Option<PathBuf>)>, several: bool, most: usize, start: Start) -> Registry {
         let entries = names.iter().map(|_| Entry::new()).collect();
-        let name = |(name, path)| Name { name, path, counters: Arc::default() };
+        let name = |(name, path)| Name { name, path, counters: Arc::default(), props: Mutex::default() };
         Registry {
             names: names.into_iter().map(name).collect(),
             several,
@@ -456,11 +459,14 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::{
+        future::poll_fn,
+        pin::{Pin, pin},
+        task::Poll,
+    };
 
     use candor::{Gguf, LoadOptions, Model};
     use candor_testing::Tiny;
-    use futures_util::poll;
 
     use super::*;
     use crate::{
@@ -481,6 +487,11 @@ mod tests {
         registry.loaded(number, Ok(served));
     }
 
+    /// How a request is now.
+    async fn look<F: Future>(request: &mut Pin<&mut F>) -> Poll<F::Output> {
+        poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await
+    }
+
     /// Requests for a loaded model pass one that waits for its place, but not for ever.
     #[test]
     fn a_request_that_waits_gets_its_place() {
@@ -489,29 +500,29 @@ mod tests {
             Arc::get_mut(&mut registry).unwrap().patience = patience;
             runtime().unwrap().block_on(async {
                 let mut first = pin!(registry.hold(0, true));
-                assert!(poll!(&mut first).is_pending());
+                assert!(look(&mut first).await.is_pending());
                 load(&registry, 0);
                 let first = first.await.unwrap();
                 let mut second = pin!(registry.hold(1, true));
-                assert!(poll!(&mut second).is_pending());
+                assert!(look(&mut second).await.is_pending());
                 let mut late = pin!(registry.hold(0, true));
-                assert_eq!(poll!(&mut late).is_ready(), passes);
+                assert_eq!(look(&mut late).await.is_ready(), passes);
                 drop(first);
                 if passes {
                     return;
                 }
                 // The model goes for the one that came before, and comes back.
-                assert!(poll!(&mut second).is_pending());
+                assert!(look(&mut second).await.is_pending());
                 assert_eq!(registry.status(0).value, "unloading");
                 registry.ended(0, None);
-                assert!(poll!(&mut second).is_pending() && poll!(&mut late).is_pending());
+                assert!(look(&mut second).await.is_pending() && look(&mut late).await.is_pending());
                 assert_eq!((registry.status(0).value, registry.status(1).value), ("unloaded", "loading"));
                 load(&registry, 1);
                 // It does not go before who waited has used it.
-                assert!(poll!(&mut late).is_pending());
+                assert!(look(&mut late).await.is_pending());
                 assert_eq!(registry.status(1).value, "loaded");
                 drop(second.await.unwrap());
-                assert!(poll!(&mut late).is_pending());
+                assert!(look(&mut late).await.is_pending());
                 assert_eq!(registry.status(1).value, "unloading");
             });
         }

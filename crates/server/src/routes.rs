@@ -24,7 +24,7 @@ use crate::{
     infill,
     log::logged,
     lora, messages,
-    models::{self, For, Named},
+    models::{self, For},
     native, ollama,
     openapi::description,
     refusal::{Refusal, shaped},
@@ -164,10 +164,10 @@ fn made(understand: vectors::Read) -> MethodRouter<Arc<App>> {
     post(async move |For(model, body): For| vectors::answer(model, body, understand).await)
 }
 
-/// How the server answers: of a model, or of all.
+/// How a model is served, or how several are. One that sleeps is not woken up.
 async fn props(State(app): Shared, request: Request) -> Result<Json<Value>, Refusal> {
-    if app.models.several() && Named::of(request.uri())?.model.is_none() {
-        return Ok(Json(models::props(&app)));
+    if let Some(props) = models::props(&app, request.uri())? {
+        return Ok(Json(props));
     }
     let For(model, _) = For::from_request(request, &app).await?;
     Ok(Json(native::props(&app, &model)))

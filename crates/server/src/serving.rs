@@ -19,6 +19,7 @@ use crate::{
     config::{Ability, Config, Load, Loaded, Models, News, Ready, Work},
     connections,
     failure::Failure,
+    native,
     routes::routes,
     stop::Stop,
     template::Template,
@@ -136,6 +137,7 @@ fn answer<E>(app: &Weak<App>, number: usize, load: &Mutex<Load<E>>) -> Result<()
         (served.formats, served.diagnose) = (engine.cache_formats(), diagnose);
     }
     served.template = Template::of(&served.model, template)?;
+    *name.props.lock().unwrap_or_else(PoisonError::into_inner) = Some(native::props(&app, &served));
     let news = News::Ready { name: &name.name, does: ability(&served), context: served.context };
     app.models.loaded(number, Ok(served));
     app.tell(&news);

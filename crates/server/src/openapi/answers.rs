@@ -170,6 +170,7 @@ pub fn answers() -> Fields {
             "eos_token": text(),
             "device": text(),
             "exact": flag(),
+            "is_sleeping": flag(),
             "build_info": text(),
         }))]),
         "TokenizerInfo": object(json!({

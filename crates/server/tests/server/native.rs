@@ -224,10 +224,12 @@ fn a_prompt_is_counted_once() {
     wait(&server);
     let address = server.address;
     let prompt = vec![5; 100];
-    let body = json!({ "prompt": [prompt, prompt], "n_predict": 300, "seed": 3, "ignore_eos": true });
+    let mut body = json!({
+        "prompt": [prompt, prompt], "n_predict": 300, "seed": 3, "ignore_eos": true, "cache_prompt": false
+    });
     let both = post(address, "/completion", &body).json();
-    let alone =
-        post(address, "/completion", &json!({ "prompt": prompt, "n_predict": 300, "seed": 3, "ignore_eos": true }));
+    body["prompt"] = json!(prompt);
+    let alone = post(address, "/completion", &body);
     for one in both.as_array().unwrap() {
         assert_eq!(one["content"], alone.json()["content"]);
         assert_eq!((&one["timings"]["prompt_n"], &one["timings"]["predicted_n"]), (&100.into(), &300.into()));

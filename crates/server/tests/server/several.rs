@@ -326,9 +326,12 @@ fn a_model_that_nobody_uses_sleeps() {
     assert!(whole.body.contains("[DONE]"));
     assert_eq!(loads.load(Ordering::SeqCst), 1);
     until(&server, "tiny", "unloaded");
+    let props = get(server.address, "/props").json();
+    assert_eq!((&props["is_sleeping"], &props["total_slots"]), (&true.into(), &2.into()));
     assert_eq!((get(server.address, "/health").status, loads.load(Ordering::SeqCst)), (200, 1));
     assert_eq!(ask(&server, "any").json()["choices"][0]["text"], said().as_str());
     assert_eq!(loads.load(Ordering::SeqCst), 2);
+    assert_eq!(get(server.address, "/props").json()["model_alias"], "tiny");
     server.end().unwrap();
 }
 
