@@ -352,7 +352,11 @@ fn prompts_that_run_at_once_share_what_they_read() {
         let mut engine = engine(&model, 2, 0, None);
         let first = engine.submit(prompt(0), &options, Reuse::default()).unwrap();
         engine.step(&mut |_, _| {}).unwrap();
-        if cancels { engine.cancel(first) } else { engine.hold(first, true) }
+        if cancels {
+            engine.cancel(first)
+        } else {
+            engine.hold(first, true)
+        }
         engine.submit(prompt(1), &options, Reuse::default()).unwrap();
         let mut end = None;
         for _ in 0..40 {
