@@ -1,12 +1,15 @@
 """Asks `candor serve` by the clients of OpenAI, Anthropic and Ollama, streaming and not, and asserts what comes back.
 
-All endpoints answer by one model, so what one says is what the others have to say. Usage: clients.py CANDOR
+All endpoints answer by one model, so what one says is what the others have to say. OpenAI's client for Node is asked by the script
+SCRIPT. Usage: clients.py CANDOR SCRIPT
 """
 
 import base64
 import json
+import shutil
 import ssl
 import struct
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -127,6 +130,12 @@ def ollama_endpoints(server, said, continued, usage):
     assert error.status_code == 400 and error.error.startswith("format"), error
 
 
+def node(server, expected):
+    """OpenAI's client for Node, which has to hear the same."""
+    command = ["node", sys.argv[2], server.url, KEY]
+    subprocess.run(command, input=json.dumps(expected), text=True, check=True)
+
+
 def vectors(server):
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
     texts = ["cats sleep all day", "paris"]
@@ -141,6 +150,7 @@ def vectors(server):
     single = lambda vector: list(struct.unpack("<24f", struct.pack("<24f", *vector)))
     assert [single(vector) for vector in theirs.embed("any", texts).embeddings] == [single(one) for one in made]
     assert single(theirs.embeddings("any", "paris").embedding) == single(made[1])
+    node(server, {"texts": texts, "vectors": made})
     error = refused(openai.BadRequestError, client.embeddings.create, model="any", input="a", dimensions=3)
     assert error.body["param"] == "dimensions"
     refused(openai.APIStatusError, client.completions.create, model="any", prompt="a")
@@ -155,6 +165,29 @@ def scores(server):
     assert all(result["document"]["text"] == documents[result["index"]] for result in jina["results"])
     tei = server.post("/rerank", {"query": query, "texts": documents})
     assert [one["score"] for one in tei[:2]] == best and len(tei) == 3
+
+
+def several(candor):
+    """Two models, of which one is loaded at a time."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("first", "second"):
+            shutil.copy(ENCODER, Path(folder) / f"{name}.gguf")
+        with Server(candor, "--models-dir", folder, "--models-max", "1", "--pooling", "mean") as server:
+            client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+            theirs = ollama.Client(server.url, headers={"Authorization": f"Bearer {KEY}"})
+            loaded = lambda: [model.model for model in theirs.ps().models]
+            assert [model.id for model in client.models.list()] == ["first", "second"]
+            assert [model.model for model in theirs.list().models] == ["first", "second"] and loaded() == []
+            made = [client.embeddings.create(model=name, input="cats").data[0].embedding for name in ("first", "second")]
+            assert made[0] == made[1] and loaded() == ["second"]
+            theirs.embed("first:latest", "cats", keep_alive="5m")
+            assert loaded() == ["first"]
+            theirs.embed("first", "cats", keep_alive=0)
+            while loaded():
+                pass
+            error = refused(openai.NotFoundError, client.embeddings.create, model="third", input="cats")
+            assert error.code == "model_not_found", error.body
+            assert refused(ollama.ResponseError, theirs.embed, "third", "cats").status_code == 404
 
 
 def encrypted(candor):
@@ -191,11 +224,13 @@ def main():
         said, continued, usage = openai_endpoints(server)
         anthropic_endpoints(server, said, usage)
         ollama_endpoints(server, said, continued, usage)
+        node(server, {"said": said, "messages": MESSAGES, "tokens": TOKENS, "shape": SHAPE})
     with Server(candor, str(ENCODER), "--pooling", "mean") as server:
         vectors(server)
     with Server(candor, str(ENCODER)) as server:
         scores(server)
-    print("4 passed, 0 failed")
+    several(candor)
+    print("6 passed, 0 failed")
 
 
 main()

@@ -1,12 +1,9 @@
 """`candor serve` as the scripts beside this one start it."""
 
 import json
-import ssl
 import subprocess
 import sys
 import threading
-import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -24,22 +21,13 @@ class Server:
         for line in self.process.stderr:
             if line.startswith("listening at "):
                 self.url = line.split()[-1]
-            if line.startswith("ready"):
+            # Several models are loaded when they are asked for.
+            if line.startswith("ready" if "--models-dir" not in args else "listening"):
                 break
         else:
             sys.exit(f"{' '.join(command)} has ended")
         # What it says later must not fill the pipe.
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
-        # It answers a moment later.
-        while not self.answers():
-            time.sleep(0.02)
-
-    def answers(self):
-        try:
-            context = ssl._create_unverified_context()
-            return urllib.request.urlopen(self.url + "/health", context=context).status == 200
-        except urllib.error.HTTPError:
-            return False
 
     def __enter__(self):
         return self

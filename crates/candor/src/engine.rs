@@ -102,7 +102,8 @@ pub struct Load {
 /// was loaded with [`crate::Batching::Fastest`]. Where pages run out, the youngest answer gives its own back, and is read again
 /// once there are some: that changes no bit, either.
 ///
-/// Where an answer ends, its prompt is kept in memory that nobody needs: in sequences without an answer, of which
+/// A prompt that begins as that of an answer which is being read waits for what they share, and goes on from there. Where an answer
+/// ends, its prompt is kept in memory that nobody needs: in sequences without an answer, of which
 /// [`BatchOptions::kept`](crate::BatchOptions::kept) gives more. A prompt that begins with the same tokens goes on from there, with
 /// the bits that it has alone: what an answer wrote is read again, since written tokens have other bits than those that are read
 /// (unless the model was loaded with [`crate::Batching::Invariant`] and is on no GPU). States and windows cannot go back; of
@@ -383,6 +384,7 @@ impl Engine {
                 self.prefixes.touch(id);
                 jobs[number].reused = tokens;
             }
+            jobs[number].coming = self.coming(number);
         }
         jobs
     }
@@ -401,14 +403,44 @@ impl Engine {
         Text { tokens, read: if self.by_role { answer.prompt } else { tokens.len() } }
     }
 
-    /// The kept beginning that an answer can go on from. Its last token is computed in any case.
+    /// The beginning that an answer can go on from: one that is kept, or one that another answer has read. Its last token is computed
+    /// in any case.
     fn find(&self, number: usize) -> Option<Found<SequenceId>> {
         let answer = &self.answers[number];
         let len = answer.tokens.len();
         if answer.shows() {
             return None;
         }
-        self.prefixes.find(&answer.shared_with()?, self.text(answer, len), len - 1)
+        let kept = self.prefixes.find(&answer.shared_with()?, self.text(answer, len), len - 1);
+        let read = self.beside(number).filter_map(|(other, alike)| {
+            let Answering { sequence, read, .. } = self.answers[other];
+            Some(Found { id: sequence?, tokens: alike.min(read) })
+        });
+        read.chain(kept).filter(|found| found.tokens > 0).max_by_key(|found| found.tokens)
+    }
+
+    /// How many tokens of an answer older ones are about to read, or have read.
+    fn coming(&self, number: usize) -> usize {
+        if self.answers[number].shows() {
+            return 0;
+        }
+        let reads = |other: usize| other < number && !self.answers[other].held && !self.answers[other].shows();
+        self.beside(number).filter(|(other, _)| reads(*other)).map(|(_, alike)| alike).max().unwrap_or(0)
+    }
+
+    /// The other answers that an answer may share memory with, and how many of its first tokens are theirs. Memory that forgets cannot
+    /// go back to where they part.
+    fn beside(&self, number: usize) -> impl Iterator<Item = (usize, usize)> {
+        let answer = &self.answers[number];
+        let scope = answer.shared_with().filter(|_| !self.batch.forgets());
+        let len = answer.tokens.len();
+        let others = self.answers.iter().enumerate().filter(move |(other, beside)| {
+            scope.is_some() && *other != number && !beside.failed && beside.shared_with() == scope
+        });
+        others.map(move |(other, beside)| {
+            let theirs = self.text(beside, beside.tokens.len());
+            (other, self.text(answer, len).alike(theirs).min(len - 1))
+        })
     }
 
     /// Gives an answer a sequence, which begins with what is kept of its tokens.
@@ -418,7 +450,11 @@ impl Engine {
             let fork = self.batch.fork(id, tokens)?;
             // A backend may not let its memory out.
             match self.batch.missing(fork)? {
-                0 => seated = Some((fork, tokens)),
+                0 => {
+                    seated = Some((fork, tokens));
+                    let from = self.answers.iter_mut().filter(|answer| answer.sequence == Some(id));
+                    from.for_each(|answer| answer.shared = true);
+                }
                 _ => self.batch.remove(fork)?,
             }
         }
@@ -585,7 +621,7 @@ impl Answering {
     fn job(&self) -> Job {
         let (tokens, seated) = (self.tokens.len(), self.sequence.is_some());
         let Answering { read, shared, held, turn, .. } = *self;
-        Job { tokens, read, seated, shared, reused: 0, held, turn }
+        Job { tokens, read, seated, shared, reused: 0, coming: 0, held, turn }
     }
 
     /// The prompts that it may share memory with, which have the same bits.

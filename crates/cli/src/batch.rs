@@ -15,9 +15,13 @@ use crate::{
 
 /// Runs the command.
 pub fn batch(args: &BatchArgs, line: &Line) -> Result<ExitCode, Error> {
-    let Served { config, load } = Served::of(&args.served, line)?;
+    let served = Served::of(&args.served, line)?;
+    let model = served.one(&args.served, line)?;
     let mut batch = Batch::open(&args.requests, &args.answers).map_err(candor_server::Failure::from)?;
     let count = batch.count();
+    if count == 0 {
+        say!("there are 0 requests in {}", args.requests.display());
+    }
     if batch.answered() > 0 {
         say!("{} of {count} requests are answered already", batch.answered());
     }
@@ -29,7 +33,7 @@ pub fn batch(args: &BatchArgs, line: &Line) -> Result<ExitCode, Error> {
     let _answering = interrupt.answering();
     let template = "answering {wide_bar} {pos} of {len} requests, {eta} left";
     let mut bar = Bar::new(args.served.output.progress, template, Instant::now());
-    batch.answer(config, load, &Stop::on_signals(), |done| bar.set(done as u64, count as u64))?;
+    batch.answer(served.config, model, &Stop::on_signals(), |done| bar.set(done as u64, count as u64))?;
     drop(bar);
     let done = batch.answered();
     if done < count {

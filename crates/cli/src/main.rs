@@ -15,6 +15,7 @@ mod embed;
 mod errors;
 mod inspect;
 mod interrupt;
+mod library;
 mod logprobs;
 mod memory;
 mod near;

@@ -1,8 +1,8 @@
 //! `candor serve`: answers over HTTP.
 
-use std::{io::Write, process::ExitCode};
+use std::{io::Write, process::ExitCode, time::Duration};
 
-use candor_server::{Stop, Tls};
+use candor_server::{Models, Stop, Tls};
 use clap::error::ErrorKind;
 
 use crate::{
@@ -15,7 +15,18 @@ use crate::{
 
 /// Runs the command.
 pub fn serve(args: &ServeArgs, line: &Line) -> Result<ExitCode, Error> {
-    let Served { mut config, load } = Served::of(&args.served, line)?;
+    let served = Served::of(&args.served, line)?;
+    let several = match line.exclusive(&["path", "model", "models_dir"])? {
+        Some("models_dir") => args.several.models_dir.as_deref(),
+        _ => None,
+    };
+    let models = match several {
+        Some(folder) => Models::Several(served.several(folder, &args.served, line)?),
+        None => Models::One(served.one(&args.served, line)?),
+    };
+    let mut config = served.config;
+    (config.models_max, config.autoload) = (args.several.models_max, !args.several.no_models_autoload);
+    config.idle = u64::try_from(args.several.sleep_idle_seconds).ok().map(Duration::from_secs);
     config.host.clone_from(&args.host);
     config.port = args.port;
     config.keys.clone_from(&args.api_key);
@@ -35,7 +46,8 @@ pub fn serve(args: &ServeArgs, line: &Line) -> Result<ExitCode, Error> {
     // Ctrl-C ends the server once what it answers is answered, a second one at once.
     let interrupt = Interrupt::catch()?;
     let _answering = interrupt.answering();
-    candor_server::serve(config, load, &Stop::on_signals(), |address| say!("listening at {scheme}://{address}"))?;
+    let listening = |address| say!("listening at {scheme}://{address}");
+    candor_server::serve(config, models, &Stop::on_signals(), listening)?;
     Ok(ExitCode::SUCCESS)
 }
 

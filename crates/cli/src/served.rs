@@ -1,16 +1,20 @@
-//! The model that `candor serve` and `candor batch` answer with.
+//! The models that `candor serve` and `candor batch` answer with.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use candor::{BatchOptions, Engine, LoadOptions, Model, Pooling, SessionOptions};
+use candor::{Adapter, BatchOptions, ChatTemplate, EmbedOptions, Engine, LoadOptions, Model, Pooling, SessionOptions};
 use candor_inspect::verify::{answered, processor};
 use candor_ops::{KvFormat, LayerCache};
-use candor_server::{Config, Diagnose, Loaded, Operations, Ready, Work};
+use candor_server::{Ability, Config, Diagnose, Listed, Loaded, News, Operations, Ready, Work};
 
 use crate::{
     answer,
-    args::{Line, ServedArgs},
+    args::{Line, OutputArgs, PerformanceArgs, ServedArgs},
     errors::Error,
+    library,
     open::Source,
     output::say,
     template, text,
@@ -22,10 +26,25 @@ const PROMPT_ROWS: usize = 64;
 /// Beginnings of prompts that are kept beside answers, at least, where each costs nothing but its pages.
 const KEPT: usize = 32;
 
-/// How to answer, and what loads the model.
+/// How to answer, and how models are loaded.
 pub struct Served {
     pub config: Config,
-    pub load: Box<dyn FnOnce() -> Result<Loaded, Error> + Send>,
+    how: How,
+    adapters: Vec<Adapter>,
+}
+
+/// How models are loaded.
+#[derive(Clone)]
+struct How {
+    performance: PerformanceArgs,
+    output: OutputArgs,
+    session: SessionOptions,
+    template: Option<Arc<ChatTemplate>>,
+    /// How vectors are made, where a model is to make some.
+    vectors: EmbedOptions,
+    makes_vectors: bool,
+    batch: BatchOptions,
+    caches: bool,
 }
 
 impl Served {
@@ -34,7 +53,6 @@ impl Served {
     /// # Errors
     /// If they contradict each other, or a file that they name cannot be read.
     pub fn of(args: &ServedArgs, line: &Line) -> Result<Served, Error> {
-        let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
         let sampling = args.sampling.sampling(|text| text::escaped(text, false))?;
         sampling.validate().map_err(candor::Error::from)?;
         let template =
@@ -44,8 +62,7 @@ impl Served {
         config.verbose = args.output.verbose;
         config.cache_prompt = !args.no_cache_prompt;
         config.template_variables = args.chat_template_kwargs.clone().unwrap_or_default().0;
-        let adapters = args.lora.open()?;
-        let (performance, output) = (args.performance.clone(), args.output.clone());
+        config.news = Some(hear);
         let mut vectors = args.vectors.options(&args.performance);
         if line.exclusive(&["pooling", "reranking"])? == Some("reranking") && args.reranking {
             vectors = vectors.pooling(Pooling::Rank);
@@ -55,40 +72,88 @@ impl Served {
             true => SessionOptions::default().batch(vectors.rows).ubatch(vectors.rows).context(vectors.rows).fit(false),
             false => answer::conversation(&args.context, &args.performance),
         };
-        let (batch, caches, alias) = (batch(args), !args.no_cache_prompt, args.alias.clone());
-        let load = move || {
-            let path = source.path().map(Path::to_owned);
-            let stem = || path.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
-            let name = alias.or_else(stem).unwrap_or_else(|| "built-in".to_owned());
-            let opened = source.open(&performance, adapters, session, &output)?;
-            let model = opened.model;
-            // GPUs were verified before the model was loaded on one.
-            if !performance.no_verify {
-                let found = processor(model.gguf(), &performance.load()?.session(session))?;
-                if let Some(failure) = found.failure() {
-                    say!("this machine computes the model wrongly, and nothing is answered: {failure}");
-                    return Ok(Loaded::Wrong(failure));
-                }
-            }
-            let diagnose = diagnose(&model, performance.load()?.session(session));
-            let work = if makes_vectors || model.is_encoder() || Pooling::said(&model)?.is_some() {
-                let embedder = model.embedder(&vectors)?;
-                let (width, context) = (embedder.width(), model.config().context);
-                match embedder.pooling() {
-                    Pooling::Rank => say!("ready: scores of pairs of up to {context} tokens"),
-                    _ => say!("ready: vectors of {width} numbers, of texts of up to {context} tokens"),
-                }
-                Work::Vectors(embedder)
-            } else {
-                model.refuse_answers("candor serve")?;
-                let kept = if caches { kept(&model, batch.sequences) } else { 0 };
-                let engine = Engine::new(model.batch(&batch.kept(kept))?, PROMPT_ROWS);
-                say!("ready: {} answers at once, a context of {} tokens each", engine.sequences(), engine.context());
-                Work::Answers(engine)
-            };
-            Ok(Loaded::Ready(Box::new(Ready { work, name, path, template, diagnose })))
+        let how = How {
+            performance: args.performance.clone(),
+            output: args.output.clone(),
+            session,
+            template: template.map(Arc::new),
+            vectors,
+            makes_vectors,
+            batch: batch(args),
+            caches: !args.no_cache_prompt,
         };
-        Ok(Served { config, load: Box::new(load) })
+        Ok(Served { config, how, adapters: args.lora.open()? })
+    }
+
+    /// The one model that the arguments name.
+    ///
+    /// # Errors
+    /// If they name two.
+    pub fn one(&self, args: &ServedArgs, line: &Line) -> Result<Listed<Error>, Error> {
+        let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
+        let stem = || source.path()?.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let name = args.alias.clone().or_else(stem).unwrap_or_else(|| "built-in".to_owned());
+        Ok(self.how.listed(name, source, &self.adapters))
+    }
+
+    /// The models of a folder.
+    ///
+    /// # Errors
+    /// If it has none, or a flag is given that is for one model alone.
+    pub fn several(&self, folder: &Path, args: &ServedArgs, line: &Line) -> Result<Vec<Listed<Error>>, Error> {
+        for flag in ["alias", "lora", "lora_scaled"] {
+            line.exclusive(&[flag, "models_dir"])?;
+        }
+        let listed = |(name, path): (String, PathBuf)| {
+            Ok(self.how.listed(name, Source::file(path).overridden(&args.overrides, line)?, &[]))
+        };
+        library::models(folder)?.into_iter().map(listed).collect()
+    }
+}
+
+impl How {
+    fn listed(&self, name: String, source: Source, adapters: &[Adapter]) -> Listed<Error> {
+        let (path, how, adapters) = (source.path().map(Path::to_owned), self.clone(), adapters.to_vec());
+        Listed { name, path, load: Box::new(move || how.load(source.clone(), adapters.clone())) }
+    }
+
+    fn load(&self, source: Source, adapters: Vec<Adapter>) -> Result<Loaded, Error> {
+        let How { performance, session, .. } = self;
+        let opened = source.open(performance, adapters, *session, &self.output)?;
+        let model = opened.model;
+        // GPUs were verified before the model was loaded on one.
+        if !performance.no_verify {
+            let found = processor(model.gguf(), &performance.load()?.session(*session))?;
+            if let Some(failure) = found.failure() {
+                say!("this machine computes the model wrongly, and nothing is answered: {failure}");
+                return Ok(Loaded::Wrong(failure));
+            }
+        }
+        let diagnose = diagnose(&model, performance.load()?.session(*session));
+        let work = if self.makes_vectors || model.is_encoder() || Pooling::said(&model)?.is_some() {
+            Work::Vectors(model.embedder(&self.vectors)?)
+        } else {
+            model.refuse_answers("candor serve")?;
+            let kept = if self.caches { kept(&model, self.batch.sequences) } else { 0 };
+            Work::Answers(Engine::new(model.batch(&self.batch.kept(kept))?, PROMPT_ROWS))
+        };
+        Ok(Loaded::Ready(Box::new(Ready { work, template: self.template.clone(), diagnose })))
+    }
+}
+
+/// Says that a model came or went.
+fn hear(news: &News) {
+    match news {
+        News::Ready { name, does, context } => match does {
+            Ability::Answers(most) => say!("ready: {name}, {most} answers at once, a context of {context} tokens each"),
+            Ability::Vectors(width) => {
+                say!("ready: {name}, vectors of {width} numbers, of texts of up to {context} tokens");
+            }
+            Ability::Scores => say!("ready: {name}, scores of pairs of up to {context} tokens"),
+        },
+        News::Unloaded { name } => say!("unloaded: {name}"),
+        News::Failed { name, why } => say!("failed: {name}: {why}"),
+        _ => {}
     }
 }
 

@@ -16,7 +16,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::{app::Running, log::Counts, refusal::Refusal, traces::Trace};
+use crate::{log::Counts, refusal::Refusal, registry::Held, traces::Trace};
 
 /// The answers to the prompts of a request. Where it is dropped they are cancelled.
 pub struct Answers {
@@ -26,7 +26,7 @@ pub struct Answers {
     /// Where what happens is noted.
     trace: Option<Arc<Trace>>,
     counts: Arc<Counts>,
-    _running: Running,
+    _held: Arc<Held>,
 }
 
 /// What an endpoint makes of answers. Each call returns the values that a stream sends then.
@@ -87,10 +87,10 @@ impl Answers {
     pub fn new(
         events: mpsc::Receiver<(usize, Event)>,
         count: usize,
-        running: Running,
+        held: Arc<Held>,
         trace: Option<Arc<Trace>>,
     ) -> Answers {
-        Answers { events, open: count, trace, counts: Arc::default(), _running: running }
+        Answers { events, open: count, trace, counts: Arc::default(), _held: held }
     }
 
     /// The next event; `None` after the last end.

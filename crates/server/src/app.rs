@@ -4,24 +4,24 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
+        Arc, PoisonError, RwLock,
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use candor::{Adapter, GenerateOptions, KvFormat, Model, Pooling, Reuse, Scaling};
 use tokio::{
     runtime::{self, Runtime},
-    sync::{Notify, Semaphore, mpsc, oneshot, watch},
+    sync::{Semaphore, mpsc, oneshot},
 };
 
 use crate::{
     answer::Answers,
-    config::{Config, Diagnose},
+    config::{Config, Diagnose, News},
     counters::Counters,
     refusal::Refusal,
+    registry::{Held, Name, Registry, Start},
     shape::Tokens,
     template::Template,
     texts::Texts,
@@ -29,7 +29,7 @@ use crate::{
     worker::{Order, Untaken},
 };
 
-/// The model that is served.
+/// A model that is served.
 pub struct Served {
     /// The model.
     pub model: Model,
@@ -53,8 +53,16 @@ pub struct Served {
     pub diagnose: Option<Arc<Diagnose>>,
     /// When it was loaded, in seconds since 1970.
     pub created: u64,
+    /// What was done, as long as the server runs.
+    pub counters: Arc<Counters>,
     /// The adapters' scales where a request does not say.
     scales: RwLock<Vec<f32>>,
+    /// How long it stays without requests; for ever without. Requests say so where `may_go`.
+    stays: RwLock<Option<Duration>>,
+    may_go: bool,
+    queue: usize,
+    orders: SyncSender<Order>,
+    texts: SyncSender<Texts>,
 }
 
 /// What a model does.
@@ -77,32 +85,23 @@ pub enum Does {
 pub struct App {
     /// How to serve.
     pub config: Config,
-    /// What was done.
-    pub counters: Arc<Counters>,
-    /// Or why it is not served.
-    served: OnceLock<Result<Served, String>>,
-    settled: Notify,
-    draining: AtomicBool,
-    /// Requests that are being answered.
-    running: watch::Sender<usize>,
-    orders: SyncSender<Order>,
+    /// The models.
+    pub models: Arc<Registry>,
+    /// When it was started, in seconds since 1970.
+    pub started: u64,
     /// How the last answers came to be.
     pub traces: Traces,
     /// One answer is diagnosed at a time.
     pub diagnosing: Arc<Semaphore>,
-    texts: SyncSender<Texts>,
 }
 
-/// What the model's thread takes.
+/// What a model's thread takes.
 pub struct Taken {
     /// Prompts to answer.
     pub orders: Receiver<Order>,
     /// Texts to make vectors of.
     pub texts: Receiver<Texts>,
 }
-
-/// Counts a request as long as it lives.
-pub struct Running(watch::Sender<usize>);
 
 /// Threads that templates and tokenizers have.
 const BLOCKING: usize = 4;
@@ -111,14 +110,16 @@ const BLOCKING: usize = 4;
 const BUFFERED: usize = 64;
 
 impl Served {
-    /// A model of this name that does this. It was loaded now.
-    pub fn new(model: Model, name: String, path: Option<PathBuf>, does: Does) -> Served {
+    /// A model that does this, and what is asked of it. It was loaded now.
+    pub fn new(model: Model, name: &Name, does: Does, config: &Config, may_go: bool) -> (Served, Taken) {
         let scales = RwLock::new(model.adapters().iter().map(Adapter::scale).collect());
         let (tokens, context, created) = (Tokens::default(), model.config().context, now());
-        Served {
+        let queue = config.queue.max(1);
+        let ((orders, taken), (texts, read)) = (sync_channel(queue), sync_channel(queue));
+        let served = Served {
             model,
-            name,
-            path,
+            name: name.name.clone(),
+            path: name.path.clone(),
             does,
             template: None,
             tokens,
@@ -127,7 +128,26 @@ impl Served {
             formats: Default::default(),
             diagnose: None,
             created,
+            counters: name.counters.clone(),
             scales,
+            stays: RwLock::new(config.idle),
+            may_go,
+            queue,
+            orders,
+            texts,
+        };
+        (served, Taken { orders: taken, texts: read })
+    }
+
+    /// How long it stays without requests; `None` is for ever.
+    pub fn stays(&self) -> Option<Duration> {
+        *self.stays.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets that, where requests may.
+    pub fn stay(&self, stays: Option<Duration>) {
+        if self.may_go {
+            *self.stays.write().unwrap_or_else(PoisonError::into_inner) = stays;
         }
     }
 
@@ -150,6 +170,22 @@ impl Served {
         self.template.as_ref().ok_or_else(none)
     }
 
+    /// Has vectors or scores made of texts.
+    ///
+    /// # Errors
+    /// If a text is refused, or too many wait.
+    pub async fn vectors(&self, ids: Vec<Vec<u32>>, scaling: Scaling) -> Result<Vec<Vec<f32>>, Refusal> {
+        let (started, tokens) = (Instant::now(), ids.iter().map(Vec::len).sum());
+        let (made, hears) = oneshot::channel();
+        self.texts.try_send(Texts::new(ids, scaling, made)).map_err(|error| match error {
+            TrySendError::Full(_) => Refusal::full(self.queue),
+            TrySendError::Disconnected(_) => Refusal::failed("the model has failed"),
+        })?;
+        let vectors = hears.await.map_err(|_| Refusal::failed("the model has failed"))??;
+        self.counters.read(tokens, started.elapsed());
+        Ok(vectors)
+    }
+
     /// The model, where it answers prompts.
     ///
     /// # Errors
@@ -165,88 +201,42 @@ impl Served {
 }
 
 impl App {
-    /// One without a model, and what is asked of that.
-    pub fn new(config: Config) -> (App, Taken) {
-        let (served, settled, draining) = (OnceLock::new(), Notify::new(), AtomicBool::new(false));
-        let queue = config.queue.max(1);
-        let ((orders, taken), (texts, read)) = (sync_channel(queue), sync_channel(queue));
-        let (counters, running) = (Arc::default(), watch::Sender::new(0));
+    /// One with these models.
+    pub fn new(config: Config, names: Vec<(String, Option<PathBuf>)>, several: bool, start: Start) -> App {
+        let models = Arc::new(Registry::new(names, several, config.models_max, start));
         let (traces, diagnosing) = (Traces::new(config.traces), Arc::new(Semaphore::new(1)));
-        let app = App { config, counters, served, settled, draining, running, orders, traces, diagnosing, texts };
-        (app, Taken { orders: taken, texts: read })
+        App { config, models, started: now(), traces, diagnosing }
     }
 
-    /// Begins to answer.
-    pub fn begin(&self, served: Served) {
-        // There is one model for the whole time.
-        let _ = self.served.set(Ok(served));
-        self.settled.notify_waiters();
-    }
-
-    /// Refuses to answer, for good.
-    pub fn fail(&self, failure: String) {
-        let _ = self.served.set(Err(failure));
-        self.settled.notify_waiters();
-    }
-
-    /// Waits until it is known whether the model is served.
-    pub async fn loaded(&self) {
-        let settled = self.settled.notified();
-        if self.served.get().is_none() {
-            settled.await;
+    /// Says that a model came or went.
+    pub fn tell(&self, news: &News) {
+        if let Some(hear) = self.config.news {
+            hear(news);
         }
     }
 
-    /// Takes no requests any more.
-    pub fn drain(&self) {
-        self.draining.store(true, Ordering::SeqCst);
-    }
-
-    /// Waits until nothing is being answered.
-    pub async fn idle(&self) {
-        // The sender is here: it is not gone before.
-        let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
-    }
-
-    /// The model.
-    ///
-    /// # Errors
-    /// If it is not loaded yet, is computed wrongly here, or the server is about to end.
-    pub fn served(&self) -> Result<&Served, Refusal> {
-        if self.draining.load(Ordering::SeqCst) {
-            return Err(Refusal::unavailable("the server is ending"));
-        }
-        match self.served.get() {
-            Some(Ok(served)) => Ok(served),
-            Some(Err(failure)) => {
-                Err(Refusal::unavailable(format!("this machine computes the model wrongly: {failure}")))
-            }
-            None => Err(Refusal::unavailable("the model is being loaded")),
-        }
-    }
-
-    /// Has prompts answered; `reuse` says which others they may share memory with, `scales` by how much each adapter changes the model,
-    /// `scope` who may ask for their trace.
+    /// Has prompts answered by a model; `reuse` says which others they may share memory with, `scales` by how much each adapter changes
+    /// the model, `scope` who may ask for their trace.
     ///
     /// # Errors
     /// If one is refused, or too many wait; none is answered then.
     pub async fn answer(
         &self,
+        held: Arc<Held>,
         mut prompts: Vec<(Vec<u32>, GenerateOptions)>,
         reuse: Reuse,
         scales: Vec<f32>,
         scope: u64,
     ) -> Result<Answers, Refusal> {
-        let served = self.served()?.answers()?;
-        let trace = self.traces.begin((&served.model, &served.name), scope, now(), &mut prompts);
+        let trace = self.traces.begin((&held.model, &held.name), scope, now(), &mut prompts);
         let (sender, events) = mpsc::channel(BUFFERED);
-        let answers = Answers::new(events, prompts.len(), self.running(), trace.clone());
+        let answers = Answers::new(events, prompts.len(), held.clone(), trace.clone());
         for (index, (prompt, options)) in prompts.into_iter().enumerate() {
             let (taken, hears) = oneshot::channel();
             let scales = scales.clone();
             let order = Order { prompt, options, reuse, scales, index, events: sender.clone(), taken };
-            self.orders.try_send(order).map_err(|error| match error {
-                TrySendError::Full(_) => Refusal::full(self.config.queue),
+            held.orders.try_send(order).map_err(|error| match error {
+                TrySendError::Full(_) => Refusal::full(held.queue),
                 TrySendError::Disconnected(_) => Refusal::failed("the model has failed"),
             })?;
             match hears.await {
@@ -260,34 +250,6 @@ impl App {
             self.traces.keep(trace);
         }
         Ok(answers)
-    }
-
-    /// Has vectors or scores made of texts.
-    ///
-    /// # Errors
-    /// If a text is refused, or too many wait.
-    pub async fn vectors(&self, ids: Vec<Vec<u32>>, scaling: Scaling) -> Result<Vec<Vec<f32>>, Refusal> {
-        let _running = self.running();
-        let (started, tokens) = (Instant::now(), ids.iter().map(Vec::len).sum());
-        let (made, hears) = oneshot::channel();
-        self.texts.try_send(Texts::new(ids, scaling, made)).map_err(|error| match error {
-            TrySendError::Full(_) => Refusal::full(self.config.queue),
-            TrySendError::Disconnected(_) => Refusal::failed("the model has failed"),
-        })?;
-        let vectors = hears.await.map_err(|_| Refusal::failed("the model has failed"))??;
-        self.counters.read(tokens, started.elapsed());
-        Ok(vectors)
-    }
-
-    fn running(&self) -> Running {
-        self.running.send_modify(|running| *running += 1);
-        Running(self.running.clone())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.send_modify(|running| *running -= 1);
     }
 }
 

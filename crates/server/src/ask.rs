@@ -15,6 +15,7 @@ use crate::{
     likely::Watch,
     lora,
     refusal::Refusal,
+    registry::Held,
 };
 
 /// Fields of OpenAI's and llama.cpp's requests that change no answer here.
@@ -56,16 +57,22 @@ const MOST_ANSWERS: i64 = 64;
 ///
 /// # Errors
 /// If it is refused.
-pub async fn answer<F: Form>(app: Arc<App>, scope: Scope, body: Bytes, read: Read<F>) -> Result<Response, Refusal> {
-    let shared = app.clone();
+pub async fn answer<F: Form>(
+    app: Arc<App>,
+    held: Arc<Held>,
+    scope: Scope,
+    body: Bytes,
+    read: Read<F>,
+) -> Result<Response, Refusal> {
+    let (shared, model) = (app.clone(), held.clone());
     let understand = move || {
-        let served = shared.served()?.answers()?;
+        let served = model.answers()?;
         let mut fields = Fields::of(&body)?;
         let (reuse, scales) = memory(&mut fields, &shared.config, served, scope)?;
         Ok((read(&shared, served, fields)?, reuse, scales))
     };
     let (Asked { prompts, form, streamed }, reuse, scales) = blocking(understand).await?;
-    app.answer(prompts, reuse, scales, scope.0).await?.respond(form, streamed).await
+    app.answer(held, prompts, reuse, scales, scope.0).await?.respond(form, streamed).await
 }
 
 /// How to go on by a request's fields, `limits` of which say how many tokens there are at most.

@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashSet,
+    fmt::Display,
     fs::{File, OpenOptions, TryLockError},
     io::{self, BufRead, BufReader, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     pin::pin,
-    sync::Arc,
 };
 
 use axum::{
@@ -20,11 +20,11 @@ use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use crate::{
-    app::{App, runtime},
-    config::{Config, Loaded},
+    app::runtime,
+    config::{Config, Listed, Models},
     failure::{BatchError, Failure},
     routes::routes,
-    serving::work,
+    serving::open,
     stop::Stop,
 };
 
@@ -107,10 +107,10 @@ impl Batch {
     ///
     /// # Errors
     /// If the model cannot be loaded, is computed wrongly here or fails, or a file cannot be read or written.
-    pub fn answer<E: Send + 'static>(
+    pub fn answer<E: Display + Send + 'static>(
         &mut self,
         mut config: Config,
-        load: impl FnOnce() -> Result<Loaded, E> + Send + 'static,
+        model: Listed<E>,
         stop: &Stop,
         mut hear: impl FnMut(usize),
     ) -> Result<(), Failure<E>> {
@@ -118,14 +118,12 @@ impl Batch {
         config.keys.clear();
         config.queue = QUEUE;
         runtime()?.block_on(async {
-            let (app, taken) = App::new(config);
-            let app = Arc::new(app);
-            let mut ended = work(app.clone(), load, taken)?;
-            if let Either::Right((ended, _)) = select(pin!(app.loaded()), &mut ended).await {
-                return ended.unwrap_or(Err(Failure::Panicked));
+            let (app, mut failed) = open(config, Models::One(model))?;
+            if let Either::Right((failure, _)) = select(pin!(app.models.settled()), pin!(failed.recv())).await {
+                return Err(failure.unwrap_or(Failure::Panicked));
             }
-            let together = match app.served() {
-                Ok(served) => 2 * served.sequences,
+            let together = match app.models.hold(0, true).await {
+                Ok(held) => 2 * held.sequences,
                 Err(refusal) => return Err(Failure::Wrong(refusal.message().to_owned())),
             };
             let router = routes(app);

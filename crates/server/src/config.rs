@@ -1,6 +1,6 @@
 //! How to serve, and what is served.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use candor::{ChatTemplate, Embedder, Engine, Sampling};
 
@@ -41,6 +41,15 @@ pub struct Config {
     pub slots: bool,
     /// Answers of which it is kept how they came to be; those before them are forgotten.
     pub traces: usize,
+    /// Models of [`Models::Several`] that are loaded at once; 0 has no limit. For another one the one goes that was not used for the longest
+    /// time, and never one that answers.
+    pub models_max: usize,
+    /// Whether a request has its model loaded, where it does not say; otherwise `/models/load` does.
+    pub autoload: bool,
+    /// How long a model without requests stays loaded; for ever without.
+    pub idle: Option<Duration>,
+    /// What hears of models that come and go.
+    pub news: Option<fn(&News)>,
     /// The certificate and the key that connections are encrypted with; without them they are not.
     pub tls: Option<Tls>,
     /// What prints a line of JSON for each request.
@@ -51,7 +60,7 @@ pub struct Config {
 
 impl Default for Config {
     /// Only this machine, at port 8080; bodies of 16 MiB that take a minute, 4096 connections, 256 waiting answers, prompts that share
-    /// memory.
+    /// memory, 4 models at once.
     fn default() -> Config {
         Config {
             host: "127.0.0.1".to_owned(),
@@ -70,6 +79,10 @@ impl Default for Config {
             metrics: false,
             slots: false,
             traces: 0,
+            models_max: 4,
+            autoload: true,
+            idle: None,
+            news: None,
             tls: None,
             log: None,
             template_variables: serde_json::Map::new(),
@@ -86,6 +99,65 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
+/// What is served.
+pub enum Models<E> {
+    /// One model, which answers to every name. It is loaded at once; where it cannot be loaded or fails, serving ends.
+    One(Listed<E>),
+    /// Several, each loaded when a request names it. One that cannot be loaded leaves the others as they are.
+    Several(Vec<Listed<E>>),
+}
+
+/// A model that may be asked for.
+pub struct Listed<E> {
+    /// What it is called.
+    pub name: String,
+    /// The file that it is loaded from.
+    pub path: Option<PathBuf>,
+    /// Loads it, each time that it is needed and not there. Runs on a thread of its own.
+    pub load: Load<E>,
+}
+
+/// Loads a model.
+pub type Load<E> = Box<dyn FnMut() -> Result<Loaded, E> + Send>;
+
+/// A model came or went.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum News<'a> {
+    /// It answers from now on.
+    Ready {
+        /// What it is called.
+        name: &'a str,
+        /// What it does.
+        does: Ability,
+        /// Tokens of a prompt and its answer at most, or of a text.
+        context: usize,
+    },
+    /// It is in memory no more.
+    Unloaded {
+        /// What it is called.
+        name: &'a str,
+    },
+    /// It could not be loaded, or failed while it answered.
+    Failed {
+        /// What it is called.
+        name: &'a str,
+        /// Why.
+        why: &'a str,
+    },
+}
+
+/// What a model does for requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// It answers this many prompts at once.
+    Answers(usize),
+    /// It makes vectors of this many numbers.
+    Vectors(usize),
+    /// It scores pairs of texts.
+    Scores,
+}
+
 /// What came of loading a model.
 pub enum Loaded {
     /// It answers.
@@ -98,12 +170,8 @@ pub enum Loaded {
 pub struct Ready {
     /// What requests are answered by.
     pub work: Work,
-    /// What the model is called.
-    pub name: String,
-    /// The file that it was loaded from.
-    pub path: Option<PathBuf>,
     /// A chat template instead of the model's own.
-    pub template: Option<ChatTemplate>,
+    pub template: Option<Arc<ChatTemplate>>,
     /// What holds an answer's operations against formulas, where that can be done.
     pub diagnose: Option<Arc<Diagnose>>,
 }
@@ -133,4 +201,10 @@ pub enum Work {
     Answers(Engine),
     /// It makes vectors of texts, or a reranker's scores.
     Vectors(Embedder),
+}
+
+impl<E> fmt::Debug for Listed<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listed").field("name", &self.name).field("path", &self.path).finish_non_exhaustive()
+    }
 }

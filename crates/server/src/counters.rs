@@ -9,10 +9,7 @@ use std::{
 use candor::{Event, Load};
 use serde_json::{Value, json};
 
-use crate::{
-    app::{App, Served},
-    refusal::Refusal,
-};
+use crate::{app::App, refusal::Refusal, registry::Name};
 
 /// Numbers that the model's thread keeps and requests read.
 #[derive(Default)]
@@ -59,6 +56,13 @@ impl Counters {
         }
     }
 
+    /// Notes that the model is not there.
+    pub fn rest(&self) {
+        for counter in [&self.waiting, &self.running, &self.pages] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Counts what happens to an answer.
     pub fn event(&self, clock: &mut Clock, event: &Event) {
         let now = Instant::now();
@@ -82,16 +86,16 @@ fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// `/metrics`: llama.cpp's names, and vLLM's, which those who spread requests look at.
+/// `/metrics` of a model: llama.cpp's names, and vLLM's, which those who spread requests look at.
 ///
 /// # Errors
 /// If they are not asked for on the command line.
-pub fn metrics(app: &App) -> Result<String, Refusal> {
+pub fn metrics(app: &App, number: usize) -> Result<String, Refusal> {
     if !app.config.metrics {
         return Err(Refusal::other_model("this server gives no metrics: start it with `--metrics`"));
     }
-    let served = app.served()?;
-    let counters = &app.counters;
+    app.models.ready()?;
+    let Name { name, counters, .. } = &app.models.names()[number];
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let seconds = |counter: &AtomicU64| get(counter) as f64 / 1e6;
     let speed = |tokens: u64, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };
@@ -100,7 +104,6 @@ pub fn metrics(app: &App) -> Result<String, Refusal> {
     let (running, waiting) = (get(&counters.running), get(&counters.waiting));
     let (pages, all) = (get(&counters.pages), get(&counters.all_pages));
     let used = pages as f64 / all.max(1) as f64;
-    let name = &served.name;
     let mut text = String::new();
     let counter = &mut |name, help, value: &dyn Display| line(&mut text, name, help, "counter", "", value);
     counter("llamacpp:prompt_tokens_total", "Tokens of prompts", &read);
@@ -131,16 +134,17 @@ fn line(text: &mut String, name: &str, help: &str, kind: &str, labels: &str, val
     let _ = write!(text, "# HELP {name} {help}.\n# TYPE {name} {kind}\n{name}{labels} {value}\n");
 }
 
-/// `/slots`: whether answers are being written. It shows nothing of them.
+/// `/slots` of a model: whether answers are being written. It shows nothing of them. A model that is not loaded has none.
 ///
 /// # Errors
 /// If they are not asked for on the command line.
-pub fn slots(app: &App) -> Result<Value, Refusal> {
+pub fn slots(app: &App, number: usize) -> Result<Value, Refusal> {
     if !app.config.slots {
         return Err(Refusal::other_model("this server shows no slots: start it with `--slots`"));
     }
-    let Served { sequences, context, .. } = app.served()?;
-    let running = app.counters.running.load(Ordering::Relaxed);
-    let slot = |n: usize| json!({ "id": n, "n_ctx": context, "is_processing": (n as u64) < running });
-    Ok((0..*sequences).map(slot).collect())
+    app.models.ready()?;
+    let Some(served) = app.models.status(number).served else { return Ok(json!([])) };
+    let running = served.counters.running.load(Ordering::Relaxed);
+    let slot = |n: usize| json!({ "id": n, "n_ctx": served.context, "is_processing": (n as u64) < running });
+    Ok((0..served.sequences).map(slot).collect())
 }

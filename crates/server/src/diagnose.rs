@@ -44,8 +44,11 @@ struct Diagnosis {
 /// # Errors
 /// If there is no such trace, another is being diagnosed, or the model cannot be run.
 pub async fn diagnose(app: Arc<App>, scope: Scope, id: &str) -> Result<Json<Value>, Refusal> {
-    let served = app.served()?.answers()?;
+    app.models.ready()?;
     let trace = app.traces.find(scope.0, id)?;
+    // It is held until the end, and its thread with it no longer than the client waits.
+    let held = app.models.hold(app.models.find(trace.model())?, app.config.autoload).await?;
+    let served = held.answers()?;
     let check = served
         .diagnose
         .clone()

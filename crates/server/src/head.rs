@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 
 /// Says which program answered; llama.cpp's begins so, too.
-const FINGERPRINT: &str = concat!("b-candor-", env!("CARGO_PKG_VERSION"));
+pub const FINGERPRINT: &str = concat!("b-candor-", env!("CARGO_PKG_VERSION"));
 
 /// Answers that were begun.
 static BEGUN: AtomicU64 = AtomicU64::new(0);

@@ -1,6 +1,6 @@
-//! Answers over HTTP by one model: the endpoints of OpenAI, Anthropic, Ollama and llama.cpp's server.
+//! Answers over HTTP by one model or several: the endpoints of OpenAI, Anthropic, Ollama and llama.cpp's server.
 //!
-//! [`serve`] binds its address, loads the model on a thread that owns the [`Engine`](candor::Engine), and answers until [`Stop`]
+//! [`serve`] binds its address, loads each model on a thread that owns its [`Engine`](candor::Engine), and answers until [`Stop`]
 //! says otherwise. This is the only crate that awaits on its own. An answer is what it is alone, beside any others:
 //! see [`Engine`](candor::Engine).
 #![forbid(unsafe_code)]
@@ -28,11 +28,13 @@ mod likely;
 mod log;
 mod lora;
 mod messages;
+mod models;
 mod native;
 mod ollama;
 mod openapi;
 mod record;
 mod refusal;
+mod registry;
 mod responses;
 mod routes;
 mod serving;
@@ -46,7 +48,7 @@ mod vectors;
 mod worker;
 
 pub use batch::Batch;
-pub use config::{Config, Diagnose, Loaded, Operations, Ready, Tls, Work};
+pub use config::{Ability, Config, Diagnose, Listed, Load, Loaded, Models, News, Operations, Ready, Tls, Work};
 pub use failure::{BatchError, Failure};
 pub use serving::serve;
 pub use stop::Stop;

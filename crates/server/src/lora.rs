@@ -3,30 +3,22 @@
 use candor::{Adapter, Model};
 use serde_json::{Value, json};
 
-use crate::{
-    app::{App, Served},
-    fields::expected,
-    refusal::Refusal,
-};
+use crate::{app::Served, fields::expected, refusal::Refusal};
 
 /// `GET /lora-adapters`: those that there are, with their scales where a request does not say.
-///
-/// # Errors
-/// If the model is not loaded yet.
-pub fn list(app: &App) -> Result<Value, Refusal> {
-    let served = app.served()?;
+pub fn list(served: &Served) -> Value {
     let scales = served.scales();
     let one =
         |(id, (adapter, scale)): (usize, (&Adapter, f32))| json!({ "id": id, "path": adapter.name(), "scale": scale });
-    Ok(served.model.adapters().iter().zip(scales).enumerate().map(one).collect())
+    served.model.adapters().iter().zip(scales).enumerate().map(one).collect()
 }
 
 /// `POST /lora-adapters`: sets the scales for requests that do not say; those that are not named are off.
 ///
 /// # Errors
 /// If there is no such adapter.
-pub fn set(app: &App, body: &[u8]) -> Result<Value, Refusal> {
-    let served: &Served = app.served()?.answers()?;
+pub fn set(served: &Served, body: &[u8]) -> Result<Value, Refusal> {
+    let served = served.answers()?;
     let list =
         serde_json::from_slice(body).map_err(|error| Refusal::request(format!("the body is no JSON: {error}")))?;
     served.rescale(scales("lora", &list, &served.model)?);

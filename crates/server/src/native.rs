@@ -12,9 +12,11 @@ use crate::{
     ask::{self, Asked},
     chat, completions,
     fields::{Fields, expected},
+    head::FINGERPRINT,
     likely::{self, Likely, Watch},
     record::{self, Record, Shared, Wanted},
     refusal::Refusal,
+    registry::Held,
     shape::Shape,
 };
 
@@ -145,9 +147,8 @@ impl Form for Completion {
 ///
 /// # Errors
 /// If the request is refused.
-pub async fn tokenize(app: Arc<App>, body: Bytes) -> Result<Json<Value>, Refusal> {
+pub async fn tokenize(served: Arc<Held>, body: Bytes) -> Result<Json<Value>, Refusal> {
     blocking(move || {
-        let served = app.served()?;
         let mut fields = Fields::of(&body)?;
         // vLLM's names.
         fields.rename("prompt", "content");
@@ -179,9 +180,8 @@ pub async fn tokenize(app: Arc<App>, body: Bytes) -> Result<Json<Value>, Refusal
 ///
 /// # Errors
 /// If the request is refused.
-pub async fn detokenize(app: Arc<App>, body: Bytes) -> Result<Json<Value>, Refusal> {
-    let served = app.served()?;
-    let mut fields = Fields::of(&body)?;
+pub fn detokenize(served: &Served, body: &[u8]) -> Result<Json<Value>, Refusal> {
+    let mut fields = Fields::of(body)?;
     let tokens = fields.list("tokens")?.ok_or_else(|| Refusal::field("tokens", "missing"))?;
     fields.finish(&ask::WITHOUT_EFFECT)?;
     let tokenizer = served.model.tokenizer();
@@ -197,31 +197,26 @@ pub async fn detokenize(app: Arc<App>, body: Bytes) -> Result<Json<Value>, Refus
 }
 
 /// `/tokenizer_info`: vLLM's, of which `lm-eval` asks what texts begin and end with.
-///
-/// # Errors
-/// If the model is not loaded yet.
-pub fn tokenizer_info(app: &App) -> Result<Json<Value>, Refusal> {
-    let served = app.served()?;
+pub fn tokenizer_info(served: &Served) -> Value {
     let tokenizer = served.model.tokenizer();
     let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id));
-    Ok(Json(json!({
+    json!({
         "bos_token": text(tokenizer.bos()),
         "eos_token": text(tokenizer.eos()),
         "add_bos_token": tokenizer.add_bos(),
         "model_max_length": served.context,
         "chat_template": served.template.as_ref().map(|template| template.source()),
-    })))
+    })
 }
 
 /// `/apply-template`: a conversation as the model sees it.
 ///
 /// # Errors
 /// If the request is refused.
-pub async fn apply_template(app: Arc<App>, body: Bytes) -> Result<Json<Value>, Refusal> {
+pub async fn apply_template(app: Arc<App>, served: Arc<Held>, body: Bytes) -> Result<Json<Value>, Refusal> {
     blocking(move || {
-        let served = app.served()?;
         let mut fields = Fields::of(&body)?;
-        let conversation = chat::conversation(&mut fields, &app, served)?;
+        let conversation = chat::conversation(&mut fields, &app, &served)?;
         fields.finish(&ask::WITHOUT_EFFECT)?;
         let (text, _) = served.template()?.render(&served.model, conversation)?;
         Ok(Json(json!({ "prompt": text })))
@@ -230,16 +225,12 @@ pub async fn apply_template(app: Arc<App>, body: Bytes) -> Result<Json<Value>, R
 }
 
 /// `/props`: the model, and how it is served.
-///
-/// # Errors
-/// If the model is not loaded yet.
-pub fn props(app: &App) -> Result<Json<Value>, Refusal> {
-    let served = app.served()?;
+pub fn props(app: &App, served: &Served) -> Value {
     let tokenizer = served.model.tokenizer();
     let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default().to_owned();
     let options = GenerateOptions::default().sampling(app.config.sampling.clone()).max_tokens(app.config.max_tokens);
     let settings = record::settings(&options, tokenizer);
-    Ok(Json(json!({
+    json!({
         "default_generation_settings": { "n_ctx": served.context, "params": settings },
         "total_slots": served.sequences,
         "model_alias": served.name,
@@ -249,6 +240,7 @@ pub fn props(app: &App) -> Result<Json<Value>, Refusal> {
         "eos_token": text(tokenizer.eos()),
         "device": served.model.device_label(),
         "exact": served.model.is_batch_invariant(),
-        "build_info": concat!("candor ", env!("CARGO_PKG_VERSION")),
-    })))
+        "is_sleeping": false,
+        "build_info": FINGERPRINT,
+    })
 }

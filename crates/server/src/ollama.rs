@@ -1,5 +1,6 @@
-//! Ollama's endpoints. The one model that is served answers to every name.
+//! Ollama's endpoints.
 
+mod keep;
 mod model;
 mod time;
 
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use candor::{AnswerParser, AnswerPart, AnswerStart, Finish, GenerateOptions, Message, Piece, Scaling};
 use serde_json::{Map, Value, json};
 
+use self::keep::Keep;
 use crate::{
     answer::{Form, Framing},
     app::{App, Served},
@@ -25,7 +27,7 @@ use crate::{
 };
 
 /// Fields that change no answer.
-pub const WITHOUT_EFFECT: [&str; 2] = ["model", "keep_alive"];
+pub const WITHOUT_EFFECT: [&str; 1] = ["model"];
 
 /// Options that change no answer: how Ollama would run the model.
 pub const OPTIONS_WITHOUT_EFFECT: [&str; 12] = [
@@ -57,7 +59,9 @@ pub fn generate(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<
     fields.refuse("template", |value| *value == "", "the server's template is served: --chat-template sets it")?;
     let variables = thinking(&mut fields, app, served)?;
     let (mut options, shape, streamed) = common(&mut fields, app, served)?;
+    let keep = keep::read(&mut fields)?;
     fields.finish(&WITHOUT_EFFECT)?;
+    keep.heed(served);
     let (ids, parser, start) = match (&served.template, raw) {
         // To load a model is asked for by a request without a text.
         _ if prompt.is_empty() => (Vec::new(), None, AnswerStart::Content),
@@ -74,7 +78,7 @@ pub fn generate(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<
     };
     let prompts = if ids.is_empty() { Vec::new() } else { vec![(ids, options)] };
     let prompts = shape.bind(prompts, &served.model, &served.tokens, start)?;
-    Ok(Asked { prompts, form: Answer::new(served, Place::Generate, parser), streamed })
+    Ok(Asked { prompts, form: Answer::new(served, Place::Generate, parser, keep), streamed })
 }
 
 /// `/api/chat`: answers a conversation.
@@ -88,14 +92,16 @@ pub fn chat(app: &App, served: &Served, mut fields: Fields) -> Result<Asked<Answ
     let tools = fields.list("tools")?.filter(|tools| !tools.is_empty()).map(Value::from);
     let variables = thinking(&mut fields, app, served)?;
     let (mut options, shape, streamed) = common(&mut fields, app, served)?;
+    let keep = keep::read(&mut fields)?;
     fields.finish(&WITHOUT_EFFECT)?;
+    keep.heed(served);
     if messages.is_empty() {
-        return Ok(Asked { prompts: Vec::new(), form: Answer::new(served, Place::Chat, None), streamed });
+        return Ok(Asked { prompts: Vec::new(), form: Answer::new(served, Place::Chat, None, keep), streamed });
     }
     let conversation = Conversation { messages, tools, calls: Calls::Free, variables, opens: true, begun: None };
     let shape = shape.or_call(&conversation, served.template.as_ref())?;
     let (ids, parser, start) = chat::prompt(served, conversation, &mut options)?;
-    let form = Answer::new(served, Place::Chat, Some(parser));
+    let form = Answer::new(served, Place::Chat, Some(parser), keep);
     let prompts = shape.bind(vec![(ids, options)], &served.model, &served.tokens, start)?;
     Ok(Asked { prompts, form, streamed })
 }
@@ -209,7 +215,9 @@ fn texts(served: &Served, mut fields: Fields, name: &str) -> Result<(Vec<Vec<u32
     fields.refuse("dimensions", own, &format!("the model's vectors have {width} numbers, and are not cut"))?;
     let options = Fields::from(fields.object("options")?.unwrap_or_default());
     options.finish(&OPTIONS_WITHOUT_EFFECT).map_err(|refusal| refusal.within("options"))?;
+    let keep = keep::read(&mut fields)?;
     fields.finish(&WITHOUT_EFFECT)?;
+    keep.heed(served);
     Ok((ids, scaling))
 }
 
@@ -236,10 +244,11 @@ pub struct Answer {
     started: Instant,
     first: Option<Instant>,
     end: Option<Finish>,
+    keep: Keep,
 }
 
 impl Answer {
-    fn new(served: &Served, place: Place, parser: Option<AnswerParser>) -> Answer {
+    fn new(served: &Served, place: Place, parser: Option<AnswerParser>, keep: Keep) -> Answer {
         Answer {
             place,
             model: served.name.clone(),
@@ -250,6 +259,7 @@ impl Answer {
             started: Instant::now(),
             first: None,
             end: None,
+            keep,
         }
     }
 
@@ -276,7 +286,7 @@ impl Answer {
     fn ended(&self, mut value: Value) -> Value {
         value["done"] = true.into();
         let Some(end) = self.end else {
-            value["done_reason"] = "load".into();
+            value["done_reason"] = if self.keep.is_not() { "unload" } else { "load" }.into();
             return value;
         };
         value["done_reason"] = record::reason(end.reason).into();

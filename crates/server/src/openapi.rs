@@ -16,17 +16,21 @@ use self::{
 use crate::{guard::OPEN, refusal::Style};
 
 /// Statuses of refusals, and where they come from.
-const REFUSALS: [(u16, &str); 9] = [
+const REFUSALS: [(u16, &str); 10] = [
     (400, "A wrong or unserved field, or a prompt that is longer than the context"),
     (401, "There are keys, and the request has none of them"),
     (403, "The Host or the Origin header is not one of this server's names"),
+    (404, "There are several models, and none of this name"),
     (405, "The path has no such method"),
     (408, "The body did not arrive in time"),
     (413, "The body is too large"),
     (429, "Too many answers wait already"),
     (501, "The model does other things, or the path is switched off"),
-    (503, "The model is being loaded, is computed wrongly on this machine, or the server is ending"),
+    (503, "The model is being loaded or cannot be, is computed wrongly on this machine, or the server is ending"),
 ];
+
+/// Paths without a body that are about a model.
+const OF_A_MODEL: [&str; 5] = ["/lora-adapters", "/metrics", "/props", "/slots", "/tokenizer_info"];
 
 /// How an answer is sent in pieces.
 #[derive(Clone, Copy)]
@@ -68,7 +72,12 @@ const BARE: &[Bare] = &[
         is: "Whether requests are answered",
         answer: Some("Health"),
     },
-    Bare { method: "get", paths: &["/models", "/v1/models"], is: "The model's name and sizes", answer: Some("Models") },
+    Bare {
+        method: "get",
+        paths: &["/models", "/v1/models"],
+        is: "The models, their sizes, and whether they are loaded",
+        answer: Some("Models"),
+    },
     Bare { method: "get", paths: &["/props"], is: "The model, and how it is served", answer: Some("Props") },
     Bare { method: "get", paths: &["/slots"], is: "How many answers are being written", answer: Some("Slots") },
     Bare { method: "get", paths: &["/metrics"], is: "What was read and written, for Prometheus", answer: None },
@@ -88,6 +97,22 @@ const BARE: &[Bare] = &[
 ];
 
 const POSTS: &[Post] = &[
+    Post {
+        paths: &["/models/load"],
+        is: "Loads one of several models",
+        body: "ModelName",
+        answer: "Done",
+        stream: Stream::No,
+        examples: &[r#"{"model": "model"}"#],
+    },
+    Post {
+        paths: &["/models/unload"],
+        is: "Has one of several models go once it answers nothing",
+        body: "ModelName",
+        answer: "Done",
+        stream: Stream::No,
+        examples: &[r#"{"model": "model"}"#],
+    },
     Post {
         paths: &["/chat/completions", "/v1/chat/completions"],
         is: "Answers a conversation, as OpenAI has it",
@@ -164,7 +189,7 @@ const POSTS: &[Post] = &[
         paths: &["/lora-adapters"],
         is: "By how much adapters change the model where a request does not say",
         body: "Scales",
-        answer: "ScalesAnswer",
+        answer: "Done",
         stream: Stream::No,
         examples: &["[]"],
     },
@@ -273,6 +298,9 @@ pub fn description() -> Value {
         for path in *names {
             let responses = responses(path, &content);
             let mut operation = json!({ "summary": is, "operationId": id(method, path), "responses": responses });
+            if OF_A_MODEL.contains(path) {
+                operation["parameters"] = of_a_model();
+            }
             if path.ends_with("{id}") {
                 let number = json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } });
                 operation["parameters"] = json!([number]);
@@ -297,12 +325,15 @@ pub fn description() -> Value {
         let examples: Fields = examples.iter().enumerate().map(example).collect();
         let taken = json!({ "application/json": { "schema": named(body), "examples": examples } });
         for path in *names {
-            let operation = json!({
+            let mut operation = json!({
                 "summary": is,
                 "operationId": id("post", path),
                 "requestBody": { "required": true, "content": taken },
                 "responses": responses(path, &content),
             });
+            if *body != "ModelName" {
+                operation["parameters"] = of_a_model();
+            }
             add("post", path, operation);
         }
     }
@@ -333,6 +364,15 @@ pub fn description() -> Value {
 fn id(method: &str, path: &str) -> String {
     let parts = path.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty());
     std::iter::once(method).chain(parts).collect::<Vec<_>>().join("_")
+}
+
+/// What an address says of the model, where there are several.
+fn of_a_model() -> Value {
+    let one = |name: &str, is: &str, schema: Value| json!({ "name": name, "in": "query", "description": is, "schema": schema });
+    json!([
+        one("model", "Which of several models; a body's field model says so, too", json!({ "type": "string" })),
+        one("autoload", "Whether it is loaded where it is not", json!({ "type": "boolean" })),
+    ])
 }
 
 fn responses(path: &str, content: &Value) -> Fields {

@@ -87,6 +87,12 @@ impl Refusal {
         Refusal::new(StatusCode::NOT_FOUND, "not_found_error", message)
     }
 
+    /// No such model, where there are several.
+    pub fn no_model(name: &str) -> Refusal {
+        let message = format!("model: there is no model {name:?}: /models lists them");
+        Refusal { code: Some("model_not_found"), param: Some("model".to_owned()), ..Refusal::missing(message) }
+    }
+
     /// No such method.
     pub fn method() -> Refusal {
         Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "the path has no such method")
@@ -115,6 +121,12 @@ impl Refusal {
     /// Something failed here.
     pub fn failed(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
+    /// The same with the name of the model that it is about.
+    #[must_use]
+    pub fn about(self, model: &str) -> Refusal {
+        Refusal { message: format!("{model}: {}", self.message), ..self }
     }
 
     /// The same of a field within another.

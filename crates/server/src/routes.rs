@@ -5,13 +5,12 @@ use std::sync::Arc;
 use axum::{
     Extension, Json, Router,
     body::{Bytes, HttpBody},
-    extract::{DefaultBodyLimit, FromRequest, Path, Request, State, rejection::BytesRejection},
-    http::{HeaderName, StatusCode, header},
+    extract::{DefaultBodyLimit, FromRequest, Path, Request, State},
+    http::{HeaderName, StatusCode, Uri, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
-use candor::TensorInfo;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -24,7 +23,9 @@ use crate::{
     guard::{Scope, guard},
     infill,
     log::logged,
-    lora, messages, native, ollama,
+    lora, messages,
+    models::{self, For},
+    native, ollama,
     openapi::description,
     refusal::{Refusal, shaped},
     responses, vectors,
@@ -32,12 +33,11 @@ use crate::{
 
 type Shared = State<Arc<App>>;
 type Scoped = Extension<Scope>;
-type Body = Result<Bytes, BytesRejection>;
 
 /// The type of metrics.
 const PROMETHEUS: (HeaderName, &str) = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
 
-/// When the model was loaded: llama.cpp's name for the time since which metrics count.
+/// When the server was started: llama.cpp's name for the time since which metrics count.
 const STARTED: HeaderName = HeaderName::from_static("process-start-time-unix");
 
 /// All paths.
@@ -48,16 +48,16 @@ pub fn routes(app: Arc<App>) -> Router {
         .route("/v1/completions", generated(completions::read))
         .route("/infill", generated(infill::read))
         .route("/lora-adapters", adapters())
-        .route("/tokenize", post(async |State(app): Shared, body: Body| native::tokenize(app, read(body)?).await))
-        .route("/detokenize", post(async |State(app): Shared, body: Body| native::detokenize(app, read(body)?).await))
+        .route("/tokenize", post(async |For(model, body): For| native::tokenize(model, body).await))
+        .route("/detokenize", post(async |For(model, body): For| native::detokenize(&model, &body)))
         .route(
             "/apply-template",
-            post(async |State(app): Shared, body: Body| native::apply_template(app, read(body)?).await),
+            post(async |State(app): Shared, For(model, body): For| native::apply_template(app, model, body).await),
         )
-        .route("/tokenizer_info", get(async |State(app): Shared| native::tokenizer_info(&app)))
-        .route("/props", get(async |State(app): Shared| native::props(&app)))
+        .route("/tokenizer_info", said(native::tokenizer_info))
+        .route("/props", get(props))
         .route("/metrics", get(metrics))
-        .route("/slots", get(async |State(app): Shared| counters::slots(&app).map(Json)))
+        .route("/slots", get(slots))
         .route(
             "/trace/{id}",
             get(async |State(app): Shared, Extension(scope): Scoped, Path(id): Path<String>| {
@@ -70,20 +70,17 @@ pub fn routes(app: Arc<App>) -> Router {
                 diagnose::diagnose(app, scope, &id).await
             }),
         )
+        .route("/models/load", post(async |State(app): Shared, body: Bytes| models::load(&app, &body).await.map(Json)))
+        .route("/models/unload", post(async |State(app): Shared, body: Bytes| models::unload(&app, &body).map(Json)))
         .route("/v1/messages", generated(messages::read))
         .route("/v1/messages/count_tokens", counted(messages::count))
         .route("/api/generate", generated(ollama::generate))
         .route("/api/chat", generated(ollama::chat))
         .route("/api/embed", made(ollama::embed))
         .route("/api/embeddings", made(ollama::embeddings))
-        .route("/api/tags", said(ollama::tags))
-        .route("/api/ps", said(ollama::ps))
-        .route(
-            "/api/show",
-            post(async |State(app): Shared, body: Body| {
-                ollama::show(app.served()?, Fields::of(&read(body)?)?).map(Json)
-            }),
-        )
+        .route("/api/tags", listed(ollama::tags))
+        .route("/api/ps", listed(ollama::ps))
+        .route("/api/show", post(async |For(model, body): For| ollama::show(&model, Fields::of(&body)?).map(Json)))
         .route("/api/version", get(async || Json(ollama::version())))
         .route("/openapi.json", get(async || Json(description())))
         .route("/embedding", made(vectors::rows))
@@ -95,7 +92,7 @@ pub fn routes(app: Arc<App>) -> Router {
     for prefix in ["", "/v1"] {
         router = router
             .route(&format!("{prefix}/health"), get(health))
-            .route(&format!("{prefix}/models"), get(models))
+            .route(&format!("{prefix}/models"), listed(models::list))
             .route(&format!("{prefix}/chat/completions"), generated(chat::read))
             .route(&format!("{prefix}/chat/completions/input_tokens"), counted(chat::count))
             .route(&format!("{prefix}/responses"), generated(responses::read))
@@ -128,34 +125,33 @@ async fn arrived(State(app): Shared, request: Request, next: Next) -> Response {
     }
 }
 
-fn read(body: Body) -> Result<Bytes, Refusal> {
-    body.map_err(|rejection| Refusal::body(rejection.status(), rejection.body_text()))
-}
-
-/// Requests that the model answers.
+/// Requests that a model answers.
 fn generated<F: Form>(understand: Read<F>) -> MethodRouter<Arc<App>> {
-    post(async move |State(app): Shared, Extension(scope): Scoped, body: Body| {
-        ask::answer(app, scope, read(body)?, understand).await
+    post(async move |State(app): Shared, Extension(scope): Scoped, For(model, body): For| {
+        ask::answer(app, model, scope, body, understand).await
     })
 }
 
 /// Adapters: which there are, and by how much they change the model.
 fn adapters() -> MethodRouter<Arc<App>> {
-    get(async |State(app): Shared| lora::list(&app).map(Json))
-        .post(async |State(app): Shared, body: Body| lora::set(&app, &read(body)?).map(Json))
+    said(lora::list).post(async |For(model, body): For| lora::set(&model, &body).map(Json))
 }
 
-/// What can be said of the model.
+/// What can be said of a model.
 fn said(say: fn(&Served) -> Value) -> MethodRouter<Arc<App>> {
-    get(async move |State(app): Shared| app.served().map(|served| Json(say(served))))
+    get(async move |For(model, _): For| Json(say(&model)))
 }
 
-/// Requests that need the model's words alone.
+/// What can be said of all models.
+fn listed(say: fn(&App) -> Result<Value, Refusal>) -> MethodRouter<Arc<App>> {
+    get(async move |State(app): Shared| say(&app).map(Json))
+}
+
+/// Requests that a model's words alone are needed for.
 fn counted(count: fn(&App, &Served, Fields) -> Result<Value, Refusal>) -> MethodRouter<Arc<App>> {
-    post(async move |State(app): Shared, Extension(scope): Scoped, body: Body| {
-        let body = read(body)?;
+    post(async move |State(app): Shared, Extension(scope): Scoped, For(model, body): For| {
         let counted = blocking(move || {
-            let (served, mut fields) = (app.served()?.answers()?, Fields::of(&body)?);
+            let (served, mut fields) = (model.answers()?, Fields::of(&body)?);
             ask::memory(&mut fields, &app.config, served, scope)?;
             count(&app, served, fields)
         });
@@ -165,37 +161,30 @@ fn counted(count: fn(&App, &Served, Fields) -> Result<Value, Refusal>) -> Method
 
 /// Requests of vectors and scores.
 fn made(understand: vectors::Read) -> MethodRouter<Arc<App>> {
-    post(async move |State(app): Shared, body: Body| vectors::answer(app, read(body)?, understand).await)
+    post(async move |For(model, body): For| vectors::answer(model, body, understand).await)
+}
+
+/// How a model is served, or how several are. One that sleeps is not woken up.
+async fn props(State(app): Shared, request: Request) -> Result<Json<Value>, Refusal> {
+    if let Some(props) = models::props(&app, request.uri())? {
+        return Ok(Json(props));
+    }
+    let For(model, _) = For::from_request(request, &app).await?;
+    Ok(Json(native::props(&app, &model)))
 }
 
 /// What was done.
-async fn metrics(State(app): Shared) -> Result<impl IntoResponse, Refusal> {
-    let text = counters::metrics(&app)?;
-    Ok(([PROMETHEUS], [(STARTED, app.served()?.created.to_string())], text))
+async fn metrics(State(app): Shared, uri: Uri) -> Result<impl IntoResponse, Refusal> {
+    let text = counters::metrics(&app, models::at(&app, &uri)?)?;
+    Ok(([PROMETHEUS], [(STARTED, app.started.to_string())], text))
+}
+
+/// How many answers are being written.
+async fn slots(State(app): Shared, uri: Uri) -> Result<Json<Value>, Refusal> {
+    counters::slots(&app, models::at(&app, &uri)?).map(Json)
 }
 
 /// Whether requests are answered.
 async fn health(State(app): Shared) -> Result<Json<Value>, Refusal> {
-    app.served().map(|_| Json(json!({ "status": "ok" })))
-}
-
-/// The model.
-async fn models(State(app): Shared) -> Result<Json<Value>, Refusal> {
-    let served = app.served()?;
-    let (config, tensors) = (served.model.config(), served.model.gguf().tensors());
-    let model = json!({
-        "id": served.name,
-        "object": "model",
-        "created": served.created,
-        "owned_by": "candor",
-        "meta": {
-            "n_ctx": served.context,
-            "n_ctx_train": config.context,
-            "n_vocab": config.vocab,
-            "n_embd": config.dim,
-            "n_params": tensors.iter().map(TensorInfo::elements).sum::<u64>(),
-            "size": tensors.iter().map(|tensor| tensor.bytes).sum::<u64>(),
-        },
-    });
-    Ok(Json(json!({ "object": "list", "data": [model] })))
+    app.models.ready().map(|()| Json(json!({ "status": "ok" })))
 }

@@ -1,29 +1,39 @@
 //! Serving, from the address to the end.
 
-use std::{io, net::SocketAddr, pin::pin, sync::Arc, thread};
+use std::{
+    fmt::Display,
+    io,
+    net::SocketAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    thread,
+};
 
+use candor::Pooling;
 use futures_util::future::{Either, select};
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{net::TcpListener, sync::mpsc};
 
 use crate::{
     app::{App, Does, Served, Taken, runtime},
-    config::{Config, Loaded, Ready, Work},
+    config::{Ability, Config, Load, Loaded, Models, News, Ready, Work},
     connections,
     failure::Failure,
+    native,
     routes::routes,
     stop::Stop,
     template::Template,
     texts, tls, worker,
 };
 
-/// Listens, loads a model, and answers until `stop` ends it. `listening` hears the address, before the model is loaded: requests are
-/// refused with 503 until then, and for good where it is [`Loaded::Wrong`].
+/// Listens, loads models, and answers until `stop` ends it. `listening` hears the address, before a model is loaded. Requests of
+/// [`Models::One`] are refused with 503 until it is loaded, and for good where it is [`Loaded::Wrong`].
 ///
 /// # Errors
-/// If the address is taken, the model cannot be loaded, or its device fails.
-pub fn serve<E: Send + 'static>(
+/// If the address is taken, or the one model cannot be loaded or its device fails.
+pub fn serve<E: Display + Send + 'static>(
     config: Config,
-    load: impl FnOnce() -> Result<Loaded, E> + Send + 'static,
+    models: Models<E>,
     stop: &Stop,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), Failure<E>> {
@@ -34,74 +44,117 @@ pub fn serve<E: Send + 'static>(
         let refused = |error| Failure::Address { address: format!("{}:{}", config.host, config.port), error };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         listening(listener.local_addr()?);
-        let (app, taken) = App::new(config);
-        let app = Arc::new(app);
-        let ended = work(app.clone(), load, taken)?;
+        let (app, mut failed) = open(config, models)?;
+        let models = app.models.clone();
+        tokio::spawn(async move { models.sweep().await });
         let shut = async {
             stop.asked().await;
-            app.drain();
-            app.idle().await;
+            app.models.drain();
+            app.models.idle().await;
         };
         let serving = connections::serve(listener, acceptor, routes(app.clone()), &app.config, shut);
-        match select(pin!(serving), pin!(ended)).await {
-            Either::Left(_) => Ok(()),
-            Either::Right((Ok(ended), _)) => ended,
-            Either::Right((Err(_), _)) => Err(Failure::Panicked),
+        match select(pin!(serving), pin!(failed.recv())).await {
+            Either::Right((Some(failure), _)) => Err(failure),
+            Either::Left(_) | Either::Right((None, _)) => Ok(()),
         }
     })
 }
 
-/// Starts the thread that owns the model; it says why it ended.
-pub(crate) fn work<E: Send + 'static>(
-    app: Arc<App>,
-    load: impl FnOnce() -> Result<Loaded, E> + Send + 'static,
-    taken: Taken,
-) -> io::Result<oneshot::Receiver<Result<(), Failure<E>>>> {
-    let (end, ended) = oneshot::channel();
-    thread::Builder::new().name("model".to_owned()).spawn(move || {
-        let done = answer(app, load, taken);
-        // Nobody listens where serving has ended before.
-        let _ = end.send(done);
-    })?;
-    Ok(ended)
+/// What all requests share. Where there is one model it is loaded, and its failures are heard of.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(crate) fn open<E: Display + Send + 'static>(
+    config: Config,
+    models: Models<E>,
+) -> io::Result<(Arc<App>, mpsc::UnboundedReceiver<Failure<E>>)> {
+    let (listed, several) = match models {
+        Models::One(listed) => (vec![listed], false),
+        Models::Several(listed) => (listed, true),
+    };
+    let (mut names, mut loads) = (Vec::new(), Vec::new());
+    for one in listed {
+        names.push((one.name, one.path));
+        loads.push(Arc::new(Mutex::new(one.load)));
+    }
+    let (fails, failed) = mpsc::unbounded_channel();
+    let app = Arc::new_cyclic(|app: &Weak<App>| {
+        let app = app.clone();
+        let start = move |number: usize| {
+            let (app, load, fails) = (app.clone(), loads[number].clone(), fails.clone());
+            let thread = thread::Builder::new().name("model".to_owned());
+            thread.spawn(move || host(&app, number, &load, &fails)).map(drop)
+        };
+        App::new(config, names, several, Box::new(start))
+    });
+    if !several {
+        app.models.begin(0)?;
+    }
+    Ok((app, failed))
 }
 
-fn answer<E>(
-    app: Arc<App>,
-    load: impl FnOnce() -> Result<Loaded, E>,
-    Taken { orders, texts }: Taken,
-) -> Result<(), Failure<E>> {
-    let ready = match load().map_err(Failure::Load)? {
+/// What the thread of a model does, from its loading to its end. It holds nothing of the server where it waits: that may end before.
+fn host<E: Display>(app: &Weak<App>, number: usize, load: &Mutex<Load<E>>, fails: &mpsc::UnboundedSender<Failure<E>>) {
+    let done = catch_unwind(AssertUnwindSafe(|| answer(app, number, load)));
+    let failure = done.unwrap_or(Err(Failure::Panicked)).err();
+    let Some(app) = app.upgrade() else { return };
+    let name = &app.models.names()[number];
+    name.counters.rest();
+    let why = failure.as_ref().map(ToString::to_string);
+    app.models.ended(number, why.clone());
+    match failure {
+        // Who serves it hears of it, and may be gone.
+        Some(failure) if !app.models.several() => _ = fails.send(failure),
+        _ => app.tell(&match &why {
+            Some(why) => News::Failed { name: &name.name, why },
+            None => News::Unloaded { name: &name.name },
+        }),
+    }
+}
+
+fn answer<E>(app: &Weak<App>, number: usize, load: &Mutex<Load<E>>) -> Result<(), Failure<E>> {
+    let loaded = load.lock().unwrap_or_else(PoisonError::into_inner)().map_err(Failure::Load)?;
+    let Some(app) = app.upgrade() else { return Ok(()) };
+    let ready = match loaded {
         Loaded::Ready(ready) => ready,
         Loaded::Wrong(failure) => {
-            app.fail(failure);
-            drop(app);
-            // Requests are refused before they order anything. This ends with the server.
-            while orders.recv().is_ok() {}
+            app.models.loaded(number, Err(failure));
             return Ok(());
         }
     };
-    let Ready { work, name, path, template, diagnose } = *ready;
-    let mut served = match &work {
-        Work::Answers(engine) => {
-            let mut served = Served::new(engine.model().clone(), name, path, Does::Answers);
-            (served.context, served.sequences) = (engine.context(), engine.sequences());
-            (served.formats, served.diagnose) = (engine.cache_formats(), diagnose);
-            served
-        }
+    let name = &app.models.names()[number];
+    let Ready { work, template, diagnose } = *ready;
+    let (model, does) = match &work {
+        Work::Answers(engine) => (engine.model(), Does::Answers),
         Work::Vectors(embedder) => {
             let (pooling, width, scaling) = (embedder.pooling(), embedder.width(), embedder.scaling());
-            Served::new(embedder.model().clone(), name, path, Does::Vectors { pooling, width, scaling })
+            (embedder.model(), Does::Vectors { pooling, width, scaling })
         }
     };
+    let (mut served, taken) = Served::new(model.clone(), name, does, &app.config, app.models.several());
+    if let Work::Answers(engine) = &work {
+        (served.context, served.sequences) = (engine.context(), engine.sequences());
+        (served.formats, served.diagnose) = (engine.cache_formats(), diagnose);
+    }
     served.template = Template::of(&served.model, template)?;
-    app.begin(served);
-    let (queue, counters) = (app.config.queue, app.counters.clone());
-    // What this thread has of it would keep the orders open.
+    *name.props.lock().unwrap_or_else(PoisonError::into_inner) = Some(native::props(&app, &served));
+    let news = News::Ready { name: &name.name, does: ability(&served), context: served.context };
+    app.models.loaded(number, Ok(served));
+    app.tell(&news);
+    let (queue, counters) = (app.config.queue, name.counters.clone());
     drop(app);
+    let Taken { orders, texts } = taken;
     match work {
         Work::Answers(mut engine) => worker::work(&mut engine, &orders, queue, &counters)?,
         Work::Vectors(mut embedder) => texts::work(&mut embedder, &texts),
     }
     Ok(())
+}
+
+fn ability(served: &Served) -> Ability {
+    match served.does {
+        Does::Answers => Ability::Answers(served.sequences),
+        Does::Vectors { pooling: Pooling::Rank, .. } => Ability::Scores,
+        Does::Vectors { width, .. } => Ability::Vectors(width),
+    }
 }

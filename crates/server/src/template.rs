@@ -1,6 +1,6 @@
 //! The chat template of the model that is served: conversations as prompts, and how the answers are read.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use candor::{AnswerFormat, AnswerParser, AnswerStart, CallPart, ChatTemplate, CivilTime, Error, Message, Model};
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use crate::{calls::Calls, refusal::Refusal};
 
 /// A template, and what was found out of it.
 pub struct Template {
-    template: ChatTemplate,
+    template: Arc<ChatTemplate>,
     format: AnswerFormat,
     marks: Vec<u32>,
     variables: BTreeSet<String>,
@@ -46,14 +46,14 @@ impl Template {
     ///
     /// # Errors
     /// If the file's cannot be parsed.
-    pub fn of(model: &Model, given: Option<ChatTemplate>) -> Result<Option<Template>, Error> {
+    pub fn of(model: &Model, given: Option<Arc<ChatTemplate>>) -> Result<Option<Template>, Error> {
         let own = || model.chat_template()?.map(|own| ChatTemplate::new(own.source()).map_err(Error::from)).transpose();
         let template = match given {
             Some(template) => Some(template),
-            None => own()?,
+            None => own()?.map(Arc::new),
         };
         let fitting = || ChatTemplate::fitting(model.tokenizer()).and_then(|fit| ChatTemplate::named(fit.name));
-        Ok(template.or_else(fitting).map(|template| {
+        Ok(template.or_else(|| fitting().map(Arc::new)).map(|template| {
             let format = template.answer_format();
             let (marks, variables) = (format.marks(model.tokenizer()), template.variables());
             Template { template, format, marks, variables }

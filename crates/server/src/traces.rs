@@ -106,6 +106,11 @@ impl Trace {
         &self.id
     }
 
+    /// What its model is called.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
     /// Notes what happened to an answer.
     pub fn note(&self, index: usize, event: &Event) {
         let mut answers = lock(&self.answers);

@@ -12,11 +12,12 @@ use candor::{Pooling, Scaling};
 use serde_json::{Value, json};
 
 use crate::{
-    app::{App, Does, Served, blocking},
+    app::{Does, Served, blocking},
     completions,
     fields::{Fields, expected},
     log::Counts,
     refusal::Refusal,
+    registry::Held,
 };
 
 /// A request that was understood.
@@ -36,11 +37,11 @@ pub const WITHOUT_EFFECT: [&str; 2] = ["model", "user"];
 ///
 /// # Errors
 /// If it is refused.
-pub async fn answer(app: Arc<App>, body: Bytes, read: Read) -> Result<Response, Refusal> {
-    let shared = app.clone();
-    let asked = blocking(move || read(shared.served()?, Fields::of(&body)?)).await?;
+pub async fn answer(held: Arc<Held>, body: Bytes, read: Read) -> Result<Response, Refusal> {
+    let served = held.clone();
+    let asked = blocking(move || read(&served, Fields::of(&body)?)).await?;
     let counts = Arc::new(Counts::of_prompts(asked.ids.iter().map(Vec::len).sum()));
-    let vectors = app.vectors(asked.ids, asked.scaling).await?;
+    let vectors = held.vectors(asked.ids, asked.scaling).await?;
     Ok(counts.noted(Json((asked.form)(vectors)).into_response()))
 }
 

@@ -222,7 +222,7 @@ impl Batch {
     }
 
     /// Whether layers forget what they had before: states, and windows that are kept in rings.
-    fn forgets(&self) -> bool {
+    pub(crate) fn forgets(&self) -> bool {
         let plan = &self.room.plan;
         (0..plan.layers.len()).any(|layer| {
             let kept = &plan.layers[layer];

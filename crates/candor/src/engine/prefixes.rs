@@ -50,6 +50,12 @@ impl Text<'_> {
         (self.tokens[place], if place < self.read { Role::Prefill } else { Role::Decode })
     }
 
+    /// How many of the first tokens are those of another text.
+    pub fn alike(&self, other: Text<'_>) -> usize {
+        let places = 0..self.tokens.len().min(other.tokens.len());
+        places.take_while(|&place| self.at(place) == other.at(place)).count()
+    }
+
     /// How many tokens of `edge` are those from a place on.
     fn matching(&self, edge: &[Seen], place: usize) -> usize {
         let places = place..self.tokens.len();

@@ -13,6 +13,8 @@ pub struct Job {
     pub shared: bool,
     /// How many of its tokens it would not have to read if it were given a sequence now; fewer than `tokens`.
     pub reused: usize,
+    /// How many of its tokens it would not have to read once an older job, which is not held, has read them. It has no sequence before.
+    pub coming: usize,
     /// Whether it is to wait for its reader.
     pub held: bool,
     /// The step in which it was last given rows to read, or in which it came.
@@ -84,7 +86,8 @@ impl Job {
 ///
 /// Each job that lacks one row gets it: these are the answers that decode. Where pages run out, beginnings of prompts are
 /// forgotten, then those that are held are set back, then the youngest. Prompts share the rest of the step in turns of a quantum, so
-/// that a short one passes a long one. A job is seated once there are pages for all its tokens, in the order of age. A plan is empty
+/// that a short one passes a long one. A job is seated once there are pages for all its tokens, in the order of age, and once what it
+/// shares with an older one is read. A plan is empty
 /// only where all jobs are held, or there are none.
 pub fn schedule(jobs: &[Job], limits: &Limits, room: &Room) -> Plan {
     let mut step = Step::new(jobs, limits, room);
@@ -195,7 +198,12 @@ impl<'a> Step<'a> {
             if self.seated[job] || self.jobs[job].held {
                 continue;
             }
-            let Job { tokens, reused, .. } = self.jobs[job];
+            let Job { tokens, reused, coming, .. } = self.jobs[job];
+            // What it waits for is being read. Nobody who came later takes its seat.
+            if coming > reused && seats > 0 {
+                seats -= 1;
+                continue;
+            }
             let (alone, needed) = (self.limits.pages_of(tokens), self.needs(job, tokens - reused));
             // Without what is kept there are at least the pages that those which share nothing leave.
             let fits = apart + alone <= self.limits.pages || promised + needed <= self.free;
@@ -264,7 +272,7 @@ mod tests {
     const LIMITS: Limits = Limits { rows: 100, quantum: 10, sequences: 4, page: 16, pages: 20 };
 
     fn job(tokens: usize, read: usize) -> Job {
-        Job { tokens, read, seated: true, shared: false, reused: 0, held: false, turn: 0 }
+        Job { tokens, read, seated: true, shared: false, reused: 0, coming: 0, held: false, turn: 0 }
     }
 
     fn waiting(tokens: usize) -> Job {
@@ -383,6 +391,19 @@ mod tests {
         assert_eq!(schedule(&[Job { reused: 90, ..waiting(96) }], &LIMITS, &room).rows, [(0, 6)]);
     }
 
+    #[test]
+    fn a_job_waits_for_what_another_reads_of_it() {
+        let limits = Limits { sequences: 3, ..LIMITS };
+        let room = Room { free: 20, sequences: 3, kept: 0, seats: true };
+        let reading = Job { turn: 1, ..job(40, 8) };
+        let waits = Job { reused: 8, coming: 30, ..waiting(35) };
+        // Nobody takes its seat, and all rows are the reader's.
+        let plan = |waits: Job| schedule(&[reading, waits, waiting(9), waiting(9)], &limits, &room);
+        assert_eq!(plan(waits).seat, [2]);
+        assert_eq!(schedule(&[reading, waits], &limits, &room).rows, [(0, 32)]);
+        assert_eq!(plan(Job { reused: 30, ..waits }).seat, [1, 2]);
+    }
+
     /// Pages by their numbers, each with how many have it.
     struct Pool {
         users: Vec<usize>,
@@ -446,6 +467,12 @@ mod tests {
                         let longest = kept.iter().map(|(tokens, _)| *tokens).max().unwrap_or(0);
                         job.reused = if job.seated { 0 } else { longest.min(job.tokens - 1) };
                         job.shared = pages.get(job.read / 16).is_some_and(|&page: &usize| pool.users[page] > 1);
+                    }
+                    for number in 0..jobs.len() {
+                        let older = jobs[..number].iter().filter(|job| !job.held).map(|job| job.tokens).max();
+                        let waits = turn < 200 && !jobs[number].seated && below(3) == 0;
+                        let alike = older.unwrap_or(0).min(jobs[number].tokens - 1);
+                        jobs[number].coming = if waits { alike } else { 0 };
                     }
                     let seated = jobs.iter().filter(|job| job.seated).count();
                     let sequences = sequences - seated - kept.len();

@@ -321,6 +321,56 @@ fn conversations_go_on_from_what_was_read() {
     }
 }
 
+/// Prompts that come together read once what they share: the rows of all steps are counted.
+#[test]
+fn prompts_that_run_at_once_share_what_they_read() {
+    let model = tiny();
+    let vocab = model.config().vocab as u32;
+    let common: Vec<u32> = (0..400).map(|i| (3 + i * 7) % vocab).collect();
+    let prompt = |n: u32| [&common[..], &[n + 5, n + 9]].concat();
+    let options = GenerateOptions::default().sampling(Sampling::greedy()).max_tokens(12).ignore_eos(true);
+    for (reuse, expected) in [(Reuse::default(), [0, 400, 400, 401]), (Reuse::Off, [0; 4])] {
+        let mut engine = engine(&model, 4, 0, None);
+        let prompts = [prompt(0), prompt(1), prompt(2), prompt(0)];
+        let tickets = prompts.clone().map(|prompt| engine.submit(prompt, &options, reuse).unwrap());
+        let mut said: BTreeMap<Ticket, (Vec<Piece>, Option<Finish>)> = BTreeMap::new();
+        let on = |engine: &mut Engine, said: &mut BTreeMap<Ticket, (Vec<Piece>, Option<Finish>)>| {
+            engine.step(&mut |ticket, event| match event {
+                Event::Piece(piece) => said.entry(ticket).or_default().0.push(piece),
+                Event::Done(finish) => said.entry(ticket).or_default().1 = Some(finish),
+                _ => {}
+            })
+        };
+        while on(&mut engine, &mut said).unwrap() {}
+        for ((ticket, prompt), expected) in tickets.iter().zip(&prompts).zip(expected) {
+            let (pieces, finish) = &said[ticket];
+            assert_eq!((pieces, finish.unwrap().reused), (&alone(&model, prompt, &options).0, expected), "{reuse:?}");
+        }
+    }
+    // One that reads and is held, or gone, is not waited for.
+    for cancels in [true, false] {
+        let mut engine = engine(&model, 2, 0, None);
+        let first = engine.submit(prompt(0), &options, Reuse::default()).unwrap();
+        engine.step(&mut |_, _| {}).unwrap();
+        if cancels {
+            engine.cancel(first)
+        } else {
+            engine.hold(first, true)
+        }
+        engine.submit(prompt(1), &options, Reuse::default()).unwrap();
+        let mut end = None;
+        for _ in 0..40 {
+            let hear = &mut |ticket: Ticket, event: Event| match event {
+                Event::Done(finish) if ticket != first => end = Some(finish),
+                _ => {}
+            };
+            engine.step(hear).unwrap();
+        }
+        let reused = end.unwrap().reused;
+        assert!(0 < reused && reused < 400, "{cancels}: {reused}");
+    }
+}
+
 /// Beginnings that are kept make way for answers, the oldest of them first.
 #[test]
 fn what_is_kept_makes_way() {

@@ -19,6 +19,8 @@ use super::{
 pub struct ServeArgs {
     #[command(flatten)]
     pub served: ServedArgs,
+    #[command(flatten)]
+    pub several: SeveralArgs,
     /// The address to listen at; 0.0.0.0 is every one of this machine
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1", help_heading = "Serving")]
     pub host: String,
@@ -55,6 +57,25 @@ pub struct ServeArgs {
     /// Keep how the last N answers came to be: /trace shows it, /diagnose replays one against formulas
     #[arg(long, value_name = "N", default_value = "0", value_parser = number::whole(0..=10_000usize), help_heading = "Serving")]
     pub traces: usize,
+}
+
+/// Which models answer, where there are several.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Several models")]
+pub struct SeveralArgs {
+    /// Serve the models of a folder instead of one: its .gguf files, and those of its folders; requests say which by its name
+    #[arg(long, value_name = "PATH")]
+    pub models_dir: Option<PathBuf>,
+    /// Models that are loaded at once; for another one the one goes that was not used for the longest time. 0 has no limit
+    #[arg(long, value_name = "N", default_value = "4", value_parser = number::whole(0..=1000usize))]
+    pub models_max: usize,
+    /// Load a model only where /models/load or a request's autoload=true says so
+    #[arg(long)]
+    pub no_models_autoload: bool,
+    /// Seconds without requests until a model gives its memory back, also one that is served alone; -1 is never
+    #[arg(long, value_name = "SECONDS", default_value = "-1", allow_negative_numbers = true)]
+    #[arg(value_parser = number::whole(-1..=i32::MAX))]
+    pub sleep_idle_seconds: i32,
 }
 
 /// `candor batch`.

@@ -75,6 +75,12 @@ const TAKEN: &[Taken] = &[
         commands: &["serve"],
         why: "prompts that begin alike share memory",
     },
+    Taken {
+        names: &["--models-autoload"],
+        value: Value::None,
+        commands: &["serve"],
+        why: "a model is loaded where a request names it",
+    },
     Taken { names: &["-st", "--single-turn"], value: Value::None, commands: &["run"], why: "candor run answers once" },
     Taken {
         names: &["-cnv", "--conversation"],

@@ -25,6 +25,10 @@ fn a_file_is_answered_once() {
     let second = run();
     assert!(second.code == 0 && second.stderr.contains("2 of 2 requests are answered already"), "{}", second.stderr);
     assert_eq!(fs::read_to_string(&answers).unwrap(), text);
+    fs::write(&requests, "\n").unwrap();
+    fs::remove_file(&answers).unwrap();
+    let none = run();
+    assert!(none.code == 0 && none.stderr.contains("there are 0 requests in"), "{}", none.stderr);
     fs::write(&requests, "no request").unwrap();
     let wrong = run();
     assert!(wrong.code != 0 && wrong.stderr.contains("in.jsonl, line 1: no JSON"), "{}", wrong.stderr);

@@ -1,6 +1,7 @@
 //! `candor serve` says over HTTP what `candor run` prints, and ends as it is asked to.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::Path,
@@ -9,29 +10,36 @@ use std::{
     time::Duration,
 };
 
+use candor_testing::Tiny;
 use serde_json::{Value, json};
 
 use crate::program::{Program, STORY, candor};
 
-/// A server of the built-in model.
+/// A server that runs.
 struct Server {
     child: Child,
     address: String,
     _program: Program,
 }
 
+/// A server of the built-in model, or of what the arguments say, once it answers.
 fn serve(args: &[&str]) -> Server {
-    let mut program = candor(["serve", "--port", "0"].iter().chain(args));
-    let mut child = program.spawn();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let address = lines.find_map(|line| Some(line.unwrap().strip_prefix("listening at http://")?.to_owned())).unwrap();
+    let (server, lines) = listen(args);
     // What it says later must not fill the pipe.
     thread::spawn(move || lines.for_each(drop));
-    let server = Server { child, address, _program: program };
     while server.ask("GET", "/health", &Value::Null).0 != 200 {
         thread::sleep(Duration::from_millis(20));
     }
     server
+}
+
+/// The same before it answers, and what it says from there on.
+fn listen(args: &[&str]) -> (Server, impl Iterator<Item = String> + Send + use<>) {
+    let mut program = candor(["serve", "--port", "0"].iter().chain(args));
+    let mut child = program.spawn();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let address = lines.find_map(|line| Some(line.strip_prefix("listening at http://")?.to_owned())).unwrap();
+    (Server { child, address, _program: program }, lines)
 }
 
 impl Server {
@@ -72,6 +80,81 @@ fn a_server_says_what_run_prints() {
     let (_, props) = server.ask("GET", "/props", &Value::Null);
     let props: Value = serde_json::from_str(&props).unwrap();
     assert_eq!((&props["default_generation_settings"]["n_ctx"], &props["total_slots"]), (&1024.into(), &2.into()));
+    let Server { mut child, .. } = server;
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// It says that it is ready once it is.
+#[test]
+fn a_server_that_is_ready_answers() {
+    let (server, mut lines) = listen(&["-c", "512"]);
+    let ready = lines.find(|line| line.starts_with("ready: ")).unwrap();
+    assert_eq!(server.ask("GET", "/health", &Value::Null).0, 200);
+    assert_eq!(ready, "ready: built-in, 4 answers at once, a context of 128 tokens each");
+    let Server { mut child, .. } = server;
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The models of a folder: each answers by its name as it does alone, and is verified and unloaded as flags say.
+#[test]
+fn a_folder_of_models_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../candor/tests/goldens/cross-encoder.gguf");
+    fs::write(folder.path().join("story.gguf"), Tiny::default().bytes()).unwrap();
+    fs::create_dir(folder.path().join("scores")).unwrap();
+    fs::copy(golden, folder.path().join("scores/model.gguf")).unwrap();
+    fs::write(folder.path().join("damaged.gguf"), "GGUF").unwrap();
+    let path = folder.path().to_str().unwrap();
+    let (server, mut lines) = listen(&["--models-dir", path, "--models-max", "1", "-c", "512", "--temp", "0"]);
+    let (_, list) = server.ask("GET", "/v1/models", &Value::Null);
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let names: Vec<&Value> = list["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
+    assert_eq!(names, ["damaged", "scores", "story"]);
+    let printed =
+        candor(["run", &format!("{path}/story.gguf"), "--raw", "-p", "the cat", "--temp", "0", "-n", "9"]).text();
+    let said = || {
+        let reply = server.json("/v1/completions", &json!({ "model": "story", "prompt": "the cat", "max_tokens": 9 }));
+        reply["choices"][0]["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(said().trim_end(), printed.trim_end());
+    let scores = json!({ "model": "scores", "query": "where", "documents": ["here", "there"] });
+    assert_eq!(server.json("/v1/rerank", &scores)["results"].as_array().unwrap().len(), 2);
+    let (status, error) = server.ask("POST", "/v1/completions", &json!({ "model": "damaged", "prompt": "a" }));
+    assert!(status == 503 && error.contains("damaged.gguf"), "{error}");
+    assert_eq!(said().trim_end(), printed.trim_end());
+    for expected in [
+        "ready: story, 4 answers",
+        "unloaded: story",
+        "ready: scores, scores of pairs",
+        "unloaded: scores",
+        "failed: damaged: ",
+        "ready: story",
+    ] {
+        assert!(lines.any(|line| line.starts_with(expected)), "{expected}");
+    }
+    let Server { mut child, .. } = server;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let error = candor(["serve", "--models-dir", path, "model.gguf"]).outcome();
+    assert!(error.code == 2 && error.stderr.contains("cannot be used together"), "{}", error.stderr);
+    let error = candor(["serve", "--models-dir", path, "--alias", "a"]).outcome();
+    assert!(error.code == 2 && error.stderr.contains("cannot be used together"), "{}", error.stderr);
+    let error = candor(["serve", "--models-dir", "/nowhere"]).error();
+    assert!(error.contains("/nowhere"), "{error}");
+}
+
+/// A model that is served alone gives its memory back, too, and comes back.
+#[test]
+fn a_server_sleeps() {
+    let (server, mut lines) = listen(&["--sleep-idle-seconds", "1", "-c", "512"]);
+    for expected in ["ready: built-in", "unloaded: built-in"] {
+        assert!(lines.any(|line| line.starts_with(expected)), "{expected}");
+    }
+    assert_eq!(server.ask("GET", "/health", &Value::Null).0, 200);
+    server.json("/v1/completions", &json!({ "prompt": STORY, "max_tokens": 2 }));
+    assert!(lines.any(|line| line.starts_with("ready: built-in")));
     let Server { mut child, .. } = server;
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,14 +1,15 @@
 //! What Ollama's clients ask of the model itself.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, time::Instant};
 
 use serde_json::{Value, json};
 
 use super::{capabilities, time};
 use crate::{
-    app::{Does, Served},
+    app::{self, App, Does, Served},
     fields::Fields,
     refusal::Refusal,
+    registry::{Name, Status},
 };
 
 /// `/api/version`.
@@ -16,18 +17,38 @@ pub fn version() -> Value {
     json!({ "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// `/api/tags`: the models that there are.
-pub fn tags(served: &Served) -> Value {
-    json!({ "models": [entry(served)] })
+/// `/api/tags`: the models that there are. What is in the file of one is known once it is loaded.
+///
+/// # Errors
+/// If the one that there is was never loaded, or the server is about to end.
+pub fn tags(app: &App) -> Result<Value, Refusal> {
+    app.models.ready()?;
+    let one = |(number, name): (usize, &Name)| match app.models.status(number).served {
+        Some(served) => entry(&served),
+        None => unloaded(app, name),
+    };
+    let models: Vec<Value> = app.models.names().iter().enumerate().map(one).collect();
+    Ok(json!({ "models": models }))
 }
 
 /// `/api/ps`: the models that are loaded.
-pub fn ps(served: &Served) -> Value {
-    let mut entry = entry(served);
-    // It stays as long as the server does.
-    entry["expires_at"] = time::text(u64::from(u32::MAX)).into();
-    entry["context_length"] = served.context.into();
-    json!({ "models": [entry] })
+///
+/// # Errors
+/// As [`tags`].
+pub fn ps(app: &App) -> Result<Value, Refusal> {
+    app.models.ready()?;
+    let one = |number| {
+        let Status { served, expires, .. } = app.models.status(number);
+        let (served, now) = (served?, Instant::now());
+        let mut entry = entry(&served);
+        let expires = expires.map(|at| app::now() + at.saturating_duration_since(now).as_secs());
+        // Without an end it stays as long as the server does.
+        entry["expires_at"] = time::text(expires.unwrap_or_else(|| u64::from(u32::MAX))).into();
+        entry["context_length"] = served.context.into();
+        Some(entry)
+    };
+    let models: Vec<Value> = (0..app.models.names().len()).filter_map(one).collect();
+    Ok(json!({ "models": models }))
 }
 
 /// `/api/show`: what is known of the model.
@@ -57,6 +78,26 @@ pub fn show(served: &Served, mut fields: Fields) -> Result<Value, Refusal> {
         "capabilities": capabilities,
         "modified_at": model["modified_at"],
     }))
+}
+
+/// A model that is not loaded.
+fn unloaded(app: &App, Name { name, path, .. }: &Name) -> Value {
+    let size = path.as_ref().and_then(|path| fs::metadata(path).ok()).map_or(0, |file| file.len());
+    json!({
+        "name": name,
+        "model": name,
+        "modified_at": time::text(app.started),
+        "size": size,
+        "digest": "",
+        "details": {
+            "parent_model": "",
+            "format": "gguf",
+            "family": "",
+            "families": [],
+            "parameter_size": "",
+            "quantization_level": "",
+        },
+    })
 }
 
 fn entry(served: &Served) -> Value {

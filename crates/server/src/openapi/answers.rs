@@ -101,11 +101,14 @@ pub fn answers() -> Fields {
         "Health": object(json!({ "status": { "const": "ok" } })),
         "Models": object(json!({
             "object": { "const": "list" },
-            "data": list(object(json!({
+            "data": list(loose(&["id", "object", "created", "owned_by", "status"], json!({
                 "id": text(),
                 "object": { "const": "model" },
                 "created": count(),
                 "owned_by": text(),
+                "status": loose(&["value"], json!({
+                    "value": { "enum": ["unloaded", "loading", "loaded", "unloading"] }, "failed": { "const": true }
+                })),
                 "meta": object(json!({
                     "n_ctx": count(),
                     "n_ctx_train": count(),
@@ -155,7 +158,9 @@ pub fn answers() -> Fields {
         "TokenizeAnswer": object(json!({ "tokens": list(token) })),
         "DetokenizeAnswer": object(json!({ "content": text(), "prompt": text() })),
         "TemplateAnswer": object(json!({ "prompt": text() })),
-        "Props": object(json!({
+        "Props": any([object(json!({
+            "role": { "const": "router" }, "max_instances": count(), "models_autoload": flag(), "build_info": text()
+        })), object(json!({
             "default_generation_settings": object(json!({ "n_ctx": count(), "params": { "type": "object" } })),
             "total_slots": count(),
             "model_alias": text(),
@@ -165,8 +170,9 @@ pub fn answers() -> Fields {
             "eos_token": text(),
             "device": text(),
             "exact": flag(),
+            "is_sleeping": flag(),
             "build_info": text(),
-        })),
+        }))]),
         "TokenizerInfo": object(json!({
             "bos_token": { "type": ["string", "null"] },
             "eos_token": { "type": ["string", "null"] },
@@ -175,7 +181,7 @@ pub fn answers() -> Fields {
             "chat_template": { "type": ["string", "null"] },
         })),
         "Adapters": list(object(json!({ "id": count(), "path": text(), "scale": number() }))),
-        "ScalesAnswer": object(json!({ "success": { "const": true } })),
+        "Done": object(json!({ "success": { "const": true } })),
         "Trace": object(json!({
             "object": { "const": "trace" },
             "trace_id": text(),

@@ -12,6 +12,7 @@ pub fn bodies() -> Fields {
         "LlamaCompletion": request(llama_completion(), &["prompt"]),
         "Infill": request(infill(), &["input_prefix", "input_suffix"]),
         "Scales": scales(),
+        "ModelName": request(fields(json!({ "model": text() })), &["model"]),
         "Template": request(all([conversation(), without_effect()]), &["messages"]),
         "Tokenize": either(request(tokenize(), &[]), ["content", "prompt"]),
         "Detokenize": request(all([fields(json!({ "tokens": list(token()) })), without_effect()]), &["tokens"]),
@@ -407,7 +408,12 @@ fn ollama() -> Fields {
         "format": any([json!({ "enum": ["", "json"] }), json!({ "type": "object" })]),
         "options": request(options, &[]),
     }));
-    all([own, shared(), without(&crate::ollama::WITHOUT_EFFECT)])
+    all([own, keep_alive(), shared(), without(&crate::ollama::WITHOUT_EFFECT)])
+}
+
+fn keep_alive() -> Fields {
+    let text = json!({ "type": "string", "description": "A duration, such as 5m" });
+    fields(json!({ "keep_alive": any([number(), text]) }))
 }
 
 fn ollama_generate() -> Fields {
@@ -432,5 +438,5 @@ fn ollama_vectors(name: &str) -> Fields {
     let options = request(without(&crate::ollama::OPTIONS_WITHOUT_EFFECT), &[]);
     let mut own = fields(json!({ "truncate": { "enum": [false] }, "dimensions": width, "options": options }));
     own.insert(name.to_owned(), named("Prompt"));
-    all([own, without(&crate::ollama::WITHOUT_EFFECT)])
+    all([own, keep_alive(), without(&crate::ollama::WITHOUT_EFFECT)])
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The router of a model that understands requests and answers none.
-fn router(does: Does) -> Router {
+fn router(does: Does, several: bool) -> Router {
     let load = LoadOptions::default().threads(1);
     let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../candor/tests/goldens/cross-encoder.gguf");
     let model = match does {
@@ -37,16 +37,16 @@ fn router(does: Does) -> Router {
         Does::Vectors { .. } => Model::open(golden, &load),
     };
     let model = model.unwrap();
-    let (app, _) = App::new(Config::default());
-    let template = Template::of(&model, ChatTemplate::named("chatml")).unwrap();
-    let mut served = Served::new(model, "model".to_owned(), None, does);
+    let app = App::new(Config::default(), vec![("model".to_owned(), None)], several, Box::new(|_| Ok(())));
+    let template = Template::of(&model, ChatTemplate::named("chatml").map(Arc::new)).unwrap();
+    let (mut served, _) = Served::new(model, &app.models.names()[0], does, &app.config, several);
     (served.context, served.template) = (512, template);
-    app.begin(served);
+    app.models.loaded(0, Ok(served));
     routes(Arc::new(app))
 }
 
 fn vectors(pooling: Pooling) -> Router {
-    router(Does::Vectors { pooling, width: 24, scaling: Scaling::None })
+    router(Does::Vectors { pooling, width: 24, scaling: Scaling::None }, false)
 }
 
 /// The status, and what is said.
@@ -62,7 +62,7 @@ fn ask(router: &Router, method: Method, path: &str, body: &str) -> (StatusCode, 
 
 #[test]
 fn the_paths_are_the_routers() {
-    let router = router(Does::Answers);
+    let router = router(Does::Answers, false);
     // A router shows them to nobody but a person.
     let shown = format!("{router:?}");
     let is_path = |text: &&str| text.starts_with("/") && !["/", "/{*__private__axum_fallback}"].contains(text);
@@ -95,12 +95,14 @@ fn names(schema: &Value, all: &mut BTreeSet<String>) {
 
 #[test]
 fn the_fields_are_those_that_are_asked_for() {
-    let (answers, vectors, scores) = (router(Does::Answers), vectors(Pooling::Mean), vectors(Pooling::Rank));
+    let several = router(Does::Answers, true);
+    let (answers, vectors, scores) = (router(Does::Answers, false), vectors(Pooling::Mean), vectors(Pooling::Rank));
     let description = description();
     for Post { paths, body, examples, .. } in POSTS {
         let router = match *body {
             "Embeddings" | "Rows" | "OllamaEmbed" | "OllamaEmbeddings" => &vectors,
             "Rerank" => &scores,
+            "ModelName" => &several,
             _ => &answers,
         };
         let mut described = BTreeSet::new();

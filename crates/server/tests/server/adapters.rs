@@ -1,5 +1,7 @@
 //! LoRA adapters of a request and of the server: answers are those of a session with the same scales.
 
+use std::sync::Arc;
+
 use candor::{
     Adapter, BatchOptions, ChatTemplate, Engine, GenerateOptions, Gguf, LoadOptions, Model, Sampling, SessionOptions,
 };
@@ -28,8 +30,8 @@ fn serve() -> Server {
     let server = listen(Config::default(), || {
         let options = BatchOptions::default().sequences(3).kept(8).context(CONTEXT).rows(64);
         let work = Work::Answers(Engine::new(adapted().batch(&options).unwrap(), 16));
-        let template = ChatTemplate::named("chatml");
-        Ok(Loaded::Ready(Box::new(Ready { work, name: "adapted".to_owned(), path: None, template, diagnose: None })))
+        let template = ChatTemplate::named("chatml").map(Arc::new);
+        Ok(Loaded::Ready(Box::new(Ready { work, template, diagnose: None })))
     });
     wait(&server);
     server

@@ -3,17 +3,21 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use candor::Sampling;
-use candor_server::{Batch, BatchError, Config, Failure, Loaded, Stop};
+use candor_server::{Batch, BatchError, Config, Failure, Listed, Loaded, Stop};
 use serde_json::{Value, json};
 
-use crate::serving::{alone, ready, tiny};
+use crate::serving::{alone, listed, ready, tiny};
 
 fn request(name: &str, body: &Value) -> String {
     json!({ "custom_id": name, "method": "POST", "url": "/v1/completions", "body": body }).to_string()
 }
 
+fn two() -> Listed<String> {
+    listed("tiny", || Ok(Loaded::Ready(Box::new(ready(2)))))
+}
+
 fn run(batch: &mut Batch, hear: impl FnMut(usize)) -> Result<(), Failure<String>> {
-    batch.answer(Config::default(), || Ok(Loaded::Ready(Box::new(ready(2)))), &Stop::new(), hear)
+    batch.answer(Config::default(), two(), &Stop::new(), hear)
 }
 
 /// The answers of a file by their names.
@@ -47,7 +51,7 @@ fn each_request_has_its_answer_once() {
             ends.now()
         }
     };
-    batch.answer::<String>(Config::default(), || Ok(Loaded::Ready(Box::new(ready(2)))), &stop, stops).unwrap();
+    batch.answer(Config::default(), two(), &stop, stops).unwrap();
     drop(batch);
     let first = answers(&out);
     assert_eq!(first.len(), 2);
@@ -103,8 +107,9 @@ fn what_cannot_be_answered_ends_it() {
     let mut batch = Batch::open(&requests, &out).unwrap();
     let another = Batch::open(&requests, &out).unwrap_err();
     assert!(another.to_string().contains("another run writes"), "{another}");
-    let mut ended = |loaded| batch.answer(Config::default(), || loaded, &Stop::new(), |_| {});
-    assert!(matches!(ended(Err("no model")), Err(Failure::Load("no model"))));
-    let wrong = ended(Ok(Loaded::Wrong("matmul".to_owned())));
+    let mut ended = |model| batch.answer(Config::default(), model, &Stop::new(), |_| {});
+    let none = ended(listed("none", || Err("no model".to_owned())));
+    assert!(matches!(none, Err(Failure::Load(why)) if why == "no model"));
+    let wrong = ended(listed("wrong", || Ok(Loaded::Wrong("matmul".to_owned()))));
     assert!(matches!(wrong, Err(Failure::Wrong(why)) if why.contains("matmul")));
 }

@@ -31,13 +31,7 @@ fn serve(files: bool) -> Server {
     let server = listen(Config::default(), move || {
         let engine = Engine::new(filling(files).batch(&BatchOptions::default().context(CONTEXT)).unwrap(), 16);
         let work = Work::Answers(engine);
-        Ok(Loaded::Ready(Box::new(Ready {
-            work,
-            name: "filling".to_owned(),
-            path: None,
-            template: None,
-            diagnose: None,
-        })))
+        Ok(Loaded::Ready(Box::new(Ready { work, template: None, diagnose: None })))
     });
     wait(&server);
     server

@@ -15,6 +15,7 @@ mod refused;
 mod responses;
 mod reuse;
 mod serving;
+mod several;
 mod shapes;
 mod tools;
 mod traces;

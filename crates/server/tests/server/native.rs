@@ -1,5 +1,7 @@
 //! What llama.cpp's server says besides the text, and what it takes: by the tokens and logits of a session.
 
+use std::sync::Arc;
+
 use candor::{
     BatchOptions, ChatTemplate, CivilTime, Engine, Message, Sampling, SessionOptions, Show, sampler::Sampler,
 };
@@ -222,10 +224,12 @@ fn a_prompt_is_counted_once() {
     wait(&server);
     let address = server.address;
     let prompt = vec![5; 100];
-    let body = json!({ "prompt": [prompt, prompt], "n_predict": 300, "seed": 3, "ignore_eos": true });
+    let mut body = json!({
+        "prompt": [prompt, prompt], "n_predict": 300, "seed": 3, "ignore_eos": true, "cache_prompt": false
+    });
     let both = post(address, "/completion", &body).json();
-    let alone =
-        post(address, "/completion", &json!({ "prompt": prompt, "n_predict": 300, "seed": 3, "ignore_eos": true }));
+    body["prompt"] = json!(prompt);
+    let alone = post(address, "/completion", &body);
     for one in both.as_array().unwrap() {
         assert_eq!(one["content"], alone.json()["content"]);
         assert_eq!((&one["timings"]["prompt_n"], &one["timings"]["predicted_n"]), (&100.into(), &300.into()));
@@ -240,7 +244,7 @@ fn templates_know_the_date() {
         "{{ date_string|default('') }}|{{ datetime|default('') }}|{{ strftime_now('%Y') }}|{{ messages[0].content }}";
     let server = listen(Config::default(), || {
         let template = ChatTemplate::new(source).map_err(|error| error.to_string())?;
-        Ok(Loaded::Ready(Box::new(Ready { template: Some(template), ..ready(1) })))
+        Ok(Loaded::Ready(Box::new(Ready { template: Some(Arc::new(template)), ..ready(1) })))
     });
     wait(&server);
     let render =

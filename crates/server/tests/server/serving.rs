@@ -2,7 +2,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -11,7 +11,7 @@ use candor::{
     BatchOptions, ChatTemplate, EmbedOptions, Engine, GenerateOptions, Gguf, LoadOptions, Model, Sampling,
     SessionOptions,
 };
-use candor_server::{Config, Failure, Loaded, Ready, Stop, Work, serve};
+use candor_server::{Config, Failure, Listed, Loaded, Models, Ready, Stop, Work, serve};
 use candor_testing::Tiny;
 
 use crate::client::get;
@@ -36,32 +36,35 @@ pub fn tiny() -> Model {
 pub fn ready(sequences: usize) -> Ready {
     let options = BatchOptions::default().sequences(sequences).kept(8).context(CONTEXT).rows(64);
     let engine = Engine::new(tiny().batch(&options).unwrap(), 16);
-    let (name, template) = ("tiny".to_owned(), ChatTemplate::named("chatml"));
-    Ready { work: Work::Answers(engine), name, path: None, template, diagnose: None }
+    Ready { work: Work::Answers(engine), template: ChatTemplate::named("chatml").map(Arc::new), diagnose: None }
 }
 
 /// A server that makes vectors, or scores, of texts.
 pub fn start_vectors(model: Model, options: EmbedOptions) -> Server {
     let server = listen(Config::default(), move || {
         let work = Work::Vectors(model.embedder(&options).unwrap());
-        Ok(Loaded::Ready(Box::new(Ready {
-            work,
-            name: "encoder".to_owned(),
-            path: None,
-            template: None,
-            diagnose: None,
-        })))
+        Ok(Loaded::Ready(Box::new(Ready { work, template: None, diagnose: None })))
     });
     wait(&server);
     server
 }
 
+/// A model of this name.
+pub fn listed(name: &str, load: impl FnMut() -> Result<Loaded, String> + Send + 'static) -> Listed<String> {
+    Listed { name: name.to_owned(), path: None, load: Box::new(load) }
+}
+
+/// Starts a server of one model on any free port.
+pub fn listen(config: Config, load: impl FnMut() -> Result<Loaded, String> + Send + 'static) -> Server {
+    listen_to(config, Models::One(listed("tiny", load)))
+}
+
 /// Starts a server on any free port.
-pub fn listen(mut config: Config, load: impl FnOnce() -> Result<Loaded, String> + Send + 'static) -> Server {
+pub fn listen_to(mut config: Config, models: Models<String>) -> Server {
     config.port = 0;
     let stop = Stop::new();
     let (ended, (heard, hears)) = (stop.clone(), mpsc::channel());
-    let thread = thread::spawn(move || serve(config, load, &ended, |address| heard.send(address).unwrap()));
+    let thread = thread::spawn(move || serve(config, models, &ended, |address| heard.send(address).unwrap()));
     Server { address: hears.recv().unwrap(), stop, thread }
 }
 

@@ -33,13 +33,7 @@ fn says(pieces: &'static [&str]) -> Server {
         let model = Model::from_gguf(gguf, &LoadOptions::default().threads(1)).unwrap();
         let batch = model.batch(&BatchOptions::default().sequences(2).context(2048)).unwrap();
         let work = Work::Answers(Engine::new(batch, 16));
-        Ok(Loaded::Ready(Box::new(Ready {
-            work,
-            name: "parrot".to_owned(),
-            path: None,
-            template: None,
-            diagnose: None,
-        })))
+        Ok(Loaded::Ready(Box::new(Ready { work, template: None, diagnose: None })))
     });
     wait(&server);
     server
