@@ -33,6 +33,8 @@ mod backends;
 mod batch;
 mod cancel;
 mod ceilings;
+#[cfg(feature = "verify")]
+pub mod checked;
 mod continuation;
 mod device;
 mod embed;

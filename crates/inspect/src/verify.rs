@@ -6,7 +6,7 @@
 mod against;
 mod answered;
 mod error;
-mod planned;
+mod limits;
 mod processor;
 mod report;
 mod sessions;
@@ -14,7 +14,7 @@ mod texts;
 
 use std::path::{Path, PathBuf};
 
-use candor::{Activations, Device, Gguf, KvFormat, LoadOptions, Model, Verify, visit_backend};
+use candor::{Activations, Device, Gguf, KvFormat, LoadOptions, Model, Verify};
 use web_time::Instant;
 
 use crate::{
@@ -25,8 +25,7 @@ use crate::{
 pub use answered::answered;
 pub use candor_verify::{Class, Depth, Operation, Operations, Place, Plan, Work, Worst, operations, watched};
 pub use error::VerifyError;
-use planned::Planned;
-pub use planned::{MAX_DECODE, MAX_PROMPT};
+pub use limits::{MAX_DECODE, MAX_PROMPT};
 pub use processor::processor;
 pub use report::{Against, Check, Compared, Outcome, Subject, VERIFY_VERSION, Verdict, VerifyReport};
 
@@ -138,8 +137,7 @@ pub fn verify_opened(gguf: Gguf, files: &[PathBuf], options: &VerifyOptions) -> 
             let text = &report.text;
             let exact = load.activations == Activations::F32;
             let plan = Plan { text, prompt, decode, after: &[], depth, keys, values, exact, part: None };
-            let found = visit_backend(&load, Planned { gguf: &gguf, plan })?;
-            let found = found.map_err(candor::Error::from)?;
+            let found = candor::checked::operations(&gguf, &load, &plan)?;
             report.tokens.clone_from(&found.tokens);
             report.operations = Some(found);
         }

@@ -39,8 +39,18 @@ pub fn candor<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> P
     for variable in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"] {
         command.env(variable, home.path());
     }
+    // Mesa's compiled shaders are the machine's: a program of its own would compile them once more.
+    if let Some(folder) = shaders() {
+        command.env("MESA_SHADER_CACHE_DIR", folder);
+    }
     command.args(args);
     Program { command, stdin: None, _home: home }
+}
+
+/// Where Mesa keeps them.
+fn shaders() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("MESA_SHADER_CACHE_DIR").or_else(|| set("XDG_CACHE_HOME")).or_else(|| Some(set("HOME")?.join(".cache")))
 }
 
 /// `candor run --raw` of a story on one thread, where the same numbers come every time.

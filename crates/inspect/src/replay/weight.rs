@@ -85,16 +85,6 @@ pub enum Order {
     Reverse,
 }
 
-impl Order {
-    /// The product of two rows.
-    fn dot(self, a: &[f32], b: &[f32]) -> f32 {
-        match self {
-            Order::Lanes => dot(a, b),
-            Order::Reverse => a.iter().zip(b).rev().fold(0.0f32, |sum, (&a, &b)| sum + a * b),
-        }
-    }
-}
-
 /// Computes the rows of `out`, dealt out to threads where there is enough to do.
 fn fill(out: &mut Value, cost: usize, row: impl Fn(usize, &mut [f32]) + Sync) {
     let threads =
@@ -138,6 +128,17 @@ fn reverse_dots(weights: &[f32], columns: &[[f32; TOGETHER]]) -> [f32; TOGETHER]
     })
 }
 
+/// [`Order::Reverse`]'s products of some rows with one.
+fn reverse_dots_of_rows(rows: [&[f32]; TOGETHER], x: &[f32]) -> [f32; TOGETHER] {
+    let len = x.len().min(rows[0].len());
+    let (rows, x) = (rows.map(|row| &row[..len]), &x[..len]);
+    let mut sums = [0.0; TOGETHER];
+    for at in (0..len).rev() {
+        sums.iter_mut().zip(rows).for_each(|(sum, row)| *sum += row[at] * x[at]);
+    }
+    sums
+}
+
 /// `out[t] = w @ x[t]`.
 pub fn multiply(x: &Value, w: &Matrix, order: Order) -> Value {
     let cols = w.cols.min(x.width);
@@ -147,9 +148,7 @@ pub fn multiply(x: &Value, w: &Matrix, order: Order) -> Value {
     fill(&mut transposed, w.values.len() * x.rows, |row, outs| {
         let weights = &w.row(row)[..cols];
         match order {
-            Order::Lanes => {
-                outs.iter_mut().enumerate().for_each(|(t, out)| *out = order.dot(weights, &x.row(t)[..cols]))
-            }
+            Order::Lanes => outs.iter_mut().enumerate().for_each(|(t, out)| *out = dot(weights, &x.row(t)[..cols])),
             Order::Reverse => {
                 for (outs, columns) in outs.chunks_mut(TOGETHER).zip(together.chunks(cols.max(1))) {
                     outs.copy_from_slice(&reverse_dots(weights, columns)[..outs.len()]);
@@ -172,7 +171,17 @@ pub fn multiply(x: &Value, w: &Matrix, order: Order) -> Value {
 pub fn multiply_stacked(x: &Value, w: &Matrix, matrices: usize, choice: Option<&Value>, order: Order) -> Value {
     let outs = w.rows / matrices.max(1);
     let product = |matrix: usize, x: &[f32], out: &mut [f32]| {
-        out.iter_mut().enumerate().for_each(|(o, out)| *out = order.dot(w.row(matrix * outs + o), x));
+        let row = |o: usize| w.row(matrix * outs + o);
+        match order {
+            Order::Lanes => out.iter_mut().enumerate().for_each(|(o, out)| *out = dot(row(o), x)),
+            Order::Reverse => {
+                for (group, out) in out.chunks_mut(TOGETHER).enumerate() {
+                    // Where there are fewer rows, the last one over again.
+                    let rows = std::array::from_fn(|o| row(group * TOGETHER + o.min(out.len() - 1)));
+                    out.copy_from_slice(&reverse_dots_of_rows(rows, x)[..out.len()]);
+                }
+            }
+        }
     };
     let Some(choice) = choice else {
         let mut out = Value::zeros(x.rows, w.rows);
@@ -207,8 +216,17 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
                 *lane += a * b;
             }
         }
-        sum += lanes.iter().map(|&lane| f64::from(lane)).sum::<f64>();
+        sum += halved(lanes.map(f64::from));
         sum += rest_a.iter().zip(rest_b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
     }
     sum as f32
+}
+
+/// The sum of sixteen, half by half: one after the other each would wait for the one before, as long as a short row takes.
+fn halved(mut lanes: [f64; 16]) -> f64 {
+    for half in [8, 4, 2, 1] {
+        let (low, high) = lanes.split_at_mut(half);
+        low.iter_mut().zip(high).for_each(|(low, high)| *low += *high);
+    }
+    lanes[0]
 }

@@ -1,11 +1,11 @@
 //! An answer that was given, operation by operation: what a server does where someone doubts it.
 
-use candor::{Activations, Gguf, LoadOptions, visit_backend};
+use candor::{Activations, Gguf, LoadOptions};
 use candor_verify::{Depth, Operations, Plan};
 
 use super::{
     error::VerifyError,
-    planned::{MAX_DECODE, MAX_PROMPT, Planned},
+    limits::{MAX_DECODE, MAX_PROMPT},
 };
 
 /// Runs a prompt and the tokens that were written after it, and holds every operation against the formulas: a sample of each
@@ -34,6 +34,5 @@ pub fn answered(
     let (keys, values) = (options.session.keys, options.session.values);
     let (text, depth, decode) = (&[], Depth::Quick, after.len());
     let plan = Plan { text, prompt: short, decode, after, depth, keys, values, exact, part: None };
-    let found = visit_backend(options, Planned { gguf, plan })?;
-    Ok(found.map_err(candor::Error::from)?)
+    Ok(candor::checked::operations(gguf, options, &plan)?)
 }

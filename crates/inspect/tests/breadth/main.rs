@@ -14,11 +14,12 @@ use std::{
     path::Path,
 };
 
-use candor_cpu::{Batching, Cpu, CpuOptions};
-use candor_inspect::{
-    Outcome,
-    verify::{Depth, Plan, operations},
+use candor::{
+    Device, LoadOptions,
+    checked::{Depth, Plan, operations},
 };
+use candor_cpu::{Batching, Cpu, CpuOptions};
+use candor_inspect::Outcome;
 use candor_models::{Decoder, Gives, Pass};
 use candor_ops::{KvFormat, Ops, Reference, Step};
 use candor_testing::{argmax, fixtures, ids, json, nmse, npy};
@@ -265,7 +266,8 @@ fn check(folder: &Path) -> (String, Vec<String>) {
     let decode = if encodes { 0 } else { 1 };
     let plan =
         Plan { text, prompt: tokens, decode, after: &[], depth: Depth::Full, keys, values, exact: false, part: None };
-    let verified = match catch_unwind(AssertUnwindSafe(|| operations(gguf, cpu.clone(), &plan).unwrap())) {
+    let load = LoadOptions::default().device(Device::Cpu).threads(2).batching(Batching::Invariant);
+    let verified = match catch_unwind(AssertUnwindSafe(|| operations(gguf, &load, &plan).unwrap())) {
         Ok(report) => match &report.first_failure {
             None => Ok("clean".to_owned()),
             Some((class, worst)) => Err(format!("{}: {worst:?}", report.classes[*class].class)),

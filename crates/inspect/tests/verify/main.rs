@@ -3,7 +3,8 @@
 mod broken;
 mod vocabulary;
 
-use candor::{Activations, BackendVisitor, Device, KvFormat, LoadOptions, Ops, visit_backend};
+use candor::{Activations, Device, KvFormat, LoadOptions};
+use candor_cpu::{Cpu, CpuOptions};
 use candor_gguf::{Format, Gguf, Value, Writer};
 use candor_inspect::{
     Evidence, Key, Known, Origin, Trace,
@@ -13,6 +14,7 @@ use candor_inspect::{
     },
 };
 use candor_kernels::{F32Kernels, Kernels};
+use candor_ops::Reference;
 use candor_testing::Tiny;
 
 use broken::Broken;
@@ -103,67 +105,38 @@ fn f32_activations_are_verified_as_such() {
         let options = VerifyOptions { load: exact.clone(), ..options(Device::Cpu) };
         let report = verify_opened(gguf.clone(), &[], &options).unwrap();
         assert_eq!(report.verdict, Verdict::Pass, "{report:#?}");
-        let run = |load| visit_backend(&load, Strict(&gguf)).unwrap();
-        assert!(run(exact).passes());
-        let found = run(load(Device::Cpu));
+        // With the bounds of what rounds no input.
+        let plan = Plan { exact: true, ..plan() };
+        let run = |kernels| operations(&gguf, Broken { right: cpu(kernels), fault: "" }, &plan).unwrap();
+        assert!(run(kernels().exact).passes());
+        let found = run(kernels());
         let failed = found.classes.iter().filter(|operation| !operation.passes());
         let failed: Vec<&str> = failed.map(|operation| operation.class.operation.as_str()).collect();
         assert!(failed.contains(&"matmul_rows") && failed.iter().all(|name| name.starts_with("matmul")), "{failed:?}");
     }
 }
 
-/// Runs a model with the bounds of what rounds no input.
-struct Strict<'a>(&'a Gguf);
-
-impl BackendVisitor for Strict<'_> {
-    type Output = Operations;
-
-    fn visit<B>(self, ops: B, _: String) -> Operations
-    where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-    {
-        let (keys, values, depth) = (KvFormat::F16, KvFormat::F16, Depth::Full);
-        let plan =
-            Plan { text: &[], prompt: PROMPT, decode: 2, after: &[], depth, keys, values, exact: true, part: None };
-        operations(self.0, ops, &plan).unwrap()
+/// A run of everything with one operation wrong. Not by `visit_backend`, which has the whole run compiled for GPUs, too.
+fn breaking(gguf: &Gguf, device: Device, fault: &'static str, depth: Depth) -> Operations {
+    let plan = Plan { depth, ..plan() };
+    match device {
+        Device::Reference => operations(gguf, Broken { right: Reference, fault }, &plan),
+        _ => operations(gguf, Broken { right: cpu(kernels()), fault }, &plan),
     }
+    .unwrap()
 }
 
-struct Breaking<'a> {
-    gguf: &'a Gguf,
-    fault: &'static str,
-    depth: Depth,
+fn plan() -> Plan<'static> {
+    let (keys, values, depth) = (KvFormat::F16, KvFormat::F16, Depth::Full);
+    Plan { text: &[], prompt: PROMPT, decode: 2, after: &[], depth, keys, values, exact: false, part: None }
 }
 
-impl BackendVisitor for Breaking<'_> {
-    type Output = Operations;
+fn kernels() -> &'static Kernels {
+    Kernels::from_env().unwrap()
+}
 
-    fn visit<B>(self, right: B, _: String) -> Operations
-    where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-    {
-        let (keys, values) = (KvFormat::F16, KvFormat::F16);
-        let plan = Plan {
-            text: &[],
-            prompt: PROMPT,
-            decode: 2,
-            after: &[],
-            depth: self.depth,
-            keys,
-            values,
-            exact: false,
-            part: None,
-        };
-        operations(self.gguf, Broken { right, fault: self.fault }, &plan).unwrap()
-    }
+fn cpu(kernels: &'static Kernels) -> Cpu {
+    Cpu::new(CpuOptions { threads: 2, kernels, ..CpuOptions::default() })
 }
 
 /// Fault, architecture that has the operation, class that must be named.
@@ -201,8 +174,7 @@ fn the_wrong_operation_is_named_and_no_other() {
         for &(fault, arch, class) in FAULTS {
             for device in [Device::Cpu, Device::Reference] {
                 let gguf = model(arch, format);
-                let breaking = Breaking { gguf: &gguf, fault, depth: Depth::Full };
-                let found = visit_backend(&load(device), breaking).unwrap();
+                let found = breaking(&gguf, device, fault, Depth::Full);
                 let failed = found.classes.iter().filter(|operation| !operation.passes());
                 let failed: Vec<&str> = failed.map(|operation| operation.class.operation.as_str()).collect();
                 let case = format!("{fault}, {arch}, {format}, {device:?}");
@@ -218,8 +190,7 @@ fn the_wrong_operation_is_named_and_no_other() {
 #[test]
 fn a_fault_of_decoding_alone_is_found_after_the_prompt() {
     let gguf = model("llama", Format::Q8_0);
-    let breaking = Breaking { gguf: &gguf, fault: "rope, restarts", depth: Depth::Quick };
-    let found = visit_backend(&load(Device::Cpu), breaking).unwrap();
+    let found = breaking(&gguf, Device::Cpu, "rope, restarts", Depth::Quick);
     let (_, worst) = found.first_failure.unwrap();
     assert_eq!((worst.place.pass, worst.place.position, worst.place.layer), (1, Some(7), Some(0)));
 }
@@ -259,7 +230,7 @@ fn a_damaged_file_fails_before_anything_else() {
 fn nan_anywhere_fails_the_operation_that_it_comes_from() {
     for (tensor, class) in [("blk.1.ffn_up.weight", "matmul2"), ("blk.1.ffn_norm.weight", "rms_norm")] {
         let gguf = changed(Format::F32, tensor, |bytes| bytes[40..44].copy_from_slice(&f32::NAN.to_le_bytes()));
-        let found = visit_backend(&load(Device::Cpu), Breaking { gguf: &gguf, fault: "", depth: Depth::Full }).unwrap();
+        let found = breaking(&gguf, Device::Cpu, "", Depth::Full);
         let (index, worst) = found.first_failure.unwrap();
         assert_eq!(found.classes[index].class.operation, class);
         assert_eq!((worst.error, worst.place.weight.as_deref()), (None, Some(tensor)));
@@ -479,7 +450,7 @@ fn spoilt() -> &'static Kernels {
     fn swiglu(gate: &mut [f32], up: &[f32]) {
         gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up);
     }
-    let Kernels { name, f32, mat, attention, probe, batch, exact } = *Kernels::from_env().unwrap();
+    let Kernels { name, f32, mat, attention, probe, batch, exact } = *kernels();
     let f32 = F32Kernels { swiglu, ..f32 };
     Box::leak(Box::new(Kernels { name, f32, mat, attention, probe, batch, exact }))
 }

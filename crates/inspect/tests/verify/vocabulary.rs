@@ -1,17 +1,17 @@
 //! Operations that no tiny model here has, asked for directly: right backends pass, and a wrong one is named.
 
-use candor::{BackendVisitor, Device, Format, visit_backend};
+use candor::{Device, Format};
 use candor_inspect::verify::{Operations, Work, watched};
 use candor_ops::{
     Attention, Columns, Decay, Error, Gate, Heads, KvFormat, KvPlan, LayerCache, Mask, Norm, NormKind, Ops, Recurrence,
-    Relative, Router, Step, Unary,
+    Reference, Relative, Router, Step, Unary,
 };
 use candor_testing::{
     Random,
     backend::{self, floats},
 };
 
-use super::{broken::Broken, load};
+use super::{broken::Broken, cpu, kernels};
 
 /// Every operation, on two steps of one sequence.
 struct Everything(Format);
@@ -227,24 +227,12 @@ impl Work for Tie {
     }
 }
 
-struct Breaking<W> {
-    work: W,
-    fault: &'static str,
-}
-
-impl<W: Work> BackendVisitor for Breaking<W> {
-    type Output = Operations;
-
-    fn visit<B>(self, right: B, _: String) -> Operations
-    where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-    {
-        watched(Broken { right, fault: self.fault }, &self.work).unwrap()
+fn breaking(device: Device, work: &impl Work, fault: &'static str) -> Operations {
+    match device {
+        Device::Reference => watched(Broken { right: Reference, fault }, work),
+        _ => watched(Broken { right: cpu(kernels()), fault }, work),
     }
+    .unwrap()
 }
 
 fn failed(found: &Operations) -> Vec<&str> {
@@ -258,7 +246,7 @@ const DEVICES: [Device; 2] = [Device::Cpu, Device::Reference];
 #[test]
 fn right_backends_pass() {
     for (format, device) in FORMATS.into_iter().flat_map(|format| DEVICES.map(|device| (format, device))) {
-        let found = visit_backend(&load(device), Breaking { work: Everything(format), fault: "" }).unwrap();
+        let found = breaking(device, &Everything(format), "");
         assert_eq!(failed(&found), [""; 0], "{format} {device:?}: {found:#?}");
         for name in [
             "norm",
@@ -321,7 +309,7 @@ const FAULTS: &[(&str, &str)] = &[
 fn the_wrong_operation_is_named_and_no_other() {
     for (format, device) in FORMATS.into_iter().flat_map(|format| DEVICES.map(|device| (format, device))) {
         for &(fault, class) in FAULTS {
-            let found = visit_backend(&load(device), Breaking { work: Everything(format), fault }).unwrap();
+            let found = breaking(device, &Everything(format), fault);
             assert_eq!(failed(&found), [class], "{fault}, {format}, {device:?}: {found:#?}");
         }
     }
@@ -330,7 +318,7 @@ fn the_wrong_operation_is_named_and_no_other() {
 #[test]
 fn experts_that_are_as_good_may_be_taken_for_each_other() {
     for (better, expected) in [(0.0, &[][..]), (1e-7, &[]), (1e-3, &["route"])] {
-        let found = visit_backend(&load(Device::Cpu), Breaking { work: Tie(better), fault: "route, third" }).unwrap();
+        let found = breaking(Device::Cpu, &Tie(better), "route, third");
         assert_eq!(failed(&found), expected, "{better}");
     }
 }

@@ -5,11 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use candor::{BackendVisitor, BatchOptions, Engine, Gguf, KvFormat, LoadOptions, Model, Ops, visit_backend};
+use candor::{
+    BatchOptions, Engine, Gguf, KvFormat, LoadOptions, Model,
+    checked::{Depth, Plan, operations},
+};
 use candor_kernels::{F32Kernels, Kernels};
 use candor_server::{Config, Loaded, Operations, Ready, Work};
 use candor_testing::Tiny;
-use candor_verify::{Depth, Plan, operations};
 use serde_json::{Value, json};
 
 use crate::{
@@ -120,30 +122,12 @@ fn kernels() -> &'static Kernels {
     Box::leak(Box::new(Kernels { name, f32, mat, attention, probe, batch, exact }))
 }
 
-/// A run whose operations are held against formulas.
-struct Checked<'a>(&'a Gguf, Plan<'a>);
-
-impl BackendVisitor for Checked<'_> {
-    type Output = candor_verify::Operations;
-
-    fn visit<B>(self, ops: B, _: String) -> Self::Output
-    where
-        B: Ops<Weight: Send + Sync, Buf: Send, Kv: Send, Snapshot: Send, Rope: Send + Sync, Routes: Send>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-    {
-        operations(self.0, ops, &self.1).unwrap()
-    }
-}
-
 fn checked(prompt: &[u32], written: &[u32]) -> Result<Operations, String> {
     let gguf = Gguf::from_bytes(Tiny::default().bytes().into()).unwrap();
     let (keys, values, depth) = (KvFormat::F16, KvFormat::F16, Depth::Quick);
     let (text, decode) = (&[], written.len().saturating_sub(1));
     let plan = Plan { text, prompt, decode, after: written, depth, keys, values, exact: false, part: None };
-    let found = visit_backend(&LoadOptions::default().threads(1).kernels(kernels()), Checked(&gguf, plan)).unwrap();
+    let found = operations(&gguf, &LoadOptions::default().threads(1).kernels(kernels()), &plan).unwrap();
     let report = serde_json::to_value(&found.classes).unwrap();
     Ok(Operations { failure: found.failure(), prompt: prompt.len(), written: decode, report })
 }
