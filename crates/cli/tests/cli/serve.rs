@@ -107,7 +107,7 @@ fn a_folder_of_models_is_served() {
     fs::copy(golden, folder.path().join("scores/model.gguf")).unwrap();
     fs::write(folder.path().join("damaged.gguf"), "GGUF").unwrap();
     let path = folder.path().to_str().unwrap();
-    let (server, mut lines) = listen(&["--models-dir", path, "--models-max", "1", "-c", "512", "--temp", "0"]);
+    let (server, mut lines) = listen(&["--models-dir", path, "--models-max", "1", "-c", "64", "--temp", "0"]);
     let (_, list) = server.ask("GET", "/v1/models", &Value::Null);
     let list: Value = serde_json::from_str(&list).unwrap();
     let names: Vec<&Value> = list["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
