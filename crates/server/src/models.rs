@@ -59,10 +59,10 @@ impl FromRequest<Arc<App>> for For {
             Refusal::body(rejection.status(), rejection.body_text())
         };
         let body = Bytes::from_request(request, app).await.map_err(wrong)?;
+        let Named { model, autoload } = Named::of(&uri)?;
         let (number, load) = match app.models.several() {
             false => (0, true),
             true => {
-                let Named { model, autoload } = Named::of(&uri)?;
                 let name = match model {
                     Some(name) => Some(name),
                     None if body.is_empty() => None,
@@ -167,7 +167,7 @@ pub fn unload(app: &App, body: &[u8]) -> Result<Value, Refusal> {
 /// The model that is to be loaded or to go.
 fn meant(app: &App, body: &[u8]) -> Result<usize, Refusal> {
     if !app.models.several() {
-        return Err(Refusal::other_model("this server has one model: --models-dir PATH serves several"));
+        return Err(Refusal::missing("this server has one model: --models-dir PATH serves several"));
     }
     let mut fields = Fields::of(body)?;
     let name = fields.text("model")?;

@@ -238,7 +238,7 @@ fn models_are_loaded_and_sent_away_by_name() {
     server.end().unwrap();
     // One that is served alone stays.
     let server = start(Config::default(), 1);
-    assert_eq!(post(server.address, "/models/unload", &json!({ "model": "tiny" })).status, 501);
+    assert_eq!(post(server.address, "/models/unload", &json!({ "model": "tiny" })).status, 404);
     server.end().unwrap();
 }
 
