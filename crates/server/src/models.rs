@@ -175,7 +175,8 @@ fn meant(app: &App, body: &[u8]) -> Result<usize, Refusal> {
     number(app, name)
 }
 
-/// `/props` of a model that sleeps, as it was before, or of all models by llama.cpp's names; `None` where the model is there, or was never.
+/// `/props` of a model, as it said when it was loaded, or of all models by llama.cpp's names; `None` where it was never loaded. To be
+/// asked keeps no model from sleeping, and wakes none.
 ///
 /// # Errors
 /// If there is no such model, or the server is about to end.
@@ -191,12 +192,10 @@ pub fn props(app: &App, uri: &Uri) -> Result<Option<Value>, Refusal> {
         })));
     }
     let number = number(app, named)?;
-    if app.models.status(number).value != "unloaded" {
-        return Ok(None);
-    }
+    let sleeps = app.models.status(number).value == "unloaded";
     let mut props = app.models.names()[number].props.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(props) = &mut props {
-        props["is_sleeping"] = true.into();
+        props["is_sleeping"] = sleeps.into();
     }
     Ok(props)
 }

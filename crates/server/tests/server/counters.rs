@@ -30,6 +30,8 @@ fn what_was_done_is_counted() {
         cached += reused;
         read += usage["prompt_tokens"].as_f64().unwrap() - reused;
     }
+    // The model's thread says so once it has nothing to do.
+    while number("llamacpp:requests_processing") > 0.0 {}
     // What another prompt has read is not read again.
     assert_eq!(number("llamacpp:prompt_tokens_total"), read);
     assert_eq!(number("llamacpp:prompt_tokens_cached_total"), cached);
@@ -42,8 +44,6 @@ fn what_was_done_is_counted() {
     ] {
         assert!(number(name) > 0.0, "{name}");
     }
-    // The model's thread says so once it has nothing to do.
-    while number("llamacpp:requests_processing") > 0.0 {}
     for name in [
         "llamacpp:requests_deferred",
         "vllm:num_requests_waiting",

@@ -325,9 +325,10 @@ fn a_model_that_nobody_uses_sleeps() {
     let whole = finish(begin_long(&server, "any"));
     assert!(whole.body.contains("[DONE]"));
     assert_eq!(loads.load(Ordering::SeqCst), 1);
-    until(&server, "tiny", "unloaded");
-    let props = get(server.address, "/props").json();
-    assert_eq!((&props["is_sleeping"], &props["total_slots"]), (&true.into(), &2.into()));
+    // To be asked what it is keeps it from nothing.
+    let props =
+        (0..2000).map(|_| get(server.address, "/props").json()).find(|props| props["is_sleeping"] == true).unwrap();
+    assert_eq!(props["total_slots"], 2);
     assert_eq!((get(server.address, "/health").status, loads.load(Ordering::SeqCst)), (200, 1));
     assert_eq!(ask(&server, "any").json()["choices"][0]["text"], said().as_str());
     assert_eq!(loads.load(Ordering::SeqCst), 2);
