@@ -44,7 +44,7 @@ fn of(folder: &Path) -> BTreeMap<String, PathBuf> {
     names(folder).into_iter().filter_map(model).filter(|(_, path)| path.is_file()).collect()
 }
 
-/// What a model in a file of this name is called; `None` where it is none, or not the first file of one.
+/// The name of the model in this file; `None` where the file is no model, or a later part of a split one.
 fn stem(name: &str) -> Option<&str> {
     let path = Path::new(name);
     let is_model = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
