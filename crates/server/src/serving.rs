@@ -101,14 +101,17 @@ fn host<E: Display>(app: &Weak<App>, number: usize, load: &Mutex<Load<E>>, fails
     let name = &app.models.names()[number];
     name.counters.rest();
     let why = failure.as_ref().map(ToString::to_string);
-    app.models.ended(number, why.clone());
-    match failure {
-        // Who serves it hears of it, and may be gone.
-        Some(failure) if !app.models.several() => _ = fails.send(failure),
-        _ => app.tell(&match &why {
+    if app.models.several() || failure.is_none() {
+        // Before another model takes its place, so that what is said is in the order of what happened.
+        app.tell(&match &why {
             Some(why) => News::Failed { name: &name.name, why },
             None => News::Unloaded { name: &name.name },
-        }),
+        });
+    }
+    app.models.ended(number, why);
+    if let (Some(failure), false) = (failure, app.models.several()) {
+        // Who serves it hears of it, and may be gone.
+        let _ = fails.send(failure);
     }
 }
 

@@ -6,8 +6,9 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Child, Command},
+    sync::mpsc::{Receiver, channel},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use candor_testing::Tiny;
@@ -15,36 +16,67 @@ use serde_json::{Value, json};
 
 use crate::program::{Program, STORY, candor};
 
-/// A server that runs.
+/// How long a server may take for anything: one that hangs is a failure, and does not hold up the tests.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A server that runs, until it is dropped.
 struct Server {
     child: Child,
     address: String,
+    /// What it says on stderr.
+    lines: Receiver<String>,
     _program: Program,
 }
 
 /// A server of the built-in model, or of what the arguments say, once it answers.
 fn serve(args: &[&str]) -> Server {
-    let (server, lines) = listen(args);
-    // What it says later must not fill the pipe.
-    thread::spawn(move || lines.for_each(drop));
+    let server = listen(args);
+    let begun = Instant::now();
     while server.ask("GET", "/health", &Value::Null).0 != 200 {
+        assert!(begun.elapsed() < LIMIT, "it loads no model");
         thread::sleep(Duration::from_millis(20));
     }
     server
 }
 
-/// The same before it answers, and what it says from there on.
-fn listen(args: &[&str]) -> (Server, impl Iterator<Item = String> + Send + use<>) {
+/// The same before it answers.
+fn listen(args: &[&str]) -> Server {
     let mut program = candor(["serve", "--port", "0"].iter().chain(args));
     let mut child = program.spawn();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let address = lines.find_map(|line| Some(line.strip_prefix("listening at http://")?.to_owned())).unwrap();
-    (Server { child, address, _program: program }, lines)
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let (said, lines) = channel();
+    // All of it is read: a full pipe would stop the server.
+    thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| _ = said.send(line)));
+    let mut server = Server { child, address: String::new(), lines, _program: program };
+    let start = "listening at http://";
+    server.address = server.says(start).split_off(start.len());
+    server
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that ended by itself can't be killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Server {
+    /// Its next line that starts like this.
+    fn says(&self, start: &str) -> String {
+        let mut others = Vec::new();
+        loop {
+            match self.lines.recv_timeout(LIMIT) {
+                Ok(line) if line.starts_with(start) => return line,
+                Ok(line) => others.push(line),
+                Err(why) => panic!("{why} before {start:?}; it said {others:#?}"),
+            }
+        }
+    }
+
     fn begin(&self, method: &str, path: &str, body: &Value) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
         let (host, body) = (&self.address, body.to_string());
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
         write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
@@ -80,21 +112,15 @@ fn a_server_says_what_run_prints() {
     let (_, props) = server.ask("GET", "/props", &Value::Null);
     let props: Value = serde_json::from_str(&props).unwrap();
     assert_eq!((&props["default_generation_settings"]["n_ctx"], &props["total_slots"]), (&1024.into(), &2.into()));
-    let Server { mut child, .. } = server;
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 /// It says that it is ready once it is.
 #[test]
 fn a_server_that_is_ready_answers() {
-    let (server, mut lines) = listen(&["-c", "512"]);
-    let ready = lines.find(|line| line.starts_with("ready: ")).unwrap();
+    let server = listen(&["-c", "512"]);
+    let ready = server.says("ready: ");
     assert_eq!(server.ask("GET", "/health", &Value::Null).0, 200);
     assert_eq!(ready, "ready: built-in, 4 answers at once, a context of 128 tokens each");
-    let Server { mut child, .. } = server;
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 /// The models of a folder: each answers by its name as it does alone, and is verified and unloaded as flags say.
@@ -107,7 +133,7 @@ fn a_folder_of_models_is_served() {
     fs::copy(golden, folder.path().join("scores/model.gguf")).unwrap();
     fs::write(folder.path().join("damaged.gguf"), "GGUF").unwrap();
     let path = folder.path().to_str().unwrap();
-    let (server, mut lines) = listen(&["--models-dir", path, "--models-max", "1", "-c", "64", "--temp", "0"]);
+    let server = listen(&["--models-dir", path, "--models-max", "1", "-c", "64", "--temp", "0"]);
     let (_, list) = server.ask("GET", "/v1/models", &Value::Null);
     let list: Value = serde_json::from_str(&list).unwrap();
     let names: Vec<&Value> = list["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
@@ -132,11 +158,9 @@ fn a_folder_of_models_is_served() {
         "failed: damaged: ",
         "ready: story",
     ] {
-        assert!(lines.any(|line| line.starts_with(expected)), "{expected}");
+        server.says(expected);
     }
-    let Server { mut child, .. } = server;
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(server);
     let error = candor(["serve", "--models-dir", path, "model.gguf"]).outcome();
     assert!(error.code == 2 && error.stderr.contains("cannot be used together"), "{}", error.stderr);
     let error = candor(["serve", "--models-dir", path, "--alias", "a"]).outcome();
@@ -148,16 +172,13 @@ fn a_folder_of_models_is_served() {
 /// A model that is served alone gives its memory back, too, and comes back.
 #[test]
 fn a_server_sleeps() {
-    let (server, mut lines) = listen(&["--sleep-idle-seconds", "1", "-c", "512"]);
+    let server = listen(&["--sleep-idle-seconds", "1", "-c", "512"]);
     for expected in ["ready: built-in", "unloaded: built-in"] {
-        assert!(lines.any(|line| line.starts_with(expected)), "{expected}");
+        server.says(expected);
     }
     assert_eq!(server.ask("GET", "/health", &Value::Null).0, 200);
     server.json("/v1/completions", &json!({ "prompt": STORY, "max_tokens": 2 }));
-    assert!(lines.any(|line| line.starts_with("ready: built-in")));
-    let Server { mut child, .. } = server;
-    child.kill().unwrap();
-    child.wait().unwrap();
+    server.says("ready: built-in");
 }
 
 /// With the flag a context is shared: each answer may fill it, and those that find no room wait.
@@ -174,9 +195,6 @@ fn an_answer_may_have_all_of_the_context() {
         let reply: Value = serde_json::from_str(reply.split_once("\r\n\r\n").unwrap().1).unwrap();
         assert_eq!(reply["choices"], alone["choices"]);
     }
-    let Server { mut child, .. } = server;
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 /// What `candor embed` and `candor rerank` say of a model, a server of it says, too: of itself, or as flags have it.
@@ -184,14 +202,13 @@ fn an_answer_may_have_all_of_the_context() {
 fn a_server_makes_the_vectors_and_scores_of_the_commands() {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../candor/tests/goldens/cross-encoder.gguf");
     let model = model.to_str().unwrap();
-    let end = |Server { mut child, .. }: Server| child.kill().and_then(|()| child.wait()).unwrap();
     let flags = ["--pooling", "mean", "--embd-normalize", "1"];
     let server = serve(&[&[model][..], &flags].concat());
     let printed = candor(["embed", model, "-p", "cats sleep"].iter().chain(&flags)).text();
     let printed: Value = serde_json::from_str(&printed).unwrap();
     let reply = server.json("/v1/embeddings", &json!({ "input": "cats sleep" }));
     assert_eq!(reply["data"][0]["embedding"], printed["data"][0]["embedding"]);
-    end(server);
+    drop(server);
     let documents = ["cats sleep all day", "Paris is the capital of France."];
     let printed = candor(["rerank", model, "--query", "where", "--json"]).stdin(documents.join("\n")).text();
     let printed: Value = serde_json::from_str(&printed).unwrap();
@@ -202,7 +219,7 @@ fn a_server_makes_the_vectors_and_scores_of_the_commands() {
             assert_eq!((&got["index"], &got["relevance_score"]), (&expected["index"], &expected["relevance_score"]));
         }
         assert_eq!(server.ask("GET", "/metrics", &Value::Null).0, 501);
-        end(server);
+        drop(server);
     }
     let error = candor(["serve", model, "--reranking", "--pooling", "cls"]).outcome();
     assert!(error.code == 2 && error.stderr.contains("cannot be used together"), "{}", error.stderr);
@@ -215,7 +232,7 @@ fn a_server_makes_the_vectors_and_scores_of_the_commands() {
     let (_, metrics) = server.ask("GET", "/metrics", &Value::Null);
     let tokens = reply["usage"]["prompt_tokens"].as_u64().unwrap();
     assert!(metrics.contains(&format!("\nllamacpp:prompt_tokens_total {tokens}\n")), "{metrics}");
-    end(server);
+    drop(server);
 }
 
 /// Files of a certificate that are missing or wrong are refused before anything is loaded.
@@ -236,14 +253,13 @@ fn a_certificate_is_looked_at_first() {
 /// The log goes to stdout, which has nothing else.
 #[test]
 fn requests_are_logged_to_stdout() {
-    let Server { mut child, address, _program } = serve(&["--log-jsonl", "-c", "512"]);
-    let stdout = child.stdout.take().unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let mut server = serve(&["--log-jsonl", "-c", "512"]);
+    let stdout = server.child.stdout.take().unwrap();
+    drop(server);
     let lines: Vec<Value> =
         BufReader::new(stdout).lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     let last = lines.last().unwrap();
-    assert_eq!((&last["path"], &last["status"]), (&"/health".into(), &200.into()), "{address}");
+    assert_eq!((&last["path"], &last["status"]), (&"/health".into(), &200.into()));
 }
 
 /// One answer at once is a setting here, where other commands take the flag for what is so anyway.
@@ -253,9 +269,6 @@ fn one_answer_at_once_can_be_asked_for() {
         let server = serve(flag);
         let (_, props) = server.ask("GET", "/props", &Value::Null);
         assert_eq!(serde_json::from_str::<Value>(&props).unwrap()["total_slots"], 1, "{flag:?}");
-        let Server { mut child, .. } = server;
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }
 
@@ -276,9 +289,6 @@ fn an_answer_is_explained_afterwards() {
     let operations = &found["answers"][0]["operations"];
     assert_eq!((&found["stands"], &operations["written_tokens"]), (&true.into(), &11.into()), "{found}");
     assert!(operations["classes"].as_array().unwrap().len() > 5, "{operations}");
-    let Server { mut child, .. } = server;
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[cfg(unix)]
