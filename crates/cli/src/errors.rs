@@ -15,6 +15,7 @@ use candor::{
 };
 use candor_inspect::{
     DiagnoseError,
+    divergence::Error as DivergenceError,
     file::WriteError,
     import::ImportError,
     record::{RecordError, SelectionError},
@@ -278,6 +279,16 @@ impl From<VerifyError> for Error {
     fn from(error: VerifyError) -> Self {
         match error {
             VerifyError::Candor(error) => error.into(),
+            error => Error::Inspect(error.into()),
+        }
+    }
+}
+
+impl From<DivergenceError> for Error {
+    fn from(error: DivergenceError) -> Self {
+        match error {
+            DivergenceError::Model(error) => error.into(),
+            DivergenceError::Io { path, source } => Error::File { path, error: source },
             error => Error::Inspect(error.into()),
         }
     }

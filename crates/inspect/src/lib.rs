@@ -9,6 +9,7 @@ mod catalogue;
 pub mod cost;
 mod diagnose;
 pub mod distribution;
+pub mod divergence;
 pub mod doctor;
 pub mod fault;
 pub mod file;

@@ -11,7 +11,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
 /// Tokens of a prompt that are computed together: these at first, and from then on as many as have no layer take more than [`LOOK`].
-pub(crate) const FIRST: usize = 16;
+pub(crate) const FIRST: usize = 8;
 pub(crate) const MOST: usize = 256;
 /// Milliseconds.
 const LOOK: f64 = 150.0;

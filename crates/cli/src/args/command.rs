@@ -329,12 +329,32 @@ pub struct PerplexityArgs {
     #[arg(short, long, value_name = "N", default_value = "512", help_heading = "Context")]
     #[arg(value_parser = number::whole(4..=u32::MAX))]
     pub ctx_size: u32,
+    /// Windows that are scored at most, from the beginning of the text
+    #[arg(long, value_name = "N", help_heading = "Context", value_parser = number::whole(1..=u32::MAX))]
+    pub chunks: Option<u32>,
+    #[command(flatten)]
+    pub divergence: DivergenceArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
     #[command(flatten)]
     pub performance: PerformanceArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// How `candor perplexity` compares two models.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Divergence")]
+pub struct DivergenceArgs {
+    /// Measure how far the model's probabilities are from those of the base
+    #[arg(long, requires = "kl_divergence_base")]
+    pub kl_divergence: bool,
+    /// The base: another model's GGUF file, or a file of its logits; without `--kl-divergence` such a file is written
+    #[arg(long, value_name = "FILE", visible_alias = "save-all-logits")]
+    pub kl_divergence_base: Option<PathBuf>,
+    /// Print the divergence as JSON
+    #[arg(long, requires = "kl_divergence")]
+    pub json: bool,
 }
 
 /// `candor devices`.

@@ -16,7 +16,7 @@ const DRAFT: &str =
 const IMATRIX: &str = "candor makes no importance matrices; llama.cpp's llama-imatrix does";
 const KEPT: &str = "--prompt-cache FILE keeps a computed prompt";
 const LOOKUP: &str = "--prompt-lookup guesses tokens from the text itself";
-const MEASURE: &str = "candor perplexity measures perplexity alone, of the whole text in windows of -c tokens";
+const MEASURE: &str = "candor perplexity measures perplexity and divergence alone, of a text in windows of -c tokens";
 const PROCESSORS: &str = "-Cr LO-HI keeps all threads to a range of processors";
 const ROTARY: &str = "positions are scaled for all tokens alike: --rope-scaling and --rope-scale say how";
 const TEXT: &str = "candor reads text alone";
@@ -128,9 +128,8 @@ const FLAGS: &[Row] = &[
     (&["--rerank", "--reranking"], "candor rerank sorts documents, candor serve --reranking over HTTP"),
     (&["--mmproj-device", "-mmdev"], TEXT),
     (&["--mtp", "--dflash", "--eagle3", "--insecure"], DOWNLOADS),
-    (&["--chunks", "--hellaswag", "--hellaswag-tasks", "--winogrande", "--winogrande-tasks"], MEASURE),
-    (&["--multiple-choice", "--multiple-choice-tasks", "--kl-divergence", "--save-all-logits"], MEASURE),
-    (&["--kl-divergence-base", "--ppl-stride", "--ppl-output-type"], MEASURE),
+    (&["--hellaswag", "--hellaswag-tasks", "--winogrande", "--winogrande-tasks", "--multiple-choice"], MEASURE),
+    (&["--multiple-choice-tasks", "--ppl-stride", "--ppl-output-type"], MEASURE),
     (&["-npp", "-ntg", "-npl"], "candor bench has -p, -n and -B for prompts, generated tokens and sequences"),
     (&["-tgs"], "candor bench computes all sequences in one pass"),
     (&["--output-format"], "candor bench -o FORMAT says what is printed"),

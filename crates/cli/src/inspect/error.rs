@@ -3,7 +3,8 @@
 use std::{io, path::PathBuf};
 
 use candor_inspect::{
-    DiagnoseError, file::WriteError, import::ImportError, record::SelectionError, text::TextError, verify::VerifyError,
+    DiagnoseError, divergence, file::WriteError, import::ImportError, record::SelectionError, text::TextError,
+    verify::VerifyError,
 };
 
 use crate::{near::nearest, siblings::sibling};
@@ -28,6 +29,9 @@ pub enum Error {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// A divergence cannot be measured.
+    #[error(transparent)]
+    Divergence(#[from] divergence::Error),
     /// The side of tokens and text cannot be checked.
     #[error(transparent)]
     Text(TextError),

@@ -267,7 +267,7 @@ fn what_cannot_be_is_said_as_on_the_processor() {
 fn ctrl_c_ends_a_prompt_on_a_gpu() {
     use std::{io::BufRead, process::Command, time::Instant};
     let Some(gpu) = gpu() else { return };
-    // Small steps, so that the prompt takes long: Ctrl-C does not wait for its end.
+    // Small steps, so that the prompt takes half a minute: Ctrl-C does not wait for its end, but perhaps for shaders.
     let long = "a cat and a dog and ".repeat(80);
     let mut program = on(&gpu, &["run", "--raw", "-p", &long, "-n", "1", "-ub", "1", "--temp", "0"]);
     let mut child = program.spawn();
@@ -278,7 +278,7 @@ fn ctrl_c_ends_a_prompt_on_a_gpu() {
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
-    assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
+    assert!(sent.elapsed() < Duration::from_secs(15), "{:?}", sent.elapsed());
     assert!(output.stdout.iter().all(u8::is_ascii_whitespace), "{output:?}");
     assert!(stderr.all(|line| !line.contains("panicked")));
 }

@@ -1,8 +1,11 @@
 //! `candor tokenize` and `candor perplexity`.
 
-use std::fs;
+use std::{fs, path::Path};
 
-use crate::program::candor;
+use candor_gguf::Format;
+use candor_testing::Tiny;
+
+use crate::program::{Outcome, candor};
 
 #[test]
 fn ids_and_pieces_come_one_per_line() {
@@ -99,4 +102,45 @@ fn perplexity_reads_files_and_stdin_and_its_window_can_be_chosen() {
     );
     let error = candor(["perplexity", "-c", "512"]).stdin("too short").error();
     assert!(error.starts_with("error: the text has ") && error.ends_with("-c N makes the windows shorter"), "{error}");
+}
+
+/// A quantized model beside its base, and beside what was kept of the base.
+#[test]
+fn divergence_is_measured_against_a_model_or_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [base, quantized, text, kept] = ["base.gguf", "q8.gguf", "text", "kept"].map(|name| folder.path().join(name));
+    let tiny = Tiny { ffn: 64, ..Tiny::default() };
+    tiny.writer_with(&[], Format::F32).write_file(&base).unwrap();
+    tiny.writer_with(&[], Format::Q8_0).write_file(&quantized).unwrap();
+    fs::write(&text, "the cat sat on a mat and saw a dog. ".repeat(30)).unwrap();
+    let run = |model: &Path, more: &[&str]| {
+        let model = ["perplexity", model.to_str().unwrap(), "-ctk", "f32", "-ctv", "f32"];
+        candor(model.iter().chain(more)).outcome()
+    };
+    let [base_name, kept_name, text] = [&base, &kept, &text].map(|path| path.to_str().unwrap());
+    let read = ["-f", text, "-c", "32"];
+    let against = |name| ["--kl-divergence", "--kl-divergence-base", name];
+    let beside = run(&quantized, &[&read[..], &against(base_name)].concat());
+    assert_eq!(beside.code, 0, "{beside:?}");
+    assert!(beside.stderr.lines().filter(|line| line.starts_with('[')).count() > 5, "{beside:?}");
+    let mean = |outcome: &Outcome| -> f64 {
+        let line = outcome.stdout.lines().find_map(|line| line.strip_prefix("Mean    KLD:")).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let written = run(&base, &[&read[..], &["--save-all-logits", kept_name]].concat());
+    assert!(written.stdout.starts_with("Final estimate: PPL = "), "{written:?}");
+    let by_file = run(&quantized, &against(kept_name));
+    assert!(mean(&beside) > 1e-5 && (mean(&beside) - mean(&by_file)).abs() < 2e-6, "{beside:?} {by_file:?}");
+    let few = run(&quantized, &[&read[..], &against(base_name), &["--chunks", "3", "--json"]].concat());
+    let figures: serde_json::Value = serde_json::from_str(&few.stdout).unwrap();
+    assert_eq!((&figures["tokens"], figures["places"].as_array().unwrap().len()), (&45.into(), 15), "{figures}");
+    for (flags, expected) in [
+        (&[&against(kept_name)[..], &["-f", text]].concat()[..], "cannot be used together"),
+        (&["--kl-divergence"], "--kl-divergence-base"),
+        (&against("/nowhere"), "/nowhere: "),
+        (&[&read[..], &against(text)].concat(), "expected"),
+    ] {
+        let refused = run(&quantized, flags);
+        assert!(refused.code != 0 && refused.stderr.contains(expected), "{refused:?}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Traces and dumps read, named, judged and shown; verdicts on logits; `doctor` on files; the text side of a diagnosis.
 
 mod distribution;
+mod divergence;
 mod doctor;
 mod exported;
 mod import;
