@@ -62,4 +62,6 @@ types! {
     Tq2_0 tq::tq2_0 "TQ2_0",
     Mxfp4 fp4::mxfp4 "MXFP4",
     Nvfp4 fp4::nvfp4 "NVFP4",
+    Q1_0 q1::q1_0 "Q1_0",
+    Q2_0 q2::q2_0 "Q2_0",
 }

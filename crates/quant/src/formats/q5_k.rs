@@ -1,14 +1,16 @@
 //! Q5_K: as Q4_K, with a fifth bit per element.
 
-use super::q4_k::scales_and_minima;
-use super::{Codec, Words, apart};
+use super::k_quants::{Rules, block, pack_fours};
+use super::q4_k::{put_scales, scales_and_minima, weights};
+use super::search::Steps;
+use super::{Codec, Words, apart, encode_blocks};
 use crate::blocks::{Decode, Q5K};
 
 /// `d: f16, dmin: f16, scales: [u8; 12], high: [u8; 32], quants: [u8; 128]`;
 /// value = (d * scale) * q - dmin * minimum.
 ///
 /// Group g has its fifth bits at bit g of each byte of `high`.
-pub(crate) const Q5_K: Codec = Codec { decode: Q5K::decode, encode: None, words: &[Words::new(0, 2, 2)] };
+pub(crate) const Q5_K: Codec = Codec { decode: Q5K::decode, encode: Some(encode_q5_k), words: &[Words::new(0, 2, 2)] };
 
 #[inline(always)]
 pub(crate) fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
@@ -23,4 +25,28 @@ pub(crate) fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
             *out = scale * f32::from(q) - minimum;
         }
     }
+}
+
+const RULES: Rules<8, 32> = Rules {
+    levels: 31,
+    scales: 63,
+    steps: Steps { levels: 31, from: -0.5, by: 0.1, count: 15, distance: false, clamped: false },
+    weights,
+    spread: 2.0,
+};
+
+#[inline(always)]
+pub(crate) fn encode_q5_k(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    encode_blocks(values, importance, bytes, |values, importance, bytes: &mut [u8; 176]| {
+        let found = block(values, importance, &RULES);
+        put_scales(&found, bytes);
+        let mut high = [0; 32];
+        for (group, quants) in found.quants.as_chunks::<32>().0.iter().enumerate() {
+            for j in 0..32 {
+                high[j] |= (quants[j] >> 4) << group;
+            }
+        }
+        bytes[16..48].copy_from_slice(&high);
+        pack_fours(&found.quants, &mut bytes[48..]);
+    });
 }

@@ -1,6 +1,7 @@
 //! Q6_K: 256 elements of 4 + 2 bits in 16 groups, each with an 8-bit scale.
 
-use super::{Codec, Words, apart, f16_at, scaled};
+use super::search::{NOTHING, each, groups, in_a_row, nearest, symmetric};
+use super::{Codec, Words, apart, encode_blocks, f16_at, put_f16, scaled};
 use crate::blocks::{Decode, Q6K};
 
 /// `low: [u8; 128], high: [u8; 64], scales: [i8; 16], d: f16`; value = (d * scale) * (q - 32).
@@ -8,7 +9,8 @@ use crate::blocks::{Decode, Q6K};
 /// Two halves of 128 elements, each in four runs of 32. Runs 0 and 1 are the low nibbles of the half's first and
 /// second 32 bytes of `low`, runs 2 and 3 their high nibbles; run k has its upper bits at bit 2k of the half's bytes
 /// of `high`.
-pub(crate) const Q6_K: Codec = Codec { decode: Q6K::decode, encode: None, words: &[Words::new(208, 2, 1)] };
+pub(crate) const Q6_K: Codec =
+    Codec { decode: Q6K::decode, encode: Some(encode_q6_k), words: &[Words::new(208, 2, 1)] };
 
 #[inline(always)]
 pub(crate) fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
@@ -25,4 +27,49 @@ pub(crate) fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
         }
         scaled(out, [scale(0), scale(1)], &quants);
     }
+}
+
+#[inline(always)]
+pub(crate) fn encode_q6_k(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    encode_blocks(
+        values,
+        importance,
+        bytes,
+        |values: &[f32; 256], importance: Option<&[f32; 256]>, bytes: &mut [u8; 210]| {
+            let x = groups::<16, 16>(values);
+            let found = match importance {
+                None => symmetric(&x, &each(|i, lane| x[i][lane] * x[i][lane]), 32),
+                Some(importance) => symmetric(&x, &groups(importance), 32),
+            };
+            let extreme = found
+                .scale
+                .iter()
+                .fold(0f32, |extreme, &scale| if scale.abs() > extreme.abs() { scale } else { extreme });
+            if extreme.abs() < NOTHING {
+                return bytes.fill(0);
+            }
+            let inverse = -128.0 / extreme;
+            put_f16(bytes, 208, 1.0 / inverse);
+            let d = f16_at(bytes, 208);
+            let numbers = found.scale.map(|scale| nearest(inverse * scale).min(127) as i8);
+            for (byte, number) in bytes[192..208].iter_mut().zip(numbers) {
+                *byte = number as u8;
+            }
+            let scale = numbers.map(|number| d * f32::from(number));
+            let mut quants: [[i32; 16]; 16] = each(|i, lane| 32 + nearest(x[i][lane] / scale[lane]).clamp(-32, 31));
+            if scale.contains(&0.0) {
+                let kept = found.quants(&x);
+                quants = each(|i, lane| if scale[lane] == 0.0 { kept[i][lane] } else { quants[i][lane] });
+            }
+            let quants: [u8; 256] = in_a_row(&quants);
+            for (half, q) in quants.as_chunks::<128>().0.iter().enumerate() {
+                for j in 0..32 {
+                    bytes[64 * half + j] = (q[j] & 15) | (q[j + 64] << 4);
+                    bytes[64 * half + 32 + j] = (q[j + 32] & 15) | (q[j + 96] << 4);
+                    let high = |run: usize| q[j + 32 * run] >> 4 << (2 * run);
+                    bytes[128 + 32 * half + j] = high(0) | high(1) | high(2) | high(3);
+                }
+            }
+        },
+    );
 }
