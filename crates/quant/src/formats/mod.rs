@@ -111,6 +111,12 @@ fn encode_blocks<const B: usize, const L: usize>(
     }
 }
 
+/// The importance of block `i`.
+#[inline(always)]
+fn importance_of<const L: usize>(importance: Option<&[f32]>, i: usize) -> Option<&[f32; L]> {
+    importance.map(|importance| &importance.as_chunks().0[i])
+}
+
 /// The 16-bit word at byte `at`.
 #[inline(always)]
 fn u16_at(block: &[u8], at: usize) -> u16 {

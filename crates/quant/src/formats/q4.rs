@@ -11,11 +11,10 @@ pub(crate) const Q4_0: Codec = Codec {
         let spread = squares(values) / values.len() as f32;
         encode_blocks(values, importance, bytes, |values: &[f32; 32], importance, block: &mut [u8; 18]| {
             if let Some(importance) = importance {
-                let x = groups::<1, 32>(values);
-                let found = symmetric(&x, &weights(&x, &groups(importance), spread), 8);
-                put_f16(block, 0, found.scale[0]);
-                let quants = found.quants(&x);
-                return pack(&mut block[2..], |j| quants[j][0] as u8);
+                let x = groups::<f32, 32>(values, 0);
+                let found = symmetric(&x, &weights(&x, &groups(importance, 0), spread), 8);
+                put_f16(block, 0, found.scale);
+                return pack(&mut block[2..], |j| found.quant(values[j]) as u8);
             }
             // The value of greatest magnitude becomes -8 exactly: the side that has one step more.
             let d = extreme(values) / -8.0;
@@ -44,12 +43,11 @@ pub(crate) const Q4_1: Codec = Codec {
         let spread = squares(values) / values.len() as f32;
         encode_blocks(values, importance, bytes, |values: &[f32; 32], importance, block: &mut [u8; 20]| {
             if let Some(importance) = importance {
-                let x = groups::<1, 32>(values);
-                let found = affine(&x, &weights(&x, &groups(importance), spread), Steps::fine(15));
-                put_f16(block, 0, found.scale[0]);
-                put_f16(block, 2, found.minimum[0]);
-                let quants = found.quants(&x);
-                return pack(&mut block[4..], |j| quants[j][0] as u8);
+                let x = groups::<f32, 32>(values, 0);
+                let found = affine(&x, &weights(&x, &groups(importance, 0), spread), Steps::fine(15));
+                put_f16(block, 0, found.scale);
+                put_f16(block, 2, found.minimum);
+                return pack(&mut block[4..], |j| found.quant(values[j]) as u8);
             }
             let (least, greatest) = range(values);
             let d = (greatest - least) / 15.0;

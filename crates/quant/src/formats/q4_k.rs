@@ -1,14 +1,16 @@
 //! Q4_K: 256 elements of 4 bits in 8 groups, each with a 6-bit scale and a 6-bit minimum. Q5_K shares the scales.
 
 use super::k_quants::{Block, Rules, block, pack_fours};
-use super::search::{Steps, each};
-use super::{Codec, Words, apart, encode_blocks, f16_at};
+use super::search::Steps;
+use super::{Codec, Words, apart, f16_at, importance_of};
 use crate::blocks::{Decode, Q4K};
+use crate::lanes::Lanes;
 
 /// `d: f16, dmin: f16, scales: [u8; 12], quants: [u8; 128]`; value = (d * scale) * q - dmin * minimum.
 ///
 /// 32 bytes of quants hold two groups: the even one low, the odd one high.
-pub(crate) const Q4_K: Codec = Codec { decode: Q4K::decode, encode: Some(encode_q4_k), words: &[Words::new(0, 2, 2)] };
+pub(crate) const Q4_K: Codec =
+    Codec { decode: Q4K::decode, encode: Some(encode_q4_k::<f32>), words: &[Words::new(0, 2, 2)] };
 
 #[inline(always)]
 pub(crate) fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
@@ -24,36 +26,23 @@ pub(crate) fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
     }
 }
 
-const RULES: Rules<8, 32> = Rules {
+const RULES: Rules = Rules {
     levels: 15,
     scales: 63,
     steps: Steps { levels: 15, from: -1.0, by: 0.1, count: 20, distance: false, clamped: false },
-    weights,
+    even: true,
     spread: 2.0,
 };
 
 #[inline(always)]
-pub(crate) fn encode_q4_k(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
-    encode_blocks(values, importance, bytes, |values, importance, bytes: &mut [u8; 144]| {
-        let found = block(values, importance, &RULES);
+pub(crate) fn encode_q4_k<V: Lanes>(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    // No closure: with instructions of the caller's it would be a call, and so would all that it computes.
+    let blocks = values.as_chunks().0.iter().zip(bytes.as_chunks_mut::<144>().0);
+    for (i, (values, bytes)) in blocks.enumerate() {
+        let found = block::<V, 8, 32>(values, importance_of(importance, i), RULES);
         put_scales(&found, bytes);
         pack_fours(&found.quants, &mut bytes[16..]);
-    });
-}
-
-/// Without importance, elements count by their magnitude and the group's root mean square.
-#[inline(always)]
-pub(super) fn weights(x: &[[f32; 8]; 32]) -> [[f32; 8]; 32] {
-    let mut mean = [0.0; 8];
-    for x in x {
-        for lane in 0..8 {
-            mean[lane] += x[lane] * x[lane];
-        }
     }
-    for mean in &mut mean {
-        *mean = (*mean / 32.0).sqrt();
-    }
-    each(|i, lane| mean[lane] + x[i][lane].abs())
 }
 
 /// What [`scales_and_minima`] reads.
