@@ -1,5 +1,6 @@
 //! Why a file can't be made of another.
 
+use candor_kernels::ISA_VARIABLE;
 use candor_quant::Format;
 
 /// What keeps a file from being made. Messages are one line.
@@ -77,6 +78,9 @@ pub enum Error {
         /// How many there are.
         layers: u32,
     },
+    /// `CANDOR_ISA` names instructions that there aren't.
+    #[error("{ISA_VARIABLE}: {0}")]
+    Isa(#[from] candor_kernels::UnknownIsa),
     /// The caller said so.
     #[error("cancelled")]
     Cancelled,

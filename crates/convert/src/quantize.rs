@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::{io, thread};
 
 use candor_gguf::{Format, Gguf, Metadata, Split, TensorInfo, Value, Writer};
+use candor_kernels::Kernels;
 
 use crate::mix::EMBEDDINGS;
 use crate::pieces::Pieces;
@@ -155,6 +156,7 @@ impl Plan {
         }
         let work: Vec<(usize, u64, u64)> = (0..self.tensors.len()).flat_map(|i| self.pieces(i)).collect();
         let threads = threads.max(1);
+        let kernels = Kernels::from_env()?;
         let pieces = Arc::new(Pieces::new(work.len(), threads * AHEAD));
         let writer = self.writer(&pieces, done)?;
         let written = thread::scope(|scope| {
@@ -163,7 +165,7 @@ impl Plan {
                     let mut values = Vec::new();
                     pieces.work(|number| {
                         let (tensor, first, rows) = work[number];
-                        self.make(&self.tensors[tensor], first, rows, &mut values)
+                        self.make(kernels, &self.tensors[tensor], (first, rows), &mut values)
                     });
                 });
             }
@@ -216,7 +218,13 @@ impl Plan {
     }
 
     /// Some rows of a tensor in their new format.
-    fn make(&self, tensor: &Planned, first: u64, rows: u64, values: &mut Vec<f32>) -> Result<Vec<u8>, Error> {
+    fn make(
+        &self,
+        kernels: &Kernels,
+        tensor: &Planned,
+        (first, rows): (u64, u64),
+        values: &mut Vec<f32>,
+    ) -> Result<Vec<u8>, Error> {
         let (source, format) = (&tensor.source, tensor.choice.format);
         let all = source.elements() / source.shape[0].max(1);
         let row = source.bytes / all;
@@ -233,15 +241,20 @@ impl Plan {
         }
         let row = (tensor.bytes / all) as usize;
         let mut encoded = vec![0; row * rows as usize];
+        let encoder = (kernels.f32.encode)(format);
+        let encode = |values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]| match encoder {
+            Some(encode) => Ok(encode(values, importance, bytes)),
+            None => format.encode_by(values, importance, bytes),
+        };
         let unmade = |_| Error::Unmade { tensor: tensor.name.clone(), format };
         match of_tensor(self.importance.as_ref(), source) {
-            None => format.encode(values, &mut encoded).map_err(unmade)?,
+            None => encode(values, None, &mut encoded).map_err(unmade)?,
             Some(importance) => {
                 let each = source.shape.get(1).copied().unwrap_or(1).max(1);
                 for (number, (values, encoded)) in (first..).zip(values.chunks(cols).zip(encoded.chunks_mut(row))) {
                     let expert = (number / each) as usize % (importance.len() / cols);
                     let importance = &importance[expert * cols..][..cols];
-                    format.encode_by(values, Some(importance), encoded).map_err(unmade)?;
+                    encode(values, Some(importance), encoded).map_err(unmade)?;
                 }
             }
         }
