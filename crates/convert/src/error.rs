@@ -81,6 +81,12 @@ pub enum Error {
     /// `CANDOR_ISA` names instructions that there aren't.
     #[error("{ISA_VARIABLE}: {0}")]
     Isa(#[from] candor_kernels::UnknownIsa),
+    /// What is no regular expression for names of tensors.
+    #[error("{pattern}: expected a regular expression")]
+    Pattern {
+        /// What it is.
+        pattern: String,
+    },
     /// The caller said so.
     #[error("cancelled")]
     Cancelled,

@@ -22,8 +22,7 @@ pub struct Mix {
     pub keep_head: bool,
     /// The format of the embeddings of tokens.
     pub embedding: Option<Format>,
-    /// The formats of tensors by name, the first pattern that is found in it.
-    pub named: Vec<(Regex, Format)>,
+    named: Vec<(Regex, Format)>,
     /// Whether there is an importance matrix.
     pub importance: bool,
 }
@@ -155,6 +154,16 @@ impl Mix {
             named: Vec::new(),
             importance: false,
         }
+    }
+
+    /// Gives a format to the tensors in whose name a regular expression is found, and that no earlier one names.
+    ///
+    /// # Errors
+    /// What is no regular expression.
+    pub fn name(&mut self, pattern: &str, format: Format) -> Result<(), Error> {
+        let pattern = Regex::new(pattern).map_err(|_| Error::Pattern { pattern: pattern.to_owned() })?;
+        self.named.push((pattern, format));
+        Ok(())
     }
 
     /// What each tensor becomes, in the order of `tensors`.
