@@ -23,7 +23,7 @@ use candor_inspect::{
 };
 use candor_server::Failure;
 
-use crate::{inspect::error as inspect, near::all_nearest, output::system, siblings::sibling};
+use crate::{args::quantize::types, inspect::error as inspect, near::all_nearest, output::system, siblings::sibling};
 
 /// The exit code of a command that was to give a verdict and could not.
 const UNDECIDED: u8 = 2;
@@ -213,6 +213,23 @@ pub enum Error {
         /// Why.
         error: Box<Error>,
     },
+    /// A type of file that there isn't.
+    #[error("{typed} is no type of file")]
+    UnknownType {
+        /// What was typed.
+        typed: String,
+        /// What may be meant.
+        near: Option<&'static str>,
+    },
+    /// A file would be written over itself.
+    #[error("{}: a file can't be written over the one that it is made of", path.display())]
+    OntoInput {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Of making a file.
+    #[error(transparent)]
+    Convert(#[from] candor_convert::Error),
     /// The library's.
     #[error(transparent)]
     Candor(#[from] candor::Error),
@@ -356,6 +373,12 @@ impl Error {
                 Some(near) => return Some(format!("is {near} meant?")),
                 None => "/set lists the settings",
             },
+            Error::UnknownType { near, .. } => match near {
+                Some(near) => return Some(format!("is {near} meant?")),
+                None => return Some(format!("the types are {}", types().collect::<Vec<_>>().join(", "))),
+            },
+            Error::OntoInput { .. } => "give the new file another name",
+            Error::Convert(error) => return convert_hint(error),
             Error::NotSaved { .. } => "/save FILE writes one, as JSON",
             Error::Candor(candor::Error::Sampler(SamplerError::UnknownSampler { name })) => {
                 if name.contains([',', ' ', ':']) {
@@ -527,6 +550,23 @@ fn gguf_hint(error: &GgufError) -> Option<&'static str> {
         GgufError::ShardMissing { .. } => Some("all shards belong into the same folder"),
         _ => None,
     }
+}
+
+/// What can be done about a file that can't be made.
+fn convert_hint(error: &candor_convert::Error) -> Option<String> {
+    use candor_convert::Error;
+    Some(match error {
+        Error::Gguf(error) => return gguf_hint(error).map(str::to_owned),
+        Error::Requantized { .. } => "a file of F16, BF16 or F32 loses least; --allow-requantize takes this one all the same",
+        Error::NeedsImportance { .. } => "--imatrix FILE gives one, as llama-imatrix makes it",
+        Error::Unmade { .. } => "IQ4_XS and Q2_K are the smallest that can be made",
+        Error::Pattern { .. } => "a part of the name will do: --tensor-type ffn_down=q6_k",
+        Error::Rows { .. } => "another format fits: those of blocks of 32, such as Q8_0",
+        Error::NotFinite { .. } => "`candor doctor` says what else is wrong with the file",
+        Error::Importance { .. } => "an importance matrix fits the model that it was made of",
+        _ => return None,
+    })
+    .map(str::to_owned)
 }
 
 /// Whether a device is called as in llama.cpp, by a maker's own interface.

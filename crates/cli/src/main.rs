@@ -24,6 +24,7 @@ mod output;
 mod paint;
 mod perplexity;
 mod prompt_cache;
+mod quantize;
 mod report;
 mod run;
 mod serve;
@@ -69,6 +70,7 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Show(args) => show::show(&args, &line),
         Command::Tokenize(args) => tokenize::tokenize(&args, &line),
         Command::Perplexity(args) => perplexity::perplexity(&args, &line),
+        Command::Quantize(args) => quantize::quantize(&args, &line),
         Command::Embed(args) => embed::embed(&args, &line),
         Command::Rerank(args) => embed::rerank(&args, &line),
         Command::Bench(args) => bench::bench(&args, &line),

@@ -26,6 +26,12 @@ use crate::{
 /// Smaller files are loaded before a bar could be seen.
 const LARGE_BYTES: u64 = 64 << 20;
 
+/// A file whose tensors are read one after the other, in little memory.
+pub fn unmapped(path: &Path) -> Result<Gguf, Error> {
+    check(path)?;
+    Ok(Gguf::open_unmapped(path)?)
+}
+
 /// Where a model comes from, and what of it is read otherwise than it is there.
 #[derive(Clone, Debug, Default)]
 pub struct Source {

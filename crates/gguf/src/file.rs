@@ -5,11 +5,12 @@ use crate::directory::{self, Directory};
 use crate::map::{self, Mapping, Opened, Pages};
 #[cfg(target_os = "linux")]
 use crate::pages;
-use crate::source::{self, Pieces};
+use crate::source::{self, OfFile, Pieces};
 use crate::{Error, Metadata, Source, TensorInfo, prefault, shards};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -97,12 +98,31 @@ impl Gguf {
         Gguf::open_by(path.as_ref(), |path| map::read(path, pages))
     }
 
+    /// Opens the file at `path`, of a split model all files, and reads what is asked for when it is: little memory, for
+    /// those who look at each tensor once.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`].
+    pub fn open_unmapped(path: impl AsRef<Path>) -> Result<Gguf, Error> {
+        Gguf::open_parts(path.as_ref(), |path| {
+            let source: Arc<dyn Source> = match map::open(path)? {
+                Some((file, bytes)) => Arc::new(OfFile::new(file, bytes)),
+                None => return Err(Error::Empty),
+            };
+            let directory = source::directory(&*source)?;
+            Ok(Part { file: Content::Source(Pieces::new(source)), directory })
+        })
+    }
+
     fn open_by(path: &Path, open: impl Fn(&Path) -> Result<Opened, Error>) -> Result<Gguf, Error> {
-        let open_one = |path: &Path| {
+        Gguf::open_parts(path, |path| {
             let (file, mapping) = open(path)?;
             let directory = directory::parse(&file, file.len() as u64)?;
             Ok(Part { file: Content::Memory(file, mapping), directory })
-        };
+        })
+    }
+
+    fn open_parts(path: &Path, open_one: impl Fn(&Path) -> Result<Part, Error>) -> Result<Gguf, Error> {
         let part = open_one(path).map_err(|error: Error| error.at(path))?;
         let split = Split::of(&part.directory.metadata).map_err(|error| error.at(path))?;
         if split.count <= 1 {
@@ -295,6 +315,31 @@ impl Gguf {
     pub fn read_data(&self, tensor: &TensorInfo) -> Result<Bytes, Error> {
         let shard = &self.file.shards[tensor.shard];
         let data = shard.file.read(tensor.start, tensor.end())?;
+        Ok(match shard.order {
+            ByteOrder::Little => data,
+            ByteOrder::Big => {
+                let mut swapped = data.to_vec();
+                tensor.format.swap_endian(&mut swapped);
+                swapped.into()
+            }
+        })
+    }
+
+    /// Some whole blocks of a tensor's data, little-endian: `bytes` are offsets from its beginning. Nobody shares them.
+    ///
+    /// # Errors
+    /// As [`Gguf::read_data`].
+    ///
+    /// # Panics
+    /// As [`Gguf::read_data`], and where `bytes` are no whole blocks of the tensor.
+    pub fn read_blocks(&self, tensor: &TensorInfo, bytes: Range<u64>) -> Result<Bytes, Error> {
+        assert!(bytes.end <= tensor.bytes, "{}: {bytes:?} of {} bytes", tensor.name, tensor.bytes);
+        let shard = &self.file.shards[tensor.shard];
+        let (start, end) = (tensor.start + bytes.start, tensor.start + bytes.end);
+        let data = match &shard.file {
+            Content::Memory(..) => shard.file.read(start, end)?,
+            Content::Source(pieces) => pieces.read_once(start, end)?.into(),
+        };
         Ok(match shard.order {
             ByteOrder::Little => data,
             ByteOrder::Big => {

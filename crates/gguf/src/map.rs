@@ -83,7 +83,7 @@ pub(crate) fn read(path: &Path, pages: Pages) -> Result<Opened, Error> {
 }
 
 /// The file at `path` and its length; `None` if it is empty.
-fn open(path: &Path) -> Result<Option<(File, u64)>, Error> {
+pub(crate) fn open(path: &Path) -> Result<Option<(File, u64)>, Error> {
     let open = |error: io::Error| Error::Io { action: "open", error };
     let about = fs::metadata(path).map_err(open)?;
     if about.is_dir() {

@@ -4,7 +4,8 @@ use crate::Error;
 use crate::directory::{self, Directory};
 use bytes::Bytes;
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
@@ -74,18 +75,47 @@ impl Pieces {
         &*self.source
     }
 
+    /// The bytes from `start` to `end`, for one alone.
+    pub(crate) fn read_once(&self, start: u64, end: u64) -> Result<Vec<u8>, Error> {
+        let mut piece = Vec::new();
+        grow(&mut piece, end - start)?;
+        self.source.read_at(start, &mut piece).map_err(failed)?;
+        Ok(piece)
+    }
+
     /// The bytes from `start` to `end`. While somebody has them, others share them.
     pub(crate) fn read(&self, start: u64, end: u64) -> Result<Bytes, Error> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(piece) = held.get(&(start, end)).and_then(Weak::upgrade) {
             return Ok(Bytes::from_owner(Piece(piece)));
         }
-        let mut piece = Vec::new();
-        grow(&mut piece, end - start)?;
-        self.source.read_at(start, &mut piece).map_err(failed)?;
-        let piece = Arc::new(piece);
+        let piece = Arc::new(self.read_once(start, end)?);
         held.insert((start, end), Arc::downgrade(&piece));
         Ok(Bytes::from_owner(Piece(piece)))
+    }
+}
+
+/// An open file. One reads it at a time.
+pub(crate) struct OfFile {
+    file: Mutex<File>,
+    bytes: u64,
+}
+
+impl OfFile {
+    pub(crate) fn new(file: File, bytes: u64) -> OfFile {
+        OfFile { file: Mutex::new(file), bytes }
+    }
+}
+
+impl Source for OfFile {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(into)
     }
 }
 

@@ -11,11 +11,13 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Collects metadata and tensors, then writes them.
 ///
-/// Data is streamed: a tensor given by [`Writer::tensor_from`] exists only while it is being written. The alignment is
-/// that of the key `general.alignment`, or 32.
+/// Data is streamed: a tensor given by [`Writer::tensor_from`] exists only while it is being written, of one given by
+/// [`Writer::tensor_in_pieces`] only a piece at a time. The alignment is that of the key `general.alignment`, or 32.
 pub struct Writer {
     version: u32,
     order: ByteOrder,
@@ -34,20 +36,24 @@ struct Pending {
 }
 
 type Make = dyn Fn() -> io::Result<Bytes> + Send + Sync;
+type Pieces = dyn Fn(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> + Send + Sync;
 
 /// Where a tensor's little-endian data comes from.
 enum Source {
     Ready(Bytes),
     Made(Box<Make>),
+    Pieces(Box<Pieces>),
 }
 
 /// When to begin the next file of a split model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Split {
     /// After this many tensors (at least 1).
     Tensors(usize),
     /// Before the data of a file exceeds this many bytes; a larger tensor gets a file of its own.
     Bytes(u64),
+    /// After these numbers of tensors, one for each file; one more file has what is left.
+    Counts(Vec<usize>),
 }
 
 /// The keys that say a file's place in a split model.
@@ -111,7 +117,7 @@ impl Writer {
     pub fn tensor(&mut self, name: &str, format: Format, shape: &[u64], data: impl Into<Bytes>) -> Result<(), Error> {
         let data = data.into();
         let expected = checked_bytes(name, format, shape)?;
-        check_length(name, expected, &data)?;
+        check_length(name, expected, data.len() as u64)?;
         self.push(name, format, shape, Source::Ready(data))
     }
 
@@ -127,6 +133,21 @@ impl Writer {
         make: impl Fn() -> io::Result<Bytes> + Send + Sync + 'static,
     ) -> Result<(), Error> {
         self.push(name, format, shape, Source::Made(Box::new(make)))
+    }
+
+    /// Adds a tensor whose data comes piece by piece when it is written: `make` hands whole blocks to its argument, in order, and
+    /// ends with the error that it gives.
+    ///
+    /// # Errors
+    /// As [`Writer::tensor`]; the length of the data is checked when writing.
+    pub fn tensor_in_pieces(
+        &mut self,
+        name: &str,
+        format: Format,
+        shape: &[u64],
+        make: impl Fn(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.push(name, format, shape, Source::Pieces(Box::new(make)))
     }
 
     fn push(&mut self, name: &str, format: Format, shape: &[u64], data: Source) -> Result<(), Error> {
@@ -158,24 +179,25 @@ impl Writer {
         Ok(out.into())
     }
 
-    /// Writes one file. It is written beside `path` and renamed when complete, so that a file that is open under that
-    /// name (even the source of the tensors) stays whole, and a failure leaves nothing behind.
+    /// Writes one file. It is written beside `path`, under a name of its own, and renamed when it is complete and on disk. So
+    /// a file that is open under that name (even the source of the tensors) stays whole, and a failure leaves nothing behind.
     ///
     /// # Errors
     /// As [`Writer::write`], with the path.
     pub fn write_file(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        replace(path, |out| self.write(out)).map_err(|error| error.at(path))
+        Partial::write(path, |out| self.write(out)).and_then(Partial::finish).map_err(|error| error.at(path))
     }
 
     /// Writes a split model as `STEM-00001-of-00003.gguf` and so on, as gguf-split does: the first file has all metadata,
-    /// each has `split.no`, `split.count`, `split.tensors.count`. Returns the paths.
+    /// each has `split.no`, `split.count`, `split.tensors.count`. Files get their names when all are complete. Returns the
+    /// paths.
     ///
     /// # Errors
     /// As [`Writer::write_file`]; more than 65535 files.
     pub fn write_shards(&self, stem: impl AsRef<Path>, split: Split) -> Result<Vec<PathBuf>, Error> {
         let stem = stem.as_ref();
-        let parts = parts(&self.tensors, split, alignment(&self.metadata)?);
+        let parts = parts(&self.tensors, &split, alignment(&self.metadata)?);
         let what = "number of shards";
         let too_many = |_| Error::Shards { what, expected: u64::from(u16::MAX), got: parts.len() as u64 };
         let count = u16::try_from(parts.len()).map_err(too_many)?;
@@ -184,7 +206,7 @@ impl Writer {
             expected: i32::MAX as u64,
             got: self.tensors.len() as u64,
         })?;
-        let mut paths = Vec::new();
+        let mut written = Vec::new();
         for (no, tensors) in (0u16..).zip(parts) {
             // Offsets in a file are multiples of its own alignment, so that key goes into each.
             let belongs = |key: &str| !SPLIT_KEYS.contains(&key) && (no == 0 || key == "general.alignment");
@@ -192,32 +214,45 @@ impl Writer {
             let place = [Value::U16(no), Value::U16(count), Value::I32(tensor_count)];
             entries.extend(SPLIT_KEYS.into_iter().zip(&place));
             let path = shards::path(stem, u64::from(no) + 1, u64::from(count));
-            replace(&path, |out| self.write_part(&entries, tensors, out)).map_err(|error| error.at(&path))?;
-            paths.push(path);
+            let partial = Partial::write(&path, |out| self.write_part(&entries, tensors, out));
+            written.push((partial.map_err(|error| error.at(&path))?, path));
         }
-        Ok(paths)
+        written
+            .into_iter()
+            .map(|(partial, path)| partial.finish().map_err(|error| error.at(&path)).map(|()| path))
+            .collect()
     }
 
     fn write_part(&self, entries: &[(&str, &Value)], tensors: &[Pending], out: &mut impl Write) -> Result<(), Error> {
-        let failed = |error| Error::Io { action: "write", error };
         let alignment = alignment(&self.metadata)?;
         let head = self.head(entries, tensors, alignment)?;
         out.write_all(&head).map_err(failed)?;
         for tensor in tensors {
-            let data = match &tensor.data {
-                Source::Ready(data) => data.clone(),
-                Source::Made(make) => make().map_err(failed)?,
-            };
-            check_length(&tensor.name, tensor.bytes, &data)?;
-            match self.order {
-                ByteOrder::Little => out.write_all(&data),
+            let mut put = |data: &[u8]| match self.order {
+                ByteOrder::Little => out.write_all(data),
                 ByteOrder::Big => {
                     let mut swapped = data.to_vec();
                     tensor.format.swap_endian(&mut swapped);
                     out.write_all(&swapped)
                 }
+            };
+            let mut whole = |data: &Bytes| {
+                check_length(&tensor.name, tensor.bytes, data.len() as u64)?;
+                put(data).map_err(failed)
+            };
+            match &tensor.data {
+                Source::Ready(data) => whole(data)?,
+                Source::Made(make) => whole(&make().map_err(failed)?)?,
+                Source::Pieces(make) => {
+                    let mut length = 0;
+                    make(&mut |piece| {
+                        length += piece.len() as u64;
+                        put(piece)
+                    })
+                    .map_err(failed)?;
+                    check_length(&tensor.name, tensor.bytes, length)?;
+                }
             }
-            .map_err(failed)?;
             pad(tensor.bytes, alignment, out).map_err(failed)?;
         }
         out.flush().map_err(failed)
@@ -270,8 +305,8 @@ fn check_name(what: &'static str, name: &str) -> Result<(), Error> {
     }
 }
 
-fn check_length(tensor: &str, expected: u64, data: &Bytes) -> Result<(), Error> {
-    match data.len() as u64 {
+fn check_length(tensor: &str, expected: u64, got: u64) -> Result<(), Error> {
+    match got {
         got if got != expected => Err(Error::Data { tensor: tensor.to_owned(), expected, got }),
         _ => Ok(()),
     }
@@ -286,14 +321,15 @@ fn pad(length: u64, alignment: u64, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Cuts the tensors into runs, one per file; at least one run.
-fn parts(tensors: &[Pending], split: Split, alignment: u64) -> Vec<&[Pending]> {
+fn parts<'t>(tensors: &'t [Pending], split: &Split, alignment: u64) -> Vec<&'t [Pending]> {
     let mut parts = Vec::new();
     let (mut first, mut bytes) = (0, 0u64);
     for (i, tensor) in tensors.iter().enumerate() {
         let next = bytes.saturating_add(tensor.bytes).saturating_add(padding(tensor.bytes, alignment));
         let full = match split {
-            Split::Tensors(most) => i - first >= most.max(1),
-            Split::Bytes(most) => i > first && next > most,
+            Split::Tensors(most) => i - first >= (*most).max(1),
+            Split::Bytes(most) => i > first && next > *most,
+            Split::Counts(counts) => counts.get(parts.len()).is_some_and(|count| i - first >= (*count).max(1)),
         };
         if full {
             parts.push(&tensors[first..i]);
@@ -306,21 +342,53 @@ fn parts(tensors: &[Pending], split: Split, alignment: u64) -> Vec<&[Pending]> {
     parts
 }
 
-/// Writes a file under a temporary name beside `path`, then gives it that name.
-fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error>) -> Result<(), Error> {
-    let failed = |error| Error::Io { action: "write", error };
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = PathBuf::from(name);
-    let written = File::create(&part).map_err(failed).and_then(|file| {
+/// A file that is complete under a name of its own, beside the one that it is to have. Removed unless it gets that.
+struct Partial {
+    path: PathBuf,
+    target: PathBuf,
+}
+
+impl Partial {
+    fn write(target: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error>) -> Result<Partial, Error> {
+        // Two writers of one file, in one process or several, do not meet.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let (path, file) = loop {
+            let mut name = target.as_os_str().to_owned();
+            name.push(format!(".{}-{}.part", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)));
+            let path = PathBuf::from(name);
+            match File::create_new(&path) {
+                // What a killed process of the same number left behind.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                file => break (path, file.map_err(failed)?),
+            }
+        };
+        let partial = Partial { path, target: target.to_owned() };
         let mut out = BufWriter::with_capacity(1 << 20, file);
         write(&mut out)?;
-        drop(out);
-        fs::rename(&part, path).map_err(failed)
-    });
-    if written.is_err() {
-        // The first error is the one to report; that the rest of the file stays behind is the lesser evil.
-        let _ = fs::remove_file(&part);
+        out.get_ref().sync_all().map_err(failed)?;
+        Ok(partial)
     }
-    written
+
+    /// Gives it its name, for good.
+    fn finish(self) -> Result<(), Error> {
+        fs::rename(&self.path, &self.target).map_err(failed)?;
+        // Where folders are files, the new name is on disk after this.
+        #[cfg(unix)]
+        {
+            let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // Nothing is there after it was renamed. The error to report is the one that came before.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::Io { action: "write", error }
 }

@@ -51,4 +51,4 @@ pub use batch::{BatchKernels, BatchTask, Emit, Form, Gate, Line, Packing, SIDE, 
 pub use function::Function;
 pub use isa::{ISA_VARIABLE, UnknownIsa};
 pub use scan::{KeyScan, Scan};
-pub use table::{Activations, F32Kernels, Kernels, MatKernels, OutTile, Probe};
+pub use table::{Activations, Encode, F32Kernels, Kernels, MatKernels, OutTile, Probe};

@@ -55,6 +55,7 @@ pub(crate) const LOOPS: F32Kernels = F32Kernels {
     scan_keys: scan::scan_keys,
     to_f16,
     quantize_q8: lanes::quantize_q8,
+    encode: |_| None,
 };
 
 fn mat(format: Format) -> Option<MatKernels> {

@@ -38,6 +38,9 @@ pub struct MatKernels {
     pub mat: fn(out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>),
 }
 
+/// What [`Format::encode_by`] does, to the byte. Lengths are not checked: whole blocks without room are left out.
+pub type Encode = fn(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]);
+
 /// Loops over f32 slices. Bit-identical in every table: 16 lanes, a fixed reduction tree, no contraction.
 #[derive(Clone, Copy)]
 pub struct F32Kernels {
@@ -79,6 +82,8 @@ pub struct F32Kernels {
     /// A block with NaN or an infinity gets a NaN scale, so that every product with it is NaN; one whose scale would be
     /// subnormal (magnitudes below 1.5e-36) becomes zero.
     pub quantize_q8: fn(out: Q8RowMut<'_>, x: &[f32]),
+    /// The encoder of a format where it is faster than [`Format::encode_by`].
+    pub encode: fn(Format) -> Option<Encode>,
 }
 
 /// What a processor can do at most with a table's instructions, for benchmarks to compare with.

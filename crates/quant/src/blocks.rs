@@ -1,8 +1,9 @@
-//! The formats of blocks as types, for callers that compile the decoders themselves: with instructions that this crate is
+//! The formats of blocks as types, for callers that compile decoders and encoders themselves: with instructions that this crate is
 //! not compiled for, and into loops of their own.
 
 use crate::Format;
 use crate::formats;
+use crate::lanes::Lanes;
 
 /// A format whose decoder becomes part of the caller.
 pub trait Decode {
@@ -62,4 +63,37 @@ types! {
     Tq2_0 tq::tq2_0 "TQ2_0",
     Mxfp4 fp4::mxfp4 "MXFP4",
     Nvfp4 fp4::nvfp4 "NVFP4",
+    Q1_0 q1::q1_0 "Q1_0",
+    Q2_0 q2::q2_0 "Q2_0",
+}
+
+/// A format whose encoder becomes part of the caller, with lanes of the caller's: those of vectors make it several times as fast.
+pub trait Encode {
+    /// What [`Format::encode_by`] does, to the bit; whole blocks that either slice has no room for are left out.
+    fn encode<V: Lanes>(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]);
+}
+
+macro_rules! encoders {
+    ($($format:ident $file:ident::$encode:ident $(::<$lanes:ident>)?,)*) => {
+        $(
+            impl Encode for $format {
+                #[inline(always)]
+                fn encode<V: Lanes>(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+                    formats::$file::$encode$(::<$lanes>)?(values, importance, bytes);
+                }
+            }
+        )*
+    };
+}
+
+encoders! {
+    Q8_0 q8::encode_q8_0,
+    Q2K q2_k::encode_q2_k::<V>,
+    Q3K q3_k::encode_q3_k::<V>,
+    Q4K q4_k::encode_q4_k::<V>,
+    Q5K q5_k::encode_q5_k::<V>,
+    Q6K q6_k::encode_q6_k::<V>,
+    Iq4Xs iq4::encode_iq4_xs::<V>,
+    Mxfp4 fp4::encode_mxfp4,
+    Nvfp4 fp4::encode_nvfp4,
 }

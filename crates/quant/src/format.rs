@@ -75,10 +75,12 @@ formats! {
     Tq2_0 "TQ2_0" 35 [256; 66] tq::TQ2_0 "ternary, 2 bits, scale per 256",
     Mxfp4 "MXFP4" 39 [32; 17] fp4::MXFP4 "4-bit float, power-of-two scale per 32",
     Nvfp4 "NVFP4" 40 [64; 36] fp4::NVFP4 "4-bit float, 8-bit float scale per 16",
+    Q1_0 "Q1_0" 41 [128; 18] q1::Q1_0 "signs, scale per 128",
+    Q2_0 "Q2_0" 42 [64; 18] q2::Q2_0 "2 bits, scale per 64",
 }
 
 impl Format {
-    /// ggml's name of an id, also of those that are not decoded here (`Q1_0`) or were removed (`Q4_2`).
+    /// ggml's name of an id, also of those that were removed (`Q4_2`).
     pub const fn ggml_name(id: u32) -> Option<&'static str> {
         match Format::from_ggml_id(id) {
             Some(format) => Some(format.name()),
@@ -91,8 +93,6 @@ impl Format {
                 36 => Some("IQ4_NL_4_4"),
                 37 => Some("IQ4_NL_4_8"),
                 38 => Some("IQ4_NL_8_8"),
-                41 => Some("Q1_0"),
-                42 => Some("Q2_0"),
                 _ => None,
             },
         }

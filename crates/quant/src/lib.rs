@@ -8,6 +8,7 @@ pub mod blocks;
 mod format;
 mod formats;
 pub mod half;
+pub mod lanes;
 mod row;
 
 pub use format::Format;

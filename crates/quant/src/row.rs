@@ -19,18 +19,35 @@ impl Format {
 
     /// Encodes a row of floats to little-endian blocks, or says that this format has no encoder here.
     ///
-    /// Bit-exact with the `gguf` Python package for finite values. A NaN makes its whole block decode to NaN
-    /// (F32, F16 and BF16: its own element); blocks whose scale underflows to a reciprocal of infinity become zeros.
+    /// For finite values the bytes are those of ggml's `ggml_quantize_chunk` on x86-64, compiled without fused
+    /// multiply-add. A NaN makes its whole block decode to NaN in Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 (F32, F16 and BF16: its
+    /// own element). What other formats make of NaN and infinity means nothing.
     ///
     /// # Errors
-    /// [`Unsupported`] for every format but F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1.
+    /// [`Unsupported`] for integers, F64, Q8_1, Q8_K, IQ1, IQ2 and IQ3.
     ///
     /// # Panics
     /// When `bytes.len()` is not [`row_bytes`](Format::row_bytes) of `values.len()`.
     pub fn encode(self, values: &[f32], bytes: &mut [u8]) -> Result<(), Unsupported> {
+        self.encode_by(values, None, bytes)
+    }
+
+    /// The same of one row whose columns have an importance: the mean square of what they are multiplied with. Formats whose
+    /// encoder has nothing to choose ignore it.
+    ///
+    /// # Errors
+    /// As [`encode`](Format::encode).
+    ///
+    /// # Panics
+    /// As [`encode`](Format::encode), and when `importance` has another length than `values`.
+    pub fn encode_by(self, values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) -> Result<(), Unsupported> {
         self.check_lengths(bytes.len(), values.len());
+        assert!(
+            importance.is_none_or(|all| all.len() == values.len()),
+            "{self}: importance of another number of columns"
+        );
         let encode = self.codec().encode.ok_or(Unsupported(self))?;
-        encode(values, bytes);
+        encode(values, importance, bytes);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use super::{
     lora::LoraArgs,
     number,
     overrides::{MetadataArgs, OverrideArgs},
+    quantize::QuantizeArgs,
     sampling::SamplingArgs,
     serve::{BatchArgs, ServeArgs},
     shape::ShapeArgs,
@@ -60,6 +61,9 @@ pub enum Command {
     /// Measure how well a model predicts a text
     #[command(after_help = SETTINGS_NOTE)]
     Perplexity(PerplexityArgs),
+    /// Make a smaller file of a model's weights
+    #[command(after_help = SETTINGS_NOTE)]
+    Quantize(QuantizeArgs),
     /// Print vectors of texts
     #[command(after_help = SETTINGS_NOTE)]
     Embed(EmbedArgs),

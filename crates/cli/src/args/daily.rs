@@ -111,6 +111,24 @@ const DAILY: &[Daily] = &[
         examples: &[("candor perplexity model.gguf -f text.txt", "how well a model predicts a text")],
     },
     Daily {
+        command: "quantize",
+        flags: &[
+            "pure",
+            "imatrix",
+            "tensor-type",
+            "output-tensor-type",
+            "token-embedding-type",
+            "allow-requantize",
+            "keep-split",
+            "dry-run",
+            "progress",
+        ],
+        examples: &[
+            ("candor quantize model-f16.gguf model-q4.gguf Q4_K_M", "a file of about a third of the size"),
+            ("candor quantize --dry-run model-f16.gguf Q6_K", "what each tensor would become, and the size"),
+        ],
+    },
+    Daily {
         command: "embed",
         flags: &[
             "model",

@@ -165,7 +165,6 @@ const COMMANDS: &[Row] = &[
     (&["batched-bench"], "candor bench -B N measures several texts at once"),
     (&["fit-params"], "candor show prints the memory that a model needs"),
     (&["embedding"], "candor embed"),
-    (&["quantize"], "candor makes no model files; llama.cpp's llama-quantize does"),
 ];
 
 /// What there is instead of a flag, written as it is typed.

@@ -19,6 +19,7 @@ pub mod lora;
 pub mod number;
 pub mod overrides;
 pub mod parse;
+pub mod quantize;
 #[cfg(test)]
 mod reference;
 pub mod sampling;
@@ -42,6 +43,7 @@ pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use logprobs::LogprobsArgs;
 pub use lora::LoraArgs;
 pub use parse::{Line, Parsed, Rank};
+pub use quantize::QuantizeArgs;
 pub use serve::{BatchArgs, ServeArgs, ServedArgs};
 pub use shape::ShapeArgs;
 pub use shared::{CacheArgs, CacheFormat, ContextArgs, ModelArgs, OutputArgs, PerformanceArgs, WaitingArgs, When};

@@ -169,7 +169,7 @@ fn tensors_that_do_not_belong() {
     };
     let kind = 4 + 8;
     for (skip, new, expected) in [
-        (kind, 42u32.to_le_bytes().to_vec(), "tensor output_norm.weight: expected a known type, got 42 (Q2_0)"),
+        (kind, 31u32.to_le_bytes().to_vec(), "tensor output_norm.weight: expected a known type, got 31 (Q4_0_4_4)"),
         (kind, 999u32.to_le_bytes().to_vec(), "tensor output_norm.weight: expected a known type, got 999"),
         (kind + 4, (1u64 << 40).to_le_bytes().to_vec(), "tensor output_norm.weight: expected 128 bytes at offset "),
         (kind + 4, 0u64.to_le_bytes().to_vec(), "expected separate bytes"),

@@ -269,7 +269,7 @@ fn tensors() {
         Raw::new(2, 0).record("a", &[9], F32, 0).record(second, &[4], F32, offset).data(128).bytes()
     };
     check(&[
-        ("Q1_0", one(&[256], 41, 0), "tensor blk.0.w: expected a known type, got 41 (Q1_0)"),
+        ("Q4_0_4_4", one(&[256], 31, 0), "tensor blk.0.w: expected a known type, got 31 (Q4_0_4_4)"),
         ("removed type", one(&[256], 4, 0), "tensor blk.0.w: expected a known type, got 4 (Q4_2)"),
         ("unknown type", one(&[256], 999, 0), "tensor blk.0.w: expected a known type, got 999"),
         ("five dimensions", one(&[1; 5], F32, 0), "tensor blk.0.w: expected at most 4 dimensions, got 5"),

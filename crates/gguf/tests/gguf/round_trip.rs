@@ -159,11 +159,12 @@ fn shards_open_from_any_of_them() {
         (Split::Bytes(0), count),
         (Split::Bytes(largest), 0),
         (Split::Bytes(u64::MAX), 1),
+        (Split::Counts(vec![2, 1]), 3),
     ];
     for ((split, files), (version, order)) in splits.into_iter().zip(KINDS.into_iter().cycle()) {
         let mut writer = full_writer(version, order);
         writer.insert("general.alignment", 64u32);
-        let paths = writer.write_shards(folder.join("model"), split).expect("writes");
+        let paths = writer.write_shards(folder.join("model"), split.clone()).expect("writes");
         assert!(files == 0 || paths.len() == files, "{split:?}: {}", paths.len());
         for path in &paths {
             let file = Gguf::open(path).unwrap_or_else(|error| panic!("{split:?}: {error}"));
@@ -205,6 +206,72 @@ fn a_failed_write_leaves_nothing() {
     let error = writer.write_file(&path).expect_err("the last tensor fails");
     assert_eq!(error.to_string(), format!("{}: cannot write: no more", path.display()));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[test]
+fn pieces_are_written_as_a_whole_would_be() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let data: Vec<u8> = (0..34 * 6).map(|i| i as u8).collect();
+        let whole = |pieces: &[usize]| {
+            let mut writer = Writer::new().byte_order(order);
+            let (data, pieces) = (data.clone(), pieces.to_vec());
+            let make = move |put: &mut dyn FnMut(&[u8]) -> std::io::Result<()>| {
+                let mut rest = &data[..];
+                pieces.iter().try_for_each(|blocks| put(rest.split_off(..34 * blocks).expect("so many blocks")))
+            };
+            writer.tensor_in_pieces("w", Format::Q8_0, &[64, 3], make).unwrap();
+            writer.to_bytes()
+        };
+        let mut one = Writer::new().byte_order(order);
+        one.tensor("w", Format::Q8_0, &[64, 3], data.clone()).unwrap();
+        assert_eq!(whole(&[1, 3, 2]).unwrap(), one.to_bytes().unwrap());
+        let error = whole(&[1, 3]).expect_err("a piece is missing").to_string();
+        assert_eq!(error, "tensor w: expected 204 bytes of data, got 136");
+    }
+}
+
+/// The second begins while the first is at work, fails while that goes on, and a third is done before it.
+#[test]
+fn writers_of_one_file_do_not_meet() {
+    let folder = folder("meet");
+    let path = folder.join("model.gguf");
+    let mut outer = Writer::new();
+    let (inside, target) = (folder.clone(), path.clone());
+    outer
+        .tensor_from("outer", Format::F32, &[1], move || {
+            let mut failing = Writer::new();
+            failing.tensor_from("w", Format::F32, &[1], || Err(std::io::Error::other("no more"))).unwrap();
+            failing.write_file(&target).expect_err("its tensor fails");
+            assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 1, "the outer one's file alone");
+            full_writer(3, ByteOrder::Little).write_file(&target).expect("writes");
+            check_tensors(&Gguf::open(&target).expect("opens"));
+            Ok(Bytes::from_static(&[0; 4]))
+        })
+        .unwrap();
+    outer.write_file(&path).expect("writes");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    assert!(Gguf::open(&path).expect("opens").tensor("outer").is_some());
+}
+
+#[test]
+#[cfg_attr(target_family = "wasm", ignore = "opens files")]
+fn an_unmapped_file_gives_the_same_blocks() {
+    let folder = folder("unmapped");
+    for (version, order) in KINDS {
+        let paths = full_writer(version, order).write_shards(folder.join("model"), Split::Tensors(2)).expect("writes");
+        let (mapped, read) = (Gguf::open(&paths[0]).unwrap(), Gguf::open_unmapped(&paths[0]).unwrap());
+        assert!(mapped.tensors().len() > 2 && mapped.tensors() == read.tensors());
+        for tensor in read.tensors() {
+            let whole = mapped.data(tensor);
+            let block = tensor.format.block_bytes() as u64;
+            let middle = tensor.bytes / block / 2 * block;
+            for range in [0..middle, middle..tensor.bytes] {
+                let expected = &whole[range.start as usize..range.end as usize];
+                assert_eq!(read.read_blocks(tensor, range.clone()).unwrap(), expected, "{}", tensor.name);
+                assert_eq!(mapped.read_blocks(tensor, range).unwrap(), expected, "{}", tensor.name);
+            }
+        }
+    }
 }
 
 #[test]

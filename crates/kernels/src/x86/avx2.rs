@@ -7,6 +7,7 @@
 mod attention;
 pub(super) mod codebook;
 mod decoded;
+mod encode;
 mod float;
 mod float_loops;
 pub(super) mod fold;
@@ -33,6 +34,7 @@ use candor_quant::Format;
 
 pub(super) use self::attention::attention;
 use self::decoded::Books;
+pub(super) use self::encode::encoder;
 pub(super) use self::float_loops::LOOPS;
 use self::multiply::Multiply;
 pub(super) use self::probe::PROBE;

@@ -12,6 +12,7 @@ pub use random::Random;
 fn halves(format: Format) -> &'static [usize] {
     match format {
         Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::Iq4Nl | Format::Iq4Xs => &[0],
+        Format::Q1_0 | Format::Q2_0 => &[0],
         Format::Iq1S | Format::Iq2Xxs | Format::Iq2Xs | Format::Iq2S | Format::Iq3Xxs | Format::Iq3S => &[0],
         Format::Tq1_0 => &[52],
         Format::Tq2_0 => &[64],

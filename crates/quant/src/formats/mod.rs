@@ -12,8 +12,11 @@ pub(crate) mod iq1;
 pub(crate) mod iq2;
 pub(crate) mod iq3;
 pub(crate) mod iq4;
+mod k_quants;
 pub(crate) mod plain;
 mod points;
+pub(crate) mod q1;
+pub(crate) mod q2;
 pub(crate) mod q2_k;
 pub(crate) mod q3_k;
 pub(crate) mod q4;
@@ -22,18 +25,20 @@ pub(crate) mod q5;
 pub(crate) mod q5_k;
 pub(crate) mod q6_k;
 pub(crate) mod q8;
+mod search;
 pub(crate) mod tq;
 
 use crate::half::{f16_to_f32, f32_to_f16};
 
 type Decode = fn(&[u8], &mut [f32]);
-type Encode = fn(&[f32], &mut [u8]);
+/// Values, their importance, blocks.
+type Encode = fn(&[f32], Option<&[f32]>, &mut [u8]);
 
 /// What a format does to a row. Lengths were checked by the caller.
 pub(crate) struct Codec {
     /// Little-endian blocks to floats.
     pub decode: Decode,
-    /// Floats to little-endian blocks.
+    /// Floats to little-endian blocks: a row where there is importance, else any run of blocks.
     pub encode: Option<Encode>,
     /// The fields of a block whose bytes depend on the byte order.
     pub words: &'static [Words],
@@ -96,12 +101,20 @@ fn scaled(out: &mut [f32; 32], scales: [f32; 2], quants: &[i8; 32]) {
 #[inline(always)]
 fn encode_blocks<const B: usize, const L: usize>(
     values: &[f32],
+    importance: Option<&[f32]>,
     bytes: &mut [u8],
-    encode: impl Fn(&[f32; L], &mut [u8; B]),
+    encode: impl Fn(&[f32; L], Option<&[f32; L]>, &mut [u8; B]),
 ) {
-    for (values, block) in values.as_chunks().0.iter().zip(bytes.as_chunks_mut().0) {
-        encode(values, block);
+    let importance = importance.map(|importance| importance.as_chunks().0);
+    for (i, (values, block)) in values.as_chunks().0.iter().zip(bytes.as_chunks_mut().0).enumerate() {
+        encode(values, importance.map(|importance| &importance[i]), block);
     }
+}
+
+/// The importance of block `i`.
+#[inline(always)]
+fn importance_of<const L: usize>(importance: Option<&[f32]>, i: usize) -> Option<&[f32; L]> {
+    importance.map(|importance| &importance.as_chunks().0[i])
 }
 
 /// The 16-bit word at byte `at`.
@@ -123,6 +136,7 @@ fn f16_at(block: &[u8], at: usize) -> f32 {
 }
 
 /// Stores `value` rounded to half precision at byte `at`.
+#[inline(always)]
 fn put_f16(block: &mut [u8], at: usize, value: f32) {
     block[at..at + 2].copy_from_slice(&f32_to_f16(value).to_le_bytes());
 }
@@ -134,31 +148,32 @@ fn nibble(bytes: &[u8], i: usize) -> u8 {
 }
 
 /// The reciprocal that encoders multiply by: 0 for a scale of 0, so that a block of zeros stays one.
+#[inline(always)]
 fn reciprocal(scale: f32) -> f32 {
-    let inverse = 1.0 / scale;
-    if inverse.is_infinite() { 0.0 } else { inverse }
+    if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }
 
 /// The value of greatest magnitude, the first of equals; NaN if one is.
+#[inline(always)]
 fn extreme(values: &[f32]) -> f32 {
-    let mut extreme = values[0];
-    for &value in &values[1..] {
-        if value.abs() > extreme.abs() || (value.is_nan() && !extreme.is_nan()) {
-            extreme = value;
-        }
+    let mut extreme = 0f32;
+    for &value in values {
+        let larger = value.abs() > extreme.abs() || (value.is_nan() && !extreme.is_nan());
+        extreme = if larger { value } else { extreme };
     }
     extreme
 }
 
-/// Least and greatest value; both NaN if one is.
+/// Least and greatest value, the first of equals; both NaN if one is.
+#[inline(always)]
 fn range(values: &[f32]) -> (f32, f32) {
     let (mut least, mut greatest) = (values[0], values[0]);
     for &value in values {
         if value.is_nan() {
             return (value, value);
         }
-        least = least.min(value);
-        greatest = greatest.max(value);
+        least = if value < least { value } else { least };
+        greatest = if value > greatest { value } else { greatest };
     }
     (least, greatest)
 }

@@ -19,7 +19,7 @@ macro_rules! plain {
 
 macro_rules! encoder {
     ($width:literal $encode:expr) => {
-        Some(|values, bytes| {
+        Some(|values, _, bytes| {
             for (value, bytes) in values.iter().zip(bytes.as_chunks_mut::<$width>().0) {
                 *bytes = $encode(*value).to_le_bytes();
             }

@@ -1,24 +1,24 @@
 //! Q8_0, and the formats of ggml's activations, Q8_1 and Q8_K: a scale and signed bytes. The sums that the latter two
 //! carry for dot products say nothing new and are skipped.
 
+use super::search::integer;
 use super::{Codec, Words, encode_blocks, extreme, f16_at, put_f16, reciprocal};
 use crate::blocks::{Decode, Q8_0, Q8_1, Q8K};
 
 /// `d: f16, quants: [i8; 32]`; value = d * q.
-pub(crate) const Q8_0: Codec = Codec {
-    decode: Q8_0::decode,
-    encode: Some(|values, bytes| {
-        encode_blocks(values, bytes, |values: &[f32; 32], block: &mut [u8; 34]| {
-            let d = extreme(values).abs() / 127.0;
-            put_f16(block, 0, d);
-            let inverse = reciprocal(d);
-            for (q, value) in block[2..].iter_mut().zip(values) {
-                *q = (value * inverse).round() as i8 as u8; // halves away from zero
-            }
-        });
-    }),
-    words: &[Words::new(0, 2, 1)],
-};
+pub(crate) const Q8_0: Codec = Codec { decode: Q8_0::decode, encode: Some(encode_q8_0), words: &[Words::new(0, 2, 1)] };
+
+#[inline(always)]
+pub(crate) fn encode_q8_0(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    encode_blocks(values, importance, bytes, |values: &[f32; 32], _, block: &mut [u8; 34]| {
+        let d = extreme(values).abs() / 127.0;
+        put_f16(block, 0, d);
+        let inverse = reciprocal(d);
+        for (q, value) in block[2..].iter_mut().zip(values) {
+            *q = integer((value * inverse).round()) as u8; // halves away from zero
+        }
+    });
+}
 
 #[inline(always)]
 pub(crate) fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {

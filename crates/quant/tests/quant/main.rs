@@ -1,4 +1,5 @@
 //! Blocks of every format to floats.
 
+mod encoded;
 mod goldens;
 mod rows;

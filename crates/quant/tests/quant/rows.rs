@@ -42,6 +42,8 @@ const FIELDS: &[(Format, Fields)] = &[
     (Format::Tq2_0, &[(64, 2, 1, 0)]),
     (Format::Mxfp4, &[]),
     (Format::Nvfp4, &[]),
+    (Format::Q1_0, &[(0, 2, 1, 0)]),
+    (Format::Q2_0, &[(0, 2, 1, 0)]),
 ];
 
 #[test]
@@ -113,7 +115,7 @@ fn ids_and_names() {
         assert_eq!(Format::from_ggml_id(format.ggml_id()), Some(format));
         assert_eq!(Format::ggml_name(format.ggml_id()), Some(format.name()));
     }
-    for (id, name) in [(4, Some("Q4_2")), (41, Some("Q1_0")), (42, Some("Q2_0")), (43, None), (u32::MAX, None)] {
+    for (id, name) in [(4, Some("Q4_2")), (38, Some("IQ4_NL_8_8")), (43, None), (u32::MAX, None)] {
         assert_eq!((Format::from_ggml_id(id), Format::ggml_name(id)), (None, name), "{id}");
     }
     assert_eq!(format!("{:>6}|{}", Format::Q4K, Format::Iq2Xxs), "  Q4_K|IQ2_XXS");

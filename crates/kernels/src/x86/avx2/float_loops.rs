@@ -4,6 +4,7 @@ use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps
 
 use candor_quant::half;
 
+use super::encode::encoder;
 use super::quantize;
 use super::registers::{load_halves, load_ps, store_halves, store_ps};
 use crate::lanes::{self, WIDTH};
@@ -12,7 +13,7 @@ use crate::{F32Kernels, Function, KeyScan, Q8RowMut, Scan, function, scan};
 /// Wraps bodies in functions with the features on. FMA is left off: contraction would change bits.
 macro_rules! compile {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $body:expr;)*) => {
-        pub const LOOPS: F32Kernels = F32Kernels { $($name,)* };
+        pub const LOOPS: F32Kernels = F32Kernels { $($name,)* encode: encoder };
 
         $(fn $name($($argument: $type),*) $(-> $result)? {
             #[target_feature(enable = "avx2,f16c")]

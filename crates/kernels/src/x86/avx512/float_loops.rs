@@ -5,13 +5,14 @@ use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps
 use candor_quant::half;
 
 use crate::lanes::{self, WIDTH};
+use crate::x86::avx2::encoder;
 use crate::x86::avx2::registers::{load_halves, load_ps, store_halves, store_ps};
 use crate::{F32Kernels, Function, KeyScan, Q8RowMut, Scan, function, scan};
 
 /// Wraps bodies in functions with the features on. FMA is left off: contraction would change bits.
 macro_rules! compile {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $body:expr;)*) => {
-        pub(super) const LOOPS: F32Kernels = F32Kernels { $($name,)* };
+        pub(super) const LOOPS: F32Kernels = F32Kernels { $($name,)* encode: encoder };
 
         $(fn $name($($argument: $type),*) $(-> $result)? {
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c")]

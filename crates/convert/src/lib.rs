@@ -1,0 +1,17 @@
+//! GGUF files made of GGUF files: weights in other formats.
+//!
+//! [`Mix`] says which format each tensor gets, [`quantize`] makes the file.
+#![forbid(unsafe_code)]
+
+mod error;
+mod file_type;
+mod importance;
+mod mix;
+mod pieces;
+mod quantize;
+
+pub use error::Error;
+pub use file_type::FileType;
+pub use importance::Importance;
+pub use mix::{Choice, Mix, Model, Tensor};
+pub use quantize::{Done, Options, Plan, Planned};

@@ -1,0 +1,3 @@
+//! Which format each tensor gets, and files made of files.
+
+mod mixtures;

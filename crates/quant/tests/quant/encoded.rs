@@ -1,0 +1,99 @@
+//! Encoders against ggml's: the lines of `goldens/encoded.txt`, which `tools/goldens/quantize.py` writes.
+
+use std::fmt::Write;
+
+use candor_quant::Format;
+
+const GOLDEN: &str = include_str!("../goldens/encoded.txt");
+const COLUMNS: usize = 1024;
+const COUNT: usize = 3 * COLUMNS;
+const KINDS: &[&str] =
+    &["normal", "heavy", "mixed", "constant", "zero", "sparse", "small", "subnormal", "large", "grid"];
+
+/// SplitMix64, the upper 24 bits of each number as a fraction from 0 to 1.
+fn numbers(mut seed: u64, count: usize) -> Vec<f32> {
+    let mut next = || {
+        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 40) as f32 * (-24f32).exp2()
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// The rows of the script.
+fn values(kind: &str) -> Vec<f32> {
+    let place = KINDS.iter().position(|known| *known == kind).expect("a known kind");
+    let u = numbers(place as u64 + 1, 4 * COUNT);
+    let u = |run: usize, i: usize| u[run * COUNT + i];
+    let value = |i: usize| {
+        let normal = (((u(0, i) + u(1, i)) + u(2, i)) + u(3, i)) - 2.0;
+        let cube = (normal * normal) * normal;
+        let group = i / 16;
+        match kind {
+            "normal" => normal * 0.02,
+            "heavy" => (cube * cube) * cube,
+            "mixed" => normal * u(1, group) + (u(2, group) - 0.5),
+            "constant" if i % COLUMNS < COLUMNS / 2 => 0.3125,
+            "constant" => -0.7,
+            "sparse" if u(0, i) < 0.03 => normal,
+            "small" => (normal * 1e-6) * u(3, i),
+            "subnormal" => normal * 1e-39,
+            "large" => normal * 1e30,
+            "grid" => ((u(0, i) * 16.0).floor() - 8.0) * 0.25,
+            _ => 0.0,
+        }
+    };
+    (0..COUNT).map(value).collect()
+}
+
+fn importance() -> Vec<f32> {
+    numbers(99, COLUMNS).into_iter().map(|u| (u * u) * u + 1e-6).collect()
+}
+
+/// FNV-1a of 64 bits.
+fn hash(bytes: &[u8]) -> String {
+    let state = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |state: u64, &byte| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    format!("{state:016x}")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes all");
+        text
+    })
+}
+
+#[test]
+fn encoded_rows_are_ggmls() {
+    let importance = importance();
+    let mut wrong = Vec::new();
+    for line in GOLDEN.lines() {
+        let [name, kind, how, digest, first] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let format = *Format::ALL.iter().find(|format| format.name() == name).expect("a known format");
+        let importance = (how == "importance").then_some(&importance[..]);
+        let mut bytes = Vec::new();
+        for row in values(kind).chunks(COLUMNS) {
+            let mut encoded = vec![0; format.row_bytes(COLUMNS).expect("whole blocks")];
+            format.encode_by(row, importance, &mut encoded).expect("an encoder");
+            bytes.extend(encoded);
+        }
+        let block = hex(&bytes[..format.block_bytes()]);
+        if block != first {
+            wrong.push(format!("{name}, {kind}, {how}: first block\n  {block}, ggml\n  {first}"));
+        } else if hash(&bytes) != digest {
+            wrong.push(format!("{name}, {kind}, {how}: later blocks"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_encoder_has_its_lines() {
+    for &format in Format::ALL.iter().filter(|format| **format != Format::F32) {
+        let lines = GOLDEN.lines().filter(|line| line.split(' ').next() == Some(format.name())).count();
+        assert_eq!(lines, if format.can_encode() { 2 * KINDS.len() } else { 0 }, "{format}");
+    }
+}
