@@ -5,6 +5,7 @@
 
 mod error;
 mod file_type;
+mod imatrix;
 mod importance;
 mod mix;
 mod pieces;
@@ -12,6 +13,7 @@ mod quantize;
 
 pub use error::Error;
 pub use file_type::FileType;
+pub use imatrix::{Entry, Imatrix, Layout};
 pub use importance::Importance;
 pub use mix::{Choice, Mix, Model, Tensor};
 pub use quantize::{Done, Options, Plan, Planned};

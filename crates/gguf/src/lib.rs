@@ -49,4 +49,4 @@ pub use metadata::Metadata;
 pub use source::Source;
 pub use tensor::TensorInfo;
 pub use value::{Array, Value};
-pub use writer::{Split, Writer};
+pub use writer::{Split, Writer, replace_file};

@@ -389,6 +389,15 @@ impl Drop for Partial {
     }
 }
 
+/// Writes a file of any kind as [`Writer::write_file`] does: beside `path`, and renamed when it is complete and on disk.
+///
+/// # Errors
+/// What `write` says, with the path.
+pub fn replace_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+    let written = Partial::write(path, |out| write(out).map_err(failed));
+    written.and_then(Partial::finish).map_err(|error| error.at(path))
+}
+
 fn failed(error: io::Error) -> Error {
     Error::Io { action: "write", error }
 }

@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod fault;
 pub mod file;
 mod graph;
+pub mod imatrix;
 pub mod import;
 mod names;
 mod page;
