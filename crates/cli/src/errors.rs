@@ -546,7 +546,9 @@ fn convert_hint(error: &candor_convert::Error) -> Option<String> {
     use candor_convert::Error;
     Some(match error {
         Error::Gguf(error) => return gguf_hint(error).map(str::to_owned),
-        Error::Requantized { .. } => "a file of F16, BF16 or F32 loses least; --allow-requantize takes this one all the same",
+        Error::Requantized { .. } => {
+            "a file of F16, BF16 or F32 loses least; --allow-requantize takes this one all the same"
+        }
         Error::NeedsImportance { .. } => "--imatrix FILE gives one, as llama-imatrix makes it",
         Error::Unmade { .. } => "IQ4_XS and Q2_K are the smallest that can be made",
         Error::Pattern { .. } => "a part of the name will do: --tensor-type ffn_down=q6_k",

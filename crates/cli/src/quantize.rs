@@ -61,12 +61,15 @@ pub fn quantize(args: &QuantizeArgs, line: &Line) -> Result<ExitCode, Error> {
     let output = wanted.output.ok_or_else(|| no_output(line))?;
     let instead = plan.tensors().iter().filter(|tensor| tensor.choice.instead_of.is_some()).count();
     if instead > 0 {
-        say!("note: {instead} tensors have another format, since their rows are no whole blocks; --dry-run shows which");
+        say!(
+            "note: {instead} tensors have another format, since their rows are no whole blocks; --dry-run shows which"
+        );
     }
     let interrupt = Interrupt::catch()?;
     let answering = interrupt.answering();
     let cancel = answering.cancel();
-    let bar = Bar::new(args.waiting.progress, "quantizing {wide_bar} {bytes} of {total_bytes}, {eta} left", Instant::now());
+    let bar =
+        Bar::new(args.waiting.progress, "quantizing {wide_bar} {bytes} of {total_bytes}, {eta} left", Instant::now());
     let bar = Arc::new(Mutex::new(bar));
     let shown = bar.clone();
     let done = Arc::new(move |done, total| {
@@ -124,7 +127,10 @@ fn unknown(typed: &str) -> Error {
 }
 
 fn no_output(line: &Line) -> Error {
-    line.usage_error(ErrorKind::MissingRequiredArgument, "expected the file to write and a type, such as model-q4.gguf Q4_K_M")
+    line.usage_error(
+        ErrorKind::MissingRequiredArgument,
+        "expected the file to write and a type, such as model-q4.gguf Q4_K_M",
+    )
 }
 
 /// What the names of the files of a split model begin with.
@@ -159,7 +165,8 @@ fn mix(args: &QuantizeArgs, kind: FileType, importance: bool) -> Result<Mix, Err
     let mut pairs = args.tensor_type.clone();
     if let Some(path) = &args.tensor_type_file {
         for word in text::of_file(path)?.split_whitespace() {
-            let pair = named(word).map_err(|problem| Error::Setting(format!("{}: {word}: {problem}", path.display())))?;
+            let pair =
+                named(word).map_err(|problem| Error::Setting(format!("{}: {word}: {problem}", path.display())))?;
             pairs.push(pair);
         }
     }
@@ -191,7 +198,8 @@ fn dry_run(plan: &Plan) -> Result<ExitCode, Error> {
     for tensor in plan.tensors() {
         let (old, new) = (tensor.source.format, tensor.choice.format);
         let change = if old == new { old.name().to_owned() } else { format!("{} -> {}", old.name(), new.name()) };
-        let instead = tensor.choice.instead_of.map(|format| format!(" (rows are no whole blocks of {})", format.name()));
+        let instead =
+            tensor.choice.instead_of.map(|format| format!(" (rows are no whole blocks of {})", format.name()));
         let size = Bytes(tensor.bytes).to_string();
         writeln!(out, "{:width$}  {change:16} {size:>9}{}", tensor.name, instead.unwrap_or_default())?;
     }
