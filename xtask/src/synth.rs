@@ -1,7 +1,7 @@
 //! `cargo xtask synth`: a GGUF file that llama.cpp loads and that has a real model's shapes, formats and vocabulary
 //! size, but random weights. For measuring speed and memory, not for reading what it writes.
 
-mod mix;
+mod kinds;
 mod shape;
 mod tensors;
 mod vocabulary;
@@ -12,17 +12,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use candor_convert::Model;
 use candor_gguf::{Format, Writer};
 
-use mix::{MIXES, Mix, Role};
+use kinds::{KINDS, Kind};
 use shape::{Ffn, SHAPES, Shape};
-use tensors::{Done, Layer, NORM, Tensor, keep};
+use tensors::{Layer, NORM, Tensor, keep};
 use weights::Spread;
 
 /// The names that `run` takes, for the usage text.
 pub fn choices() -> String {
     let shapes: Vec<_> = SHAPES.iter().map(|shape| shape.name).collect();
-    let formats: Vec<_> = MIXES.iter().map(|mix| mix.name).collect();
+    let formats: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
     format!("shapes: {}\nformats: {}", shapes.join(" "), formats.join(" "))
 }
 
@@ -30,30 +31,32 @@ pub fn choices() -> String {
 pub fn run(shape: &str, format: &str, file: Option<&Path>) -> Result<(), Box<dyn Error>> {
     let shape =
         SHAPES.iter().find(|s| s.name == shape).ok_or_else(|| format!("{shape}: no such shape\n{}", choices()))?;
-    let mix =
-        MIXES.iter().find(|m| m.name == format).ok_or_else(|| format!("{format}: no such format\n{}", choices()))?;
+    let kind = KINDS
+        .iter()
+        .find(|kind| kind.name == format)
+        .ok_or_else(|| format!("{format}: no such format\n{}", choices()))?;
     let file = match file {
         Some(file) => file.to_owned(),
-        None => default_file(shape, mix)?,
+        None => default_file(shape, kind)?,
     };
     let begun = Instant::now();
-    model(shape, mix)?.write_file(&file)?;
+    model(shape, kind)?.write_file(&file)?;
     let megabytes = fs::metadata(&file)?.len() as f64 / 1e6;
     println!("{}: {megabytes:.1} MB in {:.1} s", file.display(), begun.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn default_file(shape: &Shape, mix: &Mix) -> Result<PathBuf, Box<dyn Error>> {
+fn default_file(shape: &Shape, kind: &Kind) -> Result<PathBuf, Box<dyn Error>> {
     let folder = crate::command::root().join("target").join("synth");
     fs::create_dir_all(&folder)?;
-    Ok(folder.join(format!("{}-{}.gguf", shape.name, mix.name)))
+    Ok(folder.join(format!("{}-{}.gguf", shape.name, kind.name)))
 }
 
 /// Metadata and tensors; the latter are made when they are written.
-fn model(shape: &'static Shape, mix: &'static Mix) -> Result<Writer, Box<dyn Error>> {
+fn model(shape: &'static Shape, kind: &'static Kind) -> Result<Writer, Box<dyn Error>> {
     let mut writer = Writer::new();
     shape.describe(&mut writer);
-    writer.insert("general.file_type", mix.file_type);
+    writer.insert("general.file_type", kind.file_type);
     writer.insert("general.quantization_version", 2u32);
     vocabulary::describe(&mut writer, shape.vocab);
 
@@ -62,34 +65,38 @@ fn model(shape: &'static Shape, mix: &'static Mix) -> Result<Writer, Box<dyn Err
         writer.tensor("rope_freqs.weight", Format::F32, &[factors.len() as u64], bytes)?;
     }
     let (dim, vocab) = (shape.dim, u64::from(shape.vocab));
-    let model = mix::Model { layers: shape.layers, grouped: shape.grouped(), tied: shape.tied };
-    let mut add = |Tensor { name, role, shape, spread }: Tensor<'_>| -> Done {
-        let format = role.map_or(Format::F32, |role| mix.format(role, model, shape[0]));
-        let elements = shape.iter().product::<u64>() as usize;
-        let seed = name.clone();
-        writer.tensor_from(&name, format, shape, move || Ok(weights::make(format, elements, spread, &seed).into()))?;
-        Ok(())
-    };
+    let mut tensors = Vec::new();
+    let mut add = |tensor: Tensor| tensors.push(tensor);
 
     // The head spreads logits by 3, as trained models do.
     let head = Spread { mean: 0.0, deviation: 3.0 / (dim as f32).sqrt() };
     let embedding = if shape.tied { head } else { keep(dim) };
-    add(Tensor::new("token_embd.weight", Some(Role::Embedding), &[dim, vocab], embedding))?;
+    add(Tensor::new("token_embd.weight", &[dim, vocab], embedding));
     let encodes = matches!(shape.ffn, Ffn::Encoder(_));
     if encodes {
-        add(Tensor::new("position_embd.weight", None, &[dim, u64::from(shape.context)], keep(dim)))?;
-        add(Tensor::new("token_types.weight", None, &[dim, 2], keep(dim)))?;
-        add(Tensor::new("token_embd_norm.weight", None, &[dim], NORM))?;
-        add(Tensor::new("token_embd_norm.bias", None, &[dim], keep(dim)))?;
+        add(Tensor::new("position_embd.weight", &[dim, u64::from(shape.context)], keep(dim)));
+        add(Tensor::new("token_types.weight", &[dim, 2], keep(dim)));
+        add(Tensor::new("token_embd_norm.weight", &[dim], NORM));
+        add(Tensor::new("token_embd_norm.bias", &[dim], keep(dim)));
     }
     for number in 0..shape.layers {
-        Layer { number, add: &mut add }.write(shape)?;
+        Layer { number, add: &mut add }.write(shape);
     }
     if !encodes {
-        add(Tensor::new("output_norm.weight", None, &[dim], NORM))?;
+        add(Tensor::new("output_norm.weight", &[dim], NORM));
     }
     if !shape.tied {
-        add(Tensor::new("output.weight", Some(Role::Head), &[dim, vocab], head))?;
+        add(Tensor::new("output.weight", &[dim, vocab], head));
+    }
+    let plain = |tensor: &Tensor| (tensor.name.clone(), tensor.shape.clone());
+    let named: Vec<_> = tensors.iter().map(plain).collect();
+    let asked: Vec<_> =
+        named.iter().map(|(name, shape)| candor_convert::Tensor { name, format: Format::F32, shape }).collect();
+    let choices = kind.mix(shape.tied).choices(&Model::of(writer.metadata())?, &asked)?;
+    for (Tensor { name, shape, spread }, choice) in tensors.into_iter().zip(choices) {
+        let (format, elements) = (choice.format, shape.iter().product::<u64>() as usize);
+        let seed = name.clone();
+        writer.tensor_from(&name, format, &shape, move || Ok(weights::make(format, elements, spread, &seed).into()))?;
     }
     Ok(writer)
 }
@@ -104,16 +111,16 @@ mod tests {
     fn tiny_models_of_every_format_are_whole() {
         let shape = &SHAPES[0];
         assert_eq!(shape.name, "tiny");
-        for mix in MIXES {
-            let file = Gguf::from_bytes(model(shape, mix).unwrap().to_bytes().unwrap()).unwrap();
-            assert_eq!(file.tensors().len(), 3 + 9 * shape.layers as usize, "{}", mix.name);
+        for kind in KINDS {
+            let file = Gguf::from_bytes(model(shape, kind).unwrap().to_bytes().unwrap()).unwrap();
+            assert_eq!(file.tensors().len(), 3 + 9 * shape.layers as usize, "{}", kind.name);
             for tensor in file.tensors() {
                 let mut values = vec![0.0; tensor.elements() as usize];
                 tensor.format.decode(&file.data(tensor), &mut values);
                 let least = values.iter().copied().fold(f32::INFINITY, f32::min);
                 let greatest = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                assert!(values.iter().all(|v| v.is_finite()), "{} {}", mix.name, tensor.name);
-                assert!(least < greatest && greatest < 2.0, "{} {}: {least} {greatest}", mix.name, tensor.name);
+                assert!(values.iter().all(|v| v.is_finite()), "{} {}", kind.name, tensor.name);
+                assert!(least < greatest && greatest < 2.0, "{} {}: {least} {greatest}", kind.name, tensor.name);
             }
             let tokens = file.metadata().strings("tokenizer.ggml.tokens").unwrap().expect("a vocabulary");
             assert_eq!(tokens.len(), shape.vocab as usize);
@@ -123,8 +130,8 @@ mod tests {
     #[test]
     fn every_shape_has_whole_blocks_in_every_format() {
         for shape in SHAPES {
-            for mix in MIXES {
-                model(shape, mix).unwrap();
+            for kind in KINDS {
+                model(shape, kind).unwrap();
             }
         }
     }

@@ -264,11 +264,6 @@ impl Shape {
             .find_map(|mixer| if let Mixer::Attention(attention) = mixer { Some(attention) } else { None })
     }
 
-    /// Query heads per KV head.
-    pub fn grouped(&self) -> u64 {
-        self.attention().map_or(1, |attention| attention.heads / attention.kv_heads)
-    }
-
     /// Writes the keys of the architecture.
     pub fn describe(&self, writer: &mut Writer) {
         writer.insert("general.architecture", self.arch);

@@ -216,12 +216,33 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mix::MIXES;
+    use std::collections::BTreeSet;
+
+    use candor_convert::{Model, Tensor};
+
+    use super::super::kinds::{KINDS, Kind};
     use super::*;
 
     #[test]
     fn every_format_has_the_wanted_mean_and_spread() {
-        let formats = MIXES.iter().flat_map(|mix| mix.formats());
+        let parts = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+        let named = |layer| parts.map(|part| format!("blk.{layer}.{part}.weight"));
+        let names: Vec<String> =
+            (0..32).flat_map(named).chain(["token_embd.weight", "output.weight"].map(str::to_owned)).collect();
+        let model =
+            |grouped| Model { architecture: "llama".into(), layers: 32, grouped, experts: 0, shares_values: false };
+        // Rows of 32 have what stands in.
+        let wanted = |(kind, cols, grouped): (&Kind, u64, u32)| {
+            let shape = [cols, 256];
+            let tensors: Vec<_> =
+                names.iter().map(|name| Tensor { name, format: Format::F32, shape: &shape }).collect();
+            kind.mix(false).choices(&model(grouped), &tensors)
+        };
+        let shapes = [(256, 1), (256, 4), (32, 1)];
+        let cases = KINDS.iter().flat_map(|kind| shapes.map(|(cols, grouped)| (kind, cols, grouped)));
+        let formats: BTreeSet<Format> =
+            cases.filter_map(|case| wanted(case).ok()).flatten().map(|choice| choice.format).collect();
+        assert!(formats.len() > 20, "{formats:?}");
         for format in formats {
             let elements = 3 * PIECE + 512;
             let bytes = make(format, elements, Spread { mean: 0.0, deviation: 0.02 }, "blk.0.attn_q.weight");

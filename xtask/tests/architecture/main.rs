@@ -27,8 +27,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "candor-cli",
-        &["candor", "candor-gguf", "candor-grammar", "candor-inspect", "candor-models", "candor-ops", "candor-server"],
+        &[
+            "candor",
+            "candor-convert",
+            "candor-gguf",
+            "candor-grammar",
+            "candor-inspect",
+            "candor-models",
+            "candor-ops",
+            "candor-server",
+        ],
     ),
+    ("candor-convert", &["candor-gguf", "candor-kernels", "candor-quant"]),
     ("candor-cpu", &["candor-kernels", "candor-ops", "candor-quant"]),
     ("candor-gguf", &["candor-quant"]),
     ("candor-gpu", &["candor-ops", "candor-quant"]),
@@ -44,7 +54,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("candor-verify", &["candor-gguf", "candor-models", "candor-ops", "candor-quant"]),
     ("candor-wasm", &["candor", "candor-gpu"]),
     ("candor-web-test", &["candor", "candor-gpu"]),
-    ("xtask", &["candor-gguf", "candor-kernels", "candor-quant"]),
+    ("xtask", &["candor-convert", "candor-gguf", "candor-kernels", "candor-quant"]),
 ];
 
 /// The files of `candor` that name its runner: those that load a model into one, its kinds of parts, the batch, which alone makes steps, and what

@@ -40,7 +40,7 @@ pub struct DeviceArgs {
     /// Shares of several GPUs in the layers, such as 3,1 (also -ts); by their memory if left out
     #[arg(long, value_name = "SHARES", value_delimiter = ',', value_parser = share)]
     pub tensor_split: Vec<f32>,
-    /// Hold weights in formats that no shader decodes (F64, integers, Q8_1, Q8_K) as F16 on a GPU, instead of refusing the model
+    /// Hold weights in formats that no shader decodes (F64, integers, Q1_0, Q2_0, Q8_1, Q8_K) as F16 on a GPU, instead of refusing the model
     #[arg(long)]
     pub gpu_dequant: bool,
     /// Threads; 0 takes one per physical core

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "run",
     "chat",
     "serve",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 20] = [
     "show",
     "tokenize",
     "perplexity",
+    "quantize",
     "embed",
     "rerank",
     "bench",

@@ -29,6 +29,7 @@ mod no_gpu;
 mod overrides;
 mod pages;
 mod program;
+mod quantize;
 mod run;
 mod sampling;
 mod serve;
