@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("candor-gguf", &["candor-quant"]),
     ("candor-gpu", &["candor-ops", "candor-quant"]),
     ("candor-grammar", &["candor"]),
+    ("candor-hub", &[]),
     ("candor-inspect", &["candor", "candor-gguf", "candor-models", "candor-ops", "candor-verify"]),
     ("candor-kernels", &["candor-quant"]),
     ("candor-models", &["candor-gguf", "candor-ops"]),
