@@ -150,7 +150,7 @@ impl Error {
         let text = match self {
             Error::Name { .. } => "a name is hf:USER/REPO[:QUANT], ollama:NAME[:TAG] or an address",
             Error::Offline { .. } => {
-                "--offline=false and HF_HUB_OFFLINE=0 let it be fetched; candor list says what is there"
+                "without --offline and HF_HUB_OFFLINE it is fetched; candor list says what is there"
             }
             Error::NotHere { .. } => "candor list says what is there",
             Error::Unauthorized { gated: true, page: Some(page), .. } => {

@@ -107,6 +107,8 @@ pub fn pull(settings: &Settings, repo: &str, revision: &str, part: &Part, watch:
             stem: etag,
         });
     }
+    // `huggingface_hub` takes a repository without this folder for a broken one.
+    disk::make_folder(&folder.join("snapshots"))?;
     let fetched = fetch::all(&http, settings, &wanted, watch)?;
     let snapshot = folder.join("snapshots").join(&commit);
     let mut files = Vec::new();
@@ -185,8 +187,9 @@ fn is_sha256(etag: &str) -> bool {
 }
 
 fn no_file(name: String, part: &Part, paths: &[&str]) -> Error {
-    let there: Vec<String> =
+    let mut there: Vec<String> =
         paths.iter().filter(|path| select::is_first(path)).map(|path| (*path).to_owned()).collect();
+    there.sort();
     let problem = match part {
         Part::Usual => "there is no model in GGUF".to_owned(),
         Part::Quant(quant) => format!("there is no whole model in {quant}"),

@@ -79,14 +79,17 @@ impl Name {
         Ok(Name::Hf { repo: format!("{user}/{name}"), revision: MAIN.to_owned(), part })
     }
 
-    /// The same repository with another choice of its files; `None` of other names.
-    #[must_use]
-    pub fn with_file(self, file: &str) -> Option<Name> {
+    /// The same repository with this file of it.
+    ///
+    /// # Errors
+    /// If the path leads out of it, or the name is no repository's.
+    pub fn with_file(self, file: &str) -> Result<Name, Error> {
+        let problem = "expected the path of a file within the repository";
         match self {
             Name::Hf { repo, revision, .. } if is_inner(file) => {
-                Some(Name::Hf { repo, revision, part: Part::File(file.to_owned()) })
+                Ok(Name::Hf { repo, revision, part: Part::File(file.to_owned()) })
             }
-            _ => None,
+            _ => Err(Error::Name { text: file.to_owned(), problem }),
         }
     }
 

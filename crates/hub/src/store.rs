@@ -104,7 +104,25 @@ pub fn remove(settings: &Settings, text: &str) -> Result<u64, Error> {
             remove_empty(path, &roots(settings));
         }
     }
+    if let Some(hub) = &settings.hub {
+        remove_hollow(hub, gone.iter().flat_map(|item| &item.blobs))?;
+    }
     Ok(free)
+}
+
+/// Removes repositories of the cache of which only the names of commits are left: `huggingface_hub` takes them for broken.
+fn remove_hollow<'a>(hub: &Path, gone: impl Iterator<Item = &'a PathBuf>) -> Result<(), Error> {
+    // Blobs are known by the paths that links lead to.
+    let hub = fs::canonicalize(hub).unwrap_or_else(|_| hub.to_owned());
+    let repositories: BTreeSet<PathBuf> =
+        gone.filter_map(|path| Some(hub.join(path.strip_prefix(&hub).ok()?.components().next()?))).collect();
+    for folder in repositories.into_iter().filter(|folder| folder.is_dir()) {
+        let files = disk::files(&folder);
+        if files.iter().all(|(path, _)| path.starts_with("refs/") || path.starts_with(".no_exist/")) {
+            fs::remove_dir_all(&folder).map_err(at(&folder))?;
+        }
+    }
+    Ok(())
 }
 
 fn remove_file(path: &Path) -> Result<(), Error> {

@@ -27,7 +27,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "candor-cli",
-        &["candor", "candor-gguf", "candor-grammar", "candor-inspect", "candor-models", "candor-ops", "candor-server"],
+        &[
+            "candor",
+            "candor-gguf",
+            "candor-grammar",
+            "candor-hub",
+            "candor-inspect",
+            "candor-models",
+            "candor-ops",
+            "candor-server",
+        ],
     ),
     ("candor-cpu", &["candor-kernels", "candor-ops", "candor-quant"]),
     ("candor-gguf", &["candor-quant"]),

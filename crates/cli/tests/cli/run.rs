@@ -99,13 +99,13 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["chat", "--special"], "tip: candor run has it"),
         (vec!["run", "--reasoning-budget", "64"], "tip: --think=false"),
         (vec!["run", "-sm", "none"], "--device NAME computes on one of them"),
-        (vec!["search", "llama"], "tip: candor takes the path of a GGUF file"),
+        (vec!["search", "llama"], "tip: candor run hf:USER/REPO fetches a model by its name"),
         (vec!["launch", "claude"], "tip: candor starts no other programs"),
         (vec!["chat", "m.gguf", "why?", "so"], "unexpected argument 'so' found"),
         (vec!["-m", "m.gguf"], "tip: a command comes first"),
         (vec!["m.gguf"], "tip: candor run m.gguf"),
         (vec!["server"], "tip: candor serve answers over HTTP"),
-        (vec!["list"], "tip: candor keeps no models of its own"),
+        (vec!["ls"], "tip: candor list lists the models on this machine"),
         (vec!["run", "-p", "a", "-f", "b"], "Usage: candor run"),
     ] {
         let outcome = candor(&args).outcome();
