@@ -23,7 +23,7 @@ use crate::{
     url::host,
 };
 
-/// Pieces that one request asks for at most.
+/// Pieces that one request asks for at most; fewer towards the end, so that no connection is left alone with much.
 const RUN: usize = 8;
 const BUFFER_BYTES: usize = 1 << 17;
 /// How often the caller hears how far it is.
@@ -152,8 +152,8 @@ fn one(http: &Http, settings: &Settings, wanted: &Wanted, watch: Watch<'_>) -> R
     let mut fetched = 0;
     // What came wrong may come right, once.
     for last in [false, true] {
-        let job = Job::new(http, wanted, &record, &partial, watch.cancel);
-        let done = job.run(settings.connections, watch);
+        let job = Job::new(http, wanted, &record, &partial, settings.connections.max(1), watch.cancel);
+        let done = job.run(watch);
         fetched += job.fetched.load(Ordering::Relaxed);
         match done {
             Ok(()) => {
@@ -237,6 +237,7 @@ struct Job<'a> {
     wanted: &'a Wanted,
     frame: &'a Frame,
     partial: &'a Partial,
+    connections: usize,
     cancel: &'a AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -267,6 +268,7 @@ impl<'a> Job<'a> {
         wanted: &'a Wanted,
         record: &'a Record,
         partial: &'a Partial,
+        connections: usize,
         cancel: &'a AtomicBool,
     ) -> Job<'a> {
         let mut pieces = vec![Piece::Missing; record.frame.pieces()];
@@ -278,6 +280,7 @@ impl<'a> Job<'a> {
             wanted,
             frame: &record.frame,
             partial,
+            connections,
             cancel,
             state: Mutex::new(State { pieces, failure: None }),
             changed: Condvar::new(),
@@ -290,8 +293,8 @@ impl<'a> Job<'a> {
     }
 
     /// Fetches what is missing, and checks all of it.
-    fn run(&self, connections: usize, watch: Watch<'_>) -> Result<(), Error> {
-        let got = match self.with_workers(connections, Job::work, watch) {
+    fn run(&self, watch: Watch<'_>) -> Result<(), Error> {
+        let got = match self.with_workers(self.connections, Job::work, watch) {
             Err(Failure::NoRanges) => self.with_workers(1, Job::work_from_begin, watch),
             done => done,
         };
@@ -315,7 +318,7 @@ impl<'a> Job<'a> {
         work: fn(&Job<'a>) -> Result<(), Failure>,
         watch: Watch<'_>,
     ) -> Result<Sha256, Failure> {
-        let count = count.clamp(1, self.frame.pieces().max(1));
+        let count = count.min(self.frame.pieces().max(1));
         {
             let mut state = held(&self.state);
             state.failure = None;
@@ -403,7 +406,9 @@ impl<'a> Job<'a> {
             return Some(Task::Check(piece, mark));
         }
         let begin = pieces.iter().position(|piece| *piece == Piece::Missing)?;
-        let run = pieces[begin..].iter().take(RUN).take_while(|piece| **piece == Piece::Missing).count();
+        let missing = pieces.iter().filter(|piece| **piece == Piece::Missing).count();
+        let most = (missing / (2 * self.connections)).clamp(1, RUN);
+        let run = pieces[begin..].iter().take(most).take_while(|piece| **piece == Piece::Missing).count();
         pieces[begin..begin + run].fill(Piece::Taken);
         Some(Task::Fetch(begin, begin + run))
     }

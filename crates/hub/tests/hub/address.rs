@@ -65,7 +65,8 @@ fn what_is_unfinished_goes_on_only_with_the_same_file() {
             let hangs = state.load(Ordering::SeqCst) == 0 && asked.range().is_some_and(|(begin, _)| begin > 30 * PIECE);
             if hangs { reply.fault(Fault::Hang(0)) } else { reply }
         });
-        let settings = settings(folder.path(), "http://127.0.0.1:1");
+        let mut settings = settings(folder.path(), "http://127.0.0.1:1");
+        (settings.stall, settings.tries) = (Duration::from_millis(500), 3);
         let address = format!("{}/m.gguf", server.url());
         let error = pull(&settings, &address).unwrap_err();
         assert!(matches!(error, Error::Stalled { .. }), "{error}");

@@ -12,13 +12,20 @@ const COUNT: usize = 40 * PIECE + 1234;
 
 /// Pulls from a broken server; the file is right, and nothing is left beside it.
 fn comes(change: impl Fn(&Asked, Reply) -> Reply + Send + Sync + 'static) -> Fake {
+    comes_with(Duration::from_secs(8), change).0
+}
+
+/// The same with the time after which a line stalls; gives the bytes that came, too.
+fn comes_with(stall: Duration, change: impl Fn(&Asked, Reply) -> Reply + Send + Sync + 'static) -> (Fake, usize) {
     let folder = tempfile::tempdir().unwrap();
     let files_there = one(7, COUNT);
     let fake = Fake::broken(&files_there, change);
-    let pulled = pull(&fake.settings(folder.path()), "hf:u/r").unwrap();
+    let mut settings = fake.settings(folder.path());
+    settings.stall = stall;
+    let pulled = pull(&settings, "hf:u/r").unwrap();
     assert_eq!(fs::read(pulled.model).unwrap()[..], files_there[0].1[..]);
     assert_eq!(files(&folder.path().join("hub/models--u--r/blobs")).len(), 1);
-    fake
+    (fake, pulled.fetched as usize)
 }
 
 /// Pulls from a broken server; it does not come, and no file has its name.
@@ -26,7 +33,9 @@ fn fails(change: impl Fn(&Asked, Reply) -> Reply + Send + Sync + 'static) -> (Er
     let folder = tempfile::tempdir().unwrap();
     let files_there = one(7, COUNT);
     let fake = Fake::broken(&files_there, change);
-    let error = pull(&fake.settings(folder.path()), "hf:u/r").unwrap_err();
+    let mut settings = fake.settings(folder.path());
+    (settings.stall, settings.tries) = (Duration::from_millis(500), 3);
+    let error = pull(&settings, "hf:u/r").unwrap_err();
     let there = files(&folder.path().join("hub/models--u--r"));
     assert!(!there.contains_key(&format!("blobs/{}", sha256(&files_there[0].1))), "{:?}", there.keys());
     assert!(Hub::new(fake.settings(folder.path())).find(&name("hf:u/r")).is_none());
@@ -59,9 +68,11 @@ fn a_body_that_says_it_is_shorter_is_asked_for_again() {
 #[test]
 fn a_line_that_stalls_is_left() {
     let began = Instant::now();
-    let fake = comes(|asked, reply| if asked.number < 4 { reply.fault(Fault::Hang(PIECE / 2)) } else { reply });
-    assert!(began.elapsed() >= Duration::from_millis(400));
-    assert_eq!(fake.cdn.sent(), COUNT);
+    let stall = Duration::from_secs(1);
+    let (fake, fetched) =
+        comes_with(stall, |asked, reply| if asked.number < 4 { reply.fault(Fault::Hang(PIECE / 2)) } else { reply });
+    assert!(began.elapsed() >= stall);
+    assert_eq!((fetched, fake.cdn.sent()), (COUNT, COUNT));
     let (error, left) = fails(|_, reply| reply.fault(Fault::Hang(0)));
     assert!(matches!(error, Error::Stalled { .. }), "{error}");
     assert_eq!(left, 2, "what came stays");
@@ -71,8 +82,10 @@ fn a_line_that_stalls_is_left() {
 fn a_slow_line_is_no_stall() {
     // Each read waits for less than a stall, all of them for more.
     let folder = tempfile::tempdir().unwrap();
-    let fake = Fake::broken(&one(7, 6000), |_, reply| reply.fault(Fault::Drip(1000, 150)));
-    pull(&fake.settings(folder.path()), "hf:u/r").unwrap();
+    let fake = Fake::broken(&one(7, 6000), |_, reply| reply.fault(Fault::Drip(1000, 500)));
+    let mut settings = fake.settings(folder.path());
+    settings.stall = Duration::from_secs(2);
+    pull(&settings, "hf:u/r").unwrap();
     assert_eq!(fake.cdn.count("/"), 1);
 }
 
@@ -108,12 +121,12 @@ fn a_file_of_another_length_is_refused() {
 
 #[test]
 fn another_mark_of_the_same_file_costs_nothing() {
-    let fake = comes(|asked, reply| {
+    let (_, fetched) = comes_with(Duration::from_secs(8), |asked, reply| {
         let mark = if asked.number < 5 { "\"one\"" } else { "\"two\"" };
         let file = reply.body.clone();
         Reply::file(asked, &file, mark)
     });
-    assert!(fake.cdn.sent() < 2 * COUNT);
+    assert_eq!(fetched, COUNT);
     // One at each question is no reason to fail, either.
     comes(|asked, reply| {
         Reply::file(

@@ -15,7 +15,7 @@ use crate::*;
 fn a_model_comes_whole_into_the_shared_cache() {
     let folder = tempfile::tempdir().unwrap();
     let files_there = one(1, 20 * PIECE + 7);
-    let fake = Fake::new(&files_there);
+    let fake = Fake::broken(&files_there, |_, reply| reply.fault(Fault::Drip(PIECE / 2, 4)));
     let settings = fake.settings(folder.path());
     let hub = Hub::new(settings.clone());
     assert_eq!(hub.find(&name("hf:u/r")), None);
@@ -32,8 +32,11 @@ fn a_model_comes_whole_into_the_shared_cache() {
     assert_eq!(pulled.fetched, 20 * PIECE as u64 + 7);
     assert_eq!(fake.cdn.sent(), 20 * PIECE + 7);
     assert!(fake.cdn.seen.most_at_once.load(Ordering::SeqCst) > 1, "ranges come at the same time");
+    let asked = fake.cdn.seen.asked.lock().unwrap().clone();
+    // The first of each connection have nothing to compare with yet.
     assert!(
-        fake.cdn.seen.asked.lock().unwrap().iter().skip(4).all(|asked| asked.header("if-range") == Some("\"cdn\""))
+        asked.len() > 8 && asked.iter().skip(4).all(|asked| asked.header("if-range") == Some("\"cdn\"")),
+        "{asked:?}"
     );
     // It is there now: nobody is asked to find it, and nothing comes again.
     let asked = fake.hub.count("/");

@@ -33,7 +33,8 @@ fn settings(folder: &Path, endpoint: &str) -> Settings {
     settings.ollama = Some(folder.join("ollama"));
     settings.offline = false;
     settings.piece = PIECE as u64;
-    settings.stall = Duration::from_millis(400);
+    // Not what a busy machine takes for a stall.
+    settings.stall = Duration::from_secs(8);
     settings.wait = Duration::from_millis(5);
     settings
 }
