@@ -42,10 +42,19 @@ fn hub(offline: bool) -> Hub {
 
 /// The file of a name: the one that is there, or one that is fetched now.
 pub fn file_of(name: &Name, offline: bool, when: When) -> Result<PathBuf, Error> {
-    let hub = hub(offline);
-    match hub.find(name) {
-        Some(path) => Ok(path),
-        None => Ok(fetch(&hub, name, when)?.model),
+    let asks = hub(offline);
+    if let Some(path) = asks.find(name) {
+        return Ok(path);
+    }
+    match fetch(&asks, name, when) {
+        Ok(pulled) => Ok(pulled.model),
+        // Without a network another format than the usual one is better than none.
+        Err(Error::Hub(error @ (candor_hub::Error::Connection { .. } | candor_hub::Error::Stalled { .. }))) => {
+            let found = hub(true).find(name).ok_or_else(|| Error::Hub(error))?;
+            say!("note: without a network it is not known which format {name} means: taking what is there");
+            Ok(found)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -438,7 +438,7 @@ impl<'a> Job<'a> {
             match self.stream(&mut cursor, end) {
                 Err(Failure::Error(error)) if error.passes() && !self.is_over() => {
                     failed = if cursor.at > before { 1 } else { failed + 1 };
-                    self.http.pause(failed, error, &|| self.is_over())?;
+                    self.http.pause(failed, self.http.tries(), error, &|| self.is_over())?;
                 }
                 done => done?,
             }
@@ -584,7 +584,7 @@ impl<'a> Job<'a> {
                     let now = count();
                     failed = if now > whole { 1 } else { failed + 1 };
                     whole = now;
-                    self.http.pause(failed, error, &|| self.is_over())?;
+                    self.http.pause(failed, self.http.tries(), error, &|| self.is_over())?;
                 }
                 done => {
                     done?;

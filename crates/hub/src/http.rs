@@ -21,6 +21,8 @@ use crate::{
 };
 
 const REDIRECTS: usize = 10;
+/// How often a question is asked: who waits for the answer to the first one has nothing yet.
+const QUESTIONS: u32 = 3;
 /// The most bytes of an answer that is read as a text.
 const TEXT_BYTES: u64 = 64 << 20;
 /// The longest time that a server may have us wait.
@@ -236,20 +238,25 @@ impl Http {
             match ask() {
                 Err(error) if error.passes() => {
                     failed += 1;
-                    self.pause(failed, error, cancelled)?;
+                    self.pause(failed, QUESTIONS.min(self.tries), error, cancelled)?;
                 }
                 done => return done,
             }
         }
     }
 
-    /// Waits after so many errors in a row, of which this is the last; that error, if there were too many.
-    pub fn pause(&self, failed: u32, error: Error, cancelled: &dyn Fn() -> bool) -> Result<(), Error> {
+    /// How often in a row to try to get more of a file.
+    pub fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// Waits after so many errors in a row, of which this is the last; that error, if these are too many.
+    pub fn pause(&self, failed: u32, most: u32, error: Error, cancelled: &dyn Fn() -> bool) -> Result<(), Error> {
         let asked = match error {
             Error::Busy { after, .. } => after,
             _ => None,
         };
-        if failed >= self.tries || asked.is_some_and(|asked| asked > LONGEST_WAIT) {
+        if failed >= most || asked.is_some_and(|asked| asked > LONGEST_WAIT) {
             return Err(error);
         }
         let doubled = self.wait.saturating_mul(1 << (failed - 1).min(6));

@@ -122,6 +122,21 @@ fn nothing_is_asked_without_a_name_or_offline() {
 }
 
 #[test]
+fn without_a_network_what_is_there_is_taken() {
+    let (server, folder) = (hub(0), tempfile::tempdir().unwrap());
+    with(&server, folder.path(), ["pull", "hf:u/r:Q8_0"]).text();
+    let nobody = || {
+        with(&server, folder.path(), ["run", "hf:u/r"].into_iter().chain(RUN)).env("HF_ENDPOINT", "http://127.0.0.1:1")
+    };
+    let outcome = nobody().outcome();
+    let note = "note: without a network it is not known which format hf:u/r means: taking what is there\n";
+    assert!(outcome.code == 0 && outcome.stderr.contains(note), "{outcome:?}");
+    with(&server, folder.path(), ["rm", "hf:u/r:Q8_0"]).text();
+    let error = nobody().error();
+    assert!(error.starts_with("error: 127.0.0.1:1: ") && error.contains("\nhint: "), "{error}");
+}
+
+#[test]
 fn faults_are_one_line_with_what_to_do() {
     let (server, folder) = (hub(0), tempfile::tempdir().unwrap());
     let error = |args: &[&'static str]| with(&server, folder.path(), args.iter().copied()).error();

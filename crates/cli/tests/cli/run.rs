@@ -85,10 +85,7 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "--no-such-flag"], "unexpected argument '--no-such-flag'"),
         (vec!["run", "--tepm", "1"], "a similar argument exists: '--temp'"),
         (vec!["rum"], "a similar subcommand exists: 'run'"),
-        (
-            vec!["run", "-hf", "x/y", "-p", "hi"],
-            "unexpected argument '-hf' found\n\n  tip: candor takes the path of a GGUF",
-        ),
+        (vec!["run", "-hft", "x", "-p", "hi"], "unexpected argument '-hft' found\n\n  tip: HF_TOKEN gives the token"),
         (vec!["run", "-sm", "row", "-p", "b"], "tip: several GPUs share a model by layers"),
         (vec!["run", "a", "b", "-p", "c"], "[PROMPT] cannot be used together with --prompt"),
         (vec!["embed", "--numa"], "(docs/performance.md)\n\nUsage: candor embed [OPTIONS] [MODEL]\n"),
