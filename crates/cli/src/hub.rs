@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    collections::VecDeque,
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -30,7 +31,11 @@ use crate::{
     waiting::Waiting,
 };
 
-const BAR: &str = "fetching {wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+const BAR: &str = "fetching {wide_bar} {msg}";
+/// The time that a speed is taken over.
+const LATELY: Duration = Duration::from_secs(5);
+/// The least time that says something of a speed.
+const SOON: Duration = Duration::from_millis(500);
 
 /// Where models are, as the environment says.
 fn hub(offline: bool) -> Hub {
@@ -69,9 +74,13 @@ fn fetch(hub: &Hub, name: &Name, when: When) -> Result<Pulled, Error> {
     let started = Instant::now();
     let asking = RefCell::new(Some(Waiting::new(when, &format!("asking for {name}"))));
     let bar = RefCell::new(Bar::new(when, BAR, started));
+    let pace = RefCell::new(Pace::default());
     let progress = |done, total| {
         asking.take();
-        bar.borrow_mut().set(done, total);
+        let text = pace.borrow_mut().text(Instant::now(), done, total);
+        let mut bar = bar.borrow_mut();
+        bar.set(done, total);
+        bar.say(text);
     };
     let waits = |file: &str| say!("another process fetches {file}: waiting for it");
     // Ctrl-C ends the program at once: what came is noted piece by piece.
@@ -94,6 +103,34 @@ fn fetch(hub: &Hub, name: &Name, when: When) -> Result<Pulled, Error> {
         say!("{name}: {} came in {seconds:.1} s, {speed}/s", Bytes(pulled.fetched));
     }
     Ok(pulled)
+}
+
+/// How fast it went lately. What was there already is read quickly and is soon forgotten.
+#[derive(Default)]
+struct Pace(VecDeque<(Instant, u64)>);
+
+impl Pace {
+    /// How much is there, the speed, and the time that is left.
+    fn text(&mut self, now: Instant, done: u64, total: u64) -> String {
+        let there = format!("{} of {}", Bytes(done), Bytes(total));
+        self.0.push_back((now, done));
+        while self.0.len() > 2 && now - self.0[1].0 >= LATELY {
+            self.0.pop_front();
+        }
+        let (since, before) = self.0[0];
+        let time = now - since;
+        if time < SOON || done <= before {
+            return there;
+        }
+        let speed = (done - before) as f64 / time.as_secs_f64();
+        let left = ((total - done.min(total)) as f64 / speed).ceil() as u64;
+        let left = match (left / 3600, left / 60 % 60, left % 60) {
+            (0, 0, seconds) => format!("{seconds} s"),
+            (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+            (hours, minutes, _) => format!("{hours} h {minutes} min"),
+        };
+        format!("{there}, {}/s, {left} left", Bytes(speed as u64))
+    }
 }
 
 /// Runs `candor pull`.
@@ -176,6 +213,19 @@ pub fn rm(args: &RmArgs) -> Result<ExitCode, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pace_is_that_of_the_last_seconds() {
+        let (mut pace, begin) = (Pace::default(), Instant::now());
+        let mut at =
+            |seconds: u64, done: u64| pace.text(begin + Duration::from_secs(seconds), done * 1_000_000, 9_000_000_000);
+        assert_eq!(at(0, 0), "0 B of 9.00 GB");
+        // What was there is read at once.
+        assert_eq!(at(1, 2000), "2.00 GB of 9.00 GB, 2.00 GB/s, 4 s left");
+        let last = (2..20).map(|second| at(second, 2000 + 10 * (second - 1))).last();
+        assert_eq!(last.unwrap(), "2.18 GB of 9.00 GB, 10.0 MB/s, 11 min 22 s left");
+        assert_eq!(at(30, 2180), "2.18 GB of 9.00 GB");
+    }
 
     #[test]
     fn times_are_rounded_down() {

@@ -455,6 +455,7 @@ impl<'a> Job<'a> {
         let last = self.frame.range(end - 1).1;
         let answer = self.open(cursor.at, last)?;
         let host = host(&answer.url);
+        let ends = answer.number("content-length") == Some(last - cursor.at);
         let mut reader = answer.reader();
         let mut buffer = vec![0; BUFFER_BYTES];
         cursor.file.seek(SeekFrom::Start(cursor.at)).map_err(at(self.partial.path()))?;
@@ -479,6 +480,10 @@ impl<'a> Job<'a> {
                 self.set(cursor.piece, Piece::Whole);
                 cursor.piece += 1;
             }
+        }
+        if ends {
+            // Only a connection whose end was seen is used again.
+            let _ = reader.read(&mut buffer);
         }
         Ok(())
     }

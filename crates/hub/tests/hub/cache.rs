@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
 };
 
@@ -15,7 +15,7 @@ use crate::*;
 fn a_model_comes_whole_into_the_shared_cache() {
     let folder = tempfile::tempdir().unwrap();
     let files_there = one(1, 20 * PIECE + 7);
-    let fake = Fake::broken(&files_there, |_, reply| reply.fault(Fault::Drip(PIECE / 2, 4)));
+    let fake = Fake::broken(&files_there, |_, reply| reply.fault(Fault::Drip(PIECE / 2, 20)));
     let settings = fake.settings(folder.path());
     let hub = Hub::new(settings.clone());
     assert_eq!(hub.find(&name("hf:u/r")), None);
@@ -31,7 +31,9 @@ fn a_model_comes_whole_into_the_shared_cache() {
     assert_eq!(names, [format!("blobs/{hash}"), "refs/main".into(), format!("snapshots/{COMMIT}/m-Q4_K_M.gguf")]);
     assert_eq!(pulled.fetched, 20 * PIECE as u64 + 7);
     assert_eq!(fake.cdn.sent(), 20 * PIECE + 7);
-    assert!(fake.cdn.seen.most_at_once.load(Ordering::SeqCst) > 1, "ranges come at the same time");
+    let seen = |count: &AtomicUsize| count.load(Ordering::SeqCst);
+    assert!(seen(&fake.cdn.seen.most_at_once) > 2, "ranges come at the same time");
+    assert!(seen(&fake.cdn.seen.connections) <= 4, "connections are used again");
     let asked = fake.cdn.seen.asked.lock().unwrap().clone();
     // The first of each connection have nothing to compare with yet.
     assert!(

@@ -61,6 +61,7 @@ pub struct Seen {
     pub asked: Mutex<Vec<Asked>>,
     /// Path, and the first and last byte of what was sent of the file.
     pub sent: Mutex<Vec<(String, usize, usize)>>,
+    pub connections: AtomicUsize,
     at_once: AtomicUsize,
     pub most_at_once: AtomicUsize,
 }
@@ -162,6 +163,7 @@ impl Drop for Server {
 }
 
 fn serve(stream: &TcpStream, seen: &Seen, over: &AtomicBool, answer: &Answering) {
+    seen.connections.fetch_add(1, Ordering::SeqCst);
     let mut reader = BufReader::new(stream);
     while let Some(asked) = read(&mut reader, seen) {
         let reply = answer(&asked);
