@@ -27,22 +27,25 @@ const CHANGES: usize = 3;
 /// What is known of a file that came from an address.
 pub struct Note {
     pub url: String,
-    /// What its server compares it with.
-    validator: Option<String>,
 }
 
 impl Note {
     /// The note about a file.
     pub fn read(file: &Path) -> Option<Note> {
-        let value: serde_json::Value = serde_json::from_slice(&fs::read(Note::path(file)).ok()?).ok()?;
-        let text = |key: &str| value[key].as_str().map(str::to_owned);
-        Some(Note { url: text("url")?, validator: text("validator") })
+        let text = fs::read_to_string(Note::path(file)).ok()?;
+        let value: serde_json::Value = serde_json::from_str(text.lines().next()?).ok()?;
+        Some(Note { url: value["url"].as_str()?.to_owned() })
     }
 
     /// Where the note about a file lies.
     pub fn path(file: &Path) -> PathBuf {
         with_ending(file, NOTE_ENDING)
     }
+}
+
+/// What says that a process works on a file.
+pub fn lock_path(file: &Path) -> PathBuf {
+    with_ending(file, ".candor-lock")
 }
 
 /// The file of an address, if it is there.
@@ -62,17 +65,12 @@ pub fn pull(settings: &Settings, url: &str, watch: Watch<'_>) -> Result<Pulled, 
     let no_file = || Error::Name { text: url.to_owned(), problem: "expected the address of a file" };
     let target = target(files, url).ok_or_else(no_file)?;
     let http = Http::new(settings);
-    let mut fetched = 0;
     for _ in 0..CHANGES {
         let (bytes, validator) = http.persist(&|| watch.is_over(), || ask(&http, url))?;
-        let same = Note::read(&target).is_some_and(|note| note.validator.is_some() && note.validator == validator);
-        if same && disk::length(&target) == Some(bytes) {
-            (watch.progress)(bytes, bytes);
-            return Ok(Pulled { model: target.clone(), files: vec![target], fetched });
-        }
-        // The old file goes only when the new one is whole.
         let stem = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let whole = with_ending(&target, ".candor-whole");
+        let note = serde_json::json!({ "url": url, "validator": validator }).to_string();
+        // What nothing compares may have changed.
+        let seal = if validator.is_some() { note.clone() } else { format!("{note}\n{}", disk::unique()) };
         let wanted = Wanted {
             model: url.to_owned(),
             name: stem.clone(),
@@ -80,24 +78,15 @@ pub fn pull(settings: &Settings, url: &str, watch: Watch<'_>) -> Result<Pulled, 
             token: None,
             bytes,
             sha256: None,
-            validator: validator.clone(),
-            target: whole.clone(),
+            validator,
+            target: target.clone(),
+            seal: Some((Note::path(&target), seal)),
             partials: target.parent().unwrap_or(files).to_owned(),
-            lock: with_ending(&target, ".candor-lock"),
+            lock: lock_path(&target),
             stem,
         };
-        // Left by a kill between two renames: of which file it is nobody knows.
-        let _ = fs::remove_file(&whole);
         match fetch::all(&http, settings, &[wanted], watch) {
-            Ok(came) => {
-                fetched += came;
-                let note = serde_json::json!({ "url": url, "validator": validator });
-                // Without its note a file is not known.
-                let _ = fs::remove_file(Note::path(&target));
-                disk::rename(&whole, &target)?;
-                disk::write_whole(&Note::path(&target), &note.to_string())?;
-                return Ok(Pulled { model: target.clone(), files: vec![target], fetched });
-            }
+            Ok(fetched) => return Ok(Pulled { model: target.clone(), files: vec![target], fetched }),
             Err(Error::Changed { .. }) => {}
             Err(error) => return Err(error),
         }

@@ -1,7 +1,7 @@
 //! Fetching a file: pieces over several connections at once, each noted when it is whole, and the whole checked while it comes.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{Read, Seek, SeekFrom, Write},
     path::PathBuf,
     sync::{
@@ -70,6 +70,8 @@ pub struct Wanted {
     pub validator: Option<String>,
     /// Where it is to be.
     pub target: PathBuf,
+    /// A small file that says which file that is, and what it says; none where the name of a file does.
+    pub seal: Option<(PathBuf, String)>,
     /// Where it lies until then.
     pub partials: PathBuf,
     /// What its name begins with there.
@@ -79,7 +81,8 @@ pub struct Wanted {
 
 impl Wanted {
     fn is_there(&self) -> bool {
-        disk::length(&self.target) == Some(self.bytes)
+        let is_this = |(path, text): &(PathBuf, String)| fs::read_to_string(path).is_ok_and(|there| there == *text);
+        disk::length(&self.target) == Some(self.bytes) && self.seal.as_ref().is_none_or(is_this)
     }
 
     fn frame(&self, piece: u64) -> Frame {
@@ -132,17 +135,20 @@ fn ask_for_room(settings: &Settings, missing: &[&Wanted]) -> Result<(), Error> {
 /// Fetches a file; gives the bytes that came.
 fn one(http: &Http, settings: &Settings, wanted: &Wanted, watch: Watch<'_>) -> Result<u64, Error> {
     let lock = wait_for(wanted, watch)?;
+    // Without locks another process may be at it.
+    let is_ours = matches!(lock, Lock::Ours(_));
+    let sweep = || {
+        if is_ours {
+            partial::sweep(&wanted.partials, &wanted.stem);
+        }
+    };
     if wanted.is_there() {
-        partial::sweep(&wanted.partials, &wanted.stem);
+        sweep();
         return Ok(0);
     }
     let frame = wanted.frame(settings.piece);
     let validator = wanted.validator.as_deref();
-    // Without locks another process may be at it.
-    let found = match lock {
-        Lock::Ours(_) => partial::find(&wanted.partials, &wanted.stem, &frame, validator),
-        Lock::Others | Lock::Unknown => None,
-    };
+    let found = if is_ours { partial::find(&wanted.partials, &wanted.stem, &frame, validator) } else { None };
     let new = || -> Result<_, Error> {
         let partial = Partial::create(&wanted.partials, &wanted.stem, &frame, validator)?;
         let record = Record::new(frame.clone(), validator);
@@ -157,8 +163,15 @@ fn one(http: &Http, settings: &Settings, wanted: &Wanted, watch: Watch<'_>) -> R
         fetched += job.fetched.load(Ordering::Relaxed);
         match done {
             Ok(()) => {
+                if let Some((path, _)) = &wanted.seal {
+                    // Of the old file: with it the new one would pass for that.
+                    let _ = fs::remove_file(path);
+                }
                 partial.finish(&wanted.target)?;
-                partial::sweep(&wanted.partials, &wanted.stem);
+                if let Some((path, text)) = &wanted.seal {
+                    disk::write_whole(path, text)?;
+                }
+                sweep();
                 return Ok(fetched);
             }
             Err(error @ Error::Hash { .. }) => {

@@ -23,6 +23,8 @@ use crate::{
 /// What a file is at a commit.
 struct Meta {
     etag: String,
+    /// What its server compares it with, if it serves the file itself.
+    validator: Option<String>,
     bytes: u64,
     url: String,
 }
@@ -89,7 +91,7 @@ pub fn pull(settings: &Settings, repo: &str, revision: &str, part: &Part, watch:
     let mut wanted = Vec::new();
     let mut links = Vec::new();
     for path in chosen {
-        let Meta { etag, bytes, url } = http.persist(&|| watch.is_over(), || hub_of.meta(&commit, path))?;
+        let Meta { etag, validator, bytes, url } = http.persist(&|| watch.is_over(), || hub_of.meta(&commit, path))?;
         let sha256 = is_sha256(&etag).then(|| etag.clone());
         links.push((path, blobs.join(&etag)));
         wanted.push(Wanted {
@@ -99,9 +101,10 @@ pub fn pull(settings: &Settings, repo: &str, revision: &str, part: &Part, watch:
             token: hub_of.token.clone(),
             bytes,
             // What is no large file is served with the same mark as its question was answered with.
-            validator: sha256.is_none().then(|| format!("\"{etag}\"")),
+            validator: validator.filter(|_| sha256.is_none()),
             sha256,
             target: blobs.join(&etag),
+            seal: None,
             partials: blobs.clone(),
             lock: locks.join(format!("{etag}.lock")),
             stem: etag,
@@ -177,7 +180,7 @@ impl Repository<'_> {
         }
         let bytes = answer.number("x-linked-size").or_else(|| answer.number("content-length"));
         let bytes = bytes.ok_or_else(|| wrong(format!("it does not say how long {path} is")))?;
-        Ok(Meta { etag: etag.to_owned(), bytes, url })
+        Ok(Meta { etag: etag.to_owned(), validator: answer.validator(), bytes, url })
     }
 }
 

@@ -109,6 +109,7 @@ pub fn pull(settings: &Settings, host: &str, path: &str, tag: &str, watch: Watch
         sha256: Some(layer.digest.clone()),
         validator: None,
         target: blob_path(store, &layer.digest),
+        seal: None,
         partials: partials.clone(),
         stem: format!("sha256-{}", layer.digest),
         lock: partials.join(format!("sha256-{}.lock", layer.digest)),

@@ -231,12 +231,11 @@ impl Partial {
     }
 }
 
-/// Removes what is left of a file that is there under its name: records whose file was renamed.
+/// Removes what is left of earlier attempts at a file that is whole now.
 pub fn sweep(folder: &Path, stem: &str) {
     for (path, record) in of_stem(folder, stem) {
-        if !path.exists() {
-            let _ = fs::remove_file(record);
-        }
+        let _ = fs::remove_file(path);
+        let _ = fs::remove_file(record);
     }
 }
 
@@ -250,10 +249,14 @@ pub fn unfinished(folder: &Path, stem: &str) -> Vec<Found> {
 
 /// The unfinished files in a folder that begin with `stem`, with their records.
 fn of_stem(folder: &Path, stem: &str) -> Vec<(PathBuf, PathBuf)> {
-    let prefix = if stem.is_empty() { String::new() } else { format!("{stem}.") };
     let entries = entries(folder).unwrap_or_default().into_iter();
     let found = entries.filter_map(|(name, path)| {
-        let begin = name.strip_suffix(RECORD_ENDING).filter(|begin| begin.starts_with(&prefix))?;
+        let begin = name.strip_suffix(RECORD_ENDING)?;
+        // What makes a name unique has no dot.
+        let (of, _) = begin.rsplit_once('.')?;
+        if !stem.is_empty() && of != stem {
+            return None;
+        }
         Some((folder.join(format!("{begin}{ENDING}")), path))
     });
     found.collect()

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    address::Note,
+    address::{Note, lock_path},
     disk::{self, at},
     error::Error,
     hf,
@@ -262,7 +262,7 @@ fn of_addresses(files: &Path, items: &mut Vec<Item>) -> Result<(), Error> {
         folders.extend(path.parent().map(Path::to_owned));
         let Some(note) = Note::read(&path) else { continue };
         let entry = entry(note.url, std::slice::from_ref(&path), State::Whole);
-        items.push(Item { entry, marks: vec![Note::path(&path)], blobs: vec![path] });
+        items.push(Item { entry, marks: vec![Note::path(&path), lock_path(&path)], blobs: vec![path] });
     }
     for folder in folders {
         begun(&folder, items);

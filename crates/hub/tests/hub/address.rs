@@ -32,6 +32,7 @@ fn a_file_comes_from_its_address_and_again_when_it_has_changed() {
     assert_eq!((list.len(), list[0].name.as_str(), list[0].bytes), (1, address.as_str(), 5 * PIECE as u64 + 2));
     assert_eq!(hub.remove(&address).unwrap(), 5 * PIECE as u64 + 2);
     assert_eq!(hub.find(&name(&address)), None);
+    assert!(!folder.path().join("files").join(server.host().replace(':', "+")).exists(), "no empty folder is left");
 }
 
 #[test]
@@ -74,8 +75,40 @@ fn what_is_unfinished_goes_on_only_with_the_same_file() {
         assert!(there > 0);
         broken.store(1, Ordering::SeqCst);
         let pulled = pull(&settings, &address).unwrap();
+        assert_eq!(Hub::new(settings.clone()).list().unwrap().len(), 1, "nothing is left of the older one");
         assert_eq!(pulled.fetched, 60 * PIECE as u64 - if same { there } else { 0 });
         assert_eq!(fs::read(pulled.model).unwrap()[..], bytes(u64::from(!same), 60 * PIECE)[..]);
+    }
+}
+
+#[test]
+fn two_pulls_at_once_fetch_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server =
+        Server::start(|asked| Reply::file(asked, &bytes(1, 12 * PIECE), "\"e\"").fault(Fault::Drip(PIECE / 4, 5)));
+    let settings = settings(folder.path(), "http://127.0.0.1:1");
+    let address = format!("{}/m.gguf", server.url());
+    let fetched: u64 = std::thread::scope(|scope| {
+        let pulls: Vec<_> = (0..3).map(|_| scope.spawn(|| pull(&settings, &address).unwrap().fetched)).collect();
+        pulls.into_iter().map(|pull| pull.join().unwrap()).sum()
+    });
+    assert_eq!(fetched, 12 * PIECE as u64);
+    assert_eq!(fs::read(pull(&settings, &address).unwrap().model).unwrap()[..], bytes(1, 12 * PIECE)[..]);
+}
+
+#[test]
+fn what_nothing_compares_is_fetched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|asked| {
+        let mut reply = Reply::file(asked, &bytes(1, 3 * PIECE), "\"e\"");
+        reply.headers.retain(|(name, _)| name != "etag");
+        reply
+    });
+    let settings = settings(folder.path(), "http://127.0.0.1:1");
+    let address = format!("{}/m.gguf", server.url());
+    for _ in 0..2 {
+        assert_eq!(pull(&settings, &address).unwrap().fetched, 3 * PIECE as u64);
+        assert!(Hub::new(settings.clone()).find(&name(&address)).is_some());
     }
 }
 
