@@ -29,6 +29,13 @@ impl Bar {
             self.shown.get_or_insert_with(|| shown(self.template, total)).0.set_position(done);
         }
     }
+
+    /// What the template shows as `{msg}`, if the bar is there.
+    pub fn say(&self, text: String) {
+        if let Some((bar, _)) = &self.shown {
+            bar.set_message(text);
+        }
+    }
 }
 
 /// Whether to show a bar after so long.

@@ -23,7 +23,13 @@ use candor_inspect::{
 };
 use candor_server::Failure;
 
-use crate::{args::quantize::types, inspect::error as inspect, near::all_nearest, output::system, siblings::sibling};
+use crate::{
+    args::quantize::types,
+    inspect::error as inspect,
+    near::all_nearest,
+    output::{Bytes, system},
+    siblings::sibling,
+};
 
 /// The exit code of a command that was to give a verdict and could not.
 const UNDECIDED: u8 = 2;
@@ -233,6 +239,9 @@ pub enum Error {
     /// The library's.
     #[error(transparent)]
     Candor(#[from] candor::Error),
+    /// Of models by name.
+    #[error("{}", of_hub(.0))]
+    Hub(#[from] candor_hub::Error),
     /// Of tracing, diagnosing or verifying.
     #[error(transparent)]
     Inspect(#[from] inspect::Error),
@@ -350,6 +359,7 @@ impl Error {
             },
             Error::Config { hint, .. } | Error::NoModel { hint, .. } => return hint.clone(),
             Error::Inspect(error) => return error.hint(),
+            Error::Hub(error) => return error.hint(),
             Error::Test { .. } => "-p, -n, -d and -B say how many positions a test needs",
             Error::Undecided(error) | Error::Origin { error, .. } => return error.hint(),
             Error::UnknownTemplate { near, .. } => {
@@ -516,6 +526,17 @@ impl Error {
         if let Some(hint) = self.hint() {
             crate::output::say!("hint: {hint}");
         }
+    }
+}
+
+/// What is said of a model by name: of a file as the system's faults are said elsewhere.
+fn of_hub(error: &candor_hub::Error) -> String {
+    match error {
+        candor_hub::Error::File { path, error } => format!("{}: {}", path.display(), system(error)),
+        candor_hub::Error::Space { folder, needed, free } => {
+            format!("{}: {} more are needed, {} are free", folder.display(), Bytes(*needed), Bytes(*free))
+        }
+        error => error.to_string(),
     }
 }
 

@@ -13,6 +13,7 @@ mod conversation;
 mod devices;
 mod embed;
 mod errors;
+mod hub;
 mod inspect;
 mod interrupt;
 mod library;
@@ -67,6 +68,9 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Chat(args) => chat::chat(&args, &line),
         Command::Serve(args) => serve::serve(&args, &line),
         Command::Batch(args) => batch::batch(&args, &line),
+        Command::Pull(args) => hub::pull(&args),
+        Command::List(args) => hub::list(&args),
+        Command::Rm(args) => hub::rm(&args),
         Command::Show(args) => show::show(&args, &line),
         Command::Tokenize(args) => tokenize::tokenize(&args, &line),
         Command::Perplexity(args) => perplexity::perplexity(&args, &line),

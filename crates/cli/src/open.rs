@@ -8,15 +8,18 @@ use std::{
 };
 
 use candor::{Adapter, Fit, Gguf, LoadOptions, Model, Overrides, Session, SessionOptions};
+use candor_hub::Name;
+use clap::error::ErrorKind;
 
 use crate::{
     args::{
-        Line, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, When, elsewhere,
+        FromArgs, Line, LoraArgs, ModelArgs, OutputArgs, PerformanceArgs, Rank, When, elsewhere,
         lora::Scaled,
         overrides::{self, OverrideArgs},
     },
     bar::Bar,
     errors::Error,
+    hub,
     output::say,
     siblings::{folder, names, sibling},
     trust,
@@ -37,6 +40,8 @@ pub fn unmapped(path: &Path) -> Result<Gguf, Error> {
 pub struct Source {
     /// The file; the program itself has the built-in model.
     path: Option<PathBuf>,
+    /// What it was called, where that was no path.
+    called: Option<String>,
     overrides: Overrides,
 }
 
@@ -49,16 +54,56 @@ pub struct Opened {
 }
 
 impl Source {
-    /// The model that the arguments name.
+    /// The model that the arguments name, fetched if it has a name and is not there.
     ///
     /// # Errors
-    /// If they name two.
+    /// If they name two, or it cannot be fetched.
     pub fn of(line: &Line, args: &ModelArgs) -> Result<Source, Error> {
-        let path = match line.exclusive(&["path", "model"])? {
-            Some("path") => args.path.clone(),
-            _ => args.model.clone(),
+        let path = match line.exclusive(&["path", "model", "hf_repo", "model_url"])? {
+            Some("path") => &args.path,
+            Some("model") => &args.model,
+            from => return Source::named(line, from, &args.from),
         };
-        Ok(Source { path, ..Source::default() })
+        path.as_ref().map_or_else(|| Ok(Source::default()), |path| Source::meant(line, path))
+    }
+
+    /// The model that a flag for names gives; the built-in one if none does.
+    pub fn named(line: &Line, flag: Option<&str>, args: &FromArgs) -> Result<Source, Error> {
+        let name = match (flag, &args.hf_repo, &args.model_url) {
+            (Some("hf_repo"), Some(repo), _) => Name::hf(repo)?,
+            (Some("model_url"), _, Some(url)) => url.parse()?,
+            _ if line.rank("hf_file") == Rank::Flag => {
+                let message = "--hf-file needs --hf-repo: it is a file of a repository";
+                return Err(line.usage_error(ErrorKind::MissingRequiredArgument, message));
+            }
+            _ => return Ok(Source::default()),
+        };
+        let name = match (flag, &args.hf_file) {
+            (Some("hf_repo"), Some(file)) => name.with_file(file)?,
+            _ => name,
+        };
+        Source::fetched(line, &name)
+    }
+
+    /// What is meant by a path: the file there, or the model of that name.
+    pub fn meant(line: &Line, path: &Path) -> Result<Source, Error> {
+        let text = path.to_str().unwrap_or_default();
+        if Name::is_meant(text) {
+            return Source::fetched(line, &text.parse()?);
+        }
+        let is_path = path.extension().is_some_and(|ending| ending == "gguf") || path.exists();
+        match if is_path { None } else { hub::there(text) } {
+            Some(found) => Ok(Source { path: Some(found), called: Some(text.to_owned()), ..Source::default() }),
+            None => Ok(Source::file(path)),
+        }
+    }
+
+    fn fetched(line: &Line, name: &Name) -> Result<Source, Error> {
+        // Not every command has a bar of its own.
+        let when = line.matches.try_get_one::<When>("progress").ok().flatten().copied();
+        let offline = line.matches.try_get_one::<bool>("offline").ok().flatten().is_some_and(|offline| *offline);
+        let path = hub::file_of(name, offline, when.unwrap_or(When::Auto))?;
+        Ok(Source { path: Some(path), called: Some(name.to_string()), ..Source::default() })
     }
 
     /// A file as it is.
@@ -88,7 +133,17 @@ impl Source {
 
     /// The name to show.
     pub fn name(&self) -> String {
-        self.path.as_ref().map_or_else(|| "built-in model".to_owned(), |path| path.display().to_string())
+        let path = || self.path.as_ref().map(|path| path.display().to_string());
+        self.called.clone().or_else(path).unwrap_or_else(|| "built-in model".to_owned())
+    }
+
+    /// A short name: what it was called without where it came from, or its file's; `None` of the built-in model.
+    pub fn short_name(&self) -> Option<String> {
+        let called = self.called.as_deref().filter(|name| !name.contains("://"));
+        let bare =
+            called.map(|name| ["hf:", "ollama:"].iter().find_map(|from| name.strip_prefix(from)).unwrap_or(name));
+        let stem = || Some(self.path()?.file_stem()?.to_string_lossy().into_owned());
+        bare.map(str::to_owned).or_else(stem)
     }
 
     /// The file, without making a model of it.
@@ -235,9 +290,6 @@ fn unreadable(path: &Path) -> bool {
 
 /// What may be meant by a path that leads to no model; without `.gguf` it may be another program's name of one.
 fn meant(path: &Path) -> Option<String> {
-    if path.to_string_lossy().contains("://") {
-        return Some(elsewhere::DOWNLOADS.to_owned());
-    }
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
         return sibling(path);
     }

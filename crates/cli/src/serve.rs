@@ -16,7 +16,7 @@ use crate::{
 /// Runs the command.
 pub fn serve(args: &ServeArgs, line: &Line) -> Result<ExitCode, Error> {
     let served = Served::of(&args.served, line)?;
-    let several = match line.exclusive(&["path", "model", "models_dir"])? {
+    let several = match line.exclusive(&["path", "model", "hf_repo", "model_url", "models_dir"])? {
         Some("models_dir") => args.several.models_dir.as_deref(),
         _ => None,
     };

@@ -91,8 +91,7 @@ impl Served {
     /// If they name two.
     pub fn one(&self, args: &ServedArgs, line: &Line) -> Result<Listed<Error>, Error> {
         let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
-        let stem = || source.path()?.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let name = args.alias.clone().or_else(stem).unwrap_or_else(|| "built-in".to_owned());
+        let name = args.alias.clone().or_else(|| source.short_name()).unwrap_or_else(|| "built-in".to_owned());
         Ok(self.how.listed(name, source, &self.adapters))
     }
 

@@ -38,7 +38,7 @@ impl<'a> Guesses<'a> {
         let ids = ["model_draft", "prompt_lookup"];
         let given = line.exclusive(if args.prompt_lookup { &ids } else { &ids[..1] })?;
         let guesser = match (given, &args.model_draft) {
-            (Some("model_draft"), Some(path)) => Guesser::Model(Source::file(path)),
+            (Some("model_draft"), Some(path)) => Guesser::Model(Source::meant(line, path)?),
             (Some("prompt_lookup"), _) => Guesser::Text,
             _ => Guesser::Nobody,
         };

@@ -12,8 +12,12 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-ctv", "--cache-type-v"),
     ("-fit", "--fit"),
     ("-fitc", "--fit-ctx"),
+    ("-hf", "--hf-repo"),
+    ("-hff", "--hf-file"),
+    ("-hfr", "--hf-repo"),
     ("-jf", "--json-schema-file"),
     ("-md", "--model-draft"),
+    ("-mu", "--model-url"),
     ("-ub", "--ubatch-size"),
     ("-pg", "--n-prompt-gen"),
     ("-pps", "--prompt-shared"),
@@ -58,8 +62,13 @@ const FREE_TEXT: &[&str] = &[
 ];
 
 /// Flags that ask for something else than an answer, wherever they stand, and the command lines for that.
-const INSTEAD: &[(&str, &[&str])] =
-    &[("--list-devices", &["devices"]), ("--completion-bash", &["completions", "bash"]), ("--version", &["--version"])];
+const INSTEAD: &[(&str, &[&str])] = &[
+    ("--list-devices", &["devices"]),
+    ("--cache-list", &["list"]),
+    ("-cl", &["list"]),
+    ("--completion-bash", &["completions", "bash"]),
+    ("--version", &["--version"]),
+];
 
 /// The flag for help that llama.cpp has besides ours.
 const USAGE: &str = "--usage";
@@ -204,7 +213,7 @@ mod tests {
             ("run -- -sys", "run -- -sys"),
             ("run -p -- -sys x", "run -p -- --system-prompt x"),
             ("run -sysx -s 3", "run -sysx -s 3"),
-            ("run -ot on -p -ot -hf=x/y", "run --ot on -p -ot --hf=x/y"),
+            ("run -ot on -p -ot -hf=x/y", "run --ot on -p -ot --hf-repo=x/y"),
             ("run -t -1 -tb -1 -c -1", "run -t 0 --threads-batch 0 -c -1"),
             ("run -no-cnv --no-context-shift", "run --raw --context-shift=false"),
             ("run -temp 1 -p -temp --temp 2", "run ---temp 1 -p -temp --temp 2"),

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{
     device::{BatchingArgs, DeviceName, Layers},
+    hub::FromArgs,
     lora::LoraArgs,
     number,
     overrides::OverrideArgs,
@@ -15,12 +16,14 @@ use super::{
 /// `candor bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Model files (GGUF; of a split model any one file); the built-in model if left out
+    /// Model files (GGUF; of a split model any one file), or names as candor pull takes them; the built-in model if left out
     #[arg(value_name = "MODEL")]
     pub path: Vec<PathBuf>,
     /// A model file, as the argument; can be given more than once
     #[arg(short = 'm', long, value_name = "MODEL", help_heading = "Model")]
     pub model: Vec<PathBuf>,
+    #[command(flatten)]
+    pub from: FromArgs,
     #[command(flatten)]
     pub overrides: OverrideArgs,
     #[command(flatten)]

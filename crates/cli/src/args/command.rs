@@ -11,6 +11,7 @@ use super::{
     bench::BenchArgs,
     daily,
     embed::{EmbedArgs, RerankArgs},
+    hub::{ListArgs, PullArgs, RmArgs},
     inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs},
     kwargs::{self, Kwargs},
     logprobs::LogprobsArgs,
@@ -54,6 +55,12 @@ pub enum Command {
     /// Answer a file of requests, in OpenAI's batch format
     #[command(after_help = SETTINGS_NOTE)]
     Batch(BatchArgs),
+    /// Fetch a model by its name
+    Pull(PullArgs),
+    /// List the models on this machine
+    List(ListArgs),
+    /// Remove a model from this machine
+    Rm(RmArgs),
     /// Show what is in a model file and the memory that it needs
     Show(ShowArgs),
     /// Print the token ids of a text

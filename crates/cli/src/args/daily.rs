@@ -35,6 +35,7 @@ const DAILY: &[Daily] = &[
         examples: &[
             ("candor run -p \"Hello, how are you?\"", "ask the built-in model"),
             ("candor run model.gguf \"Why is the sky blue?\"", "ask a model from a file"),
+            ("candor run hf:ggml-org/gemma-3-4b-it-GGUF \"Why?\"", "fetch a model the first time, and ask it"),
             ("candor run model.gguf --raw -p \"Once upon a time\" -n 100 --temp 0", "continue a text"),
             ("cat report.txt | candor run model.gguf -p \"Summarise:\"", "ask about a text"),
         ],
@@ -94,6 +95,21 @@ const DAILY: &[Daily] = &[
             "verbose",
         ],
         examples: &[("candor batch in.jsonl out.jsonl model.gguf -np 16", "answer a file of requests, 16 at once")],
+    },
+    Daily {
+        command: "pull",
+        flags: &[],
+        examples: &[
+            ("candor pull hf:ggml-org/gemma-3-4b-it-GGUF", "the model in 4 bits of a repository of Hugging Face"),
+            ("candor pull hf:ggml-org/gemma-3-4b-it-GGUF:Q8_0", "the one in 8 bits"),
+            ("candor pull ollama:llama3.2:1b", "a model of Ollama, into its store"),
+        ],
+    },
+    Daily { command: "list", flags: &[], examples: &[("candor list", "the models on this machine, and their names")] },
+    Daily {
+        command: "rm",
+        flags: &[],
+        examples: &[("candor rm ollama:llama3.2:1b", "its files go, but for those that another model needs")],
     },
     Daily {
         command: "show",

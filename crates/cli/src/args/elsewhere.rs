@@ -6,7 +6,7 @@ type Row = (&'static [&'static str], &'static str);
 
 const ANSWERS: &str = "candor run answers once, candor chat holds a conversation";
 /// For names of models that other programs download.
-pub const DOWNLOADS: &str = "candor takes the path of a GGUF file and downloads nothing";
+pub const DOWNLOADS: &str = "candor run hf:USER/REPO fetches a model by its name, candor pull does so alone";
 const SHAPES: &str = "--json-schema SCHEMA has answers of that schema; {} is any JSON";
 const LAYERS: &str = "-ngl N gives whole layers to the GPU";
 const LOGS: &str = "--verbose prints speeds and why an answer stopped; --progress never hides the bar";
@@ -27,14 +27,14 @@ const SERVER: &str = "candor serve has no such setting: docs/server.md says what
 const TRAINING: &str = "candor trains nothing";
 const VALUES: &str = "candor logits prints logits, candor trace records the values of a run";
 const VECTORS: &str = "candor embed makes a vector of each line of a file";
-const STORE: &str = "candor keeps no models of its own: commands take the path of a GGUF file";
+const STORE: &str = "candor pull, list and rm fetch, list and remove models; they stay files, and none stays loaded";
+const DRAFTS: &str = "-md takes a name, too: -md hf:USER/REPO";
+const TOKEN: &str = "HF_TOKEN gives the token: others on the machine can read a command line";
 
 const FLAGS: &[Row] = &[
-    (&["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-hft", "--hf-token", "-mu", "--model-url"], DOWNLOADS),
-    (
-        &["-dr", "--docker-repo", "-cl", "--cache-list", "--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"],
-        DOWNLOADS,
-    ),
+    (&["-hft", "--hf-token"], TOKEN),
+    (&["-dr", "--docker-repo"], DOWNLOADS),
+    (&["--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"], DRAFTS),
     (&["--gpt-oss-20b-default", "--gpt-oss-120b-default", "--spec-default"], DOWNLOADS),
     (&["--vision-gemma-4b-default", "--vision-gemma-12b-default"], DOWNLOADS),
     (&["-no-fa"], "attention is always computed in blocks, without its matrix: leave it out"),
@@ -158,8 +158,10 @@ const FLAGS: &[Row] = &[
 
 const COMMANDS: &[Row] = &[
     (&["server"], SERVE),
-    (&["pull", "push", "create", "cp", "rm", "ls", "list", "ps", "stop"], STORE),
-    (&["download", "get", "search", "signin", "signout"], DOWNLOADS),
+    (&["push", "create", "cp", "ps", "stop"], STORE),
+    (&["ls"], "candor list lists the models on this machine"),
+    (&["download", "get", "search"], DOWNLOADS),
+    (&["signin", "signout"], "HF_TOKEN gives a token of Hugging Face"),
     (&["launch"], LAUNCH),
     (&["generate", "cli", "client", "completion", "complete"], ANSWERS),
     (&["batched-bench"], "candor bench -B N measures several texts at once"),

@@ -5,19 +5,21 @@ use std::path::PathBuf;
 use candor::{LoadOptions, Weights};
 use clap::{ArgAction, Args, ValueEnum};
 
-use super::{device::DeviceArgs, number};
+use super::{device::DeviceArgs, hub::FromArgs, number};
 use crate::{errors::Error, trust};
 
 /// Which model.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// Model file (GGUF; of a split model any one file); the built-in model if left out
+    /// Model file (GGUF; of a split model any one file), or a name as candor pull takes it; the built-in model if left out
     #[arg(value_name = "MODEL")]
     pub path: Option<PathBuf>,
     /// The model file, as the argument
     #[arg(short = 'm', long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
+    #[command(flatten)]
+    pub from: FromArgs,
 }
 
 /// How much the model remembers.

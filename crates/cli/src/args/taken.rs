@@ -62,7 +62,6 @@ const TAKEN: &[Taken] = &[
     taken(&["--reasoning-effort"], Value::Of(&["default"]), "the template decides how much the model thinks"),
     taken(&["--reasoning-budget"], Value::Of(&["-1"]), "thinking has no limit of its own"),
     taken(&["--reasoning-format"], Value::Of(&["auto", "deepseek"]), "reasoning is always told apart"),
-    taken(&["--offline"], Value::None, "nothing is downloaded"),
     Taken {
         names: &["-cb", "--cont-batching"],
         value: Value::None,

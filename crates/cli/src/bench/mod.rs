@@ -77,13 +77,14 @@ pub fn bench(args: &BenchArgs, line: &Line) -> Result<ExitCode, Error> {
 
 /// The models that the arguments name.
 fn sources(args: &BenchArgs, line: &Line) -> Result<Vec<Source>, Error> {
-    let paths = match line.exclusive(&["path", "model"])? {
-        Some("path") => &args.path,
-        _ => &args.model,
+    let paths = match line.exclusive(&["path", "model", "hf_repo", "model_url"])? {
+        Some("path") => &args.path[..],
+        Some("model") => &args.model,
+        _ => &[],
     };
-    let sources = match paths.is_empty() {
-        true => vec![Source::default()],
-        false => paths.iter().map(Source::file).collect(),
+    let sources = match paths {
+        [] => vec![Source::named(line, line.exclusive(&["hf_repo", "model_url"])?, &args.from)?],
+        paths => paths.iter().map(|path| Source::meant(line, path)).collect::<Result<_, _>>()?,
     };
     sources.into_iter().map(|source| source.overridden(&args.overrides, line)).collect()
 }

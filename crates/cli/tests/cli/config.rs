@@ -9,11 +9,11 @@ fn sample(flag: &str) -> &'static str {
     match flag {
         "lora-scaled" => "a.gguf:0.5",
         "model" | "prompt" | "file" | "system-prompt" | "system-prompt-file" | "chat-template"
-        | "chat-template-file" => "some text",
+        | "chat-template-file" | "hf-repo" | "hf-file" | "model-url" => "some text",
         "chat-template-kwargs" => "{}",
         "raw" | "escape" | "no-mmap" | "no-verify" | "huge-pages" | "fast" | "batch-invariant" | "ignore-eos"
         | "gpu-dequant" | "prompt-lookup" | "prompt-cache-all" | "prompt-cache-ro" | "context-shift" | "verbose"
-        | "verbose-prompt" | "skip-chat-parsing" | "hide-thinking" | "special" => "true",
+        | "verbose-prompt" | "offline" | "skip-chat-parsing" | "hide-thinking" | "special" => "true",
         "think" => "low",
         "json-schema" | "json-schema-file" | "grammar" | "grammar-file" | "regex" => "some text",
         "reverse-prompt" | "dry-sequence-breaker" => "###",

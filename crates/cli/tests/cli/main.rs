@@ -21,6 +21,7 @@ mod fit;
 mod full;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod hub;
 mod inspect;
 mod inspect_run;
 mod interfaces;

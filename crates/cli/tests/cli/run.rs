@@ -85,10 +85,7 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["run", "--no-such-flag"], "unexpected argument '--no-such-flag'"),
         (vec!["run", "--tepm", "1"], "a similar argument exists: '--temp'"),
         (vec!["rum"], "a similar subcommand exists: 'run'"),
-        (
-            vec!["run", "-hf", "x/y", "-p", "hi"],
-            "unexpected argument '-hf' found\n\n  tip: candor takes the path of a GGUF",
-        ),
+        (vec!["run", "-hft", "x", "-p", "hi"], "unexpected argument '-hft' found\n\n  tip: HF_TOKEN gives the token"),
         (vec!["run", "-sm", "row", "-p", "b"], "tip: several GPUs share a model by layers"),
         (vec!["run", "a", "b", "-p", "c"], "[PROMPT] cannot be used together with --prompt"),
         (vec!["embed", "--numa"], "(docs/performance.md)\n\nUsage: candor embed [OPTIONS] [MODEL]\n"),
@@ -99,13 +96,13 @@ fn two_prompts_or_two_models_are_wrong_usage() {
         (vec!["chat", "--special"], "tip: candor run has it"),
         (vec!["run", "--reasoning-budget", "64"], "tip: --think=false"),
         (vec!["run", "-sm", "none"], "--device NAME computes on one of them"),
-        (vec!["search", "llama"], "tip: candor takes the path of a GGUF file"),
+        (vec!["search", "llama"], "tip: candor run hf:USER/REPO fetches a model by its name"),
         (vec!["launch", "claude"], "tip: candor starts no other programs"),
         (vec!["chat", "m.gguf", "why?", "so"], "unexpected argument 'so' found"),
         (vec!["-m", "m.gguf"], "tip: a command comes first"),
         (vec!["m.gguf"], "tip: candor run m.gguf"),
         (vec!["server"], "tip: candor serve answers over HTTP"),
-        (vec!["list"], "tip: candor keeps no models of its own"),
+        (vec!["ls"], "tip: candor list lists the models on this machine"),
         (vec!["run", "-p", "a", "-f", "b"], "Usage: candor run"),
     ] {
         let outcome = candor(&args).outcome();
