@@ -17,6 +17,7 @@ use candor_inspect::{
     DiagnoseError,
     divergence::Error as DivergenceError,
     file::WriteError,
+    imatrix::Error as ImatrixError,
     import::ImportError,
     record::{RecordError, SelectionError},
     verify::VerifyError,
@@ -306,6 +307,15 @@ impl From<VerifyError> for Error {
         match error {
             VerifyError::Candor(error) => error.into(),
             error => Error::Inspect(error.into()),
+        }
+    }
+}
+
+impl From<ImatrixError> for Error {
+    fn from(error: ImatrixError) -> Self {
+        match error {
+            ImatrixError::Model(error) => error.into(),
+            ImatrixError::Sum(error) => error.into(),
         }
     }
 }

@@ -14,6 +14,7 @@ mod devices;
 mod embed;
 mod errors;
 mod hub;
+mod imatrix;
 mod inspect;
 mod interrupt;
 mod library;
@@ -74,6 +75,7 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Show(args) => show::show(&args, &line),
         Command::Tokenize(args) => tokenize::tokenize(&args, &line),
         Command::Perplexity(args) => perplexity::perplexity(&args, &line),
+        Command::Imatrix(args) => imatrix::imatrix(&args, &line),
         Command::Quantize(args) => quantize::quantize(&args, &line),
         Command::Embed(args) => embed::embed(&args, &line),
         Command::Rerank(args) => embed::rerank(&args, &line),

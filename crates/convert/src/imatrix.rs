@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 use candor_gguf::{Format, Gguf, Writer};
@@ -185,12 +184,15 @@ impl Imatrix {
         writer.insert("imatrix.chunk_size", self.window());
         let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
         for (name, entry) in &self.entries {
-            let (columns, counts) = (entry.columns() as u64, entry.counts.len() as u64);
             let numbers: Vec<f32> = entry.counts.iter().map(|&count| count as f32).collect();
-            writer.tensor(&format!("{name}.in_sum2"), Format::F32, &[columns, counts], bytes(&entry.squares))?;
-            writer.tensor(&format!("{name}.counts"), Format::F32, &[1, counts], bytes(&numbers))?;
+            let counts = entry.counts.len() as u64;
+            // As ggml writes it: what is one has no dimension.
+            let shape = |first: u64| if counts == 1 { vec![first] } else { vec![first, counts] };
+            let wide = shape(entry.columns() as u64);
+            writer.tensor(&format!("{name}.in_sum2"), Format::F32, &wide, bytes(&entry.squares))?;
+            writer.tensor(&format!("{name}.counts"), Format::F32, &shape(1), bytes(&numbers))?;
             if !entry.sums.is_empty() {
-                writer.tensor(&format!("{name}.in_sum"), Format::F32, &[columns, counts], bytes(&entry.sums))?;
+                writer.tensor(&format!("{name}.in_sum"), Format::F32, &wide, bytes(&entry.sums))?;
             }
         }
         Ok(writer)
@@ -202,7 +204,7 @@ impl Imatrix {
         let seen = |(_, entry): &(&String, &Entry)| entry.unseen() < entry.counts.len();
         let entries: Vec<_> = self.entries.iter().filter(seen).collect();
         let mut out = Vec::new();
-        let mut number = |out: &mut Vec<u8>, value: usize| out.extend((value as u32).to_le_bytes());
+        let number = |out: &mut Vec<u8>, value: usize| out.extend((value as u32).to_le_bytes());
         number(&mut out, entries.len());
         for (name, entry) in entries {
             let calls = entry.counts.iter().max().map_or(0, |most| most.div_ceil(window));

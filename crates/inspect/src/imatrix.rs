@@ -20,6 +20,9 @@ pub enum Error {
     Sum(#[from] candor_convert::Error),
 }
 
+/// Matrices that give logits.
+const OUTPUTS: [&str; 2] = ["output.weight", "token_embd.weight"];
+
 /// Which matrices count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -87,11 +90,13 @@ fn uses(model: &Model, options: Options) -> Result<HashMap<Key, Vec<Use>>, cando
     let mut uses: HashMap<Key, Vec<Use>> = HashMap::new();
     for node in &graph.nodes {
         let (Some(weight), Some(&input)) = (node.kind.product(), node.inputs.first()) else { continue };
-        if !(weight.name.starts_with("blk.") || options.process_output) {
+        // Rows of a matrix that is taken apart have a range behind its name.
+        let tensor = weight.name.split('[').next().unwrap_or_default().to_owned();
+        if !(tensor.starts_with("blk.") || options.process_output && OUTPUTS.contains(&tensor.as_str())) {
             continue;
         }
         let routed = matches!(node.kind, Kind::Stacked { routed: true, .. });
-        let (tensor, matrices, columns) = (weight.name.clone(), node.kind.matrices(), weight.cols);
+        let (matrices, columns) = (node.kind.matrices(), weight.cols);
         let found = Use { tensor, matrices, columns, routed };
         let of = uses.entry(graph.nodes[input].key.clone()).or_default();
         if !of.contains(&found) {

@@ -45,7 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("candor-gpu", &["candor-ops", "candor-quant"]),
     ("candor-grammar", &["candor"]),
     ("candor-hub", &[]),
-    ("candor-inspect", &["candor", "candor-gguf", "candor-models", "candor-ops", "candor-verify"]),
+    ("candor-inspect", &["candor", "candor-convert", "candor-gguf", "candor-models", "candor-ops", "candor-verify"]),
     ("candor-kernels", &["candor-quant"]),
     ("candor-models", &["candor-gguf", "candor-ops"]),
     ("candor-ops", &["candor-quant"]),

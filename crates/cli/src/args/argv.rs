@@ -24,6 +24,7 @@ const SINGLE_DASH: &[(&str, &str)] = &[
     ("-tb", "--threads-batch"),
     ("-Cr", "--cpu-range"),
     ("-dev", "--device"),
+    ("-ofreq", "--output-frequency"),
     ("-ngl", "--gpu-layers"),
     ("-np", "--parallel"),
     ("-kvu", "--kv-unified"),

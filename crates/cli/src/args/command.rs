@@ -12,6 +12,7 @@ use super::{
     daily,
     embed::{EmbedArgs, RerankArgs},
     hub::{ListArgs, PullArgs, RmArgs},
+    imatrix::ImatrixArgs,
     inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs},
     kwargs::{self, Kwargs},
     logprobs::LogprobsArgs,
@@ -68,6 +69,9 @@ pub enum Command {
     /// Measure how well a model predicts a text
     #[command(after_help = SETTINGS_NOTE)]
     Perplexity(PerplexityArgs),
+    /// Measure over a text which columns of a model's matrices count
+    #[command(after_help = SETTINGS_NOTE)]
+    Imatrix(ImatrixArgs),
     /// Make a smaller file of a model's weights
     #[command(after_help = SETTINGS_NOTE)]
     Quantize(QuantizeArgs),

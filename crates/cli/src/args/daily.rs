@@ -127,6 +127,24 @@ const DAILY: &[Daily] = &[
         examples: &[("candor perplexity model.gguf -f text.txt", "how well a model predicts a text")],
     },
     Daily {
+        command: "imatrix",
+        flags: &[
+            "model",
+            "file",
+            "output-file",
+            "chunks",
+            "in-file",
+            "from-chunk",
+            "process-output",
+            "threads",
+            "progress",
+        ],
+        examples: &[
+            ("candor imatrix model-f16.gguf -f text.txt -o imatrix.gguf", "what to give to candor quantize --imatrix"),
+            ("candor imatrix --in-file a.gguf --in-file b.gguf -o both.gguf", "the sums of two runs"),
+        ],
+    },
+    Daily {
         command: "quantize",
         flags: &[
             "pure",

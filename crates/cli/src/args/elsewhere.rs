@@ -13,7 +13,7 @@ const LOGS: &str = "--verbose prints speeds and why an answer stopped; --progres
 const DIFFUSION: &str = "candor runs no diffusion models";
 const DRAFT: &str =
     "the draft model runs where the model runs; --draft-max, --draft-min and --draft-p-min bound its guesses";
-const IMATRIX: &str = "candor makes no importance matrices; llama.cpp's llama-imatrix does";
+const IMATRIX: &str = "candor imatrix writes sums alone, to one file";
 const KEPT: &str = "--prompt-cache FILE keeps a computed prompt";
 const LOOKUP: &str = "--prompt-lookup guesses tokens from the text itself";
 const MEASURE: &str = "candor perplexity measures perplexity and divergence alone, of a text in windows of -c tokens";
@@ -134,8 +134,7 @@ const FLAGS: &[Row] = &[
     (&["-tgs"], "candor bench computes all sequences in one pass"),
     (&["--output-format"], "candor bench -o FORMAT says what is printed"),
     (&["-fitp", "--fit-print"], "candor show prints the memory that a model needs"),
-    (&["--in-file", "-ofreq", "--output-frequency", "--save-frequency", "--process-output", "--nextn"], IMATRIX),
-    (&["--ppl", "--no-ppl", "--chunk", "--from-chunk", "--show-statistics", "--parse-special"], IMATRIX),
+    (&["--save-frequency", "--nextn", "--ppl", "--no-ppl", "--show-statistics"], IMATRIX),
     (&["--attention"], "--override-kv ARCHITECTURE.attention.causal=bool:false lets tokens see each other"),
     (&["--embd-separator", "--cls-separator", "--context-file", "--chunk-size", "--chunk-separator"], VECTORS),
     (&["-ns", "--sequences", "--junk", "--pos"], "candor bench -B N measures several texts at once"),

@@ -13,6 +13,7 @@ pub mod elsewhere;
 pub mod embed;
 pub mod flag;
 mod hub;
+pub mod imatrix;
 pub mod inspect;
 pub mod kwargs;
 pub mod logprobs;
@@ -41,6 +42,7 @@ pub use command::{
 };
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
 pub use hub::{FromArgs, ListArgs, PullArgs, RmArgs};
+pub use imatrix::ImatrixArgs;
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use logprobs::LogprobsArgs;
 pub use lora::LoraArgs;

@@ -45,7 +45,7 @@ The command line ends with exit code 2, and a tip says this.
 REFUSED";
 
 /// Commands in the order in which they are listed.
-const ORDER: [&str; 7] = ["run", "chat", "serve", "perplexity", "embed", "bench", "tokenize"];
+const ORDER: [&str; 8] = ["run", "chat", "serve", "perplexity", "imatrix", "embed", "bench", "tokenize"];
 
 /// Commands that do what a program of llama.cpp does.
 fn commands(program: &str) -> &'static [&'static str] {
@@ -54,6 +54,7 @@ fn commands(program: &str) -> &'static [&'static str] {
         "server" => &["serve"],
         "cli" | "completion" | "speculative" | "lookup" | "batched" | "debug" => &["run", "chat"],
         "perplexity" => &["perplexity"],
+        "imatrix" => &["imatrix"],
         "embedding" => &["embed"],
         "bench" => &["bench"],
         "tokenize" => &["tokenize"],

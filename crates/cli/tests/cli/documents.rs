@@ -15,6 +15,7 @@ const COMMANDS: [&str; 25] = [
     "show",
     "tokenize",
     "perplexity",
+    "imatrix",
     "quantize",
     "embed",
     "rerank",

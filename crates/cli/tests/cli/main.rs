@@ -22,6 +22,7 @@ mod full;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod hub;
+mod imatrix;
 mod inspect;
 mod inspect_run;
 mod interfaces;

@@ -4,6 +4,7 @@ mod distribution;
 mod divergence;
 mod doctor;
 mod exported;
+mod imatrix;
 mod import;
 mod import_broken;
 mod import_trace_file;
