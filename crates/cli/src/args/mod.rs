@@ -12,6 +12,7 @@ pub mod device;
 pub mod elsewhere;
 pub mod embed;
 pub mod flag;
+mod from;
 mod hub;
 pub mod inspect;
 pub mod kwargs;
@@ -39,7 +40,8 @@ pub use command::{
     TemplateArgs, TokenizeArgs, Tunable,
 };
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
-pub use hub::{FromArgs, ListArgs, PullArgs, RmArgs};
+pub use from::FromArgs;
+pub use hub::{ListArgs, PullArgs, RmArgs};
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use logprobs::LogprobsArgs;
 pub use lora::LoraArgs;

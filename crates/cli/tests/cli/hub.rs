@@ -93,6 +93,10 @@ fn a_name_is_fetched_where_a_model_is_taken() {
     let outcome = with(&server, folder.path(), ["show", "-mu", &address]).outcome();
     assert_eq!(outcome.code, 0, "{outcome:?}");
     assert!(with(&server, folder.path(), ["list"]).text().contains(&address));
+    let other = tempfile::tempdir().unwrap();
+    with(&server, other.path(), ["show", "-hf", "u/r", "-hff", "m-Q8_0.gguf"]).text();
+    let list = with(&server, other.path(), ["list"]).text();
+    assert!(list.contains("hf:u/r:Q8_0") && !list.contains("Q4_K_M"), "{list}");
     let bench = ["bench", "-hf", "u/r", "-p", "0", "-n", "1", "-r", "1"];
     assert_eq!(with(&server, folder.path(), bench).outcome().code, 0);
     let draft = ["run", "hf:u/r", "-md", "hf:u/r:Q8_0"].into_iter().chain(RUN);
