@@ -126,6 +126,30 @@ fn nothing_is_asked_without_a_name_or_offline() {
 }
 
 #[test]
+fn what_ollama_has_is_run_by_its_name() {
+    let (server, folder) = (hub(0), tempfile::tempdir().unwrap());
+    let digest = "ab".repeat(32);
+    let tiny = Tiny::default().bytes();
+    let layer = format!(
+        "{{\"mediaType\":\"application/vnd.ollama.image.model\",\"digest\":\"sha256:{digest}\",\"size\":{}}}",
+        tiny.len()
+    );
+    let store = folder.path().join("ollama");
+    let manifests = store.join("manifests/registry.ollama.ai/library/tiny");
+    fs::create_dir_all(&manifests).unwrap();
+    fs::write(manifests.join("1b"), format!("{{\"layers\":[{layer}]}}")).unwrap();
+    fs::create_dir_all(store.join("blobs")).unwrap();
+    let blob = store.join(format!("blobs/sha256-{digest}"));
+    fs::write(&blob, tiny).unwrap();
+    let expected = candor(["run", blob.to_str().unwrap()].into_iter().chain(RUN)).text();
+    for name in ["tiny:1b", "ollama:tiny:1b"] {
+        assert_eq!(with(&server, folder.path(), ["run", name].into_iter().chain(RUN)).text(), expected, "{name}");
+    }
+    let list = with(&server, folder.path(), ["list"]).text();
+    assert!(list.lines().nth(1).is_some_and(|line| line.starts_with("ollama:tiny:1b  ")), "{list}");
+}
+
+#[test]
 fn without_a_network_what_is_there_is_taken() {
     let (server, folder) = (hub(0), tempfile::tempdir().unwrap());
     with(&server, folder.path(), ["pull", "hf:u/r:Q8_0"]).text();
