@@ -193,6 +193,27 @@ def both_at_once(home):
     assert python(home, "print(h.hf_hub_download('u/r', 'm-Q4_K_M.gguf', local_files_only=True))")
 
 
+def one_waits(home):
+    """Their lock is ours: what they fetch is waited for."""
+    Path(home).mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(FILES["m-Q8_0.gguf"]).hexdigest()
+    code = f"""
+import time
+from huggingface_hub.utils import WeakFileLock
+path = '{home}/hf/hub/.locks/models--u--r'
+__import__('os').makedirs(path)
+with WeakFileLock(path + '/{digest}.lock'):
+    print('held', flush=True)
+    time.sleep(3)
+"""
+    other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "held\n"
+    began = time.monotonic()
+    said = candor(home, "pull", "hf:u/r:Q8_0").stderr
+    assert "another process fetches m-Q8_0.gguf: waiting for it" in said and time.monotonic() - began > 2, said
+    other.wait()
+
+
 def encrypted(home):
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -218,7 +239,7 @@ def main():
     ADDRESS[0] = serve()
     folder = tempfile.mkdtemp()
     try:
-        for check in (theirs_reads_ours, ours_reads_theirs, both_at_once, encrypted):
+        for check in (theirs_reads_ours, ours_reads_theirs, both_at_once, one_waits, encrypted):
             check(f"{folder}/{check.__name__}")
             print(f"{check.__name__}: ok")
     finally:

@@ -63,7 +63,7 @@ pub fn file_of(name: &Name, offline: bool, when: When) -> Result<PathBuf, Error>
     }
 }
 
-/// The file of a model that is there under a name without what says where it came from; `None` if there is none.
+/// The file of a model that is there under a name without what says where it came from; `None` if it is not there.
 pub fn there(text: &str) -> Option<PathBuf> {
     // A folder that cannot be read has no models for this user.
     hub(true).named(text).ok().flatten()

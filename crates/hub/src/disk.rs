@@ -92,7 +92,7 @@ pub fn free(folder: &Path) -> Option<u64> {
     fs4::available_space(there).ok()
 }
 
-/// The bytes of a file, through links; `None` if there is none.
+/// The bytes of a file, through links; `None` if it is not there.
 pub fn length(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|file| file.len())
 }

@@ -365,7 +365,13 @@ impl<'a> Job<'a> {
     fn follow(&self, watch: Watch<'_>) -> Result<Sha256, Failure> {
         let mut file = self.partial.writer()?;
         let mut hash = Sha256::new();
+        let say = || (watch.progress)(self.there.load(Ordering::Relaxed), self.frame.bytes);
         for piece in 0..self.frame.pieces() {
+            // What was there already is only read, which may take long as well.
+            say();
+            if watch.is_over() {
+                return Err(Error::Cancelled.into());
+            }
             let mut state = held(&self.state);
             while state.pieces[piece] != Piece::Whole {
                 if watch.is_over() {
@@ -376,7 +382,7 @@ impl<'a> Job<'a> {
                 }
                 state = self.changed.wait_timeout(state, BEAT).unwrap_or_else(PoisonError::into_inner).0;
                 drop(state);
-                (watch.progress)(self.there.load(Ordering::Relaxed), self.frame.bytes);
+                say();
                 state = held(&self.state);
             }
             drop(state);
@@ -385,7 +391,7 @@ impl<'a> Job<'a> {
                 hash_range(&mut file, begin, end, &mut hash).map_err(at(self.partial.path()))?;
             }
         }
-        (watch.progress)(self.there.load(Ordering::Relaxed), self.frame.bytes);
+        say();
         Ok(hash)
     }
 

@@ -250,7 +250,7 @@ impl Http {
         self.tries
     }
 
-    /// Waits after so many errors in a row, of which this is the last; that error, if these are too many.
+    /// Waits after the `failed`th error in a row; from the `most`th on it is returned.
     pub fn pause(&self, failed: u32, most: u32, error: Error, cancelled: &dyn Fn() -> bool) -> Result<(), Error> {
         let asked = match error {
             Error::Busy { after, .. } => after,

@@ -52,7 +52,7 @@ impl Name {
     /// A repository of Hugging Face: `USER/REPO[:QUANT]` or `USER/REPO/FILE`, as llama.cpp's `--hf-repo` takes it.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is another text.
     pub fn hf(text: &str) -> Result<Name, Error> {
         let wrong = |problem| Error::Name { text: text.to_owned(), problem };
         let bare = text.strip_prefix("hf:").unwrap_or(text);

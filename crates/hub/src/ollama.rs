@@ -46,7 +46,7 @@ pub fn unfinished(store: &Path) -> PathBuf {
     store.join(UNFINISHED)
 }
 
-/// The files of a manifest; `None` if it is none.
+/// The files of a manifest; `None` of another text.
 pub fn layers(manifest: &Value) -> Option<Vec<Layer>> {
     let layer = |value: &Value| {
         let digest = value["digest"].as_str()?.strip_prefix("sha256:")?;

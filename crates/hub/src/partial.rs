@@ -86,7 +86,7 @@ impl Record {
         Record { frame, validator: validator.map(str::to_owned), marks: Vec::new(), whole: 0 }
     }
 
-    /// Reads a record; `None` if it is none, or of another file than it should be.
+    /// Reads a record; `None` if it cannot be read as one.
     pub fn read(path: &Path) -> Option<Record> {
         let text = fs::read(path).ok()?;
         // What follows the last line break was being written when the program was killed.

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{
     device::{BatchingArgs, DeviceName, Layers},
-    hub::FromArgs,
+    from::FromArgs,
     lora::LoraArgs,
     number,
     overrides::OverrideArgs,

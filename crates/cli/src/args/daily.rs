@@ -109,7 +109,7 @@ const DAILY: &[Daily] = &[
     Daily {
         command: "rm",
         flags: &[],
-        examples: &[("candor rm ollama:llama3.2:1b", "its files go, but for those that another model needs")],
+        examples: &[("candor rm ollama:llama3.2:1b", "its files go, those that another model needs stay")],
     },
     Daily {
         command: "show",

@@ -12,6 +12,7 @@ pub mod device;
 pub mod elsewhere;
 pub mod embed;
 pub mod flag;
+mod from;
 mod hub;
 pub mod imatrix;
 pub mod inspect;
@@ -41,7 +42,9 @@ pub use command::{
     TemplateArgs, TokenizeArgs, Tunable,
 };
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
+pub use from::FromArgs;
 pub use hub::{FromArgs, ListArgs, PullArgs, RmArgs};
+pub use hub::{ListArgs, PullArgs, RmArgs};
 pub use imatrix::ImatrixArgs;
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};
 pub use logprobs::LogprobsArgs;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use candor::{LoadOptions, Weights};
 use clap::{ArgAction, Args, ValueEnum};
 
-use super::{device::DeviceArgs, hub::FromArgs, number};
+use super::{device::DeviceArgs, from::FromArgs, number};
 use crate::{errors::Error, trust};
 
 /// Which model.

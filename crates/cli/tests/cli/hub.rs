@@ -6,6 +6,7 @@ mod server;
 
 use std::{fs, path::Path, sync::Arc};
 
+use candor_gguf::Split;
 use candor_testing::Tiny;
 use server::{Asked, Fault, Reply, Server};
 
@@ -30,6 +31,21 @@ fn hub(slow: usize) -> Server {
             Some("m-Q8_0.gguf") => Reply::file(asked, &tiny, "\"eight\""),
             Some("large.gguf") => Reply::file(asked, &large, "\"large\"").fault(Fault::Drip(1 << 16, 20)),
             _ => Reply::status(404).with("x-error-code", "RepoNotFound"),
+        }
+    })
+}
+
+/// A hub with these files in the repository `u/r`.
+fn hub_of(files: Vec<(String, Arc<[u8]>)>) -> Server {
+    Server::start(move |asked: &Asked| {
+        if asked.path == "/api/models/u/r/revision/main" {
+            let list: Vec<String> = files.iter().map(|(path, _)| format!("{{\"rfilename\":\"{path}\"}}")).collect();
+            return Reply::text(&format!("{{\"sha\":\"{COMMIT}\",\"siblings\":[{}]}}", list.join(",")));
+        }
+        let path = asked.path.strip_prefix(&format!("/u/r/resolve/{COMMIT}/")).unwrap_or_default();
+        match files.iter().position(|(other, _)| other == path) {
+            Some(file) => Reply::file(asked, &files[file].1, &format!("\"{file}\"")),
+            None => Reply::status(404),
         }
     })
 }
@@ -93,6 +109,10 @@ fn a_name_is_fetched_where_a_model_is_taken() {
     let outcome = with(&server, folder.path(), ["show", "-mu", &address]).outcome();
     assert_eq!(outcome.code, 0, "{outcome:?}");
     assert!(with(&server, folder.path(), ["list"]).text().contains(&address));
+    let other = tempfile::tempdir().unwrap();
+    with(&server, other.path(), ["show", "-hf", "u/r", "-hff", "m-Q8_0.gguf"]).text();
+    let list = with(&server, other.path(), ["list"]).text();
+    assert!(list.contains("hf:u/r:Q8_0") && !list.contains("Q4_K_M"), "{list}");
     let bench = ["bench", "-hf", "u/r", "-p", "0", "-n", "1", "-r", "1"];
     assert_eq!(with(&server, folder.path(), bench).outcome().code, 0);
     let draft = ["run", "hf:u/r", "-md", "hf:u/r:Q8_0"].into_iter().chain(RUN);
@@ -119,6 +139,42 @@ fn nothing_is_asked_without_a_name_or_offline() {
         assert!(error.starts_with(expected), "{error}");
     }
     assert_eq!(server.count("/"), 0);
+}
+
+#[test]
+fn a_split_model_runs_from_the_cache() {
+    let (parts, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let shards = Tiny::default().writer().write_shards(parts.path().join("m-F32"), Split::Tensors(7)).unwrap();
+    assert!(shards.len() > 2);
+    let name = |path: &Path| format!("sub/{}", path.file_name().unwrap().to_str().unwrap());
+    let server = hub_of(shards.iter().map(|path| (name(path), fs::read(path).unwrap().into())).collect());
+    let expected = candor(["run", shards[0].to_str().unwrap()].into_iter().chain(RUN)).text();
+    assert_eq!(with(&server, folder.path(), ["run", "hf:u/r:F32"].into_iter().chain(RUN)).text(), expected);
+    assert!(with(&server, folder.path(), ["list"]).text().contains("hf:u/r:F32"));
+}
+
+#[test]
+fn what_ollama_has_is_run_by_its_name() {
+    let (server, folder) = (hub(0), tempfile::tempdir().unwrap());
+    let digest = "ab".repeat(32);
+    let tiny = Tiny::default().bytes();
+    let layer = format!(
+        "{{\"mediaType\":\"application/vnd.ollama.image.model\",\"digest\":\"sha256:{digest}\",\"size\":{}}}",
+        tiny.len()
+    );
+    let store = folder.path().join("ollama");
+    let manifests = store.join("manifests/registry.ollama.ai/library/tiny");
+    fs::create_dir_all(&manifests).unwrap();
+    fs::write(manifests.join("1b"), format!("{{\"layers\":[{layer}]}}")).unwrap();
+    fs::create_dir_all(store.join("blobs")).unwrap();
+    let blob = store.join(format!("blobs/sha256-{digest}"));
+    fs::write(&blob, tiny).unwrap();
+    let expected = candor(["run", blob.to_str().unwrap()].into_iter().chain(RUN)).text();
+    for name in ["tiny:1b", "ollama:tiny:1b"] {
+        assert_eq!(with(&server, folder.path(), ["run", name].into_iter().chain(RUN)).text(), expected, "{name}");
+    }
+    let list = with(&server, folder.path(), ["list"]).text();
+    assert!(list.lines().nth(1).is_some_and(|line| line.starts_with("ollama:tiny:1b  ")), "{list}");
 }
 
 #[test]

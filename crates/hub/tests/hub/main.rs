@@ -49,7 +49,7 @@ fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// So many bytes that look like none that went before.
+/// Bytes by chance, others for each seed.
 fn bytes(seed: u64, count: usize) -> Arc<[u8]> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {

@@ -37,13 +37,13 @@ pub struct Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Nothing,
-    /// The connection ends after so many bytes of the body.
+    /// The connection ends after this number of bytes of the body.
     Cut(usize),
-    /// It is reset after so many.
+    /// It is reset after this number.
     Reset(usize),
-    /// Nothing comes any more after so many.
+    /// Nothing comes any more after this number.
     Hang(usize),
-    /// Little comes at a time, with pauses of so many milliseconds.
+    /// Little comes at a time, with pauses in milliseconds.
     Drip(usize, u64),
 }
 
