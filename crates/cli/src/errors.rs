@@ -13,6 +13,7 @@ use candor::{
     overrides::OverrideError,
     sampler::{Error as SamplerError, SamplerKind},
 };
+use candor_convert::FileType;
 use candor_inspect::{
     DiagnoseError,
     divergence::Error as DivergenceError,
@@ -25,7 +26,6 @@ use candor_inspect::{
 use candor_server::Failure;
 
 use crate::{
-    args::quantize::types,
     inspect::error as inspect,
     near::all_nearest,
     output::{Bytes, system},
@@ -395,7 +395,12 @@ impl Error {
             },
             Error::UnknownType { near, .. } => match near {
                 Some(near) => return Some(format!("is {near} meant?")),
-                None => return Some(format!("the types are {}", types().collect::<Vec<_>>().join(", "))),
+                None => {
+                    return Some(format!(
+                        "the types are {}",
+                        FileType::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
+                    ));
+                }
             },
             Error::OntoInput { .. } => "give the new file another name",
             Error::Convert(error) => return convert_hint(error),

@@ -123,7 +123,9 @@ fn wanted(args: &QuantizeArgs, line: &Line) -> Result<Wanted, Error> {
 }
 
 fn unknown(typed: &str) -> Error {
-    Error::UnknownType { typed: typed.to_owned(), near: nearest(typed, types()) }
+    let bare = |name: &str| name.replace(['_', '-'], "").to_lowercase();
+    let same = types().find(|name| bare(name) == bare(typed));
+    Error::UnknownType { typed: typed.to_owned(), near: same.or_else(|| nearest(typed, types())) }
 }
 
 fn no_output(line: &Line) -> Error {

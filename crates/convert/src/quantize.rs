@@ -243,7 +243,10 @@ impl Plan {
         let mut encoded = vec![0; row * rows as usize];
         let encoder = (kernels.f32.encode)(format);
         let encode = |values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]| match encoder {
-            Some(encode) => Ok(encode(values, importance, bytes)),
+            Some(encode) => {
+                encode(values, importance, bytes);
+                Ok(())
+            }
             None => format.encode_by(values, importance, bytes),
         };
         let unmade = |_| Error::Unmade { tensor: tensor.name.clone(), format };

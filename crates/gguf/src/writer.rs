@@ -352,9 +352,11 @@ impl Partial {
     fn write(target: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error>) -> Result<Partial, Error> {
         // Two writers of one file, in one process or several, do not meet.
         static NUMBER: AtomicU64 = AtomicU64::new(0);
+        // WebAssembly has one process, which has no number.
+        let process = if cfg!(target_family = "wasm") { 0 } else { process::id() };
         let (path, file) = loop {
             let mut name = target.as_os_str().to_owned();
-            name.push(format!(".{}-{}.part", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)));
+            name.push(format!(".{process}-{}.part", NUMBER.fetch_add(1, Ordering::Relaxed)));
             let path = PathBuf::from(name);
             match File::create_new(&path) {
                 // What a killed process of the same number left behind.

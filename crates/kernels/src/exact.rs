@@ -7,7 +7,7 @@ macro_rules! by_type {
     ($format:expr, $type:ident => $of:expr) => {
         by_type!($format, $type => $of;
             Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq1S Iq1M Iq2Xxs Iq2Xs Iq2S Iq3Xxs Iq3S Iq4Nl Iq4Xs Tq1_0 Tq2_0 Mxfp4
-            Nvfp4 Q1_0 Q2_0)
+            Nvfp4)
     };
     ($format:expr, $type:ident => $of:expr; $($name:ident)*) => {
         match $format {

@@ -43,7 +43,6 @@ pub use command::{
 };
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
 pub use from::FromArgs;
-pub use hub::{FromArgs, ListArgs, PullArgs, RmArgs};
 pub use hub::{ListArgs, PullArgs, RmArgs};
 pub use imatrix::ImatrixArgs;
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};

@@ -6,7 +6,7 @@ use candor_convert::FileType;
 use candor_gguf::Format;
 use clap::Args;
 
-use super::{overrides::MetadataArgs, shared::WaitingArgs};
+use super::{number, overrides::MetadataArgs, shared::WaitingArgs};
 use crate::near::nearest;
 
 /// `candor quantize`.
@@ -51,6 +51,7 @@ pub struct QuantizeArgs {
     pub allow_requantize: bool,
     /// Layers to leave out, counted from 0
     #[arg(long, value_name = "N,N...", help_heading = "Files", value_delimiter = ',')]
+    #[arg(value_parser = number::whole(0..=u32::MAX))]
     pub prune_layers: Vec<u32>,
     /// Write as many files as the input has: OUTPUT-00001-of-00002.gguf
     #[arg(long, help_heading = "Files")]

@@ -3,7 +3,7 @@
 //! ggml keeps twice the element's value in its table and half the scale, so both stay exact.
 
 use super::search::integer;
-use super::{Codec, apart, encode_blocks, extreme};
+use super::{Codec, apart, encode_blocks, magnitude};
 use crate::blocks::{Decode, Mxfp4, Nvfp4};
 
 /// Twice the value of each E2M1 number. The negative zero is a plain one, as in ggml.
@@ -57,7 +57,7 @@ fn half_e4m3(byte: u8) -> f32 {
 #[inline(always)]
 pub(crate) fn encode_mxfp4(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     encode_blocks(values, importance, bytes, |values: &[f32; 32], _, block: &mut [u8; 17]| {
-        let largest = extreme(values).abs();
+        let largest = magnitude(values);
         // The logarithm is rounded to f32: just below a power of two it is that of the power.
         let power = (f64::from(largest).log2() as f32).floor() - 2.0 + 127.0;
         block[0] = if largest > 0.0 { integer(power) as u8 } else { 0 };
@@ -69,7 +69,7 @@ pub(crate) fn encode_mxfp4(values: &[f32], importance: Option<&[f32]>, bytes: &m
 pub(crate) fn encode_nvfp4(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     encode_blocks(values, importance, bytes, |values: &[f32; 64], _, block: &mut [u8; 36]| {
         for (group, values) in values.as_chunks::<16>().0.iter().enumerate() {
-            block[group] = e4m3(extreme(values).abs() / 6.0);
+            block[group] = e4m3(magnitude(values) / 6.0);
             let scale = half_e4m3(block[group]);
             pack(scale, values, &mut block[4 + 8 * group..][..8]);
         }

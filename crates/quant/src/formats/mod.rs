@@ -164,6 +164,16 @@ fn extreme(values: &[f32]) -> f32 {
     extreme
 }
 
+/// The greatest magnitude; NaN if a value is. As integers, magnitudes keep their order, and NaN is above infinity.
+#[inline(always)]
+fn magnitude(values: &[f32]) -> f32 {
+    let mut greatest = 0;
+    for value in values {
+        greatest = u32::max(greatest, value.to_bits() & 0x7fff_ffff);
+    }
+    f32::from_bits(greatest)
+}
+
 /// Least and greatest value, the first of equals; both NaN if one is.
 #[inline(always)]
 fn range(values: &[f32]) -> (f32, f32) {

@@ -1,7 +1,7 @@
 //! Q2_0: 64 numbers of 2 bits and one scale.
 
 use super::search::integer;
-use super::{Codec, Words, encode_blocks, extreme, f16_at, put_f16, reciprocal};
+use super::{Codec, Words, encode_blocks, f16_at, magnitude, put_f16, reciprocal};
 use crate::blocks::{Decode, Q2_0};
 
 /// `d: f16, quants: [u8; 16]`; value = d * (q - 1). Four elements per byte, the first lowest.
@@ -20,7 +20,7 @@ pub(crate) fn q2_0(block: &[u8; 18], out: &mut [f32; 64]) {
 #[inline(always)]
 pub(crate) fn encode_q2_0(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     encode_blocks(values, importance, bytes, |values: &[f32; 64], _, block: &mut [u8; 18]| {
-        let d = extreme(values).abs();
+        let d = magnitude(values);
         put_f16(block, 0, d);
         let inverse = reciprocal(d);
         for (values, byte) in values.as_chunks::<4>().0.iter().zip(&mut block[2..]) {

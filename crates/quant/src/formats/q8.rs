@@ -1,23 +1,27 @@
 //! Q8_0, and the formats of ggml's activations, Q8_1 and Q8_K: a scale and signed bytes. The sums that the latter two
 //! carry for dot products say nothing new and are skipped.
 
-use super::search::integer;
-use super::{Codec, Words, encode_blocks, extreme, f16_at, put_f16, reciprocal};
+use super::{Codec, Words, f16_at, magnitude, put_f16, reciprocal};
 use crate::blocks::{Decode, Q8_0, Q8_1, Q8K};
 
 /// `d: f16, quants: [i8; 32]`; value = d * q.
 pub(crate) const Q8_0: Codec = Codec { decode: Q8_0::decode, encode: Some(encode_q8_0), words: &[Words::new(0, 2, 1)] };
 
 #[inline(always)]
-pub(crate) fn encode_q8_0(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
-    encode_blocks(values, importance, bytes, |values: &[f32; 32], _, block: &mut [u8; 34]| {
-        let d = extreme(values).abs() / 127.0;
+pub(crate) fn encode_q8_0(values: &[f32], _: Option<&[f32]>, bytes: &mut [u8]) {
+    // No closure: with instructions of the caller's it would be a call.
+    for (values, block) in values.as_chunks::<32>().0.iter().zip(bytes.as_chunks_mut::<34>().0) {
+        let d = magnitude(values) / 127.0;
         put_f16(block, 0, d);
         let inverse = reciprocal(d);
-        for (q, value) in block[2..].iter_mut().zip(values) {
-            *q = integer((value * inverse).round()) as u8; // halves away from zero
+        let mut quants = [0; 32];
+        for i in 0..32 {
+            let rounded = (values[i] * inverse).round(); // halves away from zero
+            // What has no room for an integer is 0, as its lowest byte is in C on x86-64.
+            quants[i] = if rounded.abs() < 1e6 { rounded } else { 0.0 } as i32 as u8;
         }
-    });
+        block[2..].copy_from_slice(&quants);
+    }
 }
 
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! TQ1_0 and TQ2_0: 256 ternary elements (-1, 0, 1) and one scale.
 
-use super::{Codec, Words, apart, encode_blocks, extreme, f16_at, put_f16, reciprocal};
+use super::{Codec, Words, apart, encode_blocks, f16_at, magnitude, put_f16, reciprocal};
 use crate::blocks::{Decode, Tq1_0, Tq2_0};
 
 /// `quants: [u8; 48], tail: [u8; 4], d: f16`; value = d * (digit - 1).
@@ -45,7 +45,7 @@ pub(crate) fn tq2_0(block: &[u8; 66], out: &mut [f32; 256]) {
 #[inline(always)]
 pub(crate) fn encode_tq1_0(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     encode_blocks(values, importance, bytes, |values: &[f32; 256], _, block: &mut [u8; 54]| {
-        let d = extreme(values).abs();
+        let d = magnitude(values);
         put_f16(block, 52, d);
         let inverse = reciprocal(d);
         let stretches = [(0..32, &values[..160]), (32..48, &values[160..240]), (48..52, &values[240..])];
@@ -63,7 +63,7 @@ pub(crate) fn encode_tq1_0(values: &[f32], importance: Option<&[f32]>, bytes: &m
 #[inline(always)]
 pub(crate) fn encode_tq2_0(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     encode_blocks(values, importance, bytes, |values: &[f32; 256], _, block: &mut [u8; 66]| {
-        let d = extreme(values).abs();
+        let d = magnitude(values);
         put_f16(block, 64, d);
         let inverse = reciprocal(d);
         for (half, values) in values.as_chunks::<128>().0.iter().enumerate() {

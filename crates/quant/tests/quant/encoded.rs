@@ -6,9 +6,9 @@ use candor_quant::Format;
 
 const GOLDEN: &str = include_str!("../goldens/encoded.txt");
 const COLUMNS: usize = 1024;
-const COUNT: usize = 3 * COLUMNS;
+const COUNT: usize = 12 * COLUMNS;
 const KINDS: &[&str] =
-    &["normal", "heavy", "mixed", "constant", "zero", "sparse", "small", "subnormal", "large", "grid"];
+    &["normal", "heavy", "mixed", "constant", "zero", "sparse", "small", "subnormal", "large", "grid", "hundreds"];
 
 /// SplitMix64, the upper 24 bits of each number as a fraction from 0 to 1.
 fn numbers(mut seed: u64, count: usize) -> Vec<f32> {
@@ -40,6 +40,7 @@ fn values(kind: &str) -> Vec<f32> {
             "small" => (normal * 1e-6) * u(3, i),
             "subnormal" => normal * 1e-39,
             "large" => normal * 1e30,
+            "hundreds" => normal * 1500.0,
             "grid" => ((u(0, i) * 16.0).floor() - 8.0) * 0.25,
             _ => 0.0,
         }
