@@ -591,7 +591,7 @@ fn gguf_hint(error: &GgufError) -> Option<&'static str> {
 /// What can be done about a file that can't be made.
 fn convert_hint(error: &candor_convert::Error) -> Option<String> {
     use candor_convert::Error;
-    Some(match error {
+    let text = match error {
         Error::Gguf(error) => return gguf_hint(error).map(str::to_owned),
         Error::Requantized { .. } => {
             "a file of F16, BF16 or F32 loses least; --allow-requantize takes this one all the same"
@@ -603,8 +603,8 @@ fn convert_hint(error: &candor_convert::Error) -> Option<String> {
         Error::NotFinite { .. } => "`candor doctor` says what else is wrong with the file",
         Error::Importance { .. } => "an importance matrix fits the model that it was made of",
         _ => return None,
-    })
-    .map(str::to_owned)
+    };
+    Some(text.to_owned())
 }
 
 /// Whether a device is called as in llama.cpp, by a maker's own interface.

@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
+    slice,
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::Instant,
@@ -94,7 +95,7 @@ fn wanted(args: &QuantizeArgs, line: &Line) -> Result<Wanted, Error> {
     let is_copy = |word: &str| word.eq_ignore_ascii_case(COPY);
     let is_type = |word: &str| is_copy(word) || FileType::named(word).is_some();
     let (output, rest) = match &args.words[..] {
-        [first, rest @ ..] if is_type(first) => (None, [&[first.clone()], rest].concat()),
+        [first, rest @ ..] if is_type(first) => (None, [slice::from_ref(first), rest].concat()),
         [first, rest @ ..] => (Some(PathBuf::from(first)), rest.to_vec()),
         [] => return Err(no_output(line)),
     };
