@@ -33,6 +33,7 @@ pub struct ImatrixArgs {
     pub chunks: Option<u32>,
     /// Windows of the text to pass over, which an earlier run has read
     #[arg(long, value_name = "N", default_value = "0", visible_alias = "chunk", help_heading = "Context")]
+    #[arg(value_parser = number::whole(0..=u32::MAX))]
     pub from_chunk: u32,
     /// Sum up what the output's matrix is multiplied with, too
     #[arg(long, help_heading = "Sums")]
@@ -53,7 +54,7 @@ pub struct ImatrixArgs {
     /// Its format: GGUF, or that of 2024
     #[arg(long, value_name = "FORMAT", default_value = "gguf", help_heading = "Sums")]
     pub output_format: ImatrixFormat,
-    /// Write what there is after this many windows
+    /// Write what there is after this many windows (also -ofreq)
     #[arg(long, value_name = "N", default_value = "10", help_heading = "Sums")]
     #[arg(value_parser = number::whole(1..=u32::MAX))]
     pub output_frequency: u32,
