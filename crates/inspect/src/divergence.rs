@@ -1,47 +1,15 @@
 //! How far a model's predictions are from another's: the Kullback-Leibler divergence of their probabilities over a text, by the
 //! windows and with the figures of llama-perplexity.
 
+mod error;
 mod figures;
 mod logits_file;
 
-use std::path::PathBuf;
-
 use candor::{Session, Windows};
 
+pub use error::Error;
 pub use figures::{Divergence, Estimate, Figures, Place, Spread};
 pub use logits_file::{LogitsReader, LogitsWriter};
-
-/// Why no divergence is measured.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: std::io::Error,
-    },
-    /// A file is not llama-perplexity's.
-    #[error("{}: {problem}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// Both have to predict the same tokens.
-    #[error("the base has {base} tokens in its vocabulary, the model {model}")]
-    Vocabulary {
-        /// Of the base.
-        base: usize,
-        /// Of the model.
-        model: usize,
-    },
-    /// A model does not run.
-    #[error(transparent)]
-    Model(#[from] candor::Error),
-}
 
 /// Rows of logits of the base that are kept until the model has its own.
 const ROWS: usize = 64;

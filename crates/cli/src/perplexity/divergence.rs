@@ -8,6 +8,7 @@ use std::{
 
 use candor_inspect::divergence::{self, Divergence, Estimate, Figures, LogitsReader, Spread};
 
+use super::given;
 use crate::{
     answer,
     args::{Line, PerplexityArgs},
@@ -39,21 +40,21 @@ fn of_file(args: &PerplexityArgs, source: Source, base: &Path, line: &Line) -> R
     }
     let base = LogitsReader::open(base)?;
     let window = u32::try_from(base.window()).unwrap_or(u32::MAX);
-    let (_, mut session) = super::open(args, source, window)?;
+    let (_, mut session) = given::open(args, source, window)?;
     let mut progress = Progress::new(args);
     Ok(divergence::of_file(base, &mut session, |so_far, windows| progress.hear(so_far, windows))?)
 }
 
 /// Against another model, side by side.
 fn of_models(args: &PerplexityArgs, source: Source, base: PathBuf) -> Result<Divergence, Error> {
-    let text = super::text(args)?;
+    let text = given::text(args)?;
     let options = answer::session_options(args.ctx_size, &args.cache, &args.performance);
     let base = Source::file(base).open(&args.performance, Vec::new(), options, &args.output)?;
     let mut beside = base.model.session(&options)?;
-    let (opened, mut session) = super::open(args, source, args.ctx_size)?;
-    let tokens = super::tokens(args, &opened.model, text);
-    let windows = super::windows(args, &opened.model, &tokens, args.ctx_size as usize)?;
-    super::note(args, &opened, &session, &windows);
+    let (opened, mut session) = given::open(args, source, args.ctx_size)?;
+    let tokens = given::tokens(args, &opened.model, text);
+    let windows = given::windows(args, &opened.model, &tokens, args.ctx_size as usize)?;
+    given::note(args, &opened, &session, &windows);
     let mut progress = Progress::new(args);
     Ok(divergence::of_models(&mut beside, &mut session, &windows, |so_far, windows| progress.hear(so_far, windows))?)
 }

@@ -12,7 +12,7 @@ use std::{
 
 use candor::Windows;
 
-use super::Error;
+use super::error::Error;
 
 const MAGIC: &[u8; 8] = b"_logits_";
 /// Bytes before the text.
