@@ -223,7 +223,7 @@ fn ctrl_c_ends_a_pull_at_once_and_the_next_one_goes_on() {
         process::Command,
         time::{Duration, Instant},
     };
-    const BYTES: usize = 40 << 20;
+    const BYTES: usize = 80 << 20;
     let (server, folder) = (hub(BYTES), tempfile::tempdir().unwrap());
     let pull = || with(&server, folder.path(), ["pull", "hf:u/r/large.gguf"]);
     let mut program = pull();
@@ -241,7 +241,7 @@ fn ctrl_c_ends_a_pull_at_once_and_the_next_one_goes_on() {
     let sent = Instant::now();
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
-    assert!(sent.elapsed() < Duration::from_secs(1), "{:?}", sent.elapsed());
+    assert!(sent.elapsed() < Duration::from_secs(5), "{:?}", sent.elapsed());
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
         (output.status.code(), said.as_str()),
@@ -254,5 +254,5 @@ fn ctrl_c_ends_a_pull_at_once_and_the_next_one_goes_on() {
     let outcome = pull().outcome();
     assert_eq!(outcome.code, 0, "{outcome:?}");
     assert_eq!(fs::read(outcome.stdout.trim()).unwrap().len(), BYTES);
-    assert!(!outcome.stderr.contains("41.9 MB"), "all of it came again: {}", outcome.stderr);
+    assert!(!outcome.stderr.contains("83.9 MB"), "all of it came again: {}", outcome.stderr);
 }
