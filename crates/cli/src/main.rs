@@ -13,6 +13,7 @@ mod conversation;
 mod devices;
 mod embed;
 mod errors;
+mod gguf;
 mod hub;
 mod imatrix;
 mod inspect;
@@ -43,6 +44,7 @@ mod tokenize;
 mod trust;
 mod waiting;
 mod wrap;
+mod written;
 
 use std::{env, panic, process::ExitCode};
 
@@ -75,6 +77,7 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Show(args) => show::show(&args, &line),
         Command::Tokenize(args) => tokenize::tokenize(&args, &line),
         Command::Perplexity(args) => perplexity::perplexity(&args, &line),
+        Command::Gguf(args) => gguf::gguf(&args, &line),
         Command::Imatrix(args) => imatrix::imatrix(&args, &line),
         Command::Quantize(args) => quantize::quantize(&args, &line),
         Command::Embed(args) => embed::embed(&args, &line),

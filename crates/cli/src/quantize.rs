@@ -1,9 +1,8 @@
 //! `candor quantize`: a file whose weights take fewer bits, as llama-quantize makes it.
 
 use std::{
-    fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     slice,
     sync::{Arc, Mutex, PoisonError},
@@ -27,6 +26,7 @@ use crate::{
     open,
     output::{Bytes, say},
     text,
+    written::{refuse_input, stem},
 };
 
 /// What the words after the input say.
@@ -134,27 +134,6 @@ fn no_output(line: &Line) -> Error {
         ErrorKind::MissingRequiredArgument,
         "expected the file to write and a type, such as model-q4.gguf Q4_K_M",
     )
-}
-
-/// What the names of the files of a split model begin with.
-fn stem(output: &Path) -> PathBuf {
-    let name = output.to_string_lossy();
-    name.strip_suffix(".gguf").map_or_else(|| output.to_owned(), PathBuf::from)
-}
-
-/// No file is made onto its input, by whatever name, nor onto one of the files of a split model.
-fn refuse_input(input: &Path, output: &Path, split: bool) -> Result<(), Error> {
-    let Ok(input) = fs::canonicalize(input) else { return Ok(()) };
-    let is_input = |path: &Path| fs::canonicalize(path).is_ok_and(|path| path == input);
-    let of_split = || {
-        let number = input.file_name()?.to_str()?.rsplit_once("-of-")?.0.rsplit_once('-')?.1;
-        let ending = input.file_name()?.to_str()?.split_once(number)?.1;
-        Some(PathBuf::from(format!("{}-{number}{ending}", stem(output).display())))
-    };
-    match is_input(output) || split && of_split().is_some_and(|path| is_input(&path)) {
-        true => Err(Error::OntoInput { path: output.to_owned() }),
-        false => Ok(()),
-    }
 }
 
 fn importance(args: &QuantizeArgs) -> Result<Option<Importance>, Error> {

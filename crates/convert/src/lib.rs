@@ -3,6 +3,7 @@
 //! [`Mix`] says which format each tensor gets, [`quantize`] makes the file.
 #![forbid(unsafe_code)]
 
+mod edit;
 mod error;
 mod file_type;
 mod imatrix;
@@ -11,6 +12,7 @@ mod mix;
 mod pieces;
 mod quantize;
 
+pub use edit::{Change, edited, value};
 pub use error::Error;
 pub use file_type::FileType;
 pub use imatrix::{Entry, Imatrix, Layout};

@@ -11,6 +11,7 @@ use super::{
     bench::BenchArgs,
     daily,
     embed::{EmbedArgs, RerankArgs},
+    gguf::GgufArgs,
     hub::{ListArgs, PullArgs, RmArgs},
     imatrix::ImatrixArgs,
     inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs},
@@ -75,6 +76,9 @@ pub enum Command {
     /// Make a smaller file of a model's weights
     #[command(after_help = SETTINGS_NOTE)]
     Quantize(QuantizeArgs),
+    /// Write a file with other metadata or names, fewer tensors, or in parts
+    #[command(after_help = SETTINGS_NOTE)]
+    Gguf(GgufArgs),
     /// Print vectors of texts
     #[command(after_help = SETTINGS_NOTE)]
     Embed(EmbedArgs),

@@ -163,6 +163,15 @@ const DAILY: &[Daily] = &[
         ],
     },
     Daily {
+        command: "gguf",
+        flags: &["split-max-tensors", "split-max-size", "progress"],
+        examples: &[
+            ("candor gguf set model.gguf new.gguf llama.context_length=8192", "another value in the metadata"),
+            ("candor gguf split model.gguf model --split-max-size 2G", "model-00001-of-00004.gguf and so on"),
+            ("candor gguf merge model-00001-of-00004.gguf model.gguf", "one file again"),
+        ],
+    },
+    Daily {
         command: "embed",
         flags: &[
             "model",

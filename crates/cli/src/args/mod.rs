@@ -13,6 +13,7 @@ pub mod elsewhere;
 pub mod embed;
 pub mod flag;
 mod from;
+mod gguf;
 mod hub;
 pub mod imatrix;
 pub mod inspect;
@@ -43,6 +44,7 @@ pub use command::{
 };
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
 pub use from::FromArgs;
+pub use gguf::{GgufAction, GgufArgs};
 pub use hub::{ListArgs, PullArgs, RmArgs};
 pub use imatrix::ImatrixArgs;
 pub use inspect::{DiagnoseArgs, DoctorArgs, LogitsArgs, TraceArgs, VerifyArgs};

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "run",
     "chat",
     "serve",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 25] = [
     "perplexity",
     "imatrix",
     "quantize",
+    "gguf",
     "embed",
     "rerank",
     "bench",

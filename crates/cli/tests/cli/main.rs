@@ -19,6 +19,7 @@ mod faults;
 #[cfg(target_os = "linux")]
 mod fit;
 mod full;
+mod gguf;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod hub;

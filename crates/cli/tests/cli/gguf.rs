@@ -1,0 +1,75 @@
+//! `candor gguf`: what it writes is what was there, but for what was asked.
+
+use std::fs;
+
+use candor_gguf::{Gguf, Value};
+use candor_testing::Tiny;
+
+use crate::program::candor;
+
+#[test]
+fn files_are_edited_split_and_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let input = place("in.gguf");
+    fs::write(&input, Tiny::default().bytes()).unwrap();
+    let before = Gguf::open(&input).unwrap();
+    let run = |action: &str, output: &str, words: &[&str]| {
+        candor(["gguf", action, &input, output].iter().chain(words)).outcome()
+    };
+    let same_data = |file: &Gguf| {
+        file.tensors().iter().all(|tensor| file.data(tensor) == before.data(before.tensor(&tensor.name).unwrap()))
+    };
+    let [set, renamed, extracted] = ["set.gguf", "renamed.gguf", "extracted.gguf"].map(place);
+    let keys = ["general.name=str:Tom = cat", "llama.context_length=77", "tokenizer.ggml.add_bos_token=bool:false"];
+    let outcome = run("set", &set, &keys);
+    assert!(outcome.code == 0 && outcome.stdout.starts_with(&format!("wrote {set}: ")), "{outcome:?}");
+    let file = Gguf::open(&set).unwrap();
+    assert_eq!(file.metadata().get("general.name"), Some(&Value::String("Tom = cat".to_owned())));
+    assert_eq!(file.metadata().u32("llama.context_length").unwrap(), Some(77));
+    assert_eq!(file.metadata().get("tokenizer.ggml.add_bos_token"), Some(&Value::Bool(false)));
+    assert!(same_data(&file) && file.tensors().len() == before.tensors().len());
+    let unset = place("unset.gguf");
+    let outcome = candor(["gguf", "unset", &set, &unset, "general.name"]).outcome();
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert_eq!(Gguf::open(&unset).unwrap().metadata().get("general.name"), None);
+    assert_eq!(run("rename", &renamed, &["output.weight=head.weight"]).code, 0);
+    let file = Gguf::open(&renamed).unwrap();
+    assert!(file.tensor("output.weight").is_none());
+    assert_eq!(file.data(file.tensor("head.weight").unwrap()), before.data(before.tensor("output.weight").unwrap()));
+    assert_eq!(run("extract", &extracted, &["blk.1.", "output_norm"]).code, 0);
+    let file = Gguf::open(&extracted).unwrap();
+    assert!(same_data(&file) && file.tensors().iter().all(|tensor| !tensor.name.starts_with("blk.0")));
+    assert_eq!(file.tensors().len(), before.tensors().iter().filter(|t| t.name.starts_with("blk.1.")).count() + 1);
+    // Split in parts of five, split anew in parts of nine, and merged: the bytes of the beginning.
+    let outcome = run("split", &place("five"), &["--split-max-tensors", "5"]);
+    assert_eq!((outcome.code, outcome.stdout.lines().count()), (0, before.tensors().len().div_ceil(5)), "{outcome:?}");
+    let first =
+        outcome.stdout.lines().next().unwrap().split_once(' ').unwrap().1.rsplit_once(": ").unwrap().0.to_owned();
+    let outcome = candor(["gguf", "split", &first, &place("nine.gguf"), "--split-max-tensors", "9"]).outcome();
+    assert_eq!((outcome.code, outcome.stdout.lines().count()), (0, before.tensors().len().div_ceil(9)), "{outcome:?}");
+    let merged = place("merged.gguf");
+    assert_eq!(candor(["gguf", "merge", &first, &merged]).outcome().code, 0);
+    assert_eq!(fs::read(&merged).unwrap(), fs::read(&input).unwrap());
+    for (args, code, expected) in [
+        (&["set", &input, &input, "general.name=str:a"][..], 1, "hint: give the new file another name"),
+        (&["merge", &first, &first.replace("00001-of", "00002-of")], 1, "hint: give the new file another name"),
+        (&["split", &first, &place("five"), "--split-max-tensors", "5"], 1, "hint: give the new file another name"),
+        (&["set", &input, &set, "llama.context_lenght=7"], 1, "needs a type: one of u8"),
+        (&["set", &input, &set, "llama.context_lenght=7"], 1, "is llama.context_length meant?"),
+        (&["set", &input, &set, "llama.context_length=many"], 1, "expected a value of the type u32, got many"),
+        (&["unset", &input, &set, "general.nmae"], 1, "general.nmae: the file has no such key"),
+        (&["rename", &input, &set, "outputs.weight=a"], 1, "is output.weight meant?"),
+        (&["rename", &input, &set, "output.weight"], 1, "output.weight: expected NAME=..."),
+        (&["rename", &input, &set, "output.weight=token_embd.weight"], 1, "token_embd.weight"),
+        (&["extract", &input, &set, "nothing"], 1, "nothing: no tensor has this in its name"),
+        (&["set", &input, &set], 2, "expected words after OUTPUT"),
+        (&["merge", &input, &set, "word"], 2, "expected no words after OUTPUT"),
+        (&["merge", &input, &set, "--split-max-size", "2G"], 2, "--split-max-size is for split"),
+        (&["split", &input, &set, "--split-max-size", "2T"], 2, "expected a size such as 500M or 2G, got 2T"),
+    ] {
+        let refused = candor(["gguf"].iter().chain(args)).outcome();
+        assert!(refused.code == code && refused.stderr.contains(expected), "{args:?}: {refused:?}");
+    }
+    assert_eq!(fs::read(&input).unwrap(), Tiny::default().bytes());
+}
