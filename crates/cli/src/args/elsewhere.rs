@@ -166,6 +166,7 @@ const COMMANDS: &[Row] = &[
     (&["batched-bench"], "candor bench -B N measures several texts at once"),
     (&["fit-params"], "candor show prints the memory that a model needs"),
     (&["embedding"], "candor embed"),
+    (&["gguf-split"], "candor gguf split, candor gguf merge"),
 ];
 
 /// What there is instead of a flag, written as it is typed.

@@ -73,3 +73,46 @@ fn files_are_edited_split_and_merged() {
     }
     assert_eq!(fs::read(&input).unwrap(), Tiny::default().bytes());
 }
+
+/// Killed at any moment, what writes a file leaves the old one or the new one. `CANDOR_TEST_KILLS` says how often each is killed.
+#[cfg(unix)]
+#[test]
+fn a_kill_leaves_the_old_file_or_the_new_one() {
+    use std::{thread, time::Duration, time::Instant};
+    let kills = std::env::var("CANDOR_TEST_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8);
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [input, output] = ["in.gguf", "out.gguf"].map(place);
+    let model = Tiny { dim: 256, heads: 8, kv_heads: 8, head_dim: 32, ffn: 1024, layers: 4, ..Tiny::default() };
+    fs::write(&input, model.bytes()).unwrap();
+    assert_eq!(candor(["gguf", "split", &input, &place("part"), "--split-max-tensors", "9"]).outcome().code, 0);
+    let count = Gguf::open(&input).unwrap().tensors().len().div_ceil(9);
+    let part = place(&format!("part-00001-of-{count:05}.gguf"));
+    let mut random = candor_testing::Random(5);
+    for args in [
+        &["quantize", &input, &output, "Q8_0", "2"][..],
+        &["gguf", "merge", &part, &output],
+        &["gguf", "set", &input, &output, "general.name=str:new"],
+    ] {
+        let begun = Instant::now();
+        assert_eq!(candor(args).outcome().code, 0);
+        let (whole, new) = (begun.elapsed(), fs::read(&output).unwrap());
+        let mut left = [0, 0];
+        for _ in 0..kills {
+            fs::write(&output, "old").unwrap();
+            let mut program = candor(args);
+            let mut child = program.spawn();
+            // The last tenth is where the file gets its name.
+            let share = if random.below(2) == 0 { 0.0 } else { 0.9 };
+            thread::sleep(
+                whole.mul_f64(share + 0.2 * random.below(1000) as f64 / 1000.0).max(Duration::from_millis(1)),
+            );
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let got = fs::read(&output).unwrap();
+            assert!(got == b"old" || got == new, "{args:?}: {} bytes of neither", got.len());
+            left[usize::from(got == new)] += 1;
+        }
+        println!("{args:?}: {} old, {} new", left[0], left[1]);
+    }
+}
