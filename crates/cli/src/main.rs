@@ -77,6 +77,7 @@ fn run_command() -> Result<ExitCode, Error> {
         Command::Show(args) => show::show(&args, &line),
         Command::Tokenize(args) => tokenize::tokenize(&args, &line),
         Command::Perplexity(args) => perplexity::perplexity(&args, &line),
+        Command::Compare(args) => inspect::compare::compare(&args),
         Command::Gguf(args) => gguf::gguf(&args, &line),
         Command::Imatrix(args) => imatrix::imatrix(&args, &line),
         Command::Quantize(args) => quantize::quantize(&args, &line),

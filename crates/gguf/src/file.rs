@@ -27,7 +27,7 @@ struct Inner {
     alignment: u64,
     tensors: Vec<TensorInfo>,
     places: HashMap<String, usize>,
-    shards: Vec<Shard>,
+    shards: Vec<Arc<Shard>>,
 }
 
 struct Shard {
@@ -222,6 +222,24 @@ impl Gguf {
         Gguf { file: self.file.clone(), metadata: Arc::new(metadata) }
     }
 
+    /// The same file with tensors of another: those that `take` chooses, where the other has one of that name and shape.
+    #[must_use]
+    pub fn with_tensors_of(&self, other: &Gguf, take: impl Fn(&str) -> bool) -> Gguf {
+        let (own, shift) = (&self.file, self.shards());
+        let taken = |tensor: &TensorInfo| {
+            let found = other.tensor(&tensor.name).filter(|found| take(&tensor.name) && found.shape == tensor.shape);
+            found.map(|found| TensorInfo { shard: found.shard + shift, ..found.clone() })
+        };
+        let file = Inner {
+            version: own.version,
+            alignment: own.alignment,
+            tensors: own.tensors.iter().map(|tensor| taken(tensor).unwrap_or_else(|| tensor.clone())).collect(),
+            places: own.places.clone(),
+            shards: own.shards.iter().chain(&other.file.shards).cloned().collect(),
+        };
+        Gguf { file: Arc::new(file), metadata: self.metadata.clone() }
+    }
+
     /// All tensors, in the order of the directory; of a split model, file by file.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.file.tensors
@@ -235,7 +253,7 @@ impl Gguf {
     /// Reads what of the mapped files is not in memory yet and makes every page ready, so that this happens now and in order.
     /// `progress` sees bytes done and in all, on this thread. Does nothing for files that were copied into memory anyway.
     pub fn prefault(&self, progress: impl FnMut(u64, u64)) {
-        let mapped = |shard: &Shard| {
+        let mapped = |shard: &Arc<Shard>| {
             shard.file.mapping().cloned().filter(|mapping| mapping.is_of_file() && shard.order == ByteOrder::Little)
         };
         prefault::prefault(&self.file.shards.iter().filter_map(mapped).collect::<Vec<_>>(), progress);
@@ -244,7 +262,7 @@ impl Gguf {
     /// Whether tensors lie in mappings of the files, whose pages the system may give up and read again; not so where they were
     /// read into memory, came as bytes, or are swapped into another byte order.
     pub fn is_mapped(&self) -> bool {
-        let of_file = |shard: &Shard| shard.file.mapping().is_some_and(Mapping::is_of_file);
+        let of_file = |shard: &Arc<Shard>| shard.file.mapping().is_some_and(Mapping::is_of_file);
         self.file.shards.iter().all(|shard| of_file(shard) && shard.order == ByteOrder::Little)
     }
 
@@ -258,7 +276,7 @@ impl Gguf {
     pub fn huge_bytes(&self) -> Option<u64> {
         #[cfg(target_os = "linux")]
         {
-            let range = |shard: &Shard| {
+            let range = |shard: &Arc<Shard>| {
                 let bytes = shard.file.mapping()?.as_ref();
                 let start = bytes.as_ptr().addr() as u64;
                 Some(start..start + bytes.len() as u64)
@@ -425,11 +443,11 @@ fn assemble(parts: Vec<Part>) -> Result<Gguf, Error> {
         return Err(Error::Empty);
     };
     let Directory { version, order, alignment, metadata, mut tensors } = directory;
-    let mut shards = vec![Shard { file, order }];
+    let mut shards = vec![Arc::new(Shard { file, order })];
     for Part { file, directory } in parts {
         let shard = shards.len();
         tensors.extend(directory.tensors.into_iter().map(|tensor| TensorInfo { shard, ..tensor }));
-        shards.push(Shard { file, order: directory.order });
+        shards.push(Arc::new(Shard { file, order: directory.order }));
     }
     if let (Some(expected), true) = (metadata.u64("split.tensors.count")?, shards.len() > 1)
         && expected != tensors.len() as u64

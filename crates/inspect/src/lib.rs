@@ -6,6 +6,7 @@
 
 mod attending;
 mod catalogue;
+pub mod comparison;
 pub mod cost;
 mod diagnose;
 pub mod distribution;

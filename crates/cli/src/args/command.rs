@@ -9,6 +9,7 @@ use super::{
     ahead::{PromptCacheArgs, SpeculationArgs},
     begin::BeginArgs,
     bench::BenchArgs,
+    compare::CompareArgs,
     daily,
     embed::{EmbedArgs, RerankArgs},
     gguf::GgufArgs,
@@ -76,6 +77,9 @@ pub enum Command {
     /// Make a smaller file of a model's weights
     #[command(after_help = SETTINGS_NOTE)]
     Quantize(QuantizeArgs),
+    /// Say what differs between two files of a model, and which tensor costs most
+    #[command(after_help = SETTINGS_NOTE)]
+    Compare(CompareArgs),
     /// Write a file with other metadata or names, fewer tensors, or in parts
     #[command(after_help = SETTINGS_NOTE)]
     Gguf(GgufArgs),

@@ -163,6 +163,14 @@ const DAILY: &[Daily] = &[
         ],
     },
     Daily {
+        command: "compare",
+        flags: &["file", "costs", "ctx-size", "chunks", "threads", "json", "progress"],
+        examples: &[
+            ("candor compare model-f16.gguf model-q4.gguf", "what differs, and by how much"),
+            ("candor compare model-f16.gguf model-q4.gguf -f text.txt --costs", "which tensor costs most"),
+        ],
+    },
+    Daily {
         command: "gguf",
         flags: &["split-max-tensors", "split-max-size", "progress"],
         examples: &[

@@ -7,6 +7,7 @@ pub mod argv;
 mod begin;
 pub mod bench;
 mod command;
+mod compare;
 pub mod daily;
 pub mod device;
 pub mod elsewhere;
@@ -42,6 +43,7 @@ pub use command::{
     ChatArgs, Command, ConfigArgs, ConfigWhat, DevicesArgs, PerplexityArgs, PromptArgs, RunArgs, ShowArgs,
     TemplateArgs, TokenizeArgs, Tunable,
 };
+pub use compare::CompareArgs;
 pub use embed::{EmbedArgs, RerankArgs, VectorFormat};
 pub use from::FromArgs;
 pub use gguf::{GgufAction, GgufArgs};

@@ -1,5 +1,6 @@
 //! The commands that show, check and explain what a model computes: `trace`, `logits`, `diagnose`, `verify`, `doctor`.
 
+pub mod compare;
 pub mod diagnose;
 pub mod doctor;
 mod dump;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::program::candor;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 27] = [
     "run",
     "chat",
     "serve",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 26] = [
     "perplexity",
     "imatrix",
     "quantize",
+    "compare",
     "gguf",
     "embed",
     "rerank",

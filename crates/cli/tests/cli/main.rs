@@ -7,6 +7,7 @@ mod ahead;
 mod answers;
 mod batch;
 mod bench;
+mod compare;
 mod config;
 mod context;
 mod conversation;
