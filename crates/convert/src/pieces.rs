@@ -39,7 +39,7 @@ impl Pieces {
 
     /// Makes pieces, the next that nobody began, until all are begun or it is over.
     pub(crate) fn work(&self, mut make: impl FnMut(usize) -> Result<Vec<u8>, Error>) {
-        // A thread that panics makes no piece: whoever waits for it must not wait on.
+        // A thread that panics makes no piece: who waits for it must not wait on.
         let _end = OnPanic(self);
         loop {
             let mut state = self.state();

@@ -57,7 +57,7 @@ pub struct Plan {
     needs_importance: Option<(String, Format)>,
 }
 
-/// So many bytes of data are written, of so many in all; whether to go on.
+/// Hears how many bytes of data are written, and of how many; says whether to go on.
 pub type Done = dyn Fn(u64, u64) -> bool + Send + Sync;
 
 impl Plan {
@@ -125,7 +125,7 @@ impl Plan {
         self.needs_importance.as_ref().map(|(name, format)| (name.as_str(), *format))
     }
 
-    /// Writes one file, with so many threads that compute. It appears when it is complete.
+    /// Writes one file; `threads` compute. It appears when it is complete.
     ///
     /// # Errors
     /// What reading and writing say; weights that are no finite numbers; a format that needs importance; [`Error::Cancelled`].

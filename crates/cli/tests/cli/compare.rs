@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::program::candor;
 
-/// A file like another, but for some tensors and keys.
+/// A file like another with other tensors and keys.
 fn changed(from: &Gguf, to: &str, change: impl Fn(&str, &mut Vec<u8>) -> bool) {
     let mut writer = Writer::new();
     from.metadata().iter().for_each(|(key, value)| writer.insert(key, value.clone()));

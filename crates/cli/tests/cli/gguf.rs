@@ -1,4 +1,4 @@
-//! `candor gguf`: what it writes is what was there, but for what was asked.
+//! `candor gguf`: what it writes is what was there, with the changes that were asked for.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ fn files_are_edited_split_and_merged() {
     let file = Gguf::open(&extracted).unwrap();
     assert!(same_data(&file) && file.tensors().iter().all(|tensor| !tensor.name.starts_with("blk.0")));
     assert_eq!(file.tensors().len(), before.tensors().iter().filter(|t| t.name.starts_with("blk.1.")).count() + 1);
-    // Split in parts of five, split anew in parts of nine, and merged: the bytes of the beginning.
+    // Split in parts of five, split again in parts of nine, and merged: the bytes of the beginning.
     let outcome = run("split", &place("five"), &["--split-max-tensors", "5"]);
     assert_eq!((outcome.code, outcome.stdout.lines().count()), (0, before.tensors().len().div_ceil(5)), "{outcome:?}");
     let first =

@@ -17,7 +17,7 @@ use super::error::Error;
 const MAGIC: &[u8; 8] = b"_logits_";
 /// Bytes before the text.
 const HEAD: u64 = 20;
-/// Nats below the greatest that are told apart.
+/// Nats below the greatest that are distinguished.
 const RANGE: f32 = 16.0;
 
 /// Reads such a file row by row.

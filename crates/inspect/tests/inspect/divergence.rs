@@ -13,7 +13,7 @@ fn model(path: &Path) -> Model {
     Model::open(path, &LoadOptions::default().threads(2)).unwrap()
 }
 
-/// A session with exact caches for windows of so many tokens.
+/// A session with exact caches for windows of `window` tokens.
 fn session(model: &Model, window: usize) -> Session {
     let options = SessionOptions::default().context(window).keys(KvFormat::F32).values(KvFormat::F32);
     model.session(&options).unwrap()
