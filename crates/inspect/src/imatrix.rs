@@ -125,9 +125,9 @@ impl Observer for Collector {
         let first = step.positions[0];
         if name == CHOSEN[0] {
             self.chosen.insert(layer, (first, values.to_vec()));
-            let (ready, rest) = self.waiting.drain(..).partition(|(key, _)| key.layer == layer);
+            let (ready, rest): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|(key, _)| key.layer == layer);
             self.waiting = rest;
-            for (key, values) in Vec::<(Key, Vec<f32>)>::from(ready) {
+            for (key, values) in ready {
                 self.add_routed(&key, rows, &values);
             }
             return;
