@@ -1,6 +1,7 @@
-//! GGUF files made of GGUF files: weights in other formats.
+//! GGUF files made of GGUF files: weights in other formats, other metadata, importance matrices.
 //!
-//! [`Mix`] says which format each tensor gets, [`quantize`] makes the file.
+//! [`Mix`] says which format each tensor gets, [`Plan`] makes the file. [`edited`] has what is in a file with changes, [`Imatrix`] what
+//! matrices are multiplied with.
 #![forbid(unsafe_code)]
 
 mod edit;
