@@ -234,6 +234,12 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Logits would be written over a model.
+    #[error("{}: it is a model, and logits would be written over it", path.display())]
+    OntoModel {
+        /// The file.
+        path: PathBuf,
+    },
     /// Of making a file.
     #[error(transparent)]
     Convert(#[from] candor_convert::Error),
@@ -403,6 +409,7 @@ impl Error {
                 }
             },
             Error::OntoInput { .. } => "give the new file another name",
+            Error::OntoModel { .. } => "--kl-divergence measures how far the model is from it",
             Error::Convert(error) => return convert_hint(error),
             Error::NotSaved { .. } => "/save FILE writes one, as JSON",
             Error::Candor(candor::Error::Sampler(SamplerError::UnknownSampler { name })) => {

@@ -19,6 +19,7 @@ use crate::{
     output::say,
     text,
     waiting::Waiting,
+    written::refuse_input,
 };
 
 /// Runs the command.
@@ -48,6 +49,9 @@ pub fn imatrix(args: &ImatrixArgs, line: &Line) -> Result<ExitCode, Error> {
 /// What was summed before, and over a text.
 fn measured(args: &ImatrixArgs, line: &Line, text: String, earlier: Imatrix) -> Result<Imatrix, Error> {
     let source = Source::of(line, &args.model)?.overridden(&args.overrides, line)?;
+    for input in source.path().into_iter().chain(args.file.as_deref()) {
+        refuse_input(input, &args.output_file, false)?;
+    }
     let session = answer::session_options(args.ctx_size, &args.cache, &args.performance);
     let opened = source.open(&args.performance, Vec::new(), session, &args.output)?;
     let model = &opened.model;

@@ -4,7 +4,9 @@ mod divergence;
 mod given;
 
 use std::{
-    io::{self, Write},
+    fs::File,
+    io::{self, Read, Write},
+    path::Path,
     process::ExitCode,
     time::Instant,
 };
@@ -26,12 +28,13 @@ pub fn perplexity(args: &PerplexityArgs, line: &Line) -> Result<ExitCode, Error>
     if args.divergence.kl_divergence {
         return divergence::divergence(args, source, line);
     }
+    let kept = args.divergence.kl_divergence_base.as_deref();
+    kept.map(refuse_model).transpose()?;
     let text = given::text(args)?;
     let (opened, mut session) = given::open(args, source, args.ctx_size)?;
     let tokens = given::tokens(args, &opened.model, text);
     let windows = given::windows(args, &opened.model, &tokens, args.ctx_size as usize)?;
     given::note(args, &opened, &session, &windows);
-    let kept = args.divergence.kl_divergence_base.as_deref();
     let _cleanup = Cleanup::of_files(kept.map(LogitsWriter::draft).into_iter().collect());
     let vocabulary = opened.model.config().vocab;
     let mut kept = kept.map(|path| LogitsWriter::create(path, &windows, vocabulary)).transpose()?;
@@ -60,4 +63,14 @@ pub fn perplexity(args: &PerplexityArgs, line: &Line) -> Result<ExitCode, Error>
     writeln!(out, "Final estimate: PPL = {:.4} +/- {:.5}", result.value, result.error)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A model is not written over: who names one wants to measure against it.
+fn refuse_model(path: &Path) -> Result<(), Error> {
+    let mut start = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    match read.is_ok() && &start == b"GGUF" {
+        true => Err(Error::OntoModel { path: path.to_owned() }),
+        false => Ok(()),
+    }
 }

@@ -17,7 +17,7 @@ pub struct QuantizeArgs {
     pub input: PathBuf,
     /// The file to write (not with --dry-run), the type of file to make, and how many threads compute; left out, as many as
     /// there are cores
-    #[arg(value_name = "OUTPUT TYPE [THREADS", required = true, num_args = 1..=3)]
+    #[arg(value_name = "OUTPUT TYPE [THREADS]", required = true, num_args = 1..=3)]
     pub words: Vec<String>,
     /// Give all matrices the same format, without a mixture
     #[arg(long, help_heading = "Formats")]

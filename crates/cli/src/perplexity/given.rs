@@ -17,7 +17,7 @@ use crate::{
 /// The text that is measured.
 ///
 /// # Errors
-/// If there is none, or it cannot be read.
+/// If no text is given, or it cannot be read.
 pub fn text(args: &PerplexityArgs) -> Result<String, Error> {
     match &args.file {
         Some(path) => text::of_file(path),

@@ -46,6 +46,7 @@ fn a_matrix_is_measured_in_parts_and_used() {
         (&["--from-chunk", "900", "-o", &place("x")][..], "--from-chunk 900: the text has "),
         (&["--in-file", &text, "-o", &place("x")], "it is no GGUF file and no importance matrix"),
         (&["-o", &place("no/x")], "no/x"),
+        (&["-o", &text], "hint: give the new file another name"),
     ] {
         let refused = run(flags);
         assert!(refused.code != 0 && refused.stderr.contains(expected), "{refused:?}");

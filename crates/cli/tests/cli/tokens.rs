@@ -137,10 +137,13 @@ fn divergence_is_measured_against_a_model_or_a_file() {
     for (flags, expected) in [
         (&[&against(kept_name)[..], &["-f", text]].concat()[..], "cannot be used together"),
         (&["--kl-divergence"], "--kl-divergence-base"),
+        // Without the flag the base would be what is written.
+        (&[&read[..], &["--kl-divergence-base", base_name]].concat(), "hint: --kl-divergence measures how far"),
         (&against("/nowhere"), "/nowhere: "),
         (&[&read[..], &against(text)].concat(), "expected"),
     ] {
         let refused = run(&quantized, flags);
         assert!(refused.code != 0 && refused.stderr.contains(expected), "{refused:?}");
     }
+    assert!(fs::read(&base).unwrap().starts_with(b"GGUF"), "the base is as it was");
 }

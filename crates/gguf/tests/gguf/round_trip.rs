@@ -217,7 +217,7 @@ fn pieces_are_written_as_a_whole_would_be() {
             let (data, pieces) = (data.clone(), pieces.to_vec());
             let make = move |put: &mut dyn FnMut(&[u8]) -> std::io::Result<()>| {
                 let mut rest = &data[..];
-                pieces.iter().try_for_each(|blocks| put(rest.split_off(..34 * blocks).expect("so many blocks")))
+                pieces.iter().try_for_each(|blocks| put(rest.split_off(..34 * blocks).expect("as many blocks as that")))
             };
             writer.tensor_in_pieces("w", Format::Q8_0, &[64, 3], make).unwrap();
             writer.to_bytes()
