@@ -329,7 +329,7 @@ pub enum Error {
         number: usize,
     },
     /// The text is too short to be measured.
-    #[error("the text has {tokens} tokens: perplexity needs at least {needed} (twice the context)")]
+    #[error("the text has {tokens} tokens, and at least {needed} are needed: two windows")]
     TextTooShort {
         /// Tokens of the text.
         tokens: usize,

@@ -8,6 +8,7 @@ use crate::pages;
 use crate::source::{self, OfFile, Pieces};
 use crate::{Error, Metadata, Source, TensorInfo, prefault, shards};
 use bytes::Bytes;
+use candor_quant::Format;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -33,6 +34,20 @@ struct Inner {
 struct Shard {
     file: Content,
     order: ByteOrder,
+}
+
+impl Shard {
+    /// Data of a tensor in the order that everything computes in.
+    fn little_endian(&self, format: Format, data: Bytes) -> Bytes {
+        match self.order {
+            ByteOrder::Little => data,
+            ByteOrder::Big => {
+                let mut swapped = data.to_vec();
+                format.swap_endian(&mut swapped);
+                swapped.into()
+            }
+        }
+    }
 }
 
 /// One parsed file of a model.
@@ -333,14 +348,7 @@ impl Gguf {
     pub fn read_data(&self, tensor: &TensorInfo) -> Result<Bytes, Error> {
         let shard = &self.file.shards[tensor.shard];
         let data = shard.file.read(tensor.start, tensor.end())?;
-        Ok(match shard.order {
-            ByteOrder::Little => data,
-            ByteOrder::Big => {
-                let mut swapped = data.to_vec();
-                tensor.format.swap_endian(&mut swapped);
-                swapped.into()
-            }
-        })
+        Ok(shard.little_endian(tensor.format, data))
     }
 
     /// Some whole blocks of a tensor's data, little-endian: `bytes` are offsets from its beginning. Nobody shares them.
@@ -358,14 +366,7 @@ impl Gguf {
             Content::Memory(..) => shard.file.read(start, end)?,
             Content::Source(pieces) => pieces.read_once(start, end)?.into(),
         };
-        Ok(match shard.order {
-            ByteOrder::Little => data,
-            ByteOrder::Big => {
-                let mut swapped = data.to_vec();
-                tensor.format.swap_endian(&mut swapped);
-                swapped.into()
-            }
-        })
+        Ok(shard.little_endian(tensor.format, data))
     }
 
     /// The first `count` bytes of a tensor, or all if it has fewer, as they lie in the file.
