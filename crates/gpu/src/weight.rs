@@ -166,7 +166,7 @@ impl Source {
                 Source::F16 => {
                     tensor.format.decode(bytes, &mut values);
                     let room = &mut out[..tensor.cols * 2];
-                    Format::F16.encode(&values, room).expect("halves have an encoder");
+                    Format::F16.encode_direct(&values, room).expect("halves have an encoder");
                 }
             }
         }

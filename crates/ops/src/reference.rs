@@ -135,7 +135,7 @@ fn store(out: &mut [f32], x: &[f32], format: KvFormat) {
     let mut block = [0; 64];
     let block = &mut block[..format.block_bytes()];
     for (x, out) in x.chunks_exact(format.block_len()).zip(out.chunks_exact_mut(format.block_len())) {
-        format.encode(x, block).expect("every format of a cache has an encoder");
+        format.encode_direct(x, block).expect("every format of a cache has an encoder");
         format.decode(block, out);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The last word of a row names the codec (a constant in `formats/`) that knows the bytes of a block.
 
-use crate::formats::{self, Codec};
+use crate::formats::{self, Decode, Encode, Words};
 
 macro_rules! formats {
     ($(
@@ -34,8 +34,17 @@ macro_rules! formats {
                 match id { $($id => Some(Format::$variant),)* _ => None }
             }
 
-            pub(crate) const fn codec(self) -> &'static Codec {
-                match self { $(Format::$variant => &formats::$file::$codec,)* }
+            pub(crate) const fn decoder(self) -> Decode {
+                match self { $(Format::$variant => formats::$file::$codec.decode,)* }
+            }
+
+            /// A table of its own: a program that asks for no encoder has none in it.
+            pub(crate) const fn encoder(self) -> Option<Encode> {
+                match self { $(Format::$variant => formats::$file::$codec.encode,)* }
+            }
+
+            pub(crate) const fn words(self) -> &'static [Words] {
+                match self { $(Format::$variant => formats::$file::$codec.words,)* }
             }
         }
     };

@@ -14,7 +14,7 @@ impl Format {
     /// When `bytes.len()` is not [`row_bytes`](Format::row_bytes) of `out.len()`.
     pub fn decode(self, bytes: &[u8], out: &mut [f32]) {
         self.check_lengths(bytes.len(), out.len());
-        (self.codec().decode)(bytes, out);
+        (self.decoder())(bytes, out);
     }
 
     /// Encodes a row of floats to little-endian blocks, or says that this format has no encoder here.
@@ -46,14 +46,36 @@ impl Format {
             importance.is_none_or(|all| all.len() == values.len()),
             "{self}: importance of another number of columns"
         );
-        let encode = self.codec().encode.ok_or(Unsupported(self))?;
+        let encode = self.encoder().ok_or(Unsupported(self))?;
         encode(values, importance, bytes);
+        Ok(())
+    }
+
+    /// What [`encode`](Format::encode) does, for F32, F16, BF16, Q4_0 and Q8_0 alone: what caches and inputs are rounded to. A program
+    /// that encodes nothing else, such as a browser's module, is smaller without the encoders that search.
+    ///
+    /// # Errors
+    /// [`Unsupported`] for every other format.
+    ///
+    /// # Panics
+    /// As [`encode`](Format::encode).
+    pub fn encode_direct(self, values: &[f32], bytes: &mut [u8]) -> Result<(), Unsupported> {
+        self.check_lengths(bytes.len(), values.len());
+        let encode = match self {
+            Format::F32 => const { Format::F32.encoder() },
+            Format::F16 => const { Format::F16.encoder() },
+            Format::Bf16 => const { Format::Bf16.encoder() },
+            Format::Q4_0 => const { Format::Q4_0.encoder() },
+            Format::Q8_0 => const { Format::Q8_0.encoder() },
+            _ => None,
+        };
+        encode.ok_or(Unsupported(self))?(values, None, bytes);
         Ok(())
     }
 
     /// Whether [`encode`](Format::encode) works for this format.
     pub const fn can_encode(self) -> bool {
-        self.codec().encode.is_some()
+        self.encoder().is_some()
     }
 
     /// Turns a little-endian row into a big-endian one, in place, or back.
@@ -66,7 +88,7 @@ impl Format {
     pub fn swap_endian(self, bytes: &mut [u8]) {
         let size = self.block_bytes();
         assert!(bytes.len().is_multiple_of(size), "{self}: expected blocks of {size} bytes, got {}", bytes.len());
-        for words in self.codec().words {
+        for words in self.words() {
             if words.width == size {
                 words.reverse(bytes); // plain numbers: the row is one run of words
             } else {

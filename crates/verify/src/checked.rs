@@ -325,7 +325,7 @@ fn store(out: &mut [f32], x: &[f32], format: Format) {
     let mut bytes = vec![0; format.block_bytes()];
     for (x, out) in x.chunks_exact(format.block_len()).zip(out.chunks_exact_mut(format.block_len())) {
         // The formats of a cache have encoders.
-        if format.encode(x, &mut bytes).is_ok() {
+        if format.encode_direct(x, &mut bytes).is_ok() {
             format.decode(&bytes, out);
         }
     }

@@ -64,7 +64,7 @@ pub fn input_step(format: Format) -> f64 {
     // From 1 to the next number that the format has: 2^-10 for half precision, 2^-7 for bfloat16.
     let (mut bytes, mut next) = ([0; 8], [0.0]);
     let bytes = &mut bytes[..format.block_bytes()];
-    if format.encode(&[1.0], bytes).is_err() {
+    if format.encode_direct(&[1.0], bytes).is_err() {
         return 0.0;
     }
     bytes[0] += 1;

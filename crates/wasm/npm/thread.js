@@ -1,6 +1,7 @@
 // A thread of a module whose memory is shared: it waits for work, for ever.
 
-const node = typeof self === "undefined" ? await import("node:worker_threads") : undefined;
+// Bun and Deno have `self` as well, but their threads are Node's.
+const node = typeof process !== "undefined" && process.versions?.node ? await import("node:worker_threads") : undefined;
 const port = node?.parentPort ?? self;
 
 async function begin({ folder, module, memory }) {

@@ -240,9 +240,9 @@ pub fn put_key_q4_0(panel: &mut [u8], lane: usize, key: &[f32]) {
 }
 
 pub fn put_value_q4_0(row: &mut [u8], value: &[f32]) {
-    Format::Q4_0.encode(value, row).expect("Q4_0 has an encoder");
+    Format::Q4_0.encode_direct(value, row).expect("Q4_0 has an encoder");
 }
 
 pub fn put_value_q8_0(row: &mut [u8], value: &[f32]) {
-    Format::Q8_0.encode(value, row).expect("Q8_0 has an encoder");
+    Format::Q8_0.encode_direct(value, row).expect("Q8_0 has an encoder");
 }

@@ -24,7 +24,7 @@ fn put(out: &mut Vec<u8>, numbers: &[f32], format: KvFormat) {
     let first = out.len();
     let format = format.format();
     out.resize(first + numbers.len() / format.block_len() * format.block_bytes(), 0);
-    format.encode(numbers, &mut out[first..]).expect("every format of a cache has an encoder");
+    format.encode_direct(numbers, &mut out[first..]).expect("every format of a cache has an encoder");
 }
 
 fn take(bytes: &mut &[u8], numbers: &mut [f32], format: KvFormat) {

@@ -30,9 +30,9 @@ pub(crate) mod tq;
 
 use crate::half::{f16_to_f32, f32_to_f16};
 
-type Decode = fn(&[u8], &mut [f32]);
+pub(crate) type Decode = fn(&[u8], &mut [f32]);
 /// Values, their importance, blocks.
-type Encode = fn(&[f32], Option<&[f32]>, &mut [u8]);
+pub(crate) type Encode = fn(&[f32], Option<&[f32]>, &mut [u8]);
 
 /// What a format does to a row. Lengths were checked by the caller.
 pub(crate) struct Codec {

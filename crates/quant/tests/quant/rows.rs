@@ -120,3 +120,20 @@ fn ids_and_names() {
     }
     assert_eq!(format!("{:>6}|{}", Format::Q4K, Format::Iq2Xxs), "  Q4_K|IQ2_XXS");
 }
+
+#[test]
+fn what_a_cache_holds_is_encoded_directly() {
+    let values: Vec<f32> = (0..64).map(|i| (i as f32 * 1.7).sin()).collect();
+    let direct = [Format::F32, Format::F16, Format::Bf16, Format::Q4_0, Format::Q8_0];
+    for &format in Format::ALL {
+        let values = &values[..values.len() / format.block_len() * format.block_len()];
+        let bytes = || vec![0; format.row_bytes(values.len()).expect("whole blocks")];
+        let (mut wanted, mut got) = (bytes(), bytes());
+        let done = format.encode_direct(values, &mut got);
+        assert_eq!(done.is_ok(), direct.contains(&format), "{format}");
+        if done.is_ok() {
+            format.encode(values, &mut wanted).expect("as above");
+            assert_eq!(got, wanted, "{format}");
+        }
+    }
+}
