@@ -2,7 +2,7 @@
 // Times this package beside wllama in one headless Chromium, in turn, and prints a Markdown page of medians and ratios.
 //
 // usage: run.mjs PACKAGE MODEL.gguf [--programs relaxed-simd,simd128,wllama-2.2.1,wllama-3.8.1] [--rounds 5]
-//                     [--prompt 512] [--tokens 32] [--threads 1] [--out PAGE.md]
+//                     [--prompt 512] [--tokens 32] [--threads 1] [--never IDS] [--out PAGE.md]
 //
 // PACKAGE is what `cargo xtask browser` makes. wllama comes from npm, into the folder that CANDOR_PEERS names, by default
 // candor-peers in the user's cache. CHROMIUM names another program than `chromium`.
@@ -14,15 +14,13 @@ import { basename, extname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Browser } from "../../tools/page-test/browser.mjs";
 
-const USAGE = "usage: run.mjs PACKAGE MODEL.gguf [--programs A,B] [--rounds N] [--prompt N] [--tokens N] [--threads N] [--out PAGE.md]";
+const USAGE = "usage: run.mjs PACKAGE MODEL.gguf [--programs A,B] [--rounds N] [--prompt N] [--tokens N] [--threads N] [--never IDS] [--out PAGE.md]";
 const MODULES = ["relaxed-simd", "simd128"];
 const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html" };
 // With these a page may share memory among threads.
 const ISOLATED = { "cross-origin-opener-policy": "same-origin", "cross-origin-embedder-policy": "require-corp" };
 /** Milliseconds for one load or answer. */
 const PATIENCE = 1_200_000;
-/** Ids below it are special in the vocabularies of the models that are timed. */
-const FIRST_ID = 300;
 
 const { values: options, positionals: [packageFolder, model] } = parseArgs({
   allowPositionals: true,
@@ -32,6 +30,7 @@ const { values: options, positionals: [packageFolder, model] } = parseArgs({
     prompt: { type: "string", default: "512" },
     tokens: { type: "string", default: "32" },
     threads: { type: "string", default: "1" },
+    never: { type: "string", default: "" },
     out: { type: "string" },
   },
 });
@@ -41,6 +40,8 @@ if (!model) {
 }
 const programs = options.programs.split(",");
 const [rounds, prompt, tokens, threads] = ["rounds", "prompt", "tokens", "threads"].map((name) => Number(options[name]));
+/** Ids that this package may not choose, as those that end a text: wllama does not end there. */
+const never = options.never ? options.never.split(",").map(Number) : [];
 const peers = programs.filter((name) => !MODULES.includes(name));
 
 /** The folder of a version of wllama, fetched once. */
@@ -77,13 +78,14 @@ await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
 const origin = `http://127.0.0.1:${server.address().port}`;
 
 /** In the page: seconds of loading, of the prompt up to the first token, and of the tokens after it. */
-async function candor({ module, ids, tokens, threads, context }) {
+async function candor({ module, numbers, never, tokens, threads, context }) {
   const { load } = await import("/candor/candor.js");
   const begun = performance.now();
   const model = await load("/model.gguf", { device: "cpu", module, threads, context, cache: false });
   const loaded = performance.now();
+  const ids = numbers.map((number) => number % model.info.vocabulary);
   let first, count = 0;
-  for await (const { token } of model.complete(ids, { temperature: 0, maxTokens: tokens + 1 })) {
+  for await (const { token } of model.complete(ids, { temperature: 0, maxTokens: tokens + 1, logitBias: never.map((id) => [id, false]) })) {
     if (token === null) continue;
     first ??= performance.now();
     count += 1;
@@ -95,7 +97,7 @@ async function candor({ module, ids, tokens, threads, context }) {
 }
 
 /** The same with wllama 2, whose calls take ids. */
-async function wllama2({ name, ids, tokens, threads, context }) {
+async function wllama2({ name, numbers, tokens, threads, context }) {
   const { Wllama } = await import(`/${name}/index.js`);
   const paths = { "single-thread/wllama.wasm": `/${name}/single-thread/wllama.wasm`, "multi-thread/wllama.wasm": `/${name}/multi-thread/wllama.wasm` };
   const wllama = new Wllama(paths, { suppressNativeLog: true });
@@ -103,6 +105,7 @@ async function wllama2({ name, ids, tokens, threads, context }) {
   const file = await (await fetch("/model.gguf")).blob();
   await wllama.loadModel([file], { n_ctx: context, n_threads: threads });
   const loaded = performance.now();
+  const ids = numbers.map((number) => number % wllama.getLoadedContextInfo().n_vocab);
   await wllama.samplingInit({ temp: 0 }, ids);
   await wllama.decode(ids, {});
   let { token } = await wllama.samplingSample();
@@ -146,9 +149,9 @@ let text = "";
 try {
   for (let round = 1; round <= rounds; round += 1) {
     for (const name of programs) {
-      // Numbers that only look random, other ones in each round.
-      const ids = Array.from({ length: prompt }, (_, index) => FIRST_ID + ((index + 1) * 7919 * round) % 20_000);
-      const asked = { name, module: name, ids, text, tokens, threads, context: prompt + tokens + 64 };
+      // Ids that only look random, other ones in each round.
+      const numbers = Array.from({ length: prompt }, (_, index) => (index + 1) * 7919 * round);
+      const asked = { name, module: name, numbers, never, text, tokens, threads, context: Math.ceil(1.5 * prompt) + tokens };
       const measure = MODULES.includes(name) ? candor : name.startsWith("wllama-2") ? wllama2 : wllama3;
       const tab = await browser.tab({ width: 800, height: 600, scheme: "light" });
       await tab.open(`${origin}/`);
@@ -158,6 +161,7 @@ try {
       });
       await tab.send("Page.close");
       text = result.text ?? text;
+      if (result.count < tokens) throw new Error(`${name}: the model ended its text after ${result.count} tokens: exclude its end with --never`);
       const figures = { load: result.load / 1000, prompt: (result.read * 1000) / result.prompt, decode: (result.count * 1000) / result.decode };
       found[name].push(figures);
       console.error(`round ${round}, ${name}: loaded in ${figures.load.toFixed(1)} s, prompt of ${result.read} ${figures.prompt.toFixed(1)} t/s, decode ${figures.decode.toFixed(1)} t/s`);
@@ -178,7 +182,7 @@ const lines = [
   ...programs.map((name) => `| ${name} | ${column(name, "load")} | ${column(name, "prompt")} | ${column(name, "decode")} |`),
 ];
 for (const peer of peers) {
-  lines.push("", `| median ratio to ${peer} | prompt | decode | load |`, "| --- | --- | --- | --- |");
+  lines.push("", `| median ratio to ${peer} | prompt | decode | time of loading |`, "| --- | --- | --- | --- |");
   for (const name of programs.filter((name) => MODULES.includes(name))) {
     lines.push(`| ${name} | ${ratio(name, peer, "prompt")} | ${ratio(name, peer, "decode")} | ${ratio(name, peer, "load")} |`);
   }
