@@ -7,18 +7,15 @@
 // PACKAGE is what `cargo xtask browser` makes. wllama comes from npm, into the folder that CANDOR_PEERS names, by default
 // candor-peers in the user's cache. CHROMIUM names another program than `chromium`.
 import { execFileSync } from "node:child_process";
-import { createReadStream, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, homedir } from "node:os";
-import { basename, extname, join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Browser } from "../../tools/page-test/browser.mjs";
+import { serve } from "./serve.mjs";
 
 const USAGE = "usage: run.mjs PACKAGE MODEL.gguf [--programs A,B] [--rounds N] [--prompt N] [--tokens N] [--threads N] [--never IDS] [--out PAGE.md]";
 const MODULES = ["relaxed-simd", "simd128"];
-const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html" };
-// With these a page may share memory among threads.
-const ISOLATED = { "cross-origin-opener-policy": "same-origin", "cross-origin-embedder-policy": "require-corp" };
 /** Milliseconds for one load or answer. */
 const PATIENCE = 1_200_000;
 
@@ -60,22 +57,7 @@ function fetched(name) {
 
 const folders = { candor: resolve(packageFolder), ...Object.fromEntries(peers.map((name) => [name, fetched(name)])) };
 
-const server = createServer((request, answer) => {
-  const [, first, ...rest] = new URL(request.url, "http://x").pathname.split("/");
-  if (first === "") return answer.writeHead(200, { "content-type": "text/html", ...ISOLATED }).end("<!doctype html><title>bench</title>");
-  const path = first === "model.gguf" ? model : folders[first] && join(folders[first], ...rest);
-  if (!path || !existsSync(path)) return answer.writeHead(404, ISOLATED).end();
-  const { size } = statSync(path);
-  const [, from, to] = /bytes=(\d+)-(\d*)/.exec(request.headers.range ?? "") ?? [];
-  const [start, end] = [Number(from ?? 0), to ? Math.min(Number(to), size - 1) : size - 1];
-  answer.writeHead(from === undefined ? 200 : 206, {
-    "content-type": TYPES[extname(path)] ?? "application/octet-stream", "content-length": end - start + 1, "accept-ranges": "bytes", etag: `"${size}"`,
-    ...(from !== undefined && { "content-range": `bytes ${start}-${end}/${size}` }), ...ISOLATED,
-  });
-  createReadStream(path, { start, end }).pipe(answer);
-});
-await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
-const origin = `http://127.0.0.1:${server.address().port}`;
+const { server, origin } = await serve(folders, model);
 
 /** In the page: seconds of loading, of the prompt up to the first token, and of the tokens after it. */
 async function candor({ module, numbers, never, tokens, threads, context }) {

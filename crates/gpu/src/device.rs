@@ -177,7 +177,8 @@ impl Device {
             ahead: options.ahead.unwrap_or(if hardware { AHEAD } else { u32::MAX }).max(1),
             part_bytes: options.part_bytes.unwrap_or(binding_bytes).min(binding_bytes),
             binding_bytes,
-            name: info.name,
+            // A browser need not say what a GPU is.
+            name: if info.name.is_empty() { "unnamed".to_owned() } else { info.name },
             backend: info.backend.to_string(),
             #[cfg(feature = "faults")]
             edits: options.edits.clone(),

@@ -97,6 +97,18 @@ pub fn length(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|file| file.len())
 }
 
+/// The bytes of the disk that a file takes, without its holes; `None` where the system is not asked, or the file is not there.
+pub fn taken(path: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    let taken = fs::metadata(path).ok().map(|file| 512 * std::os::unix::fs::MetadataExt::blocks(&file));
+    #[cfg(not(unix))]
+    let taken = {
+        let _ = path;
+        None
+    };
+    taken
+}
+
 /// All files below a folder, with their paths in it, written with `/`.
 pub fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();

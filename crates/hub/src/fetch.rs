@@ -123,7 +123,7 @@ fn ask_for_room(settings: &Settings, missing: &[&Wanted]) -> Result<(), Error> {
     let to_come = |wanted: &&Wanted| {
         let frame = wanted.frame(settings.piece);
         let found = partial::find(&wanted.partials, &wanted.stem, &frame, wanted.validator.as_deref());
-        wanted.bytes - found.map_or(0, |found| found.record.there().min(wanted.bytes))
+        wanted.bytes.saturating_sub(found.map_or(0, |found| found.room()))
     };
     let needed = missing.iter().map(to_come).fold(0, u64::saturating_add);
     match disk::free(&first.partials) {

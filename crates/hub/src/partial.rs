@@ -14,7 +14,7 @@ use std::{
 use sha2::{Digest, Sha256};
 
 use crate::{
-    disk::{at, entries, make_folder, rename, unique},
+    disk::{self, at, entries, make_folder, rename, unique},
     error::Error,
 };
 
@@ -134,6 +134,13 @@ impl Record {
     pub fn there(&self) -> u64 {
         let ranges = self.marks.iter().enumerate().filter(|(_, mark)| mark.is_some()).map(|(i, _)| self.frame.range(i));
         ranges.map(|(begin, end)| end - begin).sum()
+    }
+}
+
+impl Found {
+    /// Bytes of the disk that the file has already: whole pieces, and what came of others, which is written over.
+    pub fn room(&self) -> u64 {
+        self.record.there().max(disk::taken(&self.path).unwrap_or(0))
     }
 }
 
@@ -331,6 +338,20 @@ mod tests {
         assert!(record.marks.is_empty());
         again.note(0, [9; 8]).unwrap();
         assert_eq!(Record::read(&again.record_path).unwrap().marks, [Some([9; 8])]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_came_of_a_piece_has_its_room_already() {
+        let folder = tempfile::tempdir().unwrap();
+        let frame = Frame { bytes: 1 << 20, piece: 1 << 20, ..frame() };
+        let partial = Partial::create(folder.path(), "x", &frame, None).unwrap();
+        let found = || find(folder.path(), "x", &frame, None).unwrap();
+        assert_eq!(found().room(), 0);
+        let mut file = partial.writer().unwrap();
+        file.write_all(&[7; 300_000]).unwrap();
+        file.sync_all().unwrap();
+        assert!(found().record.there() == 0 && (300_000..400_000).contains(&found().room()), "{}", found().room());
     }
 
     #[test]
