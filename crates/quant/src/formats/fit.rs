@@ -6,6 +6,7 @@
 
 use super::nearest::{Book, Costs, Digits};
 use crate::half::{f16_to_f32, f32_to_f16};
+use crate::lanes::Lanes;
 
 /// What is known of the signs of elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -14,8 +15,25 @@ pub(super) enum Signs {
     Free,
     /// Of eight elements, an even number has a minus.
     Even,
-    /// The levels have signs, and all are shifted one way, or the other: those of a group, or of eight elements.
-    Shifted { each: bool },
+    /// The levels have signs, and those of a group are all shifted, up or down.
+    Shifted,
+    /// The same of eight elements.
+    ShiftedEach,
+}
+
+impl Signs {
+    fn shifted(self) -> bool {
+        matches!(self, Signs::Shifted | Signs::ShiftedEach)
+    }
+
+    /// The shifts to try with a group, and how many there are.
+    fn shifts(self) -> ([f32; 2], usize) {
+        match self {
+            Signs::Free | Signs::Even => ([0.0; 2], 1),
+            Signs::Shifted => ([SHIFT, -SHIFT], 2),
+            Signs::ShiftedEach => ([SHIFT; 2], 1),
+        }
+    }
 }
 
 /// A format: points of `D` coordinates with `L` levels.
@@ -71,7 +89,7 @@ struct Input {
 
 /// Finds the block for elements with some importance.
 #[inline(always)]
-pub(super) fn fit<S: Shape<D, L>, const D: usize, const L: usize>(
+pub(super) fn fit<V: Lanes, S: Shape<D, L>, const D: usize, const L: usize>(
     values: &[f32; 256],
     importance: Option<&[f32; 256]>,
 ) -> Found {
@@ -79,10 +97,7 @@ pub(super) fn fit<S: Shape<D, L>, const D: usize, const L: usize>(
     let Some(input) = Input::new::<S, D, L>(values, importance) else { return best };
     let book = S::book();
     let groups = 256 / S::GROUP;
-    let mut scales = [0f32; 16];
-    for g in 0..groups {
-        scales[g] = estimate::<S, D, L>(book, &input.x[g * S::GROUP..][..S::GROUP], &input.w[g * S::GROUP..][..S::GROUP]);
-    }
+    let scales = estimates::<V, S, D, L>(book, &input);
     let start = scales.iter().fold(0f32, |a, &b| a.max(b)) / (2 * S::NUMBERS + 1) as f32;
     let mut least = 0.0;
     for factor in FACTORS {
@@ -98,16 +113,8 @@ pub(super) fn fit<S: Shape<D, L>, const D: usize, const L: usize>(
             let mut numbers = [0; 16];
             let (mut sum_xq, mut sum_q2, mut cost) = (0.0, 0.0, 0.0);
             for g in 0..groups {
-                let (x, w) = (&input.x[g * S::GROUP..][..S::GROUP], &input.w[g * S::GROUP..][..S::GROUP]);
-                // The numbers on both sides of what was found.
-                let below = (0.5 * (scales[g] / d - 1.0)).clamp(0.0, (S::NUMBERS - 1) as f32) as i32;
-                found[g].cost = f32::INFINITY;
-                for number in below..below + 2 {
-                    let group = points::<S, D, L>(book, x, w, d * (2 * number + 1) as f32);
-                    if group.cost < found[g].cost {
-                        (found[g], numbers[g]) = (group, number);
-                    }
-                }
+                let (x, w) = input.group::<S, D, L>(g);
+                (found[g], numbers[g]) = group::<S, D, L>(book, x, w, scales[g], d);
                 let (xq, q2) = sums::<S, D, L>(x, w, &found[g]);
                 let by = (2 * numbers[g] + 1) as f32;
                 scales[g] = if q2 > 0.0 { xq / q2 } else { 0.0 };
@@ -140,7 +147,7 @@ pub(super) fn fit<S: Shape<D, L>, const D: usize, const L: usize>(
     best
 }
 
-/// How many scales [`estimate`] tries with places of the lattice, and at most with points.
+/// How many scales [`estimates`] tries with places of the lattice, and at most with points.
 const STEPS: usize = 20;
 const PEAKS: usize = 3;
 
@@ -153,6 +160,13 @@ fn stored<S: Shape<D, L>, const D: usize, const L: usize>(d: f32, by: f64) -> u1
 }
 
 impl Input {
+    /// Elements of a group, and weights.
+    #[inline(always)]
+    fn group<S: Shape<D, L>, const D: usize, const L: usize>(&self, number: usize) -> (&[f32], &[f32]) {
+        let range = number * S::GROUP..(number + 1) * S::GROUP;
+        (&self.x[range.clone()], &self.w[range])
+    }
+
     /// Nothing where all elements are zero.
     #[inline(always)]
     fn new<S: Shape<D, L>, const D: usize, const L: usize>(
@@ -184,46 +198,50 @@ impl Input {
     }
 }
 
-/// The best scale of a group. It is looked for as if all places of the lattice were points and signs were free; of the scales that are
-/// better than those beside them, the best [`PEAKS`] are tried with points.
+/// The best scales of groups. They are looked for as if all places of the lattice were points and signs were free; of the scales that
+/// are better than those beside them, the best [`PEAKS`] are tried with points.
 #[inline(always)]
-fn estimate<S: Shape<D, L>, const D: usize, const L: usize>(book: &Book, x: &[f32], w: &[f32]) -> f32 {
-    let magnitude = super::magnitude(x);
-    if magnitude == 0.0 {
-        return 0.0;
-    }
-    let shifts: &[f32] = if matches!(S::SIGNS, Signs::Shifted { .. }) { &[SHIFT, -SHIFT] } else { &[0.0] };
-    let (from, to) = S::STEPS;
-    // Scores and scales.
-    let mut peaks = [(0.0, 0.0); PEAKS];
-    for &shift in shifts {
-        let levels = S::LEVELS.map(|level| f32::from(level) + shift);
-        let mut before = [(0.0, 0.0); 2];
-        for step in 0..=STEPS {
-            let now = if step < STEPS {
-                let inverse = (from + (to - from) * step as f32 / (STEPS - 1) as f32) / magnitude;
-                let (xq, q2) = lattice_sums::<D, L>(x, w, &levels, shift == 0.0, inverse);
-                if q2 > 0.0 && xq > 0.0 { (xq / q2 * xq, xq / q2) } else { (0.0, 0.0) }
-            } else {
-                (0.0, 0.0)
-            };
-            if before[1].0 >= before[0].0 && before[1].0 > now.0 {
-                let mut peak = before[1];
-                for place in &mut peaks {
-                    if peak.0 > place.0 {
-                        std::mem::swap(&mut peak, place);
+fn estimates<V: Lanes, S: Shape<D, L>, const D: usize, const L: usize>(book: &Book, input: &Input) -> [f32; 16] {
+    let mut scales = [0.0; 16];
+    let (shifts, count) = if S::SIGNS.shifted() { ([SHIFT, -SHIFT], 2) } else { ([0.0; 2], 1) };
+    for first in (0..256 / S::GROUP).step_by(V::COUNT) {
+        // Scores and scales of each group: of each step, with nothing before and after.
+        let mut tried = [[[(0.0, 0.0); STEPS + 2]; 2]; 8];
+        for (side, &shift) in shifts[..count].iter().enumerate() {
+            let levels = S::LEVELS.map(|level| f32::from(level) + shift);
+            lattice::<V, S, D, L>(input, first, &levels, |step, lane, found| tried[lane][side][step + 1] = found);
+        }
+        for (lane, tried) in tried.iter().enumerate().take(V::COUNT) {
+            let (x, w) = input.group::<S, D, L>(first + lane);
+            let mut peaks = [(0.0, 0.0, 0.0); PEAKS];
+            for (tried, &shift) in tried.iter().zip(&shifts[..count]) {
+                for step in 1..=STEPS {
+                    let (score, scale) = tried[step];
+                    if score > 0.0 && score >= tried[step - 1].0 && score > tried[step + 1].0 {
+                        let mut peak = (score, scale, shift);
+                        for place in peaks.iter_mut().filter(|place| score > place.0) {
+                            std::mem::swap(&mut peak, place);
+                        }
                     }
                 }
             }
-            before = [before[1], now];
+            scales[first + lane] = if peaks[1].0 > 0.0 { highest::<S, D, L>(book, x, w, &peaks) } else { peaks[0].1 };
         }
     }
-    if peaks[1].0 == 0.0 {
-        return peaks[0].1;
-    }
+    scales
+}
+
+/// The scale among some that is best with points.
+#[inline(always)]
+fn highest<S: Shape<D, L>, const D: usize, const L: usize>(
+    book: &Book,
+    x: &[f32],
+    w: &[f32],
+    peaks: &[(f32, f32, f32); PEAKS],
+) -> f32 {
     let (mut best, mut scale) = (0.0, 0.0);
-    for (_, peak) in peaks.into_iter().filter(|peak| peak.1 > 0.0) {
-        let (xq, q2) = sums::<S, D, L>(x, w, &points::<S, D, L>(book, x, w, peak));
+    for &(_, peak, shift) in peaks.iter().filter(|peak| peak.0 > 0.0) {
+        let (xq, q2) = sums::<S, D, L>(x, w, &points::<S, D, L>(book, x, w, peak, shift));
         if q2 > 0.0 && xq > 0.0 && xq * xq > best * q2 {
             scale = xq / q2;
             best = scale * xq;
@@ -232,72 +250,145 @@ fn estimate<S: Shape<D, L>, const D: usize, const L: usize>(book: &Book, x: &[f3
     scale
 }
 
-/// What [`sums`] says of a group whose elements are rounded to levels, after multiplication by `inverse`.
+/// Rounds groups to levels with [`STEPS`] scales each. Gives, for each step and lane, how much less than zeros they cost with the best
+/// scale for the levels found, and that scale; nothing where there is no scale.
 #[inline(always)]
-fn lattice_sums<const D: usize, const L: usize>(
-    x: &[f32],
-    w: &[f32],
+fn lattice<V: Lanes, S: Shape<D, L>, const D: usize, const L: usize>(
+    input: &Input,
+    first: usize,
     levels: &[f32; L],
-    magnitudes: bool,
-    inverse: f32,
-) -> (f32, f32) {
-    let (mut xqs, mut q2s) = ([0f32; 8], [0f32; 8]);
-    for (x, w) in x.as_chunks::<8>().0.iter().zip(w.as_chunks::<8>().0) {
-        let x = if magnitudes { x.map(f32::abs) } else { *x };
-        let mut q = [levels[0]; 8];
-        for l in 1..L {
-            let middle = 0.5 * (levels[l - 1] + levels[l]);
-            for j in 0..8 {
-                q[j] = if x[j] * inverse > middle { levels[l] } else { q[j] };
+    mut give: impl FnMut(usize, usize, (f32, f32)),
+) {
+    let zero = V::all(0.0);
+    let (mut x, mut w) = ([zero; 32], [zero; 32]);
+    let mut magnitude = zero;
+    for i in 0..S::GROUP {
+        x[i] = V::each(|lane| input.x[(first + lane) * S::GROUP + i]);
+        w[i] = V::each(|lane| input.w[(first + lane) * S::GROUP + i]);
+        magnitude = magnitude.greatest(x[i].abs());
+        x[i] = if S::SIGNS.shifted() { x[i] } else { x[i].abs() };
+    }
+    let (from, to) = S::STEPS;
+    for step in 0..STEPS {
+        let inverse = V::all(from + (to - from) * step as f32 / (STEPS - 1) as f32) / magnitude;
+        let (mut xq, mut q2) = (zero, zero);
+        for i in 0..S::GROUP {
+            let scaled = x[i] * inverse;
+            let mut q = V::all(levels[0]);
+            for l in 1..L {
+                let above = V::all(0.5 * (levels[l - 1] + levels[l])).less(scaled);
+                q = V::select(above, V::all(levels[l]), q);
             }
+            let weighted = w[i] * q;
+            xq = xq + weighted * x[i];
+            q2 = q2 + weighted * q;
         }
-        for j in 0..8 {
-            let weighted = w[j] * q[j];
-            xqs[j] += weighted * x[j];
-            q2s[j] += weighted * q[j];
+        let scale = V::select(V::both(zero.less(xq), zero.less(q2)), xq / q2, zero);
+        let (scores, scales) = ((scale * xq).numbers(), scale.numbers());
+        for lane in 0..V::COUNT {
+            give(step, lane, (scores[lane], scales[lane]));
         }
     }
-    let sum = |all: [f32; 8]| ((all[0] + all[4]) + (all[1] + all[5])) + ((all[2] + all[6]) + (all[3] + all[7]));
-    (sum(xqs), sum(q2s))
 }
 
-/// The best points of a group for a scale.
+/// The best points of a group for the two numbers on both sides of a scale, and which number is the better one.
 #[inline(always)]
-fn points<S: Shape<D, L>, const D: usize, const L: usize>(book: &Book, x: &[f32], w: &[f32], scale: f32) -> Group {
-    let mut group = Group { cost: 0.0, points: [0; 8], signs: [0; 4] };
-    let eights = x.as_chunks::<8>().0.iter().zip(w.as_chunks::<8>().0).enumerate();
-    match S::SIGNS {
-        Signs::Shifted { each } => {
-            let mut other = group;
-            for (i, (x, w)) in eights {
-                let (cost, [point, _]) = eight::<S, D, L>(book, x, w, scale, SHIFT);
-                let (other_cost, [other_point, _]) = eight::<S, D, L>(book, x, w, scale, -SHIFT);
-                let down = each && other_cost < cost;
-                group.cost += if down { other_cost } else { cost };
-                group.points[i] = if down { other_point } else { point };
-                group.signs[i] = u8::from(down);
-                (other.points[i], other.signs[i]) = (other_point, 1);
-                other.cost += other_cost;
-            }
-            if !each && other.cost < group.cost { other } else { group }
+fn group<S: Shape<D, L>, const D: usize, const L: usize>(
+    book: &Book,
+    x: &[f32],
+    w: &[f32],
+    scale: f32,
+    d: f32,
+) -> (Group, i32) {
+    let below = (0.5 * (scale / d - 1.0)).clamp(0.0, (S::NUMBERS - 1) as f32) as i32;
+    let (shifts, count) = S::SIGNS.shifts();
+    let mut ways = [(f32::INFINITY, 0, 0.0); 4];
+    for (i, way) in ways.iter_mut().take(2 * count).enumerate() {
+        let (number, shift) = (below + (i / count) as i32, shifts[i % count]);
+        *way = (least::<S, D, L>(x, w, d * (2 * number + 1) as f32, shift), number, shift);
+    }
+    let mut best = (Group { cost: f32::INFINITY, points: [0; 8], signs: [0; 4] }, below);
+    // Those that promise most come first, so that others need no points.
+    ways.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    for (least, number, shift) in ways {
+        if least >= best.0.cost {
+            break;
         }
-        signs => {
-            for (i, (x, w)) in eights {
-                let mut a = x.map(f32::abs);
-                let mut minus = (0..8).fold(0, |minus, j| minus | u8::from(x[j] < 0.0) << j);
-                if signs == Signs::Even && minus.count_ones() % 2 == 1 {
-                    let other = flipped::<S, D, L>(&a, w, scale);
-                    a[other] = -a[other];
-                    minus ^= 1 << other;
-                }
-                let (cost, points) = eight::<S, D, L>(book, &a, w, scale, 0.0);
-                group.cost += cost;
-                group.signs[i] = minus;
-                group.points[i * (8 / D)..][..8 / D].copy_from_slice(&points[..8 / D]);
-            }
-            group
+        let group = points::<S, D, L>(book, x, w, d * (2 * number + 1) as f32, shift);
+        if group.cost < best.0.cost {
+            best = (group, number);
         }
     }
+    best
+}
+
+/// The best points of a group for a scale and a shift.
+#[inline(always)]
+fn points<S: Shape<D, L>, const D: usize, const L: usize>(
+    book: &Book,
+    x: &[f32],
+    w: &[f32],
+    scale: f32,
+    shift: f32,
+) -> Group {
+    let mut group = Group { cost: 0.0, points: [0; 8], signs: [0; 4] };
+    for (i, (x, w)) in x.as_chunks::<8>().0.iter().zip(w.as_chunks::<8>().0).enumerate() {
+        let mut x = *x;
+        if !S::SIGNS.shifted() {
+            let mut minus = (0..8).fold(0, |minus, j| minus | u8::from(x[j] < 0.0) << j);
+            x = x.map(f32::abs);
+            if S::SIGNS == Signs::Even && minus.count_ones() % 2 == 1 {
+                let other = flipped::<S, D, L>(&x, w, scale);
+                x[other] = -x[other];
+                minus ^= 1 << other;
+            }
+            group.signs[i] = minus;
+        } else {
+            group.signs[i] = u8::from(shift < 0.0);
+        }
+        let (mut cost, mut points) = eight::<S, D, L>(book, &x, w, scale, shift);
+        if S::SIGNS == Signs::ShiftedEach && least::<S, D, L>(&x, w, scale, -shift) < cost {
+            let (other_cost, other) = eight::<S, D, L>(book, &x, w, scale, -shift);
+            if other_cost < cost {
+                (cost, points) = (other_cost, other);
+                group.signs[i] ^= 1;
+            }
+        }
+        group.cost += cost;
+        group.points[i * (8 / D)..][..8 / D].copy_from_slice(&points[..8 / D]);
+    }
+    group
+}
+
+/// What elements cost at least: if all places of the lattice were points, and signs were free.
+#[inline(always)]
+fn least<S: Shape<D, L>, const D: usize, const L: usize>(x: &[f32], w: &[f32], scale: f32, shift: f32) -> f32 {
+    let (shifts, count) =
+        if S::SIGNS == Signs::ShiftedEach && x.len() > 8 { ([shift, -shift], 2) } else { ([shift; 2], 1) };
+    let mut sum = 0.0;
+    for (x, w) in x.as_chunks::<8>().0.iter().zip(w.as_chunks::<8>().0) {
+        let x = if S::SIGNS.shifted() { *x } else { x.map(f32::abs) };
+        let mut best = f32::INFINITY;
+        for &shift in &shifts[..count] {
+            let mut costs = [f32::INFINITY; 8];
+            for level in S::LEVELS {
+                let q = scale * (f32::from(level) + shift);
+                for j in 0..8 {
+                    let cost = w[j] * q * (q - 2.0 * x[j]);
+                    costs[j] = if cost < costs[j] { cost } else { costs[j] };
+                }
+            }
+            best = best.min(total(costs));
+        }
+        sum += best;
+    }
+    sum
+}
+
+/// The sum of eight numbers.
+#[inline(always)]
+fn total(all: [f32; 8]) -> f32 {
+    ((all[0] + all[4]) + (all[1] + all[5])) + ((all[2] + all[6]) + (all[3] + all[7]))
 }
 
 /// Which of eight elements costs least with the other sign.
@@ -372,7 +463,7 @@ fn sums<S: Shape<D, L>, const D: usize, const L: usize>(x: &[f32], w: &[f32], gr
         let level = if D == 8 { digit(j % 4) / L.pow(j as u32 / 4) % L } else { digit(j % 4) };
         let level = f32::from(S::LEVELS[level]);
         let q = match S::SIGNS {
-            Signs::Shifted { .. } => level + if group.signs[eight] != 0 { -SHIFT } else { SHIFT },
+            Signs::Shifted | Signs::ShiftedEach => level + if group.signs[eight] != 0 { -SHIFT } else { SHIFT },
             _ if (group.signs[eight] >> j) & 1 == 1 => -level,
             _ => level,
         };

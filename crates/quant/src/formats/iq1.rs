@@ -7,11 +7,15 @@ use super::nearest::Book;
 use super::{Codec, Words, apart, codebook, f16_at, importance_of, nibble, put_nibbles, u16_at};
 use crate::blocks::{Decode, Iq1M, Iq1S};
 use crate::half::f16_to_f32;
+use crate::lanes::Lanes;
 
 /// `d: f16, points_low: [u8; 32], groups: [u16; 8]`; value = (d * (2 * scale + 1)) * (point +- SHIFT).
 /// The word of a group of 32 elements: 4 times 3 high bits of points, a 3-bit scale, the sign of the shift.
-pub(crate) const IQ1_S: Codec =
-    Codec { decode: Iq1S::decode, encode: Some(encode_iq1_s), words: &[Words::new(0, 2, 1), Words::new(34, 2, 8)] };
+pub(crate) const IQ1_S: Codec = Codec {
+    decode: Iq1S::decode,
+    encode: Some(encode_iq1_s::<f32>),
+    words: &[Words::new(0, 2, 1), Words::new(34, 2, 8)],
+};
 
 #[inline(always)]
 pub(crate) fn iq1_s(block: &[u8; 50], out: &mut [f32; 256]) {
@@ -28,7 +32,8 @@ pub(crate) fn iq1_s(block: &[u8; 50], out: &mut [f32; 256]) {
 /// `points_low: [u8; 32], points_high: [u8; 16], scales: [u16; 4]`; value as IQ1_S.
 /// A nibble of `points_high`: 3 high bits of a point and the sign of its shift. A word of `scales`: 4 times a 3-bit
 /// scale of 16 elements, and on top 4 bits of d, which is an f16 cut in four.
-pub(crate) const IQ1_M: Codec = Codec { decode: Iq1M::decode, encode: Some(encode_iq1_m), words: &[Words::new(48, 2, 4)] };
+pub(crate) const IQ1_M: Codec =
+    Codec { decode: Iq1M::decode, encode: Some(encode_iq1_m::<f32>), words: &[Words::new(48, 2, 4)] };
 
 #[inline(always)]
 pub(crate) fn iq1_m(block: &[u8; 56], out: &mut [f32; 256]) {
@@ -51,31 +56,31 @@ fn put(out: &mut [f32; 8], scale: f32, point: usize, down: bool) {
 }
 
 macro_rules! shape {
-    ($format:ident, groups of $group:literal, each $each:literal, alone $alone:literal) => {
+    ($format:ident, groups of $group:literal, $signs:ident, alone $alone:literal) => {
         impl Shape<8, 3> for $format {
             const GROUP: usize = $group;
             const NUMBERS: i32 = 7;
-            const SIGNS: Signs = Signs::Shifted { each: $each };
+            const SIGNS: Signs = Signs::$signs;
             const UNIT: f64 = 1.0;
             const LEVELS: [i8; 3] = codebook::LEVELS_1;
             const STEPS: (f32, f32) = (0.8, 4.0);
             const SPREADS: (f32, f32) = (2.0, $alone);
 
             fn book() -> &'static Book {
-                static BOOK: LazyLock<Book> = LazyLock::new(|| Book::new(&codebook::IQ1, &codebook::LEVELS_1));
+                static BOOK: LazyLock<Book> = LazyLock::new(|| Book::new(&codebook::IQ1, &codebook::LEVELS_1, 2));
                 &BOOK
             }
         }
     };
 }
 
-shape!(Iq1S, groups of 32, each false, alone 0.5);
-shape!(Iq1M, groups of 16, each true, alone 0.0);
+shape!(Iq1S, groups of 32, Shifted, alone 0.5);
+shape!(Iq1M, groups of 16, ShiftedEach, alone 0.0);
 
 #[inline(always)]
-pub(crate) fn encode_iq1_s(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+pub(crate) fn encode_iq1_s<V: Lanes>(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     for (i, (values, bytes)) in values.as_chunks().0.iter().zip(bytes.as_chunks_mut::<50>().0).enumerate() {
-        let found = fit::<Iq1S, 8, 3>(values, importance_of(importance, i));
+        let found = fit::<V, Iq1S, 8, 3>(values, importance_of(importance, i));
         bytes[..2].copy_from_slice(&found.d.to_le_bytes());
         for group in 0..8 {
             let mut word = (u16::from(found.scales[group]) << 12) | (u16::from(found.signs[4 * group]) << 15);
@@ -90,9 +95,9 @@ pub(crate) fn encode_iq1_s(values: &[f32], importance: Option<&[f32]>, bytes: &m
 }
 
 #[inline(always)]
-pub(crate) fn encode_iq1_m(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+pub(crate) fn encode_iq1_m<V: Lanes>(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     for (i, (values, bytes)) in values.as_chunks().0.iter().zip(bytes.as_chunks_mut::<56>().0).enumerate() {
-        let found = fit::<Iq1M, 8, 3>(values, importance_of(importance, i));
+        let found = fit::<V, Iq1M, 8, 3>(values, importance_of(importance, i));
         let mut high = [0; 32];
         for i in 0..32 {
             bytes[i] = found.points[i] as u8;

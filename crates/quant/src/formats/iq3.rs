@@ -7,11 +7,15 @@ use super::fit::{Shape, Signs, fit};
 use super::nearest::Book;
 use super::{Codec, Words, apart, f16_at, importance_of, nibble, put_nibbles, u32_at};
 use crate::blocks::{Decode, Iq3S, Iq3Xxs};
+use crate::lanes::Lanes;
 
 /// `d: f16, points: [u8; 64], signs_and_scales: [u32; 8]`; scale of 32 elements = d * (0.5 + scale) / 2.
 /// A word holds 4 times 7 sign bits, each for two points, and a 4-bit scale.
-pub(crate) const IQ3_XXS: Codec =
-    Codec { decode: Iq3Xxs::decode, encode: Some(encode_iq3_xxs), words: &[Words::new(0, 2, 1), Words::new(66, 4, 8)] };
+pub(crate) const IQ3_XXS: Codec = Codec {
+    decode: Iq3Xxs::decode,
+    encode: Some(encode_iq3_xxs::<f32>),
+    words: &[Words::new(0, 2, 1), Words::new(66, 4, 8)],
+};
 
 #[inline(always)]
 pub(crate) fn iq3_xxs(block: &[u8; 98], out: &mut [f32; 256]) {
@@ -30,7 +34,8 @@ pub(crate) fn iq3_xxs(block: &[u8; 98], out: &mut [f32; 256]) {
 
 /// `d: f16, points_low: [u8; 64], points_high: [u8; 8] (1 bit each), signs: [u8; 32], scales: [u8; 4]`;
 /// scale of 32 elements = d * (1 + 2 * nibble).
-pub(crate) const IQ3_S: Codec = Codec { decode: Iq3S::decode, encode: Some(encode_iq3_s), words: &[Words::new(0, 2, 1)] };
+pub(crate) const IQ3_S: Codec =
+    Codec { decode: Iq3S::decode, encode: Some(encode_iq3_s::<f32>), words: &[Words::new(0, 2, 1)] };
 
 #[inline(always)]
 pub(crate) fn iq3_s(block: &[u8; 110], out: &mut [f32; 256]) {
@@ -66,7 +71,7 @@ macro_rules! shape {
             const SPREADS: (f32, f32) = (2.0, 0.0);
 
             fn book() -> &'static Book {
-                static BOOK: LazyLock<Book> = LazyLock::new(|| Book::new(&codebook::$book, &codebook::$levels));
+                static BOOK: LazyLock<Book> = LazyLock::new(|| Book::new(&codebook::$book, &codebook::$levels, 4));
                 &BOOK
             }
         }
@@ -77,9 +82,9 @@ shape!(Iq3Xxs IQ3_XXS LEVELS_3_XXS, unit 4.0, Even);
 shape!(Iq3S IQ3_S LEVELS_3_S, unit 1.0, Free);
 
 #[inline(always)]
-pub(crate) fn encode_iq3_xxs(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+pub(crate) fn encode_iq3_xxs<V: Lanes>(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     for (i, (values, bytes)) in values.as_chunks().0.iter().zip(bytes.as_chunks_mut::<98>().0).enumerate() {
-        let found = fit::<Iq3Xxs, 4, 8>(values, importance_of(importance, i));
+        let found = fit::<V, Iq3Xxs, 4, 8>(values, importance_of(importance, i));
         bytes[..2].copy_from_slice(&found.d.to_le_bytes());
         for i in 0..64 {
             bytes[2 + i] = found.points[i] as u8;
@@ -92,9 +97,9 @@ pub(crate) fn encode_iq3_xxs(values: &[f32], importance: Option<&[f32]>, bytes: 
 }
 
 #[inline(always)]
-pub(crate) fn encode_iq3_s(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+pub(crate) fn encode_iq3_s<V: Lanes>(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     for (i, (values, bytes)) in values.as_chunks().0.iter().zip(bytes.as_chunks_mut::<110>().0).enumerate() {
-        let found = fit::<Iq3S, 4, 8>(values, importance_of(importance, i));
+        let found = fit::<V, Iq3S, 4, 8>(values, importance_of(importance, i));
         bytes.fill(0);
         bytes[..2].copy_from_slice(&found.d.to_le_bytes());
         for i in 0..64 {

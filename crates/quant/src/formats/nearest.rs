@@ -4,7 +4,7 @@
 //! k + 4. So the cost of a point is a sum of four numbers from a table. Where the best place of the lattice is no point of the book,
 //! those near it are tried: a list for each place, made once.
 
-/// How many points are tried.
+/// How many points are tried at most.
 const NEAR: usize = 32;
 
 /// What stands for "no point".
@@ -24,11 +24,17 @@ pub(super) struct Book {
     numbers: Vec<u16>,
     /// The points nearest to each place without one, by distance.
     near: Vec<[Digits; NEAR]>,
+    /// How many of them are tried, in eights.
+    eights: usize,
 }
 
 impl Book {
-    /// Makes the lists of the `N` points of `D` coordinates, which have `levels`.
-    pub fn new<const D: usize, const N: usize, const L: usize>(points: &[[i8; D]; N], levels: &[i8; L]) -> Book {
+    /// Makes the lists of the `N` points of `D` coordinates, which have `levels`, to try `eights` times eight of a list.
+    pub fn new<const D: usize, const N: usize, const L: usize>(
+        points: &[[i8; D]; N],
+        levels: &[i8; L],
+        eights: usize,
+    ) -> Book {
         let radix = L.pow(D as u32 / 4);
         let spelled = |point: &[i8; D]| {
             let level = |i: usize| levels.iter().position(|&level| level == point[i]).unwrap_or(0);
@@ -62,7 +68,7 @@ impl Book {
             list
         });
         let near = near.collect();
-        Book { radix, numbers, near }
+        Book { radix, numbers, near, eights }
     }
 
     /// The number of a point.
@@ -76,23 +82,21 @@ impl Book {
     pub fn nearest<const FROM: usize>(&self, costs: &Costs, best: Digits) -> (Digits, f32) {
         let at = place(best, self.radix);
         if self.numbers[at] != NO_POINT {
-            return (best, cost::<FROM>(costs, best));
+            return (best, of::<FROM>(costs, best));
         }
-        let near = &self.near[at];
-        let mut all = [0.0; NEAR];
-        for (all, &point) in all.iter_mut().zip(near) {
-            *all = cost::<FROM>(costs, point);
-        }
+        let near = self.near[at].as_chunks::<8>().0;
+        let mut all = [[f32::INFINITY; 8]; NEAR / 8];
         // The least in each of eight columns, and of these: no chain through all.
         let mut columns = [f32::INFINITY; 8];
-        for row in all.as_chunks::<8>().0 {
-            for (least, &cost) in columns.iter_mut().zip(row) {
-                *least = if cost < *least { cost } else { *least };
+        for (all, near) in all.iter_mut().zip(near).take(self.eights) {
+            for ((cost, &point), least) in all.iter_mut().zip(near).zip(&mut columns) {
+                *cost = of::<FROM>(costs, point);
+                *least = if *cost < *least { *cost } else { *least };
             }
         }
         let least = columns.iter().fold(f32::INFINITY, |least, &cost| if cost < least { cost } else { least });
-        let first = all.iter().position(|&cost| cost == least).unwrap_or(0);
-        (near[first], least)
+        let first = all.as_flattened().iter().position(|&cost| cost == least).unwrap_or(0);
+        (near[first / 8][first % 8], least)
     }
 }
 
@@ -107,7 +111,7 @@ fn place(digits: Digits, radix: usize) -> usize {
 }
 
 #[inline(always)]
-fn cost<const FROM: usize>(costs: &Costs, point: Digits) -> f32 {
-    let of = |k: usize| costs[digit(point, k)][FROM + k];
-    (of(0) + of(1)) + (of(2) + of(3))
+fn of<const FROM: usize>(costs: &Costs, point: Digits) -> f32 {
+    let at = |k: usize| costs[digit(point, k)][FROM + k];
+    (at(0) + at(1)) + (at(2) + at(3))
 }
