@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Makes crates/quant/tests/goldens/encoded.txt: what ggml's ggml_quantize_chunk makes of rows that Rust makes, too.
+And errors.txt beside it: how far what it makes in formats of codebooks is from the rows.
 
-    python tools/goldens/quantize.py LIBRARY [OUT]
+    python tools/goldens/quantize.py LIBRARY [FOLDER]
 
-LIBRARY is a shared library of ggml.c and ggml-quants.c, compiled for plain x86-64 with
+LIBRARY is a shared library of ggml.c, ggml-quants.c and ggml-threading.cpp, compiled for plain x86-64 with
 -O2 -DNDEBUG -ffp-contract=off. Needs numpy.
-A line holds: format, kind of row, whether with importance, the bytes' FNV-1a hash, the first block's bytes.
+A line of encoded.txt holds: format, kind of row, whether with importance, the bytes' FNV-1a hash, the first block's bytes.
+One of errors.txt: format, kind, whether with importance, and of each row the sum of weight * (value - decoded)^2, decoded
+by ggml. Weights are what ggml's encoder counts with. "fails" stands where ggml aborts or makes infinite scales.
 """
 
 import ctypes
@@ -27,6 +30,13 @@ BLOCKS = {
     "Q2_K": (256, 84), "Q3_K": (256, 110), "Q4_K": (256, 144), "Q5_K": (256, 176), "Q6_K": (256, 210),
     "IQ4_NL": (32, 18), "IQ4_XS": (256, 136), "BF16": (1, 2), "TQ1_0": (256, 54), "TQ2_0": (256, 66), "MXFP4": (32, 17),
     "NVFP4": (64, 36), "Q1_0": (128, 18), "Q2_0": (64, 18),
+}  # fmt: skip
+# Formats of codebooks: ggml's number, bytes of a block, the name of the decoder, and how much the mean square of a block counts
+# in weights, with importance and alone (none where ggml needs importance).
+CODEBOOKS = {
+    "IQ2_XXS": (16, 66, "iq2_xxs", 1.0, None), "IQ2_XS": (17, 74, "iq2_xs", 1.0, None),
+    "IQ3_XXS": (18, 98, "iq3_xxs", 2.0, 0.0), "IQ1_S": (19, 50, "iq1_s", 2.0, None),
+    "IQ3_S": (21, 110, "iq3_s", 2.0, 0.0), "IQ2_S": (22, 82, "iq2_s", 2.0, 0.5), "IQ1_M": (29, 56, "iq1_m", 2.0, 0.0),
 }  # fmt: skip
 KINDS = ["normal", "heavy", "mixed", "constant", "zero", "sparse", "small", "subnormal", "large", "grid", "hundreds"]
 MASK = (1 << 64) - 1
@@ -89,6 +99,58 @@ def fnv(data: bytes) -> str:
     return f"{state:016x}"
 
 
+def encoded(chunk, number: int, x: np.ndarray, size: int, weights: np.ndarray | None) -> np.ndarray | None:
+    """The bytes, made by a child: ggml ends the process where no point is near. None if it does."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        out = np.zeros(size, dtype=np.uint8)
+        chunk(number, x, out.ctypes.data, 0, ROWS, COLUMNS, None if weights is None else weights.ctypes.data)
+        with os.fdopen(write, "wb") as pipe:
+            pipe.write(out.tobytes())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        out = np.frombuffer(pipe.read(), dtype=np.uint8)
+    os.waitpid(child, 0)
+    return out if out.size == size else None
+
+
+def counted(x: np.ndarray, weights: np.ndarray | None, spread: float) -> np.ndarray:
+    """How much each element counts."""
+    blocks = x.astype(np.float64).reshape(-1, 256)
+    squares = spread * (blocks**2).mean(axis=1, keepdims=True) + blocks**2
+    if weights is None:
+        return squares.reshape(ROWS, COLUMNS)
+    return weights.astype(np.float64) * np.sqrt(squares).reshape(ROWS, COLUMNS)
+
+
+def errors(library: ctypes.CDLL, chunk) -> list[str]:
+    weights = importance()
+    lines = []
+    for name, (number, size, decoder, with_importance, alone) in CODEBOOKS.items():
+        library.ggml_quantize_init(number)
+        decode = getattr(library, f"dequantize_row_{decoder}")
+        decode.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+        for kind in KINDS:
+            x = values(kind)
+            for how, given, spread in (("alone", None, alone), ("importance", weights, with_importance)):
+                if spread is None:
+                    continue
+                out = encoded(chunk, number, x, x.size // 256 * size, given)
+                said = "fails"
+                if out is not None:
+                    back = np.empty(x.size, dtype=np.float32)
+                    decode(out.ctypes.data, back.ctypes.data, x.size)
+                    if np.isfinite(back).all():
+                        off = (back.astype(np.float64) - x.astype(np.float64)).reshape(ROWS, COLUMNS)
+                        said = " ".join(f"{e:.9e}" for e in (counted(x, given, spread) * off**2).sum(axis=1))
+                lines.append(f"{name} {kind} {how} {said}\n")
+    return lines
+
+
 def main() -> None:
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
@@ -111,8 +173,10 @@ def main() -> None:
                 digest = fnv(out.tobytes())
                 how = "importance" if weighted else "alone"
                 lines.append(f"{name} {kind} {how} {digest} {out[:size].tobytes().hex()}\n")
-    here = Path(__file__).resolve().parents[2] / "crates" / "quant" / "tests" / "goldens" / "encoded.txt"
-    (Path(sys.argv[2]) if len(sys.argv) == 3 else here).write_text("".join(lines))
+    here = Path(__file__).resolve().parents[2] / "crates" / "quant" / "tests" / "goldens"
+    folder = Path(sys.argv[2]) if len(sys.argv) == 3 else here
+    (folder / "encoded.txt").write_text("".join(lines))
+    (folder / "errors.txt").write_text("".join(errors(library, chunk)))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ fn encoders_make_the_bytes_of_their_definition() {
 #[cfg(target_arch = "x86_64")]
 fn vectors_have_encoders() {
     for table in Kernels::available().filter(|table| table.name != "scalar") {
-        for format in [Format::Q2K, Format::Q3K, Format::Q4K, Format::Q5K, Format::Q6K, Format::Iq4Xs] {
+        for format in
+            [Format::Q2K, Format::Q3K, Format::Q4K, Format::Q5K, Format::Q6K, Format::Iq4Xs, Format::Iq1S, Format::Iq3S]
+        {
             assert!((table.f32.encode)(format).is_some(), "{}: {format}", table.name);
         }
     }

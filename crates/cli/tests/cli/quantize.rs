@@ -89,10 +89,11 @@ fn refusals_say_what_to_do() {
     let other = other.to_str().unwrap();
     let error = candor(["quantize", small, other, "Q4_0"]).error();
     assert!(error.contains("is quantized already (Q8_0)") && error.contains("--allow-requantize"), "{error}");
-    let error = candor(["quantize", copy, other, "IQ2_XXS"]).error();
-    assert!(error.contains("IQ2_XXS can be read and not made"), "{error}");
-    let error = candor(["quantize", copy, other, "Q2_K_S"]).error();
-    assert!(error.contains("Q2_K needs an importance matrix") && error.contains("--imatrix FILE"), "{error}");
+    for (kind, format) in [("IQ2_XXS", "IQ2_XXS"), ("IQ1_M", "IQ1_M"), ("Q2_K_S", "Q2_K")] {
+        let error = candor(["quantize", copy, other, kind]).error();
+        let expected = format!("{format} needs an importance matrix");
+        assert!(error.contains(&expected) && error.contains("--imatrix FILE"), "{error}");
+    }
     assert_eq!(names(folder.path()), ["model.gguf", "q8.gguf"]);
 }
 

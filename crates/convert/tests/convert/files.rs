@@ -192,7 +192,16 @@ fn what_would_be_worse_is_refused() {
     assert_eq!(refused(&quantized, options(FileType::Q4_0)), again);
     write(&quantized, Options { requantize: true, ..options(FileType::Q4_0) }, &folder.join("q4.gguf"), 2)
         .expect("asked for");
-    assert_eq!(refused(&file, options(FileType::Iq3S)), "blk.0.attn_q.weight: IQ3_S can be read and not made");
+    let unmade = || {
+        let mut mix = Mix::new(FileType::Q8_0);
+        mix.name("attn_q", Format::Q8K).unwrap();
+        Options { mix: Some(mix), ..options(FileType::Q8_0) }
+    };
+    assert_eq!(refused(&file, unmade()), "blk.0.attn_q.weight: Q8_K can be read and not made");
+    for (kind, format) in [(FileType::Iq1S, "IQ1_S"), (FileType::Iq1M, "IQ1_M"), (FileType::Iq2Xxs, "IQ2_XXS")] {
+        let message = format!("blk.0.attn_q.weight: {format} needs an importance matrix");
+        assert_eq!(refused(&file, options(kind)), message);
+    }
     assert_eq!(refused(&file, options(FileType::Q2KS)), "blk.0.attn_q.weight: Q2_K needs an importance matrix");
     for bad in [f32::NAN, f32::INFINITY] {
         let broken = |layer, row, col| if (layer, row, col) == (1, 33, 5) { bad } else { smooth(layer, row, col) };
@@ -200,6 +209,48 @@ fn what_would_be_worse_is_refused() {
         assert_eq!(refused(&opened(&model(broken)), options(FileType::Q4KM)), message);
     }
     assert!(!folder.join("out.gguf").exists() && std::fs::read_dir(&folder).unwrap().count() == 2);
+}
+
+/// Each kind of IQ1, IQ2 and IQ3, which needs importance or gains by it: the formats of its mixture, with numbers near the source's.
+#[test]
+fn kinds_with_codebooks_are_made() {
+    let folder = folder("codebooks");
+    let file = opened(&model(smooth));
+    let mut importance = Importance::default();
+    for tensor in file.tensors() {
+        let columns = (tensor.shape[0] * tensor.shape.get(2).copied().unwrap_or(1)) as usize;
+        importance.entries.insert(tensor.name.clone(), vec![1.0; columns]);
+    }
+    let name = "blk.0.attn_q.weight";
+    let mut source = vec![0.0; 256 * 40];
+    Format::F32.decode(file.data(file.tensor(name).unwrap()), &mut source);
+    for (kind, format, most) in [
+        ("IQ1_S", Format::Iq1S, 0.35),
+        ("IQ1_M", Format::Iq1M, 0.35),
+        ("IQ2_XXS", Format::Iq2Xxs, 0.2),
+        ("IQ2_XS", Format::Iq2Xs, 0.2),
+        ("IQ2_S", Format::Iq2Xs, 0.2),
+        ("IQ2_M", Format::Iq2S, 0.2),
+        ("IQ3_XXS", Format::Iq2S, 0.2),
+        ("IQ3_XS", Format::Iq3Xxs, 0.1),
+        ("IQ3_S", Format::Iq3S, 0.1),
+        ("IQ3_M", Format::Iq3S, 0.1),
+    ] {
+        let kind = FileType::named(kind).expect("a kind");
+        let mut mix = Mix::new(kind);
+        mix.importance = true;
+        let path = folder.join("out.gguf");
+        let asked = Options { mix: Some(mix), importance: Some(importance.clone()), ..options(kind) };
+        write(&file, asked, &path, 2).expect("writes");
+        let made = Gguf::open(&path).expect("reads");
+        let tensor = made.tensor(name).expect("a tensor");
+        assert_eq!(tensor.format, format, "{kind:?}");
+        let mut decoded = vec![0.0; source.len()];
+        format.decode(made.data(tensor), &mut decoded);
+        let square = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
+        let error = square(&mut source.iter().zip(&decoded).map(|(a, b)| a - b)) / square(&mut source.iter().copied());
+        assert!(error < most, "{kind:?}: {error}");
+    }
 }
 
 #[test]

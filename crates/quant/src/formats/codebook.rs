@@ -6,18 +6,23 @@
 
 use super::points;
 
+pub(super) const LEVELS_1: [i8; 3] = [-1, 0, 1];
+pub(super) const LEVELS_2: [i8; 3] = [8, 25, 43];
+pub(super) const LEVELS_3_XXS: [i8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
+pub(super) const LEVELS_3_S: [i8; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
+
 /// Of IQ2_XXS: coordinates 8, 25 and 43.
-pub static IQ2_XXS: [[i8; 8]; 256] = expand(&points::IQ2_XXS, &[8, 25, 43]);
+pub static IQ2_XXS: [[i8; 8]; 256] = expand(&points::IQ2_XXS, &LEVELS_2);
 /// Of IQ2_XS, likewise.
-pub static IQ2_XS: [[i8; 8]; 512] = expand(&points::IQ2_XS, &[8, 25, 43]);
+pub static IQ2_XS: [[i8; 8]; 512] = expand(&points::IQ2_XS, &LEVELS_2);
 /// Of IQ2_S, likewise.
-pub static IQ2_S: [[i8; 8]; 1024] = expand(&points::IQ2_S, &[8, 25, 43]);
+pub static IQ2_S: [[i8; 8]; 1024] = expand(&points::IQ2_S, &LEVELS_2);
 /// Of IQ3_XXS: multiples of 4, the last one stretched.
-pub static IQ3_XXS: [[i8; 4]; 256] = expand(&points::IQ3_XXS, &[4, 12, 20, 28, 36, 44, 52, 62]);
+pub static IQ3_XXS: [[i8; 4]; 256] = expand(&points::IQ3_XXS, &LEVELS_3_XXS);
 /// Of IQ3_S: odd numbers.
-pub static IQ3_S: [[i8; 4]; 512] = expand(&points::IQ3_S, &[1, 3, 5, 7, 9, 11, 13, 15]);
+pub static IQ3_S: [[i8; 4]; 512] = expand(&points::IQ3_S, &LEVELS_3_S);
 /// Of IQ1_S and IQ1_M: -1, 0 and 1.
-pub static IQ1: [[i8; 8]; 2048] = expand(&points::IQ1, &[-1, 0, 1]);
+pub static IQ1: [[i8; 8]; 2048] = expand(&points::IQ1, &LEVELS_1);
 
 /// The `N` points of `D` coordinates in a bitmap. Fails to compile when the bitmap holds another number of them.
 const fn expand<const D: usize, const N: usize>(bitmap: &[u64], levels: &[i8]) -> [[i8; D]; N] {

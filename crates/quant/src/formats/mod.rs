@@ -7,12 +7,14 @@
 //! [`crate::blocks`] can hand it to kernels.
 
 pub mod codebook;
+mod fit;
 pub(crate) mod fp4;
 pub(crate) mod iq1;
 pub(crate) mod iq2;
 pub(crate) mod iq3;
 pub(crate) mod iq4;
 mod k_quants;
+mod nearest;
 pub(crate) mod plain;
 mod points;
 pub(crate) mod q1;
@@ -145,6 +147,14 @@ fn put_f16(block: &mut [u8], at: usize, value: f32) {
 #[inline(always)]
 fn nibble(bytes: &[u8], i: usize) -> u8 {
     (bytes[i / 2] >> (4 * (i % 2))) & 15
+}
+
+/// Packs numbers of four bits, the low half of a byte first.
+#[inline(always)]
+fn put_nibbles(bytes: &mut [u8], numbers: &[u8]) {
+    for (byte, pair) in bytes.iter_mut().zip(numbers.as_chunks::<2>().0) {
+        *byte = pair[0] | (pair[1] << 4);
+    }
 }
 
 /// The reciprocal that encoders multiply by: 0 for a scale of 0, so that a block of zeros stays one.

@@ -1,10 +1,12 @@
-//! Encoders against ggml's: the lines of `goldens/encoded.txt`, which `tools/goldens/quantize.py` writes.
+//! Encoders against ggml's: the bytes of `goldens/encoded.txt`, and for formats of codebooks the errors of `goldens/errors.txt`.
+//! `tools/goldens/quantize.py` writes both.
 
 use std::fmt::Write;
 
 use candor_quant::Format;
 
 const GOLDEN: &str = include_str!("../goldens/encoded.txt");
+const ERRORS: &str = include_str!("../goldens/errors.txt");
 const COLUMNS: usize = 1024;
 const COUNT: usize = 12 * COLUMNS;
 const KINDS: &[&str] =
@@ -73,7 +75,7 @@ fn encoded_rows_are_ggmls() {
     let mut wrong = Vec::new();
     for line in GOLDEN.lines() {
         let [name, kind, how, digest, first] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let format = *Format::ALL.iter().find(|format| format.name() == name).expect("a known format");
+        let format = named(name);
         let importance = (how == "importance").then_some(&importance[..]);
         let mut bytes = Vec::new();
         for row in values(kind).chunks(COLUMNS) {
@@ -91,10 +93,85 @@ fn encoded_rows_are_ggmls() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+fn named(name: &str) -> Format {
+    *Format::ALL.iter().find(|format| format.name() == name).expect("a known format")
+}
+
+/// How much the mean square of a block counts in ggml's weights of its elements: with importance, and alone.
+fn spread(format: Format, weighted: bool) -> f64 {
+    match (format, weighted) {
+        (Format::Iq2Xxs | Format::Iq2Xs, true) => 1.0,
+        (_, true) => 2.0,
+        (Format::Iq2S, false) => 0.5,
+        (_, false) => 0.0,
+    }
+}
+
+/// The weighted squared error of a row that was encoded and decoded. Decoded numbers are finite.
+fn error(format: Format, row: &[f32], importance: Option<&[f32]>) -> f64 {
+    let mut bytes = vec![0; format.row_bytes(row.len()).expect("whole blocks")];
+    format.encode_by(row, importance, &mut bytes).expect("an encoder");
+    let mut decoded = vec![0.0; row.len()];
+    format.decode(&bytes, &mut decoded);
+    let mut sum = 0.0;
+    for (block, values) in row.chunks(256).enumerate() {
+        let mean = values.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / 256.0;
+        for (i, &x) in (block * 256..).zip(values) {
+            let square = spread(format, importance.is_some()) * mean + f64::from(x).powi(2);
+            let weight = importance.map_or(square, |importance| f64::from(importance[i]) * square.sqrt());
+            assert!(decoded[i].is_finite(), "{format}: {x} became {}", decoded[i]);
+            sum += weight * (f64::from(decoded[i]) - f64::from(x)).powi(2);
+        }
+    }
+    sum
+}
+
+#[test]
+fn rows_of_codebook_points_are_at_most_as_wrong_as_ggmls() {
+    let importance = importance();
+    let mut worse = Vec::new();
+    for line in ERRORS.lines() {
+        let [name, kind, how, theirs] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let importance = (how == "importance").then_some(&importance[..]);
+        let (values, mut theirs) = (values(kind), theirs.split(' '));
+        for (number, row) in values.chunks(COLUMNS).enumerate() {
+            let ours = error(named(name), row, importance);
+            // Where ggml fails there is nothing to compare with. Sums of floats in another order differ in their last digits.
+            let limit = theirs.next().map_or(f64::INFINITY, |text| text.parse().unwrap_or(f64::INFINITY));
+            if ours > limit * (1.0 + 1e-8) {
+                worse.push(format!("{name}, {kind}, {how}, row {number}: {ours:e}, ggml {limit:e}"));
+            }
+        }
+    }
+    assert!(worse.is_empty(), "{}", worse.join("\n"));
+}
+
+/// Importance of zero says nothing of how elements compare, and huge or tiny one must not overflow.
+#[test]
+fn any_importance_makes_finite_codebook_rows() {
+    let row = &values("normal")[..COLUMNS];
+    let plain = importance();
+    for &format in Format::ALL.iter().filter(|format| ERRORS.contains(&format!("{format} "))) {
+        for factor in [0.0, 1e-30, 1e30] {
+            let scaled: Vec<f32> = plain.iter().map(|importance| importance * factor).collect();
+            let found = error(format, row, Some(&scaled));
+            let expected = error(format, row, Some(&plain)) * f64::from(factor);
+            assert!((found - expected).abs() <= 1e-2 * expected, "{format}, times {factor}: {found}, not {expected}");
+        }
+    }
+}
+
 #[test]
 fn every_encoder_has_its_lines() {
     for &format in Format::ALL.iter().filter(|format| **format != Format::F32) {
-        let lines = GOLDEN.lines().filter(|line| line.split(' ').next() == Some(format.name())).count();
-        assert_eq!(lines, if format.can_encode() { 2 * KINDS.len() } else { 0 }, "{format}");
+        let lines = |of: &str| of.lines().filter(|line| line.split(' ').next() == Some(format.name())).count();
+        let expected = match format {
+            // ggml makes these with importance alone.
+            Format::Iq1S | Format::Iq2Xxs | Format::Iq2Xs => (0, KINDS.len()),
+            Format::Iq1M | Format::Iq2S | Format::Iq3Xxs | Format::Iq3S => (0, 2 * KINDS.len()),
+            _ if format.can_encode() => (2 * KINDS.len(), 0),
+            _ => (0, 0),
+        };
+        assert_eq!((lines(GOLDEN), lines(ERRORS)), expected, "{format}");
     }
 }
