@@ -103,6 +103,12 @@ def main():
             kind(checkpoint, gguf.LlamaFileType.MOSTLY_Q8_0, out, eager=True, model_name="Mutants").write()
         return gguf.GGUFReader(out)
 
+    # Transformers 5 takes rotary_pct out of what it reads, and the converter wants it.
+    def is_old(folder):
+        return (folder / "config.json").is_file() and "rotary_pct" in (folder / "config.json").read_text()
+
+    read = lambda folder: json.loads((folder / "config.json").read_text())
+    conversion.ModelBase.register_hparams_loader(is_old)(read)
     args.out.mkdir(parents=True, exist_ok=True)
     for name, all_faults in faults.FAULTS.items():
         checkpoint = args.checkpoints / name

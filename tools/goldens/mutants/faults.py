@@ -212,7 +212,6 @@ FAULTS = {
         ("base of windows is the other one", "rope-base-of-windows", written(add_rope_freq_base_swa=1_000_000.0)),
         ("rope base not written", "rope-base", unwritten("add_rope_freq_base")),
         ("embeddings scaled", "embedding-scale", of(["token_embd"], lambda self, tensor: tensor * self.hparams["hidden_size"] ** 0.5)),
-        ("scores scaled by the head's width", "attention-scale", added(add_attention_scale=1 / 16)),
         ("norms around attention in each other's place", "swapped-names", named("post_attention_norm", "ffn_norm")),
         ("norms after halves in each other's place", "swapped-names", named("post_attention_norm", "post_ffw_norm")),
         ("norms of q and k in each other's place", "swapped-names", named("attn_q_norm", "attn_k_norm")),

@@ -8,6 +8,7 @@ transformers (made with torch 2.15.0, transformers 5.24.0).
 """
 
 import argparse
+import json
 import math
 import subprocess
 from pathlib import Path
@@ -76,6 +77,11 @@ def train(name, ids, steps):
     torch.manual_seed(1)
     kind, options = MODELS[name]
     model = hf.AutoModelForCausalLM.from_config(kind(**options), attn_implementation="eager")
+    # Norms of trained models differ among each other; those of short training would not.
+    with torch.no_grad():
+        for label, weight in model.named_parameters():
+            if "norm" in label and label.endswith("weight"):
+                weight += 0.3 * torch.randn(weight.shape)
     print(f"{name}: {sum(p.numel() for p in model.parameters())} weights, {len(ids)} tokens", flush=True)
     cut = len(ids) * 9 // 10
     learnt, rest = ids[:cut], ids[cut:]
@@ -111,6 +117,11 @@ def main():
     torch.set_num_threads(args.threads)
     ids = tokens(args.candor, args.vocabulary, args.text)
     train(args.name, ids, args.steps).save_pretrained(args.out)
+    path = args.out / "config.json"
+    config = json.loads(path.read_text())
+    # Older checkpoints have it beside rope_parameters, and the converter reads it there.
+    config |= {key: value for key, value in MODELS[args.name][1].items() if key == "rotary_pct"}
+    path.write_text(json.dumps(config, indent=2))
 
 
 if __name__ == "__main__":

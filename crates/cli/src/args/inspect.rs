@@ -218,12 +218,12 @@ pub struct DoctorArgs {
     /// Measure how likely the model finds a text (`-` is stdin), and whether a repair of a known fault makes it likelier
     #[arg(long, value_name = "FILE", help_heading = "Text")]
     pub text: Option<PathBuf>,
-    /// Tokens of a window, of which the second half is scored; no more than the model's context
+    /// Tokens of a window, of which all but the first quarter are scored; no more than the model's context
     #[arg(short, long, value_name = "N", default_value = "512", help_heading = "Text")]
     #[arg(value_parser = number::whole(64..=u32::MAX))]
     pub ctx_size: u32,
     /// Windows that are scored at most, from the beginning of the text
-    #[arg(long, value_name = "N", default_value = "4", help_heading = "Text")]
+    #[arg(long, value_name = "N", default_value = "8", help_heading = "Text")]
     #[arg(value_parser = number::whole(1..=u32::MAX))]
     pub chunks: u32,
     #[command(flatten)]

@@ -19,8 +19,9 @@ use repairs::repairs;
 /// The least gain that counts, in nats per token. Rounding weights to four or five bits costs about as much, so that less may be the
 /// file's format.
 const LEAST: f64 = 0.02;
-/// The least gain in standard errors. With 32 runs of tokens, chance gives 6 in one of a million attempts.
-const ERRORS: f64 = 6.0;
+/// The least gain in standard errors. A file has about a hundred attempts, of which chance lets one pass in less than one of a thousand
+/// files: by Student's distribution of 31 degrees of freedom, one of 100,000 attempts.
+const ERRORS: f64 = 5.0;
 /// Standard errors that the first window may be wrong by, where it decides which attempts go on.
 const DOUBT: f64 = 3.0;
 /// Faults of one file that are looked for, one after the other.
@@ -33,7 +34,7 @@ pub struct TextOptions {
     pub load: LoadOptions,
     /// The cache and batches; its context is not used.
     pub session: SessionOptions,
-    /// Tokens of a window, of which the second half is scored. No more are taken than the model's context has.
+    /// Tokens of a window, of which all but the first quarter are scored. No more are taken than the model's context has.
     pub window: usize,
     /// Windows at most, from the beginning of the text.
     pub windows: usize,

@@ -21,6 +21,9 @@ struct Changed {
     bytes: Option<(usize, usize)>,
 }
 
+/// What a fault has to cost to be named, in nats per token: what the docs promise.
+const LEAST: f64 = 0.02;
+
 /// What `tools/goldens/mutants/convert.py` says of a faulty file.
 #[derive(Deserialize)]
 struct Golden {
@@ -47,7 +50,7 @@ fn options(window: usize, windows: usize) -> TextOptions {
 }
 
 fn measured(gguf: &Gguf, text: &str) -> Likelihood {
-    likelihood(gguf, text, &options(256, 4), |_, _| ()).unwrap()
+    likelihood(gguf, text, &options(256, 10), |_, _| ()).unwrap()
 }
 
 /// The faulty file, put together of the right one's rows; its data is the converter's to the byte.
@@ -109,19 +112,21 @@ fn judge(model: &str) {
     for golden in &goldens {
         let found = measured(&faulty(&right, golden, &blob), &text);
         let first = found.faults.first().and_then(|fault| fault.first());
-        let nats = found.nats.unwrap_or(f64::NAN);
-        let (named, gain, after) = first.map_or(("", 0.0, nats), |best| (&best.name, best.gain, best.nats));
-        let others: Vec<_> =
-            found.faults.iter().flatten().skip(1).map(|other| format!("{} {}", other.name, other.detail)).collect();
+        let before = found.nats.unwrap_or(f64::NAN);
+        // What costs nothing is no fault that a text can show.
+        let cost = before - healthy.nats.unwrap_or(f64::NAN);
+        let expected = if cost < LEAST { "" } else { &golden.repair };
+        let (named, after, error) = first.map_or(("", before, 0.0), |best| (best.name.as_str(), best.nats, best.error));
+        let others = found.faults.iter().flatten().skip(1).map(|other| format!("{} {}", other.name, other.detail));
+        let (fault, others) = (&golden.fault, others.collect::<Vec<_>>().join("; "));
         writeln!(
             table,
-            "| {model} | {} | {named} | {nats:.3} | {after:.3} | {gain:.3} | {}",
-            golden.fault,
-            others.join("; ")
+            "| {model} | {fault} | {cost:.3} | {named} | {:.3} +/- {error:.3} | {others} |",
+            before - after
         )
         .unwrap();
-        if named != golden.repair {
-            wrong.push(format!("{}: expected {}, got {named:?}", golden.fault, golden.repair));
+        if named != expected {
+            wrong.push(format!("{fault} ({cost:.3}): expected {expected:?}, got {named:?}"));
         }
     }
     println!("{model}: {:?} {:.3}, {} repairs\n{table}", healthy.nats, healthy.entropy, healthy.tried);
