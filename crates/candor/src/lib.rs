@@ -97,7 +97,7 @@ pub use generate::{ContextShift, GenerateOptions, Generation, Piece, StopReason,
 pub use model::{LoadOptions, Model, Weights};
 pub use observe::{Observed, Observer};
 pub use overrides::{MetadataOverride, Overrides, RopeOverrides, RopeScaling};
-pub use perplexity::{Perplexity, Windows, perplexity, score};
+pub use perplexity::{Perplexity, Windows, negative_log_likelihood, perplexity, score};
 pub use pooling::{Pooling, Scaling};
 #[cfg(target_arch = "wasm32")]
 pub use progress::Pause;

@@ -170,8 +170,8 @@ impl Sums {
     }
 }
 
-/// `-ln softmax(logits)[token]`, in f64.
-fn negative_log_likelihood(logits: &[f32], token: u32) -> f64 {
+/// `-ln softmax(logits)[token]` in nats, in f64.
+pub fn negative_log_likelihood(logits: &[f32], token: u32) -> f64 {
     let max = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - max).exp()).sum();
     sum.ln() + max - f64::from(logits[token as usize])

@@ -255,6 +255,46 @@ impl Gguf {
         Gguf { file: Arc::new(file), metadata: self.metadata.clone() }
     }
 
+    /// The same file with every tensor of another: in the place of its own of that name, whatever its shape, or behind all of them.
+    #[must_use]
+    pub fn with_every_tensor_of(&self, other: &Gguf) -> Gguf {
+        let (own, shift) = (&self.file, self.shards());
+        let (mut tensors, mut places) = (own.tensors.clone(), own.places.clone());
+        for found in other.tensors() {
+            let found = TensorInfo { shard: found.shard + shift, ..found.clone() };
+            match places.get(&found.name) {
+                Some(&place) => tensors[place] = found,
+                None => {
+                    places.insert(found.name.clone(), tensors.len());
+                    tensors.push(found);
+                }
+            }
+        }
+        let shards = own.shards.iter().chain(&other.file.shards).cloned().collect();
+        let file = Inner { version: own.version, alignment: own.alignment, tensors, places, shards };
+        Gguf { file: Arc::new(file), metadata: self.metadata.clone() }
+    }
+
+    /// The same file with its tensors under the names that `name` gives them; where it gives none, the tensor is left out. No data is
+    /// copied.
+    ///
+    /// # Errors
+    /// Two tensors of one name.
+    pub fn renamed(&self, name: impl Fn(&str) -> Option<String>) -> Result<Gguf, Error> {
+        let own = &self.file;
+        let (mut tensors, mut places) = (Vec::with_capacity(own.tensors.len()), HashMap::new());
+        for tensor in &own.tensors {
+            let Some(name) = name(&tensor.name) else { continue };
+            if places.insert(name.clone(), tensors.len()).is_some() {
+                return Err(Error::DuplicateTensor { tensor: name });
+            }
+            tensors.push(TensorInfo { name, ..tensor.clone() });
+        }
+        let Inner { version, alignment, ref shards, .. } = **own;
+        let file = Inner { version, alignment, tensors, places, shards: shards.clone() };
+        Ok(Gguf { file: Arc::new(file), metadata: self.metadata.clone() })
+    }
+
     /// All tensors, in the order of the directory; of a split model, file by file.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.file.tensors

@@ -76,6 +76,17 @@ impl Metadata {
         }
     }
 
+    /// The same without `key`.
+    #[must_use]
+    pub fn without(&self, key: &str) -> Metadata {
+        let mut kept = Metadata::new();
+        for (name, value) in self.iter().filter(|(name, _)| *name != key) {
+            kept.insert(name, value.clone());
+        }
+        kept.replaced.clone_from(&self.replaced);
+        kept
+    }
+
     /// Sets `key` as [`Metadata::insert`] does, over what the file says, and watches from now on whether something reads it.
     pub fn replace(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         let key = key.into();

@@ -4,6 +4,7 @@
 mod finding;
 mod hash;
 mod known;
+mod likelihood;
 mod metadata;
 mod opening;
 mod scan;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use finding::{Finding, Severity};
 pub use hash::{FileHash, files_of, sha256};
 pub(crate) use hash::{Hashing, hashes};
+pub use likelihood::{Likelihood, Repaired, TextOptions, likelihood};
 pub use scan::TensorStats;
 pub(crate) use scan::{Extent, scan};
 pub(crate) use weights::findings as weight_findings;
@@ -56,6 +58,9 @@ pub struct DoctorReport {
     pub findings: Vec<Finding>,
     /// Statistics of the weights, in the order of the file.
     pub tensors: Vec<TensorStats>,
+    /// What a text says about it, where there was one.
+    #[serde(default)]
+    pub likelihood: Option<Likelihood>,
 }
 
 impl DoctorReport {
@@ -67,6 +72,17 @@ impl DoctorReport {
     /// Whether nothing is wrong. Warnings do not count.
     pub fn is_healthy(&self) -> bool {
         self.of(Severity::Error).next().is_none()
+    }
+
+    /// Adds what a text says.
+    pub fn add(&mut self, likelihood: Likelihood) {
+        self.findings.extend(likelihood.findings());
+        self.likelihood = Some(likelihood);
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     }
 }
 
@@ -85,6 +101,7 @@ pub fn doctor(path: impl AsRef<Path>) -> std::io::Result<DoctorReport> {
         contents: None,
         findings: Vec::new(),
         tensors: Vec::new(),
+        likelihood: None,
     };
     match Gguf::open(path) {
         Err(error) => report.findings.push(opening::refused(&error)),
@@ -96,7 +113,7 @@ pub fn doctor(path: impl AsRef<Path>) -> std::io::Result<DoctorReport> {
             report.findings.extend(weight_findings(&gguf, &report.tensors));
         }
     }
-    report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    report.sort();
     Ok(report)
 }
 

@@ -215,6 +215,19 @@ pub struct VerifyArgs {
 pub struct DoctorArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    /// Measure how likely the model finds a text (`-` is stdin), and whether a repair of a known fault makes it likelier
+    #[arg(long, value_name = "FILE", help_heading = "Text")]
+    pub text: Option<PathBuf>,
+    /// Tokens of a window, of which all but the first quarter are scored; no more than the model's context
+    #[arg(short, long, value_name = "N", default_value = "512", help_heading = "Text")]
+    #[arg(value_parser = number::whole(64..=u32::MAX))]
+    pub ctx_size: u32,
+    /// Windows that are scored at most, from the beginning of the text
+    #[arg(long, value_name = "N", default_value = "8", help_heading = "Text")]
+    #[arg(value_parser = number::whole(1..=u32::MAX))]
+    pub chunks: u32,
+    #[command(flatten)]
+    pub place: DeviceArgs,
     /// Print the report as JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,

@@ -3,18 +3,22 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
+    time::Instant,
 };
 
-use candor_inspect::doctor::{DoctorReport, Finding, Severity, doctor as examine};
+use candor::SessionOptions;
+use candor_inspect::doctor::{DoctorReport, Finding, Likelihood, Severity, TextOptions, doctor as examine, likelihood};
 
 use super::json;
 use crate::{
     args::{DoctorArgs, Line},
+    bar::Bar,
     errors::Error,
     inspect::error,
     open::{Source, check},
     output::{Bytes, Count},
     paint::{Paint, Style},
+    text,
     waiting::Waiting,
 };
 
@@ -23,15 +27,42 @@ pub fn doctor(args: &DoctorArgs, line: &Line) -> Result<ExitCode, Error> {
     let source = Source::of(line, &args.model)?;
     let path = source.path().ok_or(error::Error::BuiltIn)?;
     check(path)?;
+    let text = args.text.as_deref().map(text::of_file).transpose()?;
     let waiting = Waiting::new(args.waiting.progress, "reading");
-    let report = examine(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
+    let mut report = examine(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
     drop(waiting);
+    // A file that cannot be opened has no likelihoods.
+    let text = text.filter(|_| report.contents.is_some());
+    let unmeasured = match text.map(|text| measure(args, &source, &text)).transpose() {
+        Ok(found) => {
+            found.into_iter().for_each(|found| report.add(found));
+            None
+        }
+        Err(error) => Some(error),
+    };
     if args.json {
         json::print(&report)?;
     } else {
         print(&report, &mut io::BufWriter::new(io::stdout().lock()))?;
     }
-    Ok(if report.is_healthy() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    match unmeasured {
+        Some(error) => Err(error),
+        None if report.is_healthy() => Ok(ExitCode::SUCCESS),
+        None => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// How likely the model finds the text, and with which repairs.
+fn measure(args: &DoctorArgs, source: &Source, text: &str) -> Result<Likelihood, Error> {
+    let options = TextOptions {
+        load: args.place.load()?,
+        session: SessionOptions::default(),
+        window: args.ctx_size as usize,
+        windows: args.chunks as usize,
+    };
+    let mut bar =
+        Bar::new(args.waiting.progress, "trying {wide_bar} {pos} of {len} repairs, {eta} left", Instant::now());
+    Ok(likelihood(&source.gguf()?, text, &options, |done, all| bar.set(done as u64, all as u64))?)
 }
 
 fn print(report: &DoctorReport, out: &mut impl Write) -> Result<(), Error> {

@@ -37,15 +37,15 @@ impl Finding {
         Finding { severity, subject: subject.into(), message: message.into(), hint: hint.into() }
     }
 
-    pub(super) fn error(subject: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Finding {
+    pub(crate) fn error(subject: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Finding {
         Finding::new(Severity::Error, subject, message, hint)
     }
 
-    pub(super) fn warning(subject: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Finding {
+    pub(crate) fn warning(subject: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Finding {
         Finding::new(Severity::Warning, subject, message, hint)
     }
 
-    pub(super) fn fine(subject: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Finding {
+    pub(crate) fn fine(subject: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Finding {
         Finding::new(Severity::Fine, subject, message, hint)
     }
 }

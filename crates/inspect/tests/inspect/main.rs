@@ -8,6 +8,7 @@ mod imatrix;
 mod import;
 mod import_broken;
 mod import_trace_file;
+mod likelihood;
 mod logs;
 mod names;
 mod page;
