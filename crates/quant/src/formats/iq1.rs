@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::fit::{SHIFT, Shape, Signs, fit};
+use super::fit::fit;
 use super::nearest::Book;
+use super::shape::{SHIFT, Shape, Signs};
 use super::{Codec, Words, apart, codebook, f16_at, importance_of, nibble, put_nibbles, u16_at};
 use crate::blocks::{Decode, Iq1M, Iq1S};
 use crate::half::f16_to_f32;

@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use super::codebook::{self, even_signs, put_signed};
-use super::fit::{Shape, Signs, fit};
+use super::fit::fit;
 use super::nearest::Book;
+use super::shape::{Shape, Signs};
 use super::{Codec, Words, apart, f16_at, importance_of, nibble, put_nibbles, u16_at, u32_at};
 use crate::blocks::{Decode, Iq2S, Iq2Xs, Iq2Xxs};
 use crate::lanes::Lanes;
@@ -125,9 +126,9 @@ pub(crate) fn encode_iq2_s<V: Lanes>(values: &[f32], importance: Option<&[f32]>,
         let found = fit::<V, Iq2S, 8, 3>(values, importance_of(importance, i));
         bytes.fill(0);
         bytes[..2].copy_from_slice(&found.d.to_le_bytes());
-        for i in 0..32 {
-            bytes[2 + i] = found.points[i] as u8;
-            bytes[66 + i / 4] |= ((found.points[i] >> 8) as u8) << (2 * (i % 4));
+        for (i, &point) in found.points[..32].iter().enumerate() {
+            bytes[2 + i] = point as u8;
+            bytes[66 + i / 4] |= ((point >> 8) as u8) << (2 * (i % 4));
         }
         bytes[34..66].copy_from_slice(&found.signs);
         put_nibbles(&mut bytes[74..], &found.scales);

@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use super::codebook::{self, even_signs, put_signed};
-use super::fit::{Shape, Signs, fit};
+use super::fit::fit;
 use super::nearest::Book;
+use super::shape::{Shape, Signs};
 use super::{Codec, Words, apart, f16_at, importance_of, nibble, put_nibbles, u32_at};
 use crate::blocks::{Decode, Iq3S, Iq3Xxs};
 use crate::lanes::Lanes;

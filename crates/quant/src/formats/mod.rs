@@ -9,6 +9,7 @@
 pub mod codebook;
 mod fit;
 pub(crate) mod fp4;
+mod group;
 pub(crate) mod iq1;
 pub(crate) mod iq2;
 pub(crate) mod iq3;
@@ -28,6 +29,7 @@ pub(crate) mod q5_k;
 pub(crate) mod q6_k;
 pub(crate) mod q8;
 mod search;
+mod shape;
 pub(crate) mod tq;
 
 use crate::half::{f16_to_f32, f32_to_f16};
