@@ -223,7 +223,7 @@ fn kinds_with_codebooks_are_made() {
     }
     let name = "blk.0.attn_q.weight";
     let mut source = vec![0.0; 256 * 40];
-    Format::F32.decode(file.data(file.tensor(name).unwrap()), &mut source);
+    Format::F32.decode(&file.data(file.tensor(name).unwrap()), &mut source);
     for (kind, format, most) in [
         ("IQ1_S", Format::Iq1S, 0.35),
         ("IQ1_M", Format::Iq1M, 0.35),
@@ -246,7 +246,7 @@ fn kinds_with_codebooks_are_made() {
         let tensor = made.tensor(name).expect("a tensor");
         assert_eq!(tensor.format, format, "{kind:?}");
         let mut decoded = vec![0.0; source.len()];
-        format.decode(made.data(tensor), &mut decoded);
+        format.decode(&made.data(tensor), &mut decoded);
         let square = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
         let error = square(&mut source.iter().zip(&decoded).map(|(a, b)| a - b)) / square(&mut source.iter().copied());
         assert!(error < most, "{kind:?}: {error}");
