@@ -98,11 +98,12 @@ pub(crate) fn encode_iq2_xxs<V: Lanes>(values: &[f32], importance: Option<&[f32]
         bytes[..2].copy_from_slice(&found.d.to_le_bytes());
         for (group, bytes) in bytes[2..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
             let mut word = u32::from(found.scales[group]) << 28;
-            for i in 0..4 {
-                bytes[i] = found.points[4 * group + i] as u8;
+            let (points, rest) = bytes.split_at_mut(4);
+            for (i, point) in points.iter_mut().enumerate() {
+                *point = found.points[4 * group + i] as u8;
                 word |= u32::from(found.signs[4 * group + i] & 127) << (7 * i);
             }
-            bytes[4..].copy_from_slice(&word.to_le_bytes());
+            rest.copy_from_slice(&word.to_le_bytes());
         }
     }
 }
