@@ -261,8 +261,11 @@ const DAILY: &[Daily] = &[
     },
     Daily {
         command: "doctor",
-        flags: &[],
-        examples: &[("candor doctor model.gguf", "is the file whole, are its weights sane?")],
+        flags: &["model", "text", "ctx-size", "chunks", "device", "gpu-layers", "threads", "json", "progress"],
+        examples: &[
+            ("candor doctor model.gguf", "is the file whole, are its weights sane?"),
+            ("candor doctor model.gguf --text novel.txt", "and was it converted rightly?"),
+        ],
     },
     Daily { command: "devices", flags: &[], examples: &[("candor devices", "where a model can run on this machine")] },
     Daily {

@@ -1,6 +1,6 @@
 //! `candor logits`, `candor verify` and `candor doctor`.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use candor_testing::Tiny;
 use serde_json::Value;
@@ -138,4 +138,32 @@ fn files_are_examined() {
     }
     let outcome = run(&["doctor"]);
     assert!(outcome.code == 2 && outcome.stderr.contains("\nhint: name one: candor doctor MODEL.gguf"), "{outcome:?}");
+}
+
+#[test]
+fn a_text_names_a_fault_of_conversion() {
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inspect/tests/goldens/likelihood");
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["llama.gguf", "text.txt"] {
+        fs::copy(goldens.join(name), folder.path().join(name)).unwrap();
+    }
+    fs::write(folder.path().join("short.txt"), "Once upon a time").unwrap();
+    let run = |args: &[&str]| candor(args).within(folder.path()).outcome();
+    let doctor = |model: &str, more: &[&str]| {
+        run(&[&["doctor", model, "--text", "text.txt", "--device", "cpu", "--chunks", "4"], more].concat())
+    };
+    let right = doctor("llama.gguf", &[]);
+    assert!(right.code == 0 && right.stdout.contains("repairs of known faults makes it clearly likelier"), "{right:?}");
+    run(&["gguf", "set", "llama.gguf", "wrong.gguf", "llama.rope.freq_base=10000"]);
+    let wrong = doctor("wrong.gguf", &[]);
+    assert_eq!(wrong.code, 1, "{wrong:?}");
+    assert!(
+        wrong.stdout.contains("wrong    llama.rope.freq_base: ") && wrong.stdout.contains("(rope-base)"),
+        "{wrong:?}"
+    );
+    assert!(wrong.stdout.contains("candor gguf set MODEL NEW llama.rope.freq_base=f32:500000"), "{wrong:?}");
+    let report: Value = serde_json::from_str(&doctor("wrong.gguf", &["--json"]).stdout).unwrap();
+    assert_eq!(report["likelihood"]["faults"][0][0]["name"], "rope-base", "{report}");
+    let short = run(&["doctor", "llama.gguf", "--text", "short.txt", "--device", "cpu"]);
+    assert!(short.code == 2 && short.stderr.contains("\nhint: -c N makes the windows shorter"), "{short:?}");
 }

@@ -180,3 +180,17 @@ fn untrained_weights_say_nothing() {
     assert_eq!(finding.severity, Severity::Fine);
     assert!(finding.hint.contains("says nothing about the file"), "{finding:?}");
 }
+
+#[test]
+fn encoders_have_no_likelihood() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../candor/tests/goldens/cross-encoder.gguf");
+    let error = likelihood(&Gguf::open(path).unwrap(), &text(), &options(64, 4), |_, _| ()).unwrap_err();
+    assert!(error.to_string().contains("candor doctor --text"), "{error}");
+}
+
+#[test]
+fn a_short_text_is_refused() {
+    let gguf = Gguf::open(folder().join("llama.gguf")).unwrap();
+    let error = likelihood(&gguf, "Once upon a time", &options(256, 4), |_, _| ()).unwrap_err();
+    assert!(error.to_string().contains("512"), "{error}");
+}

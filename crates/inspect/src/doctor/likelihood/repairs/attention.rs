@@ -40,12 +40,8 @@ fn parts(file: &Conversion<'_>, part: usize, kind: &str) -> Vec<Part> {
     found
 }
 
-/// Reorders rows of heads in each part, `dims` of each head, as often as `times`. `None` where one has other rows, or none is there.
-fn reordered(
-    file: &Conversion<'_>,
-    parts: &[Part],
-    (dims, to_neighbours, times): (usize, bool, usize),
-) -> Option<Vec<Change>> {
+/// Reorders rows of heads in each part, `dims` of each head. `None` where one has other rows, or none is there.
+fn reordered(file: &Conversion<'_>, parts: &[Part], (dims, to_neighbours): (usize, bool)) -> Option<Vec<Change>> {
     let width = file.heads.key_dim;
     let mut orders: Vec<(String, Vec<usize>)> = Vec::new();
     for part in parts {
@@ -53,8 +49,7 @@ fn reordered(
         if all < part.first + part.heads * width {
             return None;
         }
-        let once = paired(part.heads, width, dims, to_neighbours);
-        let order = (1..times).fold(once.clone(), |order, _| order.iter().map(|&row| once[row]).collect());
+        let order = paired(part.heads, width, dims, to_neighbours);
         let at = orders.iter().position(|(name, _)| *name == part.tensor).unwrap_or_else(|| {
             orders.push((part.tensor.clone(), (0..all).collect()));
             orders.len() - 1
@@ -78,22 +73,20 @@ fn pairing(file: &Conversion<'_>) -> Vec<Attempt> {
     };
     let both = ["weight", "bias"];
     let mut sets = vec![
-        ("attn_q, attn_k", "rows of queries and keys", all(&both, &[0, 1]), dims, 1),
-        ("attn_q, attn_k", "rows of queries and keys", all(&both, &[0, 1]), dims, 2),
-        ("attn_q", "rows of queries", all(&both, &[0]), dims, 1),
-        ("attn_k", "rows of keys", all(&both, &[1]), dims, 1),
-        ("attn_v", "rows of values", all(&both, &[2]), width, 1),
-        ("attn_q.bias, attn_k.bias", "biases of queries and keys", all(&["bias"], &[0, 1]), dims, 1),
+        ("attn_q, attn_k", "rows of queries and keys", all(&both, &[0, 1]), dims),
+        ("attn_q", "rows of queries", all(&both, &[0]), dims),
+        ("attn_k", "rows of keys", all(&both, &[1]), dims),
+        ("attn_v", "rows of values", all(&both, &[2]), width),
+        ("attn_q.bias, attn_k.bias", "biases of queries and keys", all(&["bias"], &[0, 1]), dims),
     ];
     if dims < width {
-        sets.push(("attn_q, attn_k", "rows of queries and keys, whole heads,", all(&both, &[0, 1]), width, 1));
+        sets.push(("attn_q, attn_k", "rows of queries and keys, whole heads,", all(&both, &[0, 1]), width));
     }
     let mut attempts = Vec::new();
-    for (subject, what, parts, dims, times) in sets {
+    for (subject, what, parts, dims) in sets {
         for (to_neighbours, way) in [(true, "halves to neighbours"), (false, "neighbours to halves")] {
-            if let Some(changes) = reordered(file, &parts, (dims, to_neighbours, times)) {
-                let often = if times > 1 { " twice" } else { "" };
-                attempts.push(Attempt::new(subject, format!("{what} reordered from {way}{often}"), changes));
+            if let Some(changes) = reordered(file, &parts, (dims, to_neighbours)) {
+                attempts.push(Attempt::new(subject, format!("{what} reordered from {way}"), changes));
             }
         }
     }
