@@ -1,12 +1,14 @@
 //! How far a model's predictions are from another's: the Kullback-Leibler divergence of their probabilities over a text, by the
 //! windows and with the figures of llama-perplexity.
 
+mod base;
 mod error;
 mod figures;
 mod logits_file;
 
 use candor::{Session, Windows};
 
+pub use base::Base;
 pub use error::Error;
 pub use figures::{Divergence, Estimate, Figures, Place, Spread};
 pub use logits_file::{LogitsReader, LogitsWriter};
