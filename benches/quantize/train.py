@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train a small llama on a text, and write it with F32 weights: a model for target.py whose rows take every format.
 
-usage: train.py TEXT OUT.gguf --candor FILE --vocabulary MODEL.gguf [--minutes 20] [--threads 2]
+usage: train.py TEXT OUT.gguf --candor FILE --vocabulary MODEL.gguf [--steps 500] [--threads 2]
 
 The vocabulary is that of MODEL.gguf, such as stories260K-f32.gguf of the fixtures; `candor tokenize` reads the text with it. 2.5 million
 weights: 4 layers of width 256, 8 heads that share 4 keys and values, tied embeddings. The first nine tenths of the text are learnt; the
@@ -12,7 +12,6 @@ import argparse
 import math
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import gguf
@@ -40,15 +39,14 @@ def loss_of(model, ids):
         return F.cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten()).item()
 
 
-def train(ids, config, minutes):
+def train(ids, config, steps):
     torch.manual_seed(1)
     model = Model(config)
     cut = len(ids) * 9 // 10
     learnt, rest = ids[:cut], ids[cut:]
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), weight_decay=0.05)
-    begun, step = time.time(), 0
-    while (spent := (time.time() - begun) / (60 * minutes)) < 1:
-        rate = RATE * min(1, step / 50) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * spent)))
+    for step in range(steps):
+        rate = RATE * min(1, (step + 1) / 30) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / steps)))
         for group in optimizer.param_groups:
             group["lr"] = rate
         at = torch.randint(len(learnt) - WINDOW - 1, (BATCH,))
@@ -58,10 +56,9 @@ def train(ids, config, minutes):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        step += 1
         if step % 50 == 0:
-            print(f"step {step}: {loss.item():.3f}, held out {loss_of(model, rest):.3f}, {spent:.0%}", flush=True)
-    print(f"{step} steps of {BATCH * WINDOW} tokens, held out {loss_of(model, rest):.4f} nats per token")
+            print(f"step {step}: {loss.item():.3f}, held out {loss_of(model, rest):.3f}", flush=True)
+    print(f"{steps} steps of {BATCH * WINDOW} tokens, held out {loss_of(model, rest):.4f} nats per token")
     return model
 
 
@@ -99,14 +96,14 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--candor", type=Path, required=True)
     parser.add_argument("--vocabulary", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     ids = tokens(args.candor, args.vocabulary, args.text)
     config = Config(vocab=512, context=512, dim=256, layers=4, heads=8, kv_heads=4, ffn=512)
     print(f"{len(ids)} tokens", flush=True)
-    write(train(ids, config, args.minutes), config, args.vocabulary, args.out)
+    write(train(ids, config, args.steps), config, args.vocabulary, args.out)
 
 
 if __name__ == "__main__":

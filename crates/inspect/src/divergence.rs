@@ -8,6 +8,8 @@ mod logits_file;
 
 use candor::{Session, Windows};
 
+use base::{finite, same_vocabulary};
+
 pub use base::Base;
 pub use error::Error;
 pub use figures::{Divergence, Estimate, Figures, Place, Spread};
@@ -81,13 +83,4 @@ pub fn of_file(
         progress(&found, windows.count());
     }
     Ok(found)
-}
-
-fn same_vocabulary(base: usize, model: &Session) -> Result<(), Error> {
-    let model = model.model().config().vocab;
-    if base == model { Ok(()) } else { Err(Error::Vocabulary { base, model }) }
-}
-
-fn finite(found: &Divergence, position: usize) -> Result<(), Error> {
-    if found.is_finite() { Ok(()) } else { Err(candor::Error::NotFinite { position }.into()) }
 }

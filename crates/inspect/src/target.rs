@@ -1,5 +1,7 @@
 //! Which format each tensor gets where a file may have so many bytes: what costs least is measured, as divergence on a text.
 
+mod error;
+mod limit;
 mod offers;
 mod trials;
 
@@ -7,86 +9,20 @@ use std::collections::BTreeSet;
 
 use candor::{Format, Gguf, LoadOptions, Model, SessionOptions, Windows};
 use candor_convert::{FileType, Importance, Mix, Options, Plan};
-use serde::Serialize;
 
 use crate::{
-    divergence::{self, Base, Estimate},
+    divergence::{Base, Estimate},
     imatrix,
 };
+pub use error::Error;
+pub use limit::Limit;
 use offers::Offers;
 use trials::Trials;
 
-/// How large a file may be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Limit {
-    /// Its bytes, with the metadata.
-    File(u64),
-    /// Bits for each weight, of tensors alone.
-    Bits(f64),
-}
-
-/// Why nothing is chosen.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The smallest choice is larger.
-    #[error("the smallest that can be made is {least}")]
-    TooSmall {
-        /// As it was asked for.
-        least: Size,
-    },
-    /// The mixture decides of no tensor.
-    #[error("there is no tensor to choose a format for")]
-    Nothing,
-    /// Each tensor is measured at least once.
-    #[error("{runs} runs are too few: {least} are needed")]
-    Runs {
-        /// What was asked for.
-        runs: usize,
-        /// One for each tensor, and one for all together.
-        least: usize,
-    },
-    /// A file cannot be planned, or weights not encoded.
-    #[error(transparent)]
-    Convert(#[from] candor_convert::Error),
-    /// The model does not run.
-    #[error(transparent)]
-    Divergence(#[from] divergence::Error),
-    /// What matrices are multiplied with can't be summed.
-    #[error(transparent)]
-    Imatrix(#[from] imatrix::Error),
-}
-
-impl From<candor::Error> for Error {
-    fn from(error: candor::Error) -> Error {
-        Error::Divergence(error.into())
-    }
-}
-
-/// A size in the unit of a [`Limit`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Size {
-    /// Bytes of a file.
-    File(u64),
-    /// Bits for each weight.
-    Bits(f64),
-}
-
-impl std::fmt::Display for Size {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Size::File(bytes) => write!(f, "{bytes} bytes"),
-            // What is printed can be asked for.
-            Size::Bits(bits) => write!(f, "{:.3} bits per weight", (bits * 1000.0).ceil() / 1000.0),
-        }
-    }
-}
-
 /// A file that others know by name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standard {
     /// llama-quantize's name.
-    #[serde(skip)]
     pub kind: FileType,
     /// Bytes of the file.
     pub bytes: u64,
@@ -186,7 +122,9 @@ pub fn choose(
         (Base::new(&mut session, windows.clone())?, Importance::from(found))
     };
     drop(model);
-    let offers = Offers::new(file, options, settings, &text, |done, all| progress(Stage::Encoding, done, all))?;
+    let offers = Offers::new(file, options, (settings.limit, settings.threads), &text, |done, all| {
+        progress(Stage::Encoding, done, all)
+    })?;
     let least = offers.choosable() + 1;
     let runs = settings.runs.unwrap_or(RUNS * offers.choosable());
     if offers.choosable() == 0 {

@@ -19,7 +19,7 @@ pub struct Offer {
 /// Steps on the lower convex hulls of bytes and costs are taken by what they save for a byte, as a Lagrange multiplier would choose
 /// them. Exchanges between two tensors then fill what is left. Equal numbers give equal choices.
 pub fn allocate(offers: &[Vec<Offer>], budget: u64) -> Option<Vec<usize>> {
-    let useful: Vec<Vec<usize>> = offers.iter().map(|offers| self::useful(offers)).collect();
+    let useful: Vec<Vec<usize>> = offers.iter().map(|offers| useful(offers)).collect();
     let mut chosen: Vec<usize> = useful.iter().map(|places| places.first().copied()).collect::<Option<_>>()?;
     let bytes = |chosen: &[usize]| offers.iter().zip(chosen).map(|(offers, &at)| offers[at].bytes).sum::<u64>();
     let mut left = budget.checked_sub(bytes(&chosen))?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     Offer, allocate,
-    allocate::{self, Move, moves},
+    allocate::{Move, moves, useful},
     costs::Costs,
 };
 
@@ -183,7 +183,7 @@ impl Walk {
     /// The exchange that promises most of those not tried, the doubt in its favour.
     fn next_choice(&self) -> Option<Vec<usize>> {
         let left = self.budget as i64 - self.bytes(&self.places) as i64;
-        let useful: Vec<Vec<usize>> = self.offers.iter().map(|offers| allocate::useful(offers)).collect();
+        let useful: Vec<Vec<usize>> = self.offers.iter().map(|offers| useful(offers)).collect();
         let promise = |change: &Move| {
             let doubt = DOUBT / f64::from(1 + self.corrected[change.tensor][change.place]);
             change.saved + doubt * change.saved.abs()

@@ -2,7 +2,10 @@
 
 use candor::{Session, Windows};
 
-use super::{Divergence, Error, figures, finite, same_vocabulary};
+use super::{
+    error::Error,
+    figures::{self, Divergence},
+};
 
 /// The logits of a base for the scored tokens of some windows.
 pub struct Base<'a> {
@@ -59,4 +62,15 @@ impl<'a> Base<'a> {
         }
         Ok(found)
     }
+}
+
+/// Both have to predict the same tokens.
+pub(super) fn same_vocabulary(base: usize, model: &Session) -> Result<(), Error> {
+    let model = model.model().config().vocab;
+    if base == model { Ok(()) } else { Err(Error::Vocabulary { base, model }) }
+}
+
+/// Whether what was found up to a position is finite.
+pub(super) fn finite(found: &Divergence, position: usize) -> Result<(), Error> {
+    if found.is_finite() { Ok(()) } else { Err(candor::Error::NotFinite { position }.into()) }
 }

@@ -3,7 +3,7 @@
 use candor::{Format, Gguf, TensorInfo};
 use candor_convert::{Encoder, Importance, Model, Offer, Options, Plan, Tensor};
 
-use super::{Error, Limit, Settings, Size};
+use super::{error::Error, limit::Limit};
 
 /// Formats for weights of any model. Those of two and three values are left out: they are for models that were trained with them.
 pub(super) const FORMATS: [Format; 14] = [
@@ -42,7 +42,7 @@ impl Offers {
     pub(super) fn new(
         file: &Gguf,
         options: &Options,
-        settings: Settings,
+        (limit, threads): (Limit, usize),
         text: &Importance,
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Offers, Error> {
@@ -55,7 +55,7 @@ impl Offers {
             .collect();
         let model = Model::of(file.metadata()).map_err(candor_convert::Error::from)?;
         let decided = mix.decides(&model, &shapes);
-        let alignment = match settings.limit {
+        let alignment = match limit {
             Limit::File(_) => plan.alignment()?,
             Limit::Bits(_) => 1,
         };
@@ -82,7 +82,7 @@ impl Offers {
                 if !whole || mix.needs_importance(&source.name, format) {
                     continue;
                 }
-                let encoded = encoder.tensor(source, format, settings.threads)?;
+                let encoded = encoder.tensor(source, format, threads)?;
                 let cost = encoder.error(source, (format, &encoded), Some(text))?;
                 own.push(Offer { format, bytes: bytes(encoded.len() as u64), cost });
             }
@@ -93,7 +93,7 @@ impl Offers {
         let least = |offers: &Vec<Offer>| offers.iter().map(|offer| offer.bytes).min();
         let smallest: u64 = offers.iter().filter_map(least).sum();
         let elements: u64 = planned.iter().map(|tensor| tensor.source.elements()).sum();
-        let (limit, overhead, elements) = match settings.limit {
+        let (limit, overhead, elements) = match limit {
             Limit::File(bytes) => {
                 let planned: u64 = planned.iter().map(|tensor| tensor.bytes.next_multiple_of(alignment)).sum();
                 (bytes, plan.file_bytes()? - planned + others, None)
@@ -114,12 +114,12 @@ impl Offers {
     }
 
     /// The smallest size that can be asked for.
-    pub(super) fn least(&self) -> Size {
+    pub(super) fn least(&self) -> Limit {
         let smallest = self.offers.iter().filter_map(|offers| offers.iter().map(|offer| offer.bytes).min());
         let bytes = self.overhead + smallest.sum::<u64>();
         match self.elements {
-            None => Size::File(bytes),
-            Some(elements) => Size::Bits(8.0 * bytes as f64 / elements.max(1) as f64),
+            None => Limit::File(bytes),
+            Some(elements) => Limit::Bits(8.0 * bytes as f64 / elements.max(1) as f64),
         }
     }
 

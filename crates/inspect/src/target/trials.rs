@@ -6,7 +6,7 @@ use candor::{Gguf, LoadOptions, Model, SessionOptions};
 use candor_convert::{Encoder, Importance};
 use candor_gguf::Writer;
 
-use super::{Error, offers::Offers};
+use super::{error::Error, offers::Offers};
 use crate::divergence::{Base, Estimate};
 
 /// Makes models and measures them.
