@@ -21,6 +21,7 @@ use candor_inspect::{
     imatrix::Error as ImatrixError,
     import::ImportError,
     record::{RecordError, SelectionError},
+    target::Error as TargetError,
     verify::VerifyError,
 };
 use candor_server::Failure;
@@ -322,6 +323,17 @@ impl From<ImatrixError> for Error {
         match error {
             ImatrixError::Model(error) => error.into(),
             ImatrixError::Sum(error) => error.into(),
+        }
+    }
+}
+
+impl From<TargetError> for Error {
+    fn from(error: TargetError) -> Self {
+        match error {
+            TargetError::Convert(error) => error.into(),
+            TargetError::Divergence(error) => error.into(),
+            TargetError::Imatrix(error) => error.into(),
+            error => Error::Inspect(error.into()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `candor quantize`: a file whose weights take fewer bits, as llama-quantize makes it.
 
+mod target;
+
 use std::{
     io::{self, Write},
     path::PathBuf,
@@ -16,7 +18,7 @@ use clap::error::ErrorKind;
 
 use crate::{
     args::{
-        Line, QuantizeArgs,
+        Line, QuantizeArgs, Rank,
         quantize::{COPY, named, types},
     },
     bar::Bar,
@@ -44,10 +46,13 @@ pub fn quantize(args: &QuantizeArgs, line: &Line) -> Result<ExitCode, Error> {
         refuse_input(&args.input, output, args.keep_split)?;
     }
     let importance = importance(args)?;
-    let mix = wanted.kind.map(|kind| mix(args, kind, importance.is_some())).transpose()?;
+    let limit = args.target.limit();
+    // Where a target decides, the kind is chosen, too.
+    let kind = wanted.kind.or(limit.map(|_| FileType::Q4KM));
+    let mix = kind.map(|kind| mix(args, kind, importance.is_some())).transpose()?;
     let file = open::unmapped(&args.input)?;
     let overrides = args.metadata.overrides().metadata.into_iter().map(|one| (one.key, as_written(one.value)));
-    let options = Options {
+    let mut options = Options {
         mix,
         importance,
         importance_file: args.imatrix.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
@@ -55,9 +60,13 @@ pub fn quantize(args: &QuantizeArgs, line: &Line) -> Result<ExitCode, Error> {
         prune: args.prune_layers.clone(),
         overrides: overrides.collect(),
     };
+    if let Some(limit) = limit {
+        let choice = target::choose(args, &options, limit, wanted.threads)?;
+        options.mix = options.mix.map(|mix| target::mix(mix, &choice)).transpose()?;
+    }
     let plan = Plan::new(&file, options)?;
     if args.dry_run {
-        return dry_run(&plan);
+        return if limit.is_some() { summary(&plan).map(|()| ExitCode::SUCCESS) } else { dry_run(&plan) };
     }
     let output = wanted.output.ok_or_else(|| no_output(line))?;
     let instead = plan.tensors().iter().filter(|tensor| tensor.choice.instead_of.is_some()).count();
@@ -92,8 +101,14 @@ pub fn quantize(args: &QuantizeArgs, line: &Line) -> Result<ExitCode, Error> {
 
 /// The words after the input: as in llama-quantize, a type may come first, and then there is no output.
 fn wanted(args: &QuantizeArgs, line: &Line) -> Result<Wanted, Error> {
-    let is_copy = |word: &str| word.eq_ignore_ascii_case(COPY);
-    let is_type = |word: &str| is_copy(word) || FileType::named(word).is_some();
+    if args.target.limit().is_some() {
+        return wanted_for_target(args, line);
+    }
+    let alone = ["file", "ctx_size", "chunks", "runs", "tensor_type_output"];
+    if let Some(flag) = alone.into_iter().find(|id| line.rank(id) == Rank::Flag) {
+        let message = format!("--{} is for --target-size and --target-bpw", flag.replace('_', "-"));
+        return Err(line.usage_error(ErrorKind::MissingRequiredArgument, message));
+    }
     let (output, rest) = match &args.words[..] {
         [first, rest @ ..] if is_type(first) => (None, [slice::from_ref(first), rest].concat()),
         [first, rest @ ..] => (Some(PathBuf::from(first)), rest.to_vec()),
@@ -106,12 +121,7 @@ fn wanted(args: &QuantizeArgs, line: &Line) -> Result<Wanted, Error> {
         [] => return Err(no_output(line)),
         _ => return Err(line.usage_error(ErrorKind::TooManyValues, "expected OUTPUT TYPE [THREADS]")),
     };
-    let threads = match threads {
-        None => thread::available_parallelism().map_or(1, usize::from),
-        Some(text) => text.parse().ok().filter(|&threads| threads > 0).ok_or_else(|| {
-            line.usage_error(ErrorKind::InvalidValue, format!("expected a number of threads, got {text}"))
-        })?,
-    };
+    let threads = threads_of(threads.map(String::as_str), line)?;
     let kind = match FileType::named(kind) {
         Some(kind) => Some(kind),
         None if is_copy(kind) => None,
@@ -121,6 +131,47 @@ fn wanted(args: &QuantizeArgs, line: &Line) -> Result<Wanted, Error> {
         return Err(no_output(line));
     }
     Ok(Wanted { output, kind, threads })
+}
+
+/// What the words after the input say where formats are chosen for a size.
+fn wanted_for_target(args: &QuantizeArgs, line: &Line) -> Result<Wanted, Error> {
+    if let Some(kind) = args
+        .words
+        .iter()
+        .skip(1)
+        .chain(args.words.iter().take(1))
+        .find(|word| word.parse::<u64>().is_err() && is_type(word))
+    {
+        let message = format!("{kind} and a target: one of them chooses the formats");
+        return Err(line.usage_error(ErrorKind::ArgumentConflict, message));
+    }
+    let (output, threads) = match &args.words[..] {
+        [] => (None, None),
+        [output] => (Some(output), None),
+        [output, threads] => (Some(output), Some(threads.as_str())),
+        _ => return Err(line.usage_error(ErrorKind::TooManyValues, "expected OUTPUT [THREADS]")),
+    };
+    if output.is_none() && !args.dry_run {
+        return Err(line.usage_error(ErrorKind::MissingRequiredArgument, "expected the file to write"));
+    }
+    Ok(Wanted { output: output.map(PathBuf::from), kind: None, threads: threads_of(threads, line)? })
+}
+
+/// How many threads encode.
+fn threads_of(word: Option<&str>, line: &Line) -> Result<usize, Error> {
+    let Some(text) = word else { return Ok(thread::available_parallelism().map_or(1, usize::from)) };
+    text.parse()
+        .ok()
+        .filter(|&threads| threads > 0)
+        .ok_or_else(|| line.usage_error(ErrorKind::InvalidValue, format!("expected a number of threads, got {text}")))
+}
+
+fn is_copy(word: &str) -> bool {
+    word.eq_ignore_ascii_case(COPY)
+}
+
+fn is_type(word: &str) -> bool {
+    is_copy(word) || FileType::named(word).is_some()
 }
 
 fn unknown(typed: &str) -> Error {

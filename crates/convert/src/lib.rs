@@ -4,7 +4,9 @@
 //! matrices are multiplied with.
 #![forbid(unsafe_code)]
 
+mod choose;
 mod edit;
+mod encode;
 mod error;
 mod file_type;
 mod imatrix;
@@ -13,7 +15,9 @@ mod mix;
 mod pieces;
 mod quantize;
 
+pub use choose::{Chosen, Offer, allocate, search};
 pub use edit::{Change, edited, value};
+pub use encode::Encoder;
 pub use error::Error;
 pub use file_type::FileType;
 pub use imatrix::{Entry, Imatrix, Layout};

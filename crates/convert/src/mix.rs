@@ -184,6 +184,22 @@ impl Mix {
         Ok(choices)
     }
 
+    /// Which of `tensors` have a format that the mixture decides, and neither a name nor a flag.
+    pub fn decides(&self, model: &Model, tensors: &[Tensor<'_>]) -> Vec<bool> {
+        let tied = tensors.iter().all(|tensor| tensor.name != HEAD);
+        let pass = Pass { mix: self, model, tied, values: 0, seen: Seen::default() };
+        let decided = |tensor: &Tensor<'_>| {
+            let given = match role(tensor.name) {
+                Role::Head => self.head,
+                Role::Embedding => self.embedding.or(self.head.filter(|_| tied)),
+                _ => None,
+            };
+            let named = self.named.iter().any(|(pattern, _)| pattern.is_match(tensor.name));
+            pass.is_quantized(tensor) && given.is_none() && !named
+        };
+        tensors.iter().map(decided).collect()
+    }
+
     /// Whether a tensor of that name and format is worthless without an importance matrix.
     pub fn needs_importance(&self, name: &str, format: Format) -> bool {
         if EMBEDDINGS.contains(&name) || name == HEAD {

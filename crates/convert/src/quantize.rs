@@ -5,15 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{io, thread};
 
-use candor_gguf::{Format, Gguf, Metadata, Split, TensorInfo, Value, Writer};
-use candor_kernels::Kernels;
-
+use crate::encode::{Encoder, PIECE, columns, of_tensor};
 use crate::mix::EMBEDDINGS;
 use crate::pieces::Pieces;
 use crate::{Choice, Error, Importance, Mix, Model, Tensor};
-
-/// Elements of a piece: some milliseconds of work, some megabytes.
-const PIECE: u64 = 1 << 19;
+use candor_gguf::{Format, Gguf, Metadata, Split, TensorInfo, Value, Writer};
 
 /// Pieces that may wait to be written, for each thread.
 const AHEAD: usize = 8;
@@ -125,6 +121,23 @@ impl Plan {
         self.needs_importance.as_ref().map(|(name, format)| (name.as_str(), *format))
     }
 
+    /// What the data of each tensor is a multiple of in the new file, in bytes.
+    ///
+    /// # Errors
+    /// A key of another type.
+    pub fn alignment(&self) -> Result<u64, Error> {
+        Ok(self.metadata.u32("general.alignment")?.map_or(32, |alignment| u64::from(alignment.max(1))))
+    }
+
+    /// Counts the bytes of the new file, where it is one.
+    ///
+    /// # Errors
+    /// Metadata that no file can have.
+    pub fn file_bytes(&self) -> Result<u64, Error> {
+        let nothing = Arc::new(Pieces::new(0, 1));
+        Ok(self.writer(&nothing, Arc::new(|_, _| true))?.file_bytes()?)
+    }
+
     /// Writes one file; `threads` compute. It appears when it is complete.
     ///
     /// # Errors
@@ -156,7 +169,7 @@ impl Plan {
         }
         let work: Vec<(usize, u64, u64)> = (0..self.tensors.len()).flat_map(|i| self.pieces(i)).collect();
         let threads = threads.max(1);
-        let kernels = Kernels::from_env()?;
+        let encoder = Encoder::new(&self.file, self.importance.as_ref())?;
         let pieces = Arc::new(Pieces::new(work.len(), threads * AHEAD));
         let writer = self.writer(&pieces, done)?;
         let written = thread::scope(|scope| {
@@ -165,7 +178,8 @@ impl Plan {
                     let mut values = Vec::new();
                     pieces.work(|number| {
                         let (tensor, first, rows) = work[number];
-                        self.make(kernels, &self.tensors[tensor], (first, rows), &mut values)
+                        let Planned { source, choice, .. } = &self.tensors[tensor];
+                        encoder.rows(source, choice.format, (first, rows), &mut values)
                     });
                 });
             }
@@ -216,53 +230,6 @@ impl Plan {
         }
         Ok(writer)
     }
-
-    /// Some rows of a tensor in their new format.
-    fn make(
-        &self,
-        kernels: &Kernels,
-        tensor: &Planned,
-        (first, rows): (u64, u64),
-        values: &mut Vec<f32>,
-    ) -> Result<Vec<u8>, Error> {
-        let (source, format) = (&tensor.source, tensor.choice.format);
-        let all = source.elements() / source.shape[0].max(1);
-        let row = source.bytes / all;
-        let bytes = self.file.read_blocks(source, first * row..(first + rows) * row)?;
-        if source.format == format {
-            return Ok(bytes.into());
-        }
-        let cols = source.shape[0] as usize;
-        values.resize(cols * rows as usize, 0.0);
-        source.format.decode(&bytes, values);
-        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-            let row = first + (at / cols) as u64;
-            return Err(Error::NotFinite { tensor: source.name.clone(), row, value: values[at] });
-        }
-        let row = (tensor.bytes / all) as usize;
-        let mut encoded = vec![0; row * rows as usize];
-        let encoder = (kernels.f32.encode)(format);
-        let encode = |values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]| match encoder {
-            Some(encode) => {
-                encode(values, importance, bytes);
-                Ok(())
-            }
-            None => format.encode_by(values, importance, bytes),
-        };
-        let unmade = |_| Error::Unmade { tensor: tensor.name.clone(), format };
-        match of_tensor(self.importance.as_ref(), source) {
-            None => encode(values, None, &mut encoded).map_err(unmade)?,
-            Some(importance) => {
-                let each = source.shape.get(1).copied().unwrap_or(1).max(1);
-                for (number, (values, encoded)) in (first..).zip(values.chunks(cols).zip(encoded.chunks_mut(row))) {
-                    let expert = (number / each) as usize % (importance.len() / cols);
-                    let importance = &importance[expert * cols..][..cols];
-                    encode(values, Some(importance), encoded).map_err(unmade)?;
-                }
-            }
-        }
-        Ok(encoded)
-    }
 }
 
 /// The tensors that stay, with their names when layers are left out.
@@ -282,16 +249,6 @@ fn renamed(file: &Gguf, prune: &[u32], layers: u32) -> Result<Vec<(String, Tenso
         }
     };
     Ok(file.tensors().iter().filter_map(|tensor| Some((name(tensor)?, tensor.clone()))).collect())
-}
-
-/// How much the columns of a tensor count, one expert after the other.
-fn of_tensor<'i>(importance: Option<&'i Importance>, tensor: &TensorInfo) -> Option<&'i [f32]> {
-    let values = importance?.entries.get(&tensor.name)?;
-    (values.len() as u64 == columns(tensor)).then_some(values)
-}
-
-fn columns(tensor: &TensorInfo) -> u64 {
-    tensor.shape[0] * tensor.shape.get(2).copied().unwrap_or(1)
 }
 
 /// Importance has a number for each column, of each expert. Embeddings are looked up, and what is said of them is ignored where it

@@ -165,8 +165,23 @@ impl Writer {
     /// # Errors
     /// What `out` or the maker of a tensor says; a key or an alignment that a reader would refuse.
     pub fn write(&self, out: &mut impl Write) -> Result<(), Error> {
-        let entries: Vec<_> = self.metadata.iter().filter(|(key, _)| !SPLIT_KEYS.contains(key)).collect();
-        self.write_part(&entries, &self.tensors, out)
+        self.write_part(&self.entries(), &self.tensors, out)
+    }
+
+    /// Counts the bytes that [`Writer::write`] writes; no tensor is made.
+    ///
+    /// # Errors
+    /// A key or an alignment that a reader would refuse.
+    pub fn file_bytes(&self) -> Result<u64, Error> {
+        let alignment = alignment(&self.metadata)?;
+        let head = self.head(&self.entries(), &self.tensors, alignment)?.len() as u64;
+        let padded = |tensor: &Pending| tensor.bytes.saturating_add(padding(tensor.bytes, alignment));
+        Ok(self.tensors.iter().map(padded).fold(head, u64::saturating_add))
+    }
+
+    /// The metadata of one file.
+    fn entries(&self) -> Vec<(&str, &Value)> {
+        self.metadata.iter().filter(|(key, _)| !SPLIT_KEYS.contains(key)).collect()
     }
 
     /// One file as bytes.

@@ -1,12 +1,16 @@
 //! How far a model's predictions are from another's: the Kullback-Leibler divergence of their probabilities over a text, by the
 //! windows and with the figures of llama-perplexity.
 
+mod base;
 mod error;
 mod figures;
 mod logits_file;
 
 use candor::{Session, Windows};
 
+use base::{finite, same_vocabulary};
+
+pub use base::Base;
 pub use error::Error;
 pub use figures::{Divergence, Estimate, Figures, Place, Spread};
 pub use logits_file::{LogitsReader, LogitsWriter};
@@ -79,13 +83,4 @@ pub fn of_file(
         progress(&found, windows.count());
     }
     Ok(found)
-}
-
-fn same_vocabulary(base: usize, model: &Session) -> Result<(), Error> {
-    let model = model.model().config().vocab;
-    if base == model { Ok(()) } else { Err(Error::Vocabulary { base, model }) }
-}
-
-fn finite(found: &Divergence, position: usize) -> Result<(), Error> {
-    if found.is_finite() { Ok(()) } else { Err(candor::Error::NotFinite { position }.into()) }
 }

@@ -24,6 +24,7 @@ pub mod replay;
 mod settle;
 mod simulate;
 pub mod survey;
+pub mod target;
 pub mod text;
 mod trace;
 mod value;

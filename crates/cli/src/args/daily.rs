@@ -155,11 +155,15 @@ const DAILY: &[Daily] = &[
             "allow-requantize",
             "keep-split",
             "dry-run",
+            "target-size",
+            "target-bpw",
+            "file",
             "progress",
         ],
         examples: &[
             ("candor quantize model-f16.gguf model-q4.gguf Q4_K_M", "a file of about a third of the size"),
             ("candor quantize --dry-run model-f16.gguf Q6_K", "what each tensor would become, and the size"),
+            ("candor quantize --target-size 4.2G -f text.txt model-f16.gguf model.gguf", "the best file of that size"),
         ],
     },
     Daily {

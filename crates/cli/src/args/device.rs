@@ -245,6 +245,13 @@ impl FromStr for Layers {
     }
 }
 
+impl Size {
+    /// The number.
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
 impl FromStr for Size {
     type Err = Unexpected;
 

@@ -34,6 +34,7 @@ mod shared;
 #[cfg(test)]
 mod table;
 mod taken;
+pub mod target;
 mod thinking;
 mod variables;
 

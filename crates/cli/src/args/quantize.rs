@@ -6,7 +6,7 @@ use candor_convert::FileType;
 use candor_gguf::Format;
 use clap::Args;
 
-use super::{number, overrides::MetadataArgs, shared::WaitingArgs};
+use super::{number, overrides::MetadataArgs, shared::WaitingArgs, target::TargetArgs};
 use crate::near::nearest;
 
 /// `candor quantize`.
@@ -15,9 +15,10 @@ pub struct QuantizeArgs {
     /// The file to read, of a split model any of its files
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
-    /// The file to write (not with --dry-run), the type of file to make, and how many threads compute; left out, as many as
+    /// The file to write (not with --dry-run), the type of file to make, and how many threads encode; left out, as many as
     /// there are cores
-    #[arg(value_name = "OUTPUT TYPE [THREADS]", required = true, num_args = 1..=3)]
+    #[arg(value_name = "OUTPUT TYPE [THREADS]", num_args = 1..=3)]
+    #[arg(required_unless_present_any = ["target_size", "target_bpw"])]
     pub words: Vec<String>,
     /// Give all matrices the same format, without a mixture
     #[arg(long, help_heading = "Formats")]
@@ -59,6 +60,8 @@ pub struct QuantizeArgs {
     /// Print what each tensor would become and how large the file would be, and write nothing
     #[arg(long, help_heading = "Files")]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub target: TargetArgs,
     #[command(flatten)]
     pub metadata: MetadataArgs,
     #[command(flatten)]

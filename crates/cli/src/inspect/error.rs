@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use candor_inspect::{
-    DiagnoseError, divergence, file::WriteError, import::ImportError, record::SelectionError, text::TextError,
+    DiagnoseError, divergence, file::WriteError, import::ImportError, record::SelectionError, target, text::TextError,
     verify::VerifyError,
 };
 
@@ -32,6 +32,9 @@ pub enum Error {
     /// A divergence cannot be measured.
     #[error(transparent)]
     Divergence(#[from] divergence::Error),
+    /// No formats can be chosen for a size.
+    #[error(transparent)]
+    Target(#[from] target::Error),
     /// The side of tokens and text cannot be checked.
     #[error(transparent)]
     Text(TextError),

@@ -44,6 +44,7 @@ mod signals;
 mod slow;
 #[cfg(unix)]
 mod stopping;
+mod target;
 mod templates;
 #[cfg(unix)]
 mod terminal;

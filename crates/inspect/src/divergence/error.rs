@@ -29,6 +29,12 @@ pub enum Error {
         /// Of the model.
         model: usize,
     },
+    /// What a base says is kept in memory.
+    #[error("memory is short for the base's logits: {bytes} bytes")]
+    Memory {
+        /// What they take.
+        bytes: usize,
+    },
     /// A model does not run.
     #[error(transparent)]
     Model(#[from] candor::Error),
