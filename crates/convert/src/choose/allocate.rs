@@ -9,7 +9,7 @@ pub struct Offer {
     pub format: Format,
     /// Bytes in the file.
     pub bytes: u64,
-    /// What it costs, in the unit of whoever asks: costs of tensors add up.
+    /// What it costs, in the unit of the caller: costs of tensors add up.
     pub cost: f64,
 }
 
