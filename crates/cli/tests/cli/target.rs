@@ -101,7 +101,7 @@ fn targets_out_of_reach_and_flags_that_do_not_go_together_are_refused() {
     let output = output.to_str().unwrap();
     for (words, expected) in [
         (&["--target-size", "100k", "-f", &text, &model, output][..], "the smallest that can be made is 2"),
-        (&["--target-bpw", "1.5", "-f", &text, &model, output], "the smallest that can be made is 7."),
+        (&["--target-bpw", "1.5", "-f", &text, &model, output], "the smallest that can be made is 6.8"),
         (&["--target-size", "260k", "-f", &text, "--runs", "3", &model, output], "3 runs are too few"),
         (
             &["--target-size", "260k", "-f", &text, &model, output, "Q4_0"],
