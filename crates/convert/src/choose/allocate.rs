@@ -13,23 +13,22 @@ pub struct Offer {
     pub cost: f64,
 }
 
+/// Into how many units what is left beyond the smallest offers is divided.
+const UNITS: usize = 1 << 14;
+
 /// Chooses an offer of each tensor, by its place, so that their bytes are at most `budget` and the sum of costs is small. `None` where
 /// the smallest offers are too large.
 ///
-/// Steps on the lower convex hulls of bytes and costs are taken by what they save for a byte, as a Lagrange multiplier would choose
-/// them. Exchanges between two tensors then fill what is left. Equal numbers give equal choices.
+/// This is the knapsack problem with a choice for each tensor, solved by dynamic programming: exactly where the bytes beyond the
+/// smallest offers are at most [`UNITS`], else with bytes rounded up to units. Exchanges between two tensors then fill what rounding
+/// left. Equal numbers give equal choices.
 pub fn allocate(offers: &[Vec<Offer>], budget: u64) -> Option<Vec<usize>> {
     let useful: Vec<Vec<usize>> = offers.iter().map(|offers| useful(offers)).collect();
-    let mut chosen: Vec<usize> = useful.iter().map(|places| places.first().copied()).collect::<Option<_>>()?;
+    let smallest: Vec<usize> = useful.iter().map(|places| places.first().copied()).collect::<Option<_>>()?;
     let bytes = |chosen: &[usize]| offers.iter().zip(chosen).map(|(offers, &at)| offers[at].bytes).sum::<u64>();
-    let mut left = budget.checked_sub(bytes(&chosen))?;
-    for (tensor, place) in steps(offers, &useful) {
-        let more = offers[tensor][place].bytes - offers[tensor][chosen[tensor]].bytes;
-        if more <= left {
-            left -= more;
-            chosen[tensor] = place;
-        }
-    }
+    let room = budget.checked_sub(bytes(&smallest))?;
+    let mut chosen = best_of_units(offers, &useful, room);
+    let mut left = budget - bytes(&chosen);
     // Each saves something; rounding might go round in a circle.
     for _ in 0..8 * offers.len() {
         let Some(exchange) = best_exchange(offers, &useful, &chosen, left) else { break };
@@ -39,6 +38,40 @@ pub fn allocate(offers: &[Vec<Offer>], budget: u64) -> Option<Vec<usize>> {
         }
     }
     Some(chosen)
+}
+
+/// The choice of least cost whose bytes beyond the smallest offers, in units, are at most `room`.
+fn best_of_units(offers: &[Vec<Offer>], useful: &[Vec<usize>], room: u64) -> Vec<usize> {
+    let unit = room.div_ceil(UNITS as u64).max(1);
+    let units = (room / unit) as usize;
+    // The least cost of the tensors so far within so many units, and for each tensor what was chosen there.
+    let mut costs = vec![0.0; units + 1];
+    let mut choices = Vec::with_capacity(offers.len());
+    for (offers, places) in offers.iter().zip(useful) {
+        let mut next = vec![f64::INFINITY; units + 1];
+        let mut choice = vec![0u8; units + 1];
+        for (number, &place) in places.iter().enumerate() {
+            let more = (offers[place].bytes - offers[places[0]].bytes).div_ceil(unit);
+            let Some(last) = units.checked_sub(usize::try_from(more).unwrap_or(usize::MAX)) else { continue };
+            let first = units - last;
+            for (at, &before) in costs[..=last].iter().enumerate() {
+                let cost = before + offers[place].cost;
+                if cost < next[first + at] {
+                    (next[first + at], choice[first + at]) = (cost, number as u8);
+                }
+            }
+        }
+        costs = next;
+        choices.push(choice);
+    }
+    let mut at = units;
+    let mut chosen = vec![0; offers.len()];
+    for (tensor, choice) in choices.iter().enumerate().rev() {
+        let places = &useful[tensor];
+        chosen[tensor] = places[usize::from(choice[at])];
+        at -= (offers[tensor][chosen[tensor]].bytes - offers[tensor][places[0]].bytes).div_ceil(unit) as usize;
+    }
+    chosen
 }
 
 /// The offers that no other one beats in both bytes and cost, by their places, from small to large.
@@ -54,28 +87,6 @@ pub(super) fn useful(offers: &[Offer]) -> Vec<usize> {
         better
     });
     places
-}
-
-/// The steps of all hulls, the one first that saves most for a byte: the tensor, and the place that it goes to.
-fn steps(offers: &[Vec<Offer>], useful: &[Vec<usize>]) -> Vec<(usize, usize)> {
-    let mut steps = Vec::new();
-    for (tensor, places) in useful.iter().enumerate() {
-        let slope = |from: usize, to: usize| {
-            let (from, to) = (&offers[tensor][from], &offers[tensor][to]);
-            (from.cost - to.cost) / (to.bytes - from.bytes) as f64
-        };
-        let mut at = 0;
-        while at + 1 < places.len() {
-            let best = (at + 1..places.len()).reduce(|best, next| {
-                if slope(places[at], places[next]) >= slope(places[at], places[best]) { next } else { best }
-            });
-            let Some(next) = best else { break };
-            steps.push((slope(places[at], places[next]), tensor, places[next]));
-            at = next;
-        }
-    }
-    steps.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    steps.into_iter().map(|(_, tensor, place)| (tensor, place)).collect()
 }
 
 /// The change of one tensor, or of two, that saves most and fits into `left` more bytes.

@@ -180,30 +180,38 @@ impl Walk {
         }
     }
 
-    /// The exchange that promises most of those not tried, the doubt in its favour.
+    /// An exchange of the best choice yet that was not tried, or where all were, of the next best.
     fn next_choice(&self) -> Option<Vec<usize>> {
-        let left = self.budget as i64 - self.bytes(&self.places) as i64;
+        let mut tried: Vec<(&Vec<usize>, f64)> = self.tried.iter().map(|(places, &cost)| (places, cost)).collect();
+        tried.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(b.0)));
+        tried.iter().find_map(|(places, _)| self.next_to(places))
+    }
+
+    /// The exchange of a choice that promises most of those not tried, the doubt in its favour.
+    fn next_to(&self, places: &[usize]) -> Option<Vec<usize>> {
+        let left = self.budget as i64 - self.bytes(places) as i64;
         let useful: Vec<Vec<usize>> = self.offers.iter().map(|offers| useful(offers)).collect();
         let promise = |change: &Move| {
             let doubt = DOUBT / f64::from(1 + self.corrected[change.tensor][change.place]);
             change.saved + doubt * change.saved.abs()
         };
-        let moves = moves(&self.offers, &useful, &self.places);
+        let moves = moves(&self.offers, &useful, places);
         let mut found: Vec<(f64, Vec<&Move>)> = Vec::new();
         for (number, change) in moves.iter().enumerate() {
-            if change.more <= left && promise(change) > 0.0 {
+            if change.more <= left && change.saved > 0.0 {
                 found.push((promise(change), vec![change]));
             }
             for other in &moves[number + 1..] {
                 let promised = promise(change) + promise(other);
-                if other.tensor != change.tensor && change.more + other.more <= left && promised > 0.0 {
+                let gives = change.saved > 0.0 || other.saved > 0.0;
+                if other.tensor != change.tensor && change.more + other.more <= left && gives {
                     found.push((promised, vec![change, other]));
                 }
             }
         }
         found.sort_by(|a, b| b.0.total_cmp(&a.0));
         let choice = |changes: &[&Move]| {
-            let mut places = self.places.clone();
+            let mut places = places.to_vec();
             changes.iter().for_each(|change| places[change.tensor] = change.place);
             places
         };
