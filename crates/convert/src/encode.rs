@@ -54,7 +54,6 @@ impl<'f> Encoder<'f> {
             }
         };
         thread::scope(|scope| (0..threads.max(1)).for_each(|_| drop(scope.spawn(work))));
-        drop(pieces);
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
             None => Ok(bytes),

@@ -143,7 +143,7 @@ struct Candidate {
 impl Trial<'_> {
     /// Tries every repair; how many there were, and those that clearly help, the likeliest first.
     fn run(&self, progress: &mut impl FnMut(usize, usize)) -> Result<(usize, Vec<Candidate>), Error> {
-        let model = Model::from_gguf(self.gguf.clone(), &self.measure.load)?;
+        let model = Model::from_gguf(self.gguf.clone(), self.measure.load)?;
         let file = Conversion::of(&model, self.measure.window);
         let attempts: Vec<_> = repairs()
             .flat_map(|repair| (repair.attempts)(&file).into_iter().map(move |attempt| (repair, attempt)))
