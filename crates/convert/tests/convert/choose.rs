@@ -114,7 +114,7 @@ fn the_search_ends_at_no_worse_than_its_starts() {
         |places: &[Option<usize>]| if places == [Some(1), Some(0), Some(2), Some(0), Some(1)] { 0.0 } else { 1.0 };
     let start = vec![1, 0, 2, 0, 1];
     let budget = bytes(&offers, &start);
-    let found = search(&offers, budget, &[start.clone()], 10, |places| Ok::<_, Infallible>(odd(places)));
+    let found = search(&offers, budget, std::slice::from_ref(&start), 10, |places| Ok::<_, Infallible>(odd(places)));
     let found = found.expect("no error").expect("it fits");
     assert_eq!((found.places, found.measured, found.starts), (start, 0.0, vec![Some(0.0)]));
 }

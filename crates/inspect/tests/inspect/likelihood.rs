@@ -120,6 +120,7 @@ fn judge(model: &str) {
         let first = found.faults.first().and_then(|fault| fault.first());
         let before = found.nats.unwrap_or(f64::NAN);
         // What costs nothing is no fault that a text can show.
+        let cost = before - healthy.nats.unwrap_or(f64::NAN);
         let expected: &[&str] = match cost {
             ..LEAST => &[""],
             LEAST..SURE => &["", &golden.repair],

@@ -109,7 +109,8 @@ mod tests {
         let better = Gain::of(&before, &after);
         assert!((better.mean - 0.5).abs() < 1e-12 && better.error < 1e-12, "{better:?}");
         // Runs of means 1, 0, 1, 0: a spread of 1/sqrt(3) among four.
-        let after: Vec<f64> = before.iter().map(|x| x - f64::from(u8::from((*x as usize / RUN) % 2 == 0))).collect();
+        let after: Vec<f64> =
+            before.iter().map(|x| x - f64::from(u8::from((*x as usize / RUN).is_multiple_of(2)))).collect();
         let mixed = Gain::of(&before, &after);
         assert!(
             (mixed.mean - 0.5).abs() < 1e-12 && (mixed.error - (1f64 / 3.0 / 4.0).sqrt()).abs() < 1e-12,
