@@ -24,6 +24,9 @@ const LEAST: f64 = 0.02;
 const ERRORS: f64 = 5.0;
 /// Standard errors that the first window may be wrong by, where it decides which attempts go on.
 const DOUBT: f64 = 3.0;
+/// By how much the counts of tokens have to be beaten by a repair of a file that does not beat them itself, in nats per token: a flatter
+/// distribution helps on text unlike the training, by 0.4 for a model of stories that reads Shakespeare.
+const KNOWN: f64 = 0.75;
 /// Faults of one file that are looked for, one after the other.
 const ROUNDS: usize = 3;
 
@@ -149,12 +152,13 @@ impl Trial<'_> {
             .flat_map(|repair| (repair.attempts)(&file).into_iter().map(move |attempt| (repair, attempt)))
             .collect();
         drop(model);
+        let bound = self.entropy - if mean(self.before) < self.entropy { 0.0 } else { KNOWN };
         let (count, mut tried, mut clear) = (attempts.len(), 0, Vec::new());
         for (number, (repair, attempt)) in attempts.into_iter().enumerate() {
             if let Some(scores) = self.scores(&attempt) {
                 tried += 1;
                 let gain = Gain::of(self.before, &scores);
-                if gain.mean >= LEAST && gain.mean >= ERRORS * gain.error && mean(&scores) < self.entropy {
+                if gain.mean >= LEAST && gain.mean >= ERRORS * gain.error && mean(&scores) < bound {
                     clear.push(Candidate { repair, attempt, scores, gain });
                 }
             }
