@@ -1,4 +1,4 @@
-//! Which format each tensor gets where the file may have so many bytes: functions of numbers, and of a measure that the caller has.
+//! Chooses the format of each tensor for a limit of bytes: functions of numbers, and of a measure that the caller has.
 
 mod allocate;
 mod costs;

@@ -1,4 +1,4 @@
-//! Which format each tensor gets where a file may have so many bytes: what costs least is measured, as divergence on a text.
+//! Chooses the format of each tensor for a limit of bytes, by the divergence on a text that it costs.
 
 mod error;
 mod limit;

@@ -19,7 +19,7 @@ pub struct TargetArgs {
     #[arg(long, value_name = "SIZE", help_heading = "Target", requires = "file")]
     #[arg(conflicts_with_all = ["pure", "prune_layers", "keep_split"])]
     pub target_size: Option<Size>,
-    /// The same with at most so many bits for each weight, of tensors alone
+    /// The same by bits for each weight, of tensors alone
     #[arg(long, value_name = "BITS", help_heading = "Target", requires = "file", value_parser = bits)]
     #[arg(conflicts_with_all = ["target_size", "pure", "prune_layers", "keep_split"])]
     pub target_bpw: Option<f64>,

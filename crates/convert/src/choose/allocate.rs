@@ -1,4 +1,4 @@
-//! Which of its formats each tensor gets, where all together may take so many bytes: what costs least. A function of numbers.
+//! Chooses one of its offers for each tensor, of least cost within a limit of bytes for all: a function of numbers.
 
 use candor_gguf::Format;
 
@@ -44,7 +44,7 @@ pub fn allocate(offers: &[Vec<Offer>], budget: u64) -> Option<Vec<usize>> {
 fn best_of_units(offers: &[Vec<Offer>], useful: &[Vec<usize>], room: u64) -> Vec<usize> {
     let unit = room.div_ceil(UNITS as u64).max(1);
     let units = (room / unit) as usize;
-    // The least cost of the tensors so far within so many units, and for each tensor what was chosen there.
+    // By units: the least cost of the tensors so far, and for each tensor what was chosen there.
     let mut costs = vec![0.0; units + 1];
     let mut choices = Vec::with_capacity(offers.len());
     for (offers, places) in offers.iter().zip(useful) {

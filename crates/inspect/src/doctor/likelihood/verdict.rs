@@ -27,7 +27,7 @@ impl Likelihood {
                 ),
                 format!(
                     "it says nothing about the file: the text is unlike the model's training, the weights are untrained, or the \
-                     fault is none that {tried} repairs undo"
+                     fault is not one of the {tried} that were undone"
                 ),
             ),
             None => Finding::error(
