@@ -20,7 +20,7 @@ const UNITS: usize = 1 << 14;
 /// the smallest offers are too large.
 ///
 /// This is the knapsack problem with a choice for each tensor, solved by dynamic programming: exactly where the bytes beyond the
-/// smallest offers are at most [`UNITS`], else with bytes rounded up to units. Exchanges between two tensors then fill what rounding
+/// smallest offers are at most 16,384, else with bytes rounded up to units. Exchanges between two tensors then fill what rounding
 /// left. Equal numbers give equal choices.
 pub fn allocate(offers: &[Vec<Offer>], budget: u64) -> Option<Vec<usize>> {
     let useful: Vec<Vec<usize>> = offers.iter().map(|offers| useful(offers)).collect();
