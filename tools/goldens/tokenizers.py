@@ -1,7 +1,7 @@
 """Writes crates/tokenizer/tests/goldens/random.json: digests of the ids that llama.cpp gives for random Unicode.
 
     python tools/goldens/tokenizers.py write crates/tokenizer/tests/goldens/random.json
-    CANDOR_TOKENIZER_DUMP=FOLDER cargo test -p candor-tokenizer --test tokenizer random::; python tools/goldens/tokenizers.py compare FOLDER
+    CANDOR_TEST_STRINGS=all CANDOR_TOKENIZER_DUMP=FOLDER cargo test -p candor-tokenizer --test tokenizer random::; python tools/goldens/tokenizers.py compare FOLDER
 
 Needs llama-cpp-python 0.3.36 (llama.cpp 0c1e57098, built with libstdc++). CANDOR_FIXTURES says where the fixtures are, by
 default ../shared/fixtures beside the repository.

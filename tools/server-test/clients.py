@@ -6,12 +6,15 @@ SCRIPT. Usage: clients.py CANDOR SCRIPT
 
 import base64
 import json
+import os
 import shutil
 import ssl
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import anthropic
@@ -19,6 +22,10 @@ import httpx
 import ollama
 import openai
 import trustme
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from server import ENCODER, KEY, Server
 
@@ -217,6 +224,71 @@ def encrypted(candor):
                 refused(openai.APIConnectionError, strange.models.list)
 
 
+class Collector(BaseHTTPRequestHandler):
+    """Takes spans, as OpenTelemetry's collector does."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        asked = (self.path, self.headers["Content-Type"], self.headers["X-Team"])
+        assert asked == ("/v1/traces", "application/x-protobuf", "cats"), asked
+        self.server.batches.append(ExportTraceServiceRequest.FromString(body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def spans(candor):
+    """Spans of requests in the trace of the client that sent them, by OpenTelemetry's own packages."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
+        collector.batches = []
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{collector.server_port}/v1/traces"
+        os.environ |= {"OTEL_EXPORTER_OTLP_HEADERS": "x-team=cats", "OTEL_SERVICE_NAME": "stories"}
+        with Server(candor, "-np", "1", "-c", "512", "--otlp-traces-endpoint", endpoint) as server:
+            client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+            tracer = TracerProvider().get_tracer("client")
+            with tracer.start_as_current_span("asks") as asks:
+                headers = {}
+                TraceContextTextMapPropagator().inject(headers)
+                chat = {"model": "any", "messages": MESSAGES, "max_tokens": TOKENS, "stream": True}
+                chat |= {"stream_options": {"include_usage": True}, "extra_headers": headers}
+                usage = list(client.chat.completions.create(**chat))[-1].usage
+            refused(openai.NotFoundError, client.get, "/never", cast_to=object)
+            # Who leaves before the end.
+            text = {"model": "any", "prompt": "Once", "max_tokens": 400, "stream": True, "extra_body": {"ignore_eos": True}}
+            with client.completions.create(**text) as stream:
+                next(iter(stream))
+        # What is left is sent at the server's end.
+        collector.shutdown()
+        groups = [group for batch in collector.batches for group in batch.resource_spans]
+        found = [span for group in groups for scope in group.scope_spans for span in scope.spans]
+        assert {value_of(group.resource.attributes)["service.name"] for group in groups} == {"stories"}
+        named = {span.name: span for span in found if span.kind == Span.SPAN_KIND_SERVER}
+        whole = named["POST /v1/chat/completions"]
+        context = asks.get_span_context()
+        assert int.from_bytes(whole.trace_id) == context.trace_id and int.from_bytes(whole.parent_span_id) == context.span_id
+        has = value_of(whole.attributes)
+        assert (has["http.route"], has["http.response.status_code"]) == ("/v1/chat/completions", 200)
+        assert (has["gen_ai.operation.name"], has["gen_ai.usage.input_tokens"]) == ("chat", usage.prompt_tokens)
+        assert has["gen_ai.usage.output_tokens"] == usage.completion_tokens and "error.type" not in has
+        below = sorted((span for span in found if span.parent_span_id == whole.span_id), key=lambda span: span.start_time_unix_nano)
+        assert [span.name for span in below] == ["wait", "prompt", "answer"]
+        ends = [whole.start_time_unix_nano, *(span.end_time_unix_nano for span in below)]
+        assert ends == [*(span.start_time_unix_nano for span in below), whole.end_time_unix_nano] and ends == sorted(ends)
+        assert asks.start_time <= ends[0] and ends[-1] <= asks.end_time + 10**9
+        assert value_of(named["GET"].attributes)["http.response.status_code"] == 404 and not named["GET"].parent_span_id
+        left = named["POST /v1/completions"]
+        assert left.status.code == Status.STATUS_CODE_ERROR and value_of(left.attributes)["error.type"] == "cancelled"
+        assert MESSAGES[0]["content"] not in str(collector.batches)
+
+
+def value_of(attributes):
+    """Names and values of attributes."""
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
+
+
 def main():
     candor = sys.argv[1]
     encrypted(candor)
@@ -230,7 +302,8 @@ def main():
     with Server(candor, str(ENCODER)) as server:
         scores(server)
     several(candor)
-    print("6 passed, 0 failed")
+    spans(candor)
+    print("7 passed, 0 failed")
 
 
 main()

@@ -253,6 +253,13 @@ pub enum Error {
     /// Of tracing, diagnosing or verifying.
     #[error(transparent)]
     Inspect(#[from] inspect::Error),
+    /// Spans can't be sent.
+    #[cfg(feature = "otel")]
+    #[error("--otlp-traces-endpoint: {problem}")]
+    Collector {
+        /// What is wrong.
+        problem: String,
+    },
     /// What a variable or the configuration file set, and not the command line, is wrong.
     #[error("{error} ({origin})")]
     Origin {
@@ -388,6 +395,8 @@ impl Error {
             Error::Config { hint, .. } | Error::NoModel { hint, .. } => return hint.clone(),
             Error::Inspect(error) => return error.hint(),
             Error::Hub(error) => return error.hint(),
+            #[cfg(feature = "otel")]
+            Error::Collector { .. } => "a collector listens at http://localhost:4318/v1/traces",
             Error::Test { .. } => "-p, -n, -d and -B say how many positions a test needs",
             Error::Undecided(error) | Error::Origin { error, .. } => return error.hint(),
             Error::UnknownTemplate { near, .. } => {

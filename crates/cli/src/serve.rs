@@ -1,5 +1,8 @@
 //! `candor serve`: answers over HTTP.
 
+#[cfg(feature = "otel")]
+mod spans;
+
 use std::{io::Write, process::ExitCode, time::Duration};
 
 use candor_server::{Models, Stop, Tls};
@@ -42,6 +45,8 @@ pub fn serve(args: &ServeArgs, line: &Line) -> Result<ExitCode, Error> {
         }
     };
     config.log = args.log_jsonl.then_some(print);
+    #[cfg(feature = "otel")]
+    let _spans = spans::start(args.otlp_traces_endpoint.as_deref(), &mut config)?;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     // Ctrl-C ends the server once what it answers is answered, a second one at once.
     let interrupt = Interrupt::catch()?;

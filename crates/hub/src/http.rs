@@ -117,36 +117,36 @@ impl Answer {
     }
 }
 
+/// What makes connections, and whether it can encrypt them: it waits `stall` for the other side.
+pub fn agent(stall: Duration, idle: usize) -> (Agent, bool) {
+    let provider = Arc::new(rustls_graviola::default_provider());
+    // It panics where the processor lacks an instruction, and that is better known now than within a connection.
+    let encrypts = panic::catch_unwind(panic::AssertUnwindSafe(|| provider.kx_groups[0].start().is_ok()));
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::PlatformVerifier)
+        .unversioned_rustls_crypto_provider(provider)
+        .build();
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .http_status_as_error(false)
+        .accept_encoding("identity")
+        .user_agent(concat!("candor/", env!("CARGO_PKG_VERSION")))
+        .max_idle_connections_per_host(idle)
+        .timeout_connect(Some(stall))
+        .timeout_resolve(Some(stall))
+        .timeout_per_read(Some(stall))
+        .timeout_per_write(Some(stall))
+        .build();
+    (config.new_agent(), encrypts.unwrap_or(false))
+}
+
 impl Http {
     /// As the settings say, with the certificates of the system and the proxies of the environment.
     pub fn new(settings: &Settings) -> Http {
-        let provider = Arc::new(rustls_graviola::default_provider());
-        // It panics where the processor lacks an instruction, and that is better known now than within a connection.
-        let encrypts = panic::catch_unwind(panic::AssertUnwindSafe(|| provider.kx_groups[0].start().is_ok()));
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::PlatformVerifier)
-            .unversioned_rustls_crypto_provider(provider)
-            .build();
-        let config = Agent::config_builder()
-            .tls_config(tls)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .accept_encoding("identity")
-            .user_agent(concat!("candor/", env!("CARGO_PKG_VERSION")))
-            .max_idle_connections_per_host(settings.connections)
-            .timeout_connect(Some(settings.stall))
-            .timeout_resolve(Some(settings.stall))
-            .timeout_per_read(Some(settings.stall))
-            .timeout_per_write(Some(settings.stall))
-            .build();
-        Http {
-            agent: config.new_agent(),
-            stall: settings.stall,
-            tries: settings.tries,
-            wait: settings.wait,
-            encrypts: encrypts.unwrap_or(false),
-        }
+        let (agent, encrypts) = agent(settings.stall, settings.connections);
+        Http { agent, stall: settings.stall, tries: settings.tries, wait: settings.wait, encrypts }
     }
 
     /// Ends all connections: what reads of them ends with an error.
@@ -176,10 +176,7 @@ impl Http {
 
     fn send_to(&self, url: &str, request: &Request<'_>) -> Result<Answer, Error> {
         let host = host(url);
-        if url.starts_with("https:") && !self.encrypts {
-            let problem = "this processor lacks instructions that connections are encrypted with".to_owned();
-            return Err(Error::Answer { host, problem });
-        }
+        encryptable(url, self.encrypts)?;
         let mut builder = http::Request::builder().method(request.method.clone()).uri(url);
         for (name, value) in request.headers {
             builder = builder.header(*name, *value);
@@ -190,7 +187,7 @@ impl Http {
         }
         let wrong = |error: http::Error| Error::Answer { host: host.clone(), problem: error.to_string() };
         let built = builder.body(()).map_err(wrong)?;
-        let response = self.agent.run(built).map_err(|error| self.failed(&host, error))?;
+        let response = self.agent.run(built).map_err(|error| failed(&host, self.stall, error))?;
         let (parts, body) = response.into_parts();
         let status = parts.status.as_u16();
         if status >= 400 {
@@ -203,26 +200,7 @@ impl Http {
         Ok(Answer { status, url: url.to_owned(), headers: parts.headers, body })
     }
 
-    /// The error of a connection.
-    fn failed(&self, host: &str, error: ureq::Error) -> Error {
-        let host = host.to_owned();
-        let problem = match error {
-            ureq::Error::Timeout(_) => return Error::Stalled { host, after: self.stall },
-            ureq::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut => {
-                return Error::Stalled { host, after: self.stall };
-            }
-            ureq::Error::HostNotFound => "there is no such host, or no network".to_owned(),
-            ureq::Error::Io(error) => error.to_string(),
-            ureq::Error::Rustls(error) => return Error::Answer { host, problem: format!("its certificate: {error}") },
-            ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
-                return Error::Answer { host, problem: error.to_string() };
-            }
-            error => error.to_string(),
-        };
-        Error::Connection { host, problem }
-    }
-
-    /// The error of a body that is read.
+    /// The error of an answer that is read.
     pub fn broken(&self, host: &str, error: io::Error) -> Error {
         broken(host, self.stall, error)
     }
@@ -275,7 +253,36 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
 }
 
-fn broken(host: &str, stall: Duration, error: io::Error) -> Error {
+/// Refuses an encrypted connection where none can be made.
+pub fn encryptable(url: &str, encrypts: bool) -> Result<(), Error> {
+    if encrypts || !url.starts_with("https:") {
+        return Ok(());
+    }
+    let problem = "this processor lacks instructions that connections are encrypted with".to_owned();
+    Err(Error::Answer { host: host(url), problem })
+}
+
+/// The error of a connection that waits `stall`.
+pub fn failed(host: &str, stall: Duration, error: ureq::Error) -> Error {
+    let host = host.to_owned();
+    let problem = match error {
+        ureq::Error::Timeout(_) => return Error::Stalled { host, after: stall },
+        ureq::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut => {
+            return Error::Stalled { host, after: stall };
+        }
+        ureq::Error::HostNotFound => "there is no such host, or no network".to_owned(),
+        ureq::Error::Io(error) => error.to_string(),
+        ureq::Error::Rustls(error) => return Error::Answer { host, problem: format!("its certificate: {error}") },
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
+            return Error::Answer { host, problem: error.to_string() };
+        }
+        error => error.to_string(),
+    };
+    Error::Connection { host, problem }
+}
+
+/// The error of a body that is read.
+pub fn broken(host: &str, stall: Duration, error: io::Error) -> Error {
     let host = host.to_owned();
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
     if matches!(inner, Some(ureq::Error::Timeout(_))) || error.kind() == io::ErrorKind::TimedOut {

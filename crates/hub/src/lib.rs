@@ -1,8 +1,8 @@
 //! Model files by name: from Hugging Face, from Ollama's registry and from addresses, fetched in pieces and checked.
 //!
 //! A [`Hub`] finds what is on this machine ([`Hub::find`]) and fetches what is not ([`Hub::pull`]). Files lie where the other
-//! programs of each source look for them, so that nothing is fetched once for each program. Nothing is contacted by any other
-//! method than `pull`. It blocks, and computes in threads of its own while it lasts.
+//! programs of each source look for them, so that nothing is fetched once for each program. No other method of it contacts a
+//! server. It blocks, and computes in threads of its own while it lasts. A [`Post`] sends bytes over the same connections.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -14,6 +14,7 @@ mod http;
 mod name;
 mod ollama;
 mod partial;
+mod post;
 mod select;
 mod settings;
 mod store;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 pub use error::Error;
 pub use fetch::Watch;
 pub use name::{Name, Part};
+pub use post::{Post, Posted};
 pub use settings::Settings;
 pub use store::{Entry, State};
 

@@ -90,7 +90,8 @@ impl Answers {
         held: Arc<Held>,
         trace: Option<Arc<Trace>>,
     ) -> Answers {
-        Answers { events, open: count, trace, counts: Arc::default(), _held: held }
+        let counts = Arc::new(Counts::of_answers(&held.name));
+        Answers { events, open: count, trace, counts, _held: held }
     }
 
     /// The next event; `None` after the last end.
@@ -102,10 +103,8 @@ impl Answers {
             Some((_, Event::Failed(error))) => Err(error.into()),
             Some(event) => {
                 self.trace.iter().for_each(|trace| trace.note(event.0, &event.1));
-                if let Event::Done(finish) = &event.1 {
-                    self.open -= 1;
-                    self.counts.add(finish);
-                }
+                self.counts.note(&event.1);
+                self.open -= usize::from(matches!(event.1, Event::Done(_)));
                 Ok(Some(event))
             }
             None => Err(Refusal::failed("the model has failed")),

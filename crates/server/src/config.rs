@@ -4,6 +4,8 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use candor::{ChatTemplate, Embedder, Engine, Sampling};
 
+use crate::log::Ended;
+
 /// How to serve.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -54,6 +56,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// What prints a line of JSON for each request.
     pub log: Option<fn(&str)>,
+    /// What hears of each request when it has ended.
+    pub ended: Option<fn(&Ended)>,
     /// Variables of chat templates where a request does not say.
     pub template_variables: serde_json::Map<String, serde_json::Value>,
 }
@@ -85,6 +89,7 @@ impl Default for Config {
             news: None,
             tls: None,
             log: None,
+            ended: None,
             template_variables: serde_json::Map::new(),
         }
     }

@@ -50,5 +50,6 @@ mod worker;
 pub use batch::Batch;
 pub use config::{Ability, Config, Diagnose, Listed, Load, Loaded, Models, News, Operations, Ready, Tls, Work};
 pub use failure::{BatchError, Failure};
+pub use log::{Done, Ended};
 pub use serving::serve;
 pub use stop::Stop;

@@ -40,7 +40,7 @@ pub const WITHOUT_EFFECT: [&str; 2] = ["model", "user"];
 pub async fn answer(held: Arc<Held>, body: Bytes, read: Read) -> Result<Response, Refusal> {
     let served = held.clone();
     let asked = blocking(move || read(&served, Fields::of(&body)?)).await?;
-    let counts = Arc::new(Counts::of_prompts(asked.ids.iter().map(Vec::len).sum()));
+    let counts = Arc::new(Counts::of_prompts(&held.name, asked.ids.iter().map(Vec::len).sum()));
     let vectors = held.vectors(asked.ids, asked.scaling).await?;
     Ok(counts.noted(Json((asked.form)(vectors)).into_response()))
 }

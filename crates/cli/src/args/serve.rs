@@ -48,6 +48,10 @@ pub struct ServeArgs {
     /// Print a line of JSON to stdout for each request: when, which path, the status, tokens and milliseconds, and no text of it
     #[arg(long, help_heading = "Serving")]
     pub log_jsonl: bool,
+    /// Send spans of requests to a collector of OpenTelemetry: an address of OTLP over HTTP, such as http://localhost:4318/v1/traces
+    #[cfg(feature = "otel")]
+    #[arg(long, value_name = "URL", help_heading = "Serving")]
+    pub otlp_traces_endpoint: Option<String>,
     /// Answer /metrics: how much was read and written, in Prometheus' text format
     #[arg(long, help_heading = "Serving")]
     pub metrics: bool,
