@@ -11,6 +11,8 @@ mod points;
 
 use candor_quant::Format;
 
+use crate::array::Each;
+
 pub use formats::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Tq1_0, Tq2_0};
 pub use points::{IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 
@@ -77,7 +79,7 @@ impl<const N: usize> Read<N> {
         }
         let mut words = [0; 16];
         for i in 0..16 {
-            let [a, b, c, d] = [places[4 * i], places[4 * i + 1], places[4 * i + 2], places[4 * i + 3]].map(u64::from);
+            let [a, b, c, d] = [places[4 * i], places[4 * i + 1], places[4 * i + 2], places[4 * i + 3]].each(u64::from);
             words[i] = a | b << 16 | c << 32 | d << 48;
         }
         Read { places: words, bits }
@@ -104,7 +106,7 @@ impl<const N: usize> Read<N> {
     #[inline(always)]
     fn fours(&self, book: &[u32; N], j: usize) -> [u64; 4] {
         let word = |i: usize| {
-            let [low, high] = [0, 1].map(|side| u64::from(book[self.place(8 * j + 2 * i + side)]));
+            let [low, high] = [0, 1].each(|side| u64::from(book[self.place(8 * j + 2 * i + side)]));
             low | high << 32
         };
         [word(0), word(1), word(2), word(3)]

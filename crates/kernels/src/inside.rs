@@ -3,6 +3,11 @@
 
 pub use crate::order::fma;
 
+/// Arrays made element by element.
+pub mod array {
+    pub use crate::array::{Each, of};
+}
+
 #[cfg(target_arch = "x86_64")]
 #[allow(missing_docs, reason = "as above")]
 pub mod x86 {

@@ -3,6 +3,7 @@
 //! Each table compiles these bodies for its instruction set; that changes the code, never a bit of the result.
 
 use crate::activations::{Q8_BLOCK, Q8RowMut};
+use crate::array::{self, Each};
 
 /// Sums kept apart.
 pub const WIDTH: usize = 16;
@@ -17,7 +18,7 @@ pub const ROUNDER: f32 = 12_582_912.0;
 #[inline(always)]
 pub fn tree(lanes: [f32; WIDTH]) -> f32 {
     let lanes = std::hint::black_box(lanes);
-    crate::order::tree(std::array::from_fn(|i| lanes[i] + lanes[i + 8]))
+    crate::order::tree(array::of(|i| lanes[i] + lanes[i + 8]))
 }
 
 /// Folds `x` in lanes: whole groups of 16, then the rest into the first lanes.
@@ -246,7 +247,7 @@ pub fn quantize_q8_by(out: Q8RowMut<'_>, x: &[f32], errors: impl Fn(&[f32; Q8_BL
             largest[i] = a.max(b);
         }
         let largest = f32::from_bits(largest.into_iter().fold(0, u32::max));
-        let exact = largest / best_level(errors(x, LEVELS.map(|level| level / largest)));
+        let exact = largest / best_level(errors(x, LEVELS.each(|level| level / largest)));
         let (kept, inverse) = if exact >= f32::MIN_POSITIVE { (exact, 1.0 / exact) } else { (0.0, 0.0) };
         let finite = largest.is_finite();
         *scale = if finite { kept } else { f32::NAN };
@@ -277,7 +278,7 @@ fn squared_errors(x: &[f32; Q8_BLOCK], factors: [f32; 8]) -> [f32; 8] {
             }
         }
     }
-    std::array::from_fn(|i| squares[0][i] + squares[1][i])
+    array::of(|i| squares[0][i] + squares[1][i])
 }
 
 /// The level with the least error; the levels' scales differ.

@@ -7,6 +7,7 @@
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod aarch64;
 mod activations;
+mod array;
 mod attention;
 mod batch;
 mod codebook;

@@ -10,6 +10,7 @@ mod q8;
 
 use candor_quant::{Format, half};
 
+use crate::array::Each;
 use crate::codebook as books;
 use crate::exact::by_type;
 
@@ -99,7 +100,7 @@ pub(crate) fn exact(format: Format) -> Option<MatKernels> {
 }
 
 fn widen(halves: &[u16; lanes::WIDTH]) -> [f32; lanes::WIDTH] {
-    halves.map(half::f16_to_f32)
+    halves.each(half::f16_to_f32)
 }
 
 fn dot_f16(x: &[f32], y: &[u16]) -> f32 {

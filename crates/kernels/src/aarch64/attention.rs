@@ -7,6 +7,7 @@ use candor_quant::Format;
 
 use super::float_loops::LOOPS;
 use super::instructions;
+use crate::array;
 use crate::attention::tiles::{AHEAD, Product, Source, Wide, Widened, products, rows, strip, widened};
 use crate::scalar::attention::{put_key_f16, put_value_f16};
 use crate::{AttentionKernels, Kernels, OutTile, Queries, Weights};
@@ -62,19 +63,19 @@ unsafe impl Wide for Sixteen {
     #[inline(always)]
     unsafe fn plus<const STEP: i32>(self, a: float32x4_t, b: Sixteen) -> Sixteen {
         // SAFETY: as above.
-        unsafe { Sixteen(std::array::from_fn(|i| vfmaq_laneq_f32::<STEP>(self.0[i], b.0[i], a))) }
+        unsafe { Sixteen(array::of(|i| vfmaq_laneq_f32::<STEP>(self.0[i], b.0[i], a))) }
     }
 
     #[inline(always)]
     unsafe fn times(self, b: Sixteen) -> Sixteen {
         // SAFETY: as above.
-        unsafe { Sixteen(std::array::from_fn(|i| vmulq_f32(self.0[i], b.0[i]))) }
+        unsafe { Sixteen(array::of(|i| vmulq_f32(self.0[i], b.0[i]))) }
     }
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Sixteen {
         // SAFETY: as above, and 64 bytes are readable.
-        unsafe { Sixteen(std::array::from_fn(|i| vreinterpretq_f32_u8(vld1q_u8(at.add(i * 16))))) }
+        unsafe { Sixteen(array::of(|i| vreinterpretq_f32_u8(vld1q_u8(at.add(i * 16))))) }
     }
 
     #[inline(always)]

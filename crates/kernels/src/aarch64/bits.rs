@@ -4,6 +4,7 @@ use std::arch::aarch64::*;
 
 use super::format::Eight;
 use super::registers::{load_i8, widen_halves};
+use crate::array::Each;
 
 /// The half-precision number at `at`, in every lane.
 #[inline]
@@ -60,12 +61,12 @@ pub fn join_high(upper: uint8x16_t, low: uint8x16_t) -> uint8x16_t {
 #[target_feature(enable = "neon")]
 pub fn look_up(weights: &[i8; 16], bytes: uint8x16_t) -> [int8x16_t; 2] {
     let table = load_i8(weights, 0);
-    nibbles(bytes).map(|nibble| vqtbl1q_s8(table, nibble))
+    nibbles(bytes).each(|nibble| vqtbl1q_s8(table, nibble))
 }
 
 /// Bytes that are signed.
 #[inline]
 #[target_feature(enable = "neon")]
 pub fn signed(quants: [uint8x16_t; 2]) -> [int8x16_t; 2] {
-    quants.map(|quants| vreinterpretq_s8_u8(quants))
+    quants.each(|quants| vreinterpretq_s8_u8(quants))
 }

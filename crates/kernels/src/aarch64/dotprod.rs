@@ -9,6 +9,7 @@ use super::integer::{Dot, Integer, Tile};
 use super::panel::{Half, QUADS};
 use super::registers::load_i8;
 use crate::Kernels;
+use crate::array::Each;
 
 /// Proof that this processor has NEON and its dot products.
 #[derive(Clone, Copy)]
@@ -44,7 +45,7 @@ impl Integer for Dotprod {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn pack(rows: [int8x16_t; 4]) -> [int8x16_t; 4] {
-        transpose(rows.map(|row| vreinterpretq_f32_s8(row))).map(|columns| vreinterpretq_s8_f32(columns))
+        transpose(rows.each(|row| vreinterpretq_f32_s8(row))).each(|columns| vreinterpretq_s8_f32(columns))
     }
 
     #[inline]
@@ -56,7 +57,7 @@ impl Integer for Dotprod {
     ) -> Tile<int32x4_t, T> {
         let mut sums = [[vdupq_n_s32(if H == 2 { Self::START } else { 0 }); QUADS]; T];
         for half in 0..H {
-            let x = x.map(|x| load_i8(x, (first + half) * 16));
+            let x = x.each(|x| load_i8(x, (first + half) * 16));
             // SAFETY: the caller has what `step` asks for.
             unsafe {
                 step::<0, T>(&mut sums, &w[half], x);

@@ -13,6 +13,7 @@ use super::fold::tree;
 use super::format::Eight;
 use super::instructions::prefetch;
 use super::registers::{load_f32, load_u8, store_f32, widen_halves};
+use crate::array::{self, Each};
 use crate::shape::float_rows;
 use crate::{Activations, OutTile};
 
@@ -48,7 +49,7 @@ impl Number<32> for F32 {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn widen(eight: &[u8; 32]) -> Eight {
-        [0, 16].map(|at| vreinterpretq_f32_u8(load_u8(eight, at)))
+        [0, 16].each(|at| vreinterpretq_f32_u8(load_u8(eight, at)))
     }
 }
 
@@ -59,7 +60,7 @@ impl Number<16> for F16 {
     #[target_feature(enable = "neon")]
     unsafe fn widen(eight: &[u8; 16]) -> Eight {
         let halves = eight.as_chunks::<2>().0;
-        [0, 4].map(|first| widen_halves(std::array::from_fn(|i| u16::from_le_bytes(halves[first + i]))))
+        [0, 4].each(|first| widen_halves(array::of(|i| u16::from_le_bytes(halves[first + i]))))
     }
 }
 
@@ -71,7 +72,7 @@ impl Number<16> for Bf16 {
     unsafe fn widen(eight: &[u8; 16]) -> Eight {
         let halves = vreinterpretq_u16_u8(load_u8(eight, 0));
         [vshll_n_u16::<16>(vget_low_u16(halves)), vshll_high_n_u16::<16>(halves)]
-            .map(|bits| vreinterpretq_f32_u32(bits))
+            .each(|bits| vreinterpretq_f32_u32(bits))
     }
 }
 
@@ -123,7 +124,7 @@ fn one_input<F: Number<N>, const N: usize>(out: &mut [f32], w: &[u8], row_bytes:
     let row = |o: usize| &w[o * row_bytes..][..row_bytes];
     for o in 0..quarter {
         let places = [o, o + quarter, o + 2 * quarter, o + 3 * quarter];
-        let sums = dot::<F, N, 4>(places.map(row), x);
+        let sums = dot::<F, N, 4>(places.each(row), x);
         for (place, sum) in places.into_iter().zip(sums) {
             out[place] = sum;
         }
@@ -137,8 +138,8 @@ fn one_input<F: Number<N>, const N: usize>(out: &mut [f32], w: &[u8], row_bytes:
 #[target_feature(enable = "neon")]
 fn dot<F: Number<N>, const N: usize, const R: usize>(rows: [&[u8]; R], x: &[f32]) -> [f32; R] {
     let (whole, rest) = x.as_chunks::<8>();
-    let rows = rows.map(<[u8]>::as_chunks::<N>);
-    let eights: [&[[u8; N]]; R] = rows.map(|(eights, _)| &eights[..whole.len()]);
+    let rows = rows.each(<[u8]>::as_chunks::<N>);
+    let eights: [&[[u8; N]]; R] = rows.each(|(eights, _)| &eights[..whole.len()]);
     let mut totals = [0.0; R];
     for start in (0..x.len().div_ceil(8)).step_by(STEPS) {
         let end = whole.len().min(start + STEPS);
@@ -288,7 +289,7 @@ fn tile<const T: usize>(w: [&Segment; ROWS], x: [&Segment; T], steps: usize) -> 
     for i in 0..steps.min(STEPS) {
         // Four columns at a time: the weights of eight would leave no register for the inputs.
         for half in 0..2 {
-            let weights = w.map(|w| load_f32(&w[i], half * 4));
+            let weights = w.each(|w| load_f32(&w[i], half * 4));
             for t in 0..T {
                 let x = load_f32(&x[t][i], half * 4);
                 for r in 0..ROWS {
@@ -297,5 +298,5 @@ fn tile<const T: usize>(w: [&Segment; ROWS], x: [&Segment; T], steps: usize) -> 
             }
         }
     }
-    lanes.map(|lanes| lanes.map(|lanes| tree(lanes)))
+    lanes.each(|lanes| lanes.each(|lanes| tree(lanes)))
 }

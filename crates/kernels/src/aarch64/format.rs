@@ -11,6 +11,7 @@ use crate::kind::Kind;
 pub type Eight = [float32x4_t; 2];
 
 /// What the quants of eight blocks are multiplied with and reduced by.
+#[derive(Clone, Copy)]
 pub struct Scales {
     pub scale: Eight,
     /// To be subtracted; of both halves, the first that of the whole block for `Minima::Whole`.

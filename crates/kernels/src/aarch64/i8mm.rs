@@ -9,6 +9,7 @@ use super::integer::{Integer, Tile};
 use super::panel::{Half, QUADS};
 use super::registers::load_i8;
 use crate::Kernels;
+use crate::array::{self, Each};
 use crate::order::SEGMENT_BLOCKS;
 
 /// Proof that this processor has NEON, its dot products and its matrix products.
@@ -34,7 +35,7 @@ impl I8mm {
 #[target_feature(enable = "neon")]
 fn zip(a: int8x16_t, b: int8x16_t) -> [int8x16_t; 2] {
     let (a, b) = (vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b));
-    [vzip1q_s64(a, b), vzip2q_s64(a, b)].map(|both| vreinterpretq_s8_s64(both))
+    [vzip1q_s64(a, b), vzip2q_s64(a, b)].each(|both| vreinterpretq_s8_s64(both))
 }
 
 /// 16 columns of all rows times those of every input from `at` on.
@@ -45,7 +46,7 @@ fn zip(a: int8x16_t, b: int8x16_t) -> [int8x16_t; 2] {
 #[target_feature(enable = "neon")]
 unsafe fn add_half<const T: usize>(sums: &mut Tile<int32x4_t, T>, w: &Half, x: [&[i8; 32]; T], at: usize) {
     for q in 0..QUADS {
-        let w: [int8x16_t; 4] = std::array::from_fn(|k| load_i8(&w[q][k], 0));
+        let w: [int8x16_t; 4] = array::of(|k| load_i8(&w[q][k], 0));
         for t in 0..T {
             // The compiler sees that both places of a pair, and every four rows, zip the same.
             let x = zip(load_i8(x[t & !1], at), load_i8(x[t | 1], at));

@@ -7,20 +7,21 @@ use candor_quant::Format;
 use super::bits::{half_at, join, join_high, nibbles, shift, signed, times_bytes, word_at};
 use super::format::{Quant, Scales};
 use super::registers::load_u8;
+use crate::array::Each;
 use crate::kind::{Halves, ShiftedHalves};
 
 /// 32 bytes from `at`, shifted to the right.
 #[inline]
 #[target_feature(enable = "neon")]
 fn shifted<const N: usize>(w: &[u8; N], at: usize, by: usize) -> [uint8x16_t; 2] {
-    [at, at + 16].map(|at| shift(load_u8(w, at), -(by as i8)))
+    [at, at + 16].each(|at| shift(load_u8(w, at), -(by as i8)))
 }
 
 /// The bits of `mask` of each byte.
 #[inline]
 #[target_feature(enable = "neon")]
 fn masked(bytes: [uint8x16_t; 2], mask: u8) -> [uint8x16_t; 2] {
-    bytes.map(|bytes| vandq_u8(bytes, vdupq_n_u8(mask)))
+    bytes.each(|bytes| vandq_u8(bytes, vdupq_n_u8(mask)))
 }
 
 /// One scale for all blocks.
@@ -50,7 +51,7 @@ impl Quant<84> for Q2K {
         let [factors, minima] = nibbles(load_u8(w, 0));
         let dmin = half_at(w, 82);
         let halves = [vuzp1q_u8(minima, minima), vuzp2q_u8(minima, minima)];
-        let minima = halves.map(|minima| times_bytes::<0>(dmin, vget_low_u8(minima)));
+        let minima = halves.each(|minima| times_bytes::<0>(dmin, vget_low_u8(minima)));
         Scales { minima, ..with_factors(half_at(w, 80), vreinterpretq_s8_u8(factors)) }
     }
 }
@@ -98,7 +99,7 @@ impl Quant<210> for Q6K {
         // Each half of 128 columns has 64 bytes of lower and 32 of upper bits: four pairs in a byte, of which two, 4 bits apart,
         // serve the low and the high nibbles of the same bytes.
         let (half, quarter) = (block / 4, block % 4);
-        let lower = [0, 16].map(|at| load_u8(w, half * 64 + quarter % 2 * 32 + at));
+        let lower = [0, 16].each(|at| load_u8(w, half * 64 + quarter % 2 * 32 + at));
         let [upper_a, upper_b] = masked(shifted(w, 128 + half * 32, quarter % 2 * 2), 0x33);
         let [a, b] = lower;
         signed(if quarter < 2 {

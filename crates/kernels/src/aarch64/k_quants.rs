@@ -7,6 +7,7 @@ use candor_quant::Format;
 use super::bits::{half_at, join, join_high, look_up, shift, signed, times_bytes, word_at};
 use super::format::{Quant, Scales};
 use super::registers::{load_u8, widen_halves};
+use crate::array::{self, Each};
 use crate::kind::{Plain, Shifted};
 use crate::weights::IQ4_VALUES;
 
@@ -23,7 +24,7 @@ fn scales_minima<const N: usize>(w: &[u8; N]) -> Scales {
     let [scales, minima, lower] = [word_at(w, 4), word_at(w, 8), word_at(w, 12)];
     let eight = |first: u32, second: u32| vcreate_u8(u64::from(first) | u64::from(second) << 32);
     // d and dmin; the other two are bytes of scales, which mean nothing as floats.
-    let both = widen_halves(std::array::from_fn(|i| u16::from_le_bytes([w[2 * i], w[2 * i + 1]])));
+    let both = widen_halves(array::of(|i| u16::from_le_bytes([w[2 * i], w[2 * i + 1]])));
     Scales::shifted(
         times_bytes::<0>(both, eight(scales & LOW6, lower & LOW4 | scales >> 2 & UPPER)),
         times_bytes::<1>(both, eight(minima & LOW6, lower >> 4 & LOW4 | minima >> 2 & UPPER)),
@@ -35,7 +36,7 @@ fn scales_minima<const N: usize>(w: &[u8; N]) -> Scales {
 #[target_feature(enable = "neon")]
 fn four_bits<const N: usize>(w: &[u8; N], at: usize, block: usize) -> [uint8x16_t; 2] {
     let at = at + block / 2 * 32;
-    [at, at + 16].map(|at| shift(load_u8(w, at), if block.is_multiple_of(2) { 0 } else { -4 }))
+    [at, at + 16].each(|at| shift(load_u8(w, at), if block.is_multiple_of(2) { 0 } else { -4 }))
 }
 
 /// 4 bits: d, dmin, 12 bytes of scales and minima, 128 of quants.
@@ -49,7 +50,7 @@ impl Quant<144> for Q4K {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn quants(w: &[u8; 144], block: usize) -> [int8x16_t; 2] {
-        signed(four_bits(w, 16, block).map(|bytes| vandq_u8(bytes, vdupq_n_u8(15))))
+        signed(four_bits(w, 16, block).each(|bytes| vandq_u8(bytes, vdupq_n_u8(15))))
     }
 
     #[inline]
@@ -74,7 +75,7 @@ impl Quant<176> for Q5K {
         // Fifth bits of block `block % 4` in the low and of the one four after it in the high nibble.
         let fifth = |at| vandq_u8(shift(load_u8(w, at), -((block % 4) as i8)), vdupq_n_u8(0x11));
         let at = 48 + block / 2 * 32;
-        signed([(at, fifth(16)), (at + 16, fifth(32))].map(|(at, fifth)| {
+        signed([(at, fifth(16)), (at + 16, fifth(32))].each(|(at, fifth)| {
             let bytes = load_u8(w, at);
             match (block % 2, block / 4) {
                 (0, 0) => join::<4>(bytes, fifth),
@@ -113,7 +114,7 @@ impl Quant<136> for Iq4Xs {
         // Lane = block: 4 bits of `low`, and above them 2 of `high`.
         let low = vcreate_u8(u64::from(word_at(w, 4)));
         let low = vzip1_u8(vand_u8(low, vdup_n_u8(15)), vshr_n_u8::<4>(low));
-        let [first, second] = [w[2], w[3]].map(|bits| u64::from(bits) * 0x0101_0101);
+        let [first, second] = [w[2], w[3]].each(|bits| u64::from(bits) * 0x0101_0101);
         let by = vcreate_s8(0xfafc_fe00_fafc_fe00);
         let high = vand_u8(vshl_u8(vcreate_u8(first | second << 32), by), vdup_n_u8(3));
         let factors = vsub_s8(vreinterpret_s8_u8(vsli_n_u8::<4>(low, high)), vdup_n_s8(32));

@@ -10,6 +10,7 @@ use super::bits::{join, look_up, nibbles, signed, word_at};
 use super::format::{Eight, Quant, Scales};
 use super::instructions::scalar;
 use super::registers::{load_f32, load_u8};
+use crate::array::Each;
 use crate::kind::{Plain, Shifted};
 use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 
@@ -35,7 +36,7 @@ fn four_halves<const N: usize>(w: &[u8; N], first: usize, stride: usize) -> u64 
 #[inline]
 #[target_feature(enable = "neon")]
 fn negated(values: Eight) -> Eight {
-    values.map(|four| vnegq_f32(four))
+    values.each(|four| vnegq_f32(four))
 }
 
 /// Nibbles from `at + 4` less 16 where their fifth bit is clear; the 32 fifth bits are at `at`.

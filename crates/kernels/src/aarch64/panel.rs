@@ -6,6 +6,7 @@ use super::fold::transpose;
 use super::format::{Eight, Quant, Scales};
 use super::integer::Integer;
 use super::registers::{store_f32, store_i8, store_i32};
+use crate::array::{self, Each};
 use crate::kind::Kind;
 use crate::order::SEGMENT_BLOCKS;
 use crate::unroll::unroll;
@@ -47,12 +48,12 @@ pub const EMPTY: Panel = [Block {
 /// The processor has `I`.
 #[target_feature(enable = "neon")]
 pub unsafe fn unpack<'a, I: Integer, Q: Quant<N>, const N: usize>(panel: &mut Panel, rows: [&'a [u8]; ROWS]) {
-    let rows: [(&'a [[u8; N]], &[u8]); ROWS] = rows.map(<[u8]>::as_chunks);
+    let rows: [(&'a [[u8; N]], &[u8]); ROWS] = rows.each(<[u8]>::as_chunks);
     let (whole, rest) = rows[0];
     let (groups, _) = panel.as_chunks_mut::<8>();
     for (g, blocks) in groups.iter_mut().enumerate().take(whole.len()) {
         // SAFETY: as this function's.
-        unsafe { unpack_group::<I, Q, N>(blocks, rows.map(|(whole, _)| &whole[g])) };
+        unsafe { unpack_group::<I, Q, N>(blocks, rows.each(|(whole, _)| &whole[g])) };
     }
     if !rest.is_empty() {
         let mut ends = [[0; N]; ROWS];
@@ -67,14 +68,14 @@ pub unsafe fn unpack<'a, I: Integer, Q: Quant<N>, const N: usize>(panel: &mut Pa
 #[target_feature(enable = "neon")]
 unsafe fn unpack_group<I: Integer, Q: Quant<N>, const N: usize>(blocks: &mut [Block; 8], rows: [&[u8; N]; ROWS]) {
     for q in 0..QUADS {
-        let rows: [&[u8; N]; 4] = std::array::from_fn(|r| rows[q * 4 + r]);
+        let rows: [&[u8; N]; 4] = array::of(|r| rows[q * 4 + r]);
         // SAFETY: every processor with `I` has NEON.
-        set_scales::<Q::Kind>(blocks, q, rows.map(|row| unsafe { Q::scales(row) }));
+        set_scales::<Q::Kind>(blocks, q, rows.each(|row| unsafe { Q::scales(row) }));
         unroll!(J, {
             // SAFETY: as above.
-            let quants = rows.map(|row| unsafe { Q::quants(row, J) });
+            let quants = rows.each(|row| unsafe { Q::quants(row, J) });
             for half in 0..2 {
-                let reduced = quants.map(|quants| vsubq_s8(quants[half], vdupq_n_s8(Q::OFFSET)));
+                let reduced = quants.each(|quants| vsubq_s8(quants[half], vdupq_n_s8(Q::OFFSET)));
                 // SAFETY: as this function's.
                 let packed = unsafe { I::pack(reduced) };
                 for (target, register) in blocks[J].quants[half][q].iter_mut().zip(packed) {
@@ -91,8 +92,8 @@ unsafe fn unpack_group<I: Integer, Q: Quant<N>, const N: usize>(blocks: &mut [Bl
 fn set_scales<K: Kind>(blocks: &mut [Block; 8], q: usize, rows: [Scales; 4]) {
     let [a, b, c, d] = rows;
     let columns = |rows: [Eight; 4]| -> [float32x4_t; 8] {
-        let [low, high] = [0, 1].map(|half| transpose(rows.map(|row| row[half])));
-        std::array::from_fn(|block| if block < 4 { low[block] } else { high[block - 4] })
+        let [low, high] = [0, 1].each(|half| transpose(rows.each(|row| row[half])));
+        array::of(|block| if block < 4 { low[block] } else { high[block - 4] })
     };
     for (block, scale) in blocks.iter_mut().zip(columns([a.scale, b.scale, c.scale, d.scale])) {
         store_f32(&mut block.scale[q], 0, scale);
@@ -109,9 +110,9 @@ fn set_scales<K: Kind>(blocks: &mut [Block; 8], q: usize, rows: [Scales; 4]) {
         }
     }
     if K::FACTORS {
-        let wide = [a, b, c, d].map(|row| widen(row.factors));
+        let wide = [a, b, c, d].each(|row| widen(row.factors));
         for (pair, blocks) in blocks.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            let columns = transpose(wide.map(|row| vreinterpretq_f32_s32(row[pair])));
+            let columns = transpose(wide.each(|row| vreinterpretq_f32_s32(row[pair])));
             for (i, column) in columns.into_iter().enumerate() {
                 store_i32(&mut blocks[i / 2].factors[i % 2][q], vreinterpretq_s32_f32(column));
             }

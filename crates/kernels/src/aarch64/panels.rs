@@ -5,6 +5,7 @@ use super::integer::Integer;
 use super::panel::{EMPTY, Panel, ROWS, unpack};
 use super::registers::store_f32;
 use super::tile::{Inputs, tile};
+use crate::array;
 use crate::kind::{GROUP, Kind};
 use crate::order::{SEGMENT, SEGMENT_BLOCKS};
 use crate::weights::Minima;
@@ -50,7 +51,7 @@ pub unsafe fn panels<I: Integer, Q: Quant<N>, const N: usize>(
         for start in (0..x.cols).step_by(SEGMENT) {
             let strip = Strip { first, count, start };
             // The last row stands in for rows that are not there.
-            let segments = std::array::from_fn(|r| {
+            let segments = array::of(|r| {
                 let row = &w[(first + r.min(count - 1)) * row_bytes..][..row_bytes];
                 let row = &row[start / SEGMENT * segment_bytes..];
                 &row[..row.len().min(segment_bytes)]

@@ -9,6 +9,7 @@ use super::integer::Dot;
 use super::panel::widen;
 use super::registers::{load_f32, load_i8, load_i16};
 use crate::Q8Row;
+use crate::array::{self, Each};
 use crate::kind::{GROUP, Kind, padded};
 use crate::order::SEGMENT;
 use crate::unroll::unroll;
@@ -62,15 +63,15 @@ unsafe fn dot<D: Dot, Q: Quant<N>, const N: usize, const R: usize>(rows: [&[u8];
     let (sums, sums_rest) = x.sums.as_chunks::<16>();
     let whole = quants.len();
     let count = whole + usize::from(!quants_rest.is_empty());
-    let rows = rows.map(<[u8]>::as_chunks::<N>);
-    let groups: [&[[u8; N]]; R] = rows.map(|(groups, _)| &groups[..whole]);
+    let rows = rows.each(<[u8]>::as_chunks::<N>);
+    let groups: [&[[u8; N]]; R] = rows.each(|(groups, _)| &groups[..whole]);
     let mut totals = [0.0; R];
     for start in (0..count).step_by(SEGMENT_GROUPS) {
         let end = count.min(start + SEGMENT_GROUPS);
         let mut lanes = [[vdupq_n_f32(0.0); 2]; R];
         for g in start..end.min(whole) {
             let x = Group { quants: &quants[g], scales: &scales[g], sums: &sums[g] };
-            let groups = groups.map(|groups| &groups[g]);
+            let groups = groups.each(|groups| &groups[g]);
             for group in groups {
                 prefetch_ahead(group);
             }
@@ -79,7 +80,7 @@ unsafe fn dot<D: Dot, Q: Quant<N>, const N: usize, const R: usize>(rows: [&[u8];
         }
         if end > whole {
             let x = Group { quants: &padded(quants_rest), scales: &padded(scales_rest), sums: &padded(sums_rest) };
-            let ends = rows.map(|(_, rest)| padded(rest));
+            let ends = rows.each(|(_, rest)| padded(rest));
             // SAFETY: as this function's.
             let next = unsafe { step::<D, Q, N, R>(lanes, ends.each_ref(), &x) };
             for r in 0..R {
@@ -100,7 +101,7 @@ unsafe fn dot<D: Dot, Q: Quant<N>, const N: usize, const R: usize>(rows: [&[u8];
 fn first_lanes(count: usize, a: Eight, b: Eight) -> Eight {
     let count = vdupq_n_f32(count as f32);
     let index = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
-    std::array::from_fn(|i| vbslq_f32(vcltq_f32(load_f32(&index, i * 4), count), a[i], b[i]))
+    array::of(|i| vbslq_f32(vcltq_f32(load_f32(&index, i * 4), count), a[i], b[i]))
 }
 
 /// Adds eight blocks of each row to its eight lanes. This function and the next three are always inlined, for which they may not have
@@ -235,7 +236,7 @@ unsafe fn block_sums<K: Kind>(
         if K::FACTORS || offset == 0 {
             return sums;
         }
-        let offsets = [0, 8].map(|at| vmulq_n_s32(vpaddlq_s16(load_i16(x.sums, at)), i32::from(offset)));
+        let offsets = [0, 8].each(|at| vmulq_n_s32(vpaddlq_s16(load_i16(x.sums, at)), i32::from(offset)));
         [vsubq_s32(sums[0], offsets[0]), vsubq_s32(sums[1], offsets[1])]
     }
 }

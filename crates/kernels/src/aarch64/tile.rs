@@ -5,6 +5,7 @@ use std::arch::aarch64::*;
 use super::integer::{Integer, Tile};
 use super::panel::{Block, QUADS};
 use super::registers::{load_f32, load_i32};
+use crate::array::Each;
 use crate::kind::Kind;
 use crate::order::{LANES, SEGMENT_BLOCKS};
 use crate::weights::Minima;
@@ -38,7 +39,7 @@ pub unsafe fn tile<I: Integer, K: Kind, const T: usize>(panel: &[Block], x: &Inp
     let mut sum = [[vdupq_n_f32(0.0); QUADS]; T];
     for t in 0..T {
         for q in 0..QUADS {
-            let [a, b, c, d, e, f, g, h] = lanes.each_ref().map(|lane| lane[t][q]);
+            let [a, b, c, d, e, f, g, h] = lanes.each_ref().each(|lane| lane[t][q]);
             let even = vaddq_f32(vaddq_f32(a, e), vaddq_f32(c, g));
             let odd = vaddq_f32(vaddq_f32(b, f), vaddq_f32(d, h));
             sum[t][q] = vaddq_f32(even, odd);
@@ -57,7 +58,7 @@ unsafe fn add_block<I: Integer, K: Kind, const T: usize>(
     x: &Inputs<'_, T>,
 ) {
     // SAFETY: as this function's.
-    let sums = unsafe { block_sums::<I, K, T>(block, x.quants.map(|quants| &quants[b])) };
+    let sums = unsafe { block_sums::<I, K, T>(block, x.quants.each(|quants| &quants[b])) };
     for t in 0..T {
         // SAFETY: as this function's.
         let of_inputs = |inputs| unsafe { I::of_inputs(inputs, b, t) };

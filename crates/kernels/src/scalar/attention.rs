@@ -3,6 +3,7 @@
 use candor_quant::{Format, half};
 
 use crate::OutTile;
+use crate::array::{self, Each};
 use crate::attention::{AttentionKernels, PANEL, Queries, Weights, check_mix, check_scores};
 
 /// Sixteen numbers side by side.
@@ -70,7 +71,7 @@ impl Cached for F32 {
 
     fn keys(panel: &[u8], e: usize) -> Group {
         let (numbers, _) = panel[e * 4 * PANEL..][..4 * PANEL].as_chunks::<4>();
-        std::array::from_fn(|i| f32::from_le_bytes(numbers[i]))
+        array::of(|i| f32::from_le_bytes(numbers[i]))
     }
 
     fn values(row: &[u8], g: usize) -> Group {
@@ -83,7 +84,7 @@ impl Cached for F16 {
 
     fn keys(panel: &[u8], e: usize) -> Group {
         let (halves, _) = panel[e * 2 * PANEL..][..2 * PANEL].as_chunks::<2>();
-        std::array::from_fn(|i| half::f16_to_f32(u16::from_le_bytes(halves[i])))
+        array::of(|i| half::f16_to_f32(u16::from_le_bytes(halves[i])))
     }
 
     fn values(row: &[u8], g: usize) -> Group {
@@ -100,13 +101,13 @@ impl Cached for Q8_0 {
     fn keys(panel: &[u8], e: usize) -> Group {
         let block = &panel[e / 32 * Q8_0_PANEL..][..Q8_0_PANEL];
         let quants = &block[2 * PANEL + e % 32 * PANEL..][..PANEL];
-        std::array::from_fn(|i| f32::from(quants[i] as i8) * half_at(block, i))
+        array::of(|i| f32::from(quants[i] as i8) * half_at(block, i))
     }
 
     fn values(row: &[u8], g: usize) -> Group {
         let block = &row[g / 2 * 34..][..34];
         let scale = half_at(block, 0);
-        std::array::from_fn(|i| f32::from(block[2 + g % 2 * PANEL + i] as i8) * scale)
+        array::of(|i| f32::from(block[2 + g % 2 * PANEL + i] as i8) * scale)
     }
 }
 
@@ -115,7 +116,7 @@ const Q4_0_PANEL: usize = 18 * PANEL;
 
 /// The first or the second 16 numbers of 16 bytes: their low or high halves.
 fn nibbles(bytes: &[u8], second: usize) -> [i8; PANEL] {
-    std::array::from_fn(|i| (bytes[i] >> (4 * second) & 15) as i8 - 8)
+    array::of(|i| (bytes[i] >> (4 * second) & 15) as i8 - 8)
 }
 
 impl Cached for Q4_0 {
@@ -124,13 +125,13 @@ impl Cached for Q4_0 {
     fn keys(panel: &[u8], e: usize) -> Group {
         let block = &panel[e / 32 * Q4_0_PANEL..][..Q4_0_PANEL];
         let quants = nibbles(&block[2 * PANEL + e % 16 * PANEL..][..PANEL], e % 32 / 16);
-        std::array::from_fn(|i| f32::from(quants[i]) * half_at(block, i))
+        array::of(|i| f32::from(quants[i]) * half_at(block, i))
     }
 
     fn values(row: &[u8], g: usize) -> Group {
         let block = &row[g / 2 * 18..][..18];
         let scale = half_at(block, 0);
-        nibbles(&block[2..], g % 2).map(|quant| f32::from(quant) * scale)
+        nibbles(&block[2..], g % 2).each(|quant| f32::from(quant) * scale)
     }
 }
 

@@ -3,6 +3,7 @@
 use candor_quant::Format;
 
 use super::q8::{self, Blocks};
+use crate::array::{self, Each};
 use crate::codebook::{Bits, Book};
 use crate::weights::Minima;
 
@@ -44,13 +45,13 @@ fn block<B: Book>(read: &B::Read, factors: &[i8; 16], scale: f32, j: usize) -> q
     }
     let minima = [0.0; 2];
     if B::HALVES {
-        let factors = [factors[2 * j], factors[2 * j + 1]].map(i32::from);
+        let factors = [factors[2 * j], factors[2 * j + 1]].each(i32::from);
         return q8::Block { quants, factors, scale, minima };
     }
     q8::Block { quants, factors: [1; 2], scale: scale * f32::from(factors[j]), minima }
 }
 
 fn bytes(words: [u64; 4]) -> [u8; 32] {
-    let words = words.map(u64::to_le_bytes);
-    std::array::from_fn(|i| words[i / 8][i % 8])
+    let words = words.each(u64::to_le_bytes);
+    array::of(|i| words[i / 8][i % 8])
 }

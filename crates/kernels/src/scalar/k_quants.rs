@@ -5,6 +5,7 @@
 use candor_quant::Format;
 
 use super::q8::{Block, Blocks, f16_at};
+use crate::array;
 use crate::weights::{IQ4_VALUES, Minima};
 
 /// 2 bits; 4-bit scale and minimum per 16.
@@ -45,10 +46,10 @@ impl Blocks for Q2K {
         let (scales, quants) = (&bytes[j * 2..j * 2 + 2], &bytes[16 + j / 4 * 32..]);
         let (d, dmin) = (f16_at(bytes, 80), f16_at(bytes, 82));
         Block {
-            quants: std::array::from_fn(|i| ((quants[i] >> (j % 4 * 2)) & 3) as i8),
-            factors: std::array::from_fn(|h| i32::from(scales[h] & 15)),
+            quants: array::of(|i| ((quants[i] >> (j % 4 * 2)) & 3) as i8),
+            factors: array::of(|h| i32::from(scales[h] & 15)),
             scale: d,
-            minima: std::array::from_fn(|h| dmin * f32::from(scales[h] >> 4)),
+            minima: array::of(|h| dmin * f32::from(scales[h] >> 4)),
         }
     }
 }
@@ -67,7 +68,7 @@ impl Blocks for Q3K {
             i32::from(low | high << 4) - 32
         };
         Block {
-            quants: std::array::from_fn(|i| {
+            quants: array::of(|i| {
                 let low = (quants[i] >> (j % 4 * 2)) & 3;
                 (low | ((bytes[i] >> j) & 1) << 2) as i8 - 4
             }),
@@ -88,7 +89,7 @@ impl Blocks for Q4K {
         let quants = &bytes[16 + j / 2 * 32..];
         let (scale, minimum) = scale_min(&bytes[4..16], j);
         Block {
-            quants: std::array::from_fn(|i| ((quants[i] >> (j % 2 * 4)) & 15) as i8),
+            quants: array::of(|i| ((quants[i] >> (j % 2 * 4)) & 15) as i8),
             factors: [1; 2],
             scale: f16_at(bytes, 0) * f32::from(scale),
             minima: [f16_at(bytes, 2) * f32::from(minimum); 2],
@@ -106,7 +107,7 @@ impl Blocks for Q5K {
         let (high, quants) = (&bytes[16..48], &bytes[48 + j / 2 * 32..]);
         let (scale, minimum) = scale_min(&bytes[4..16], j);
         Block {
-            quants: std::array::from_fn(|i| {
+            quants: array::of(|i| {
                 let low = (quants[i] >> (j % 2 * 4)) & 15;
                 (low | ((high[i] >> j) & 1) << 4) as i8
             }),
@@ -128,11 +129,11 @@ impl Blocks for Q6K {
         let (half, quarter) = (j / 4, j % 4);
         let (low, high) = (&bytes[half * 64 + quarter % 2 * 32..], &bytes[128 + half * 32..]);
         Block {
-            quants: std::array::from_fn(|i| {
+            quants: array::of(|i| {
                 let upper = (high[i] >> (quarter * 2)) & 3;
                 ((low[i] >> (quarter / 2 * 4)) & 15 | upper << 4) as i8 - 32
             }),
-            factors: std::array::from_fn(|h| i32::from(bytes[192 + j * 2 + h] as i8)),
+            factors: array::of(|h| i32::from(bytes[192 + j * 2 + h] as i8)),
             scale: f16_at(bytes, 208),
             minima: [0.0; 2],
         }
@@ -151,7 +152,7 @@ impl Blocks for Iq4Xs {
         let high = (bytes[2 + j / 4] >> (j % 4 * 2)) & 3;
         let factor = i32::from(low | high << 4) - 32;
         Block {
-            quants: std::array::from_fn(|i| IQ4_VALUES[usize::from((quants[i % 16] >> (i / 16 * 4)) & 15)]),
+            quants: array::of(|i| IQ4_VALUES[usize::from((quants[i % 16] >> (i / 16 * 4)) & 15)]),
             factors: [1; 2],
             scale: f16_at(bytes, 0) * factor as f32,
             minima: [0.0; 2],

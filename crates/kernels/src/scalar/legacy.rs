@@ -5,6 +5,7 @@
 use candor_quant::Format;
 
 use super::q8::{Block, Blocks, f16_at};
+use crate::array;
 use crate::weights::{E4M3_UNIT, FP4_VALUES, IQ4_VALUES, Minima, half_e4m3, half_power};
 
 /// 4 bits less 8.
@@ -45,7 +46,7 @@ impl Blocks for Q4_0 {
 
     fn block(row: &[u8], index: usize) -> Block {
         let bytes = bytes_of(row, index, Self::FORMAT);
-        plain(std::array::from_fn(|i| nibble(&bytes[2..], i) as i8 - 8), f16_at(bytes, 0), 0.0)
+        plain(array::of(|i| nibble(&bytes[2..], i) as i8 - 8), f16_at(bytes, 0), 0.0)
     }
 }
 
@@ -55,7 +56,7 @@ impl Blocks for Q4_1 {
 
     fn block(row: &[u8], index: usize) -> Block {
         let bytes = bytes_of(row, index, Self::FORMAT);
-        plain(std::array::from_fn(|i| nibble(&bytes[4..], i) as i8), f16_at(bytes, 0), -f16_at(bytes, 2))
+        plain(array::of(|i| nibble(&bytes[4..], i) as i8), f16_at(bytes, 0), -f16_at(bytes, 2))
     }
 }
 
@@ -66,7 +67,7 @@ impl Blocks for Q5_0 {
     fn block(row: &[u8], index: usize) -> Block {
         let bytes = bytes_of(row, index, Self::FORMAT);
         let high = |i: usize| (bytes[2 + i / 8] >> (i % 8)) & 1;
-        let quants = std::array::from_fn(|i| (nibble(&bytes[6..], i) | high(i) << 4) as i8 - 16);
+        let quants = array::of(|i| (nibble(&bytes[6..], i) | high(i) << 4) as i8 - 16);
         plain(quants, f16_at(bytes, 0), 0.0)
     }
 }
@@ -78,7 +79,7 @@ impl Blocks for Q5_1 {
     fn block(row: &[u8], index: usize) -> Block {
         let bytes = bytes_of(row, index, Self::FORMAT);
         let high = |i: usize| (bytes[4 + i / 8] >> (i % 8)) & 1;
-        let quants = std::array::from_fn(|i| (nibble(&bytes[8..], i) | high(i) << 4) as i8);
+        let quants = array::of(|i| (nibble(&bytes[8..], i) | high(i) << 4) as i8);
         plain(quants, f16_at(bytes, 0), -f16_at(bytes, 2))
     }
 }
@@ -89,7 +90,7 @@ impl Blocks for Q8_0 {
 
     fn block(row: &[u8], index: usize) -> Block {
         let bytes = bytes_of(row, index, Self::FORMAT);
-        plain(std::array::from_fn(|i| bytes[2 + i] as i8), f16_at(bytes, 0), 0.0)
+        plain(array::of(|i| bytes[2 + i] as i8), f16_at(bytes, 0), 0.0)
     }
 }
 
@@ -99,7 +100,7 @@ impl Blocks for Iq4Nl {
 
     fn block(row: &[u8], index: usize) -> Block {
         let bytes = bytes_of(row, index, Self::FORMAT);
-        let quants = std::array::from_fn(|i| IQ4_VALUES[usize::from(nibble(&bytes[2..], i))]);
+        let quants = array::of(|i| IQ4_VALUES[usize::from(nibble(&bytes[2..], i))]);
         plain(quants, f16_at(bytes, 0), 0.0)
     }
 }
@@ -110,7 +111,7 @@ impl Blocks for Mxfp4 {
 
     fn block(row: &[u8], index: usize) -> Block {
         let bytes = bytes_of(row, index, Self::FORMAT);
-        let quants = std::array::from_fn(|i| FP4_VALUES[usize::from(nibble(&bytes[1..], i))]);
+        let quants = array::of(|i| FP4_VALUES[usize::from(nibble(&bytes[1..], i))]);
         plain(quants, half_power(bytes[0]), 0.0)
     }
 }
@@ -123,7 +124,7 @@ impl Blocks for Nvfp4 {
     fn block(row: &[u8], index: usize) -> Block {
         let (bytes, first) = (bytes_of(row, index / 2, Self::FORMAT), index % 2 * 2);
         let element = |i: usize| (bytes[4 + 8 * (first + i / 16) + i % 8] >> (i % 16 / 8 * 4)) & 15;
-        let quants = std::array::from_fn(|i| FP4_VALUES[usize::from(element(i))]);
+        let quants = array::of(|i| FP4_VALUES[usize::from(element(i))]);
         let factors = [half_e4m3(bytes[first]), half_e4m3(bytes[first + 1])];
         Block { quants, factors, scale: E4M3_UNIT, minima: [0.0; 2] }
     }

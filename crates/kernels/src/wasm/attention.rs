@@ -10,6 +10,7 @@ use candor_quant::Format;
 use super::float_loops::LOOPS;
 use super::panel::widen;
 use super::registers::widen_halves;
+use crate::array::{self, Each};
 use crate::attention::tiles::{Product, Source, Wide, Widened, products, rows, strip, widened};
 use crate::scalar::attention::{put_key_f16, put_value_f16};
 use crate::{AttentionKernels, Kernels, OutTile, Queries, Weights};
@@ -22,7 +23,7 @@ rows!("simd128", Sixteen, LOOPS.to_f16);
 /// Widens 16 signed bytes.
 #[inline(always)]
 fn floats(bytes: v128) -> Sixteen {
-    Sixteen(widen(bytes).map(|four| f32x4_convert_i32x4(four)))
+    Sixteen(widen(bytes).each(|four| f32x4_convert_i32x4(four)))
 }
 
 // SAFETY: each method reads and writes 16 numbers, or as many as its name says.
@@ -51,18 +52,18 @@ unsafe impl Wide for Sixteen {
 
     #[inline(always)]
     unsafe fn plus<const STEP: i32>(self, a: v128, b: Sixteen) -> Sixteen {
-        Sixteen(std::array::from_fn(|i| f32x4_add(self.0[i], f32x4_mul(b.0[i], a))))
+        Sixteen(array::of(|i| f32x4_add(self.0[i], f32x4_mul(b.0[i], a))))
     }
 
     #[inline(always)]
     unsafe fn times(self, b: Sixteen) -> Sixteen {
-        Sixteen(std::array::from_fn(|i| f32x4_mul(self.0[i], b.0[i])))
+        Sixteen(array::of(|i| f32x4_mul(self.0[i], b.0[i])))
     }
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Sixteen {
         // SAFETY: the caller's promise: 64 bytes are readable.
-        unsafe { Sixteen(std::array::from_fn(|i| v128_load(at.add(i * 16).cast()))) }
+        unsafe { Sixteen(array::of(|i| v128_load(at.add(i * 16).cast()))) }
     }
 
     #[inline(always)]
@@ -76,7 +77,7 @@ unsafe impl Wide for Sixteen {
     #[inline(always)]
     unsafe fn load_f16(at: *const u8) -> Sixteen {
         // SAFETY: the caller's promise: 32 bytes are readable.
-        unsafe { Sixteen(std::array::from_fn(|i| widen_halves(i32x4_load_extend_i16x4(at.add(i * 8).cast())))) }
+        unsafe { Sixteen(array::of(|i| widen_halves(i32x4_load_extend_i16x4(at.add(i * 8).cast())))) }
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@ use std::arch::wasm32::*;
 
 use super::format::Eight;
 use super::registers::load;
+use crate::array::Each;
 
 /// The four bytes at `at`, the first one lowest.
 #[inline(always)]
@@ -15,7 +16,7 @@ pub fn word_at<const N: usize>(w: &[u8; N], at: usize) -> u32 {
 #[inline(always)]
 pub fn times_words(d: f32, words: v128) -> Eight {
     [u32x4_extend_low_u16x8(words), u32x4_extend_high_u16x8(words)]
-        .map(|four| f32x4_mul(f32x4_convert_i32x4(four), f32x4_splat(d)))
+        .each(|four| f32x4_mul(f32x4_convert_i32x4(four), f32x4_splat(d)))
 }
 
 /// The bits of `mask`, of each byte shifted to the right.
@@ -42,5 +43,5 @@ pub fn nibbles(bytes: v128) -> [v128; 2] {
 #[inline(always)]
 pub fn look_up(weights: &[i8; 16], bytes: v128) -> [v128; 2] {
     let table = load(weights, 0);
-    nibbles(bytes).map(|nibble| i8x16_swizzle(table, nibble))
+    nibbles(bytes).each(|nibble| i8x16_swizzle(table, nibble))
 }

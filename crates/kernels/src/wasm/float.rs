@@ -10,6 +10,7 @@ use candor_quant::{Format, blocks::Decode};
 use super::fold::tree;
 use super::format::Eight;
 use super::registers::{load, store, widen_halves};
+use crate::array::Each;
 use crate::kind::padded;
 use crate::scalar::float::CHUNK;
 use crate::shape::float_rows;
@@ -91,26 +92,26 @@ pub fn mat<D: Decode>(out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_
 #[inline(always)]
 fn tile<const T: usize>(w: &[[f32; CHUNK]; ROWS], x: [&[f32]; T]) -> [[f32; ROWS]; T] {
     let mut lanes = [[[f32x4_splat(0.0); 2]; ROWS]; T];
-    let (w, x) = (w.each_ref().map(|w| w.as_chunks::<8>().0), x.map(|x| x.as_chunks::<8>()));
+    let (w, x) = (w.each_ref().each(|w| w.as_chunks::<8>().0), x.each(|x| x.as_chunks::<8>()));
     let whole = x[0].0.len();
-    let x_whole = x.map(|x| &x.0[..whole]);
+    let x_whole = x.each(|x| &x.0[..whole]);
     for i in 0..whole.min(CHUNK / 8) {
-        add(&mut lanes, w.map(|w| &w[i]), x_whole.map(|x| &x[i]));
+        add(&mut lanes, w.each(|w| &w[i]), x_whole.each(|x| &x[i]));
     }
     if !x[0].1.is_empty() {
         let rest = x[0].1.len();
-        let w: [[f32; 8]; ROWS] = w.map(|w| padded(&w[whole][..rest]));
-        let x: [[f32; 8]; T] = x.map(|x| padded(x.1));
+        let w: [[f32; 8]; ROWS] = w.each(|w| padded(&w[whole][..rest]));
+        let x: [[f32; 8]; T] = x.each(|x| padded(x.1));
         add(&mut lanes, w.each_ref(), x.each_ref());
     }
-    lanes.map(|lanes| lanes.map(tree))
+    lanes.each(|lanes| lanes.each(tree))
 }
 
 /// Eight columns of all rows times those of every input.
 #[inline(always)]
 fn add<const T: usize>(lanes: &mut [[Eight; ROWS]; T], w: [&[f32; 8]; ROWS], x: [&[f32; 8]; T]) {
     for half in 0..2 {
-        let w = w.map(|w| load(w, half * 4));
+        let w = w.each(|w| load(w, half * 4));
         for t in 0..T {
             let x = load(x[t], half * 4);
             for r in 0..ROWS {

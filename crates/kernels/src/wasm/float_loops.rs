@@ -5,6 +5,7 @@ use std::arch::wasm32::*;
 
 use super::registers::{load, store, widen_halves};
 use crate::activations::Q8_BLOCK;
+use crate::array::Each;
 use crate::lanes::{self, ROUNDER, WIDTH};
 use crate::scalar;
 use crate::{F32Kernels, Q8RowMut};
@@ -50,7 +51,7 @@ fn squared_errors(x: &[f32; Q8_BLOCK], factors: [f32; 8]) -> [f32; 8] {
 fn widen(halves: &[u16; WIDTH]) -> [f32; WIDTH] {
     let mut wide = [0.0; WIDTH];
     for (i, four) in halves.as_chunks::<4>().0.iter().enumerate() {
-        let [a, b, c, d] = four.map(|half| i32::from(half.cast_signed()));
+        let [a, b, c, d] = four.each(|half| i32::from(half.cast_signed()));
         store(&mut wide, i * 4, widen_halves(i32x4(a, b, c, d)));
     }
     wide

@@ -12,6 +12,7 @@ use crate::kind::Kind;
 pub type Eight = [v128; 2];
 
 /// What the quants of eight blocks are multiplied with and reduced by.
+#[derive(Clone, Copy)]
 pub struct Scales {
     pub scale: Eight,
     /// To be subtracted; of both halves, the first that of the whole block for `Minima::Whole`.

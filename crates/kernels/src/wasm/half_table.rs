@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use candor_quant::half::f16_to_f32;
 
 use super::registers::{WIDEN, widen_by};
+use crate::array::Each;
 
 static TABLE: OnceLock<Box<[f32]>> = OnceLock::new();
 
@@ -31,6 +32,6 @@ impl HalfTable {
     /// Eight words.
     #[inline(always)]
     pub fn widen(self, words: v128) -> [v128; 2] {
-        [i32x4_extend_low_i16x8(words), i32x4_extend_high_i16x8(words)].map(|four| widen_by(four, self.1))
+        [i32x4_extend_low_i16x8(words), i32x4_extend_high_i16x8(words)].each(|four| widen_by(four, self.1))
     }
 }

@@ -8,6 +8,7 @@ use super::bits::{bits, bits_up, nibbles, times_words, word_at};
 use super::format::{Quant, Range, Scales};
 use super::half_table::HalfTable;
 use super::registers::load;
+use crate::array::Each;
 use crate::kind::{Halves, ShiftedHalves};
 
 /// One scale for all blocks.
@@ -28,7 +29,7 @@ impl Quant<84> for Q2K {
     #[inline(always)]
     fn quants(w: &[u8; 84], block: usize) -> [v128; 2] {
         let at = 16 + block / 4 * 32;
-        [at, at + 16].map(|at| bits(load(w, at), block % 4 * 2, 3))
+        [at, at + 16].each(|at| bits(load(w, at), block % 4 * 2, 3))
     }
 
     #[inline(always)]
@@ -37,7 +38,7 @@ impl Quant<84> for Q2K {
         let first = i8x16_shuffle::<0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0>(minima, minima);
         let second = i8x16_shuffle::<1, 3, 5, 7, 9, 11, 13, 15, 0, 0, 0, 0, 0, 0, 0, 0>(minima, minima);
         let dmin = halves.at(w, 82);
-        let minima = [first, second].map(|minima| times_words(dmin, u16x8_extend_low_u8x16(minima)));
+        let minima = [first, second].each(|minima| times_words(dmin, u16x8_extend_low_u8x16(minima)));
         Scales { minima, ..with_factors(halves.at(w, 80), factors) }
     }
 }
@@ -54,7 +55,7 @@ impl Quant<110> for Q3K {
     #[inline(always)]
     fn quants(w: &[u8; 110], block: usize) -> [v128; 2] {
         let at = 32 + block / 4 * 32;
-        [0, 16].map(|half| {
+        [0, 16].each(|half| {
             let third = load(w, half);
             let third = if block < 2 { bits_up(third, 2 - block, 4) } else { bits(third, block - 2, 4) };
             v128_or(bits(load(w, at + half), block % 4 * 2, 3), third)
@@ -85,7 +86,7 @@ impl Quant<210> for Q6K {
     fn quants(w: &[u8; 210], block: usize) -> [v128; 2] {
         // Each half of 128 columns has 64 bytes of lower and 32 of upper bits, four pairs in a byte.
         let (half, quarter) = (block / 4, block % 4);
-        [0, 16].map(|at| {
+        [0, 16].each(|at| {
             let lower = bits(load(w, half * 64 + quarter % 2 * 32 + at), quarter / 2 * 4, 15);
             let upper = load(w, 128 + half * 32 + at);
             let upper =

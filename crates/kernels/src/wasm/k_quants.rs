@@ -8,6 +8,7 @@ use super::bits::{bits, bits_up, look_up, times_words, word_at};
 use super::format::{Quant, Range, Scales};
 use super::half_table::HalfTable;
 use super::registers::load;
+use crate::array::Each;
 use crate::kind::{Plain, Shifted};
 use crate::weights::IQ4_VALUES;
 
@@ -26,7 +27,7 @@ fn scales_minima<const N: usize>(w: &[u8; N], halves: HalfTable) -> Scales {
         eight(scales & LOW6, lower & LOW4 | scales >> 2 & UPPER),
         eight(minima & LOW6, lower >> 4 & LOW4 | minima >> 2 & UPPER),
     );
-    let [d, dmin] = [0, 2].map(|at| halves.at(w, at));
+    let [d, dmin] = [0, 2].each(|at| halves.at(w, at));
     Scales::shifted(
         times_words(d, u16x8_extend_low_u8x16(factors)),
         times_words(dmin, u16x8_extend_high_u8x16(factors)),
@@ -37,7 +38,7 @@ fn scales_minima<const N: usize>(w: &[u8; N], halves: HalfTable) -> Scales {
 #[inline(always)]
 fn four_bits<const N: usize>(w: &[u8; N], at: usize, block: usize) -> [v128; 2] {
     let at = at + block / 2 * 32;
-    [at, at + 16].map(|at| bits(load(w, at), block % 2 * 4, 15))
+    [at, at + 16].each(|at| bits(load(w, at), block % 2 * 4, 15))
 }
 
 /// 4 bits: d, dmin, 12 bytes of scales and minima, 128 of quants.
@@ -103,8 +104,8 @@ impl Quant<136> for Iq4Xs {
     fn scales(w: &[u8; 136], halves: HalfTable) -> Scales {
         let (low, high) = (word_at(w, 4), u32::from(u16::from_le_bytes([w[2], w[3]])));
         let factor = |j: u32| ((low >> (4 * j) & 15) | (high >> (2 * j) & 3) << 4) as i32 - 32;
-        let factors = [0, 4].map(|j| i32x4(factor(j), factor(j + 1), factor(j + 2), factor(j + 3)));
+        let factors = [0, 4].each(|j| i32x4(factor(j), factor(j + 1), factor(j + 2), factor(j + 3)));
         let d = f32x4_splat(halves.at(w, 0));
-        Scales::plain(factors.map(|factors| f32x4_mul(d, f32x4_convert_i32x4(factors))))
+        Scales::plain(factors.each(|factors| f32x4_mul(d, f32x4_convert_i32x4(factors))))
     }
 }

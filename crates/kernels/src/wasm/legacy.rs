@@ -10,6 +10,7 @@ use super::bits::{look_up, nibbles, word_at};
 use super::format::{Eight, Quant, Range, Scales};
 use super::half_table::HalfTable;
 use super::registers::load;
+use crate::array::Each;
 use crate::kind::{Plain, Shifted};
 use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 
@@ -22,7 +23,7 @@ fn halves_at<const N: usize>(w: &[u8; N], halves: HalfTable, first: usize, strid
 
 #[inline(always)]
 fn negated(values: Eight) -> Eight {
-    values.map(|four| f32x4_neg(four))
+    values.each(|four| f32x4_neg(four))
 }
 
 /// Nibbles from `at + 4`, and above them the 32 fifth bits from `at`.

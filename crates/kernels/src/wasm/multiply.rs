@@ -4,6 +4,7 @@ use std::arch::wasm32::*;
 
 use super::fold::add_pairs;
 use super::format::Range;
+use crate::array::Each;
 
 /// Inputs that are multiplied together.
 pub const INPUTS: usize = 4;
@@ -190,7 +191,7 @@ macro_rules! words {
 
             #[inline(always)]
             fn halves(w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
-                let [a, b] = [0, 1].map(|half| i32x4_shr(products([$weights(w[half]), x[half]]), 8));
+                let [a, b] = [0, 1].each(|half| i32x4_shr(products([$weights(w[half]), x[half]]), 8));
                 i16x8_narrow_i32x4(a, b)
             }
         }
@@ -227,7 +228,7 @@ impl Products for UnsignedBytes {
 
     #[inline(always)]
     fn block(range: Range, w: [v128; 2], x: [[v128; 2]; 2], _: v128) -> v128 {
-        let [a, b] = [0, 1].map(|half| i16x8_relaxed_dot_i8x16_i7x16(x[half][0], w[half]));
+        let [a, b] = [0, 1].each(|half| i16x8_relaxed_dot_i8x16_i7x16(x[half][0], w[half]));
         if range.fits_words(4) {
             i16x8_add(a, b)
         } else {
@@ -251,7 +252,7 @@ impl Products for UnsignedBytes {
 
     #[inline(always)]
     fn halves(w: [v128; 2], x: [[v128; 2]; 2]) -> v128 {
-        let [a, b] = [0, 1].map(|half| i16x8_relaxed_dot_i8x16_i7x16(x[half][0], w[half]));
+        let [a, b] = [0, 1].each(|half| i16x8_relaxed_dot_i8x16_i7x16(x[half][0], w[half]));
         add_word_pairs(a, b)
     }
 }
@@ -273,7 +274,7 @@ impl Products for SignedBytes {
 
     #[inline(always)]
     fn missing(x: [[v128; 2]; 2]) -> i32 {
-        let [a, b] = x.map(|[magnitudes, negative]| i16x8_extadd_pairwise_u8x16(v128_and(magnitudes, negative)));
+        let [a, b] = x.each(|[magnitudes, negative]| i16x8_extadd_pairwise_u8x16(v128_and(magnitudes, negative)));
         let four = i32x4_extadd_pairwise_i16x8(i16x8_add(a, b));
         i32x4_extract_lane::<0>(four)
             + i32x4_extract_lane::<1>(four)
@@ -283,7 +284,7 @@ impl Products for SignedBytes {
 
     #[inline(always)]
     fn block(_: Range, w: [v128; 2], x: [[v128; 2]; 2], ones: v128) -> v128 {
-        let [a, b] = [0, 1].map(|half| {
+        let [a, b] = [0, 1].each(|half| {
             let [magnitudes, negative] = x[half];
             i32x4_dot_i16x8(i16x8_relaxed_dot_i8x16_i7x16(v128_xor(w[half], negative), magnitudes), ones)
         });

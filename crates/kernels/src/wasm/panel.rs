@@ -7,6 +7,7 @@ use super::format::{Eight, Quant, Range, Scales};
 use super::half_table::HalfTable;
 use super::multiply::{Multiply, STEPS};
 use super::registers::store;
+use crate::array::{self, Each};
 use crate::kind::{Kind, padded};
 use crate::order::SEGMENT_BLOCKS;
 use crate::unroll::unroll;
@@ -46,14 +47,14 @@ pub type Panel = [Block; SEGMENT_BLOCKS];
 
 /// Unpacks the groups of a segment, of each of the eight rows; they may end within a group.
 pub fn unpack<M: Multiply, Q: Quant<N>, const N: usize>(panel: &mut Panel, rows: [&[u8]; ROWS], halves: HalfTable) {
-    let rows = rows.map(<[u8]>::as_chunks::<N>);
+    let rows = rows.each(<[u8]>::as_chunks::<N>);
     let (whole, rest) = rows[0];
     let (groups, _) = panel.as_chunks_mut::<8>();
     for (g, blocks) in groups.iter_mut().enumerate().take(whole.len()) {
-        unpack_group::<M, Q, N>(blocks, rows.map(|(whole, _)| &whole[g]), halves);
+        unpack_group::<M, Q, N>(blocks, rows.each(|(whole, _)| &whole[g]), halves);
     }
     if !rest.is_empty() {
-        let ends = rows.map(|(_, rest)| padded(rest));
+        let ends = rows.each(|(_, rest)| padded(rest));
         unpack_group::<M, Q, N>(&mut groups[whole.len()], ends.each_ref(), halves);
     }
 }
@@ -64,12 +65,12 @@ fn unpack_group<M: Multiply, Q: Quant<N>, const N: usize>(
     halves: HalfTable,
 ) {
     for q in 0..QUADS {
-        let rows: [&[u8; N]; 4] = std::array::from_fn(|r| rows[q * 4 + r]);
-        set_scales::<Q::Kind>(blocks, q, rows.map(|row| Q::scales(row, halves)));
+        let rows: [&[u8; N]; 4] = array::of(|r| rows[q * 4 + r]);
+        set_scales::<Q::Kind>(blocks, q, rows.each(|row| Q::scales(row, halves)));
         unroll!(J, {
-            let quants = rows.map(|row| Q::quants(row, J));
+            let quants = rows.each(|row| Q::quants(row, J));
             for half in 0..2 {
-                let columns = transpose(quants.map(|quants| quants[half]));
+                let columns = transpose(quants.each(|quants| quants[half]));
                 let steps = blocks[J].quants[half * 4 * M::PARTS..].chunks_exact_mut(M::PARTS);
                 for (steps, register) in steps.zip(columns) {
                     let signed = Q::RANGE == Range::Signed || !M::OFFSETS && Q::OFFSET != 0;
@@ -93,8 +94,8 @@ fn unpack_group<M: Multiply, Q: Quant<N>, const N: usize>(
 fn set_scales<K: Kind>(blocks: &mut [Block; 8], q: usize, rows: [Scales; 4]) {
     let [a, b, c, d] = rows;
     let columns = |rows: [Eight; 4]| -> [v128; 8] {
-        let [low, high] = [0, 1].map(|half| transpose(rows.map(|row| row[half])));
-        std::array::from_fn(|block| if block < 4 { low[block] } else { high[block - 4] })
+        let [low, high] = [0, 1].each(|half| transpose(rows.each(|row| row[half])));
+        array::of(|block| if block < 4 { low[block] } else { high[block - 4] })
     };
     for (block, scale) in blocks.iter_mut().zip(columns([a.scale, b.scale, c.scale, d.scale])) {
         store(&mut block.scale[q], 0, scale);
@@ -111,9 +112,9 @@ fn set_scales<K: Kind>(blocks: &mut [Block; 8], q: usize, rows: [Scales; 4]) {
         }
     }
     if K::FACTORS {
-        let wide = [a, b, c, d].map(|row| widen(row.factors));
+        let wide = [a, b, c, d].each(|row| widen(row.factors));
         for (pair, blocks) in blocks.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            let columns = transpose(wide.map(|row| row[pair]));
+            let columns = transpose(wide.each(|row| row[pair]));
             for (i, column) in columns.into_iter().enumerate() {
                 store(&mut blocks[i / 2].factors[i % 2][q], 0, column);
             }

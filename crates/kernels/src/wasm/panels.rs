@@ -9,6 +9,7 @@ use super::multiply::{INPUTS, Multiply, Words};
 use super::panel::{Block, Panel, ROWS, unpack};
 use super::registers::{load, store};
 use super::tile::{Given, tile};
+use crate::array::{self, Each};
 use crate::kind::{GROUP, Kind};
 use crate::order::{SEGMENT, SEGMENT_BLOCKS};
 use crate::weights::Minima;
@@ -57,7 +58,7 @@ fn panels_by<M: Multiply, Q: Quant<N>, const N: usize>(out: &mut OutTile<'_>, w:
             for start in (0..x.cols).step_by(SEGMENT) {
                 let strip = Strip { first, count, start };
                 // The last row stands in for rows that are not there.
-                let segments = std::array::from_fn(|r| {
+                let segments = array::of(|r| {
                     let row = &w[(first + r.min(count - 1)) * row_bytes..][..row_bytes];
                     let row = &row[start / SEGMENT * segment_bytes..];
                     &row[..row.len().min(segment_bytes)]
@@ -92,7 +93,7 @@ fn prepare<M: Multiply, K: Kind>(prepared: &mut [Given], x: Q8Rows<'_>, offset: 
             let blocks = row.quants.as_chunks::<32>().0.iter().zip(row.scales).zip(row.sums.as_chunks::<2>().0);
             for (given, ((quants, &scale), &[a, b])) in given.iter_mut().zip(blocks) {
                 for register in 0..2 {
-                    let parts = M::split(load(quants, register * 16), true).map(|part| {
+                    let parts = M::split(load(quants, register * 16), true).each(|part| {
                         let mut lanes = [0; 4];
                         store(&mut lanes, 0, part);
                         lanes
@@ -111,7 +112,7 @@ fn prepare<M: Multiply, K: Kind>(prepared: &mut [Given], x: Q8Rows<'_>, offset: 
                     Minima::Whole => given.sums[0][t] = scale * (a + b) as f32,
                     Minima::Halves => [given.sums[0][t], given.sums[1][t]] = [scale * a as f32, scale * b as f32],
                 }
-                let [a, b] = [a, b].map(|sum| -i32::from(offset) * sum);
+                let [a, b] = [a, b].each(|sum| -i32::from(offset) * sum);
                 [given.starts[0][t], given.starts[1][t]] = if K::FACTORS { [a, b] } else { [a + b, 0] };
             }
         }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::multiply::{Columns, INPUTS, Multiply, STEPS};
 use super::panel::{Block, QUADS, Step};
 use super::registers::load;
+use crate::array::{self, Each};
 use crate::kind::Kind;
 use crate::order::LANES;
 use crate::weights::Minima;
@@ -52,7 +53,7 @@ pub fn tile<M: Multiply, K: Kind, const TOGETHER: usize, const T: usize>(panel: 
     let mut sum = [[f32x4_splat(0.0); QUADS]; T];
     for t in 0..T {
         for q in 0..QUADS {
-            let [a, b, c, d, e, f, g, h] = lanes.each_ref().map(|lane| lane[t][q]);
+            let [a, b, c, d, e, f, g, h] = lanes.each_ref().each(|lane| lane[t][q]);
             let even = f32x4_add(f32x4_add(a, e), f32x4_add(c, g));
             let odd = f32x4_add(f32x4_add(b, f), f32x4_add(d, h));
             sum[t][q] = f32x4_add(even, odd);
@@ -101,7 +102,7 @@ fn block_sums<M: Multiply, K: Kind, const TOGETHER: usize, const T: usize>(
     turns: usize,
 ) -> Tile<T> {
     let [first, second] = if M::OFFSETS {
-        given.starts.map(|starts| -> Tile<T> { std::array::from_fn(|t| [all_lanes(load(&starts, 0), t); QUADS]) })
+        given.starts.each(|starts| -> Tile<T> { array::of(|t| [all_lanes(load(&starts, 0), t); QUADS]) })
     } else {
         [[[i32x4_splat(0); QUADS]; T]; 2]
     };
@@ -118,7 +119,7 @@ fn block_sums<M: Multiply, K: Kind, const TOGETHER: usize, const T: usize>(
     for t in 0..T {
         for q in 0..QUADS {
             let [a, b] =
-                [(sums, 0), (second, 1)].map(|(sums, half)| i32x4_mul(sums[t][q], load(&block.factors[half][q], 0)));
+                [(sums, 0), (second, 1)].each(|(sums, half)| i32x4_mul(sums[t][q], load(&block.factors[half][q], 0)));
             sums[t][q] = i32x4_add(a, b);
         }
     }
@@ -128,9 +129,9 @@ fn block_sums<M: Multiply, K: Kind, const TOGETHER: usize, const T: usize>(
 /// As many steps as there are, `turns`, of all rows and of every input.
 #[inline(always)]
 fn add<M: Multiply, const T: usize>(sums: Tile<T>, w: &[Step], x: &[Columns], turns: usize) -> Tile<T> {
-    let mut parts = sums.map(|sums| sums.map(|sums| M::begin(sums)));
+    let mut parts = sums.each(|sums| sums.each(|sums| M::begin(sums)));
     for (w, x) in w[..turns].iter().zip(&x[..turns]) {
-        let (w, x) = (w.map(|w| load(&w, 0)), load(x, 0));
+        let (w, x) = (w.each(|w| load(&w, 0)), load(x, 0));
         for t in 0..T {
             // A load that does this takes an instruction more in V8, for its address.
             let x = all_lanes(x, t);
@@ -139,7 +140,7 @@ fn add<M: Multiply, const T: usize>(sums: Tile<T>, w: &[Step], x: &[Columns], tu
             }
         }
     }
-    std::array::from_fn(|t| std::array::from_fn(|q| M::end(sums[t][q], parts[t][q])))
+    array::of(|t| array::of(|q| M::end(sums[t][q], parts[t][q])))
 }
 
 /// Lane `t` in all lanes.

@@ -6,6 +6,7 @@
 
 use super::source::Source;
 use super::wide::Wide;
+use crate::array;
 use crate::attention::PANEL;
 
 /// `c[q] += a[q] @ b` for some queries.
@@ -38,7 +39,7 @@ impl<S: Copy> Product<S> {
 #[inline(always)]
 unsafe fn add<W: Wide, S: Source<W>, const Q: usize, const N: usize, const STEP: i32>(
     sums: &mut [[W; N]; Q],
-    a: impl Fn(usize) -> W::Steps,
+    a: impl Fn(usize) -> W::Steps + Copy,
     (b, odd, k): (S, usize, usize),
     mut scales: [W; N],
 ) {
@@ -54,7 +55,7 @@ unsafe fn add<W: Wide, S: Source<W>, const Q: usize, const N: usize, const STEP:
             groups[n] = b.group(k, odd + n, scales[n]);
         }
         // All of them before the first sum: one at a time takes AVX2 10 % longer.
-        let a: [W::Steps; Q] = std::array::from_fn(a);
+        let a: [W::Steps; Q] = array::of(a);
         for q in 0..Q {
             for n in 0..N {
                 sums[q][n] = sums[q][n].plus::<STEP>(a[q], groups[n]);
@@ -90,8 +91,8 @@ unsafe fn tile<W: Wide, S: Source<W>, const Q: usize, const N: usize>(p: Product
                 }
             }
             let end = p.steps.min(k.saturating_add(span));
-            while W::STEPS == 4 && k + 4 <= end {
-                let a: [W::Steps; Q] = std::array::from_fn(|q| W::steps(p.a.add(q * p.a_stride + k)));
+            while const { W::STEPS == 4 } && k + 4 <= end {
+                let a: [W::Steps; Q] = array::of(|q| W::steps(p.a.add(q * p.a_stride + k)));
                 add::<W, S, Q, N, 0>(&mut sums, |q| a[q], (b, odd, k), scales);
                 add::<W, S, Q, N, 1>(&mut sums, |q| a[q], (b, odd, k + 1), scales);
                 add::<W, S, Q, N, 2>(&mut sums, |q| a[q], (b, odd, k + 2), scales);

@@ -9,6 +9,7 @@ use std::arch::asm;
 use std::marker::PhantomData;
 
 use crate::Line;
+use crate::array;
 use crate::x86::batch::{Begin, Engine, Form, Operands, SUMS, TILE};
 
 /// What `ldtilecfg` reads.
@@ -78,7 +79,7 @@ pub unsafe fn probe(rounds: u32) -> u64 {
     /// Four products of 16 x 16 sums over 32 columns, each multiplied and added.
     const OPERATIONS: u64 = 4 * 2 * 16 * 16 * 32;
     // Numbers between 1 and 4: processors multiply zeros faster.
-    let operands: [Line; 4 * TILE] = std::array::from_fn(|i| Line([0x3f80_4040 + 0x0001_0003 * i as u32; 16]));
+    let operands: [Line; 4 * TILE] = array::of(|i| Line([0x3f80_4040 + 0x0001_0003 * i as u32; 16]));
     if rounds == 0 {
         return 0;
     }

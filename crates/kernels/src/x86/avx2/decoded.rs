@@ -18,6 +18,7 @@ use super::nvfp4;
 use super::panel::keep;
 use super::registers::{load_64, load_128, load_256, load_ps, store_ps, stored};
 use super::signed::{look_up, scales_xs};
+use crate::array::Each;
 use crate::codebook::Book;
 use crate::unroll::unroll;
 use crate::weights::{E4M3_UNIT, FP4_VALUES, half_e4m3, half_power};
@@ -68,7 +69,7 @@ pub fn decode<B: Blocks>(row: &[u8], out: &mut [[f32; 8]]) {
         let mut scales = scales_of::<B, 1>([block]);
         let [scales] = stored(&mut scales);
         unroll!(RUN, {
-            if 32 * RUN < B::FORMAT.block_len() {
+            if const { 32 * RUN < B::FORMAT.block_len() } {
                 // SAFETY: this function has the features that `run` asks for.
                 let weights = unsafe { B::run::<RUN>(block, scales) };
                 for k in 0..4 {
@@ -92,7 +93,7 @@ pub fn plus_products<B: Blocks, const R: usize>(
     // From memory a broadcast takes no more than a load, from a register it would take a shuffle.
     let scales = stored(&mut scales);
     unroll!(RUN, {
-        if 32 * RUN < B::FORMAT.block_len() {
+        if const { 32 * RUN < B::FORMAT.block_len() } {
             for r in 0..R {
                 // SAFETY: this function has the features that `run` asks for.
                 let weights = unsafe { B::run::<RUN>(blocks[r], &scales[r]) };
@@ -337,6 +338,6 @@ fn scales_less<const N: usize>(block: &[u8; N]) -> [[f32; 8]; 2] {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn fp4(nibbles: __m256i) -> __m256i {
-    let table = load_128(&FP4_VALUES.map(|value| value as u8), 0);
+    let table = load_128(&FP4_VALUES.each(|value| value as u8), 0);
     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), nibbles)
 }

@@ -12,6 +12,7 @@ use candor_quant::Format;
 use super::decoded::{Blocks, decode, plus_products};
 use super::fold::tree;
 use super::registers::{load_128, load_256, load_ps, store_ps};
+use crate::array::Each;
 use crate::shape::float_rows;
 use crate::weights::row;
 use crate::x86::ahead::{Ahead, ROWS};
@@ -123,7 +124,7 @@ fn one_input<N: Number>(out: &mut [f32], w: &[u8], row_bytes: usize, x: &[f32]) 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn dot<N: Number, const R: usize>(rows: [&[u8]; R], x: &[f32], ahead: Ahead) -> [f32; R] {
     let (whole, rest) = x.as_chunks::<8>();
-    let rows = rows.map(N::split);
+    let rows = rows.each(N::split);
     let mut totals = [0.0; R];
     for start in (0..x.len().div_ceil(8)).step_by(STEPS) {
         let end = whole.len().min(start + STEPS);

@@ -2,6 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use crate::array::Each;
+
 /// Lane `j` = sum of the 8 i32 of `fours[j]`, each of which is below 2^15 / 2: products of four weights of up to 5 bits.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -84,8 +86,8 @@ pub fn transpose(rows: [__m256i; 8]) -> [__m256i; 8] {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub fn transpose_ps(rows: [__m256; 8]) -> [__m256; 8] {
-    let columns = transpose(rows.map(|row| _mm256_castps_si256(row)));
-    columns.map(|column| _mm256_castsi256_ps(column))
+    let columns = transpose(rows.each(|row| _mm256_castps_si256(row)));
+    columns.each(|column| _mm256_castsi256_ps(column))
 }
 
 /// `-x`.

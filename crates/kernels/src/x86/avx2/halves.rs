@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use super::multiply::Multiply;
 use super::panel::{Columns, Panel};
 use super::registers::store_i16;
+use crate::array;
 use crate::weights::Minima;
 
 /// The factors of a block of each row.
@@ -72,9 +73,9 @@ unsafe impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Panel for Halves
         x_sums: &[&[[i16; 2]]; T],
     ) -> [[__m256; P]; T] {
         let at = group * 8 + block;
-        let columns = std::array::from_fn(|p| &panels[p][group].quants[block]);
-        let factors = std::array::from_fn(|p| &panels[p][group].factors[block]);
-        let (x, x_sums) = (std::array::from_fn(|t| &x[t][at]), std::array::from_fn(|t| x_sums[t][at]));
+        let columns = array::of(|p| &panels[p][group].quants[block]);
+        let factors = array::of(|p| &panels[p][group].factors[block]);
+        let (x, x_sums) = (array::of(|t| &x[t][at]), array::of(|t| x_sums[t][at]));
         // SAFETY: this function's caller has promised the features that `halves` asks for.
         unsafe { M::halves::<DEPTH, OFFSET, P, T>(columns, factors, x, x_sums) }
     }

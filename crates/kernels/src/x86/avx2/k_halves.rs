@@ -9,6 +9,7 @@ use super::format::{GROUP, Products, Quant};
 use super::halves::Halves;
 use super::multiply::Multiply;
 use super::registers::{load_128, load_256, store_256, store_ps};
+use crate::array::Each;
 
 /// The half-precision number at `at`, in every lane.
 #[inline]
@@ -38,11 +39,11 @@ fn unpack_factors<M: Multiply, const N: usize, const D: usize, const O: i16>(
     rows: [&[u8; N]; 8],
     scale_at: usize,
 ) {
-    let blocks = transpose(factors.map(|factors| _mm256_cvtepi8_epi16(factors)));
+    let blocks = transpose(factors.each(|factors| _mm256_cvtepi8_epi16(factors)));
     for (block, factors) in blocks.into_iter().enumerate() {
         panel.set_factors(block, factors);
     }
-    store_ps(&mut panel.scale, transpose_ps(rows.map(|row| half_at(row, scale_at)))[0]);
+    store_ps(&mut panel.scale, transpose_ps(rows.each(|row| half_at(row, scale_at)))[0]);
 }
 
 /// Two bits of each byte from bit `2 * pair`.
@@ -95,16 +96,16 @@ impl<M: Multiply> Quant<M> for Q2K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_factors(panel, rows.map(|row| factors_2(row)), rows, 80);
-        let minima = rows.map(|row| minima_2(row));
-        let first = transpose_ps(minima.map(|[first, _]| first));
-        let second = transpose_ps(minima.map(|[_, second]| second));
+        unpack_factors(panel, rows.each(|row| factors_2(row)), rows, 80);
+        let minima = rows.each(|row| minima_2(row));
+        let first = transpose_ps(minima.each(|[first, _]| first));
+        let second = transpose_ps(minima.each(|[_, second]| second));
         for j in 0..8 {
             store_ps(&mut panel.minima[j][0], negated(first[j]));
             store_ps(&mut panel.minima[j][1], negated(second[j]));
         }
         for half in 0..2 {
-            let columns = transpose(rows.map(|row| load_256(row, 16 + half * 32)));
+            let columns = transpose(rows.each(|row| load_256(row, 16 + half * 32)));
             for k in 0..8 {
                 for j in 0..4 {
                     store_256(&mut panel.quants[half * 4 + j][k], two_bits(columns[k], j));
@@ -165,10 +166,10 @@ impl<M: Multiply> Quant<M> for Q3K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_factors(panel, rows.map(|row| factors_3(row)), rows, 108);
-        let high = transpose(rows.map(|row| load_256(row, 0)));
+        unpack_factors(panel, rows.each(|row| factors_3(row)), rows, 108);
+        let high = transpose(rows.each(|row| load_256(row, 0)));
         for half in 0..2 {
-            let columns = transpose(rows.map(|row| load_256(row, 32 + half * 32)));
+            let columns = transpose(rows.each(|row| load_256(row, 32 + half * 32)));
             for k in 0..8 {
                 for j in 0..4 {
                     let third = third_bits(high[k], half * 4 + j);
@@ -226,11 +227,11 @@ impl<M: Multiply> Quant<M> for Q6K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_factors(panel, rows.map(|row| load_128(row, 192)), rows, 208);
+        unpack_factors(panel, rows.each(|row| load_128(row, 192)), rows, 208);
         for half in 0..2 {
-            let a = transpose(rows.map(|row| load_256(row, half * 64)));
-            let b = transpose(rows.map(|row| load_256(row, half * 64 + 32)));
-            let upper = transpose(rows.map(|row| load_256(row, 128 + half * 32)));
+            let a = transpose(rows.each(|row| load_256(row, half * 64)));
+            let b = transpose(rows.each(|row| load_256(row, half * 64 + 32)));
+            let upper = transpose(rows.each(|row| load_256(row, 128 + half * 32)));
             for k in 0..8 {
                 for (j, quants) in six_bits(a[k], b[k], upper[k]).into_iter().enumerate() {
                     store_256(&mut panel.quants[half * 4 + j][k], quants);

@@ -9,6 +9,7 @@ use super::format::{GROUP, Products, Quant};
 use super::multiply::Multiply;
 use super::narrow::Narrow;
 use super::registers::{load_128, load_256, store_256, store_ps};
+use crate::array::Each;
 use crate::unroll::unroll;
 
 /// Scales and minima of eight blocks, lane = block, from a block of 256 that begins with d, dmin and 12 packed bytes.
@@ -39,7 +40,7 @@ pub fn scales_minima<const N: usize>(w: &[u8; N]) -> (__m256, __m256) {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack_scales<M: Multiply, const N: usize, const D: usize>(panel: &mut Narrow<M, D, 0>, rows: [&[u8; N]; 8]) {
-    let [halves, scales, minima, lower] = words(rows.map(|row| load_128(row, 0)));
+    let [halves, scales, minima, lower] = words(rows.each(|row| load_128(row, 0)));
     let six = _mm256_set1_epi32(0x3f3f_3f3f);
     let lower_four = |word| _mm256_and_si256(word, _mm256_set1_epi32(0x0f0f_0f0f));
     let upper_two = |word| _mm256_and_si256(_mm256_srli_epi32::<2>(word), _mm256_set1_epi32(0x3030_3030));
@@ -111,7 +112,7 @@ impl<M: Multiply> Quant<M> for Q4K {
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
         unpack_scales(panel, rows);
         for j in 0..4 {
-            let columns = transpose(rows.map(|row| load_256(row, 16 + j * 32)));
+            let columns = transpose(rows.each(|row| load_256(row, 16 + j * 32)));
             for k in 0..8 {
                 let [low, high] = nibbles(columns[k]);
                 store_256(&mut panel.quants[2 * j][k], low);
@@ -160,9 +161,9 @@ impl<M: Multiply> Quant<M> for Q5K {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
         unpack_scales(panel, rows);
-        let high = transpose(rows.map(|row| load_256(row, 16)));
+        let high = transpose(rows.each(|row| load_256(row, 16)));
         for j in 0..4 {
-            let columns = transpose(rows.map(|row| load_256(row, 48 + j * 32)));
+            let columns = transpose(rows.each(|row| load_256(row, 48 + j * 32)));
             for k in 0..8 {
                 let [a, b] = nibbles(columns[k]);
                 store_256(&mut panel.quants[2 * j][k], _mm256_or_si256(a, fifth_bits(high[k], 2 * j)));

@@ -12,6 +12,7 @@ use super::k_quants::nibbles;
 use super::multiply::Multiply;
 use super::narrow::Narrow;
 use super::registers::{load_128, load_256, store_256, store_ps};
+use crate::array::Each;
 use crate::weights::FP4_VALUES;
 
 /// Half-precision numbers `stride` bytes apart.
@@ -73,7 +74,7 @@ fn unpack_nibbles<M: Multiply, const N: usize, const D: usize, const O: i16>(
 ) {
     for block in (0..8).step_by(2) {
         let at = first + block * stride;
-        let two = rows.map(|row| _mm256_set_m128i(load_128(row, at + stride), load_128(row, at)));
+        let two = rows.each(|row| _mm256_set_m128i(load_128(row, at + stride), load_128(row, at)));
         for (k, column) in transpose(two).into_iter().enumerate() {
             let [low, high] = nibbles(column);
             let quants = &mut panel.quants[block + k / 4];
@@ -144,7 +145,7 @@ impl<M: Multiply> Quant<M> for Q4_0 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_scales(&mut panel.scales, rows.map(|row| halves_at(row, 0, 18)));
+        unpack_scales(&mut panel.scales, rows.each(|row| halves_at(row, 0, 18)));
         unpack_nibbles(panel, rows, 2, 18);
     }
 }
@@ -173,8 +174,8 @@ impl<M: Multiply> Quant<M> for Q4_1 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_scales(&mut panel.scales, rows.map(|row| halves_at(row, 0, 20)));
-        unpack_scales(&mut panel.minima, rows.map(|row| halves_at(row, 2, 20)));
+        unpack_scales(&mut panel.scales, rows.each(|row| halves_at(row, 0, 20)));
+        unpack_scales(&mut panel.minima, rows.each(|row| halves_at(row, 2, 20)));
         unpack_nibbles(panel, rows, 4, 20);
     }
 }
@@ -202,7 +203,7 @@ impl<M: Multiply> Quant<M> for Q5_0 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_scales(&mut panel.scales, rows.map(|row| halves_at(row, 0, 22)));
+        unpack_scales(&mut panel.scales, rows.each(|row| halves_at(row, 0, 22)));
         unpack_nibbles(panel, rows, 6, 22);
         unpack_fifth_bits(panel, rows, 2, 22);
     }
@@ -232,8 +233,8 @@ impl<M: Multiply> Quant<M> for Q5_1 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_scales(&mut panel.scales, rows.map(|row| halves_at(row, 0, 24)));
-        unpack_scales(&mut panel.minima, rows.map(|row| halves_at(row, 2, 24)));
+        unpack_scales(&mut panel.scales, rows.each(|row| halves_at(row, 0, 24)));
+        unpack_scales(&mut panel.minima, rows.each(|row| halves_at(row, 2, 24)));
         unpack_nibbles(panel, rows, 8, 24);
         unpack_fifth_bits(panel, rows, 4, 24);
     }

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 use super::multiply::Multiply;
 use super::panel::{Columns, Panel, floats};
+use crate::array;
 use crate::weights::Minima;
 
 /// Unsigned weights; `OFFSET` is what they are to be reduced by.
@@ -46,8 +47,8 @@ unsafe impl<M: Multiply, const DEPTH: usize, const OFFSET: i16> Panel for Narrow
         x_sums: &[&[[i16; 2]]; T],
     ) -> [[__m256; P]; T] {
         let at = group * 8 + block;
-        let columns = std::array::from_fn(|p| &panels[p][group].quants[block]);
-        let (x, x_sums) = (std::array::from_fn(|t| &x[t][at]), std::array::from_fn(|t| x_sums[t][at]));
+        let columns = array::of(|p| &panels[p][group].quants[block]);
+        let (x, x_sums) = (array::of(|t| &x[t][at]), array::of(|t| x_sums[t][at]));
         // SAFETY: this function's caller has promised the features that `block` asks for.
         let sums = unsafe { M::block::<DEPTH, OFFSET, P, T>(columns, x, x_sums) };
         floats(sums)

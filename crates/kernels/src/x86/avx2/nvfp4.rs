@@ -15,6 +15,7 @@ use super::legacy::{FP4_OFFSET, raised};
 use super::multiply::Multiply;
 use super::panel::{Columns, Panel};
 use super::registers::{load_128, load_256, load_ps, store_256, store_ps};
+use crate::array::{self, Each};
 use crate::weights::Minima;
 
 const OFFSET: i16 = FP4_OFFSET as i16;
@@ -56,8 +57,8 @@ unsafe impl<M: Multiply> Panel for Floats<M> {
         x_sums: &[&[[i16; 2]]; T],
     ) -> [[__m256; P]; T] {
         let at = group * 8 + block;
-        let columns = std::array::from_fn(|p| &panels[p][group].quants[block]);
-        let (x, x_sums) = (std::array::from_fn(|t| &x[t][at]), std::array::from_fn(|t| x_sums[t][at]));
+        let columns = array::of(|p| &panels[p][group].quants[block]);
+        let (x, x_sums) = (array::of(|t| &x[t][at]), array::of(|t| x_sums[t][at]));
         let mut products = [[_mm256_setzero_ps(); P]; T];
         // No other panel's constants are these, so that `half` becomes part of this function: as a call it cost a third.
         // SAFETY: this function's caller has promised the features that `half` asks for.
@@ -144,14 +145,14 @@ impl<M: Multiply> Quant<M> for Nvfp4 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        let rows_factors = rows.map(|row| factors(row));
+        let rows_factors = rows.each(|row| factors(row));
         for i in 0..2 {
-            for (c, column) in transpose_ps(rows_factors.map(|factors| factors[i])).into_iter().enumerate() {
+            for (c, column) in transpose_ps(rows_factors.each(|factors| factors[i])).into_iter().enumerate() {
                 store_ps(&mut panel.factors[4 * i + c % 4][c / 4], column);
             }
         }
         for j in 0..4 {
-            for (c, column) in transpose(rows.map(|row| load_256(row, j * 36 + 4))).into_iter().enumerate() {
+            for (c, column) in transpose(rows.each(|row| load_256(row, j * 36 + 4))).into_iter().enumerate() {
                 let [low, high] = nibbles(column);
                 let (quants, k) = (&mut panel.quants[2 * j + c / 4], c % 4 / 2 * 4 + c % 2);
                 store_256(&mut quants[k], raised(low));

@@ -6,6 +6,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
+use crate::array::Each;
 use crate::weights::Minima;
 
 /// Four columns of eight rows.
@@ -51,7 +52,7 @@ pub unsafe trait Panel: Copy {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub fn broadcast(x: &[i8; 32], k: usize) -> __m256i {
-    let four = [x[4 * k], x[4 * k + 1], x[4 * k + 2], x[4 * k + 3]].map(|x| x as u8);
+    let four = [x[4 * k], x[4 * k + 1], x[4 * k + 2], x[4 * k + 3]].each(|x| x as u8);
     _mm256_set1_epi32(i32::from_le_bytes(four))
 }
 

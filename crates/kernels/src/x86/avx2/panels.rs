@@ -10,6 +10,7 @@ use super::panel::Panel;
 use super::registers::{load_i16, load_ps, store_ps};
 use super::rows::{half_sums, whole_sums};
 use super::wide::Wide;
+use crate::array::{self, Each};
 use crate::order::{LANES, SEGMENT_BLOCKS};
 use crate::weights::Minima;
 use crate::{OutTile, Q8Rows};
@@ -186,14 +187,14 @@ fn strip_times<M: Multiply, Q: Quant<M>, const P: usize>(
     }
     let mut t = 0;
     while t < part.count {
-        // As even as can be: a tile of few inputs waits for its sums.
+        // As even as can be: a tile of few inputs waits for its sums. Constants leave out what is never called.
         let left = part.count - t;
         t += match left.div_ceil(left.div_ceil(M::INPUTS)) {
             1 => tile::<Q::Panel, P, 1>(out, strip, room, x, part.from(t)),
             2 => tile::<Q::Panel, P, 2>(out, strip, room, x, part.from(t)),
             3 => tile::<Q::Panel, P, 3>(out, strip, room, x, part.from(t)),
-            5 if M::INPUTS >= 5 => tile::<Q::Panel, P, 5>(out, strip, room, x, part.from(t)),
-            6 if M::INPUTS >= 6 => tile::<Q::Panel, P, 6>(out, strip, room, x, part.from(t)),
+            5 if const { M::INPUTS >= 5 } => tile::<Q::Panel, P, 5>(out, strip, room, x, part.from(t)),
+            6 if const { M::INPUTS >= 6 } => tile::<Q::Panel, P, 6>(out, strip, room, x, part.from(t)),
             _ => tile::<Q::Panel, P, 4>(out, strip, room, x, part.from(t)),
         };
     }
@@ -204,7 +205,7 @@ fn strip_times<M: Multiply, Q: Quant<M>, const P: usize>(
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack<M: Multiply, Q: Quant<M>>(panels: &mut [Q::Panel], strip: &Strip<'_>, first: usize, part: Part) {
-    let rows: [_; 8] = std::array::from_fn(|r| Q::Group::split(strip.row(first + r)));
+    let rows: [_; 8] = array::of(|r| Q::Group::split(strip.row(first + r)));
     let (start, count) = (part.start / 8, part.blocks.div_ceil(8));
     for (g, panel) in panels[..count].iter_mut().enumerate() {
         for row in (g..8).step_by(count) {
@@ -212,7 +213,7 @@ fn unpack<M: Multiply, Q: Quant<M>>(panels: &mut [Q::Panel], strip: &Strip<'_>, 
         }
         let mut ends = [Q::Group::PADDING; 8];
         let groups: [&Q::Group; 8] = if start + g < rows[0].0.len() {
-            rows.map(|(groups, _)| &groups[start + g])
+            rows.each(|(groups, _)| &groups[start + g])
         } else {
             for (end, (_, rest)) in ends.iter_mut().zip(rows) {
                 end.bytes()[..rest.len()].copy_from_slice(rest);
@@ -286,17 +287,30 @@ fn tile<B: Panel, const P: usize, const T: usize>(
                 let lane = &mut lanes[j][t][p];
                 let scaled = _mm256_mul_ps(products[t][p], load_ps(panel.scale(j)));
                 *lane = _mm256_fmadd_ps(scaled, scale, *lane);
-                if B::MINIMA != Minima::None {
+                if const { !matches!(B::MINIMA, Minima::None) } {
                     let sum = _mm256_set1_ps(scaled_sums[t][0][b]);
                     *lane = _mm256_fmadd_ps(load_ps(panel.minimum(j, 0)), sum, *lane);
                 }
-                if B::MINIMA == Minima::Halves {
+                if const { matches!(B::MINIMA, Minima::Halves) } {
                     let sum = _mm256_set1_ps(scaled_sums[t][1][b]);
                     *lane = _mm256_fmadd_ps(load_ps(panel.minimum(j, 1)), sum, *lane);
                 }
             }
         }
     }
+    put(out, strip, part, &lanes);
+    T
+}
+
+/// Stores a tile's sums. Does not know the kind of panel, so that it is compiled once for all.
+#[inline(never)]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn put<const P: usize, const T: usize>(
+    out: &mut OutTile<'_>,
+    strip: &Strip<'_>,
+    part: Part,
+    lanes: &[[[__m256; P]; T]; LANES],
+) {
     for t in 0..T {
         for p in 0..P {
             let lane = |l: usize| lanes[l][t][p];
@@ -316,7 +330,6 @@ fn tile<B: Panel, const P: usize, const T: usize>(
             }
         }
     }
-    T
 }
 
 #[inline]

@@ -2,11 +2,11 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::array::from_fn;
 use std::hint::black_box;
 
 use super::registers::{load_256, store_256};
 use crate::Probe;
+use crate::array;
 use crate::probe::{streams, sum};
 use crate::x86::ahead::Ahead;
 
@@ -53,7 +53,7 @@ fn multiply(rounds: u32) -> u64 {
 #[target_feature(enable = "avx2")]
 fn multiply_bytes(rounds: u32) -> u64 {
     let mut x = black_box(_mm256_set1_epi8(3));
-    let w: [__m256i; CHAINS] = from_fn(|i| black_box(_mm256_set1_epi8(i as i8)));
+    let w: [__m256i; CHAINS] = array::of(|i| black_box(_mm256_set1_epi8(i as i8)));
     let mut sums = [_mm256_setzero_si256(); CHAINS];
     for _ in 0..rounds {
         // SAFETY: no instruction at all. The compiler takes `x` for changed, or it would multiply only once.

@@ -6,6 +6,7 @@ use std::arch::x86_64::*;
 use super::registers::load_ps;
 use crate::Q8RowMut;
 use crate::activations::Q8_BLOCK;
+use crate::array::Each;
 use crate::lanes::{EXACT, LEVELS};
 
 type Block = [f32; Q8_BLOCK];
@@ -95,7 +96,7 @@ fn exact_scales<const N: usize>(blocks: &[Block; N]) -> [f32; N] {
             }
         }
     }
-    let weights = LEVELS.map(|level| (LEVELS[0] / level) * (LEVELS[0] / level));
+    let weights = LEVELS.each(|level| (LEVELS[0] / level) * (LEVELS[0] / level));
     let mut exact = [0.0; N];
     for b in 0..N {
         let errors = _mm256_add_ps(squares[b][0], squares[b][1]);

@@ -8,6 +8,7 @@ use super::multiply::Multiply;
 use super::panel::Panel;
 use super::registers::{load_i16, load_ps};
 use crate::Q8Row;
+use crate::array::Each;
 use crate::order::SEGMENT;
 use crate::weights::{Minima, row};
 use crate::x86::ahead::{Ahead, ROWS};
@@ -44,7 +45,7 @@ fn dot<M: Multiply, Q: Quant<M>, const R: usize>(rows: [&[u8]; R], x: Q8Row<'_>,
     let (sums, sums_rest) = x.sums.as_chunks::<16>();
     let whole = quants.len();
     let count = whole + usize::from(!quants_rest.is_empty());
-    let rows = rows.map(Q::Group::split);
+    let rows = rows.each(Q::Group::split);
     let mut groups: [&[Q::Group]; R] = [&[]; R];
     for r in 0..R {
         groups[r] = &rows[r].0[..whole];

@@ -9,6 +9,7 @@ use super::format::{GROUP, Products, Quant};
 use super::legacy::halves_at;
 use super::multiply::{Multiply, Signed};
 use super::registers::{load_128, load_256, store_ps};
+use crate::array::Each;
 use crate::weights::IQ4_VALUES;
 
 /// Sets the scales of eight rows from those of eight blocks of each.
@@ -32,7 +33,7 @@ pub fn look_up(bytes: __m128i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn look_up_both(bytes: __m256i) -> [__m256i; 2] {
-    let table = _mm256_broadcastsi128_si256(load_128(&IQ4_VALUES.map(|value| value as u8), 0));
+    let table = _mm256_broadcastsi128_si256(load_128(&IQ4_VALUES.each(|value| value as u8), 0));
     let nibble = _mm256_set1_epi8(15);
     [
         _mm256_shuffle_epi8(table, _mm256_and_si256(bytes, nibble)),
@@ -46,7 +47,7 @@ fn look_up_both(bytes: __m256i) -> [__m256i; 2] {
 fn unpack_nibbles<P: Signed, const N: usize>(panel: &mut P, rows: [&[u8; N]; 8], first: usize, stride: usize) {
     for block in (0..8).step_by(2) {
         let at = first + block * stride;
-        let two = rows.map(|row| _mm256_set_m128i(load_128(row, at + stride), load_128(row, at)));
+        let two = rows.each(|row| _mm256_set_m128i(load_128(row, at + stride), load_128(row, at)));
         for (k, column) in transpose(two).into_iter().enumerate() {
             let [low, high] = look_up_both(column);
             // SAFETY: the caller promises what `set` asks for.
@@ -82,9 +83,9 @@ impl<M: Multiply> Quant<M> for Q8_0 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_scales(panel, rows.map(|row| halves_at(row, 0, 34)));
+        unpack_scales(panel, rows.each(|row| halves_at(row, 0, 34)));
         for block in 0..8 {
-            let columns = transpose(rows.map(|row| load_256(row, block * 34 + 2)));
+            let columns = transpose(rows.each(|row| load_256(row, block * 34 + 2)));
             for (k, column) in columns.into_iter().enumerate() {
                 // SAFETY: the caller promises what `set` asks for.
                 unsafe { panel.set(block, k, column) };
@@ -116,7 +117,7 @@ impl<M: Multiply> Quant<M> for Iq4Nl {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_scales(panel, rows.map(|row| halves_at(row, 0, 18)));
+        unpack_scales(panel, rows.each(|row| halves_at(row, 0, 18)));
         unpack_nibbles(panel, rows, 2, 18);
     }
 }
@@ -159,7 +160,7 @@ impl<M: Multiply> Quant<M> for Iq4Xs {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack(panel: &mut Self::Panel, rows: [&Self::Group; 8]) {
-        unpack_scales(panel, rows.map(|row| scales_xs(row)));
+        unpack_scales(panel, rows.each(|row| scales_xs(row)));
         unpack_nibbles(panel, rows, 8, 16);
     }
 }

@@ -33,7 +33,7 @@ impl Multiply for Twos {
         let mut total = sums;
         unroll!(K, {
             step::<K, DEPTH, P, T>(&mut sums, columns, x);
-            if K % DEPTH == DEPTH - 1 {
+            if const { K % DEPTH == DEPTH - 1 } {
                 for t in 0..T {
                     for p in 0..P {
                         let wide = _mm256_madd_epi16(sums[t][p], ones);
@@ -63,9 +63,9 @@ impl Multiply for Twos {
         let mut sums = [[_mm256_setzero_si256(); P]; T];
         let mut total = sums;
         unroll!(K, {
-            if K / 4 == HALF {
+            if const { K / 4 == HALF } {
                 step::<K, DEPTH, P, T>(&mut sums, columns, x);
-                if K % DEPTH == DEPTH - 1 {
+                if const { K % DEPTH == DEPTH - 1 } {
                     for t in 0..T {
                         for p in 0..P {
                             let wide = _mm256_madd_epi16(sums[t][p], _mm256_set1_epi16(1));
@@ -96,7 +96,7 @@ impl Multiply for Twos {
         let mut total = sums;
         unroll!(K, {
             step::<K, DEPTH, P, T>(&mut sums, columns, x);
-            if K % DEPTH == DEPTH - 1 {
+            if const { K % DEPTH == DEPTH - 1 } {
                 for p in 0..P {
                     let factors = load_i16(&factors[p].twice[K / 4]);
                     for t in 0..T {

@@ -3,6 +3,7 @@
 //! Two products of 8 bits fill an i16, so that each would have to be widened before the next is added. Instead both factors
 //! are i16: twice the products, whose sums are i32 at once.
 
+use crate::array;
 use crate::unroll::unroll;
 use std::arch::x86_64::*;
 
@@ -64,14 +65,14 @@ impl Signed for Wide {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn step<const K: usize, const P: usize, const T: usize>(
     sums: &mut [[__m256i; P]; T],
-    columns: [&Pairs; P],
+    columns: [&[Pairs; 16]; P],
     x: &[[[i16; 16]; 2]; T],
 ) {
     for t in 0..T {
         let [a, b] = [x[t][K / 8][K % 8 * 2], x[t][K / 8][K % 8 * 2 + 1]];
         let pair = _mm256_set1_epi32(i32::from(a as u16) | i32::from(b) << 16);
         for p in 0..P {
-            let products = _mm256_madd_epi16(load_i16(columns[p]), pair);
+            let products = _mm256_madd_epi16(load_i16(&columns[p][K]), pair);
             sums[t][p] = keep(if K == 0 { products } else { _mm256_add_epi32(sums[t][p], products) });
         }
     }
@@ -111,13 +112,10 @@ unsafe impl Panel for Wide {
         }
         let wide = stored(&mut wide);
         let mut sums = [[_mm256_setzero_si256(); P]; T];
+        let columns = array::of(|p| &panels[p][group].quants[block]);
         unroll!(K, {
-            step::<{ 2 * K }, P, T>(&mut sums, std::array::from_fn(|p| &panels[p][group].quants[block][2 * K]), wide);
-            step::<{ 2 * K + 1 }, P, T>(
-                &mut sums,
-                std::array::from_fn(|p| &panels[p][group].quants[block][2 * K + 1]),
-                wide,
-            );
+            step::<{ 2 * K }, P, T>(&mut sums, columns, wide);
+            step::<{ 2 * K + 1 }, P, T>(&mut sums, columns, wide);
         });
         floats(sums)
     }

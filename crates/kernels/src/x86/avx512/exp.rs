@@ -4,6 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::registers::{load_ps, store_ps};
+use crate::array::Each;
 use crate::lanes::{self, LN2_HIGH, LN2_LOW, POLYNOMIAL, WIDTH};
 
 /// As `lanes::exp_sum`.
@@ -69,7 +70,7 @@ fn gated(gate: &mut [f32; 4 * WIDTH], up: &[f32; 4 * WIDTH]) {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub fn gate_registers<const N: usize>(gate: [__m512; N], up: [__m512; N]) -> [__m512; N] {
     // The sign bit, also of zero and NaN.
-    let e = exp(gate.map(|gate| _mm512_xor_ps(gate, _mm512_set1_ps(-0.0))));
+    let e = exp(gate.each(|gate| _mm512_xor_ps(gate, _mm512_set1_ps(-0.0))));
     let mut out = gate;
     for i in 0..N {
         let silu = _mm512_div_ps(gate[i], _mm512_add_ps(_mm512_set1_ps(1.0), e[i]));
@@ -102,8 +103,8 @@ fn registers<const N: usize>(x: &mut [f32], max: __m512, mut sums: __m512) -> __
 fn exp<const N: usize>(x: [__m512; N]) -> [__m512; N] {
     let all = |value: f32| _mm512_set1_ps(value);
     // A comparison with NaN gives the second operand, which is the number itself.
-    let x = x.map(|x| _mm512_max_ps(all(-104.0), _mm512_min_ps(all(89.0), x)));
-    let n = x.map(|x| {
+    let x = x.each(|x| _mm512_max_ps(all(-104.0), _mm512_min_ps(all(89.0), x)));
+    let n = x.each(|x| {
         let product = _mm512_mul_ps(x, all(std::f32::consts::LOG2_E));
         _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(product)
     });

@@ -6,6 +6,7 @@ use std::arch::x86_64::*;
 use super::input::{Input, in_order, reordered};
 use super::registers::load_quants;
 use super::row::Row;
+use crate::array::Each;
 use crate::weights::Minima;
 use crate::x86::avx2::format::GROUP;
 use crate::x86::avx2::panel::Panel;
@@ -40,7 +41,7 @@ pub fn four<'a, R: Row>(
             let ones = _mm512_set1_epi16(1);
             let [a, b, c, d] = fours;
             let eights =
-                [_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)].map(|words| _mm512_madd_epi16(words, ones));
+                [_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)].each(|words| _mm512_madd_epi16(words, ones));
             // Quarter `2 * H + h`: two sums each of half `h` of blocks `4 * H + j`.
             words[r] = _mm512_packs_epi32(eights[0], eights[1]);
         }
@@ -76,7 +77,7 @@ fn first_words() -> __m512i {
 
 /// Whether sums of 8 products fit words together with the offset of 16 columns. Weights are less than twice their offset.
 fn fits<R: Row>(multiples: [u8; 4]) -> bool {
-    let offset = i32::from(R::Panel::OFFSET) * multiples.map(i32::from).into_iter().max().expect("four");
+    let offset = i32::from(R::Panel::OFFSET) * multiples.each(i32::from).into_iter().max().expect("four");
     offset * 32 * 127 <= i16::MAX.into()
 }
 
@@ -93,7 +94,7 @@ pub fn input<R: Row>(quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16], 
         starts[j] = _mm512_sub_epi32(_mm512_setzero_si512(), sums);
     }
     // Of both halves of a block, as words.
-    let [a, b, c, d] = multiples.map(|multiple| {
+    let [a, b, c, d] = multiples.each(|multiple| {
         let negated = (-R::Panel::OFFSET * i16::from(multiple)) as u16;
         (u32::from(negated) * 0x1_0001) as i32
     });
@@ -106,16 +107,16 @@ pub fn input<R: Row>(quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16], 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub fn words_of_four(bytes: __m512i) -> [__m512i; 2] {
-    [_mm512_castsi512_si256(bytes), _mm512_extracti64x4_epi64::<1>(bytes)].map(|bytes| _mm512_cvtepi8_epi16(bytes))
+    [_mm512_castsi512_si256(bytes), _mm512_extracti64x4_epi64::<1>(bytes)].each(|bytes| _mm512_cvtepi8_epi16(bytes))
 }
 
 /// Numbers of four rows in all blocks of two of them each, divided as the weights of [`Row::strips`] are multiplied.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn of_rows(rows: __m128, multiples: [u8; 4]) -> [__m512; 2] {
-    let [a, b, c, d] = multiples.map(|multiple| 1.0 / f32::from(multiple));
+    let [a, b, c, d] = multiples.each(|multiple| 1.0 / f32::from(multiple));
     let all = _mm512_setr_ps(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d);
     let all = _mm512_mul_ps(_mm512_broadcast_f32x4(rows), all);
     let first = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 1, 5, 9, 13, 1, 5, 9, 13);
-    [first, _mm512_add_epi32(first, _mm512_set1_epi32(2))].map(|order| _mm512_permutexvar_ps(order, all))
+    [first, _mm512_add_epi32(first, _mm512_set1_epi32(2))].each(|order| _mm512_permutexvar_ps(order, all))
 }

@@ -11,6 +11,7 @@ use candor_quant::Format;
 
 use super::decoded::{Blocks, Sink, decode};
 use super::registers::{load_512, load_ps, store_ps};
+use crate::array::Each;
 use crate::shape::float_rows;
 use crate::weights::row;
 use crate::x86::ahead::{Ahead, ROWS};
@@ -110,8 +111,8 @@ pub fn decoded<D: Blocks>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activa
 fn one_input<D: Blocks>(out: &mut [f32], w: &[u8], row_bytes: usize, x: &[f32]) {
     let quarter = out.len() / 4;
     for o in 0..quarter {
-        let at = [0, 1, 2, 3].map(|i| i * quarter + o);
-        let sums = dot_blocks::<D, 4>(at.map(|o| row(w, row_bytes, o)), x);
+        let at = [0, 1, 2, 3].each(|i| i * quarter + o);
+        let sums = dot_blocks::<D, 4>(at.each(|o| row(w, row_bytes, o)), x);
         for i in 0..4 {
             out[at[i]] = sums[i];
         }
@@ -171,8 +172,8 @@ fn dot_blocks<D: Blocks, const R: usize>(rows: [&[u8]; R], x: &[f32]) -> [f32; R
 fn few_inputs<N: Number>(out: &mut OutTile<'_>, w: &[u8], (rows, row_bytes): (usize, usize), x: &[f32], cols: usize) {
     let quarter = rows / 4;
     for o in 0..quarter {
-        let at = [0, 1, 2, 3].map(|i| i * quarter + o);
-        rows_times_inputs::<N, 4>(out, at, at.map(|o| row(w, row_bytes, o)), x, cols);
+        let at = [0, 1, 2, 3].each(|i| i * quarter + o);
+        rows_times_inputs::<N, 4>(out, at, at.each(|o| row(w, row_bytes, o)), x, cols);
     }
     for o in quarter * 4..rows {
         rows_times_inputs::<N, 1>(out, [o], [row(w, row_bytes, o)], x, cols);
@@ -195,9 +196,9 @@ fn rows_times_inputs<N: Number, const R: usize>(
         let input = |t: usize| &x[t * cols..][..cols];
         match x.len() / cols {
             1 => dot::<N, R, 1>(out, (at, stride), rows, [x]),
-            2 => dot::<N, R, 2>(out, (at, stride), rows, [0, 1].map(input)),
-            3 => dot::<N, R, 3>(out, (at, stride), rows, [0, 1, 2].map(input)),
-            _ => dot::<N, R, 4>(out, (at, stride), rows, [0, 1, 2, 3].map(input)),
+            2 => dot::<N, R, 2>(out, (at, stride), rows, [0, 1].each(input)),
+            3 => dot::<N, R, 3>(out, (at, stride), rows, [0, 1, 2].each(input)),
+            _ => dot::<N, R, 4>(out, (at, stride), rows, [0, 1, 2, 3].each(input)),
         }
     }
 }
@@ -212,13 +213,13 @@ fn dot<N: Number, const R: usize, const T: usize>(
     x: [&[f32]; T],
 ) {
     let ahead = Ahead::new(ROWS);
-    let x = x.map(|x| x.as_chunks::<16>());
+    let x = x.each(|x| x.as_chunks::<16>());
     let (whole, rest) = (x[0].0.len(), x[0].1.len());
-    let rows = rows.map(|row| {
+    let rows = rows.each(|row| {
         let (numbers, rest) = N::split(row);
         (&numbers[..whole], rest)
     });
-    let inputs = x.map(|(numbers, _)| &numbers[..whole]);
+    let inputs = x.each(|(numbers, _)| &numbers[..whole]);
     let mut totals = [[0.0; T]; R];
     for start in (0..whole + usize::from(rest > 0)).step_by(STEPS) {
         let end = whole.min(start + STEPS);

@@ -1,12 +1,12 @@
 //! Inputs as rows meet them: arranged once for all rows, which would otherwise spend a sixth of their time on it.
 
 use std::arch::x86_64::*;
-use std::array::from_fn;
 use std::cell::Cell;
 
 use super::row::{Row, both};
 use super::{factored, quarters};
 use crate::Q8Row;
+use crate::array::{self, Each};
 use crate::weights::Minima;
 use crate::x86::avx2::format::GROUP;
 use crate::x86::avx2::panel::Panel;
@@ -36,6 +36,15 @@ thread_local! {
 /// Calls `then` with the inputs by groups, the last of each filled up with zeros. There are up to `MOST` inputs.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn with_inputs<R: Row, const MOST: usize>(x: &[Q8Row<'_>], then: impl FnOnce([&[Input]; MOST])) {
+    let inputs = groups::<R>(x);
+    let each = inputs.len() / x.len();
+    then(array::of(|t| if t < x.len() { &inputs[t * each..][..each] } else { &[] }));
+    ROOM.set(inputs);
+}
+
+/// All inputs by groups, in what is kept for them.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn groups<R: Row>(x: &[Q8Row<'_>]) -> Vec<Input> {
     let mut inputs = ROOM.take();
     inputs.clear();
     for x in x {
@@ -49,19 +58,19 @@ pub fn with_inputs<R: Row, const MOST: usize>(x: &[Q8Row<'_>], then: impl FnOnce
             inputs.push(arrange::<R>(&padded(quants_rest), &padded(scales_rest), &padded(sums_rest)));
         }
     }
-    let each = inputs.len() / x.len();
-    then(from_fn(|t| if t < x.len() { &inputs[t * each..][..each] } else { &[] }));
-    ROOM.set(inputs);
+    inputs
 }
 
 /// A group as [`Row`] has weights.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn arrange<R: Row>(quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16]) -> Input {
-    if R::QUARTERS.is_some() {
+    if const { R::QUARTERS.is_some() } {
         return quarters::input::<R>(quants, scales, sums);
     }
-    if let Some(multiples) = R::STRIPS {
+    if const { R::STRIPS.is_some() }
+        && let Some(multiples) = R::STRIPS
+    {
         return factored::input::<R>(quants, scales, sums, multiples);
     }
     in_order::<R>(quants, scales, sums)
@@ -79,7 +88,7 @@ pub fn in_order<R: Row>(quants: &[i8; GROUP], scales: &[f32; 8], sums: &[i16; 16
         minima: match R::Panel::MINIMA {
             Minima::None => [_mm512_setzero_ps(); 2],
             Minima::Whole => [both([whole_sums(scales, sums); 2]); 2],
-            Minima::Halves => half_sums(scales, sums).map(|sums| both([sums; 2])),
+            Minima::Halves => half_sums(scales, sums).each(|sums| both([sums; 2])),
         },
         starts: [_mm512_setzero_si512(); 4],
     }

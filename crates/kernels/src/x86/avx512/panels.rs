@@ -2,6 +2,7 @@
 //!
 //! Blocks are summed in the order of `crate::order`, so the bits are those of every other table.
 
+use crate::array::{self, Each};
 use crate::unroll::unroll;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -24,12 +25,15 @@ const PANELS: usize = 2;
 /// whose sums' ends overlap with the next ones' beginnings: 3 % faster than six, 8 % than eight.
 const INPUTS: usize = 8;
 
+/// The lanes of a tile's sums.
+type Lanes = [[[[f32; 16]; PANELS]; INPUTS]; LANES];
+
 /// What is unpacked once and used many times.
 struct Room {
     panels: [[Sixteen; SEGMENT_GROUPS]; PANELS],
     inputs: [Segment; TOGETHER],
-    /// The lanes of a tile's sums; the first group of a segment sets them.
-    lanes: [[[[f32; 16]; PANELS]; INPUTS]; LANES],
+    /// The first group of a segment sets them.
+    lanes: Lanes,
     /// The quants of inputs whose last segment is shorter.
     ends: [[[i8; 32]; SEGMENT_BLOCKS]; INPUTS],
 }
@@ -128,7 +132,7 @@ fn strips<R: Row>(out: &mut OutTile<'_>, w: &[u8], row_bytes: usize, rows: usize
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn strip_times<R: Row>(out: &mut OutTile<'_>, strip: &Strip<'_>, room: &mut Room, x: &Inputs<'_>, part: Part) {
     for p in 0..PANELS {
-        let rows = std::array::from_fn(|r| R::Group::split(strip.row(p * 16 + r)));
+        let rows = array::of(|r| R::Group::split(strip.row(p * 16 + r)));
         unpack::<R>(&mut room.panels[p][..part.blocks.div_ceil(8)], rows, part.start / 8);
     }
     let mut t = 0;
@@ -186,7 +190,7 @@ fn tile<B: Panel, const T: usize>(
             ends[t][..blocks].copy_from_slice(&x.quants[first..][..blocks]);
         }
     }
-    let mut quants: [&[[i8; 32]; SEGMENT_BLOCKS]; T] = std::array::from_fn(|t| &ends[t]);
+    let mut quants: [&[[i8; 32]; SEGMENT_BLOCKS]; T] = array::of(|t| &ends[t]);
     if blocks == SEGMENT_BLOCKS {
         for t in 0..T {
             let first = (part.t + part.at + t) * x.blocks + part.start;
@@ -199,7 +203,8 @@ fn tile<B: Panel, const T: usize>(
             strip.prefetch(b, blocks * (strip.row_bytes / x.blocks));
         }
         let (g, j) = (b / 8, b % 8);
-        let panel: [&Sixteen; PANELS] = std::array::from_fn(|p| &panels[p][g]);
+        let panel: [&Sixteen; PANELS] = array::of(|p| &panels[p][g]);
+        let (columns, x) = (panel.each(|panel| &panel.quants[j]), quants.each(|x| &x[b]));
         let mut sums = [[_mm512_setzero_si512(); PANELS]; T];
         let mut products = [[_mm512_setzero_ps(); PANELS]; T];
         unroll!(K, {
@@ -210,7 +215,7 @@ fn tile<B: Panel, const T: usize>(
             } else if B::HALVES && K == 4 {
                 sums = [[_mm512_setzero_si512(); PANELS]; T];
             }
-            step::<K, T>(&mut sums, panel.map(|panel| &panel.quants[j][K]), quants.map(|x| &x[b]));
+            step::<K, T>(&mut sums, columns, x);
             if B::HALVES && K % 4 == 3 {
                 for p in 0..PANELS {
                     let factor = load_ps(&panel[p].factors[j][K / 4]);
@@ -221,9 +226,9 @@ fn tile<B: Panel, const T: usize>(
                 }
             }
         });
-        if !B::HALVES {
+        if const { !B::HALVES } {
             for t in 0..T {
-                products[t] = sums[t].map(|sum| _mm512_cvtepi32_ps(sum));
+                products[t] = sums[t].each(|sum| _mm512_cvtepi32_ps(sum));
             }
         }
         let begun = if b < LANES { 0 } else { 0xffff };
@@ -236,11 +241,11 @@ fn tile<B: Panel, const T: usize>(
                     false => _mm512_mul_ps(products[t][p], load_ps(&panel[p].scales[j])),
                 };
                 let mut lane = _mm512_fmadd_ps(scaled, scale, _mm512_maskz_mov_ps(begun, load_ps(place)));
-                if B::MINIMA != Minima::None {
+                if const { !matches!(B::MINIMA, Minima::None) } {
                     let sum = _mm512_set1_ps(inputs[t].scaled_sums[0][b]);
                     lane = _mm512_fmadd_ps(load_ps(&panel[p].minima[j][0]), sum, lane);
                 }
-                if B::MINIMA == Minima::Halves {
+                if const { matches!(B::MINIMA, Minima::Halves) } {
                     let sum = _mm512_set1_ps(inputs[t].scaled_sums[1][b]);
                     lane = _mm512_fmadd_ps(load_ps(&panel[p].minima[j][1]), sum, lane);
                 }
@@ -248,7 +253,16 @@ fn tile<B: Panel, const T: usize>(
             }
         }
     }
-    for t in 0..T {
+    put(out, strip, part, lanes, T);
+    T
+}
+
+/// Stores the sums of a tile of `count` inputs. Does not know the kind of panel, so that it is compiled once for all.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn put(out: &mut OutTile<'_>, strip: &Strip<'_>, part: Part, lanes: &Lanes, count: usize) {
+    let blocks = part.blocks.min(SEGMENT_BLOCKS);
+    for t in 0..count {
         for p in 0..strip.count.div_ceil(16) {
             let lane = |l: usize| _mm512_maskz_mov_ps(if l < blocks { 0xffff } else { 0 }, load_ps(&lanes[l][t][p]));
             let even = _mm512_add_ps(_mm512_add_ps(lane(0), lane(4)), _mm512_add_ps(lane(2), lane(6)));
@@ -267,7 +281,6 @@ fn tile<B: Panel, const T: usize>(
             }
         }
     }
-    T
 }
 
 /// Adds the products of columns `4K` of each panel with each input, lane = row.
@@ -275,14 +288,14 @@ fn tile<B: Panel, const T: usize>(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn step<const K: usize, const T: usize>(
     sums: &mut [[__m512i; PANELS]; T],
-    columns: [&[u8; 64]; PANELS],
+    columns: [&[[u8; 64]; 8]; PANELS],
     x: [&[i8; 32]; T],
 ) {
     for t in 0..T {
-        let four = [x[t][4 * K], x[t][4 * K + 1], x[t][4 * K + 2], x[t][4 * K + 3]].map(|x| x as u8);
+        let four = [x[t][4 * K], x[t][4 * K + 1], x[t][4 * K + 2], x[t][4 * K + 3]].each(|x| x as u8);
         let four = _mm512_set1_epi32(i32::from_le_bytes(four));
         for p in 0..PANELS {
-            sums[t][p] = keep(_mm512_dpbusd_epi32(sums[t][p], load_512(columns[p], 0), four));
+            sums[t][p] = keep(_mm512_dpbusd_epi32(sums[t][p], load_512(&columns[p][K], 0), four));
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::array::from_fn;
 use std::hint::black_box;
 
 use crate::Probe;
+use crate::array;
 use crate::probe::{streams, sum};
 use crate::x86::ahead::Ahead;
 
@@ -51,7 +51,7 @@ fn multiply(rounds: u32) -> u64 {
 #[target_feature(enable = "avx512f,avx512bw")]
 fn multiply_bytes(rounds: u32) -> u64 {
     let mut x = black_box(_mm512_set1_epi8(3));
-    let w: [__m512i; CHAINS] = from_fn(|i| black_box(_mm512_set1_epi8(i as i8)));
+    let w: [__m512i; CHAINS] = array::of(|i| black_box(_mm512_set1_epi8(i as i8)));
     let mut sums = [_mm512_setzero_si512(); CHAINS];
     for _ in 0..rounds {
         // SAFETY: no instruction at all. The compiler takes `x` for changed, or it would multiply only once.
@@ -73,7 +73,7 @@ fn multiply_vnni(rounds: u32) -> u64 {
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn multiply_groups(rounds: u32) -> u64 {
     let x = black_box(_mm512_set1_epi8(3));
-    let w: [__m512i; CHAINS] = from_fn(|i| black_box(_mm512_set1_epi8(i as i8)));
+    let w: [__m512i; CHAINS] = array::of(|i| black_box(_mm512_set1_epi8(i as i8)));
     let mut sums = [_mm512_setzero_si512(); CHAINS];
     for _ in 0..rounds {
         for (sum, w) in sums.iter_mut().zip(w) {

@@ -11,6 +11,7 @@ use super::input::{Input, with_inputs};
 use super::registers::{load_quants, store_ps};
 use super::row_scales::{ScalesMinima, without_minima};
 use super::{factored, quarters};
+use crate::array::Each;
 use crate::order::SEGMENT;
 use crate::weights::row;
 use crate::x86::ahead::{Ahead, ROWS};
@@ -170,7 +171,7 @@ pub fn rows<R: Row, const MOST: usize>(
         }
         let rest = quarter * 4..outputs;
         if !rest.is_empty() {
-            let rows = [0, 1, 2, 3].map(|i| row(w, row_bytes, (rest.start + i).min(outputs - 1)));
+            let rows = [0, 1, 2, 3].each(|i| row(w, row_bytes, (rest.start + i).min(outputs - 1)));
             let sums = dot::<R, MOST>(rows, (&x, count), blocks, ahead);
             for t in 0..count {
                 out[t * stride..][rest.clone()].copy_from_slice(&sums[t][..rest.len()]);
@@ -234,7 +235,7 @@ fn dot<R: Row, const MOST: usize>(
     for t in 0..inputs {
         let mut all = [0.0; 16];
         store_ps(&mut all, totals[t]);
-        sums[t] = of_rows.map(|lane| all[lane]);
+        sums[t] = of_rows.each(|lane| all[lane]);
     }
     sums
 }
@@ -252,12 +253,26 @@ fn trees([a, b]: [__m512; 2]) -> __m512 {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn four<'a, R: Row>(lanes: &mut [[__m512; 2]], w: [&R::Group; 4], x: impl Fn(usize) -> &'a Input) {
-    if let Some(bits) = R::QUARTERS {
+    // Constants, so that a format compiles no way but its own.
+    if const { R::QUARTERS.is_some() }
+        && let Some(bits) = R::QUARTERS
+    {
         return quarters::four::<R>(lanes, w, x, bits);
     }
-    if let Some(multiples) = R::STRIPS {
+    if const { R::STRIPS.is_some() }
+        && let Some(multiples) = R::STRIPS
+    {
         return factored::four::<R>(lanes, w, x, multiples);
     }
+    if const { R::QUARTERS.is_none() && R::STRIPS.is_none() } {
+        two_and_two::<R>(lanes, w, x);
+    }
+}
+
+/// The same, two rows and then the other two.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+fn two_and_two<'a, R: Row>(lanes: &mut [[__m512; 2]], w: [&R::Group; 4], x: impl Fn(usize) -> &'a Input) {
     for (i, w) in [[w[0], w[1]], [w[2], w[3]]].into_iter().enumerate() {
         // SAFETY: this function has the features that both ask for.
         let (quants, scales) = unsafe { ([R::quants(w[0]), R::quants(w[1])], R::scales(w)) };
@@ -313,7 +328,7 @@ fn products<R: Row>(w: [&R::Group; 2], quants: &[[__m512i; 4]; 2], x: &Input) ->
     let offset = _mm512_set1_epi16(-R::Panel::OFFSET);
     if R::Panel::HALVES {
         // SAFETY: as above.
-        let [a, b] = w.map(|w| unsafe { R::factors(w) });
+        let [a, b] = w.each(|w| unsafe { R::factors(w) });
         let factors = _mm512_cvtepi8_epi16(_mm256_set_m128i(b, a));
         let offsets = _mm512_madd_epi16(_mm512_mullo_epi16(factors, offset), x.offsets);
         return _mm512_cvtepi32_ps(_mm512_add_epi32(blocks, offsets));

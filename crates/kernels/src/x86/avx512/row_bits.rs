@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::registers::store_512;
 use super::row_scales::join_quarters;
+use crate::array::Each;
 use crate::x86::avx2::registers::load_128;
 
 /// One byte in the lower 32 lanes, another in the upper ones.
@@ -85,8 +86,8 @@ pub fn high_nibbles(bytes: __m512i) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn nibble_quarters<const N: usize>(w: &[u8; N], at: usize, stride: usize) -> [[__m512i; 2]; 2] {
-    [0, 1].map(|e| {
-        let bytes = join_quarters([0, 2, 4, 6].map(|j| load_128(w, at + (j + e) * stride)));
+    [0, 1].each(|e| {
+        let bytes = join_quarters([0, 2, 4, 6].each(|j| load_128(w, at + (j + e) * stride)));
         [low_nibbles(bytes), high_nibbles(bytes)]
     })
 }

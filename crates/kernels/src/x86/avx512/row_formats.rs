@@ -8,6 +8,7 @@ use super::registers::load_512;
 use super::row::{Row, both as join};
 use super::row_bits::*;
 use super::row_scales::*;
+use crate::array::Each;
 use crate::weights::IQ4_VALUES;
 use crate::x86::avx2::fold::negated;
 use crate::x86::avx2::format::Quant;
@@ -63,31 +64,31 @@ macro_rules! row {
 row! { Q4_0, w, bits 4;
     nibbles(w): [__m512i; 2] => [paired(w, 2, 18), paired(w, 74, 18)];
     quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 2, 18);
-    scales(both): __m512 => join(both.map(|w| scales_18(w)));
+    scales(both): __m512 => join(both.each(|w| scales_18(w)));
     scales_minima(four): [ScalesMinima; 2] => without_minima(scales_18_of_four(four));
 }
 
 row! { Q4_1, w, bits 4;
     nibbles(w): [__m512i; 2] => [paired(w, 4, 20), paired(w, 84, 20)];
     quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 4, 20);
-    scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 20)));
+    scales(both): __m512 => join(both.each(|w| halves_at(w, 0, 20)));
     scales_minima(four): [ScalesMinima; 2] => scales_minima_20(four);
-    minima(both): [__m512; 2] => [join(both.map(|w| negated(halves_at(w, 2, 20)))); 2];
+    minima(both): [__m512; 2] => [join(both.each(|w| negated(halves_at(w, 2, 20)))); 2];
 }
 
 row! { Q5_0, w, bits 5,
     quants i => with_fifth(nibbles(w, i * 44 + 6, 22), fifth_bits(w, i * 44 + 2, 22));
     quarters(w): [[__m512i; 2]; 2] => with_fifth_bits(nibble_quarters(w, 6, 22), words_22(w));
-    scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 22)));
-    scales_minima(four): [ScalesMinima; 2] => without_minima(scales_of_four(four.map(|w| words_22(w))));
+    scales(both): __m512 => join(both.each(|w| halves_at(w, 0, 22)));
+    scales_minima(four): [ScalesMinima; 2] => without_minima(scales_of_four(four.each(|w| words_22(w))));
 }
 
 row! { Q5_1, w, bits 5,
     quants i => with_fifth(nibbles(w, i * 48 + 8, 24), fifth_bits(w, i * 48 + 4, 24));
     quarters(w): [[__m512i; 2]; 2] => with_fifth_bits(nibble_quarters(w, 8, 24), words_24(w));
-    scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 24)));
+    scales(both): __m512 => join(both.each(|w| halves_at(w, 0, 24)));
     scales_minima(four): [ScalesMinima; 2] => scales_minima_24(four);
-    minima(both): [__m512; 2] => [join(both.map(|w| negated(halves_at(w, 2, 24)))); 2];
+    minima(both): [__m512; 2] => [join(both.each(|w| negated(halves_at(w, 2, 24)))); 2];
 }
 
 row! { Q8_0, w,
@@ -95,7 +96,7 @@ row! { Q8_0, w,
         let low = _mm512_castsi256_si512(load_256(w, i * 68 + 2));
         _mm512_xor_si512(_mm512_inserti64x4::<1>(low, load_256(w, i * 68 + 36)), _mm512_set1_epi8(-128))
     };
-    scales(both): __m512 => join(both.map(|w| halves_at(w, 0, 34)));
+    scales(both): __m512 => join(both.each(|w| halves_at(w, 0, 34)));
 }
 
 /// The weights that nibbles stand for, plus 128.
@@ -116,17 +117,17 @@ fn look_up(nibbles: __m512i) -> __m512i {
 
 row! { Iq4Nl, w, bits 8,
     quants i => look_up(nibbles(w, i * 36 + 2, 18));
-    quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 2, 18).map(|halves| halves.map(|x| look_up(x)));
-    scales(both): __m512 => join(both.map(|w| scales_18(w)));
+    quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 2, 18).each(|halves| halves.each(|x| look_up(x)));
+    scales(both): __m512 => join(both.each(|w| scales_18(w)));
     scales_minima(four): [ScalesMinima; 2] => without_minima(scales_18_of_four(four));
 }
 
 row! { Iq4Xs, w, bits 8,
     quants i => look_up(nibbles(w, i * 32 + 8, 16));
     quarters(w): [[__m512i; 2]; 2] => {
-        quarters::halves(load_512(w, 8), load_512(w, 72)).map(|x| [look_up(low_nibbles(x)), look_up(high_nibbles(x))])
+        quarters::halves(load_512(w, 8), load_512(w, 72)).each(|x| [look_up(low_nibbles(x)), look_up(high_nibbles(x))])
     };
-    scales(both): __m512 => join(both.map(|w| scales_xs(w)));
+    scales(both): __m512 => join(both.each(|w| scales_xs(w)));
     scales_minima(four): [ScalesMinima; 2] => without_minima(scales_xs_of_four(four));
 }
 
@@ -139,8 +140,8 @@ fn look_up_fp4(nibbles: __m512i) -> __m512i {
 
 row! { Mxfp4, w, bits 5,
     quants i => look_up_fp4(nibbles(w, i * 34 + 1, 17));
-    quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 1, 17).map(|halves| halves.map(|x| look_up_fp4(x)));
-    scales(both): __m512 => join(both.map(|w| half_powers(w)));
+    quarters(w): [[__m512i; 2]; 2] => nibble_quarters(w, 1, 17).each(|halves| halves.each(|x| look_up_fp4(x)));
+    scales(both): __m512 => join(both.each(|w| half_powers(w)));
     scales_minima(four): [ScalesMinima; 2] => without_minima(half_powers_of_four(four));
 }
 
@@ -167,9 +168,9 @@ row! { Q2K, w, strips times TIMES_2,
         let shift = (i % 2 * 4) as i16;
         _mm512_and_si512(shifted(load_256(w, 16 + i / 2 * 32), shift, shift + 2), _mm512_set1_epi8(3))
     };
-    scales(both): __m512 => join(both.map(|w| k_halves::half_at(w, 80)));
+    scales(both): __m512 => join(both.each(|w| k_halves::half_at(w, 80)));
     minima(both): [__m512; 2] => {
-        let [a, b] = both.map(|w| k_halves::minima_2(w));
+        let [a, b] = both.each(|w| k_halves::minima_2(w));
         [join([a[0], b[0]]), join([a[1], b[1]])]
     };
     factors(w): __m128i => k_halves::factors_2(w);
@@ -185,7 +186,7 @@ row! { Q2K, w, strips times TIMES_2,
         ]
     };
     factors_of_four(four): [__m512i; 2] => {
-        words_of_four(low_nibbles(join_quarters(four.map(|w| load_128(w, 0)))))
+        words_of_four(low_nibbles(join_quarters(four.each(|w| load_128(w, 0)))))
     };
     scales_minima(four): [ScalesMinima; 2] => scales_minima_2(four, TIMES_2);
 }
@@ -197,7 +198,7 @@ row! { Q3K, w, strips times TIMES_3,
         let third = _mm512_broadcast_i64x4(load_256(w, 0));
         with_bits(low, third, bytes(1 << (2 * i), 1 << (2 * i + 1)), 4)
     };
-    scales(both): __m512 => join(both.map(|w| k_halves::half_at(w, 108)));
+    scales(both): __m512 => join(both.each(|w| k_halves::half_at(w, 108)));
     factors(w): __m128i => k_halves::factors_3(w);
     strips(w): [__m512i; 4] => {
         // Third bits of blocks 0 to 3 in the lower half, and of 4 to 7 in the upper one, as bits 0 to 3; what comes from the
@@ -233,7 +234,7 @@ row! { Q4K, w, bits 4;
     nibbles(w): [__m512i; 2] => [load_512(w, 16), load_512(w, 80)];
     quarters(w): [[__m512i; 2]; 2] => {
         let halves = quarters::halves(load_512(w, 16), load_512(w, 80));
-        [halves.map(|x| low_nibbles(x)), halves.map(|x| high_nibbles(x))]
+        [halves.each(|x| low_nibbles(x)), halves.each(|x| high_nibbles(x))]
     };
     scales(both): __m512 => scales_minima(both)[0];
     minima(both): [__m512; 2] => [scales_minima(both)[1]; 2];
@@ -254,13 +255,13 @@ row! { Q5K, w, bits 5,
     };
     quarters(w): [[__m512i; 2]; 2] => {
         let halves = quarters::halves(load_512(w, 48), load_512(w, 112));
-        let fifths = [0, 16].map(|at| _mm512_broadcast_i32x4(load_128(w, 16 + at)));
+        let fifths = [0, 16].each(|at| _mm512_broadcast_i32x4(load_128(w, 16 + at)));
         let mut quarters = [halves; 2];
         for e in 0..2 {
             for h in 0..2 {
                 let low = if e == 0 { low_nibbles(halves[h]) } else { high_nibbles(halves[h]) };
                 // Bit 2 * q + e of quarter q as the fifth one; what comes from the neighbouring byte is masked.
-                let [a, b, c, d] = [0, 2, 4, 6].map(|bit| _mm_set1_epi32((4 - bit - e as i32) & 31));
+                let [a, b, c, d] = [0, 2, 4, 6].each(|bit| _mm_set1_epi32((4 - bit - e as i32) & 31));
                 let fifth = _mm512_rolv_epi32(fifths[h], join_quarters([a, b, c, d]));
                 // (fifth & 16) | low
                 quarters[e][h] = _mm512_ternarylogic_epi32::<0xf8>(low, fifth, _mm512_set1_epi8(16));
@@ -289,7 +290,7 @@ row! { Q6K, w, strips times [1; 4],
         let upper = _mm512_and_si512(upper, _mm512_set1_epi8(0x30));
         _mm512_ternarylogic_epi32::<0xf8>(upper, lower, _mm512_set1_epi8(15))
     };
-    scales(both): __m512 => join(both.map(|w| k_halves::half_at(w, 208)));
+    scales(both): __m512 => join(both.each(|w| k_halves::half_at(w, 208)));
     factors(w): __m128i => load_128(w, 192);
     strips(w): [__m512i; 4] => {
         let (a, b) = (load_512(w, 0), load_512(w, 64));
@@ -311,9 +312,9 @@ row! { Q6K, w, strips times [1; 4],
         }
         strips
     };
-    factors_of_four(four): [__m512i; 2] => words_of_four(join_quarters(four.map(|w| load_128(w, 192))));
+    factors_of_four(four): [__m512i; 2] => words_of_four(join_quarters(four.each(|w| load_128(w, 192))));
     scales_minima(four): [ScalesMinima; 2] => {
-        let d = four.map(|w| u64::from(u16::from_le_bytes([w[208], w[209]])));
+        let d = four.each(|w| u64::from(u16::from_le_bytes([w[208], w[209]])));
         let d = d[0] | d[1] << 16 | d[2] << 32 | d[3] << 48;
         without_minima(of_rows(_mm_cvtph_ps(_mm_cvtsi64_si128(d as i64)), [1; 4]))
     };

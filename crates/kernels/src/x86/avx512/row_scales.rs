@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use super::factored;
 use super::quarters;
 use super::registers::load_512;
+use crate::array::Each;
 use crate::x86::avx2::registers::load_128;
 
 /// Scales of two rows, and minima of both, that are to be subtracted.
@@ -14,7 +15,7 @@ pub type ScalesMinima = (__m512, [__m512; 2]);
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn without_minima(scales: [__m512; 2]) -> [ScalesMinima; 2] {
-    scales.map(|scales| (scales, [_mm512_setzero_ps(); 2]))
+    scales.each(|scales| (scales, [_mm512_setzero_ps(); 2]))
 }
 
 /// Four quarters.
@@ -37,7 +38,7 @@ pub fn scales_18(w: &[u8; 144]) -> __m256 {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn scales_18_of_four([a, b, c, d]: [&[u8; 144]; 4]) -> [__m512; 2] {
-    [[a, b], [c, d]].map(|rows| quarters::of_rows(rows.map(|w| scales_18(w))))
+    [[a, b], [c, d]].each(|rows| quarters::of_rows(rows.each(|w| scales_18(w))))
 }
 
 /// Eight words each of two rows in the order of [`super::quarters`].
@@ -52,8 +53,8 @@ fn words_of_rows([a, b]: [__m512i; 2]) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn scales_minima_20([a, b, c, d]: [&[u8; 160]; 4]) -> [ScalesMinima; 2] {
-    [[a, b], [c, d]].map(|rows| {
-        let [a, b] = rows.map(|w| {
+    [[a, b], [c, d]].each(|rows| {
+        let [a, b] = rows.each(|w| {
             let order = _mm512_castsi256_si512(_mm256_setr_epi32(0, 5, 10, 15, 16, 21, 26, 31));
             _mm512_castsi512_si256(_mm512_permutex2var_epi32(load_512(w, 0), order, load_512(w, 80)))
         });
@@ -108,8 +109,8 @@ const fn orders(stride: usize, bits: usize, last: usize) -> [[u8; 64]; 2] {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn scales_of_four([a, b, c, d]: [__m512i; 4]) -> [__m512; 2] {
-    [[a, b], [c, d]].map(|rows| {
-        let words = rows.map(|words| _mm512_castsi128_si512(_mm512_extracti32x4_epi32::<2>(words)));
+    [[a, b], [c, d]].each(|rows| {
+        let words = rows.each(|words| _mm512_castsi128_si512(_mm512_extracti32x4_epi32::<2>(words)));
         _mm512_cvtph_ps(words_of_rows(words))
     })
 }
@@ -118,19 +119,19 @@ pub fn scales_of_four([a, b, c, d]: [__m512i; 4]) -> [__m512; 2] {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn scales_minima_24(w: [&[u8; 192]; 4]) -> [ScalesMinima; 2] {
-    let words = w.map(|w| words_24(w));
+    let words = w.each(|w| words_24(w));
     // Words 24 to 31, where 16 to 23 were.
-    let minima = scales_of_four(words.map(|words| _mm512_shuffle_i32x4::<0b11_11_11_11>(words, words)));
+    let minima = scales_of_four(words.each(|words| _mm512_shuffle_i32x4::<0b11_11_11_11>(words, words)));
     let scales = scales_of_four(words);
-    [0, 1].map(|i| (scales[i], [_mm512_xor_ps(minima[i], _mm512_set1_ps(-0.0)); 2]))
+    [0, 1].each(|i| (scales[i], [_mm512_xor_ps(minima[i], _mm512_set1_ps(-0.0)); 2]))
 }
 
 /// Halves of the powers of two that blocks of 17 bytes begin with, of four rows; the two smallest are subnormal.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn half_powers_of_four([a, b, c, d]: [&[u8; 8 * 17]; 4]) -> [__m512; 2] {
-    [[a, b], [c, d]].map(|rows| {
-        let words = words_of_rows(rows.map(|w| {
+    [[a, b], [c, d]].each(|rows| {
+        let words = words_of_rows(rows.each(|w| {
             let order = _mm512_castsi128_si512(_mm_setr_epi16(0, 8, 17, 25, 34, 42, 51, 59));
             _mm512_permutex2var_epi16(load_512(w, 0), order, load_512(w, 64))
         }));
@@ -149,7 +150,7 @@ pub fn half_powers_of_four([a, b, c, d]: [&[u8; 8 * 17]; 4]) -> [__m512; 2] {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn scales_xs_of_four([a, b, c, d]: [&[u8; 136]; 4]) -> [__m512; 2] {
     const SECOND: u16 = 0xcccc;
-    [[a, b], [c, d]].map(|[a, b]| {
+    [[a, b], [c, d]].each(|[a, b]| {
         let both = |of: fn(&[u8; 136]) -> i32| _mm512_mask_set1_epi32(_mm512_set1_epi32(of(a)), SECOND, of(b));
         let low = both(|w| i32::from_le_bytes([w[4], w[5], w[6], w[7]]));
         let high = both(|w| i32::from(u16::from_le_bytes([w[2], w[3]])) << 4);
@@ -210,7 +211,7 @@ impl Heads {
         const LOW4: i32 = 0x0f0f_0f0f;
         const UPPER: i32 = 0x3030_3030;
         let every = |a, b, c, d| _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d));
-        let heads = join_quarters(w.map(|w| load_128(w, 0)));
+        let heads = join_quarters(w.each(|w| load_128(w, 0)));
         let low = _mm512_srlv_epi32(_mm512_shuffle_epi32::<0b11_10_11_01>(heads), every(0, 0, 0, 4));
         let high = _mm512_srli_epi32::<2>(_mm512_shuffle_epi32::<0b10_10_01_01>(heads));
         let packed = _mm512_or_si512(
@@ -241,7 +242,7 @@ impl Heads {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     fn floats(&self, at: i32) -> __m512 {
         // Bytes that are not there become zeros.
-        let [a, b, c, d] = [0, 1, 2, 3].map(|i| 0x8080_8000_u32 as i32 | (at + i));
+        let [a, b, c, d] = [0, 1, 2, 3].each(|i| 0x8080_8000_u32 as i32 | (at + i));
         let order = _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d));
         _mm512_cvtepi32_ps(_mm512_shuffle_epi8(self.bytes, order))
     }
@@ -250,7 +251,7 @@ impl Heads {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     fn words(&self, at: i32) -> __m512i {
-        let [a, b, c, d] = [0, 1, 2, 3].map(|i| 0x8000_8000_u32 as i32 | ((at + i) * 0x1_0001));
+        let [a, b, c, d] = [0, 1, 2, 3].each(|i| 0x8000_8000_u32 as i32 | ((at + i) * 0x1_0001));
         _mm512_shuffle_epi8(self.bytes, _mm512_broadcast_i32x4(_mm_setr_epi32(a, b, c, d)))
     }
 
@@ -273,7 +274,7 @@ impl Heads {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     pub fn scales_minima(&self) -> [ScalesMinima; 2] {
-        [0, 4].map(|at| (self.halves(at), [_mm512_mul_ps(self.halves(at + 1), self.floats(8 + at)); 2]))
+        [0, 4].each(|at| (self.halves(at), [_mm512_mul_ps(self.halves(at + 1), self.floats(8 + at)); 2]))
     }
 
     /// Scales and minima.
@@ -281,7 +282,7 @@ impl Heads {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
     pub fn factored_minima(&self) -> [ScalesMinima; 2] {
         let [first, last] = self.scales_minima();
-        [(first, 0), (last, 4)].map(|((scale, minima), at)| (_mm512_mul_ps(scale, self.floats(at)), minima))
+        [(first, 0), (last, 4)].each(|((scale, minima), at)| (_mm512_mul_ps(scale, self.floats(at)), minima))
     }
 }
 
@@ -289,18 +290,18 @@ impl Heads {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn scales_minima_2(w: [&[u8; 84]; 4], multiples: [u8; 4]) -> [ScalesMinima; 2] {
-    let nibbles = _mm512_srli_epi16::<4>(join_quarters(w.map(|w| load_128(w, 0))));
+    let nibbles = _mm512_srli_epi16::<4>(join_quarters(w.each(|w| load_128(w, 0))));
     let words = factored::words_of_four(_mm512_and_si512(nibbles, _mm512_set1_epi8(15)));
     // d and dmin of each row.
-    let [a, b, c, d] = w.map(|w| i32::from_le_bytes([w[80], w[81], w[82], w[83]]));
+    let [a, b, c, d] = w.each(|w| i32::from_le_bytes([w[80], w[81], w[82], w[83]]));
     let halves = _mm256_cvtph_ps(_mm_setr_epi32(a, b, c, d));
     let (low, high) = (_mm256_castps256_ps128(halves), _mm256_extractf128_ps::<1>(halves));
     let scales = factored::of_rows(_mm_shuffle_ps::<0b10_00_10_00>(low, high), multiples);
     let dmin = factored::of_rows(_mm_shuffle_ps::<0b11_01_11_01>(low, high), [1; 4]);
-    [0, 1].map(|i| {
+    [0, 1].each(|i| {
         let first = _mm512_and_si512(words[i], _mm512_set1_epi32(0xffff));
         let second = _mm512_srli_epi32::<16>(words[i]);
-        (scales[i], [first, second].map(|minima| _mm512_mul_ps(dmin[i], _mm512_cvtepi32_ps(minima))))
+        (scales[i], [first, second].each(|minima| _mm512_mul_ps(dmin[i], _mm512_cvtepi32_ps(minima))))
     })
 }
 
@@ -308,7 +309,7 @@ pub fn scales_minima_2(w: [&[u8; 84]; 4], multiples: [u8; 4]) -> [ScalesMinima; 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 pub fn tails_3(w: [&[u8; 110]; 4]) -> __m512i {
-    join_quarters(w.map(|w| load_128(w, 94)))
+    join_quarters(w.each(|w| load_128(w, 94)))
 }
 
 /// The factors in them, as AVX2's `factors_3` takes them apart.

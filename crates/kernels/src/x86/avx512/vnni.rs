@@ -1,12 +1,11 @@
 //! The products with 8-bit activations by the byte dot products of VNNI: checks, then few inputs by `rows`, more by
 //! `panels`.
 
-use std::array::from_fn;
-
 use candor_quant::Format;
 
 use super::panels::panels;
 use super::row::{Row, rows};
+use crate::array;
 use crate::codebook as books;
 use crate::shape::q8_rows;
 use crate::x86::ahead::{zen_3_or_4, zen_5};
@@ -97,11 +96,11 @@ fn mat<Q: Row>(mut out: OutTile<'_>, w: &[u8], count: usize, x: Activations<'_>)
             0 => {}
             1 if !Q::WIDE => avx2::rows::rows::<Twos, Q>(&mut out.values[..count], w, row_bytes, x.row(0)),
             1 => rows::<Q, 1>(&mut out, count, (w, row_bytes), &[x.row(0)]),
-            2 => rows::<Q, 2>(&mut out, count, (w, row_bytes), &from_fn::<_, 2, _>(|t| x.row(t))),
-            3 => rows::<Q, 3>(&mut out, count, (w, row_bytes), &from_fn::<_, 3, _>(|t| x.row(t))),
-            4 => rows::<Q, 4>(&mut out, count, (w, row_bytes), &from_fn::<_, 4, _>(|t| x.row(t))),
+            2 => rows::<Q, 2>(&mut out, count, (w, row_bytes), &array::of::<_, 2>(|t| x.row(t))),
+            3 => rows::<Q, 3>(&mut out, count, (w, row_bytes), &array::of::<_, 3>(|t| x.row(t))),
+            4 => rows::<Q, 4>(&mut out, count, (w, row_bytes), &array::of::<_, 4>(|t| x.row(t))),
             _ => {
-                let all: [_; FEW] = from_fn(|t| x.row(t.min(inputs - 1)));
+                let all: [_; FEW] = array::of(|t| x.row(t.min(inputs - 1)));
                 rows::<Q, FEW>(&mut out, count, (w, row_bytes), &all[..inputs]);
             }
         }

@@ -1,6 +1,7 @@
 //! The byte dot products of AVX-VNNI, which add four columns to 32 bits: nothing has to be widened. Signed weights go by what
 //! they are above -128.
 
+use crate::array::Each;
 use crate::unroll::unroll;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -83,7 +84,7 @@ impl Multiply for Fours {
             }
         }
         unroll!(K, {
-            if K / 4 == HALF {
+            if const { K / 4 == HALF } {
                 // SAFETY: this function's caller has promised the products.
                 unsafe { step::<K, P, T>(&mut sums, columns, x) };
             }
@@ -106,9 +107,9 @@ impl Multiply for Fours {
         let sums = unsafe { Self::half::<1, DEPTH, OFFSET, P, T>(columns, x, x_sums) };
         let mut floats = [[_mm256_setzero_ps(); P]; T];
         for p in 0..P {
-            let [a, b] = factors[p].twice.each_ref().map(|factors| load_i16(factors));
+            let [a, b] = factors[p].twice.each_ref().each(|factors| load_i16(factors));
             let both = _mm256_blend_epi16::<SECOND>(a, b);
-            let each = [a, b].map(|factors| _mm256_cvtepi32_ps(_mm256_srai_epi32::<16>(factors)));
+            let each = [a, b].each(|factors| _mm256_cvtepi32_ps(_mm256_srai_epi32::<16>(factors)));
             for t in 0..T {
                 floats[t][p] = if DEPTH == 4 {
                     // Sums of 16 weights of up to 3 bits fit 16 bits.
@@ -150,7 +151,7 @@ impl Multiply for Fours {
     unsafe fn signed(weights: [__m256i; 8], x: &[i8; GROUP], x_sums: __m256i) -> __m256i {
         let offset = _mm256_madd_epi16(x_sums, _mm256_set1_epi16(RAISED));
         // SAFETY: as above.
-        let sums = fold_wide(unsafe { fours(weights.map(|weights| raised(weights)), x) });
+        let sums = fold_wide(unsafe { fours(weights.each(|weights| raised(weights)), x) });
         _mm256_sub_epi32(sums, offset)
     }
 }

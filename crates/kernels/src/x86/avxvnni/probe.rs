@@ -1,11 +1,11 @@
 //! The limits of AVX-VNNI: memory is read as AVX2 reads it.
 
 use std::arch::x86_64::*;
-use std::array::from_fn;
 use std::hint::black_box;
 
 use super::fours::add_fours;
 use crate::Probe;
+use crate::array;
 use crate::x86::avx2;
 
 pub const PROBE: Probe = Probe { multiply, ..avx2::PROBE };
@@ -25,7 +25,7 @@ fn multiply(rounds: u32) -> u64 {
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn multiply_groups(rounds: u32) -> u64 {
     let x = black_box(_mm256_set1_epi8(3));
-    let w: [__m256i; 2] = from_fn(|i| black_box(_mm256_set1_epi8(i as i8)));
+    let w: [__m256i; 2] = array::of(|i| black_box(_mm256_set1_epi8(i as i8)));
     let mut sums = [_mm256_setzero_si256(); CHAINS];
     for _ in 0..rounds {
         for (i, sum) in sums.iter_mut().enumerate() {

@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 
 use super::lines::{load, round, round_twice, store};
 use super::{Form, TILE};
+use crate::array;
 use crate::x86::avx512::exp::gate_registers;
 use crate::{Line, Sums};
 
@@ -34,7 +35,7 @@ pub const fn gate(form: Form) -> fn(&mut [Line], &Sums, &Sums, usize) {
 fn to_bf16<const HALVES: usize>(block: &mut [Line], gate: &Sums, up: &Sums, rows: usize) {
     let tiles = block.len() / (HALVES * TILE);
     assert!((tiles == 1 || tiles == 2) && block.len() == HALVES * tiles * TILE, "{} lines of a block", block.len());
-    let words: [i16; 32] = std::array::from_fn(|i| (i / 2 + i % 2 * 16) as i16);
+    let words: [i16; 32] = array::of(|i| (i / 2 + i % 2 * 16) as i16);
     // SAFETY: both are 64 bytes of plain numbers.
     let pairs = unsafe { std::mem::transmute::<[i16; 32], __m512i>(words) };
     let block = block.as_chunks_mut::<TILE>().0;

@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use super::lines::{load, store};
 use super::{Begin, Engine, Form, Operands, SUMS, TILE};
 use crate::Line;
+use crate::array::Each;
 
 /// An engine: its form, the inputs from which on it pays (measured on Zen 5), the features that it needs, and what adds products of two dwords to each of 16 sums.
 macro_rules! engine {
@@ -96,6 +97,6 @@ pub struct Pairs;
 
 engine!(Pairs, pairs, pairs_tile: Form::Bf16, least 8, "avx512f,avx512bf16", (sum, w, x) => {
     // SAFETY: both are 64 bytes of plain numbers.
-    let [w, x] = [w, x].map(|pairs| unsafe { std::mem::transmute::<__m512i, __m512bh>(pairs) });
+    let [w, x] = [w, x].each(|pairs| unsafe { std::mem::transmute::<__m512i, __m512bh>(pairs) });
     _mm512_dpbf16_ps(sum, w, x)
 });

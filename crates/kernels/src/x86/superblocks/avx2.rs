@@ -53,8 +53,8 @@ impl<M: Pairs, S: Superblock> Kind for Avx2<M, S> {
             1 => some::<M, S, 1>(panel, x, sums),
             2 => some::<M, S, 2>(panel, x, sums),
             3 => some::<M, S, 3>(panel, x, sums),
-            5 if Self::TILE >= 5 => some::<M, S, 5>(panel, x, sums),
-            6 if Self::TILE >= 6 => some::<M, S, 6>(panel, x, sums),
+            5 if const { Self::TILE >= 5 } => some::<M, S, 5>(panel, x, sums),
+            6 if const { Self::TILE >= 6 } => some::<M, S, 6>(panel, x, sums),
             _ => some::<M, S, 4>(panel, x, sums),
         }
     }

@@ -6,6 +6,7 @@ use std::arch::x86_64::*;
 use candor_quant::Format;
 
 use super::COLS;
+use crate::array;
 use crate::{BatchKernels, BatchTask, Emit, Line, Packing};
 
 /// Weight rows of a panel, and floats of a line of sums.
@@ -145,7 +146,7 @@ impl Matrix<'_> {
             // The last row stands in for rows that are not there.
             let row = |r: usize| self.row((strip.first + n * ROWS + r).min(self.rows - 1));
             // SAFETY: as this function's.
-            unsafe { K::unpack(panel, std::array::from_fn(|r| &K::split(row(r))[strip.p])) };
+            unsafe { K::unpack(panel, array::of(|r| &K::split(row(r))[strip.p])) };
         }
         let mut t = 0;
         while t < inputs {

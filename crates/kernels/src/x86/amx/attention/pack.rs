@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+use crate::array::Each;
 use crate::attention::block::{BLOCK, GROUP, PAIR, PAIR_LINES, WEIGHT_LINES};
 use crate::attention::tiles::{Cached, Source};
 use crate::x86::avx512::Sixteen;
@@ -75,7 +76,7 @@ fn pairs(a: __m512, b: __m512) -> [__m512i; 2] {
     };
     // SAFETY: `ORDER` is 64 readable bytes.
     let order = unsafe { _mm512_loadu_epi16(ORDER.as_ptr()) };
-    round_twice(a, b).map(|half| _mm512_permutexvar_epi16(order, half))
+    round_twice(a, b).each(|half| _mm512_permutexvar_epi16(order, half))
 }
 
 /// Line = pair of dimensions, lane = position.
@@ -94,7 +95,7 @@ unsafe fn keys<C: Cached>(packed: &mut [Line], dim: usize, panels: *const u8, pa
                 let scale = unsafe { source.scale(32 * k, panel) };
                 for line in 0..PANEL {
                     let e = 32 * k + 2 * line;
-                    let [a, b] = [e, e + 1].map(|e| match e < dim {
+                    let [a, b] = [e, e + 1].each(|e| match e < dim {
                         // SAFETY: the panel has this dimension.
                         true => unsafe { source.group(e, panel, scale) }.0,
                         false => _mm512_setzero_ps(),

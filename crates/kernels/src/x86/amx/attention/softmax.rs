@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+use crate::array::Each;
 use crate::attention::block::{BLOCK, GROUP, PAIR, PAIR_LINES, Softmax, WEIGHT_LINES};
 use crate::lanes::{self, POLYNOMIAL, ROUNDER};
 use crate::x86::batch::lines::{load_ps, store, store_ps};
@@ -131,8 +132,8 @@ fn registers<const N: usize>(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 fn exp<const N: usize>(x: [__m512; N]) -> [__m512; N] {
     let all = |value: f32| _mm512_set1_ps(value);
-    let shifted = x.map(|x| _mm512_fmadd_ps(x, all(std::f32::consts::LOG2_E), all(ROUNDER)));
-    let n = shifted.map(|shifted| _mm512_sub_ps(shifted, all(ROUNDER)));
+    let shifted = x.each(|x| _mm512_fmadd_ps(x, all(std::f32::consts::LOG2_E), all(ROUNDER)));
+    let n = shifted.each(|shifted| _mm512_sub_ps(shifted, all(ROUNDER)));
     let (mut r, mut p) = (x, [all(POLYNOMIAL[1]); N]);
     for i in 0..N {
         r[i] = _mm512_fnmadd_ps(n[i], all(std::f32::consts::LN_2), r[i]);

@@ -6,6 +6,7 @@ use candor_quant::Format;
 
 use super::legacy::{counting, counting_on, indices, scaled, table, uneven};
 use super::{Step, Unpack};
+use crate::array::Each;
 use crate::weights::IQ4_VALUES;
 use crate::x86::avx2::registers::{load_128, load_256};
 use crate::x86::batch::lines::{half_at, round, store, store_ps};
@@ -233,8 +234,8 @@ fn scales_of_six(block: &[u8; 110]) -> __m128i {
     const NIBBLES: u64 = 0x0f0f_0f0f_0f0f_0f0f;
     const PAIRS: u64 = 0x0303_0303;
     let bytes: &[u8; 12] = block[96..].first_chunk().expect("14 bytes are left");
-    let low = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| bytes[i]));
-    let top = u64::from(u32::from_le_bytes([8, 9, 10, 11].map(|i| bytes[i])));
+    let low = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].each(|i| bytes[i]));
+    let top = u64::from(u32::from_le_bytes([8, 9, 10, 11].each(|i| bytes[i])));
     let first = low & NIBBLES | (top & PAIRS | (top >> 2 & PAIRS) << 32) << 4;
     let last = low >> 4 & NIBBLES | (top >> 4 & PAIRS | (top >> 6 & PAIRS) << 32) << 4;
     _mm_sub_epi8(_mm_set_epi64x(last as i64, first as i64), _mm_set1_epi8(32))

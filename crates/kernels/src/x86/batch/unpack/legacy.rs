@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use candor_quant::Format;
 
 use super::{Step, Unpack};
+use crate::array::Each;
 use crate::weights::{FP4_VALUES, IQ4_VALUES, half_power};
 use crate::x86::avx2::registers::load_128;
 use crate::x86::batch::lines::{half_at, round, store};
@@ -35,7 +36,7 @@ pub fn counting_on() -> __m512 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub fn uneven(values: [i8; 16]) -> __m512 {
-    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(&values.map(|value| value as u8), 0)))
+    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(&values.each(|value| value as u8), 0)))
 }
 
 /// A table of 16 values for indices of which bit 4 does not count; those above it never do.

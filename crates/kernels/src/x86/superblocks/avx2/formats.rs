@@ -6,6 +6,7 @@ use candor_quant::Format;
 
 use super::pairs::Pairs;
 use super::panel::{Panel, Superblock, columns, heads};
+use crate::array::Each;
 use crate::x86::avx2::registers::{store_256, store_ps};
 use crate::x86::superblocks::Sums;
 
@@ -124,7 +125,7 @@ impl Superblock for Q6K {
 
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn unpack<M: Pairs>(panel: &mut Panel, side: usize, rows: [&Self::Bytes; 8]) {
-        let d = rows.map(|row| i32::from(u16::from_le_bytes([row[208], row[209]])));
+        let d = rows.each(|row| i32::from(u16::from_le_bytes([row[208], row[209]])));
         let d = _mm256_setr_epi32(d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]);
         store_ps(&mut panel.scales[side], halves(d));
         // A pair's four bytes: the halves of the first block, the halves of the second.

@@ -1,6 +1,7 @@
 //! How both blocks of a pair are multiplied: what a dword of the panel and of an input holds, and how sums come to be the words
 //! of a register. Sums are exact, so that bits are the same either way.
 
+use crate::array::Each;
 use crate::unroll::unroll;
 use std::arch::x86_64::*;
 
@@ -80,9 +81,9 @@ impl Pairs for Twos {
         (p, half): (usize, usize),
     ) -> [[__m256i; 2]; T] {
         unroll!(STEP, {
-            if STEP < steps::<S>() {
+            if const { STEP < steps::<S>() } {
                 let step = 8 * half + STEP;
-                let weights = panel.quants[p][step].each_ref().map(|eight| load_256(eight, 0));
+                let weights = both(&panel.quants[p][step]);
                 for t in 0..T {
                     let x = four(x[t].quants[p][step]);
                     for side in 0..2 {
@@ -128,11 +129,11 @@ impl Pairs for Fours {
         let raised = _mm256_set1_epi32(0x8000);
         let mut sums = [[_mm256_setzero_si256(); 2]; T];
         unroll!(STEP, {
-            if STEP < steps::<S>() {
+            if const { STEP < steps::<S>() } {
                 // The second block first.
                 let count = steps::<S>() / 2;
                 let step = 8 * half + STEP % count * 2 + if STEP < count { 1 } else { 0 };
-                if STEP == count {
+                if const { STEP == steps::<S>() / 2 } {
                     for t in 0..T {
                         for side in 0..2 {
                             let above = _mm256_slli_epi32::<16>(sums[t][side]);
@@ -141,7 +142,7 @@ impl Pairs for Fours {
                         }
                     }
                 }
-                let weights = panel.quants[p][step].each_ref().map(|eight| load_256(eight, 0));
+                let weights = both(&panel.quants[p][step]);
                 for t in 0..T {
                     let x = four(x[t].quants[p][step]);
                     for side in 0..2 {
@@ -168,9 +169,16 @@ const fn steps<S: Superblock>() -> usize {
     }
 }
 
+/// Both sides.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn both([first, last]: &[[u8; 32]; 2]) -> [__m256i; 2] {
+    [load_256(first, 0), load_256(last, 0)]
+}
+
 /// Four quants in every lane.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn four(quants: [i8; 4]) -> __m256i {
-    _mm256_set1_epi32(i32::from_le_bytes(quants.map(|quant| quant as u8)))
+    _mm256_set1_epi32(i32::from_le_bytes(quants.each(|quant| quant as u8)))
 }

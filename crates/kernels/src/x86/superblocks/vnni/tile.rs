@@ -1,5 +1,6 @@
 //! Sixteen weight rows times some inputs over one superblock: sums in registers, lane = weight row.
 
+use crate::array::Each;
 use crate::unroll::unroll;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -23,26 +24,26 @@ pub fn tile<S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: 
         let mut products = [[_mm512_setzero_si512(); 2]; T];
         let mut first_halves = [_mm512_setzero_si512(); T];
         unroll!(STEP, {
-            if STEP == 4 && S::SUMS != Sums::Blocks {
+            if const { STEP == 4 && !matches!(S::SUMS, Sums::Blocks) } {
                 for t in 0..T {
                     first_halves[t] = keep(words(products[t]));
                     products[t] = [_mm512_setzero_si512(); 2];
                 }
             }
-            if STEP.is_multiple_of(4) && S::SUMS == Sums::CentredHalves {
+            if const { STEP.is_multiple_of(4) && matches!(S::SUMS, Sums::CentredHalves) } {
                 for t in 0..T {
                     products[t] = [two(x[t].offsets[STEP / 4][pair]); 2];
                 }
             }
-            let columns = panel.quants[pair][STEP].each_ref().map(|line| load(line));
+            let columns = lines(&panel.quants[pair][STEP]);
             for t in 0..T {
-                let x = _mm512_set1_epi64(i64::from_le_bytes(x[t].quants[STEP][pair].map(|quant| quant as u8)));
+                let x = eight(x[t].quants[STEP][pair]);
                 for side in 0..2 {
                     products[t][side] = keep(_mm512_dpbusd_epi32(products[t][side], columns[side], x));
                 }
             }
         });
-        let scales = panel.factors[pair].each_ref().map(|line| load(line));
+        let scales = lines(&panel.factors[pair]);
         for t in 0..T {
             let factors = both(x[t].factors[pair]);
             let first = _mm512_mullo_epi16(scales[0], factors);
@@ -81,6 +82,19 @@ pub fn tile<S: Superblock, const T: usize>(panel: &Panel, x: &[Input; T], sums: 
 #[target_feature(enable = "avx512f,avx512bw")]
 fn words([first, last]: [__m512i; 2]) -> __m512i {
     _mm512_packs_epi32(first, last)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn lines([first, last]: &[Line; 2]) -> [__m512i; 2] {
+    [load(first), load(last)]
+}
+
+/// Eight quants in every lane of 64 bits.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn eight(quants: [i8; 8]) -> __m512i {
+    _mm512_set1_epi64(i64::from_le_bytes(quants.each(|quant| quant as u8)))
 }
 
 #[inline]
