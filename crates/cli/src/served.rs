@@ -140,7 +140,7 @@ impl How {
     }
 }
 
-/// Says that a model came or went.
+/// Says that a model came or went, or that the server ends.
 fn hear(news: &News) {
     match news {
         News::Ready { name, does, context } => match does {
@@ -150,6 +150,7 @@ fn hear(news: &News) {
             }
             Ability::Scores => say!("ready: {name}, scores of pairs of up to {context} tokens"),
         },
+        News::Ending => say!("ending: requests that came are answered, no others are taken"),
         News::Unloaded { name } => say!("unloaded: {name}"),
         News::Failed { name, why } => say!("failed: {name}: {why}"),
         _ => {}

@@ -208,7 +208,7 @@ impl App {
         App { config, models, started: now(), traces, diagnosing }
     }
 
-    /// Says that a model came or went.
+    /// Says what is new.
     pub fn tell(&self, news: &News) {
         if let Some(hear) = self.config.news {
             hear(news);

@@ -50,7 +50,7 @@ pub struct Config {
     pub autoload: bool,
     /// How long a model without requests stays loaded; for ever without.
     pub idle: Option<Duration>,
-    /// What hears of models that come and go.
+    /// What hears of models that come and go, and of the end.
     pub news: Option<fn(&News)>,
     /// The certificate and the key that connections are encrypted with; without them they are not.
     pub tls: Option<Tls>,
@@ -125,10 +125,12 @@ pub struct Listed<E> {
 /// Loads a model.
 pub type Load<E> = Box<dyn FnMut() -> Result<Loaded, E> + Send>;
 
-/// A model came or went.
+/// A model came or went, or the server ends.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum News<'a> {
+    /// It was asked to end: it takes no new requests, and answers those that it has.
+    Ending,
     /// It answers from now on.
     Ready {
         /// What it is called.

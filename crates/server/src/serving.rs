@@ -49,6 +49,7 @@ pub fn serve<E: Display + Send + 'static>(
         tokio::spawn(async move { models.sweep().await });
         let shut = async {
             stop.asked().await;
+            app.tell(&News::Ending);
             app.models.drain();
             app.models.idle().await;
         };

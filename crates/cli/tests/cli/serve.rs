@@ -302,6 +302,7 @@ fn a_signal_ends_it_once_all_is_answered() {
         stream.read_exact(&mut first).unwrap();
         let killed = Command::new("kill").args([signal, &server.child.id().to_string()]).status().unwrap();
         assert!(killed.success());
+        server.says("ending: ");
         let mut rest = String::new();
         stream.read_to_string(&mut rest).unwrap();
         assert!(rest.contains("\"finish_reason\":\"length\"") && rest.contains("[DONE]"), "{rest}");
