@@ -255,7 +255,7 @@ pub enum Error {
     Inspect(#[from] inspect::Error),
     /// Spans can't be sent.
     #[cfg(feature = "otel")]
-    #[error("--otlp-traces-endpoint: {problem}")]
+    #[error("spans can't be sent: {problem}")]
     Collector {
         /// What is wrong.
         problem: String,

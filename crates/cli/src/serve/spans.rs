@@ -48,6 +48,10 @@ pub fn start(endpoint: Option<&str>, config: &mut Config) -> Result<Option<Spans
     if endpoint.is_none() && (disabled || !ENDPOINTS.iter().any(|name| set(name))) {
         return Ok(None);
     }
+    if let Some(wrong) = endpoint.filter(|endpoint| !is_address(endpoint)) {
+        let problem = format!("--otlp-traces-endpoint: {wrong:?} is no address of http or https");
+        return Err(Error::Collector { problem });
+    }
     let sender = Sender { post: Post::new(PATIENCE), failing: AtomicBool::new(false) };
     let exporter = SpanExporter::builder().with_http().with_http_client(sender);
     let exporter = endpoint.into_iter().fold(exporter, |exporter, endpoint| exporter.with_endpoint(endpoint));
@@ -61,6 +65,13 @@ pub fn start(endpoint: Option<&str>, config: &mut Config) -> Result<Option<Spans
     global::set_tracer_provider(provider.clone());
     config.ended = Some(ended);
     Ok(Some(Spans(provider)))
+}
+
+fn is_address(text: &str) -> bool {
+    let of = |request: Request<()>| {
+        matches!(request.uri().scheme_str(), Some("http" | "https")) && request.uri().host().is_some()
+    };
+    Request::post(text).body(()).is_ok_and(of)
 }
 
 impl Drop for Spans {

@@ -316,6 +316,10 @@ fn what_cannot_be_served_ends_it() {
     let port = taken.local_addr().unwrap().port().to_string();
     let error = candor(["serve", "--port", &port]).error();
     assert!(error.contains(&format!("error: 127.0.0.1:{port}: ")) && error.contains("hint: --port 0"), "{error}");
+    for wrong in ["", "nonsense", "localhost:4318", "ftp://localhost/v1/traces"] {
+        let error = candor(["serve", "--port", "0", "--otlp-traces-endpoint", wrong]).error();
+        assert!(error.contains(&format!("{wrong:?} is no address of http or https")), "{error}");
+    }
     let error = candor(["serve", "/nowhere/model.gguf", "--port", "0"]).outcome();
     assert_eq!(error.code, 1);
     assert!(error.stderr.contains("error: /nowhere/model.gguf: no such file"), "{}", error.stderr);
