@@ -182,8 +182,14 @@ fn compressed_files_are_refused() {
 
 #[test]
 fn an_address_that_has_run_out_is_asked_for_again() {
-    // Signed addresses hold for some minutes.
-    let fake = comes(|asked, reply| if asked.number == 4 { Reply::status(403) } else { reply });
+    // Signed addresses hold for some minutes; these for three requests.
+    let uses = Mutex::new(BTreeMap::new());
+    let fake = comes(move |asked, reply| {
+        let mut uses = uses.lock().unwrap();
+        let uses = uses.entry(asked.path.clone()).or_insert(0);
+        *uses += 1;
+        if *uses <= 3 { reply } else { Reply::status(403) }
+    });
     let resolved = fake.hub.seen.asked.lock().unwrap().iter().filter(|asked| asked.range().is_some()).count();
     assert!(resolved > 1, "the hub says where it is now");
     let (error, _) = fails(|_, _| Reply::status(403));

@@ -146,7 +146,8 @@ fn of_repository(files: &BTreeMap<String, Arc<[u8]>>, cdn: &str, asked: &Asked) 
         Some((_, bytes)) => {
             let hash = sha256(bytes);
             Reply::status(302)
-                .with("location", format!("{cdn}/blobs/{hash}?signed=1"))
+                // Signed addresses: another one at each question.
+                .with("location", format!("{cdn}/blobs/{hash}?signed={}", asked.number))
                 .with("x-repo-commit", COMMIT)
                 .with("x-linked-etag", format!("\"{hash}\""))
                 .with("x-linked-size", bytes.len())
