@@ -1,35 +1,40 @@
-// Uses the package in headless Chromium: on the processor with each module, and on WebGPU, which is emulated.
+// Uses the package in headless Chromium: on the processor with each module that it has, and on WebGPU, which is emulated. FAULTS is
+// a package whose shaders can be spoilt.
 //
-// usage: node browser.test.mjs PACKAGES FOLDER
+// usage: node browser.test.mjs PACKAGE FOLDER FAULTS
 import assert from "node:assert/strict";
 import { copyFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Browser } from "../page-test/browser.mjs";
-import { run } from "./checks.mjs";
+import { built, run } from "./checks.mjs";
 import { Server } from "./server.mjs";
 
 const FLAGS = [
   "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan", "--use-vulkan=swiftshader",
+  // A page whose GPU was lost may ask for it again.
+  "--disable-domain-blocking-for-3d-apis", "--disable-gpu-process-crash-limit",
 ];
 const PATIENCE = 300_000;
 /** Kernels and shaders round differently: a logit differs by as much at most. */
 const NEAR = 0.001;
-const [packages, folder] = process.argv.slice(2);
-if (!folder) {
-  console.error("usage: node browser.test.mjs PACKAGES FOLDER");
+const [pack, folder, faults] = process.argv.slice(2);
+if (!faults) {
+  console.error("usage: node browser.test.mjs PACKAGE FOLDER FAULTS");
   process.exit(2);
 }
 const expected = JSON.parse(await readFile(join(folder, "expected.json"), "utf8"));
-const tiny = join(packages, "package/candor-tiny.gguf");
-for (const name of ["tiny", "other"]) await copyFile(tiny, join(folder, `${name}.gguf`));
+for (const name of ["tiny", "other"]) await copyFile(join(pack, "candor-tiny.gguf"), join(folder, `${name}.gguf`));
+const { modules, threads: counts, plain } = await built(pack);
 
-const server = await Server.start(packages, folder);
+const server = await Server.start({ package: pack, faults }, folder);
 const browser = await Browser.start(process.env.CHROMIUM ?? "chromium", FLAGS, PATIENCE);
 
 /** What the page has: the package, and short words for what the checks do. */
-async function prepare(name) {
-  const { load, models, fit } = await import(`/${name}/candor.js`);
-  const { languageModel } = await import(`/${name}/language-model.js`);
+async function prepare(name, plain) {
+  const { load: loads, models, fit } = await import(`/${name}/candor.js`);
+  const chrome = await import(`/${name}/language-model.js`);
+  const load = (source, options) => loads(source, { ...plain, ...options });
+  const languageModel = (source, options) => chrome.languageModel(source, { ...plain, ...options });
   const failure = (error) => ({ name: error.name, message: error.message });
   window.candor = { load, models, fit, languageModel };
   window.tokens = async (answer) => {
@@ -69,15 +74,21 @@ async function page(name = "package", path = "/") {
       throw new Error(error.message.replace(expression, "in the page"));
     });
   };
-  await call(prepare, name);
+  await call(prepare, name, plain);
   return { call, tab };
 }
 
 const of = (path) => server.requests.filter(({ url }) => url === path);
 const { message, tokens: wanted } = expected.builtin;
 /** The processor with each module, and with one thread and two. */
-const ON_CPU = ["simd128", "relaxed-simd"].flatMap((module) => [1, 2].map((threads) => ({ device: "cpu", module, threads })));
+const ON_CPU = modules.flatMap((module) => counts.map((threads) => ({ device: "cpu", module, threads })));
 const WAYS = [...ON_CPU, { device: "gpu", software: true }];
+/** Why a check is left out where the package is not whole. */
+const oneThread = counts.length === 1 && "skipped: no module for threads";
+const oneModule = modules.length === 1 && "skipped: not the module that this browser takes";
+const partly = modules.length === 1 && "skipped: takes minutes, or has a limit of time: for the whole package";
+/** An emulated GPU takes minutes: what it does as the processor does is tried with the whole package alone. */
+const SOME = partly ? ON_CPU : WAYS;
 const { computed } = expected;
 const said = (...args) => window.said(...args);
 const loaded = (...args) => window.loaded(...args);
@@ -104,7 +115,7 @@ const CHECKS = {
     for (const options of WAYS) {
       const { tokens, info } = await call(said, "builtin", options, message, wanted.length);
       assert.deepEqual(tokens, wanted, JSON.stringify(options));
-      assert.equal(info.module, options.module ?? "relaxed-simd");
+      assert.equal(info.module, options.module ?? modules.at(-1));
       assert.equal(info.device, options.device);
       assert.equal(info.threads, options.threads ?? 1);
       assert.equal(info.verified, options.device === "gpu", "a GPU is verified");
@@ -114,6 +125,7 @@ const CHECKS = {
   },
 
   async "the processor has all its threads, and one where memory can't be shared"() {
+    if (oneThread) return oneThread;
     const { call } = await page();
     const all = await call(() => navigator.hardwareConcurrency);
     assert.equal((await call(loaded, "builtin", {})).threads, all);
@@ -128,6 +140,7 @@ const CHECKS = {
   },
 
   async "models of other architectures say on WebGPU what they say natively"() {
+    if (partly) return partly;
     return architectures([{ device: "gpu", software: true }]);
   },
 
@@ -135,7 +148,7 @@ const CHECKS = {
     if (!expected.embedding) return "skipped: no fixtures";
     const { name, prompt, vector } = expected.embedding;
     const { call } = await page();
-    for (const options of WAYS) {
+    for (const options of SOME) {
       const got = await call(async (source, options, prompt) => {
         const model = await candor.load(source, options);
         const [one, [two]] = [await model.embed(prompt, { pooling: "mean" }), await model.embed([prompt], { pooling: "mean" })];
@@ -179,6 +192,7 @@ const CHECKS = {
   },
 
   async "a session goes from the native engine to the GPU and from there to the processor"() {
+    if (partly) return partly;
     await writeFile(join(folder, "session.gguf"), await readFile(join(folder, "session.bin")));
     const { saved, text, tokens: right } = computed.session;
     const { call } = await page();
@@ -204,6 +218,7 @@ const CHECKS = {
   },
 
   async "verifying a GPU names its operations"() {
+    if (partly) return partly;
     const { call } = await page();
     const { ok, operations, failure, tokens: said } = await call(async (message, count) => {
       const model = await candor.load("builtin", { device: "gpu", software: true });
@@ -246,6 +261,7 @@ const CHECKS = {
   },
 
   async "fit asks for a file's beginning alone, and for nothing of a file that is there"() {
+    if (oneModule) return oneModule;
     const { call } = await page();
     const fit = (path, options) => call((path, options) => candor.fit(path, options), path, options);
     const { bytes, cpu, gpu, context, reason } = await fit("/files/tiny.gguf?fit", {});
@@ -293,7 +309,7 @@ const CHECKS = {
 
   async "layers that do not fit are read for each step, and the answer is the same"() {
     const { call } = await page();
-    for (const way of WAYS) {
+    for (const way of SOME) {
       const options = { ...way, memory: 4_200_000, context: 64 };
       const { tokens, info, timings } = await call(said, "builtin", options, message, wanted.length);
       assert.deepEqual(tokens, wanted, JSON.stringify(options));
@@ -303,6 +319,7 @@ const CHECKS = {
   },
 
   async "twenty models one after the other leave nothing behind"() {
+    if (partly) return partly;
     const { call } = await page();
     const grown = await call(async (message, count) => {
       const size = async () => (await performance.measureUserAgentSpecificMemory()).bytes;
@@ -328,6 +345,7 @@ const CHECKS = {
   },
 
   async "a signal ends a long prompt within 300 ms, and the next answer is right"() {
+    if (partly) return partly;
     const { call } = await page();
     for (const options of [{ device: "cpu" }, { device: "gpu", software: true }]) {
       const { error, took, chunk, computed, tokens } = await call(async (options, message, count) => {
@@ -359,6 +377,7 @@ const CHECKS = {
   },
 
   async "the page goes on while a model computes"() {
+    if (partly) return partly;
     const { call } = await page();
     const longest = await call(async () => {
       const model = await candor.load("builtin", { device: "cpu" });
@@ -465,18 +484,56 @@ const CHECKS = {
     assert.equal((await call(loaded, path, { sha256: right, cache: false })).from, "memory");
   },
 
-  async "a file that does not fit is used from memory, and that is said"() {
-    const { call, tab } = await page();
+  async "two tabs that want the same file at once fetch it once"() {
+    const path = "/files/other.gguf?tabs";
+    const tabs = [await page(), await page()];
+    const found = await Promise.all(tabs.map(({ call }) => call(said, path, { device: "cpu" }, message, wanted.length)));
+    for (const { tokens } of found) assert.deepEqual(tokens, wanted);
+    assert.deepEqual(found.map(({ info }) => info.from).sort(), ["cache", "network"]);
+    assert.equal(of(path).length, 1);
+  },
+
+  async "a file that does not fit is used from memory in each tab, and that is said; with more room it is kept"() {
+    const path = "/files/other.gguf?quota";
+    const tabs = [await page(), await page()];
+    const [{ call, tab }] = tabs;
     const { usage } = await call(() => navigator.storage.estimate());
     await tab.send("Storage.overrideQuotaForOrigin", { origin: server.origin, quotaSize: usage + (1 << 20) });
     try {
-      const { tokens, info } = await call(said, "/files/other.gguf?quota", { device: "cpu" }, message, wanted.length);
-      assert.deepEqual(tokens, wanted);
-      assert.equal(info.from, "memory");
-      assert.match(info.note, /no more storage/);
+      const found = await Promise.all(tabs.map(({ call }) => call(said, path, { device: "cpu" }, message, wanted.length)));
+      for (const { tokens, info } of found) {
+        assert.deepEqual(tokens, wanted);
+        assert.equal(info.from, "memory");
+        assert.match(info.note, /no more storage/);
+      }
     } finally {
       await tab.send("Storage.overrideQuotaForOrigin", { origin: server.origin });
     }
+    const later = [await call(loaded, path, { device: "cpu" }), await call(loaded, path, { device: "cpu" })];
+    assert.deepEqual(later.map(({ from }) => from), ["network", "cache"]);
+  },
+
+  async "a GPU that is lost while it answers is named, and the next one works"() {
+    const { call } = await page();
+    const running = call(async () => {
+      const model = await candor.load("builtin", { device: "gpu", software: true });
+      try {
+        for await (const piece of model.complete("Once upon a time", greedy(2000))) window.began = Boolean(piece);
+        return "it came to its end";
+      } catch ({ message }) {
+        return message;
+      } finally {
+        await model.close();
+      }
+    });
+    await call(() => new Promise((resolve) => {
+      const look = () => (window.began ? resolve() : setTimeout(look, 20));
+      look();
+    }));
+    await browser.send("Browser.crashGpuProcess");
+    assert.match(await running, /^gpu .*: the device was lost/);
+    const { tokens, info } = await call(said, "builtin", { device: "gpu", software: true }, message, wanted.length);
+    assert.deepEqual([tokens, info.device], [wanted, "gpu"]);
   },
 
   async "a GPU that computes wrongly is named, and the processor answers"() {
@@ -501,7 +558,7 @@ const CHECKS = {
 
   async "an engine that dies says why, or a thread of it, and the next one works"() {
     const { call } = await page("faults");
-    for (const threads of [1, 2]) {
+    for (const threads of counts) {
       const died = await call(loaded, "builtin", { device: "cpu", panic: "planted", threads });
       assert.match(died.message, /the engine stopped: [^]*planted/, `${threads} threads`);
     }
@@ -510,6 +567,7 @@ const CHECKS = {
   },
 
   async "the example's page answers"() {
+    if (oneModule) return oneModule;
     const tab = await browser.tab({ width: 800, height: 600, scheme: "light" });
     await tab.open(`${server.origin}/package/examples/chat.html`);
     const until = (condition) => tab.value(`new Promise((resolve) => {

@@ -1,31 +1,32 @@
 // Uses the package in headless Firefox, on the processor with each module, with one thread and two. The page runs the checks by
 // itself and sends what came of them.
 //
-// usage: node firefox.test.mjs PACKAGES FOLDER
+// usage: node firefox.test.mjs PACKAGE FOLDER
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { copyFile, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { run } from "./checks.mjs";
+import { built, run } from "./checks.mjs";
 import { Server } from "./server.mjs";
 
 const PATIENCE = 300_000;
-const [packages, folder] = process.argv.slice(2);
+const [pack, folder] = process.argv.slice(2);
 if (!folder) {
-  console.error("usage: node firefox.test.mjs PACKAGES FOLDER");
+  console.error("usage: node firefox.test.mjs PACKAGE FOLDER");
   process.exit(2);
 }
 const expected = JSON.parse(await readFile(join(folder, "expected.json"), "utf8"));
-await copyFile(join(packages, "package/candor-tiny.gguf"), join(folder, "tiny.gguf"));
+await copyFile(join(pack, "candor-tiny.gguf"), join(folder, "tiny.gguf"));
+const { modules, threads: counts, plain } = await built(pack);
 
 /** What a page finds for each question `[source, options, prompt, count]`: the greedy tokens, or what went wrong. */
-async function answers(questions) {
+async function answers(questions, plain) {
   const { load } = await import("/package/candor.js");
   const found = [];
   for (const [source, options, prompt, count] of questions) {
     try {
-      const model = await load(source, options);
+      const model = await load(source, { ...plain, ...options });
       const greedy = { temperature: 0, maxTokens: count };
       const messages = [{ role: "user", content: prompt }];
       const answer = Array.isArray(prompt) ? model.complete(prompt, greedy) : model.chat(messages, greedy);
@@ -42,10 +43,10 @@ async function answers(questions) {
 
 /** Asks in a fresh Firefox. */
 async function ask(questions) {
-  const server = await Server.start(packages, folder);
+  const server = await Server.start({ package: pack }, folder);
   const profile = await mkdtemp(join(tmpdir(), "firefox-test-"));
   const found = server.found();
-  server.script = `const found = await (${answers})(${JSON.stringify(questions)});
+  server.script = `const found = await (${answers})(${JSON.stringify(questions)}, ${JSON.stringify(plain)});
     await fetch("/found", { method: "POST", body: JSON.stringify(found) });`;
   const flags = ["--headless", "--no-remote", "--profile", profile, `${server.origin}/asked`];
   const firefox = spawn(process.env.FIREFOX ?? "firefox-esr", flags, { stdio: "ignore" });
@@ -64,7 +65,7 @@ async function ask(questions) {
   }
 }
 
-const WAYS = ["simd128", "relaxed-simd"].flatMap((module) => [1, 2].map((threads) => ({ device: "cpu", module, threads })));
+const WAYS = modules.flatMap((module) => counts.map((threads) => ({ device: "cpu", module, threads })));
 const { message, tokens: wanted } = expected.builtin;
 
 const CHECKS = {
@@ -80,10 +81,10 @@ const CHECKS = {
   async "models of other architectures say what they say natively"() {
     const models = Object.entries(expected.models);
     const questions = models.flatMap(([name, { prompt, tokens }]) =>
-      [1, 2].map((threads) => [`/files/${name}.gguf`, { device: "cpu", threads }, prompt, tokens.length]));
+      counts.map((threads) => [`/files/${name}.gguf`, { device: "cpu", threads }, prompt, tokens.length]));
     const found = await ask(questions);
     for (const [at, [source, options]] of questions.entries()) {
-      const right = models[at >> 1][1].tokens;
+      const right = models[Math.floor(at / counts.length)][1].tokens;
       assert.deepEqual(found[at].tokens, right, `${source} ${JSON.stringify(options)}: ${found[at].message}`);
     }
     return models.length ? `${models.length} models` : "skipped: no fixtures";

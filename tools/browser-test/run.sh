@@ -13,9 +13,9 @@ cargo test -q --workspace --test expected -- --ignored
 sh tools/browser-test/installed.sh "$PWD/target/browser/package" "$target/tmp/installed"
 node tools/browser-test/node.test.mjs "$target/tmp/installed/node_modules/candor" "$target/tmp/browser"
 sh tools/browser-test/runtimes.sh "$target/tmp/installed/node_modules/candor" "$target/tmp/browser" "$target/tmp/runtimes"
-node tools/browser-test/browser.test.mjs "$PWD/target/browser" "$target/tmp/browser"
+node tools/browser-test/browser.test.mjs "$PWD/target/browser/package" "$target/tmp/browser" "$PWD/target/browser/faults"
 if command -v "${FIREFOX:-firefox-esr}" >/dev/null; then
-    node tools/browser-test/firefox.test.mjs "$PWD/target/browser" "$target/tmp/browser"
+    node tools/browser-test/firefox.test.mjs "$PWD/target/browser/package" "$target/tmp/browser"
 else
     echo "skipped: Firefox, which is not installed (apt-get install firefox-esr)"
 fi

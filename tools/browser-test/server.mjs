@@ -52,6 +52,7 @@ export class Server {
   #tries = new Map();
   #found;
 
+  /** Serves the folders of packages by their names, and the files of a folder. */
   static async start(packages, folder) {
     const server = new Server();
     server.http = createServer((request, answer) => server.#answer(request, answer, packages, folder));
@@ -82,7 +83,8 @@ export class Server {
       this.#found(await new Response(Readable.toWeb(request)).text());
       return answer.writeHead(204).end();
     }
-    if (!(way in WAYS)) return send(answer, join(packages, way, ...rest));
+    if (way in packages) return send(answer, join(packages[way], ...rest));
+    if (!(way in WAYS)) return answer.writeHead(404).end("not here");
     if (this.offline) return answer.destroy();
     const tries = (this.#tries.get(url) ?? 0) + 1;
     this.#tries.set(url, tries);

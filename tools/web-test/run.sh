@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the engine for a browser and runs it on WebGPU in headless Chromium, which emulates a GPU, and the npm package in Node.
-# Needs node and chromium (CHROMIUM names another program), and here a GPU for Vulkan, emulated or not, that says what is to be
-# found.
+# Builds the engine for a browser and runs it on WebGPU in headless Chromium, which emulates a GPU; builds the npm package with one
+# module and prepares what package.sh asks of it. Needs node and chromium (CHROMIUM names another program), and here a GPU for
+# Vulkan, emulated or not, that says what is to be found.
 set -eu
 cd "$(dirname "$0")/../.."
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
@@ -11,5 +11,4 @@ cargo test -q --workspace --no-run --test architecture
 mkdir -p "$CARGO_TARGET_DIR/tmp"
 cp "$CARGO_TARGET_DIR/wasm32-unknown-unknown/debug/candor_web_test.wasm" "$CARGO_TARGET_DIR/tmp"
 CANDOR_GPU_SOFTWARE=1 cargo test -q --workspace --test web --test expected -- --ignored
-node tools/browser-test/node.test.mjs "$PWD/target/browser/quick" "$CARGO_TARGET_DIR/tmp/browser"
 node tools/web-test/web.test.mjs "$CARGO_TARGET_DIR/tmp/web"

@@ -68,8 +68,9 @@ pub fn run(faults: bool) -> Result<(), Box<dyn Error>> {
     if large.is_empty() { Ok(()) } else { Err(format!("{}: over {MOST} bytes with gzip", large.join(", ")).into()) }
 }
 
-/// Puts a package together in `target/browser/quick` that has the first module alone, compiled as in development: for a test in Node.
-/// What is compiled for it, `tools/web-test` needs as well. With `threads`, the same module for several threads is beside it.
+/// Puts a package together in `target/browser/quick` that has the first module alone, compiled as in development, and whose shaders
+/// can be spoilt: for tests. What is compiled for it, `tools/web-test` needs as well. With `threads`, the same module for several
+/// threads is beside it.
 ///
 /// # Errors
 /// If something does not compile.
@@ -79,7 +80,7 @@ pub fn quick(threads: bool) -> Result<(), Box<dyn Error>> {
     let package = target.join("browser/quick");
     begin(&package)?;
     let (name, features) = MODULES[0];
-    build(features, false, &["-p", "candor-web-test"])?;
+    build(features, false, &["-p", "candor-web-test", "--features", "candor-wasm/faults"])?;
     bind(&target.join(TARGET).join("debug/candor_wasm.wasm"), &package.join(name))?;
     if threads {
         let folder = target.join("browser/quick-build");

@@ -3,8 +3,8 @@
     python tools/goldens/mutants/train.py NAME TEXT OUT --candor FILE --vocabulary MODEL.gguf [--steps 400]
 
 NAME is a key of MODELS. The vocabulary is that of MODEL.gguf (stories260K-f32.gguf of the fixtures: 512 tokens), and `candor tokenize` reads
-the text with it. The first nine tenths of the text are learnt; the loss on the rest is printed. About 200,000 weights each. Needs torch and
-transformers (made with torch 2.15.0, transformers 5.24.0).
+the text with it. The first nine tenths of the text are learnt; the loss on the rest is printed. About 200,000 weights each, if nothing else
+is said. Needs torch and transformers (made with torch 2.15.0, transformers 5.24.0).
 """
 
 import argparse
@@ -47,6 +47,21 @@ MODELS = {
     "gptneox": (
         hf.GPTNeoXConfig,
         dict(COMMON, intermediate_size=192, num_hidden_layers=4, rotary_pct=0.25, use_parallel_residual=True, tie_word_embeddings=False),
+    ),
+    # Rows of 256, which take every format: for benches/quantize/target.py, no mutants. Two million weights.
+    "wide": (
+        hf.LlamaConfig,
+        dict(
+            COMMON,
+            hidden_size=256,
+            num_key_value_heads=2,
+            head_dim=64,
+            intermediate_size=512,
+            num_hidden_layers=3,
+            rope_theta=10_000.0,
+            rms_norm_eps=1e-5,
+            tie_word_embeddings=False,
+        ),
     ),
 }
 

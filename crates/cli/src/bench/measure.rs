@@ -6,10 +6,9 @@ use candor::{Cancel, Ceilings, EmbedOptions, Embedder, Model, Pooling, Sequences
 use candor_inspect::Graph;
 
 use super::plan::{Setup, Test};
-use crate::{
-    errors::Error,
-    timing::{self, Kernels, Timing},
-};
+#[cfg(feature = "gpu")]
+use crate::timing::{self, kernels::Kernels};
+use crate::{errors::Error, timing::Timing};
 
 /// How a test is run.
 pub struct Runs<'a> {
@@ -83,6 +82,7 @@ pub fn times(
 }
 
 /// Runs a test's passes once more with the GPU's clock at each kernel, and writes what took the time; whether it came to its end.
+#[cfg(feature = "gpu")]
 pub fn kernels(model: &Model, (setup, test): (Setup, Test), runs: &Runs<'_>, out: &mut Vec<u8>) -> Result<bool, Error> {
     let mut course = Course::new(model, setup, test, runs.cancel)?;
     if !course.warm_up()? {

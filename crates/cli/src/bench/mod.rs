@@ -204,6 +204,7 @@ impl Bench<'_> {
 
     /// Times the operations of a test; whether it came to its end.
     fn times(&mut self, model: &Model, (setup, test): (Setup, Test), ceilings: &Ceilings) -> Result<bool, Error> {
+        #[cfg(feature = "gpu")]
         if Runner::of(model).is_gpu() {
             writeln!(self.times)?;
             return measure::kernels(model, (setup, test), &self.runs, &mut self.times);
