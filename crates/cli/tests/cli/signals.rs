@@ -177,3 +177,32 @@ fn an_output_that_cannot_be_written_is_an_error() {
         assert_eq!(got, code, "{args:?}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_cannot_be_written_whole_is_one_error_and_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [model, text] = ["model.gguf", "text"].map(place);
+    std::fs::write(&model, candor_testing::Tiny::default().bytes()).unwrap();
+    std::fs::write(&text, "The little cat sat in the sun and was happy. ".repeat(30)).unwrap();
+    let windows = ["-f", &text, "-c", "64", "--chunks", "2", "-t", "1"];
+    let out = place("out");
+    for (args, name) in [
+        (&["quantize", &model, &out, "Q8_0"][..], "out"),
+        (&["gguf", "set", &model, &out, "general.name=str:a"], "out"),
+        (&["gguf", "merge", &model, &out], "out"),
+        (&["gguf", "split", &model, &out, "--split-max-tensors", "9"], "out-00001-of-"),
+        (&[&["imatrix", "-o", &out][..], &windows].concat(), "out"),
+        (&[&["perplexity", "--kl-divergence-base", &out][..], &windows].concat(), "out"),
+        (&["trace", "-p", "Once upon a time", "-o", &out], "out"),
+    ] {
+        let outcome = candor(args).where_files_end_at(4).outcome();
+        let errors: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        let [error] = errors[..] else { panic!("{args:?}: {outcome:?}") };
+        assert!(outcome.code == 1 && error.contains(name), "{args:?}: {outcome:?}");
+        assert!(error.to_lowercase().contains("file too large"), "{args:?}: {error}");
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 2, "{args:?}: the model and the text alone");
+    }
+}
