@@ -42,7 +42,8 @@ pub enum GgufAction {
     Rename,
     /// Keep the tensors alone whose name has one of the words
     Extract,
-    /// Write several files
+    /// Write several files, of one or of several (also reshard)
+    #[value(alias = "reshard")]
     Split,
     /// Write one file of several
     Merge,

@@ -46,7 +46,7 @@ fn files_are_edited_split_and_merged() {
     assert_eq!((outcome.code, outcome.stdout.lines().count()), (0, before.tensors().len().div_ceil(5)), "{outcome:?}");
     let first =
         outcome.stdout.lines().next().unwrap().split_once(' ').unwrap().1.rsplit_once(": ").unwrap().0.to_owned();
-    let outcome = candor(["gguf", "split", &first, &place("nine.gguf"), "--split-max-tensors", "9"]).outcome();
+    let outcome = candor(["gguf", "reshard", &first, &place("nine.gguf"), "--split-max-tensors", "9"]).outcome();
     assert_eq!((outcome.code, outcome.stdout.lines().count()), (0, before.tensors().len().div_ceil(9)), "{outcome:?}");
     // Beside itself: no part has its name.
     let outcome = candor(["gguf", "split", &input, &input, "--split-max-tensors", "9"]).outcome();
