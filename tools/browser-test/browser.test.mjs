@@ -549,6 +549,33 @@ const CHECKS = {
     assert.match(refused.message, /computes wrongly: rope/);
   },
 
+  async "auto takes the faster device, says both times, and knows it at the next visit"() {
+    const ask = async (options) => {
+      // A page of its own: what it knows comes from an earlier one.
+      const { call } = await page("faults");
+      const { tokens, info } = await call(said, "builtin", { software: true, ...options }, message, wanted.length);
+      assert.deepEqual(tokens, wanted);
+      return info;
+    };
+    const forget = async (tab) =>
+      tab.call(async () => {
+        const files = await (await navigator.storage.getDirectory()).getDirectoryHandle("candor-models");
+        await files.removeEntry("times.json");
+      });
+    const first = await ask({});
+    assert.equal(first.device, "cpu", "an emulated GPU is slower");
+    assert.ok(first.timed.gpu > first.timed.cpu, JSON.stringify(first.timed));
+    assert.match(first.reason, /the processor is faster: [0-9.]+ ms for a token, the GPU [0-9.]+ ms/);
+    assert.deepEqual((await ask({ slower: 1e6 })).timed, first.timed, "it is remembered");
+    await forget(await page());
+    const slow = await ask({ slower: 1e6 });
+    assert.deepEqual([slow.device, slow.timed.device], ["gpu", "gpu"]);
+    const again = await ask({});
+    assert.deepEqual([again.device, again.timed], ["gpu", slow.timed]);
+    await forget(await page());
+    return `processor ${first.timed.cpu.toFixed(2)} ms, GPU ${first.timed.gpu.toFixed(1)} ms`;
+  },
+
   async "a shader that does not compile is named, and the processor answers"() {
     const { call } = await page("faults");
     const edits = [["RmsNorm", "fn main(", "fn main(wrong "]];

@@ -222,6 +222,16 @@ pub(crate) async fn load(gguf: &Gguf, options: &LoadOptions) -> Result<Placed, E
     })
 }
 
+/// Loads a part where options say, without adapters.
+///
+/// # Errors
+/// As [`visit_backend`]; if the part cannot be loaded.
+pub(crate) fn load_part(gguf: &Gguf, options: &LoadOptions, part: &Part) -> Result<Arc<dyn LoadedPart>, Error> {
+    let changes = Changes { all: &Arc::default(), scales: &[] };
+    let (part, _) = visit_backend(options, Load { gguf, part, changes, passes: false })??;
+    Ok(part)
+}
+
 /// The GPU to which all parts go, however many there were to choose from.
 #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
 fn only_gpu(mut targets: impl Iterator<Item = Target>) -> Option<usize> {

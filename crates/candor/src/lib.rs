@@ -61,6 +61,7 @@ mod sequences;
 mod session;
 mod size;
 pub mod speculate;
+mod speed;
 mod streamed;
 pub mod trust;
 
@@ -106,4 +107,5 @@ pub use rounding::Rounding;
 pub use sampler::Sampling;
 pub use sequences::Sequences;
 pub use session::{Logits, Session, SessionOptions};
+pub use speed::processor_token_ms;
 pub use trust::{Trust, Verify};

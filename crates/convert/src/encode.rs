@@ -60,7 +60,7 @@ impl<'f> Encoder<'f> {
         }
     }
 
-    /// Some rows of a tensor in a format. `values` is room for them as floats.
+    /// Some rows of a tensor in a format. `values` is room for one as floats.
     pub(crate) fn rows(
         &self,
         source: &TensorInfo,
@@ -75,29 +75,23 @@ impl<'f> Encoder<'f> {
             return Ok(bytes.into());
         }
         let cols = cols as usize;
-        values.resize(cols * count as usize, 0.0);
-        source.format.decode(&bytes, values);
-        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-            let row = first + (at / cols) as u64;
-            return Err(Error::NotFinite { tensor: source.name.clone(), row, value: values[at] });
-        }
         let unmade = || Error::Unmade { tensor: source.name.clone(), format };
-        let row = format.row_bytes(cols).ok_or_else(unmade)?;
-        let mut encoded = vec![0; row * count as usize];
+        let encoded_row = format.row_bytes(cols).ok_or_else(unmade)?;
+        let mut encoded = vec![0; encoded_row * count as usize];
         let encoder = (self.kernels.f32.encode)(format);
-        let encode = |values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]| match encoder {
-            Some(encode) => {
-                encode(values, importance, bytes);
-                Ok(())
+        let importance = of_tensor(self.importance, source);
+        values.resize(cols, 0.0);
+        // A row at a time, so that its numbers are still in the nearest cache when they are encoded.
+        let rows = bytes.chunks(row as usize).zip(encoded.chunks_mut(encoded_row));
+        for (number, (bytes, encoded)) in (first..).zip(rows) {
+            source.format.decode(bytes, values);
+            if let Some(value) = not_finite(values) {
+                return Err(Error::NotFinite { tensor: source.name.clone(), row: number, value });
             }
-            None => format.encode_by(values, importance, bytes).map_err(|_| unmade()),
-        };
-        match of_tensor(self.importance, source) {
-            None => encode(values, None, &mut encoded)?,
-            Some(importance) => {
-                for (number, (values, encoded)) in (first..).zip(values.chunks(cols).zip(encoded.chunks_mut(row))) {
-                    encode(values, Some(of_row(importance, source, number)), encoded)?;
-                }
+            let importance = importance.map(|importance| of_row(importance, source, number));
+            match encoder {
+                Some(encode) => encode(values, importance, encoded),
+                None => format.encode_by(values, importance, encoded).map_err(|_| unmade())?,
             }
         }
         Ok(encoded)
@@ -138,6 +132,13 @@ impl<'f> Encoder<'f> {
         }
         Ok(if squares > 0.0 { differences / squares } else { 0.0 })
     }
+}
+
+/// The first that is NaN or an infinity. Whether one is there is asked of all, in vector code.
+fn not_finite(values: &[f32]) -> Option<f32> {
+    const EXPONENT: u32 = 0x7f80_0000;
+    let found = values.iter().fold(false, |found, value| found | (value.to_bits() & EXPONENT == EXPONENT));
+    found.then(|| values.iter().copied().find(|value| !value.is_finite())).flatten()
 }
 
 /// Rows of a tensor, and elements of each.

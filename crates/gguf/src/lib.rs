@@ -32,6 +32,7 @@ mod map;
 mod metadata;
 #[cfg(target_os = "linux")]
 mod pages;
+mod partial;
 mod prefault;
 mod shards;
 mod source;
@@ -46,7 +47,8 @@ pub use file::Gguf;
 pub use looks::is_llama2c;
 pub use map::Pages;
 pub use metadata::Metadata;
+pub use partial::replace_file;
 pub use source::Source;
 pub use tensor::TensorInfo;
 pub use value::{Array, Value};
-pub use writer::{Split, Writer, replace_file};
+pub use writer::{Split, Writer};

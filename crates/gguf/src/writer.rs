@@ -3,16 +3,14 @@
 use crate::cursor::ByteOrder;
 use crate::directory::{MAX_NAME_BYTES, alignment};
 use crate::element::Element;
+use crate::partial::{Partial, failed};
 use crate::tensor::checked_bytes;
 use crate::{Error, Gguf, Metadata, Value, shards};
 use bytes::Bytes;
 use candor_quant::Format;
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Collects metadata and tensors, then writes them.
 ///
@@ -355,66 +353,4 @@ fn parts<'t>(tensors: &'t [Pending], split: &Split, alignment: u64) -> Vec<&'t [
     }
     parts.push(&tensors[first..]);
     parts
-}
-
-/// A file that is complete under a name of its own, beside the one that it is to have. Removed unless it gets that.
-struct Partial {
-    path: PathBuf,
-    target: PathBuf,
-}
-
-impl Partial {
-    fn write(target: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error>) -> Result<Partial, Error> {
-        // Two writers of one file, in one process or several, do not meet.
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        // WebAssembly has one process, which has no number.
-        let process = if cfg!(target_family = "wasm") { 0 } else { process::id() };
-        let (path, file) = loop {
-            let mut name = target.as_os_str().to_owned();
-            name.push(format!(".{process}-{}.part", NUMBER.fetch_add(1, Ordering::Relaxed)));
-            let path = PathBuf::from(name);
-            match File::create_new(&path) {
-                // What a killed process of the same number left behind.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                file => break (path, file.map_err(failed)?),
-            }
-        };
-        let partial = Partial { path, target: target.to_owned() };
-        let mut out = BufWriter::with_capacity(1 << 20, file);
-        write(&mut out)?;
-        out.get_ref().sync_all().map_err(failed)?;
-        Ok(partial)
-    }
-
-    /// Gives it its name, for good.
-    fn finish(self) -> Result<(), Error> {
-        fs::rename(&self.path, &self.target).map_err(failed)?;
-        // Where folders are files, the new name is on disk after this.
-        #[cfg(unix)]
-        {
-            let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // Nothing is there after it was renamed. The error to report is the one that came before.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Writes a file of any kind as [`Writer::write_file`] does: beside `path`, and renamed when it is complete and on disk.
-///
-/// # Errors
-/// What `write` says, with the path.
-pub fn replace_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-    let written = Partial::write(path, |out| write(out).map_err(failed));
-    written.and_then(Partial::finish).map_err(|error| error.at(path))
-}
-
-fn failed(error: io::Error) -> Error {
-    Error::Io { action: "write", error }
 }

@@ -13,7 +13,10 @@ export interface Progress {
 }
 
 export interface LoadOptions {
-  /** Where to run. `auto` takes a GPU that was found to compute rightly, else the processor. Node has the processor alone. */
+  /**
+   * Where to run. `auto` takes a GPU that was found to compute rightly, unless the processor was found to be faster; else the
+   * processor. Node has the processor alone.
+   */
   device?: "auto" | "gpu" | "cpu";
   /** Positions of a session. Without it the length that the model was trained on, at most 4096. */
   context?: number;
@@ -126,6 +129,11 @@ export interface Info {
   verified: boolean;
   /** Why the processor was taken, or how the model was placed; `null` where there was nothing to decide. */
   reason: string | null;
+  /**
+   * Milliseconds of a token on both devices, and the one that was taken: where `auto` compared them, now or at an earlier visit. The
+   * processor's are estimated from one layer.
+   */
+  timed?: { device: "gpu" | "cpu"; gpu: number; cpu: number };
   /** The module that runs. */
   module: "relaxed-simd" | "simd128";
   /** Threads of the processor that compute; 1 where a GPU does. */

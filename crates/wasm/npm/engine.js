@@ -105,10 +105,10 @@ export function explained(error) {
   return Object.assign(new Error(`the engine stopped: ${wasm?.panicked() ?? error.message}`), { trapped: true });
 }
 
-/** Whether there is a GPU that may be taken. */
-async function hasGpu(software) {
+/** What the browser says of a GPU that may be taken; nothing where there is no such. */
+async function gpu(software) {
   const adapter = await globalThis.navigator?.gpu?.requestAdapter();
-  return Boolean(adapter) && (software || !adapter.info?.isFallbackAdapter);
+  return adapter && (software || !adapter.info?.isFallbackAdapter) ? (adapter.info ?? {}) : undefined;
 }
 
 /** More threads than any processor has: a mistake. */
@@ -122,7 +122,7 @@ async function choice({ device = "auto", software }, { module = flavour(), threa
   const most = threads ? { threads } : await cores();
   const isAlone = most.threads === 1 || typeof SharedArrayBuffer === "undefined";
   if (isAlone) return { ...most, name: module, last: true };
-  const onGpu = device === "gpu" || (device === "auto" && (await hasGpu(software)));
+  const onGpu = device === "gpu" || (device === "auto" && (await gpu(software)) !== undefined);
   return { ...most, name: onGpu ? module : `${module}-threads`, last: device !== "auto" || !onGpu };
 }
 
@@ -136,6 +136,18 @@ async function startable(chosen, { bytes }) {
     const why = "one thread: the browser refuses the memory that threads share";
     return { ...chosen, name: chosen.name.replace("-threads", ""), threads: 1, why };
   }
+}
+
+/** By how much the processor must be ahead at a token to be taken instead of a GPU, which is far ahead at prompts. */
+const AHEAD = 1.25;
+
+/** What both devices' times are remembered under: nothing where there is no choice, or layers have to pass. */
+async function subject({ size }, { device = "auto", memory, software }, { module = flavour(), threads, devices }) {
+  if (!devices || device !== "auto" || memory !== undefined) return undefined;
+  const info = await gpu(software);
+  if (!info) return undefined;
+  const { vendor, architecture, device: name, description } = info;
+  return [vendor, architecture, name, description, module, threads ?? (await cores()).threads, size].join("|");
 }
 
 /** A SHA-256 that grows: `update(bytes)`, `hex()`. */
@@ -163,11 +175,56 @@ export class Engine {
   #last = Promise.resolve();
 
   /**
-   * Loads a model.
+   * Loads a model. Where `auto` may choose, both devices are timed once, and the faster one has it.
    * @param source `{ size, read(offset, into) }`
    * @param adapters such sources, which `options.adapters` names in the same order
    */
   static async load(source, adapters, options, how = {}) {
+    const onProcessor = () => Engine.#load(source, adapters, { ...options, device: "cpu" }, how);
+    const about = await subject(source, options, how);
+    let timed = about && (await how.devices.recall(about));
+    let engine = timed?.device === "cpu" ? await onProcessor() : await Engine.#load(source, adapters, options, how);
+    if (about && !timed && engine.info.device === "gpu") {
+      timed = await engine.#timed(source, options, how);
+      if (timed) await how.devices.keep(about, timed);
+      if (timed?.device === "cpu") {
+        await engine.close();
+        engine = await onProcessor();
+      }
+    }
+    if (!timed) return engine;
+    engine.info.timed = timed;
+    if (timed.device === "cpu") {
+      const [cpu, gpu] = [timed.cpu, timed.gpu].map((time) => time.toFixed(1));
+      const reason = `the processor is faster: ${cpu} ms for a token, the GPU ${gpu} ms`;
+      engine.info.reason = [reason, engine.info.reason].filter(Boolean).join("; ");
+    }
+    return engine;
+  }
+
+  /** Times a token on this model's GPU, and on the processor with one of its layers; nothing where the processor can't have it. */
+  async #timed(source, { software, ...options }, how) {
+    const clock = () => performance.now();
+    const { cpu: processor } = JSON.parse(this.#wasm.fit(source, JSON.stringify({ context: options.context })));
+    if (!processor.fits || this.info.embeddingsOnly) return undefined;
+    try {
+      const gpu = await this.#queue((engine) => engine.tokenMs(clock));
+      const { name, threads } = await startable(await choice({ device: "cpu" }, how), how);
+      const module = await start(name, how.bytes);
+      if (name.endsWith("-threads")) await gather(threads - 1, module);
+      const asked = JSON.stringify({ ...options, device: "cpu", threads });
+      const cpu = await module.glue.processorTokenMs(source, asked, clock);
+      return { device: cpu * AHEAD < gpu ? "cpu" : "gpu", gpu, cpu };
+    } catch {
+      // A model that does not run layer by layer stays on the GPU, which has been verified.
+      return undefined;
+    } finally {
+      wasm = this.#wasm;
+    }
+  }
+
+  /** Loads it where the options say, or where it can be. */
+  static async #load(source, adapters, options, how) {
     const chosen = await choice(options, how);
     const { name, threads, why } = await startable(chosen, how);
     const first = await Engine.#begin(source, adapters, options, { ...how, name, threads });

@@ -64,6 +64,28 @@ async function writeNote(files, name, note) {
 
 const remove = (files, name) => files.removeEntry(name).catch(() => {});
 
+/** Where devices' times are. */
+const TIMES = "times.json";
+/** Drivers, browsers and this package get faster: then they are found out once more. */
+const THIRTY_DAYS = 30 * 24 * 3600 * 1000;
+
+/** What was found out of devices, and where. What cannot be kept is found out at the next visit. */
+export const devices = {
+  async recall(subject) {
+    const times = await folder().then((files) => readNote(files, TIMES)).catch(() => undefined);
+    const { since, ...timed } = times?.[subject] ?? {};
+    return Date.now() - since < THIRTY_DAYS ? timed : undefined;
+  },
+  async keep(subject, timed) {
+    try {
+      const files = await folder();
+      await writeNote(files, TIMES, { ...(await readNote(files, TIMES)), [subject]: { ...timed, since: Date.now() } });
+    } catch {
+      // No room, another tab writes, or a private window.
+    }
+  },
+};
+
 /** The files that are there: `{ url, bytes }`, with `complete: false` where a download broke off. */
 export async function list() {
   const files = await folder();

@@ -1,7 +1,7 @@
 // The worker that has a model: everything that takes time happens here. Messages are `{ id, op, ... }`; answers are
 // `{ id, result }`, `{ id, error }` and on the way `{ id, piece }` or `{ id, progress }`.
 import { Engine, explained, fit, hash, source, WORK } from "./engine.js";
-import { beginning, file, forget, kept, list } from "./files.js";
+import { beginning, devices, file, forget, kept, list } from "./files.js";
 
 let engine;
 /** What ends the work of a message. */
@@ -43,7 +43,7 @@ const OPERATIONS = {
     for (const { source } of options.adapters) adapters.push(sourceOf(await got(source)));
     const named = options.adapters.map(({ source, ...rest }) => ({ name: source.name ?? String(source), ...rest }));
     try {
-      engine = await Engine.load(sourceOf(model), adapters, { ...options, adapters: named }, how);
+      engine = await Engine.load(sourceOf(model), adapters, { ...options, adapters: named }, { ...how, devices });
     } catch (error) {
       // What cannot be read is not kept, or it would fail for ever.
       const spoilt = [source, ...options.adapters.map(({ source }) => source)][error.file];

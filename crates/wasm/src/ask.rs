@@ -31,6 +31,9 @@ pub(crate) struct Load {
     /// What the engine is to die of, or a thread of it.
     #[cfg(feature = "faults")]
     panic: Option<String>,
+    /// How many times as slow the processor is to seem.
+    #[cfg(feature = "faults")]
+    pub(crate) slower: Option<f64>,
 }
 
 /// An adapter, whose file comes beside.

@@ -8,7 +8,7 @@ use std::{
 
 use candor::{
     Adapter, Cancel, EmbedOptions, Embedder, Encode, GenerateOptions, Logits, Message, Model, Piece, Pooling, Role,
-    Session, StopReason,
+    Sampling, Session, StopReason,
 };
 use js_sys::{Date, Function, Promise};
 use serde_json::{Value, json};
@@ -23,6 +23,30 @@ use crate::{
     stop::Stop,
     trace::Trace,
 };
+
+/// Tokens to time at most, and milliseconds.
+const TIMED: usize = 12;
+const LONG: f64 = 500.0;
+
+/// What a clock of JavaScript tells, in milliseconds.
+fn now(clock: &Function) -> f64 {
+    clock.call0(&JsValue::UNDEFINED).ok().and_then(|time| time.as_f64()).unwrap_or_else(Date::now)
+}
+
+/// Estimates the milliseconds of a token on the processor from one layer of a file.
+///
+/// # Errors
+/// As [`candor::processor_token_ms`].
+#[wasm_bindgen(js_name = processorTokenMs)]
+pub async fn processor_token_ms(source: JsSource, options: String, clock: Function) -> Result<f64, JsValue> {
+    let load: Load = serde_json::from_str(&options).map_err(JsError::from)?;
+    let gguf = opened(Source::new(source), 0)?;
+    let options = load.options().await.map_err(JsError::from)?;
+    let found = candor::processor_token_ms(&gguf, &options, || now(&clock)).map_err(JsError::from)?;
+    #[cfg(feature = "faults")]
+    let found = found * load.slower.unwrap_or(1.0);
+    Ok(found)
+}
 
 /// A model and the session that its texts are in.
 #[wasm_bindgen]
@@ -86,6 +110,29 @@ impl Engine {
             "chatTemplate": matches!(model.chat_template(), Ok(Some(_))),
         })
         .to_string()
+    }
+
+    /// Milliseconds of a token by that clock: the shortest of some, until half a second is over. Leaves an empty session.
+    ///
+    /// # Errors
+    /// If the device fails.
+    #[wasm_bindgen(js_name = tokenMs)]
+    pub async fn token_ms(&mut self, clock: &Function) -> Result<f64, JsError> {
+        let session = self.session()?;
+        let options = GenerateOptions::default().sampling(Sampling::default().temperature(0.0));
+        let mut generation = session.generate_async(&[0], options.max_tokens(TIMED).ignore_eos(true)).await?;
+        let (begun, mut best) = (now(clock), f64::INFINITY);
+        let mut last = begun;
+        while generation.next_async().await?.is_some() {
+            let at = now(clock);
+            (best, last) = (best.min(at - last), at);
+            if at - begun > LONG {
+                break;
+            }
+        }
+        drop(generation);
+        session.truncate(0);
+        Ok(best)
     }
 
     /// What it takes now, as JSON: bytes of the module's memory, which grows and never shrinks, and of buffers on GPUs.

@@ -16,12 +16,20 @@ pub(crate) fn encode_q8_0(values: &[f32], _: Option<&[f32]>, bytes: &mut [u8]) {
         let inverse = reciprocal(d);
         let mut quants = [0; 32];
         for i in 0..32 {
-            let rounded = (values[i] * inverse).round(); // halves away from zero
+            let rounded = away(values[i] * inverse);
             // What has no room for an integer is 0, as its lowest byte is in C on x86-64.
-            quants[i] = if rounded.abs() < 1e6 { rounded } else { 0.0 } as i32 as u8;
+            let integer = if rounded.abs() < 1e6 { rounded } else { 0.0 };
+            quants[i] = (integer + 12_582_912.0).to_bits() as u8; // the sum's lowest bits are the integer's
         }
         block[2..].copy_from_slice(&quants);
     }
+}
+
+/// Rounds halves away from zero, as [`f32::round`] does, in vector code.
+#[inline(always)]
+fn away(x: f32) -> f32 {
+    const BELOW_HALF: f32 = 0.5f32.next_down();
+    (x + BELOW_HALF.copysign(x)).trunc()
 }
 
 #[inline(always)]
@@ -51,5 +59,23 @@ pub(crate) fn q8_k(block: &[u8; 292], out: &mut [f32; 256]) {
 fn scale(d: f32, quants: &[u8], out: &mut [f32]) {
     for (out, &q) in out.iter_mut().zip(quants) {
         *out = d * f32::from(q as i8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::away;
+
+    #[test]
+    fn halves_go_away_from_zero_and_their_neighbours_to_the_nearest() {
+        for whole in 0..1000 {
+            let half = whole as f32 + 0.5;
+            for x in [half, half.next_down(), half.next_up(), whole as f32, 1e-40, f32::INFINITY, 3e9] {
+                for x in [x, -x] {
+                    assert_eq!(away(x).to_bits(), x.round().to_bits(), "{x:e}");
+                }
+            }
+        }
+        assert!(away(f32::NAN).is_nan());
     }
 }
