@@ -121,14 +121,13 @@ impl Engine {
         let session = self.session()?;
         let options = GenerateOptions::default().sampling(Sampling::default().temperature(0.0));
         let mut generation = session.generate_async(&[0], options.max_tokens(TIMED).ignore_eos(true)).await?;
-        let (begun, mut best) = (now(clock), f64::INFINITY);
-        let mut last = begun;
-        while generation.next_async().await?.is_some() {
+        // The first token comes with the prompt.
+        generation.next_async().await?;
+        let begun = now(clock);
+        let (mut last, mut best) = (begun, f64::INFINITY);
+        while generation.next_async().await?.is_some() && last - begun < LONG {
             let at = now(clock);
             (best, last) = (best.min(at - last), at);
-            if at - begun > LONG {
-                break;
-            }
         }
         drop(generation);
         session.truncate(0);
