@@ -59,10 +59,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &["candor-convert", "candor-gguf", "candor-kernels", "candor-quant"]),
 ];
 
-/// The files of `candor` that name its runner: those that load a model into one, its kinds of parts, the batch, which alone makes steps, and what
-/// counts a file's memory before it is loaded.
-const RUNNER: &[&str] =
-    &["backends.rs", "batch.rs", "batch/sequence.rs", "fit/file.rs", "lib.rs", "model.rs", "part.rs", "streamed.rs"];
+/// The files of `candor` that name its runner: those that load a model into one, its kinds of parts, the batch, which alone makes steps of a
+/// text, what times a layer, and what counts a file's memory before it is loaded.
+const RUNNER: &[&str] = &[
+    "backends.rs",
+    "batch.rs",
+    "batch/sequence.rs",
+    "fit/file.rs",
+    "lib.rs",
+    "model.rs",
+    "part.rs",
+    "speed.rs",
+    "streamed.rs",
+];
 
 /// The crate that tests may use and nothing else.
 const TESTING: &str = "candor-testing";
