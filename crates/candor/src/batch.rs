@@ -7,7 +7,7 @@ mod staged;
 use std::{mem, ops::Range};
 
 use candor_models::Config;
-use candor_ops::{KvFormat, KvPlan, PAGE, Ranked, Stop, Stored, Traffic, top_k};
+use candor_ops::{KvFormat, KvPlan, PAGE, Ranked, SharedListener, Stop, Stored, Traffic, top_k};
 
 use crate::{
     Error, Model, Observer,
@@ -471,6 +471,11 @@ impl Batch {
         self.staged = staged;
         self.staged.clear();
         done
+    }
+
+    /// [`crate::Session::listen`].
+    pub(crate) fn listen(&mut self, listener: Option<&SharedListener>) {
+        self.run.listen(listener);
     }
 
     async fn compute(

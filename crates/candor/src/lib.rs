@@ -72,7 +72,7 @@ pub use candor_gguf::{
 #[cfg(feature = "gpu")]
 pub use candor_gpu::{AdapterChoice, Cooperative, Dequant, GpuOptions, Timed, Variant, timed};
 pub use candor_models::{Config, Gives};
-pub use candor_ops::{KvFormat, Ops, PAGE, Ranked, Step, Traffic, top_k};
+pub use candor_ops::{KvFormat, Listener, Ops, PAGE, Product, Ranked, SharedListener, Stack, Step, Traffic, top_k};
 pub use candor_tokenizer::{
     AnswerFormat, AnswerParser, AnswerStart, CallPart, ChatContext, ChatTemplate, CivilTime, Encode, FillIn, Message,
     Part as AnswerPart, Show, StreamDecoder, TemplateFit, Tokenizer, ToolCall,

@@ -9,7 +9,7 @@ use std::{
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Decoder, End, Part, Pass, Scratch};
-use candor_ops::{Adapted, CHOSEN, KvPlan, LowRank, Ops, Prims, Step, Stop, Stored, Tap, Traffic};
+use candor_ops::{Adapted, CHOSEN, KvPlan, LowRank, Ops, Prims, SharedListener, Step, Stop, Stored, Tap, Traffic};
 
 use crate::{
     Error, Observed, Observer,
@@ -255,6 +255,10 @@ where
 
     fn rescale(&mut self, scales: &[f32]) {
         self.ops.rescale(scales);
+    }
+
+    fn listen(&mut self, listener: Option<SharedListener>) {
+        self.ops.listen(listener);
     }
 
     fn stop_at(&mut self, stop: Option<Stop>) {

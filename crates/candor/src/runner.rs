@@ -9,7 +9,7 @@ use std::{
 };
 
 use candor_models::Config;
-use candor_ops::{KvPlan, Ranked, Step, Stop, Stored, Traffic};
+use candor_ops::{KvPlan, Ranked, SharedListener, Step, Stop, Stored, Traffic};
 
 use crate::{
     Error, Observer,
@@ -203,6 +203,8 @@ pub(crate) trait RunPart: Send {
     fn traffic(&self) -> Traffic;
     /// Other scales of the adapters from the next step on.
     fn rescale(&mut self, scales: &[f32]);
+    /// Tells a listener of products from the next step on.
+    fn listen(&mut self, listener: Option<SharedListener>);
     /// Steps end early once this is due, where the backend asks in their middle.
     fn stop_at(&mut self, stop: Option<Stop>);
 }
@@ -333,6 +335,11 @@ impl Run {
     /// Steps end early once this is due, where a backend asks in their middle; what they leave is not to be used then.
     pub(crate) fn stop_at(&mut self, stop: Option<&Stop>) {
         self.parts.iter_mut().for_each(|part| part.stop_at(stop.cloned()));
+    }
+
+    /// Tells a listener of products from the next step on.
+    pub(crate) fn listen(&mut self, listener: Option<&SharedListener>) {
+        self.parts.iter_mut().for_each(|part| part.listen(listener.cloned()));
     }
 
     /// Other scales of the adapters from the next step on; as many as there are adapters.

@@ -2,7 +2,7 @@
 
 mod text;
 
-use candor_ops::{KvFormat, Ranked, Traffic};
+use candor_ops::{KvFormat, Ranked, SharedListener, Traffic};
 
 use crate::{
     Batch, BatchOptions, Cancel, Error, Model, Observer, Outputs, Role, SequenceId, Want,
@@ -405,6 +405,11 @@ impl Session {
         }
         self.keep_last(self.model().config().vocab);
         Ok(())
+    }
+
+    /// Tells a listener of the model's products from now on, or nobody. In a browser it hears of none.
+    pub fn listen(&mut self, listener: Option<&SharedListener>) {
+        self.batch.listen(listener);
     }
 
     /// Forgets all logits but the last token's.

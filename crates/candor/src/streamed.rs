@@ -8,7 +8,7 @@ use std::{
 
 use candor_gguf::Gguf;
 use candor_models::{Begin, Config, Decoder, End, Part, Scratch};
-use candor_ops::{Adapted, KvPlan, LowRank, Ops, Prims, Step, Stop, Stored, Traffic};
+use candor_ops::{Adapted, KvPlan, LowRank, Ops, Prims, SharedListener, Step, Stop, Stored, Traffic};
 
 use crate::{
     Error, Observer,
@@ -191,6 +191,10 @@ where
 
     fn rescale(&mut self, scales: &[f32]) {
         self.bench().ops.rescale(scales);
+    }
+
+    fn listen(&mut self, listener: Option<SharedListener>) {
+        self.bench().ops.listen(listener);
     }
 
     fn stop_at(&mut self, stop: Option<Stop>) {

@@ -95,7 +95,7 @@ fn measured(args: &ImatrixArgs, line: &Line, text: String, earlier: Imatrix) -> 
         Ok::<_, Error>(())
     })?;
     drop(waiting);
-    report(model, &found);
+    report(model, &found)?;
     all(&found)
 }
 
@@ -104,11 +104,12 @@ fn write(args: &ImatrixArgs, all: &Imatrix) -> Result<(), Error> {
 }
 
 /// Says which matrices nothing is known of: they are quantized as if all columns were alike.
-fn report(model: &Model, found: &Imatrix) {
-    for (name, experts) in imatrix::unseen(model, found) {
+fn report(model: &Model, found: &Imatrix) -> Result<(), Error> {
+    for (name, experts) in imatrix::unseen(model, found)? {
         match experts {
-            None => say!("note: {name}: nothing was multiplied with it, or nothing that can be seen"),
+            None => say!("note: {name}: nothing was multiplied with it"),
             Some((unseen, all)) => say!("note: {name}: no row chose {unseen} of its {all} experts"),
         }
     }
+    Ok(())
 }

@@ -1,13 +1,18 @@
-//! What matrices are multiplied with, summed over a text as llama-imatrix does. Which value meets which matrix is in the model's
-//! [`Graph`]: no wiring has a line for it.
+//! What matrices are multiplied with, summed over a text as llama-imatrix does. The backend tells of each product: no wiring has a line
+//! for it.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeSet, HashMap},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use candor::{Logits, Model, Observed, Observer, Role, Session, Windows};
+use candor::{
+    Listener, Logits, Model, Observed, Observer, Product, Role, Session, SharedListener, Stack, TensorInfo, Windows,
+};
 use candor_convert::{Entry, Imatrix};
-use candor_ops::CHOSEN;
 
-use crate::{Graph, Key, Kind};
+use crate::{Graph, Node};
 
 /// Why nothing is summed.
 #[derive(Debug, thiserror::Error)]
@@ -42,126 +47,105 @@ pub fn collect<E: From<Error>>(
     options: Options,
     mut each: impl FnMut(&Imatrix, usize) -> Result<(), E>,
 ) -> Result<Imatrix, E> {
-    let uses = uses(session.model(), options).map_err(Error::from)?;
     let window = u32::try_from(windows.window()).unwrap_or(u32::MAX);
-    let mut collector = Collector {
-        uses,
-        found: Imatrix { window, ..Imatrix::default() },
-        chosen: HashMap::new(),
-        waiting: Vec::new(),
-    };
+    let stacked =
+        |tensor: &TensorInfo| (tensor.name.clone(), tensor.shape.get(2).map_or(1, |&matrices| matrices as usize));
+    let matrices = session.model().gguf().tensors().iter().map(stacked).collect();
+    let found = Imatrix { window, ..Imatrix::default() };
+    let collector = Arc::new(Mutex::new(Collector { options, matrices, found }));
+    let listener: SharedListener = collector.clone();
+    session.listen(Some(&listener));
+    let done = run(session, windows, from, options, &mut |found| each(found, windows.count() - from), &collector);
+    session.listen(None);
+    done?;
+    Ok(mem::take(&mut locked(&collector).found))
+}
+
+/// Runs the windows.
+fn run<E: From<Error>>(
+    session: &mut Session,
+    windows: &Windows<'_>,
+    from: usize,
+    options: Options,
+    each: &mut dyn FnMut(&Imatrix) -> Result<(), E>,
+    collector: &Mutex<Collector>,
+) -> Result<(), E> {
     let logits = if options.process_output { Logits::All } else { Logits::Last };
     for number in from..windows.count() {
         session.truncate(0);
-        collector.chosen.clear();
-        session.observe(&windows.input(number), Role::Prefill, logits, &mut collector).map_err(Error::from)?;
-        collector.found.chunks += 1;
-        collector.found.check().map_err(Error::from)?;
-        each(&collector.found, windows.count() - from)?;
+        session.observe(&windows.input(number), Role::Prefill, logits, &mut Nobody).map_err(Error::from)?;
+        let found = &mut locked(collector).found;
+        found.chunks += 1;
+        found.check().map_err(Error::from)?;
+        each(found)?;
     }
-    Ok(collector.found)
+    Ok(())
+}
+
+fn locked(collector: &Mutex<Collector>) -> MutexGuard<'_, Collector> {
+    collector.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Wants no value by name.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn wants(&mut self, _: &'static str, _: Option<usize>) -> bool {
+        false
+    }
+
+    fn value(&mut self, _: &Observed<'_>) {}
 }
 
 /// Matrices of layers that `found` says nothing of, or of some of whose experts.
-pub fn unseen(model: &Model, found: &Imatrix) -> Vec<(String, Option<(usize, usize)>)> {
-    let matrices =
-        model.gguf().tensors().iter().filter(|tensor| tensor.shape.len() > 1 && tensor.name.starts_with("blk."));
-    let of = |name: &str| match found.entries.get(name) {
-        None => Some((name.to_owned(), None)),
-        Some(entry) if entry.unseen() > 0 => Some((name.to_owned(), Some((entry.unseen(), entry.counts.len())))),
+///
+/// # Errors
+/// If the model cannot be run.
+pub fn unseen(model: &Model, found: &Imatrix) -> Result<Vec<(String, Option<(usize, usize)>)>, Error> {
+    let graph = Graph::new(model.gguf()).map_err(candor::Error::from)?;
+    // Rows of a matrix that is taken apart have a range behind its name.
+    let name = |node: &Node| node.kind.product()?.name.split('[').next().map(str::to_owned);
+    let names: BTreeSet<String> = graph.nodes.iter().filter_map(name).filter(|name| name.starts_with("blk.")).collect();
+    let of = |name: String| match found.entries.get(&name) {
+        None => Some((name, None)),
+        Some(entry) if entry.unseen() > 0 => Some((name, Some((entry.unseen(), entry.counts.len())))),
         Some(_) => None,
     };
-    matrices.filter(|tensor| tensor.name.ends_with(".weight")).filter_map(|tensor| of(&tensor.name)).collect()
+    Ok(names.into_iter().filter_map(of).collect())
 }
 
-/// A matrix that a value is multiplied with.
-#[derive(Clone, Debug, PartialEq)]
-struct Use {
-    tensor: String,
-    matrices: usize,
-    columns: usize,
-    /// Whether rows choose their matrices.
-    routed: bool,
-}
-
-/// The matrices of a model by the value that they are multiplied with. What parts of a matrix share counts once.
-fn uses(model: &Model, options: Options) -> Result<HashMap<Key, Vec<Use>>, candor::Error> {
-    let graph = Graph::new(model.gguf())?;
-    let mut uses: HashMap<Key, Vec<Use>> = HashMap::new();
-    for node in &graph.nodes {
-        let (Some(weight), Some(&input)) = (node.kind.product(), node.inputs.first()) else { continue };
-        // Rows of a matrix that is taken apart have a range behind its name.
-        let tensor = weight.name.split('[').next().unwrap_or_default().to_owned();
-        if !(tensor.starts_with("blk.") || options.process_output && OUTPUTS.contains(&tensor.as_str())) {
-            continue;
-        }
-        let routed = matches!(node.kind, Kind::Stacked { routed: true, .. });
-        let (matrices, columns) = (node.kind.matrices(), weight.cols);
-        let found = Use { tensor, matrices, columns, routed };
-        let of = uses.entry(graph.nodes[input].key.clone()).or_default();
-        if !of.contains(&found) {
-            of.push(found);
-        }
-    }
-    Ok(uses)
-}
-
+/// Sums what it hears of.
 struct Collector {
-    uses: HashMap<Key, Vec<Use>>,
+    options: Options,
+    /// Matrices of each weight, by its name.
+    matrices: HashMap<String, usize>,
     found: Imatrix,
-    /// The experts of a layer's rows, by the first position of the pass.
-    chosen: HashMap<Option<usize>, (u32, Vec<f32>)>,
-    /// Values whose rows have not chosen yet.
-    waiting: Vec<(Key, Vec<f32>)>,
 }
 
-impl Observer for Collector {
-    fn wants(&mut self, name: &'static str, layer: Option<usize>) -> bool {
-        name == CHOSEN[0] || self.uses.contains_key(&Key::new(name, layer))
+impl Listener for Collector {
+    fn wants(&self, weight: &str) -> bool {
+        weight.starts_with("blk.") || self.options.process_output && OUTPUTS.contains(&weight)
     }
 
-    fn value(&mut self, observed: &Observed<'_>) {
-        let &Observed { name, layer, step, rows, values } = observed;
-        let first = step.positions[0];
-        if name == CHOSEN[0] {
-            self.chosen.insert(layer, (first, values.to_vec()));
-            let (ready, rest): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|(key, _)| key.layer == layer);
-            self.waiting = rest;
-            for (key, values) in ready {
-                self.add_routed(&key, rows, &values);
-            }
-            return;
-        }
-        let key = Key::new(name, layer);
-        let Some(uses) = self.uses.get(&key) else { return };
-        for Use { tensor, matrices, columns, .. } in uses.iter().filter(|of| !of.routed) {
-            let entry =
-                self.found.entries.entry(tensor.clone()).or_insert_with(|| Entry::new(*matrices, *columns, false));
-            for (at, row) in values.chunks_exact(*columns).enumerate() {
-                entry.add(at % matrices, row);
-            }
-        }
-        if uses.iter().any(|of| of.routed) {
-            match self.chosen.get(&layer) {
-                Some((at, _)) if *at == first => self.add_routed(&key, rows, values),
-                _ => self.waiting.push((key, values.to_vec())),
-            }
-        }
-    }
-}
-
-impl Collector {
-    /// Adds the rows of a value to the experts that they chose: each has one row, or one for each of its experts.
-    fn add_routed(&mut self, key: &Key, rows: usize, values: &[f32]) {
-        let (Some(uses), Some((_, chosen))) = (self.uses.get(key), self.chosen.get(&key.layer)) else { return };
-        for Use { tensor, matrices, columns, .. } in uses.iter().filter(|of| of.routed) {
-            let entry =
-                self.found.entries.entry(tensor.clone()).or_insert_with(|| Entry::new(*matrices, *columns, true));
-            let (used, own) = (chosen.len() / rows, values.len() / rows / columns);
-            for slot in 0..used {
-                for row in 0..rows {
-                    let x = &values[(row * own + slot % own) * columns..][..*columns];
-                    entry.add(chosen[row * used + slot] as usize, x);
+    fn product(&mut self, Product { weight, columns, inputs, stack }: Product<'_>) {
+        let matrices = match stack {
+            Stack::One => 1,
+            Stack::Heads(heads) => heads,
+            Stack::Experts { .. } => self.matrices.get(weight).copied().unwrap_or(1),
+        };
+        let apart = matches!(stack, Stack::Experts { .. });
+        let entry = self.found.entries.entry(weight.to_owned());
+        let entry = entry.or_insert_with(|| Entry::new(matrices, columns, apart));
+        let rows = || inputs.chunks_exact(columns);
+        match stack {
+            Stack::One | Stack::Heads(_) => rows().enumerate().for_each(|(at, row)| entry.add(at % matrices, row)),
+            Stack::Experts { chosen, used } => {
+                let tokens = chosen.len() / used.max(1);
+                let own = rows().len() / tokens.max(1);
+                // Sums are added up in llama.cpp's order.
+                for (slot, token) in (0..used).flat_map(|slot| (0..tokens).map(move |token| (slot, token))) {
+                    let row = &inputs[(token * own + slot % own) * columns..][..columns];
+                    entry.add(chosen[token * used + slot].0 as usize, row);
                 }
             }
         }

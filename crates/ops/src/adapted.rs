@@ -1,9 +1,13 @@
 //! A backend whose weights may have low-rank changes beside them (Hu et al. 2021): `(w + scale * b @ a) x` is computed as
 //! `w x + b (scale * (a x))`. The weight itself is neither changed nor copied, and a change whose scale is 0 costs nothing.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError},
+    task::{Context, Waker},
+};
 
-use crate::{Error, Ops, Prims, Ranked, Step, Tensor, Traffic, Unary};
+use crate::{Error, Ops, Prims, Product, Ranked, SharedListener, Stack, Step, Tensor, Traffic, Unary};
 
 /// A change of a weight, in the file's words.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub struct LowRank {
 pub struct AdaptedWeight<W> {
     base: W,
     changes: Vec<Change<W>>,
+    /// The file's name of the matrix that it is, or the first rows of; and its columns.
+    matrix: Option<(String, usize)>,
 }
 
 impl<W> AdaptedWeight<W> {
@@ -48,13 +54,15 @@ struct Change<W> {
     rank: usize,
 }
 
-/// Runs `B` on weights with changes.
-#[derive(Debug)]
+/// Runs `B` on weights with changes, and tells a listener of its products.
 pub struct Adapted<B: Prims> {
     base: B,
     changes: Arc<[LowRank]>,
     scales: Vec<f32>,
     rooms: Rooms<B::Buf>,
+    listener: Option<SharedListener>,
+    /// Experts of a token.
+    used: usize,
 }
 
 /// Room for values that nobody else sees, made when first needed.
@@ -82,7 +90,12 @@ impl<B: Prims> Adapted<B> {
     /// The backend with changes for the weights that it will be given. `scales` are those that they name.
     pub fn new(base: B, changes: Arc<[LowRank]>, scales: Vec<f32>) -> Adapted<B> {
         let rooms = Rooms { rows: HashMap::new(), low: HashMap::new(), high: HashMap::new() };
-        Adapted { base, changes, scales, rooms }
+        Adapted { base, changes, scales, rooms, listener: None, used: 0 }
+    }
+
+    /// Tells a listener of all products from now on, or nobody. A fusion with more than products in it is made in its parts then.
+    pub fn listen(&mut self, listener: Option<SharedListener>) {
+        self.listener = listener;
     }
 
     /// The backend alone.
@@ -118,8 +131,44 @@ impl<B: Prims> Adapted<B> {
 }
 
 impl<B: Ops> Adapted<B> {
+    /// Tells the listener what a weight was multiplied with. Where the host can't wait for the device, it hears nothing.
+    fn tell(&mut self, w: &AdaptedWeight<B::Weight>, by: &By<'_, B>) {
+        let (Some(listener), Some((name, columns))) = (self.listener.clone(), &w.matrix) else { return };
+        let mut listener = listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let (By::All(x) | By::Outputs(x, _) | By::Experts(x, _) | By::Heads(x, _)) = by else { return };
+        if !listener.wants(name) {
+            return;
+        }
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut snapshot = self.base.snapshot(x);
+        if self.base.poll_read(&mut snapshot, cx).is_pending() {
+            return;
+        }
+        let (mut inputs, mut chosen) = (Vec::new(), Vec::new());
+        self.base.download(&snapshot, &mut inputs);
+        let stack = match by {
+            By::Heads(_, heads) => Stack::Heads(*heads),
+            By::Experts(_, routes) => {
+                let mut choices = self.base.choices(routes);
+                if self.base.poll_read(&mut choices, cx).is_pending() {
+                    return;
+                }
+                self.base.chosen(&choices, &mut chosen);
+                Stack::Experts { chosen: &chosen, used: self.used }
+            }
+            By::Outputs(_, step) => {
+                let rows = step.outputs.iter().map(|&row| row as usize);
+                inputs = rows.flat_map(|row| &inputs[row * columns..][..*columns]).copied().collect();
+                Stack::One
+            }
+            By::All(_) | By::Tokens(_) => Stack::One,
+        };
+        listener.product(Product { weight: name, columns: *columns, inputs: &inputs, stack });
+    }
+
     /// `out += scale * b (a x)` for each change of a weight that was multiplied with `x`.
     fn adapt(&mut self, out: &mut B::Buf, w: &AdaptedWeight<B::Weight>, by: &By<'_, B>) {
+        self.tell(w, by);
         for change in &w.changes {
             if let Some(scale) = self.scale(change) {
                 self.adapt_once(out, (change, scale), by);
@@ -188,12 +237,19 @@ impl<B: Ops> Prims for Adapted<B> {
             let (a, b) = (self.base.weight(a.clone())?, self.base.weight(b)?);
             changes.push(Change { scale, factor, a, b, stacked, rows, rank });
         }
-        Ok(AdaptedWeight { base: self.base.weight(tensor)?, changes })
+        let is_first = rows.is_none_or(|rows| rows.start == 0);
+        let matrix = is_first.then(|| (whole.to_owned(), tensor.cols));
+        Ok(AdaptedWeight { base: self.base.weight(tensor)?, changes, matrix })
     }
     fn buffer(&mut self, rows: usize, width: usize) -> B::Buf {
         let most = self.rooms.rows.entry(width).or_default();
         *most = rows.max(*most);
         self.base.buffer(rows, width)
+    }
+
+    fn routes(&mut self, rows: usize, used: usize) -> B::Routes {
+        self.used = used;
+        self.base.routes(rows, used)
     }
 
     fn embed(&mut self, out: &mut B::Buf, table: &Self::Weight, step: &Step) {
@@ -218,7 +274,7 @@ impl<B: Ops> Prims for Adapted<B> {
     }
 
     crate::forward! { base, AdaptedWeight::base:
-        check_kv kv rope_table routes rms_norm norm add_bias rope kv_write attend unary mul add copy
+        check_kv kv rope_table rms_norm norm add_bias rope kv_write attend unary mul add copy
         add_positions mul_columns mul_groups dot_groups conv recur route choices chosen
         add_bias_experts scale_experts sum_experts upload snapshot elements poll_read download stored recycle_weights stop_at finish
     }
@@ -227,7 +283,7 @@ impl<B: Ops> Prims for Adapted<B> {
 /// Fusions stay the backend's: changes come after them, and what has changes in its middle is no fusion.
 impl<B: Ops> Ops for Adapted<B> {
     fn gated_add(&mut self, x: &mut B::Buf, h: &B::Buf, weights: [&Self::Weight; 3], room: [&mut B::Buf; 3]) {
-        if weights.iter().all(|w| w.changes.is_empty()) {
+        if self.listener.is_none() && weights.iter().all(|w| w.changes.is_empty()) {
             return self.base.gated_add(x, h, weights.map(|w| &w.base), room);
         }
         let ([gate, up, down], [a, b, product]) = (weights, room);

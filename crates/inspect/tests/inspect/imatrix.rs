@@ -32,12 +32,12 @@ fn summed(model: &Model, windows: usize, from: usize) -> Imatrix {
 #[test]
 fn sums_are_those_of_llama_cpp() {
     let Some(fixtures) = fixtures() else { return };
-    for arch in ["mixtral", "phi3"] {
+    for arch in ["mixtral", "phi3", "deepseek2-v2", "mamba", "qwen3next", "rwkv7"] {
         let expected = Imatrix::open(&golden(&format!("{arch}.gguf"))).unwrap();
         let model = fixtures.join(format!("arch/{arch}/model.gguf"));
         let model = Model::open(&model, &LoadOptions::default().threads(2)).unwrap();
         let found = summed(&model, 3, 0);
-        assert!(unseen(&model, &found).is_empty());
+        assert!(unseen(&model, &found).unwrap().is_empty());
         assert_eq!((found.chunks, found.window), (expected.chunks, expected.window));
         assert!(found.entries.keys().eq(expected.entries.keys()), "{arch}");
         for (name, expected) in &expected.entries {
@@ -46,7 +46,7 @@ fn sums_are_those_of_llama_cpp() {
             for (found, expected) in [(&found.squares, &expected.squares), (&found.sums, &expected.sums)] {
                 let most = expected.iter().fold(0f32, |most, value| most.max(value.abs()));
                 assert_eq!(found.len(), expected.len());
-                let close = |(found, expected): (&f32, &f32)| (found - expected).abs() <= 2e-6 * most;
+                let close = |(found, expected): (&f32, &f32)| (found - expected).abs() <= 1e-5 * most;
                 assert!(found.iter().zip(expected).all(close), "{arch} {name}");
             }
         }
