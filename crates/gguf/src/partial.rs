@@ -142,7 +142,7 @@ pub(crate) fn failed(error: io::Error) -> Error {
     Error::Io { action: "write", error }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(target_family = "wasm")))] // which has neither threads nor a temporary folder
 mod tests {
     use super::*;
 
