@@ -105,10 +105,10 @@ fn write(args: &ImatrixArgs, all: &Imatrix) -> Result<(), Error> {
 
 /// Says which matrices nothing is known of: they are quantized as if all columns were alike.
 fn report(model: &Model, found: &Imatrix) -> Result<(), Error> {
-    for (name, experts) in imatrix::unseen(model, found)? {
+    for imatrix::Unseen { tensor, experts } in imatrix::unseen(model, found)? {
         match experts {
-            None => say!("note: {name}: nothing was multiplied with it"),
-            Some((unseen, all)) => say!("note: {name}: no row chose {unseen} of its {all} experts"),
+            None => say!("note: {tensor}: nothing was multiplied with it"),
+            Some((unseen, all)) => say!("note: {tensor}: no row chose {unseen} of its {all} experts"),
         }
     }
     Ok(())

@@ -97,18 +97,29 @@ impl Observer for Nobody {
     fn value(&mut self, _: &Observed<'_>) {}
 }
 
+/// A matrix that nothing is known of, or not of all its experts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    /// Its name.
+    pub tensor: String,
+    /// Experts that no row chose, and how many there are; `None` where nothing was multiplied with the matrix.
+    pub experts: Option<(usize, usize)>,
+}
+
 /// Matrices of layers that `found` says nothing of, or of some of whose experts.
 ///
 /// # Errors
 /// If the model cannot be run.
-pub fn unseen(model: &Model, found: &Imatrix) -> Result<Vec<(String, Option<(usize, usize)>)>, Error> {
+pub fn unseen(model: &Model, found: &Imatrix) -> Result<Vec<Unseen>, Error> {
     let graph = Graph::new(model.gguf()).map_err(candor::Error::from)?;
     // Rows of a matrix that is taken apart have a range behind its name.
     let name = |node: &Node| node.kind.product()?.name.split('[').next().map(str::to_owned);
     let names: BTreeSet<String> = graph.nodes.iter().filter_map(name).filter(|name| name.starts_with("blk.")).collect();
-    let of = |name: String| match found.entries.get(&name) {
-        None => Some((name, None)),
-        Some(entry) if entry.unseen() > 0 => Some((name, Some((entry.unseen(), entry.counts.len())))),
+    let of = |tensor: String| match found.entries.get(&tensor) {
+        None => Some(Unseen { tensor, experts: None }),
+        Some(entry) if entry.unseen() > 0 => {
+            Some(Unseen { tensor, experts: Some((entry.unseen(), entry.counts.len())) })
+        }
         Some(_) => None,
     };
     Ok(names.into_iter().filter_map(of).collect())
