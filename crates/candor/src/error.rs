@@ -329,7 +329,7 @@ pub enum Error {
         number: usize,
     },
     /// The text is too short to be measured.
-    #[error("the text has {tokens} tokens, and at least {needed} are needed: two windows")]
+    #[error("tokens in the text: {tokens}, and two windows need at least {needed}")]
     TextTooShort {
         /// Tokens of the text.
         tokens: usize,
