@@ -10,7 +10,7 @@ use candor_testing::backend::pools::{self, full, pooled, states};
 use candor_testing::backend::{bits, read, upload};
 use candor_testing::nmse;
 
-use crate::backends;
+use crate::beside_products;
 
 #[test]
 fn attention_is_the_reference_however_it_is_fed() {
@@ -18,7 +18,7 @@ fn attention_is_the_reference_however_it_is_fed() {
         let want = attended(&mut Reference, &case, 1000);
         assert_eq!(bits(&want), bits(&attended(&mut Reference, &case, 3)), "reference, {case:?}");
         let mut first: HashMap<&str, Vec<f32>> = HashMap::new();
-        for (name, mut cpu) in backends() {
+        for (name, mut cpu) in beside_products() {
             let got = attended(&mut cpu, &case, 1000);
             let error = nmse(&got, &want);
             assert!(error < 1e-11, "{name}, {case:?}: {error}");
@@ -46,7 +46,7 @@ fn a_long_text_is_the_same_in_one_go_and_token_by_token() {
     ] {
         let want = attended(&mut Reference, &case, 1000);
         let mut first: HashMap<&str, Vec<f32>> = HashMap::new();
-        for (name, mut cpu) in backends() {
+        for (name, mut cpu) in beside_products() {
             let got = attended(&mut cpu, &case, 1000);
             let error = nmse(&got, &want);
             assert!(error < 1e-11, "{name}, {case:?}: {error}");
@@ -69,7 +69,7 @@ fn scores_that_overflow_downwards_weigh_nothing() {
         rows.k[300 * 32..].fill(1e-26);
     };
     let want = fed(&mut Reference, &case, |_| 1000, change);
-    for (name, mut cpu) in backends() {
+    for (name, mut cpu) in beside_products() {
         let got = fed(&mut cpu, &case, |_| 1000, change);
         // Where every score is, there is no answer.
         assert!(got[..300 * 64].iter().all(|x| x.is_nan()), "{name}");
@@ -83,7 +83,7 @@ fn what_is_no_number_spoils_the_rows_that_see_it_alone() {
     let case = long((4, 2, 16, 16), (KvFormat::F16, KvFormat::F16));
     for at in [0, 3, 255, 256, 300] {
         for bad in [f32::NAN, f32::INFINITY] {
-            for (name, mut cpu) in backends() {
+            for (name, mut cpu) in beside_products() {
                 let good = attended(&mut cpu, &case, 1000);
                 let key = fed(&mut cpu, &case, |_| 1000, |rows| rows.k[at * 32 + 5] = bad);
                 let value = fed(&mut cpu, &case, |_| 1000, |rows| rows.v[at * 32 + 5] = bad);
@@ -119,7 +119,7 @@ fn a_position_can_be_written_again() {
         keys,
         values,
     };
-    for (name, mut cpu) in backends() {
+    for (name, mut cpu) in beside_products() {
         let mut kv = cpu.kv(&plan);
         let mut out = cpu.buffer(1, 2);
         for value in [1.0, 2.0, 3.0] {
@@ -139,7 +139,7 @@ fn rows_look_at_a_text_from_its_end() {
     for case in cases().chain([long]) {
         for rows in [1, 3, 40] {
             let want = looked(&mut Reference, &case, rows);
-            for (name, mut cpu) in backends() {
+            for (name, mut cpu) in beside_products() {
                 let error = nmse(&looked(&mut cpu, &case, rows), &want);
                 assert!(error < 1e-11, "{name}, {case:?}, {rows} rows: {error:e}");
             }
@@ -154,7 +154,7 @@ fn large_scores_do_not_overflow() {
         let (format, lengths) = ((KvFormat::F32, KvFormat::F32), [20, 20]);
         let case = Case { heads: Heads { scale: 1e4, ..heads }, format, lengths, seed };
         let want = attended(&mut Reference, &case, 5);
-        for (name, mut cpu) in backends() {
+        for (name, mut cpu) in beside_products() {
             let error = nmse(&attended(&mut cpu, &case, 5), &want);
             assert!(error < 1e-6, "{name}, seed {seed}: {error}");
         }
@@ -165,7 +165,7 @@ fn large_scores_do_not_overflow() {
 fn sequences_that_begin_alike_part_as_those_of_the_reference() {
     for (case, rules) in forks::cases() {
         let want = forked(&mut Reference, &case, rules);
-        for (name, mut cpu) in backends() {
+        for (name, mut cpu) in beside_products() {
             let error = nmse(&forked(&mut cpu, &case, rules), &want);
             assert!(error < 1e-11, "{name}, {case:?}, {rules:?}: {error}");
         }
@@ -176,7 +176,7 @@ fn sequences_that_begin_alike_part_as_those_of_the_reference() {
 fn a_pool_gives_and_takes_as_that_of_the_reference() {
     for case in pools::cases() {
         let want = pooled(&mut Reference, &case);
-        for (name, mut cpu) in backends() {
+        for (name, mut cpu) in beside_products() {
             let got = pooled(&mut cpu, &case);
             assert_eq!(got.answers, want.answers, "{name}, {case:?}");
             let error = nmse(&got.seen, &want.seen);
@@ -194,7 +194,7 @@ fn a_full_pool_is_not_written_to() {
 #[test]
 fn states_take_no_pages() {
     states(&mut Reference);
-    for (_, mut cpu) in backends() {
+    for (_, mut cpu) in beside_products() {
         states(&mut cpu);
     }
 }

@@ -12,6 +12,8 @@ mod rows;
 mod small;
 mod tiled;
 
+use std::ptr::fn_addr_eq;
+
 use candor_cpu::{Batching, Cpu, CpuOptions};
 use candor_kernels::Kernels;
 
@@ -25,4 +27,18 @@ fn backends() -> impl Iterator<Item = (String, Cpu)> {
             Cpu::new(CpuOptions { threads, kernels, batching: Batching::Invariant, ..CpuOptions::default() }),
         )
     })
+}
+
+/// Those of [`backends`] whose loops and attention are not those of a table before: many tables differ in products alone.
+fn beside_products() -> impl Iterator<Item = (String, Cpu)> {
+    let mut own: Vec<&'static Kernels> = Vec::new();
+    for table in Kernels::all() {
+        // A table has the loops of an instruction set as a whole, so one of them tells whose they are.
+        let same =
+            |other: &&Kernels| fn_addr_eq(other.attention, table.attention) && fn_addr_eq(other.f32.dot, table.f32.dot);
+        if !own.iter().any(same) {
+            own.push(table);
+        }
+    }
+    backends().filter(move |(_, cpu)| own.iter().any(|table| table.name == cpu.kernels().name))
 }

@@ -7,7 +7,7 @@ use candor_testing::backend::attention::{Case, Rows, Rules, long, ruled, rules};
 use candor_testing::backend::bits;
 use candor_testing::nmse;
 
-use crate::backends;
+use crate::beside_products;
 
 const FORMATS: [KvFormat; 4] = [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0, KvFormat::Q4_0];
 
@@ -16,7 +16,7 @@ const FORMATS: [KvFormat; 4] = [KvFormat::F32, KvFormat::F16, KvFormat::Q8_0, Kv
 fn check(case: &Case, rules: &Rules, chunks: &[usize]) {
     let want = ruled(&mut Reference, (case, rules), |_| 1000, |_| ());
     let mut first: HashMap<&str, Vec<f32>> = HashMap::new();
-    for (name, mut cpu) in backends() {
+    for (name, mut cpu) in beside_products() {
         let got = ruled(&mut cpu, (case, rules), |_| 1000, |_| ());
         let error = nmse(&got, &want);
         assert!(error < 1e-11, "{name}, {case:?}, {rules:?}: {error}");
@@ -53,7 +53,7 @@ fn what_is_no_number_spoils_the_rows_that_see_it_alone() {
     for mask in [Mask::Window(30), Mask::Window(290), Mask::Chunk(50), Mask::Around(9)] {
         let rules = Rules { mask, ..Rules::default() };
         for at in [0, 3, 255, 256, 300] {
-            for (name, mut cpu) in backends() {
+            for (name, mut cpu) in beside_products() {
                 let good = ruled(&mut cpu, (&case, &rules), |_| 1000, |_| ());
                 let key = ruled(&mut cpu, (&case, &rules), |_| 1000, |rows: &mut Rows| rows.k[at * 32 + 5] = f32::NAN);
                 let value =
@@ -80,7 +80,7 @@ fn a_ring_is_the_same_as_the_whole_cache() {
         let heads = [(8, 2, 32, 32), (5, 1, 64, 32), (2, 2, 32, 64)][i % 3];
         let case = Case { lengths: [1100, 857], ..long(heads, (FORMATS[i % 4], FORMATS[(i + 1) % 4])) };
         let (whole, ring) = (Rules { mask, ..Rules::default() }, Rules { mask, ring: true, ..Rules::default() });
-        for (name, mut cpu) in backends() {
+        for (name, mut cpu) in beside_products() {
             let want = ruled(&mut cpu, (&case, &whole), |_| 64, |_| ());
             for chunk in [1, 51, 100] {
                 let got = ruled(&mut cpu, (&case, &ring), |_| chunk, |_| ());

@@ -5,7 +5,7 @@ use candor_testing::backend::bits;
 use candor_testing::backend::recurrent::{convolved, scanned, scans};
 use candor_testing::nmse;
 
-use crate::backends;
+use crate::beside_products;
 
 const LENGTHS: [[usize; 2]; 4] = [[1, 0], [2, 3], [33, 9], [70, 0]];
 
@@ -17,7 +17,7 @@ where
 {
     assert_eq!(bits(&want[0]), bits(&want[1]), "{case}, {lengths:?}: the reference has something left over");
     let mut first = None;
-    for (name, mut cpu) in backends() {
+    for (name, mut cpu) in beside_products() {
         for chunk in [100, 1, 7] {
             let got = run(&mut cpu, chunk);
             let error = nmse(&got[0], &want[0]);

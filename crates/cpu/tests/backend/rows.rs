@@ -5,7 +5,7 @@ use candor_testing::backend::rows::{self, Case, FUNCTIONS, SHAPES, run};
 use candor_testing::backend::{Random, bits};
 use candor_testing::nmse;
 
-use crate::backends;
+use crate::beside_products;
 
 /// Runs each case on `[rows, heads * dim]` random values everywhere: all of the CPU's ways agree to the bit, each row is
 /// as it is alone, and the reference is near.
@@ -16,7 +16,7 @@ fn check(cases: Vec<Case>) {
             let (width, x) = (heads * dim, Random(seed).floats(rows * heads * dim));
             let want = run(Reference, &x, 0, width, |ops| op(ops, width, dim));
             let mut first = None;
-            for (name, cpu) in backends() {
+            for (name, cpu) in beside_products() {
                 let case = format!("{op_name}, {rows} rows of {heads} x {dim}, {name}, seed {seed}");
                 let got = run(cpu.clone(), &x, 0, width, |ops| op(ops, width, dim));
                 let error = nmse(&got, &want);
@@ -57,7 +57,7 @@ fn functions_of_single_numbers() {
     for f in FUNCTIONS {
         let want = run(Reference, &x, 0, 1, |ops| ops.unary(f));
         let mut first = None;
-        for (name, cpu) in backends() {
+        for (name, cpu) in beside_products() {
             let got = run(cpu, &x, 0, 1, |ops| ops.unary(f));
             assert_eq!(*first.get_or_insert_with(|| bits(&got)), bits(&got), "{f:?}, {name}: unlike the first backend");
             for ((&x, &got), &want) in x.iter().zip(&got).zip(&want) {
@@ -71,7 +71,7 @@ fn functions_of_single_numbers() {
 #[test]
 fn a_norm_takes_away_a_large_mean() {
     let want = rows::large_mean(Reference);
-    for (name, cpu) in backends() {
+    for (name, cpu) in beside_products() {
         let error = nmse(&rows::large_mean(cpu), &want);
         assert!(error < 1e-12, "{name}: {error}");
     }
@@ -79,7 +79,7 @@ fn a_norm_takes_away_a_large_mean() {
 
 #[test]
 fn columns_that_are_not_copied_stay() {
-    for (name, cpu) in backends() {
+    for (name, cpu) in beside_products() {
         assert_eq!(rows::copied_into(cpu), [1.0, 6.0, 7.0, 4.0], "{name}");
     }
 }

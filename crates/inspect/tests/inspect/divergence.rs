@@ -9,6 +9,9 @@ use candor_testing::{Tiny, fixtures};
 const LOGITS: &[u8] = include_bytes!("../goldens/divergence.logits");
 const FIGURES: &str = include_str!("../goldens/divergence.tsv");
 
+/// What one token's divergence may differ by: a step of the file, where sixteen are cut into 65,535, times a probability of a twentieth.
+const EDGE: f64 = 16.0 / 65_535.0 / 20.0;
+
 fn model(path: &Path) -> Model {
     Model::open(path, &LoadOptions::default().threads(2)).unwrap()
 }
@@ -85,7 +88,9 @@ fn figures_are_those_of_llama_cpp() {
             };
             // What rounding moves most: single tokens, and small differences.
             let shaky = ["Max", "Min", "90", "75", "/", "-", "Mean    Δp"].iter().any(|part| figure.contains(part));
-            let most = units * digit + share * scale;
+            // A token's logit that lies on the edge of two steps of the file is put on either side of it.
+            let edge = if figure.ends_with("KLD") && !figure.starts_with("Mean") { EDGE } else { 0.0 };
+            let most = units * digit + share * scale + edge;
             assert!(share > 0.0 && shaky || (value - expected).abs() <= most, "{name} {figure}: {value} {expected}");
         }
     }
