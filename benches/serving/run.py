@@ -6,7 +6,7 @@ usage: run.py MODEL --candor FILE --llama-server FILE [--threads N] [--clients 1
 All prompts are random ids, all answers as long as asked for, and chosen greedily. Nothing but Python's library is needed.
 
 - Throughput: as many clients at once, each with a prompt of its own; tokens of all answers by the time from the first request to
-  the last token.
+  the last token; and of the time in which all of them write.
 - Gaps: four streams are written, a long prompt arrives, and soon after it a short one. The gaps between tokens of the four, while the
   long prompt is read; and when the short one has its first token.
 - Prefix: the long prompt's first token, cold, and of a prompt that goes on from it.
@@ -94,10 +94,22 @@ def prompt(rng, length):
 
 
 async def throughput(server, clients, rng, args):
+    """Tokens by the time from the first request to the last token; and by the time in which all write."""
     prompts = [prompt(rng, args.prompt) for _ in range(clients)]
     begun = time.perf_counter()
     times = await asyncio.gather(*(server.answer(ids, args.tokens) for ids in prompts))
-    return clients * args.tokens / (max(max(one) for one in times) - begun)
+    first, last = max(one[0] for one in times), min(one[args.tokens - 1] for one in times)
+    written = sum(first < at <= last for one in times for at in one[: args.tokens])
+    whole = clients * args.tokens / (max(max(one) for one in times) - begun)
+    return whole, written / (last - first) if last > first else None
+
+
+def bench(clients, args):
+    """What `candor bench -B` says of as many sequences, as deep in their texts."""
+    depth = args.prompt + args.tokens // 2
+    flags = ["-t", args.threads, "-p", 0, "-n", args.tokens, "-d", depth, "-B", clients, "-r", 1, "-o", "json"]
+    out = subprocess.run([args.candor, "bench", args.model, *map(str, flags)], check=True, capture_output=True).stdout
+    return next(test["avg_ts"] for test in json.loads(out) if test["n_gen"])
 
 
 async def company(server, rng, figures):
@@ -143,8 +155,14 @@ async def measure(args):
                 await server.ready()
                 rng = random.Random(number)
                 await server.answer(prompt(rng, 4), 2)
-                found[name].add(f"{clients} clients, t/s" if clients > 1 else "1 client, t/s", await throughput(server, clients, rng, args))
+                label = f"{clients} clients" if clients > 1 else "1 client"
+                whole, writing = await throughput(server, clients, rng, args)
                 server.end()
+                found[name].add(f"{label}, t/s", whole)
+                if writing:
+                    found[name].add(f"{label}, while all write, t/s", writing)
+                if writing and args.bench and name == "Candor":
+                    found[name].add(f"{label}, share of `candor bench -B {clients}`", writing / bench(clients, args))
         if args.company:
             for name, command in programs.items():
                 server = Server(command, args.model, args.threads, STREAMS + 2, LONG + 400)
@@ -163,9 +181,11 @@ def page(found):
     ours, theirs = found["Candor"].rounds, found["llama.cpp"].rounds
     lines = ["| | Candor | llama.cpp | median ratio |", "| --- | --- | --- | --- |"]
     for name in ours:
-        shown = [", ".join(f"{value:.3g}" for value in side[name]) for side in (ours, theirs)]
-        ratio = statistics.median(a / b for a, b in zip(ours[name], theirs[name]))
-        lines.append(f"| {name} | {shown[0]} | {shown[1]} | {ratio:.2f} |")
+        shown = [", ".join(f"{value:.3g}" for value in side.get(name, [])) for side in (ours, theirs)]
+        ratios = [a / b for a, b in zip(ours[name], theirs.get(name, []))]
+        # Of what Candor alone has, the figure itself.
+        median = statistics.median(ratios or ours[name])
+        lines.append(f"| {name} | {shown[0]} | {shown[1]} | {median:.2f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -179,6 +199,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--prompt", type=int, default=16, help="tokens of a client's prompt")
     parser.add_argument("--tokens", type=int, default=32, help="tokens of an answer")
+    parser.add_argument("--bench", action="store_true", help="hold decoding against `candor bench -B` at the same depth, too")
     parser.add_argument("--no-company", dest="company", action="store_false", help="throughput alone")
     parser.add_argument("--out")
     args = parser.parse_args()
