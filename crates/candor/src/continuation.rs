@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use candor_ops::{Ranked, top_k};
 use candor_tokenizer::{Encode, Show, StreamDecoder, Tokenizer};
 
 use crate::{
@@ -38,6 +39,8 @@ pub struct Continuation {
     /// All tokens, and logits to change, where something of the user's asks for them.
     seen: Vec<u32>,
     logits: Vec<f32>,
+    /// The best logits, where they decide.
+    best: Vec<Ranked>,
     decoder: StreamDecoder<Arc<Tokenizer>>,
     tokenizer: Arc<Tokenizer>,
     /// Logits of a row.
@@ -90,6 +93,7 @@ impl Continuation {
             sampler,
             seen,
             logits: Vec::new(),
+            best: Vec::new(),
             tokenizer,
             width: model.config().outputs(),
             position: prompt.len().saturating_sub(1),
@@ -150,20 +154,30 @@ impl Continuation {
     }
 
     fn sample(&mut self, value: Value<'_>) -> Result<u32, Error> {
-        let broken = match value {
-            Value::Best(best) => best.first().is_none_or(|(_, logit)| logit.is_nan()),
-            Value::Logits(logits) => logits.iter().any(|logit| logit.is_nan()),
-            Value::Embedding(_) => false,
+        let best = match value {
+            Value::Logits(logits) => match self.enough().filter(|count| count.saturating_mul(8) < self.width) {
+                // The chain reads all candidates several times; where a few decide, they are found in one pass.
+                Some(count) => {
+                    self.best.clear();
+                    top_k(logits, count, &mut self.best);
+                    &self.best[..]
+                }
+                None => return self.sample_all(logits),
+            },
+            Value::Best(best) if !takes_all(&self.options) => best,
+            Value::Best(_) | Value::Embedding(_) => return Err(Error::NoLogits),
         };
-        if broken {
+        if best.first().is_none_or(|(_, logit)| logit.is_nan()) {
             return Err(Error::NotFinite { position: self.position });
         }
-        match value {
-            Value::Logits(logits) if takes_all(&self.options) => self.sample_own(logits),
-            Value::Logits(logits) => Ok(self.sampler.sample(logits)?),
-            Value::Best(best) if !takes_all(&self.options) => Ok(self.sampler.sample_best(best, self.width)?),
-            Value::Best(_) | Value::Embedding(_) => Err(Error::NoLogits),
+        Ok(self.sampler.sample_best(best, self.width)?)
+    }
+
+    fn sample_all(&mut self, logits: &[f32]) -> Result<u32, Error> {
+        if logits.iter().any(|logit| logit.is_nan()) {
+            return Err(Error::NotFinite { position: self.position });
         }
+        if takes_all(&self.options) { self.sample_own(logits) } else { Ok(self.sampler.sample(logits)?) }
     }
 
     /// Chooses with what the user brought.

@@ -101,7 +101,10 @@ fn perplexity_reads_files_and_stdin_and_its_window_can_be_chosen() {
             .contains("device: reference")
     );
     let error = candor(["perplexity", "-c", "512"]).stdin("too short").error();
-    assert!(error.starts_with("error: tokens in the text: ") && error.ends_with("-c N makes the windows shorter"), "{error}");
+    assert!(
+        error.starts_with("error: tokens in the text: ") && error.ends_with("-c N makes the windows shorter"),
+        "{error}"
+    );
 }
 
 /// A quantized model beside its base, and beside what was kept of the base.
