@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time `candor serve` and llama-server in turn, with the same requests, and print a Markdown page.
 
-usage: run.py MODEL --candor FILE --llama-server FILE [--threads N] [--clients 1,4,16,64] [--rounds 5] [--out PAGE]
+usage: run.py MODEL --candor FILE [--llama-server FILE] [--threads N] [--clients 1,4,16,64] [--rounds 5] [--out PAGE]
 
 All prompts are random ids, all answers as long as asked for, and chosen greedily. Nothing but Python's library is needed.
 
@@ -99,9 +99,11 @@ async def throughput(server, clients, rng, args):
     begun = time.perf_counter()
     times = await asyncio.gather(*(server.answer(ids, args.tokens) for ids in prompts))
     first, last = max(one[0] for one in times), min(one[args.tokens - 1] for one in times)
-    written = sum(first < at <= last for one in times for at in one[: args.tokens])
+    # Each stream between two of its own tokens: a step's tokens, counted up to the first of them, would lack the others.
+    inside = [[at for at in one[: args.tokens] if first <= at <= last] for one in times]
+    writing = sum((len(one) - 1) / (one[-1] - one[0]) for one in inside) if all(len(one) > 1 for one in inside) else None
     whole = clients * args.tokens / (max(max(one) for one in times) - begun)
-    return whole, written / (last - first) if last > first else None
+    return whole, writing
 
 
 def bench(clients, args):
@@ -146,7 +148,9 @@ async def company(server, rng, figures):
 
 
 async def measure(args):
-    programs = {"Candor": [args.candor, "serve", "--no-verify"], "llama.cpp": [args.llama_server]}
+    programs = {"Candor": [args.candor, "serve", "--no-verify"]}
+    if args.llama_server:
+        programs["llama.cpp"] = [args.llama_server]
     found = {name: Figures() for name in programs}
     for number in range(args.rounds):
         for clients in args.clients:
@@ -178,7 +182,7 @@ async def measure(args):
 
 
 def page(found):
-    ours, theirs = found["Candor"].rounds, found["llama.cpp"].rounds
+    ours, theirs = found["Candor"].rounds, found.get("llama.cpp", Figures()).rounds
     lines = ["| | Candor | llama.cpp | median ratio |", "| --- | --- | --- | --- |"]
     for name in ours:
         shown = [", ".join(f"{value:.3g}" for value in side.get(name, [])) for side in (ours, theirs)]
@@ -193,7 +197,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--candor", default="target/release/candor")
-    parser.add_argument("--llama-server", required=True)
+    parser.add_argument("--llama-server", help="without it, Candor alone is measured")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clients", type=lambda text: [int(part) for part in text.split(",") if part], default=[1, 4, 16, 64])
     parser.add_argument("--rounds", type=int, default=5)

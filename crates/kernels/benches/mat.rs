@@ -22,7 +22,7 @@ const STREAM_BYTES: usize = 640 << 20;
 const CACHED_BYTES: usize = 256 << 10;
 /// Weight bytes between two looks at the clock while streaming: under the time slice of a busy machine.
 const WINDOW_BYTES: usize = 4 << 20;
-/// Inputs with which a window is worth several chunks.
+/// Inputs with which a window is worth several chunks, and a chunk of a thread pool has as many rows as with one.
 const FEW_INPUTS: usize = 32;
 const PROMPT_ROWS: usize = 1024;
 const PROMPT_INPUTS: [usize; 5] = [2, 3, 8, 32, 512];
@@ -71,7 +71,7 @@ fn pass(kernels: &MatKernels, format: Format, w: &[u8], rows: usize, x: Activati
         Activations::Q8(x) => x.quants.len() / x.cols,
     };
     let row_bytes = format.row_bytes(COLS).expect("whole blocks");
-    let chunk = if x_rows == 1 { DECODE_ROWS } else { CHUNK_ROWS };
+    let chunk = if x_rows <= FEW_INPUTS { DECODE_ROWS } else { CHUNK_ROWS };
     let window = if x_rows <= FEW_INPUTS { (WINDOW_BYTES / row_bytes).next_multiple_of(chunk) } else { chunk };
     let window = window.min(rows);
     let mut least = f64::INFINITY;

@@ -24,8 +24,10 @@ const SEGMENT_GROUPS: usize = SEGMENT_BLOCKS / 8;
 const PANELS: usize = 2;
 /// The most inputs of a tile: with two panels 16 sums, which leaves registers for what is multiplied.
 const INPUTS: usize = 8;
+/// Inputs from which on a tile of eight comes first: two tiles are enough for 12 to 14 of them, not three.
+const EIGHT_AND_FOUR: usize = 12;
 
-/// Whether many inputs go by eights, so that weights are loaded less often: 6 % faster than fives on Emerald Rapids. On Zen 5
+/// Whether inputs go by eights, so that weights are loaded less often: 6 % faster than fives on Emerald Rapids. On Zen 5
 /// fives are 8 % faster, and Zen 4 takes them too; their sums' ends overlap with the next ones' beginnings.
 fn by_eights() -> bool {
     !zen_3_or_4() && !zen_5()
@@ -150,7 +152,7 @@ fn strip_times<R: Row>(out: &mut OutTile<'_>, strip: &Strip<'_>, room: &mut Room
             4 | 7 => tile::<R::Panel, 4>(out, strip, room, x, part.from(t)),
             6 => tile::<R::Panel, 6>(out, strip, room, x, part.from(t)),
             8 => tile::<R::Panel, INPUTS>(out, strip, room, x, part.from(t)),
-            left if left >= 2 * INPUTS && eights => tile::<R::Panel, INPUTS>(out, strip, room, x, part.from(t)),
+            left if left >= EIGHT_AND_FOUR && eights => tile::<R::Panel, INPUTS>(out, strip, room, x, part.from(t)),
             left if matches!(left % 5, 1..4) => tile::<R::Panel, 6>(out, strip, room, x, part.from(t)),
             _ => tile::<R::Panel, 5>(out, strip, room, x, part.from(t)),
         };

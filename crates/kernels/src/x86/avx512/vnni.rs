@@ -47,13 +47,29 @@ pub fn kernels(format: Format) -> Option<MatKernels> {
 const FEW: usize = 16;
 
 /// The most inputs that meet weights of a format in the file's layout. From the next on panels, which have to be made, are
-/// as quick. Measured on Sapphire Rapids (Q8_0, Q4_K, Q6_K, Q4_0), on Zen 4, where an input costs the rows more, and on
-/// Zen 5, where making panels costs more (`cargo bench -p candor-kernels --bench mat -- avx512vnni Q4_0 4,5,6,7,8,9,16`).
+/// as quick. Measured on Emerald Rapids, on Zen 4, where an input costs the rows more, and on Zen 5, where making panels
+/// costs more (`cargo bench -p candor-kernels --bench mat -- avx512vnni Q4_0 4,5,6,7,8,9,16`).
 fn few_inputs<Q: Row>() -> usize {
     match Q::FORMAT {
         Format::Nvfp4 => 3,
         format if zen_5() => on_zen_5(format),
         format if zen_3_or_4() => on_zen_4(format),
+        format => on_intel(format),
+    }
+}
+
+fn on_intel(format: Format) -> usize {
+    match format {
+        Format::Q5_1 | Format::Q5K => FEW,
+        Format::Q4_0 | Format::Q4_1 => 13,
+        Format::Q4K | Format::Iq4Xs => 12,
+        Format::Q5_0 | Format::Iq4Nl => 11,
+        Format::Q2K | Format::Q3K | Format::Q6K => 10,
+        Format::Tq1_0 => 6,
+        Format::Iq3S => 5,
+        Format::Tq2_0 => 4,
+        Format::Iq1S | Format::Iq2Xs | Format::Iq2S => 3,
+        Format::Iq1M | Format::Iq2Xxs | Format::Iq3Xxs => 2,
         _ => 8,
     }
 }
