@@ -40,7 +40,6 @@ type Lanes = [[[[f32; 16]; PANELS]; INPUTS]; LANES];
 struct Room {
     panels: [[Sixteen; SEGMENT_GROUPS]; PANELS],
     inputs: [Segment; TOGETHER],
-    /// The first group of a segment sets them.
     lanes: Lanes,
     /// The quants of inputs whose last segment is shorter.
     ends: [[[i8; 32]; SEGMENT_BLOCKS]; INPUTS],
@@ -206,6 +205,12 @@ fn tile<B: Panel, const T: usize>(
             quants[t] = x.quants[first..].first_chunk().expect("a segment is left of the row");
         }
     }
+    // Not by masks where they are read first: a masked load takes a place among the products.
+    for lane in &mut *lanes {
+        for place in lane[..T].as_flattened_mut() {
+            store_ps(place, _mm512_setzero_ps());
+        }
+    }
     for b in 0..blocks {
         if part.at == 0 {
             // The next weights, a row at a time: all at once would keep the inputs waiting.
@@ -240,7 +245,6 @@ fn tile<B: Panel, const T: usize>(
                 products[t] = sums[t].each(|sum| _mm512_cvtepi32_ps(sum));
             }
         }
-        let begun = if b < LANES { 0 } else { 0xffff };
         for t in 0..T {
             let scale = _mm512_set1_ps(inputs[t].scales[b]);
             for p in 0..PANELS {
@@ -249,7 +253,7 @@ fn tile<B: Panel, const T: usize>(
                     true => products[t][p],
                     false => _mm512_mul_ps(products[t][p], load_ps(&panel[p].scales[j])),
                 };
-                let mut lane = _mm512_fmadd_ps(scaled, scale, _mm512_maskz_mov_ps(begun, load_ps(place)));
+                let mut lane = _mm512_fmadd_ps(scaled, scale, load_ps(place));
                 if const { !matches!(B::MINIMA, Minima::None) } {
                     let sum = _mm512_set1_ps(inputs[t].scaled_sums[0][b]);
                     lane = _mm512_fmadd_ps(load_ps(&panel[p].minima[j][0]), sum, lane);
@@ -270,10 +274,9 @@ fn tile<B: Panel, const T: usize>(
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
 fn put(out: &mut OutTile<'_>, strip: &Strip<'_>, part: Part, lanes: &Lanes, count: usize) {
-    let blocks = part.blocks.min(SEGMENT_BLOCKS);
     for t in 0..count {
         for p in 0..strip.count.div_ceil(16) {
-            let lane = |l: usize| _mm512_maskz_mov_ps(if l < blocks { 0xffff } else { 0 }, load_ps(&lanes[l][t][p]));
+            let lane = |l: usize| load_ps(&lanes[l][t][p]);
             let even = _mm512_add_ps(_mm512_add_ps(lane(0), lane(4)), _mm512_add_ps(lane(2), lane(6)));
             let odd = _mm512_add_ps(_mm512_add_ps(lane(1), lane(5)), _mm512_add_ps(lane(3), lane(7)));
             let sum = _mm512_add_ps(even, odd);
