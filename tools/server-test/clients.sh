@@ -12,7 +12,7 @@ venv=$target/server-test/clients
 if ! cmp -s "$list" "$venv/clients.txt"; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install -q -r "$list"
+    "$venv/bin/pip" install -q --no-compile -r "$list"
     cp "$list" "$venv/clients.txt"
 fi
 # Node of the list, and npm, which asks for `node`.

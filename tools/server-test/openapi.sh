@@ -11,7 +11,7 @@ venv=$target/server-test/openapi
 if ! cmp -s "$list" "$venv/openapi.txt"; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install -q -r "$list"
+    "$venv/bin/pip" install -q --no-compile -r "$list"
     cp "$list" "$venv/openapi.txt"
 fi
 exec "$venv/bin/python" tools/server-test/openapi.py "$CANDOR" "$@"

@@ -15,7 +15,7 @@ venv=$target/server-test/venv
 if ! cmp -s "$here/requirements.txt" "$venv/requirements.txt"; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install -q -r "$here/requirements.txt"
+    "$venv/bin/pip" install -q --no-compile -r "$here/requirements.txt"
     cp "$here/requirements.txt" "$venv/requirements.txt"
 fi
 "$venv/bin/python" "$here/fetch.py" "$target/server-test"

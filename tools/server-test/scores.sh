@@ -12,7 +12,7 @@ venv=$target/server-test/scores
 if ! cmp -s "$list" "$venv/scores.txt"; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install -q -r "$list"
+    "$venv/bin/pip" install -q --no-compile -r "$list"
     cp "$list" "$venv/scores.txt"
 fi
 exec "$venv/bin/python" tools/server-test/scores.py "$CANDOR"
