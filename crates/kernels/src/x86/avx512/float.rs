@@ -14,7 +14,7 @@ use super::registers::{load_512, load_ps, store_ps};
 use crate::array::Each;
 use crate::shape::float_rows;
 use crate::weights::row;
-use crate::x86::ahead::{Ahead, ROWS};
+use crate::x86::ahead::{Ahead, ROWS, zen_3_or_4, zen_5};
 use crate::x86::avx2::fold;
 use crate::x86::avx2::registers::load_256;
 use crate::{Activations, OutTile};
@@ -28,8 +28,15 @@ const STRIP: usize = 6;
 /// Inputs of a tile.
 const INPUTS: usize = 4;
 /// The most inputs that meet rows as they lie in the file. From the next on it is quicker to widen rows once. Measured with a whole
-/// model on Zen 5, where two threads read memory at half the speed while they widen.
-const FEW: usize = 24;
+/// model on Zen 5, where two threads read memory at half the speed while they widen; and on Emerald Rapids
+/// (`cargo bench -p candor-kernels --bench mat -- avx512 F16 24,28,32,36`).
+fn most<N: Number>() -> usize {
+    match N::FORMAT {
+        _ if zen_3_or_4() || zen_5() => 24,
+        Format::F32 => 9,
+        _ => 32,
+    }
+}
 
 /// A format of plain numbers; `Sixteen` is the bytes of sixteen.
 pub trait Number {
@@ -85,7 +92,7 @@ number!(Bf16, 32, sixteen => {
 /// `out[t][o] = w[o] . x[t]`.
 pub fn mat<N: Number>(mut out: OutTile<'_>, w: &[u8], rows: usize, x: Activations<'_>) {
     let (x, cols, inputs, row_bytes) = float_rows(&out, N::FORMAT, w, rows, x);
-    if inputs <= FEW {
+    if inputs <= most::<N>() {
         // SAFETY: only the table leads here, and only an `Avx512` to the table: the processor has these features.
         unsafe { few_inputs::<N>(&mut out, w, (rows, row_bytes), x, cols) }
     } else {
