@@ -83,6 +83,8 @@ fn the_chain_is_a_sampler() {
         Sampling::default().seed(3),
         Sampling::default().seed(4).repeat_penalty(1.5).temperature(2.0),
         Sampling::default().seed(5).mirostat(2),
+        // Of which few logits decide.
+        Sampling::default().seed(6).top_k(5).temperature(2.0),
     ] {
         let own = Sampler::new(&sampling, 512, None).unwrap();
         let built_in = limited(20).sampling(sampling);
